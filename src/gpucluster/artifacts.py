@@ -1,0 +1,83 @@
+"""Files that a renderer made, and the one archive (the bundle) that carries them.
+
+The bundle is a gzip'd tar: members sorted by path, owner root, time 0, and first a `manifest.json`
+of sha256 by path. Same artifacts, same bytes.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+MANIFEST = "manifest.json"
+MAX_BUNDLE_BYTES = 64 * 1024 * 1024  # far above any real one; stops a hostile archive from filling a disk
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Artifact:
+    """One rendered file: `path` relative to the bundle's root, POSIX, no `..`."""
+
+    path: str
+    content: bytes
+    mode: int = 0o644
+
+    def __post_init__(self) -> None:
+        pure = PurePosixPath(self.path)
+        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+            raise ValueError(f"an artifact's path stays below the root: {self.path!r}")
+
+
+def pack(artifacts: Iterable[Artifact]) -> bytes:
+    """Return the bundle's bytes; two artifacts with one path are a ValueError."""
+    ordered = sorted(artifacts)
+    paths = [a.path for a in ordered]
+    if len(set(paths)) != len(paths):
+        raise ValueError("two artifacts have the same path")
+    manifest = {a.path: hashlib.sha256(a.content).hexdigest() for a in ordered}
+    head = Artifact(MANIFEST, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for artifact in (head, *ordered):
+            info = tarfile.TarInfo(artifact.path)
+            info.size, info.mode, info.mtime = len(artifact.content), artifact.mode, 0
+            tar.addfile(info, io.BytesIO(artifact.content))
+    return gzip.compress(raw.getvalue(), mtime=0)
+
+
+def unpack(bundle: bytes) -> tuple[Artifact, ...]:
+    """Return the artifacts of a bundle, checked against its manifest; ValueError if they differ."""
+    with gzip.GzipFile(fileobj=io.BytesIO(bundle)) as stream:
+        raw = stream.read(MAX_BUNDLE_BYTES + 1)
+    if len(raw) > MAX_BUNDLE_BYTES:
+        raise ValueError(f"the bundle is larger than {MAX_BUNDLE_BYTES} bytes")
+    found: dict[str, Artifact] = {}
+    with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
+        for info in tar:
+            member = tar.extractfile(info)
+            if member is None or not info.isreg():
+                raise ValueError(f"{info.name}: only plain files belong in a bundle")
+            found[info.name] = Artifact(info.name, member.read(), info.mode & 0o777)
+    manifest = json.loads(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)
+    seen = {path: hashlib.sha256(a.content).hexdigest() for path, a in found.items()}
+    if seen != manifest:
+        wrong = sorted(p for p in seen.keys() | manifest.keys() if seen.get(p) != manifest.get(p))
+        raise ValueError(f"the bundle's files differ from its manifest: {', '.join(wrong)}")
+    return tuple(sorted(found.values()))
+
+
+def digest(bundle: bytes) -> str:
+    """Return the bundle's name in logs and status: sha256, hex."""
+    return hashlib.sha256(bundle).hexdigest()
+
+
+def write_tree(artifacts: Iterable[Artifact], root: Path) -> None:
+    """Write the artifacts below `root`, which is made if it is not there."""
+    for artifact in sorted(artifacts):
+        target = root / artifact.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(artifact.content)
+        target.chmod(artifact.mode)

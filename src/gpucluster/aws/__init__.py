@@ -1,0 +1,1 @@
+"""ClusterPlan -> Pulumi resources; decides nothing."""

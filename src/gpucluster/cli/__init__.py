@@ -1,0 +1,1 @@
+"""The verbs; composes what sibling rooms may not see of each other."""

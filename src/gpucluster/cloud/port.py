@@ -1,0 +1,128 @@
+"""What the elastic daemon and `gpucluster down` ask of a cloud, and how it may answer.
+
+A fault is classed by the caller's next move. `cloud.aws` speaks to AWS (or to the sandbox's face of it);
+`cloud.model.ModelCloud` is the same port over the model, for tests, and can be told to refuse.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from gpucluster.plan.model import Market
+
+
+class Fault(StrEnum):
+    """Why a call failed, by what to do next."""
+
+    NO_CAPACITY = "no-capacity"  # next candidate; remember for a while
+    UNSUPPORTED = "unsupported"  # drop (machine, zone) for good
+    THROTTLED = "throttled"  # pace, same token; says nothing about capacity
+    QUOTA = "quota"  # stop, tell
+    CONFIGURATION = "configuration"  # stop, tell
+    TOKEN = "token"  # the token is spent: a new attempt needs a new one  # noqa: S105
+    GONE = "gone"  # what was named is not there
+    LOST = "lost"  # no answer: the outcome is unknown, repeat the identical call
+
+
+class CloudError(Exception):
+    """A call that failed; `code` and `message` are the cloud's own words."""
+
+    def __init__(self, fault: Fault, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.fault, self.code, self.message = fault, code, message
+
+
+class InstanceState(StrEnum):
+    """EC2's own words."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting-down"
+    TERMINATED = "terminated"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+LIVING = frozenset(
+    {InstanceState.PENDING, InstanceState.RUNNING, InstanceState.STOPPING, InstanceState.STOPPED}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """One RunInstances with Min = Max = `count`: all or none, in one zone, of one machine and market."""
+
+    token: str  # <= 64 ASCII; identical request <=> identical token
+    count: int
+    template_id: str
+    template_version: int
+    subnet_id: str
+    zone: str
+    machine: str
+    market: Market
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """An instance as the cloud lists it; anything but the id may lag behind."""
+
+    id: str
+    state: InstanceState
+    zone: str
+    machine: str
+    market: Market
+    address: str | None
+    launched_at: float  # seconds since the epoch, the cloud's clock
+    token: str | None  # the ClientToken of its launch
+    reason: str | None = None  # the cloud's words for an end
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def living(self) -> bool:
+        return self.state in LIVING
+
+
+class CloudPort(Protocol):
+    """The calls. Each may raise CloudError; none retries a launch by itself."""
+
+    def launch(self, request: LaunchRequest) -> tuple[str, ...]:
+        """Return the ids of `count` instances (replays of a token return the same ids, perhaps dead)."""
+        ...
+
+    def instances(self, cluster: str) -> tuple[Instance, ...]:
+        """Every instance with the cluster's tag and role `node`, ended ones included while the cloud shows them."""
+        ...
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        """Ask for the end of these; idempotent. One unknown id must not spare the others."""
+        ...
+
+
+class Scaling(StrEnum):
+    """Whether the daemon may launch."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The control object in the bucket, written only conditionally on what was read."""
+
+    scaling: Scaling = Scaling.RUN
+    epoch: int = 0
+    by: str = ""  # who wrote it, for people
+
+
+class ControlPort(Protocol):
+    """Read before each launch; an answer that cannot be had counts as STOP."""
+
+    def read(self) -> Control:
+        """Return the object; a missing one is the default Control()."""
+        ...
+
+    def stop(self, by: str) -> None:
+        """Write `scaling: stop`, conditionally, retried on a conflict; idempotent."""
+        ...

@@ -1,0 +1,1 @@
+"""The fleet: hooks, spool, journal, observe, decide, act, daemon."""

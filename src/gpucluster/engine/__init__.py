@@ -1,0 +1,1 @@
+"""Pulumi hosted by us: find or build the engine, the stand-in AWS provider, run a program."""

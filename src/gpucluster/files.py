@@ -1,0 +1,17 @@
+"""Where our own data files stand: beside the checkout, or inside the installed wheel."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+_CHECKOUT = _PACKAGE.parent.parent
+
+
+def shipped(kind: str) -> Path:
+    """Return the folder of `templates` or `playbooks`, in either layout."""
+    wheel = _PACKAGE / "_data" / kind
+    return wheel if wheel.is_dir() else _CHECKOUT / kind
+
+
+def checkout() -> Path | None:
+    """Return the root of our source tree when we run from one; None in an installed wheel."""
+    return _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else None

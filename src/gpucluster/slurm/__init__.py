@@ -1,0 +1,1 @@
+"""ClusterPlan -> the files of Slurm."""

@@ -1,0 +1,1 @@
+"""What the user wrote: frozen models, YAML with marks, rules, JSON Schema."""
