@@ -57,8 +57,8 @@ def unpack(bundle: bytes) -> tuple[Artifact, ...]:
     found: dict[str, Artifact] = {}
     with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
         for info in tar:
-            member = tar.extractfile(info)
-            if member is None or not info.isreg():
+            member = tar.extractfile(info) if info.isreg() else None  # never follow a link
+            if member is None:
                 raise ValueError(f"{info.name}: only plain files belong in a bundle")
             found[info.name] = Artifact(info.name, member.read(), info.mode & 0o777)
     manifest = json.loads(found.pop(MANIFEST, Artifact(MANIFEST, b"{}")).content)

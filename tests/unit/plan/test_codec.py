@@ -1,0 +1,51 @@
+"""plan.json and the messages: what is written comes back, and what does not fit is named."""
+
+import pytest
+
+from gpucluster.plan.codec import dumps, loads
+from gpucluster.plan.messages import NodePhase, NodeReport, Step
+from gpucluster.plan.model import Bindings, TemplateBinding
+
+REPORT = NodeReport(
+    instance_id="i-0123456789abcdef0",
+    nonce="n",
+    boot_id="b",
+    phase=NodePhase.FAILED,
+    life=0,
+    steps=(
+        Step(name="guard", ok=True, seconds=0.1),
+        Step(name="key", ok=False, seconds=2, detail="no secret"),
+    ),
+)
+
+
+def test_a_report_comes_back_equal():
+    assert loads(NodeReport, dumps(REPORT)) == REPORT
+
+
+def test_maps_of_values_come_back_equal():
+    bindings = Bindings(
+        schema=1,
+        region="r",
+        bucket="b",
+        secret="s",
+        subnets={"z": "n"},
+        templates={"k": TemplateBinding(id="lt", version=2)},
+    )
+    assert loads(Bindings, dumps(bindings)) == bindings
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('"life": 0', '"life": "0"'), r"NodeReport\.life: expected int, found str"),
+        (('"life": 0', '"life": true'), r"NodeReport\.life: expected int, found bool"),
+        (('"life": 0', '"lives": 0'), r"NodeReport: unknown keys lives"),
+        (('"life": 0,', ""), r"NodeReport: .*life"),
+        (('"failed"', '"fine"'), r"'fine' is not a valid NodePhase"),
+        (('"detail": "no secret"', '"detail": null'), r"NodeReport\.steps\[1\]\.detail: expected str"),
+    ],
+)
+def test_what_does_not_fit_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        loads(NodeReport, dumps(REPORT).replace(*change))

@@ -1,0 +1,95 @@
+"""Make this machine ready for `make demo` and `make test`: checks first, then apt. Standard library only.
+
+Checks that cost nothing come before anything is installed: a newcomer learns in a second what is missing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+DISK_GIB = 10  # images 1 GiB, .deb cache 0.3, Go's module cache and build 3, venv 1.2, machines 0.3, and air
+INOTIFY = (
+    7 * 6
+)  # systemd and agetty take 7 inotify instances a machine; the demo and the tests run up to 6 at once
+PACKAGES = {  # what must be there -> the Debian package that brings it
+    "mmdebstrap": "mmdebstrap",
+    "systemd-nspawn": "systemd-container",
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "git": "git",
+}
+
+
+def main() -> int:
+    for check in (check_root, check_system, check_disk, check_inotify):
+        problem = check()
+        if problem:
+            print(f"prepare: {problem}", file=sys.stderr)
+            return 2
+    return install(missing())
+
+
+def check_root() -> str | None:
+    if os.geteuid() == 0:
+        return None
+    return "the sandbox makes namespaces and mounts, so it needs root; next: sudo make " + " ".join(
+        sys.argv[1:] or ["demo"]
+    )
+
+
+def check_system() -> str | None:
+    if sys.platform != "linux" or shutil.which("apt-get") is None:
+        return "the sandbox is made of Debian packages; next: run it on a Debian 12 machine"
+    if sys.version_info < (3, 11):  # noqa: UP036  it runs on whatever python3 the machine has
+        return f"Python {sys.version_info.major}.{sys.version_info.minor} found, 3.11 or newer needed; next: use Debian 12 or newer"
+    return None
+
+
+def check_disk() -> str | None:
+    places = (Path(), Path("/var"))
+    short = [p for p in places if shutil.disk_usage(p).free < DISK_GIB * 2**30]
+    if not short:
+        return None
+    free = shutil.disk_usage(short[0]).free / 2**30
+    return f"{short[0].resolve()} has {free:.1f} GiB free, {DISK_GIB} needed; next: make room there"
+
+
+def check_inotify() -> str | None:
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    if limit >= INOTIFY:
+        return None
+    return f"fs.inotify.max_user_instances is {limit}, {INOTIFY} needed; next: sysctl -w fs.inotify.max_user_instances=512"
+
+
+def missing() -> list[str]:
+    packages = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    try:
+        import ensurepip  # noqa: F401, PLC0415  Debian cuts it out of python3 and ships it in python3-venv
+        import venv  # noqa: F401, PLC0415
+    except ImportError:
+        packages.append("python3-venv")
+    if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
+        packages.append("debian-archive-keyring")
+    return packages
+
+
+def install(packages: list[str]) -> int:
+    if not packages:
+        return 0
+    print(f"prepare: installing {' '.join(packages)}", file=sys.stderr)
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for argv in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
+    ):
+        done = subprocess.run(argv, env=quiet, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            print(f"prepare: {' '.join(argv)} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
