@@ -1,0 +1,57 @@
+"""Private addresses of a subnet: the first four and the last are AWS's; one in use is refused (T10)."""
+
+import ipaddress
+from collections.abc import Set as AbstractSet
+
+from gpucluster.cloud.model.values import Dice, Refusal, SubnetPlace
+
+_RESERVED_FIRST, _RESERVED_LAST = 4, 1
+
+
+def choose(subnet: SubnetPlace, used: AbstractSet[str], wanted: str | None, dice: Dice) -> str:
+    """Return `wanted` if it is free and inside, else a drawn free address."""
+    network = ipaddress.IPv4Network(subnet.cidr)
+    first, end = _RESERVED_FIRST, network.num_addresses - _RESERVED_LAST
+    if wanted is not None:
+        return _explicit(network, first, end, used, wanted)
+    if end <= first:
+        raise _full(subnet)
+    start = dice.randrange(first, end)
+    for offset in range(end - first):
+        address = str(network[first + (start - first + offset) % (end - first)])
+        if address not in used:
+            return address
+    raise _full(subnet)
+
+
+def check_room(subnet: SubnetPlace, used: AbstractSet[str], count: int, wanted: str | None) -> None:
+    """Refuse before anything is taken: all of `count` addresses must be had."""
+    network = ipaddress.IPv4Network(subnet.cidr)
+    first, end = _RESERVED_FIRST, network.num_addresses - _RESERVED_LAST
+    if wanted is not None:
+        _explicit(network, first, end, used, wanted)
+    elif end - first - len(used) < count:
+        raise _full(subnet)
+
+
+def _explicit(
+    network: ipaddress.IPv4Network, first: int, end: int, used: AbstractSet[str], wanted: str
+) -> str:
+    try:
+        address = ipaddress.IPv4Address(wanted)
+    except ValueError:
+        raise Refusal("InvalidParameterValue", f"Invalid IPv4 address: {wanted}") from None
+    if address not in network or not first <= int(address) - int(network.network_address) < end:
+        raise Refusal(
+            "InvalidParameterValue", f"Address {wanted} does not fall within the subnet's address range"
+        )
+    if str(address) in used:
+        raise Refusal("InvalidIPAddress.InUse", f"Address {wanted} is in use.")
+    return str(address)
+
+
+def _full(subnet: SubnetPlace) -> Refusal:
+    return Refusal(
+        "InsufficientFreeAddressesInSubnet",
+        f"The specified subnet '{subnet.id}' does not have enough free addresses to satisfy the request.",
+    )

@@ -1,0 +1,75 @@
+"""API token buckets on a virtual clock (T11): one for requests and, for some actions, one for instances."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpucluster.cloud.model.values import Refusal
+
+# (size, refill a second). Source: the EC2 developer guide's page on API throttling.
+READ = (100.0, 20.0)
+UNFILTERED_READ = (50.0, 10.0)  # DescribeInstances and its like with neither filter nor page size
+WRITE = (50.0, 5.0)
+OWN: Mapping[str, tuple[float, float]] = {
+    "RunInstances": (5.0, 2.0),
+    "StartInstances": (5.0, 2.0),
+    "TerminateInstances": (100.0, 5.0),
+    "CreateTags": (100.0, 10.0),
+    "CreateNetworkInterface": (100.0, 5.0),
+    "CreateLaunchTemplateVersion": (100.0, 5.0),
+    "CreateNatGateway": (10.0, 1.0),
+    "CreateVpcEndpoint": (4.0, 0.3),
+    "ModifyVpcEndpoint": (4.0, 0.3),
+    "DeleteVpcEndpoints": (4.0, 0.3),
+    "DescribeInstanceTopology": (1.0, 1.0),
+}
+INSTANCES: Mapping[str, tuple[float, float]] = {
+    "RunInstances": (1000.0, 2.0),
+    "StartInstances": (1000.0, 2.0),
+    "TerminateInstances": (1000.0, 20.0),
+    "StopInstances": (1000.0, 20.0),
+}
+_READS = ("Describe", "Get", "List", "Search")
+
+
+@dataclass(slots=True)
+class _Bucket:
+    level: float
+    at: float
+
+
+class Buckets:
+    """All buckets of one account and Region; `enabled` is off only in a test that says why."""
+
+    def __init__(self) -> None:
+        self._levels: dict[str, _Bucket] = {}
+        self.enabled = True
+
+    def charge(self, action: str, now: float, *, unfiltered: bool = False) -> None:
+        """Take a token for one request of `action`; refuse with RequestLimitExceeded (503)."""
+        self._take(f"{action}/{unfiltered}", _request_rate(action, unfiltered), 1.0, now)
+
+    def charge_instances(self, action: str, count: int, now: float) -> None:
+        """Take a token for each instance that `action` makes or ends."""
+        rate = INSTANCES.get(action)
+        if rate is not None and count:
+            self._take(f"{action}#instances", rate, float(count), now)
+
+    def _take(self, name: str, rate: tuple[float, float], tokens: float, now: float) -> None:
+        size, refill = rate
+        bucket = self._levels.setdefault(name, _Bucket(size, now))
+        bucket.level = min(size, bucket.level + max(0.0, now - bucket.at) * refill)
+        bucket.at = max(now, bucket.at)
+        if not self.enabled:
+            return
+        if bucket.level < tokens - 1e-6:  # clocks of 1e9 s carry 1e-7 s
+            raise Refusal("RequestLimitExceeded", "Request limit exceeded.", status=503)
+        bucket.level -= tokens
+
+
+def _request_rate(action: str, unfiltered: bool) -> tuple[float, float]:
+    own = OWN.get(action)
+    if own is not None:
+        return own
+    if not action.startswith(_READS):
+        return WRITE
+    return UNFILTERED_READ if unfiltered else READ

@@ -1,0 +1,98 @@
+"""How many instances of (machine, zone, market) can be had: unlimited until a scenario says a number.
+
+A rule is a pool shared by all that it matches; the last rule that matches decides. Setting a rule makes a
+new pool: what was launched from the old one gives nothing back to the new, so 0 stays 0.
+"""
+
+from dataclasses import dataclass
+
+from gpucluster.cloud.model.values import ANY, Refusal
+from gpucluster.plan.model import Market
+
+
+@dataclass(slots=True)
+class _Rule:
+    id: int
+    pattern: tuple[str, str, str]
+    free: int | None
+
+    def matches(self, key: tuple[str, str, str]) -> bool:
+        return all(want in (ANY, have) for want, have in zip(self.pattern, key, strict=True))
+
+
+class Capacity:
+    """The table of rules. `zones` are named in refusals, as EC2 does."""
+
+    def __init__(self) -> None:
+        self._rules: list[_Rule] = []
+        self._next_id = 1
+        self._withdrawn: set[tuple[str, str]] = set()
+        self.zones: set[str] = set()
+
+    def set(self, machine: str, zone: str, market: str, free: int | None) -> None:
+        """From now on `free` more can be had (None: any number); `*` matches all."""
+        pattern = (machine, zone, market)
+        self._rules = [r for r in self._rules if r.pattern != pattern]
+        self._rules.append(_Rule(self._next_id, pattern, free))
+        self._next_id += 1
+
+    def withdraw(self, machine: str, zone: str) -> None:
+        """The machine is not offered in the zone at all (T07)."""
+        self._withdrawn.add((machine, zone))
+
+    def free(self, machine: str, zone: str, market: Market) -> int | None:
+        """How many more can be had now; None = any number."""
+        rule = self._rule(machine, zone, market)
+        return None if rule is None else rule.free
+
+    def take(
+        self, machine: str, zone: str, market: Market, at_least: int, at_most: int
+    ) -> tuple[int, int | None]:
+        """Take as many as can be had (T05) and return (count, rule); refuse below `at_least` (T06, T07)."""
+        self.zones.add(zone)
+        self._check_offered(machine, zone)
+        rule = self._rule(machine, zone, market)
+        if rule is None or rule.free is None:
+            return at_most, None
+        if rule.free < at_least:
+            raise self._insufficient(machine, zone, market)
+        count = min(rule.free, at_most)
+        rule.free -= count
+        return count, rule.id
+
+    def give_back(self, rule_id: int | None, count: int = 1) -> None:
+        """Return what was taken from a rule, if that rule still stands."""
+        for rule in self._rules:
+            if rule.id == rule_id and rule.free is not None:
+                rule.free += count
+
+    def _rule(self, machine: str, zone: str, market: Market) -> _Rule | None:
+        key = (machine, zone, market.value)
+        return next((r for r in reversed(self._rules) if r.matches(key)), None)
+
+    def _check_offered(self, machine: str, zone: str) -> None:
+        if (machine, zone) not in self._withdrawn and (machine, ANY) not in self._withdrawn:
+            return
+        others = [z for z in sorted(self.zones - {zone}) if (machine, z) not in self._withdrawn]
+        raise Refusal(
+            "Unsupported",
+            f"Your requested instance type ({machine}) is not supported in your requested Availability Zone "
+            f"({zone}). Please retry your request by not specifying an Availability Zone or choosing "
+            f"{', '.join(others) or 'another'}.",
+        )
+
+    def _insufficient(self, machine: str, zone: str, market: Market) -> Refusal:
+        others = [z for z in sorted(self.zones - {zone}) if self.free(machine, z, market) != 0]
+        if market is Market.SPOT:
+            text = "There is no Spot capacity available that matches your request."
+        else:
+            text = (
+                f"We currently do not have sufficient {machine} capacity in the Availability Zone you requested "
+                f"({zone}). Our system will be working on provisioning additional capacity."
+            )
+        if others:
+            text += (
+                f" You can currently get {machine} capacity by not specifying an Availability Zone in your "
+                f"request or choosing {', '.join(others)}."
+            )
+        return Refusal("InsufficientInstanceCapacity", text, status=500)

@@ -1,0 +1,136 @@
+"""CloudPort and ControlPort over the model: what tests of the elastic daemon speak to.
+
+Refuse, throttle and lose replies by the model's own switches (`model.set_capacity`, `model.faults`); every
+call is written to `calls`. Nothing here waits: time is what the given clock says.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from gpucluster.cloud.faults import cloud_error
+from gpucluster.cloud.model.ec2 import CloudModel
+from gpucluster.cloud.model.values import Ec2Instance, LaunchSpec, Refusal, SubnetPlace
+from gpucluster.cloud.port import CloudError, Control, Fault, Instance, LaunchRequest, Scaling
+from gpucluster.plan import names
+
+T = TypeVar("T")
+
+
+class ModelCloud:
+    """The CloudPort. `subnets` are zone by subnet id; one that is not given is made up in the request's zone."""
+
+    def __init__(
+        self, model: CloudModel, clock: Callable[[], float], subnets: Mapping[str, str] | None = None
+    ) -> None:
+        self.model = model
+        self.calls: list[tuple[str, object]] = []
+        self._clock = clock
+        self._strict = subnets is not None
+        self._places: dict[str, SubnetPlace] = {}
+        for subnet_id, zone in sorted((subnets or {}).items()):
+            self._place(subnet_id, zone)
+
+    @property
+    def launches(self) -> list[LaunchRequest]:
+        """The launch requests so far, in order, refused ones included."""
+        return [argument for _, argument in self.calls if isinstance(argument, LaunchRequest)]
+
+    def launch(self, request: LaunchRequest) -> tuple[str, ...]:
+        """As the port says."""
+        self.calls.append(("launch", request))
+        return self._call("RunInstances", lambda now: self._run(request, now))
+
+    def instances(self, cluster: str) -> tuple[Instance, ...]:
+        """As the port says."""
+        self.calls.append(("instances", cluster))
+        found = self._call("DescribeInstances", lambda now: self.model.describe((), now))
+        wanted = {names.TAG_CLUSTER: cluster, names.TAG_ROLE: names.ROLE_NODE}
+        return tuple(view(i) for i in found if wanted.items() <= i.tags.items())
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        """As the port says: an unknown id is what was asked for already."""
+        self.calls.append(("terminate", tuple(ids)))
+        if not ids:
+            return
+        try:
+            self._terminate(ids)
+        except CloudError as error:
+            if error.fault is not Fault.GONE:
+                raise
+            for one in ids if len(ids) > 1 else ():  # the unknown one spared them all
+                self.terminate((one,))
+
+    def _terminate(self, ids: Sequence[str]) -> None:
+        self._call("TerminateInstances", lambda now: self.model.terminate(ids, now))
+
+    def _run(self, request: LaunchRequest, now: float) -> tuple[str, ...]:
+        spec = LaunchSpec(
+            machine=request.machine,
+            market=request.market,
+            subnet=self._place(request.subnet_id, request.zone),
+            min_count=request.count,
+            max_count=request.count,
+            token=request.token,
+            fingerprint=repr(replace(request, tags=dict(sorted(request.tags.items())))),
+            template=(request.template_id, request.template_version),
+            tags=dict(request.tags),
+            on_shutdown="terminate",
+        )
+        return tuple(i.id for i in self.model.run(spec, now))
+
+    def _call(self, action: str, do: Callable[[float], T]) -> T:
+        now = self._clock()
+        try:
+            self.model.admit(action, now)
+            answer = do(now)
+        except Refusal as refusal:
+            self.model.record(action, now, refusal.code)
+            raise cloud_error(refusal.code, refusal.message, status=refusal.status) from refusal
+        self.model.record(action, now)
+        if self.model.faults.loses(action):
+            raise CloudError(Fault.LOST, "ConnectionClosed", "the reply was lost, as the scenario asked")
+        return answer
+
+    def _place(self, subnet_id: str, zone: str) -> SubnetPlace:
+        known = self._places.get(subnet_id)
+        if known is None:
+            if self._strict:
+                raise cloud_error("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")
+            cidr = f"10.{64 + len(self._places)}.0.0/16"
+            known = self._places[subnet_id] = SubnetPlace(id=subnet_id, zone=zone, cidr=cidr)
+        return known
+
+
+class ModelControl:
+    """The ControlPort in memory; `readable = False` makes reading fail as a bucket can."""
+
+    def __init__(self, control: Control | None = None) -> None:
+        self.control = control or Control()
+        self.readable = True
+
+    def read(self) -> Control:
+        """As the port says."""
+        if not self.readable:
+            raise CloudError(Fault.LOST, "RequestTimeout", "the control object cannot be read")
+        return self.control
+
+    def stop(self, by: str) -> None:
+        """As the port says."""
+        self.control = replace(self.control, scaling=Scaling.STOP, by=by)
+
+
+def view(instance: Ec2Instance) -> Instance:
+    """An instance of the model as the port lists it."""
+    return Instance(
+        id=instance.id,
+        state=instance.state,
+        zone=instance.zone,
+        machine=instance.spec.machine,
+        market=instance.spec.market,
+        address=instance.address,
+        launched_at=instance.launched_at,
+        token=instance.spec.token,
+        reason=instance.reason or None,
+        tags=dict(instance.tags),
+    )

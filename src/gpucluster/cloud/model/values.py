@@ -1,0 +1,133 @@
+"""The values of the model: what a launch asks, what an instance is, how a request is refused."""
+
+from collections.abc import Mapping, MutableSequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gpucluster.cloud.port import InstanceState
+from gpucluster.plan.model import Market
+
+ANY = "*"  # a wildcard in capacity rules
+
+
+class Dice(Protocol):
+    """A seeded `random.Random`, given in: the model draws ids, addresses and orders from it."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+    def randrange(self, start: int, stop: int, /) -> int: ...
+    def shuffle(self, x: MutableSequence[Any], /) -> None: ...
+
+
+class Refusal(Exception):  # noqa: N818 - EC2 refuses; whether that is an error is the caller's
+    """A request that EC2 refuses, in its own words."""
+
+    def __init__(self, code: str, message: str, *, status: int = 400) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code, self.message, self.status = code, message, status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long states last, on the caller's clock; None = until the launcher says so."""
+
+    pending_s: float | None = 1.0
+    ending_s: float | None = 5.0  # shutting-down and stopping
+    visible_s: float = 3600.0  # terminated instances are listed so long (T24)
+    linger_s: float = 60.0  # interfaces outlive `terminated` (T42)
+    token_s: float = 24 * 3600.0  # a token is remembered so long after the end (T03)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubnetPlace:
+    """What a launch needs to know of its subnet."""
+
+    id: str
+    zone: str
+    cidr: str
+    vpc: str = "vpc-0"
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """One RunInstances with its launch template resolved.
+
+    `fingerprint` is the request as it was sent: equal for identical parameters, and only then.
+    `placed` is whether the request itself named a subnet or zone, which makes its token zonal.
+    """
+
+    machine: str
+    market: Market
+    subnet: SubnetPlace
+    min_count: int
+    max_count: int
+    token: str | None
+    fingerprint: str
+    placed: bool = True
+    address: str | None = None
+    public: bool = False
+    image: str = "ami-0"
+    groups: tuple[str, ...] = ()
+    profile: str | None = None  # ARN of the instance profile
+    user_data: bytes = b""
+    key_name: str | None = None
+    template: tuple[str, int] | None = None
+    on_shutdown: str = "stop"  # or terminate
+    protected: bool = False  # DisableApiTermination
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # echoed in descriptions, no behaviour
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    volume_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    interface_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ec2Instance:
+    """One instance now. A change makes a new value; holders of an old one see the past."""
+
+    id: str
+    reservation: str
+    index: int
+    spec: LaunchSpec
+    state: InstanceState
+    since: float  # of `state`
+    launched_at: float
+    address: str | None
+    public_address: str | None
+    interface_id: str
+    volume_id: str
+    mac: str
+    drawn: int | None  # the capacity rule that it was taken from
+    tags: Mapping[str, str]
+    reason_code: str = ""
+    reason: str = ""
+    notice_at: float | None = None  # a spot notice: the end comes then
+
+    @property
+    def zone(self) -> str:
+        return self.spec.subnet.zone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """A network interface of an instance; `gone_at` is set when the instance has ended."""
+
+    id: str
+    instance_id: str
+    subnet: SubnetPlace
+    address: str
+    public_address: str | None
+    mac: str
+    groups: tuple[str, ...]
+    tags: Mapping[str, str]
+    gone_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One line of the cloud's own trail."""
+
+    at: float
+    action: str
+    code: str  # "" = done
+    detail: str = ""
