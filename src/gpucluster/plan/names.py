@@ -24,7 +24,13 @@ HOOK_DIR = "/opt/gpucluster/bin"  # resume, suspend, resume_fail (one file), pro
 USER_DATA_FILE = "/etc/gpucluster/machine.json"  # written from user data: {region, bucket, key, role}
 ENDPOINT_FILE = "/etc/gpucluster/agent.env"  # sandbox only: AWS_ENDPOINT_URL
 STATE_DIR = "/var/lib/gpucluster"  # applied bundle, plan.json, bindings.json, journal
+BUNDLE_DIR = (
+    f"{STATE_DIR}/bundle"  # link to the applied bundle's tree: BUNDLE_DIR/plan.json, BUNDLE_DIR/slurm/...
+)
 AGENT_STATE = f"{STATE_DIR}/agent.json"
+AGENT_RUN = "/run/gpucluster-agent"  # root's: slurmd.env, the Prolog's doorbell
+DOORBELL = f"{AGENT_RUN}/doorbell"  # Unix datagram: a hostlist whose names must resolve here
+PROLOG = f"{HOOK_DIR}/prolog"  # Slurm's Prolog on nodes: rings the doorbell; needs PrologFlags=Alloc
 JOURNAL = f"{STATE_DIR}/elastic/journal.sqlite"  # owner slurm
 SPOOL = "/var/spool/gpucluster"  # maildir of the hooks: tmp/ new/ cur/, owner slurm
 WAKE_SOCKET = "/run/gpucluster/wake"  # Unix datagram, the daemon's
