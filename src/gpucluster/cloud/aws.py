@@ -1,0 +1,176 @@
+"""The CloudPort over EC2. boto3 is loaded at the first call, so that importing this costs nothing.
+
+Launches are never retried by the SDK: a refusal for capacity is a 5xx, which it would repeat (T06), and each
+repeat empties the bucket of RunInstances (T11). The caller repeats the identical request instead (T01).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from gpucluster.cloud.faults import cloud_error
+from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState, LaunchRequest
+from gpucluster.plan import names
+from gpucluster.plan.model import Market
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_ec2.type_defs import InstanceTypeDef
+
+_TAGGED = ("instance", "volume", "network-interface")  # tags reach none of them by themselves (T17)
+_PAGE = 1000
+_BATCH = 500  # ids in one TerminateInstances; EC2 takes 1000
+
+
+class AwsCloud:
+    """EC2 of one Region. `client` makes a client for a botocore Config; the default is boto3's."""
+
+    def __init__(self, region: str, client: "Callable[[Config], EC2Client] | None" = None) -> None:
+        self._region = region
+        self._client = client or self._boto3_client
+        self._reading: EC2Client | None = None
+        self._launching: EC2Client | None = None
+
+    def launch(self, request: LaunchRequest) -> tuple[str, ...]:
+        """As the port says."""
+        with translated():
+            answer = self._launcher().run_instances(**launch_arguments(request))
+        return tuple(i["InstanceId"] for i in answer["Instances"] if "InstanceId" in i)
+
+    def instances(self, cluster: str) -> tuple[Instance, ...]:
+        """As the port says; by filter and paged, so that no young id can fail the call (T20, T21)."""
+        filters = [
+            {"Name": f"tag:{names.TAG_CLUSTER}", "Values": [cluster]},
+            {"Name": f"tag:{names.TAG_ROLE}", "Values": [names.ROLE_NODE]},
+        ]
+        with translated():
+            pages = (
+                self._reader()
+                .get_paginator("describe_instances")
+                .paginate(Filters=cast(Any, filters), PaginationConfig={"PageSize": _PAGE})
+            )
+            found = [i for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
+        return tuple(view(i) for i in found)
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        """As the port says: one unknown id spares them all (T23), so then each is asked alone."""
+        for start in range(0, len(ids), _BATCH):
+            batch = list(ids[start : start + _BATCH])
+            try:
+                self._terminate(batch)
+            except CloudError as error:
+                if error.fault is not Fault.GONE:
+                    raise
+                self._terminate_alone(batch if len(batch) > 1 else [])
+
+    def _terminate(self, ids: list[str]) -> None:
+        with translated():
+            self._reader().terminate_instances(InstanceIds=ids)
+
+    def _terminate_alone(self, ids: list[str]) -> None:
+        for one in ids:
+            try:
+                self._terminate([one])
+            except CloudError as error:
+                if error.fault is not Fault.GONE:
+                    raise
+
+    def _reader(self) -> "EC2Client":
+        if self._reading is None:
+            self._reading = self._client(client_config(attempts=3, read_timeout_s=20))
+        return self._reading
+
+    def _launcher(self) -> "EC2Client":
+        if self._launching is None:
+            self._launching = self._client(client_config(attempts=1, read_timeout_s=60))
+        return self._launching
+
+    def _boto3_client(self, config: "Config") -> "EC2Client":
+        return boto3_client("ec2", self._region, config)
+
+
+def boto3_client(service: str, region: str, config: "Config") -> Any:
+    """A client of boto3's own session, which finds the machine's role by itself."""
+    import boto3  # noqa: PLC0415 - 0.2 s that importers need not pay
+
+    session: Any = boto3.Session()  # its `client` has an overload for each service of AWS
+    return session.client(service, region_name=region, config=config)
+
+
+def client_config(*, attempts: int, read_timeout_s: float) -> "Config":
+    """The botocore Config of our clients: few attempts, short waits."""
+    from botocore.config import Config  # noqa: PLC0415
+
+    return Config(
+        connect_timeout=5,
+        read_timeout=read_timeout_s,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        user_agent_extra="gpucluster",
+    )
+
+
+def launch_arguments(request: LaunchRequest) -> dict[str, Any]:
+    """What RunInstances is called with: a function of the request alone, so that repeats are identical."""
+    tags = [{"Key": k, "Value": v} for k, v in sorted(request.tags.items())]
+    arguments: dict[str, Any] = {
+        "ClientToken": request.token,
+        "MinCount": request.count,
+        "MaxCount": request.count,
+        "LaunchTemplate": {
+            "LaunchTemplateId": request.template_id,
+            "Version": str(request.template_version),  # never $Latest (T15)
+        },
+        "InstanceType": request.machine,
+        "SubnetId": request.subnet_id,
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in _TAGGED],
+    }
+    if request.market is Market.SPOT:
+        arguments["InstanceMarketOptions"] = {
+            "MarketType": "spot",
+            "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
+        }
+    return arguments
+
+
+def view(instance: "InstanceTypeDef") -> Instance:
+    """An instance of DescribeInstances as the port lists it; anything but the id may lack (T20)."""
+    launched = instance.get("LaunchTime")
+    reason = instance.get("StateReason", {}).get("Message") or instance.get("StateTransitionReason")
+    return Instance(
+        id=instance.get("InstanceId", ""),
+        state=InstanceState(instance.get("State", {}).get("Name", "pending")),
+        zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
+        machine=instance.get("InstanceType", ""),
+        market=Market.SPOT if instance.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND,
+        address=instance.get("PrivateIpAddress") or None,
+        launched_at=launched.timestamp() if launched else 0.0,
+        token=instance.get("ClientToken") or None,
+        reason=reason or None,
+        tags={t.get("Key", ""): t.get("Value", "") for t in instance.get("Tags", [])},
+    )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what boto3 raises into a CloudError; only what the service refused in words counts as refused."""
+    from botocore import exceptions as boto  # noqa: PLC0415
+
+    try:
+        yield
+    except boto.ClientError as error:
+        raise _refused(error) from error
+    except (boto.NoCredentialsError, boto.PartialCredentialsError, boto.ParamValidationError) as error:
+        raise CloudError(Fault.CONFIGURATION, type(error).__name__, str(error)) from error
+    except (boto.CredentialRetrievalError, boto.MetadataRetrievalError) as error:
+        # nothing was sent: the metadata service will answer again
+        raise CloudError(Fault.THROTTLED, type(error).__name__, str(error)) from error
+    except boto.BotoCoreError as error:
+        raise CloudError(Fault.LOST, type(error).__name__, str(error)) from error
+
+
+def _refused(error: Any) -> CloudError:
+    response: Mapping[str, Any] = error.response  # a TypedDict of optional parts
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400))
+    words: Mapping[str, str] = response.get("Error", {})
+    return cloud_error(words.get("Code", "Unknown"), words.get("Message", ""), status=status)

@@ -1,0 +1,98 @@
+"""The control object in the bucket: who may act, and whether to scale. Written only on what was read (T39)."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpucluster.cloud.aws import boto3_client, client_config, translated
+from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
+from gpucluster.plan import names
+from gpucluster.plan.codec import dumps, loads
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
+
+_TRIES = 8  # two writers meet at most a few times; more is a fault of ours
+_RACED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"})
+_LIMIT = 64 * 1024  # bytes; ours is under 200
+
+
+class S3Control:
+    """The ControlPort over S3. `client` makes the S3 client at the first call; the default is boto3's."""
+
+    def __init__(self, region: str, bucket: str, client: "Callable[[], S3Client] | None" = None) -> None:
+        self._region = region
+        self._bucket = bucket
+        self._make = client or self._boto3_client
+        self._s3: S3Client | None = None
+
+    def read(self) -> Control:
+        """As the port says. Whoever cannot read it must not launch: the caller takes CloudError as STOP."""
+        return self._read()[0]
+
+    def stop(self, by: str) -> None:
+        """As the port says."""
+        self._write(Scaling.STOP, by)
+
+    def resume(self, by: str) -> None:
+        """Allow scaling again; the epoch rises, so that tokens of before are not met again."""
+        self._write(Scaling.RUN, by)
+
+    def _write(self, scaling: Scaling, by: str) -> None:
+        for _ in range(_TRIES):
+            control, etag = self._read()
+            if etag is not None and control.scaling is scaling:
+                return
+            epoch = control.epoch + (1 if scaling is Scaling.RUN else 0)
+            if self._put(replace(control, scaling=scaling, epoch=epoch, by=by), etag):
+                return
+        raise CloudError(
+            Fault.LOST, "ConditionalRequestConflict", f"{self._name} is written by others all the time"
+        )
+
+    def _read(self) -> tuple[Control, str | None]:
+        try:
+            with translated():
+                answer = self._client().get_object(Bucket=self._bucket, Key=names.CONTROL_KEY)
+                text = answer["Body"].read(_LIMIT)
+        except CloudError as error:
+            if error.code == "NoSuchKey":
+                return Control(), None
+            raise
+        return self._parse(text), answer["ETag"]
+
+    def _parse(self, text: bytes) -> Control:
+        try:
+            return loads(Control, text)
+        except (ValueError, json.JSONDecodeError) as error:
+            raise CloudError(Fault.CONFIGURATION, "MalformedControl", f"{self._name}: {error}") from error
+
+    def _put(self, control: Control, etag: str | None) -> bool:
+        condition: dict[str, Any] = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
+        try:
+            with translated():
+                self._client().put_object(
+                    Bucket=self._bucket,
+                    Key=names.CONTROL_KEY,
+                    Body=dumps(control).encode(),
+                    ContentType="application/json",
+                    **condition,
+                )
+        except CloudError as error:
+            if error.code in _RACED:
+                return False
+            raise
+        return True
+
+    @property
+    def _name(self) -> str:
+        return f"s3://{self._bucket}/{names.CONTROL_KEY}"
+
+    def _client(self) -> "S3Client":
+        if self._s3 is None:
+            self._s3 = self._make()
+        return self._s3
+
+    def _boto3_client(self) -> "S3Client":
+        return boto3_client("s3", self._region, client_config(attempts=3, read_timeout_s=10))
