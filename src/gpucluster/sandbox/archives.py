@@ -1,0 +1,127 @@
+"""What goes into an image from this machine: the pinned wheels, and our own code laid out at its places."""
+
+import hashlib
+import io
+import sys
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucluster import shell
+from gpucluster.artifacts import Artifact
+from gpucluster.errors import HostError
+from gpucluster.files import checkout
+from gpucluster.plan import names
+
+WHEELS = "/opt/gpucluster/wheels"  # in the image, while it is built
+AGENT_UNIT = "gpucluster-agent.service"
+_UNITS = "usr/lib/systemd/system"
+_HOOKS = {
+    "resume": "hook.py",
+    "suspend": "hook.py",
+    "resume_fail": "hook.py",
+    "prolog_slurmctld": "waiter.py",
+}
+_IGNORED = frozenset({"__pycache__", ".ruff_cache"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where our own files stand in the checkout."""
+
+    root: Path
+
+    @property
+    def pins(self) -> Path:
+        return self.root / "requirements" / "node.txt"
+
+    @property
+    def package(self) -> Path:
+        return self.root / "src" / "gpucluster"
+
+    def code_files(self) -> tuple[Path, ...]:
+        """Every file that our wheel, the hooks or the units are made of, sorted."""
+        folders = (self.package, self.root / "templates", self.root / "playbooks")
+        found = (p for f in folders for p in f.rglob("*") if p.is_file() and not _IGNORED & set(p.parts))
+        return tuple(sorted((*found, self.root / "pyproject.toml")))
+
+    def digest(self) -> str:
+        """One hash over the names and bytes of `code_files`."""
+        total = hashlib.sha256()
+        for path in self.code_files():
+            total.update(f"{path.relative_to(self.root)}\0".encode())
+            total.update(hashlib.sha256(path.read_bytes()).digest())
+        return total.hexdigest()
+
+
+def sources() -> Sources:
+    """Return the checkout that we run from; an installed wheel has no sources to build an image of."""
+    root = checkout()
+    if root is None:
+        raise HostError(
+            "the sandbox builds its image from our sources, and this is an installed package",
+            next_step="clone the repository and run `make install` there",
+        )
+    return Sources(root=root)
+
+
+def wheels_archive(found: Sources, *, cache: Path, python: str, out: Path) -> None:
+    """Download the pinned pure-Python wheels (once), and write them with the pins as one tar."""
+    pins = found.pins.read_bytes()
+    folder = cache / hashlib.sha256(pins).hexdigest()[:16]
+    if not (folder / "complete").exists():
+        shell.run(download_argv(found.pins, folder, python=python), timeout_s=900)
+        (folder / "complete").touch()
+    wheels = [Artifact(p.name, p.read_bytes()) for p in sorted(folder.glob("*.whl"))]
+    write_tar(out, (*wheels, Artifact("node.txt", pins)))
+
+
+def download_argv(pins: Path, folder: Path, *, python: str) -> list[str]:
+    """The host's pip, asked for what the image's Python will install."""
+    return [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        f"--python-version={python}",
+        f"--dest={folder}",
+        f"--requirement={pins}",
+    ]
+
+
+def code_archive(found: Sources, *, scratch: Path, out: Path) -> str:
+    """Build our wheel, write it with the hooks and units as one tar to unpack at `/`; return the wheel's path there."""
+    argv = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(scratch)]
+    shell.run(argv, cwd=found.root, timeout_s=120)
+    wheel = next(scratch.glob("gpucluster-*.whl"))
+    ours = f"{WHEELS}/{wheel.name}"
+    write_tar(out, (Artifact(ours.lstrip("/"), wheel.read_bytes()), *_hooks(found), *_units(found)))
+    return ours
+
+
+def write_tar(out: Path, artifacts: Iterable[Artifact]) -> None:
+    """Write plain files, sorted, owner root, time 0."""
+    with tarfile.open(out, "w", format=tarfile.PAX_FORMAT) as tar:
+        for artifact in sorted(artifacts):
+            member = tarfile.TarInfo(artifact.path)
+            member.size, member.mode, member.mtime = len(artifact.content), artifact.mode, 0
+            tar.addfile(member, io.BytesIO(artifact.content))
+
+
+def _hooks(found: Sources) -> Iterable[Artifact]:
+    for name, file in _HOOKS.items():
+        content = (found.package / "elastic" / file).read_bytes()
+        yield Artifact(f"{names.HOOK_DIR}/{name}".lstrip("/"), content, 0o755)
+
+
+def _units(found: Sources) -> Iterable[Artifact]:
+    folder = found.package / "node" / "units"
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not _IGNORED & set(p.parts)):
+        if path.suffix != ".py":
+            yield Artifact(f"{_UNITS}/{path.relative_to(folder)}", path.read_bytes())

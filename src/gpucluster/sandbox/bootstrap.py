@@ -1,0 +1,112 @@
+"""The argv and the variables of an image's build: mmdebstrap for the tree, Ansible through chroot for the rest."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpucluster.files import shipped
+from gpucluster.plan import names
+from gpucluster.sandbox.archives import AGENT_UNIT, WHEELS
+from gpucluster.sandbox.places import API_ENDPOINT
+from gpucluster.sandbox.within import Overlay, within
+
+ANSIBLE_ENV = {
+    "ANSIBLE_NOCOWS": "1",
+    "ANSIBLE_RETRY_FILES_ENABLED": "0",
+    "ANSIBLE_DEPRECATION_WARNINGS": "0",
+    "ANSIBLE_LOCALHOST_WARNING": "0",
+    "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+    "ANSIBLE_REMOTE_TEMP": "/tmp/.ansible",  # noqa: S108  in the image, and removed from it
+    "LC_ALL": "C.UTF-8",
+}
+
+
+def mmdebstrap_argv(
+    *,
+    suite: str,
+    packages: Sequence[str],
+    lines: Sequence[str],
+    options: Sequence[str],
+    debs: Path,
+    root: Path,
+) -> list[str]:
+    """Make `root` from Debian packages; .deb files go through the cache folder `debs`."""
+    archives = "/var/cache/apt/archives"
+    return within(
+        [
+            "mmdebstrap",
+            "--mode=root",
+            "--format=directory",
+            "--variant=minbase",
+            '--aptopt=APT::Install-Recommends "false"',
+            *(f"--aptopt={option}" for option in options),
+            f"--include={','.join(packages)}",
+            "--skip=download/empty",
+            "--skip=essential/unlink",
+            f'--setup-hook=mkdir -p "$1"{archives}',
+            f"--setup-hook=sync-in {debs} {archives}",
+            f"--customize-hook=sync-out {archives} {debs}",
+            suite,
+            str(root),
+            *lines,
+        ]
+    )
+
+
+def ansible_argv(
+    playbook: str, *, root: Path, variables: Path, tags: str | None = None, overlay: Overlay | None = None
+) -> list[str]:
+    """Run one of our playbooks on the tree at `root`, with /proc mounted and, for a layer, as an overlay."""
+    program = Path(sys.executable).parent / "ansible-playbook"
+    argv = [
+        str(program),
+        "--connection=community.general.chroot",
+        f"--inventory={root},",
+        f"--extra-vars=@{variables}",
+        *(() if tags is None else (f"--tags={tags}",)),
+        str(shipped("playbooks") / playbook),
+    ]
+    return within(argv, overlay=overlay, proc=root / "proc")
+
+
+def variables(*, wheels_archive: Path, code_archive: Path, our_wheel: str) -> str:
+    """Every path and name that the playbooks take from us, as the JSON for --extra-vars."""
+    return json.dumps(
+        {**_FIXED, **_folders(), **_files(wheels_archive, code_archive, our_wheel)}, sort_keys=True
+    )
+
+
+_FIXED: Mapping[str, object] = {
+    "venv": names.VENV,
+    "wheels": WHEELS,
+    "agent_unit": AGENT_UNIT,
+    "endpoint_file": names.ENDPOINT_FILE,
+    "endpoint": API_ENDPOINT,
+}
+
+
+def _folders() -> Mapping[str, object]:
+    root = (names.SLURM_ETC, names.HOOK_DIR, names.STATE_DIR, str(Path(names.USER_DATA_FILE).parent))
+    slurm = (
+        str(Path(names.JOURNAL).parent),
+        names.SPOOL,
+        *(f"{names.SPOOL}/{name}" for name in ("tmp", "new", "cur")),
+        "/var/spool/slurmctld",
+    )
+    return {
+        "folders": [
+            *({"path": path, "owner": "root", "mode": "0755"} for path in root),
+            *({"path": path, "owner": "slurm", "mode": "0700"} for path in slurm),
+            {"path": "/var/spool/slurmd", "owner": "root", "mode": "0755"},
+            {"path": "/var/log/slurm", "owner": "slurm", "mode": "0755"},
+        ]
+    }
+
+
+def _files(wheels_archive: Path, code_archive: Path, our_wheel: str) -> Mapping[str, object]:
+    return {
+        "wheels_archive": str(wheels_archive),
+        "code_archive": str(code_archive),
+        "our_wheel": our_wheel,
+    }
