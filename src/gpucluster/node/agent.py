@@ -1,0 +1,41 @@
+"""The service that makes this machine a part of the cluster: `python -m gpucluster.node.agent`, as root.
+
+It starts at every boot, waits for the user data's file, and takes the role that it names. Every line that it
+says goes to the journal and to the console, where the cloud keeps it for those who cannot log in.
+"""
+
+import logging
+import sys
+
+from gpucluster.node import effects, guard, head_role, identity, node_role
+from gpucluster.node.doorbell import Doorbell
+from gpucluster.node.known import Known
+from gpucluster.node.machine import Machine
+from gpucluster.node.walk import walk
+from gpucluster.plan import names
+
+FIRST = (("guard", guard.strict), ("machine", identity.find))
+
+
+def main() -> int:
+    """Run until the machine ends."""
+    logging.basicConfig(level=logging.INFO, format="gpucluster-agent: %(message)s", stream=sys.stderr)
+    machine = effects.real()
+    if role(machine) == names.ROLE_HEAD:
+        head_role.live(machine)
+    else:
+        with Doorbell(machine.place(names.DOORBELL)) as bell:
+            node_role.live(machine, bell)
+    return 0
+
+
+def role(machine: Machine) -> str:
+    """What the user data says; until it is there, only the guard is up."""
+    if (told := identity.role_told(machine)) is None:
+        known = walk(machine, FIRST, Known(), until=lambda _: float("inf"))
+        told = known.identity.role if known.identity else names.ROLE_NODE
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

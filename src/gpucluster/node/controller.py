@@ -1,0 +1,176 @@
+"""The head's Slurm: the bundle's files tried by the real parser, applied, taken back if slurmctld does not like them.
+
+/etc/slurm stays a plain folder: each file of ours in it is a link through names.BUNDLE_DIR, so swapping that one
+link changes them all at once, and what others put there stays.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from gpucluster.errors import GpuclusterError
+from gpucluster.node import bundles, state, systemd
+from gpucluster.node.known import Bundle, Known, of
+from gpucluster.node.machine import Machine, NotYetError, StepError
+from gpucluster.node.walk import one_line
+from gpucluster.plan import codec, names
+from gpucluster.shell import CommandError
+
+CONF = f"{names.SLURM_DIR}/slurm.conf"
+CONTROLLER, DAEMON = "slurmctld", "gpucluster-elastic"
+UP_S, LOOK_S = 30.0, 0.2
+OWNER = "slurm"
+
+log = logging.getLogger(__name__)
+
+
+def offered(machine: Machine, known: Known) -> Known:
+    """The bucket's bundle. One that is not whole leaves the last good one in place."""
+    try:
+        return bundles.fetch(machine, known)
+    except StepError as error:
+        return _last_good(machine, known, one_line(error))
+
+
+def tried(machine: Machine, known: Known) -> Known:
+    """Have slurm.conf read by Slurm's own parser before anything points at it."""
+    bundle = of(known.bundle)
+    if bundles.applied(machine) == bundle.digest:
+        return known
+    conf = {"SLURM_CONF": str(bundle.tree / CONF)}
+    try:
+        machine.run(["scontrol", "show", "hostnames", "x"], env=conf, timeout_s=20)
+    except CommandError as error:
+        words = one_line(ValueError(error.result.stderr or error.result.stdout))
+        return _last_good(machine, known, f"Slurm's parser refuses slurm.conf: {words}")
+    return known
+
+
+def controller(machine: Machine, known: Known) -> Known:
+    """Apply the bundle and have slurmctld run with it; if it does not come up, go back to the last good one."""
+    bundle = of(known.bundle)
+    try:
+        _bring_up(machine, bundle)
+    except (GpuclusterError, OSError) as error:
+        if state.load(machine).good in ("", bundle.digest):
+            raise
+        known = _last_good(machine, known, one_line(error))
+        _bring_up(machine, of(known.bundle))
+    good = of(known.bundle).digest
+    state.change(machine, good=good)
+    bundles.prune(machine, (good, known.offered.digest if known.offered else None))
+    return known
+
+
+def elastic(machine: Machine, known: Known) -> Known:
+    """The daemon, restarted only for another plan or other bindings."""
+    wanted = bundles.mark(of(known.bundle), names.PLAN_FILE, names.BINDINGS_FILE)
+    stale = state.load(machine).elastic != wanted
+    if stale or not systemd.active(machine, DAEMON):
+        systemd.ensure(machine, DAEMON, restart=stale)
+        state.change(machine, elastic=wanted)
+    return known
+
+
+def ready(machine: Machine, known: Known) -> Known:
+    """slurmctld answers, and the daemon listens for nodes."""
+    head = of(known.bundle).plan.head
+    _until_up(machine)
+    if not machine.listening(head.address, head.registration_port):
+        words = systemd.last_words(machine, DAEMON)
+        raise NotYetError(
+            f"the daemon does not listen on {head.registration_port} yet: {words}", limit_s=UP_S
+        )
+    return known
+
+
+def publish(machine: Machine, known: Known, *, ready: bool, detail: str, last: bytes) -> bytes:
+    """Put the head's status in the bucket if it is not the `last` one; return what stands there now."""
+    me = of(known.identity)
+    status = {
+        "bundle": known.offered.digest if known.offered else "",
+        "applied": bundles.applied(machine) or "",
+        "ready": ready,
+        "detail": detail,
+        "steps": codec.to_json(state.load(machine).steps),
+    }
+    settled = json.dumps({**status, "steps": []}).encode()  # the seconds of a step are no news
+    if settled != last:
+        machine.store(me.region).put(me.bucket, names.STATUS_KEY, codec.dumps(status).encode())
+    return settled
+
+
+def conf_values(text: str, key: str) -> Iterator[str]:
+    """The values of `key` in a slurm.conf; keys have no case, `#` begins a comment."""
+    for line in text.splitlines():
+        if found := re.match(rf"\s*{re.escape(key)}\s*=\s*(\S+)", line.split("#")[0], re.IGNORECASE):
+            yield found[1]
+
+
+def _last_good(machine: Machine, known: Known, reason: str) -> Known:
+    """Go on with the last bundle that worked; StepError if there is none."""
+    good = bundles.stored(machine, state.load(machine).good or "none")
+    if good is None:
+        raise StepError(reason)
+    log.warning("bundle %s is refused: %s", known.offered.digest[:12] if known.offered else "?", reason)
+    return replace(known, bundle=good, refused=reason)
+
+
+def _bring_up(machine: Machine, bundle: Bundle) -> None:
+    bundles.apply(machine, bundle.digest)
+    _links(machine, bundle)
+    _slurm_folders(machine, bundle)
+    wanted = bundles.mark(bundle, names.SLURM_DIR)
+    if not systemd.active(machine, CONTROLLER):
+        machine.run(["systemctl", "reset-failed", f"{CONTROLLER}.service"], check=False)
+        systemd.ensure(machine, CONTROLLER)
+    elif state.load(machine).slurm != wanted:
+        machine.run(["scontrol", "reconfigure"], timeout_s=UP_S)
+    else:
+        return
+    _until_up(machine)
+    state.change(machine, slurm=wanted)
+
+
+def _links(machine: Machine, bundle: Bundle) -> None:
+    """A link for each file of the bundle; links of ours that lead nowhere go."""
+    etc, through = machine.place(names.SLURM_ETC), Path(names.BUNDLE_DIR) / names.SLURM_DIR
+    etc.mkdir(parents=True, exist_ok=True)
+    wanted = {p.name for p in (bundle.tree / names.SLURM_DIR).iterdir()}
+    for name in sorted(wanted):
+        link, target = etc / name, through / name
+        if not (link.is_symlink() and link.readlink() == target):
+            fresh = etc / f".{name}.new"
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(target)
+            fresh.replace(link)
+    for link in etc.iterdir():
+        if link.is_symlink() and link.readlink().parent == through and link.name not in wanted:
+            link.unlink()
+
+
+def _slurm_folders(machine: Machine, bundle: Bundle) -> None:
+    text = (bundle.tree / CONF).read_text()
+    for folder in conf_values(text, "StateSaveLocation"):
+        _folder(machine, folder, mode=0o700)
+    for file in conf_values(text, "SlurmctldLogFile"):
+        _folder(machine, str(Path(file).parent), mode=0o755)
+
+
+def _folder(machine: Machine, path: str, *, mode: int) -> None:
+    place = machine.place(path)
+    if not place.is_dir():
+        place.mkdir(parents=True)
+        place.chmod(mode)
+        machine.own(place, OWNER)
+
+
+def _until_up(machine: Machine) -> None:
+    end = machine.now() + UP_S
+    while "is UP" not in (said := machine.run(["scontrol", "ping"], check=False, timeout_s=15).stdout):
+        if machine.now() >= end:
+            raise NotYetError(f"slurmctld does not answer: {one_line(ValueError(said))}", limit_s=UP_S)
+        machine.pause(LOOK_S)

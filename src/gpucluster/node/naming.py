@@ -1,0 +1,63 @@
+"""The machine's name, and the names of its peers: our own block in /etc/hosts, the rest is left as it is."""
+
+import re
+from collections.abc import Iterable
+
+from gpucluster.node import state
+from gpucluster.node.known import Known, of
+from gpucluster.node.machine import Machine, StepError
+from gpucluster.plan import names
+
+HOSTS, HOSTNAME = "/etc/hosts", "/etc/hostname"
+BEGIN, END = "# gpucluster: begin", "# gpucluster: end"
+LINE = re.compile(r"[0-9A-Fa-f.:]+(?:\s+[A-Za-z0-9][A-Za-z0-9.-]*)+")
+
+
+def node(machine: Machine, known: Known) -> Known:
+    """Take the name that the controller gave, and know the head and the living nodes by theirs."""
+    me, answer, head = of(known.identity), of(known.answer), of(known.bundle).plan.head
+    _hostname(machine, answer.node)
+    _hosts(machine, (f"{head.address} {head.name}", f"{me.address} {answer.node}", *answer.hosts))
+    if state.load(machine).node != answer.node:
+        state.change(machine, node=answer.node)
+    return known
+
+
+def head(machine: Machine, known: Known) -> Known:
+    """Take the head's name, and write the bundle's hosts lines."""
+    plan, tree = of(known.bundle).plan, of(known.bundle).tree
+    _hostname(machine, plan.head.name)
+    lines = (tree / names.HOSTS_FILE).read_text().splitlines()
+    _hosts(machine, (f"{plan.head.address} {plan.head.name}", *lines))
+    return known
+
+
+def with_block(text: str, lines: Iterable[str]) -> str:
+    """`text` with our block replaced, or put at its end; every other line is as it was."""
+    kept: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line in (BEGIN, END):
+            inside = line == BEGIN
+        elif not inside:
+            kept.append(line)
+    return "\n".join([*kept, BEGIN, *lines, END]) + "\n"
+
+
+def known_names(machine: Machine) -> frozenset[str]:
+    """Every name that /etc/hosts resolves."""
+    lines = (line.split("#")[0].split() for line in machine.read(HOSTS).splitlines())
+    return frozenset(name for fields in lines for name in fields[1:])
+
+
+def _hosts(machine: Machine, lines: Iterable[str]) -> None:
+    wanted = [line for line in dict.fromkeys(lines) if line.strip() and not line.lstrip().startswith("#")]
+    for line in wanted:
+        if not LINE.fullmatch(line.strip()):
+            raise StepError(f"this is no line for {HOSTS}: {line!r}")
+    machine.write(HOSTS, with_block(machine.read(HOSTS), wanted))
+
+
+def _hostname(machine: Machine, name: str) -> None:
+    if machine.write(HOSTNAME, f"{name}\n") or machine.run(["hostname"]).stdout.strip() != name:
+        machine.run(["hostname", name])

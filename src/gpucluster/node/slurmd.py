@@ -1,0 +1,51 @@
+"""slurmd, last of all: its devices, its options, its start with -b once a life."""
+
+import re
+
+from gpucluster.node import state, systemd
+from gpucluster.node.known import Known, of
+from gpucluster.node.machine import Machine, NotYetError
+from gpucluster.plan import names
+
+OPTIONS = f"{names.AGENT_RUN}/slurmd.env"
+DEVICE = re.compile(r"nvidia[0-9]+")
+DEVICES_S = 120.0  # drivers load while we boot; what is not there by then is broken
+STEP = b"slurmstepd: ["  # a running step's title; `slurmstepd infinity` only keeps the cgroup
+
+
+def devices(machine: Machine, known: Known) -> Known:
+    """Wait for the GPUs that Slurm is told of: slurmd dies of a missing one."""
+    pool = of(known.bundle).plan.pool_of(of(known.answer).node)
+    wanted = pool.shape.gpu_count if pool else 0
+    found = sum(1 for p in machine.place("/dev").glob("nvidia*") if DEVICE.fullmatch(p.name))
+    if found < wanted:
+        raise NotYetError(f"{found} of {wanted} GPUs are there (/dev/nvidia*)", limit_s=DEVICES_S)
+    return known
+
+
+def run(machine: Machine, known: Known) -> Known:
+    """Start slurmd with -b if the life is new. A later restart of the unit, for a fault, is without it."""
+    answer, kept = of(known.answer), state.load(machine)
+    if (kept.running, kept.life) == (answer.node, answer.life):
+        return known
+    machine.write(OPTIONS, options(answer.node, answer.controller, "-b"))
+    systemd.ensure(machine, "slurmd", restart=True)
+    machine.write(OPTIONS, options(answer.node, answer.controller))
+    state.change(machine, running=answer.node, life=answer.life)
+    return known
+
+
+def options(node: str, controller: str, *more: str) -> str:
+    """The unit's environment file."""
+    return f'SLURMD_OPTIONS="{" ".join(("-N", node, *more, "--conf-server", controller))}"\n'
+
+
+def steps_running(machine: Machine) -> bool:
+    """Does a job's step run here?"""
+    for title in machine.place("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if title.read_bytes().startswith(STEP):
+                return True
+        except OSError:
+            continue  # it ended while we looked
+    return False
