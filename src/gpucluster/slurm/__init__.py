@@ -1,1 +1,5 @@
-"""ClusterPlan -> the files of Slurm."""
+"""Plan to Slurm's files: slurm.conf, gres.conf, cgroup.conf, topology.conf, and the head's hosts lines."""
+
+from gpucluster.slurm.render import render
+
+__all__ = ["render"]

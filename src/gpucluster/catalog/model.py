@@ -1,0 +1,53 @@
+"""The catalog's values: plain, frozen, read from the files in `data/`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """The accelerators of one machine; all of them are alike."""
+
+    model: str
+    count: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine type as EC2 describes it."""
+
+    name: str
+    arch: str
+    vcpus: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    memory_mib: int  # nameplate; the operating system sees less
+    gpu: Gpu | None
+    markets: tuple[str, ...]  # EC2's usage classes: on-demand, spot, capacity-block
+    zones_selling: Mapping[
+        str, int
+    ]  # region -> zones that sell it; letters are each account's own, counts are not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmFacts:
+    """What the parser of one Slurm version accepts."""
+
+    version: str
+    keys: Mapping[str, frozenset[str]]  # file or line kind (`node`, `partition`) -> keys, in lower case
+    tokens: Mapping[str, frozenset[str]]  # key -> words of its comma list
+    plugins: frozenset[str]  # `task/cgroup`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Everything that the spec and the plan look up."""
+
+    source: str
+    date: str
+    machines: Mapping[str, Machine]
+    regions: Mapping[str, tuple[str, ...]]  # region -> every zone name that some account has there
+    slurm_supported: tuple[str, ...]
+    slurm_known: tuple[str, ...]  # versions whose facts are recorded, supported or not yet

@@ -1,0 +1,60 @@
+"""Every default of a plan with its reason: the only place where they are decided.
+
+`plan --explain` prints these rows; nothing else in the code holds such a number.
+"""
+
+from dataclasses import dataclass
+
+from gpucluster.plan.model import Times
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A value that no person wished, and why it is so."""
+
+    value: float
+    reason: str
+
+
+IDLE_S = Default(600, "long enough for the next job of a batch to find the node up")
+BOOT_TIMEOUT_S = Default(1200, "an eight-GPU machine takes up to a quarter of an hour from launch to slurmd")
+MEMORY_PERCENT = Default(
+    95,
+    "firmware, kernel and hypervisor take part of the nameplate; a node that shows less than its line is drained",
+)
+
+SUSPEND_TIMEOUT_S = Default(
+    120, "an ending instance is gone within two minutes; its node is not allocated before"
+)
+CRED_EXPIRE_S = Default(
+    60, "a requeued job may start again after this and a second; Slurm's own 120 s cost a minute"
+)
+POLL_S = Default(2, "the daemon's look at Slurm and the cloud while something is under way")
+RECONCILE_S = Default(60, "the same when all is quiet; spool and notices come by event")
+HEARTBEAT_S = Default(10, "a node's word to the daemon")
+ORPHAN_GRACE_S = Default(
+    300, "an instance that no request owns may still be claimed: a requeued job asks again in a minute"
+)
+REFUSAL_S = Default(120, "a refusal is remembered so long at first, then doubled")
+REFUSAL_MAX_S = Default(1800, "capacity comes back by the half hour; asking more seldom would miss it")
+SELF_END_S = Default(
+    1800, "a node without a controller for so long ends itself; a controller's restart is far shorter"
+)
+SELF_END_MARGIN_S = Default(
+    600, "a node outlives its boot timeout by this, so that the daemon ends it and says why"
+)
+
+
+def times(longest_boot_s: int) -> Times:
+    """The waiting times of a cluster on AWS."""
+    return Times(
+        suspend_timeout_s=int(SUSPEND_TIMEOUT_S.value),
+        cred_expire_s=int(CRED_EXPIRE_S.value),
+        poll_s=POLL_S.value,
+        reconcile_s=RECONCILE_S.value,
+        heartbeat_s=HEARTBEAT_S.value,
+        orphan_grace_s=ORPHAN_GRACE_S.value,
+        refusal_s=REFUSAL_S.value,
+        refusal_max_s=REFUSAL_MAX_S.value,
+        self_end_s=max(SELF_END_S.value, longest_boot_s + SELF_END_MARGIN_S.value),
+    )

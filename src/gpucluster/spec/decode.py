@@ -1,0 +1,184 @@
+"""Tree to models, field by field, so that one mistake hides no other.
+
+What does not parse is noted and left out of its model: reading it raises `AbsentError` (see `model.Part`).
+Items of a list keep their places.
+"""
+
+import difflib
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from gpucluster.spec.model import Nodes, Part
+from gpucluster.spec.problem import Finding, Path, quoted
+from gpucluster.spec.tree import ListNode, MapNode, Node, Scalar, plain
+from gpucluster.spec.unsupported import not_yet_below
+
+P = TypeVar("P", bound=Part)
+
+_LIST, _MAP = "a list", "a mapping"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One field as the decoder needs it: `parse` for a leaf, `part` for a mapping, in a list or not."""
+
+    name: str
+    key: str
+    many: bool
+    required: bool
+    part: type[Part] | None
+    parse: Callable[[object], object]
+    description: str
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Collects what is wrong while it decodes."""
+
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def part(self, model: type[P], node: Node, path: Path = ()) -> P:
+        """The model with every field that parsed."""
+        wanted = _fields(model)
+        if not isinstance(node, MapNode):
+            if model is Nodes and isinstance(node, Scalar) and type(node.value) is int:
+                return self._whole_number(model, node.value, path)
+            expected = " with " + ", ".join(wanted)
+            self._note(path, "bad-type", f"expected {_MAP}{expected}; found {_kind(node)}")
+            return _made(model, {}, absent=wanted.values())
+        self._unknown(node, wanted, path)
+        values, absent = dict[str, object](), list[_Wanted]()
+        for one in wanted.values():
+            if one.key in node.entries:
+                try:
+                    values[one.key] = self._value(one, node.entries[one.key].node, (*path, one.key))
+                except _NotParsed:
+                    absent.append(one)
+            elif one.required:
+                self._note(path, "missing-key", f"'{one.key}' is missing: {_begin_small(one.description)}")
+                absent.append(one)
+        return _made(model, values, absent=absent)
+
+    def _whole_number(self, model: type[P], value: int, path: Path) -> P:
+        """`nodes: 4`: the same number for min and max, checked as max."""
+        top = _fields(model)["max"]
+        try:
+            self._leaf(top, value, path)
+        except _NotParsed:
+            return _made(model, {}, absent=_fields(model).values())
+        return _made(model, {"min": value, "max": value}, absent=())
+
+    def _value(self, wanted: _Wanted, node: Node, path: Path) -> object:
+        if not wanted.many:
+            return self._item(wanted, node, path)
+        if not isinstance(node, ListNode):
+            self._note(path, "bad-type", f"expected {_LIST}, found {_kind(node)}")
+            raise _NotParsed
+        if not node.items:
+            self._note(path, "empty-list", "the list is empty; it needs at least one item")
+            raise _NotParsed
+        items, whole = list[object](), True
+        for index, item in enumerate(node.items):
+            try:
+                items.append(self._item(wanted, item, (*path, index)))
+            except _NotParsed:
+                whole = False
+        if not whole:
+            raise _NotParsed
+        return tuple(items)
+
+    def _item(self, wanted: _Wanted, node: Node, path: Path) -> object:
+        if wanted.part is not None:
+            return self.part(wanted.part, node, path)
+        return self._leaf(wanted, plain(node), path)
+
+    def _leaf(self, wanted: _Wanted, value: object, path: Path) -> object:
+        try:
+            return wanted.parse(value)
+        except PydanticCustomError as error:
+            self._note(path, error.type, error.message())
+            raise _NotParsed from None
+
+    def _unknown(self, node: MapNode, wanted: dict[str, _Wanted], path: Path) -> None:
+        later = not_yet_below(_pattern(path))
+        for key in node.entries:
+            if key in wanted or (not path and key.startswith("x-")):
+                continue
+            if key in later:
+                self._note((*path, key), "not-supported", f"'{key}' is not supported yet", at_key=True)
+            else:
+                near = did_you_mean(key, (*wanted, *later))
+                self._note((*path, key), "unknown-key", f"unknown key {quoted(key)}{near}", at_key=True)
+
+    def _note(self, path: Path, problem: str, message: str, *, at_key: bool = False) -> None:
+        self.findings.append(Finding(path=path, id=problem, message=message, at_key=at_key))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'p5.48xlarge'?`, or nothing if no known word is near."""
+    near = difflib.get_close_matches(word[:200], list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+class _NotParsed(Exception):  # noqa: N818 - it never leaves this module
+    """The finding is noted; the field stays absent."""
+
+
+@cache
+def _fields(model: type[Part]) -> dict[str, _Wanted]:
+    hints = typing.get_type_hints(model, include_extras=True)
+    made = (_wanted(name, info, hints[name]) for name, info in model.model_fields.items())
+    return {wanted.key: wanted for wanted in made}
+
+
+def _wanted(name: str, info: Any, hint: Any) -> _Wanted:
+    inner, many = hint, False
+    if typing.get_origin(inner) in (types.UnionType, typing.Union):
+        inner = next(a for a in typing.get_args(inner) if a is not type(None))
+    if typing.get_origin(inner) is tuple:
+        inner, many = typing.get_args(inner)[0], True
+    validators = [m for m in getattr(inner, "__metadata__", ()) if isinstance(m, BeforeValidator)]
+    return _Wanted(
+        name=name,
+        key=info.alias or name,
+        many=many,
+        required=info.is_required(),
+        part=inner if isinstance(inner, type) and issubclass(inner, Part) else None,
+        parse=typing.cast(Callable[[object], object], validators[0].func) if validators else _as_is,
+        description=info.description or "",
+    )
+
+
+def _as_is(value: object) -> object:
+    return value
+
+
+def _made(model: type[P], values: dict[str, object], *, absent: Iterable[_Wanted]) -> P:
+    part = model.model_construct(**values)  # type: ignore[arg-type]
+    for one in absent:
+        vars(part).pop(one.name, None)  # a default must not stand in for what was written wrongly
+    return part
+
+
+def _pattern(path: Path) -> str:
+    steps = "".join("[]" if isinstance(step, int) else f".{step}" for step in path)
+    return steps.removeprefix(".")
+
+
+def _kind(node: Node) -> str:
+    if isinstance(node, ListNode):
+        return _LIST
+    if isinstance(node, MapNode):
+        return _MAP
+    return "nothing" if node.value is None else quoted(node.value)
+
+
+def _begin_small(text: str) -> str:
+    return text[:1].lower() + text[1:].rstrip(".")

@@ -1,0 +1,199 @@
+"""The leaves of a spec: one parser each, with the message that a person gets when it does not fit.
+
+A parser takes what YAML gave and returns the typed value, or raises `refuse(id, message)`.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from gpucluster.plan.model import Market
+from gpucluster.spec.problem import quoted
+from gpucluster.spec.tree import WrittenFloat
+from gpucluster.spec.units import FORMS, parse_duration, write_duration
+
+MAX_NODES = 10_000  # of one pool; `decide` is measured so far
+MAX_NAME = 24  # `NAME-1a-10000` stays a host name, and tags and role names have room for more
+
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
+_PRIVATE = tuple(ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+
+
+class UpdateClass(StrEnum):
+    """What a change of a field costs a running cluster; ordered from nothing to everything."""
+
+    NONE = "none"
+    LIVE = "live"
+    NEW_NODES = "new-nodes"
+    DRAIN = "drain"
+    RESTART = "restart"
+    STOP_FLEET = "stop-fleet"
+    REPLACE = "replace"
+    DATA_LOSS = "data-loss"
+
+
+def wish(update: UpdateClass, description: str, **more: Any) -> Any:
+    """A field of the spec, with its update class where the schema and `diff` find it."""
+    return Field(description=description, json_schema_extra={"x-update-class": update.value}, **more)
+
+
+def refuse(problem: str, message: str) -> PydanticCustomError:
+    """The error that a parser raises; `message` is taken as it is."""
+    return PydanticCustomError(problem, "{message}", {"message": message})  # type: ignore[arg-type]
+
+
+def parse_name(value: object) -> str:
+    text = _text(value)
+    if not _NAME.fullmatch(text) or len(text) > MAX_NAME:
+        rule = (
+            f"a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most {MAX_NAME} characters"
+        )
+        raise refuse("bad-name", f"{quoted(text)} is not a name: use {rule}")
+    return text
+
+
+def parse_partition_name(value: object) -> str:
+    if value == "default":
+        raise refuse(
+            "reserved-name", "'default' means the defaults of all partitions to Slurm; take another name"
+        )
+    return parse_name(value)
+
+
+def parse_text(value: object) -> str:
+    return _text(value)
+
+
+def parse_version(value: object) -> str:
+    if isinstance(value, WrittenFloat):
+        raise refuse(
+            "unquoted-version",
+            f'{value.text} is a number in YAML, and {float(value):g} to whoever reads it; write "{value.text}"',
+        )
+    return _text(value)
+
+
+def parse_schema(value: object) -> int:
+    if value != 1 or isinstance(value, bool):
+        raise refuse("schema-version", f"this gpucluster reads schema 1, found {_shown(value)}")
+    return 1
+
+
+def parse_cidr(value: object) -> str:
+    text = _text(value)
+    try:
+        network = ipaddress.IPv4Network(text, strict=False)
+    except ValueError:
+        raise refuse("bad-cidr", f"{quoted(text)} is not an IPv4 network such as 10.42.0.0/16") from None
+    if "/" not in text or str(network) != text:
+        raise refuse("bad-cidr", f"{quoted(text)} is not written as a network; did you mean '{network}'?")
+    if not any(network.subnet_of(block) for block in _PRIVATE):
+        blocks = ", ".join(str(block) for block in _PRIVATE)
+        raise refuse("cidr-not-private", f"'{network}' is not inside {blocks}")
+    if not 16 <= network.prefixlen <= 25:
+        why = (
+            "AWS takes no larger VPC"
+            if network.prefixlen < 16
+            else "it is cut in eight, and AWS's least subnet is a /28"
+        )
+        raise refuse("cidr-size", f"'{network}' must be a /16 to a /25: {why}")
+    return text
+
+
+def parse_market(value: object) -> Market:
+    text = _text(value)
+    if text in ("reservation", "capacity-block"):
+        raise refuse("not-supported", f"'{text}' is not supported yet; supported: spot, on-demand")
+    if text not in tuple(Market):
+        raise refuse("bad-source", f"{quoted(text)} is not a source of machines; expected spot or on-demand")
+    return Market(text)
+
+
+def parse_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise refuse("bad-type", f"expected true or false, found {_shown(value)}")
+    return value
+
+
+def count(least: int) -> Callable[[object], int]:
+    """A parser of whole numbers from `least` to the most nodes of a pool."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise refuse("bad-type", f"expected a whole number, found {_shown(value)}")
+        if not least <= value <= MAX_NODES:
+            raise refuse("out-of-range", f"{value} is not between {least} and {MAX_NODES}")
+        return value
+
+    return parse
+
+
+def duration(least_s: int, most_s: int) -> Callable[[object], int]:
+    """A parser of times with a unit, to seconds."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise refuse("no-unit", f"{_shown(value)} has no unit; write {FORMS}")
+        seconds = parse_duration(_text(value))
+        if seconds is None:
+            raise refuse("bad-duration", f"{quoted(value)} is not a time; write {FORMS}")
+        if not least_s <= seconds <= most_s:
+            limits = f"{write_duration(least_s)} and {write_duration(most_s)}"
+            raise refuse("out-of-range", f"{value} is not between {limits}")
+        return seconds
+
+    return parse
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        hint = "; quote it if it is meant as text" if isinstance(value, int | float) else ""
+        raise refuse("bad-type", f"expected text, found {_shown(value)}{hint}")
+    return value
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, WrittenFloat):
+        return value.text
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list | tuple) else str(value)[:60]
+
+
+def _schema(**properties: Any) -> WithJsonSchema:
+    return WithJsonSchema(properties)
+
+
+_NAME_SCHEMA = {"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": MAX_NAME}
+_DURATION_SCHEMA = {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$", "examples": ["30s", "5m", "2h", "7d"]}
+
+Name = Annotated[str, BeforeValidator(parse_name), _schema(**_NAME_SCHEMA)]
+PartitionName = Annotated[
+    str, BeforeValidator(parse_partition_name), _schema(**{**_NAME_SCHEMA, "not": {"const": "default"}})
+]
+Text = Annotated[str, BeforeValidator(parse_text), _schema(type="string")]
+Version = Annotated[str, BeforeValidator(parse_version), _schema(type="string", examples=["24.11"])]
+SchemaVersion = Annotated[int, BeforeValidator(parse_schema), _schema(const=1)]
+Cidr = Annotated[
+    str,
+    BeforeValidator(parse_cidr),
+    _schema(type="string", pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{2}$", examples=["10.42.0.0/16"]),
+]
+Source = Annotated[Market, BeforeValidator(parse_market), _schema(enum=[market.value for market in Market])]
+Flag = Annotated[bool, BeforeValidator(parse_flag), _schema(type="boolean")]
+Count = Annotated[int, BeforeValidator(count(0)), _schema(type="integer", minimum=0, maximum=MAX_NODES)]
+PositiveCount = Annotated[
+    int, BeforeValidator(count(1)), _schema(type="integer", minimum=1, maximum=MAX_NODES)
+]
+Idle = Annotated[int, BeforeValidator(duration(1, 30 * 86400)), _schema(**_DURATION_SCHEMA)]
+BootTimeout = Annotated[int, BeforeValidator(duration(60, 12 * 3600)), _schema(**_DURATION_SCHEMA)]
+MaxTime = Annotated[int, BeforeValidator(duration(60, 365 * 86400)), _schema(**_DURATION_SCHEMA)]

@@ -1,0 +1,141 @@
+"""What the user wrote, typed. Field names are the spec's own words; an absent wish is None (the plan decides).
+
+To add a field: here with its update class, out of `unsupported.py`, then plan, renderer, a stack and a test.
+"""
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from gpucluster.spec.fields import (
+    BootTimeout,
+    Cidr,
+    Count,
+    Flag,
+    Idle,
+    MaxTime,
+    Name,
+    PartitionName,
+    PositiveCount,
+    SchemaVersion,
+    Source,
+    Text,
+    UpdateClass,
+    Version,
+    wish,
+)
+
+
+class AbsentError(AttributeError):
+    """A rule read a part that did not parse; its own error is reported, the rule says nothing."""
+
+
+class Part(BaseModel):
+    """A mapping of the spec. One made by `decode` may lack fields: reading those raises AbsentError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    if not TYPE_CHECKING:  # else the type checker would believe any name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AbsentError(name)
+
+
+class Network(Part):
+    """The cluster's own VPC."""
+
+    cidr: Cidr = wish(UpdateClass.REPLACE, "Private IPv4 range of the VPC, /16 to /25.")
+    zones: tuple[Text, ...] = wish(
+        UpdateClass.STOP_FLEET, "Zones with a subnet each; the head stands in the first.", min_length=1
+    )
+
+
+class Aws(Part):
+    """Where on AWS."""
+
+    region: Text = wish(UpdateClass.DATA_LOSS, "Region of the whole cluster.")
+    network: Network = wish(UpdateClass.REPLACE, "The VPC that is made for the cluster.")
+
+
+class Slurm(Part):
+    """The scheduler."""
+
+    version: Version = wish(UpdateClass.STOP_FLEET, 'Slurm release, quoted: "24.11".')
+
+
+class Head(Part):
+    """The machine of slurmctld and the elastic daemon."""
+
+    machine: Text = wish(UpdateClass.RESTART, "Machine type.")
+
+
+class Nodes(Part):
+    """How many nodes live at once, over all zones; `nodes: 4` is min = max = 4."""
+
+    min: Count = wish(UpdateClass.LIVE, "Always on.")
+    max: PositiveCount = wish(UpdateClass.LIVE, "The most that live at once.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number(cls, value: Any) -> Any:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return {"min": value, "max": value} if whole else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        whole = {"type": "integer", "minimum": 1, "description": "Always on: min = max."}
+        return {"anyOf": [whole, handler.resolve_ref_schema(handler(schema))], "title": "Nodes"}
+
+
+class Capacity(Part):
+    """One way to get machines, tried in the order written."""
+
+    source: Source = wish(UpdateClass.NEW_NODES, "How they are bought.", alias="from")
+    machines: tuple[Text, ...] = wish(
+        UpdateClass.NEW_NODES, "Machine types in order of preference.", min_length=1
+    )
+    max: PositiveCount | None = wish(UpdateClass.LIVE, "The most that live at once from here.", default=None)
+    zones: tuple[Text, ...] | None = wish(
+        UpdateClass.DRAIN, "Only in these of the network's zones.", default=None, min_length=1
+    )
+
+
+class Pool(Part):
+    """Nodes that look the same to Slurm."""
+
+    name: Name = wish(UpdateClass.DRAIN, "Begins the nodes' names: `NAME-1a-1`.")
+    nodes: Nodes = wish(UpdateClass.LIVE, "How many.")
+    idle: Idle | None = wish(
+        UpdateClass.LIVE, "An elastic node ends after so long without a job.", default=None
+    )
+    boot_timeout: BootTimeout | None = wish(
+        UpdateClass.LIVE, "A node that has not registered after so long has failed.", default=None
+    )
+    capacity: tuple[Capacity, ...] = wish(UpdateClass.NEW_NODES, "Where machines come from.", min_length=1)
+
+
+class Partition(Part):
+    """A queue over whole pools."""
+
+    name: PartitionName = wish(UpdateClass.DRAIN, "Name for `sbatch -p`.")
+    pools: tuple[Text, ...] = wish(UpdateClass.LIVE, "Its pools.", min_length=1)
+    default: Flag = wish(UpdateClass.LIVE, "Jobs that name no partition come here.", default=False)
+    max_time: MaxTime | None = wish(
+        UpdateClass.LIVE, "The longest a job may run; no limit if absent.", default=None
+    )
+
+
+class ClusterSpec(Part):
+    """A cluster, as a person wishes it."""
+
+    format: SchemaVersion = wish(UpdateClass.NONE, "Version of this format.", alias="schema")
+    name: Name = wish(UpdateClass.DATA_LOSS, "Name of the cluster, in every name and tag.")
+    aws: Aws = wish(UpdateClass.REPLACE, "The cloud.")
+    slurm: Slurm = wish(UpdateClass.STOP_FLEET, "The scheduler.")
+    head: Head = wish(UpdateClass.RESTART, "The controller's machine.")
+    pools: tuple[Pool, ...] = wish(UpdateClass.LIVE, "The compute nodes.", min_length=1)
+    partitions: tuple[Partition, ...] = wish(UpdateClass.LIVE, "The queues.", min_length=1)
