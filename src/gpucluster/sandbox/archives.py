@@ -16,7 +16,7 @@ from gpucluster.plan import names
 
 WHEELS = "/opt/gpucluster/wheels"  # in the image, while it is built
 AGENT_UNIT = "gpucluster-agent.service"
-_UNITS = "usr/lib/systemd/system"
+GUARD_UNIT = "gpucluster-guard.service"
 _HOOKS = {
     "resume": "hook.py",
     "suspend": "hook.py",
@@ -121,7 +121,10 @@ def _hooks(found: Sources) -> Iterable[Artifact]:
 
 
 def _units(found: Sources) -> Iterable[Artifact]:
+    """The tree that mirrors `/`: units, drop-ins, and what they start."""
     folder = found.package / "node" / "units"
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not _IGNORED & set(p.parts)):
-        if path.suffix != ".py":
-            yield Artifact(f"{_UNITS}/{path.relative_to(folder)}", path.read_bytes())
+        place = path.relative_to(folder)
+        if len(place.parts) > 1:  # beside the folders stands their README
+            runs = f"/{place.parent}" == names.HOOK_DIR
+            yield Artifact(str(place), path.read_bytes(), 0o755 if runs else 0o644)

@@ -1,0 +1,162 @@
+"""The capsule: one process tree in its own mount, PID and network namespaces; its death is the teardown.
+
+`start` returns once the API answers. Until `keep()` is called the capsule ends with whoever started it, however
+that one ends: the supervisor watches the socket between them, so an interrupted `up` leaves nothing running.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from gpucluster.errors import GpuclusterError
+from gpucluster.plan import codec
+from gpucluster.sandbox import init, ledger
+from gpucluster.sandbox.host import CgroupTree
+from gpucluster.sandbox.ledger import Capsule, Home
+
+_START_S = 60.0  # the API needs 1-2 s; a loaded machine more
+SUPERVISOR = "gpucluster.sandbox.supervisor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What the supervisor is started with, as JSON in its argv; nothing in it is secret."""
+
+    name: str
+    region: str
+    image: str  # the AMI's name
+    layers: tuple[str, ...]
+    trees: dict[str, tuple[str, ...]]  # where each control group hierarchy is mounted, and its controllers
+    gpus: dict[str, int]  # by machine type
+    room: int
+    listener: int  # descriptors, inherited
+    hello: int
+    lock: int
+    state_root: str
+
+
+@dataclass(slots=True)
+class Running:
+    """A capsule that this process started."""
+
+    home: Home
+    port: int
+    process: subprocess.Popen[bytes]
+    hello: socket.socket = field(repr=False)
+
+    def keep(self) -> None:
+        """Let it live on without us."""
+        self.hello.sendall(b"keep\n")
+        self.hello.close()
+
+    def kill(self) -> None:
+        """End it and everything in it now, and return when nothing of it is left."""
+        self.hello.close()
+        capsule = self.home.read_capsule()
+        with contextlib.suppress(ProcessLookupError):
+            # PID 1 is reaped only after all others are gone; before it is known, --kill-child must do
+            os.kill(self.process.pid if capsule is None else capsule.init, signal.SIGKILL)
+        self.process.wait()
+
+
+def start(
+    home: Home,
+    lock: int,
+    *,
+    region: str,
+    image: str,
+    layers: tuple[Path, ...],
+    trees: tuple[CgroupTree, ...],
+    gpus: Mapping[str, int],
+    room: int,
+    module: str = SUPERVISOR,
+) -> Running:
+    """Start the capsule, wait for its API, and write the ledger."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            charge = Charge(
+                name=home.name,
+                region=region,
+                image=image,
+                layers=tuple(map(str, layers)),
+                trees={str(t.mount): tuple(sorted(t.controllers)) for t in trees},
+                gpus=dict(gpus),
+                room=room,
+                listener=listener.fileno(),
+                hello=theirs.fileno(),
+                lock=lock,
+                state_root=str(home.root),
+            )
+            process = _spawn(charge, home, module)
+        running = Running(home=home, port=listener.getsockname()[1], process=process, hello=ours)
+    try:
+        _record(running, layers)
+        _await_ready(running)
+    except BaseException:
+        running.kill()
+        raise
+    return running
+
+
+def argv(charge: Charge, module: str) -> list[str]:
+    """The capsule's outer process; killing it kills PID 1, and so everything."""
+    text = json.dumps(asdict(charge), sort_keys=True)
+    return [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--net",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--",
+        *(sys.executable, "-I", "-S", str(init.__file__)),
+        *(sys.executable, "-P", "-m", module, text),
+    ]
+
+
+def _spawn(charge: Charge, home: Home, module: str) -> subprocess.Popen[bytes]:
+    with home.log.open("ab") as log:
+        return subprocess.Popen(
+            argv(charge, module),
+            pass_fds=(charge.listener, charge.hello, charge.lock),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+        )
+
+
+def _record(running: Running, layers: tuple[Path, ...]) -> None:
+    pid = None
+    while pid is None and running.process.poll() is None:
+        pid = ledger.child_of(running.process.pid)
+    started = None if pid is None else ledger.started_at(pid)
+    if pid is None or started is None:
+        raise _failed(running.home)
+    record = Capsule(init=pid, started=started, port=running.port, layers=tuple(map(str, layers)))
+    running.home.capsule.write_text(codec.dumps(record))
+
+
+def _await_ready(running: Running) -> None:
+    running.hello.settimeout(_START_S)
+    try:
+        word = running.hello.recv(64)
+    except TimeoutError as error:
+        raise _failed(running.home) from error
+    if word != b"ready\n":
+        raise _failed(running.home)
+
+
+def _failed(home: Home) -> GpuclusterError:
+    tail = home.log.read_text(errors="replace").strip().splitlines()[-12:]
+    return GpuclusterError("the sandbox's supervisor did not start:\n" + "\n".join(tail))

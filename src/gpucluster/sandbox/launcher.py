@@ -1,0 +1,96 @@
+"""The hand of the cloud's model: instances that are wanted become machines, those that are not end.
+
+One step at a time, in one thread; a machine that cannot be made ends its instance with a reason, and never the loop.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from gpucluster.cloud.model import CloudModel, Ec2Instance
+from gpucluster.cloud.model.life import GUEST
+from gpucluster.cloud.port import InstanceState
+from gpucluster.errors import GpuclusterError
+from gpucluster.sandbox.machines import REBOOT, Ground, Machine, MachineSpec
+
+log = logging.getLogger(__name__)
+
+NO_ROOM = "Server.InsufficientInstanceCapacity"  # EC2's own word for a launch that found no host
+BROKEN = "Server.InternalError"
+
+
+class Launcher:
+    """Drives machines from the model. `gpus` is by machine type; `room` is how many fit on this host."""
+
+    def __init__(
+        self,
+        model: CloudModel,
+        ground: Ground,
+        *,
+        gpus: Mapping[str, int],
+        room: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._model, self._ground, self._gpus, self._room, self._clock = model, ground, gpus, room, clock
+        self._machines: dict[str, Machine] = {}
+        self._made = 0
+
+    def step(self) -> None:
+        """Handle deaths first, then what is to end, and only then what is to run: else a dead one starts again."""
+        for instance_id in tuple(self._machines):
+            self._look_after(instance_id)
+        for instance in self._model.ending(self._clock()):
+            self._end(instance)
+        for instance in self._model.wanted(self._clock()):
+            if instance.id not in self._machines:
+                self._start(instance)
+
+    def _look_after(self, instance_id: str) -> None:
+        machine = self._machines[instance_id]
+        code = machine.ended()
+        if code is None:
+            return
+        if code == REBOOT:
+            log.info("%s reboots", instance_id)
+            machine.boot()
+            return
+        log.info("%s ended by itself, code %s", instance_id, code)
+        del self._machines[instance_id]
+        machine.end()
+        reason = (GUEST, "Instance initiated shutdown") if code == 0 else (BROKEN, f"systemd-nspawn: {code}")
+        self._model.mark_ended(instance_id, self._clock(), f"{reason[0]}: {reason[1]}", reason[0])
+
+    def _end(self, instance: Ec2Instance) -> None:
+        machine = self._machines.pop(instance.id, None)
+        if machine is not None:
+            log.info("%s ends: %s", instance.id, instance.reason)
+            machine.end(keep_disk=instance.state is InstanceState.STOPPING)
+        self._model.mark_ended(instance.id, self._clock())
+
+    def _start(self, instance: Ec2Instance) -> None:
+        if len(self._machines) >= self._room:
+            text = f"{NO_ROOM}: this host has room for {self._room} machines at once"
+            log.warning("%s: %s", instance.id, text)
+            self._model.mark_ended(instance.id, self._clock(), text, NO_ROOM)
+            return
+        machine = Machine(self._spec(instance), self._ground)
+        try:
+            machine.start()
+        except (OSError, GpuclusterError) as error:
+            log.exception("%s cannot start", instance.id)
+            machine.end()
+            self._model.mark_ended(instance.id, self._clock(), f"{BROKEN}: {error}", BROKEN)
+            return
+        self._machines[instance.id] = machine
+        log.info("%s runs at %s", instance.id, instance.address)
+        self._model.mark_running(instance.id, self._clock())
+
+    def _spec(self, instance: Ec2Instance) -> MachineSpec:
+        self._made += 1
+        return MachineSpec(
+            id=instance.id,
+            address=instance.address or "",
+            mac=instance.mac,
+            gpus=self._gpus.get(instance.spec.machine, 0),
+            number=self._made,
+        )

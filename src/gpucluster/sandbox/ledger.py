@@ -1,0 +1,191 @@
+"""What is on disk of a sandbox, and whether it lives: by the lock that its supervisor holds, never by a PID alone.
+
+`STATE_ROOT/NAME/`: `lock`, `capsule.json` (what to end), `endpoint.json` and `operator.json` (how to call its
+API), `plan.json`, `console/`, `i/` (machines' disks), `supervisor.log`, `pulumi/` (the engine's state).
+A dead sandbox leaves only these files and empty control groups; `clean` removes both.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucluster.errors import StateError
+from gpucluster.plan import codec
+from gpucluster.sandbox import cgroups, places
+from gpucluster.sandbox.host import CgroupTree
+
+_PATIENCE_S = 10.0  # a killed capsule is gone within 0.2 s; a busy machine may take longer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capsule:
+    """What `capsule.json` says of a living sandbox. PIDs are the host's, `started` guards against reuse."""
+
+    init: int
+    started: int
+    port: int
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The folder of one sandbox."""
+
+    name: str
+    root: Path = places.STATE_ROOT
+
+    @property
+    def path(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def capsule(self) -> Path:
+        return self.path / "capsule.json"
+
+    @property
+    def endpoint(self) -> Path:
+        return self.path / "endpoint.json"
+
+    @property
+    def operator(self) -> Path:
+        return self.path / "operator.json"
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def console(self) -> Path:
+        return self.path / "console"
+
+    @property
+    def instances(self) -> Path:
+        return self.path / "i"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "supervisor.log"
+
+    @property
+    def pulumi(self) -> Path:
+        return self.path / "pulumi"
+
+    def read_capsule(self) -> Capsule | None:
+        """The living capsule's record; None before it is written, or when it is torn."""
+        try:
+            return codec.loads(Capsule, self.capsule.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def read_json(self, path: Path) -> dict[str, str]:
+        """One of the small JSON files of strings."""
+        try:
+            return {str(k): str(v) for k, v in json.loads(path.read_text()).items()}
+        except (OSError, ValueError) as error:
+            raise StateError(
+                f"the sandbox '{self.name}' is not ready: {path.name} cannot be read",
+                next_step="gpucluster sandbox status",
+            ) from error
+
+
+def homes(root: Path = places.STATE_ROOT) -> tuple[Home, ...]:
+    """Every sandbox of which something is on disk, by name."""
+    if not root.is_dir():
+        return ()
+    return tuple(Home(name=p.name, root=root) for p in sorted(root.iterdir()) if p.is_dir())
+
+
+def claim(home: Home) -> int:
+    """Take the sandbox's lock and return its descriptor, to be inherited; refuse if someone holds it."""
+    home.path.mkdir(parents=True, exist_ok=True)
+    home.root.chmod(0o700)
+    while True:
+        descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StateError(
+                f"a sandbox named '{home.name}' is up, or on its way up or down",
+                next_step=f"gpucluster sandbox down {home.name}",
+            ) from None
+        if _is_still(descriptor, home.lock):
+            return descriptor
+        os.close(descriptor)  # someone cleaned the folder between our open and our lock
+
+
+def alive(home: Home) -> bool:
+    """Whether a supervisor, or an `up` on its way, holds the lock."""
+    try:
+        descriptor = os.open(home.lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def end(home: Home) -> None:
+    """Kill the capsule's PID 1, with which everything in it ends, and wait until the lock is free."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while alive(home):
+        capsule = home.read_capsule()
+        if capsule is not None and started_at(capsule.init) == capsule.started:
+            os.kill(capsule.init, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise StateError(
+                f"the sandbox '{home.name}' is still held by another command after {_PATIENCE_S:g} s",
+                next_step="wait for the `gpucluster sandbox up` that is running, or end it with Ctrl-C",
+            )
+        time.sleep(0.02)
+
+
+def clean(home: Home, trees: Iterable[CgroupTree]) -> None:
+    """Remove what a dead sandbox left: control groups and files. The caller holds the lock, or it is free."""
+    groups = cgroups.sandbox_groups(trees, home.name)
+    if groups:
+        cgroups.end(groups[-1])  # nothing is left in it, unless a kernel was slow to reap
+    cgroups.remove(groups)
+    shutil.rmtree(home.path, ignore_errors=True)
+
+
+def started_at(pid: int) -> int | None:
+    """The start time of a process, in the kernel's ticks; None when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[19])  # field 22; the name before it may hold anything
+
+
+def child_of(pid: int) -> int | None:
+    """The first child of a process, as the host counts."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            return int(stat.parent.name)
+    return None
+
+
+def _is_still(descriptor: int, path: Path) -> bool:
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
