@@ -1,0 +1,5 @@
+"""What `pulumi up` runs."""
+
+from gpucluster.aws.program import main
+
+main()

@@ -1,0 +1,71 @@
+"""The bundle: plan, bindings and rendered files as one object under one fixed key."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+from pulumi import Output, ResourceOptions
+
+from gpucluster.artifacts import Artifact, pack
+from gpucluster.aws.network import Network
+from gpucluster.aws.pools import Pools
+from gpucluster.aws.storage import Storage
+from gpucluster.plan import codec
+from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding
+from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE
+
+BINDINGS_SCHEMA = 1
+
+
+class Bundle(pulumi.ComponentResource):
+    """One object; its content follows every id and version that it names."""
+
+    bindings: Output[str]  # JSON of model.Bindings
+
+    def __init__(
+        self, plan: ClusterPlan, *, storage: Storage, network: Network, pools: Pools, opts: ResourceOptions
+    ) -> None:
+        super().__init__("gpucluster:aws:Bundle", plan.name, None, opts)
+        known = Output.all(
+            bucket=storage.bucket,
+            secret=storage.secret_arn,
+            subnets=dict(network.subnet_ids),
+            ids=dict(pools.ids),
+            versions=dict(pools.versions),
+        )
+        self.bindings = known.apply(lambda seen: codec.dumps(bindings(plan.region, seen)))
+        aws.s3.BucketObjectv2(
+            f"{plan.name}-bundle",
+            bucket=storage.bucket,
+            key=BUNDLE_KEY,
+            content_base64=self.bindings.apply(lambda text: base64.b64encode(bundle(plan, text)).decode()),
+            content_type="application/gzip",
+            opts=ResourceOptions(parent=self),
+        )
+        self.register_outputs({"bindings": self.bindings})
+
+
+def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
+    """Pulumi's outputs as the typed model. A version may come as a float over the wire."""
+    templates = {k: TemplateBinding(id=v, version=int(seen["versions"][k])) for k, v in seen["ids"].items()}
+    return Bindings(
+        schema=BINDINGS_SCHEMA,
+        region=region,
+        bucket=seen["bucket"],
+        secret=seen["secret"],
+        subnets=dict(seen["subnets"]),
+        templates=templates,
+    )
+
+
+def bundle(plan: ClusterPlan, bindings_text: str) -> bytes:
+    """The archive's bytes."""
+    from gpucluster.slurm import render  # noqa: PLC0415  only a run that gets so far renders
+
+    own = (
+        Artifact(PLAN_FILE, codec.dumps(plan).encode()),
+        Artifact(BINDINGS_FILE, bindings_text.encode()),
+    )
+    return pack((*own, *render(plan)))

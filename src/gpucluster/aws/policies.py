@@ -1,0 +1,125 @@
+"""What head and nodes may do in the account: policy documents as plain values, nothing wider than the work."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpucluster.plan.names import (
+    BUNDLE_KEY,
+    CONTROL_KEY,
+    ROLE_NODE,
+    STATUS_KEY,
+    TAG_CLUSTER,
+    TAG_ROLE,
+)
+
+Statement = dict[str, Any]
+
+# The first spot request of an account makes this role, with the caller's rights. As a Pulumi resource it would
+# collide with the one that most accounts have.
+SPOT_ROLE = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadScope:
+    """What the head works on, by ARN."""
+
+    cluster: str
+    vpc: str
+    image: str  # id
+    subnets: Sequence[str]
+    node_group: str
+    templates: Sequence[str]
+    node_role: str
+    bucket: str
+    secret: str
+    spot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeScope:
+    """What a node works on, by ARN."""
+
+    bucket: str
+    secret: str
+
+
+def trust_ec2() -> str:
+    """Only EC2 takes the role on, for its instances."""
+    principal = {"Service": "ec2.amazonaws.com"}
+    return document({"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"})
+
+
+def head_policy(scope: HeadScope) -> str:
+    """Launch from our templates, end our nodes, read the bundle, keep the control object, keep the key."""
+    return document(*_launch(scope), *_own_nodes(scope), *_objects(scope), *_key(scope))
+
+
+def node_policy(scope: NodeScope) -> str:
+    """Read the bundle and the key. A node that ends itself shuts down: its template says terminate."""
+    return document(
+        _allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
+        _allow("Key", ["secretsmanager:GetSecretValue"], scope.secret),
+    )
+
+
+def document(*statements: Statement) -> str:
+    """A policy's canonical text."""
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
+
+
+def _launch(scope: HeadScope) -> list[Statement]:
+    base, image_base = _ec2_base(scope.vpc), f"arn:aws:ec2:{scope.vpc.split(':')[3]}::image"
+    ours = {"ArnEquals": {"ec2:LaunchTemplate": sorted(scope.templates)}}
+    tagged = {"StringEquals": {f"aws:RequestTag/{TAG_CLUSTER}": scope.cluster}}
+    made = [f"{base}:instance/*", f"{base}:network-interface/*", f"{base}:volume/*"]
+    spot = [f"{base}:spot-instances-request/*"] if scope.spot else []
+    parts = [f"{image_base}/{scope.image}", scope.node_group, *scope.subnets, *scope.templates]
+    born = {"StringEquals": {"ec2:CreateAction": "RunInstances", **tagged["StringEquals"]}}
+    passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    statements = [
+        _allow("LaunchFrom", ["ec2:RunInstances"], *sorted(parts), when=ours),
+        _allow("LaunchTagged", ["ec2:RunInstances"], *made, when={**ours, **tagged}),
+        _allow("TagAtBirth", ["ec2:CreateTags"], *made, *spot, when=born),
+        _allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=passed),
+    ]
+    if scope.spot:
+        account = scope.vpc.split(":")[4]
+        statements += [
+            _allow("LaunchSpot", ["ec2:RunInstances"], *spot, when=tagged),
+            _allow("SpotRole", ["iam:CreateServiceLinkedRole"], f"arn:aws:iam::{account}:{SPOT_ROLE}"),
+        ]
+    return statements
+
+
+def _own_nodes(scope: HeadScope) -> list[Statement]:
+    own = {f"aws:ResourceTag/{TAG_CLUSTER}": scope.cluster, f"aws:ResourceTag/{TAG_ROLE}": ROLE_NODE}
+    nodes = f"{_ec2_base(scope.vpc)}:instance/*"
+    return [
+        _allow("OwnNodes", ["ec2:CreateTags", "ec2:TerminateInstances"], nodes, when={"StringEquals": own}),
+        _allow("See", ["ec2:DescribeInstances"], "*"),  # this call knows no narrower resource
+    ]
+
+
+def _objects(scope: HeadScope) -> list[Statement]:
+    own = (f"{scope.bucket}/{CONTROL_KEY}", f"{scope.bucket}/{STATUS_KEY}")
+    return [
+        _allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
+        _allow("Objects", ["s3:GetObject", "s3:PutObject"], *own),
+        _allow("Missing", ["s3:ListBucket"], scope.bucket),  # else a missing object answers 403, not 404
+    ]
+
+
+def _key(scope: HeadScope) -> list[Statement]:
+    return [_allow("Key", ["secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue"], scope.secret)]
+
+
+def _allow(sid: str, actions: list[str], *resources: str, when: Statement | None = None) -> Statement:
+    statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": list(resources)}
+    return statement | ({"Condition": when} if when else {})
+
+
+def _ec2_base(vpc_arn: str) -> str:
+    """`arn:aws:ec2:REGION:ACCOUNT` of an EC2 ARN."""
+    return vpc_arn.rsplit(":", 1)[0]

@@ -1,0 +1,58 @@
+"""The Pulumi program: the plan's resources in order, and what the cluster must know of them."""
+
+from pathlib import Path
+
+import pulumi
+import pulumi_aws as aws
+
+from gpucluster.aws.bundle import Bundle
+from gpucluster.aws.head import Head
+from gpucluster.aws.identity import HeadIdentity, NodeIdentity
+from gpucluster.aws.network import Network
+from gpucluster.aws.pools import Pools
+from gpucluster.aws.storage import Storage
+from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.names import TAG_CLUSTER
+
+
+def main() -> None:
+    """What `pulumi up` runs: the stack's name is the spec's."""
+    from gpucluster.catalog import load as load_catalog  # noqa: PLC0415  sandbox and tests hand in a plan
+    from gpucluster.plan.resolve import resolve  # noqa: PLC0415
+    from gpucluster.spec import load as load_spec  # noqa: PLC0415
+
+    spec = load_spec(Path("stacks") / f"{pulumi.get_stack()}.yaml")
+    declare(resolve(spec, load_catalog()))
+
+
+def declare(plan: ClusterPlan) -> None:
+    """Declare every resource of the plan inside a running program; export `bindings`, `bucket`, `head`."""
+    provider = aws.Provider(  # region and tags come from the spec alone, keys from the environment
+        "aws", region=plan.region, default_tags={"tags": {TAG_CLUSTER: plan.name}}
+    )
+    options = pulumi.ResourceOptions(provider=provider)
+    image = aws.ec2.get_ami_output(
+        owners=["self"],
+        filters=[{"name": "name", "values": [plan.image]}],
+        opts=pulumi.InvokeOutputOptions(provider=provider),
+    )
+    network = Network(plan, options)
+    storage = Storage(plan.name, options)
+    node = NodeIdentity(plan.name, storage, options)
+    pools = Pools(plan, image=image, network=network, node=node, bucket=storage.bucket, opts=options)
+    identity = HeadIdentity(
+        plan, image=image.image_id, network=network, storage=storage, node=node, pools=pools, opts=options
+    )
+    bundle = Bundle(plan, storage=storage, network=network, pools=pools, opts=options)
+    head = Head(
+        plan,
+        image=image.image_id,
+        network=network,
+        identity=identity,
+        bucket=storage.bucket,
+        after=[bundle, identity, node, network],
+        opts=options,
+    )
+    pulumi.export("bindings", bundle.bindings)
+    pulumi.export("bucket", storage.bucket)
+    pulumi.export("head", head.id)

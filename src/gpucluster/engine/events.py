@@ -1,0 +1,122 @@
+"""The engine's events as typed values: progress for people, and what changed."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pulumi.automation import EngineEvent
+from pulumi.automation.events import StepEventMetadata
+
+QUIET = frozenset({"same", "read", "refresh"})
+DONE_WORDS = {
+    "create": "created",
+    "create-replacement": "created anew",
+    "delete": "deleted",
+    "delete-replaced": "deleted the old",
+    "replace": "replaced",
+    "update": "updated",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One resource began (`done` false) or finished its step, or the engine had something to say (`message`)."""
+
+    op: str = ""
+    type: str = ""
+    name: str = ""
+    done: bool = False
+    message: str = ""
+
+    def __str__(self) -> str:
+        if self.message:
+            return self.message
+        word = DONE_WORDS.get(self.op, self.op) if self.done else f"{self.op} ..."
+        return f"{self.type.rpartition(':')[2]} {self.name}: {word}"
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One resource that differs: `op` is create, update, replace or delete; `properties` are the changed inputs."""
+
+    op: str
+    urn: str
+    properties: tuple[str, ...]
+
+    @property
+    def type(self) -> str:
+        return self.urn.split("::")[2].rpartition("$")[2]
+
+    @property
+    def name(self) -> str:
+        return self.urn.split("::")[3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run did, or would do."""
+
+    counts: Mapping[str, int]  # by op, `same` included
+    changes: tuple[Change, ...]  # sorted by urn
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    seconds: float = 0.0
+
+
+class Gatherer:
+    """Takes every event of one run."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._changes: dict[str, Change] = {}
+        self._same: set[str] = set()
+        self.errors: list[str] = []
+
+    def take(self, event: EngineEvent) -> None:
+        """Note one event, and tell the user of it."""
+        if event.resource_pre_event is not None:
+            self._step(event.resource_pre_event.metadata, done=False)
+        elif event.res_outputs_event is not None:
+            self._step(event.res_outputs_event.metadata, done=True)
+        elif event.diagnostic_event is not None and event.diagnostic_event.severity == "error":
+            self._error(event.diagnostic_event.message, event.diagnostic_event.urn)
+
+    def outcome(self, outputs: Mapping[str, Any], seconds: float) -> Outcome:
+        """What was gathered."""
+        changes = tuple(sorted(self._changes.values(), key=lambda c: c.urn))
+        counts = Counter(change.op for change in changes)
+        same = len(self._same - self._changes.keys())
+        return Outcome(
+            counts={**({"same": same} if same else {}), **dict(sorted(counts.items()))},
+            changes=changes,
+            outputs=outputs,
+            seconds=seconds,
+        )
+
+    def _step(self, step: StepEventMetadata, *, done: bool) -> None:
+        if step.type == "pulumi:pulumi:Stack" or step.type.startswith("pulumi:providers:"):
+            return
+        op = step.op.value
+        if op in QUIET:
+            self._same.add(step.urn)
+            return
+        self._changes[step.urn] = self._merged(step, op)
+        name = step.urn.rpartition("::")[2]
+        self._report(Progress(op=op, type=step.type, name=name, done=done))
+
+    def _merged(self, step: StepEventMetadata, op: str) -> Change:
+        """A replacement comes as several steps of one urn."""
+        had = self._changes.get(step.urn)
+        replacing = "replac" in op or (had is not None and had.op == "replace")
+        found: set[str] = {*(step.diffs or []), *(step.detailed_diff or {}).keys()}
+        properties = tuple(sorted(found)) or (had.properties if had else ())
+        return Change(op="replace" if replacing else op, urn=step.urn, properties=properties)
+
+    def _error(self, message: str, urn: str | None) -> None:
+        name = urn.rpartition("::")[2] + ": " if urn else ""
+        text = name + " ".join(message.split())
+        if text not in self.errors:
+            self.errors.append(text)

@@ -1,0 +1,62 @@
+"""Locks of the file backend that a killed run left behind: removed only when their owner is provably gone."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from gpucluster.engine.target import PROJECT, Target
+from gpucluster.errors import StateError
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """One lock file, and who wrote it."""
+
+    path: Path
+    host: str
+    pid: int
+
+
+def break_stale(target: Target) -> tuple[Path, ...]:
+    """Remove the locks of dead runs on this host; StateError while another run holds one."""
+    stale = locks(target)
+    for lock in stale:
+        if lock.host != socket.gethostname():
+            raise StateError(
+                f"the state of {target.stack!r} is locked by process {lock.pid} on {lock.host!r}",
+                next_step=f"if that run is over, remove {lock.path}",
+            )
+        if _is_pulumi(lock.pid):
+            raise StateError(
+                f"another run (process {lock.pid}) is working on {target.stack!r}",
+                next_step="wait for its end, or interrupt it with Ctrl-C",
+            )
+    for lock in stale:
+        lock.path.unlink(missing_ok=True)
+    return tuple(lock.path for lock in stale)
+
+
+def locks(target: Target) -> tuple[Lock, ...]:
+    """The lock files of the stack; an unreadable one counts as nobody's."""
+    folder = target.backend / ".pulumi" / "locks" / "organization" / PROJECT / target.stack
+    return tuple(_parse(path) for path in sorted(folder.glob("*.json")))
+
+
+def _parse(path: Path) -> Lock:
+    try:
+        content = cast(Mapping[str, Any], json.loads(path.read_text()))
+        return Lock(path, str(content["hostname"]), int(content["pid"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Lock(path, socket.gethostname(), 0)  # cut off while it was written
+
+
+def _is_pulumi(pid: int) -> bool:
+    """A process id is used again; only the program's name says whether it is still that run."""
+    try:
+        return Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("pulumi")
+    except OSError:
+        return False

@@ -1,0 +1,31 @@
+"""Diff: which properties changed, and whether the resource must be made anew. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpucluster.engine.provider.check import DEFAULTED
+from gpucluster.engine.provider.schema import Change, ResourceType
+from gpucluster.engine.provider.shapes import same
+from gpucluster.engine.provider.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Changed properties by name, sorted."""
+
+    changed: tuple[str, ...]
+    replaces: tuple[str, ...]
+    delete_first: bool
+
+
+def diff(kind: ResourceType, olds: Mapping[str, Value], news: Mapping[str, Value]) -> Difference:
+    """Compare old inputs with new ones by the table."""
+    inputs = {k: row for k, row in kind.properties.items() if row.change is not Change.COMPUTED}
+    changed = tuple(sorted(k for k, row in inputs.items() if not same(row.shape, olds.get(k), news.get(k))))
+    replaced = tuple(k for k in changed if inputs[k].change is Change.REPLACE)
+    return Difference(changed, replaced, bool(replaced) and (kind.delete_first or _named_by_hand(kind, news)))
+
+
+def _named_by_hand(kind: ResourceType, news: Mapping[str, Value]) -> bool:
+    """A name of the program's own cannot stand twice, so the old one goes first."""
+    return kind.autoname is not None and kind.autoname.property not in news.get(DEFAULTED, ())

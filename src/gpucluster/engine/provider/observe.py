@@ -1,0 +1,66 @@
+"""What the cloud answered, as Pulumi's outputs and inputs. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpucluster.engine.provider.check import DEFAULTED
+from gpucluster.engine.provider.schema import Change, Property, ResourceType
+from gpucluster.engine.provider.shapes import empty, same
+from gpucluster.engine.provider.values import UNKNOWN, Value, Values
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A resource as it stands: `outputs` for the state, `inputs` as a program would have to write them."""
+
+    outputs: Values
+    inputs: Values
+
+
+def observed(
+    kind: ResourceType,
+    seen: Mapping[str, Value],
+    inputs: Mapping[str, Value],
+    default_tags: Mapping[str, str],
+) -> Observed:
+    """Normalise `seen`; where it means what `inputs` say, their wording is kept, so that it shows no difference."""
+    outputs: Values = {}
+    found: Values = {DEFAULTED: inputs.get(DEFAULTED, [])}
+    for key, row in kind.properties.items():
+        value = _value(key, row, seen, inputs)
+        if empty(value):
+            continue
+        outputs[key] = value
+        if row.change is not Change.COMPUTED and not (row.from_cloud and empty(inputs.get(key))):
+            found[key] = value
+    if kind.tagged:
+        own = _own_tags(outputs.get("tagsAll", {}), inputs.get("tags") or {}, default_tags)
+        for side in (outputs, found):
+            side.pop("tags", None)
+            if own or "tags" in inputs:
+                side["tags"] = own
+            side.setdefault("tagsAll", {})
+    return Observed(outputs, found)
+
+
+def foreseen(kind: ResourceType, inputs: Mapping[str, Value], olds: Mapping[str, Value] | None) -> Values:
+    """The outputs of a preview: the inputs, and unknown what only the cloud can tell."""
+    outputs = {k: v for k, v in inputs.items() if k in kind.properties}
+    for key, row in kind.properties.items():
+        if key not in outputs and (row.change is Change.COMPUTED or row.from_cloud):
+            keep = olds is not None and not row.moves
+            outputs[key] = olds.get(key) if olds is not None and keep else UNKNOWN
+    return outputs
+
+
+def _value(key: str, row: Property, seen: Mapping[str, Value], inputs: Mapping[str, Value]) -> Value:
+    if row.api is None:
+        return inputs.get(key)
+    if empty(seen.get(row.api)):
+        return None
+    value, written = row.shape.from_api(seen[row.api]), inputs.get(key)
+    return written if not empty(written) and same(row.shape, written, value) else value
+
+
+def _own_tags(every: Mapping[str, str], written: Mapping[str, str], default: Mapping[str, str]) -> Values:
+    return {k: v for k, v in every.items() if k in written or default.get(k) != v}

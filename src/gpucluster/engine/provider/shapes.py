@@ -1,0 +1,249 @@
+"""Normalisers: how one property looks in a program and in the API, and when two values are the same.
+
+Each shape says what is wrong with a value (`problems`), turns it both ways, and compares (`same`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+from urllib.parse import unquote
+
+from gpucluster.engine.provider.values import UNKNOWN, Value, Values, has_unknown
+
+
+class Shape(Protocol):
+    """One way to write a value."""
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        """What a program may not write here."""
+        ...
+
+    def to_api(self, value: Value) -> Value:
+        """Turn a program's value into the API's."""
+        ...
+
+    def from_api(self, value: Value) -> Value:
+        """Turn the API's value into a program's."""
+        ...
+
+    def same(self, one: Value, other: Value) -> bool:
+        """Whether both mean the same."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Text, number or flag, written alike on both sides."""
+
+    kind: type
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        if value is UNKNOWN:
+            return
+        if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
+            yield f"{where}: expected {self.kind.__name__}, found {type(value).__name__}"
+
+    def to_api(self, value: Value) -> Value:
+        return value
+
+    def from_api(self, value: Value) -> Value:
+        return value
+
+    def same(self, one: Value, other: Value) -> bool:
+        return type(one) is type(other) and one == other
+
+
+@dataclass(frozen=True, slots=True)
+class FlagAsText:
+    """A flag that Pulumi writes as "true" (launch templates tell unset from false so)."""
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        if value is not UNKNOWN and value not in ("true", "false"):
+            yield f'{where}: expected "true" or "false", found {value!r}'
+
+    def to_api(self, value: Value) -> Value:
+        return value == "true"
+
+    def from_api(self, value: Value) -> Value:
+        return str(value).lower()
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A policy: JSON text in a program; the same when it parses to the same."""
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        if value is UNKNOWN:
+            return
+        try:
+            json.loads(value)
+        except (TypeError, ValueError) as error:
+            yield f"{where}: not JSON: {error}"
+
+    def to_api(self, value: Value) -> Value:
+        return value
+
+    def from_api(self, value: Value) -> Value:
+        if isinstance(value, str):  # IAM quotes it; boto3 parses some answers and not others
+            return value if value.startswith("{") else unquote(value)
+        return json.dumps(value, sort_keys=True)
+
+    def same(self, one: Value, other: Value) -> bool:
+        if not (isinstance(one, str) and isinstance(other, str)):
+            return False
+        return one == other or _parsed(one) == _parsed(other)
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """A map in a program, a list of Key and Value in the API; `aws:` tags are the cloud's own."""
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        if value is not UNKNOWN and not isinstance(value, dict):
+            yield f"{where}: expected a map of tags"
+
+    def to_api(self, value: Value) -> Value:
+        return [{"Key": k, "Value": v} for k, v in sorted(cast(Values, value).items())]
+
+    def from_api(self, value: Value) -> Value:
+        pairs = cast(list[dict[str, str]], value)
+        return {t["Key"]: t["Value"] for t in pairs if not t["Key"].startswith("aws:")}
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list; a set when `ordered` is false."""
+
+    item: Shape
+    ordered: bool = False
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        if value is UNKNOWN:
+            return
+        if not isinstance(value, list):
+            yield f"{where}: expected a list"
+            return
+        for index, item in enumerate(cast(list[Value], value)):
+            yield from self.item.problems(item, f"{where}[{index}]")
+
+    def to_api(self, value: Value) -> Value:
+        return [self.item.to_api(item) for item in value]
+
+    def from_api(self, value: Value) -> Value:
+        return [self.item.from_api(item) for item in value]
+
+    def same(self, one: Value, other: Value) -> bool:
+        if not (isinstance(one, list) and isinstance(other, list)):
+            return False
+        left, right = cast(list[Value], one), cast(list[Value], other)
+        if len(left) != len(right):
+            return False
+        if self.ordered:
+            return all(self.item.same(a, b) for a, b in zip(left, right, strict=True))
+        return all(any(self.item.same(a, b) for b in right) for a in left) and all(
+            any(self.item.same(a, b) for a in left) for b in right
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record: its name in the API and its shape; `default` is what unset means."""
+
+    api: str
+    shape: Shape
+    default: Value = None
+    from_cloud: bool = False  # unset: the cloud chooses, and its choice is no difference
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A nested object; a field that is not listed is refused by name."""
+
+    fields: Mapping[str, Field]
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        if value is UNKNOWN:
+            return
+        if not isinstance(value, dict):
+            yield f"{where}: expected an object"
+            return
+        for name, item in cast(Values, value).items():
+            if name not in self.fields:
+                yield f"{where}.{name}: the stand-in for AWS does not know this property"
+            else:
+                yield from self.fields[name].shape.problems(item, f"{where}.{name}")
+
+    def to_api(self, value: Value) -> Value:
+        return {self.fields[k].api: self.fields[k].shape.to_api(v) for k, v in cast(Values, value).items()}
+
+    def from_api(self, value: Value) -> Value:
+        seen = cast(Values, value)
+        return {
+            name: field.shape.from_api(seen[field.api])
+            for name, field in self.fields.items()
+            if not empty(seen.get(field.api))
+        }
+
+    def same(self, one: Value, other: Value) -> bool:
+        if not (isinstance(one, dict) and isinstance(other, dict)):
+            return False
+        left, right = cast(Values, one), cast(Values, other)
+        return all(_same_field(f, left.get(name), right.get(name)) for name, f in self.fields.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Known to the API, not to us: a program may not set it, and one that stands in the cloud is a difference."""
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        yield f"{where}: the stand-in for AWS does not support this property"
+
+    def to_api(self, value: Value) -> Value:
+        return value
+
+    def from_api(self, value: Value) -> Value:
+        return json.dumps(value, sort_keys=True, default=str)
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+
+TEXT, NUMBER, FLAG = Plain(str), Plain(int), Plain(bool)
+FLAG_AS_TEXT, DOCUMENT, TAGS, REFUSED = FlagAsText(), Document(), Tags(), Refused()
+TEXTS = Many(TEXT)
+
+
+def empty(value: Value) -> bool:
+    """What the API writes for "not set"; false and 0 are values."""
+    return value is None or value in ("", [], {})
+
+
+def same(shape: Shape, one: Value, other: Value) -> bool:
+    """Whether both mean the same; unset equals empty, and the unknown equals nothing."""
+    if has_unknown(one) or has_unknown(other):
+        return False
+    if empty(one) or empty(other):
+        return empty(one) and empty(other)
+    return shape.same(one, other)
+
+
+def _same_field(field: Field, one: Value, other: Value) -> bool:
+    left = field.default if empty(one) else one
+    right = field.default if empty(other) else other
+    if field.from_cloud and (empty(left) or empty(right)):
+        return True
+    return same(field.shape, left, right)
+
+
+def _parsed(text: str) -> Value:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,10 @@
+"""The one table of resource types."""
+
+from collections.abc import Mapping
+
+from gpucluster.engine.provider.schema import ResourceType
+from gpucluster.engine.provider.types import compute, groups, identity, network, storage
+
+TYPES: Mapping[str, ResourceType] = {
+    row.name: row for row in (*network.ROWS, *groups.ROWS, *identity.ROWS, *storage.ROWS, *compute.ROWS)
+}

@@ -1,0 +1,371 @@
+"""Launch templates and instances."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from gpucluster.engine.provider.calls import Call, Cloud, only, retag_ec2, tag_list
+from gpucluster.engine.provider.schema import (
+    TAG_PROPERTIES,
+    Autoname,
+    Property,
+    ResourceType,
+    computed,
+    moving,
+    replaces,
+    updates,
+)
+from gpucluster.engine.provider.shapes import (
+    FLAG,
+    FLAG_AS_TEXT,
+    NUMBER,
+    REFUSED,
+    TAGS,
+    TEXT,
+    TEXTS,
+    Field,
+    Many,
+    Record,
+)
+from gpucluster.engine.provider.values import Value, Values
+
+Seen = Mapping[str, Value] | None
+
+_METADATA = Record(
+    {
+        "httpEndpoint": Field("HttpEndpoint", TEXT, default="enabled"),
+        "httpTokens": Field("HttpTokens", TEXT, from_cloud=True),
+        "httpPutResponseHopLimit": Field("HttpPutResponseHopLimit", NUMBER, from_cloud=True),
+        "httpProtocolIpv6": Field("HttpProtocolIpv6", TEXT, default="disabled"),
+        "instanceMetadataTags": Field("InstanceMetadataTags", TEXT, default="disabled"),
+    }
+)
+
+# --- launch template -------------------------------------------------------------------------
+_SPOT = Record(
+    {
+        "spotInstanceType": Field("SpotInstanceType", TEXT),
+        "instanceInterruptionBehavior": Field("InstanceInterruptionBehavior", TEXT),
+        "maxPrice": Field("MaxPrice", TEXT),
+        "validUntil": Field("ValidUntil", TEXT),
+        "blockDurationMinutes": Field("BlockDurationMinutes", NUMBER),
+    }
+)
+_EBS = Record(
+    {
+        "encrypted": Field("Encrypted", FLAG_AS_TEXT),
+        "deleteOnTermination": Field("DeleteOnTermination", FLAG_AS_TEXT),
+        "volumeSize": Field("VolumeSize", NUMBER),
+        "volumeType": Field("VolumeType", TEXT),
+        "kmsKeyId": Field("KmsKeyId", TEXT),
+        "snapshotId": Field("SnapshotId", TEXT),
+        "iops": Field("Iops", NUMBER),
+        "throughput": Field("Throughput", NUMBER),
+    }
+)
+# What a launch template's data holds. What we do not support is listed too: an edit that sets it is a difference.
+_TEMPLATE_DATA: Mapping[str, Property] = {
+    "imageId": updates("ImageId"),
+    "instanceType": updates("InstanceType"),
+    "userData": updates("UserData"),
+    "keyName": updates("KeyName"),
+    "ebsOptimized": updates("EbsOptimized", FLAG_AS_TEXT, from_cloud=True),
+    "vpcSecurityGroupIds": updates("SecurityGroupIds", TEXTS),
+    "instanceInitiatedShutdownBehavior": updates("InstanceInitiatedShutdownBehavior"),
+    "disableApiTermination": updates("DisableApiTermination", FLAG, from_cloud=True),
+    "iamInstanceProfile": updates(
+        "IamInstanceProfile", Record({"arn": Field("Arn", TEXT), "name": Field("Name", TEXT)})
+    ),
+    "metadataOptions": updates("MetadataOptions", _METADATA),
+    "instanceMarketOptions": updates(
+        "InstanceMarketOptions",
+        Record({"marketType": Field("MarketType", TEXT), "spotOptions": Field("SpotOptions", _SPOT)}),
+    ),
+    "blockDeviceMappings": updates(
+        "BlockDeviceMappings",
+        Many(Record({"deviceName": Field("DeviceName", TEXT), "ebs": Field("Ebs", _EBS)})),
+    ),
+    "tagSpecifications": updates(
+        "TagSpecifications",
+        Many(Record({"resourceType": Field("ResourceType", TEXT), "tags": Field("Tags", TAGS)})),
+    ),
+    **{
+        name: updates(name[0].upper() + name[1:], REFUSED)
+        for name in (
+            "capacityReservationSpecification",
+            "cpuOptions",
+            "creditSpecification",
+            "disableApiStop",
+            "enclaveOptions",
+            "hibernationOptions",
+            "instanceRequirements",
+            "kernelId",
+            "licenseSpecifications",
+            "maintenanceOptions",
+            "monitoring",
+            "networkInterfaces",
+            "placement",
+            "privateDnsNameOptions",
+            "ramDiskId",
+        )
+    },
+}
+
+
+def _create_template(call: Call) -> str:
+    answer = call.cloud.ec2.create_launch_template(
+        LaunchTemplateName=call.inputs["name"],
+        LaunchTemplateData=call.api(*_TEMPLATE_DATA),
+        **_version_text(call),
+        **call.tag_specifications("launch-template"),
+    )
+    return answer["LaunchTemplate"]["LaunchTemplateId"]
+
+
+def _read_template(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    named = {"LaunchTemplateIds": [identifier]}
+    seen = only(cloud.ec2.describe_launch_templates(**named)["LaunchTemplates"])
+    if seen is None:
+        return None
+    versions = cloud.ec2.describe_launch_template_versions(LaunchTemplateId=identifier, Versions=["$Latest"])
+    latest = versions["LaunchTemplateVersions"][0]
+    return {
+        **latest["LaunchTemplateData"],
+        **seen,
+        "VersionDescription": latest.get("VersionDescription"),
+        "LatestVersionNumber": int(seen["LatestVersionNumber"]),
+        "DefaultVersionNumber": int(seen["DefaultVersionNumber"]),
+        "Arn": cloud.ec2_arn("launch-template", identifier),
+    }
+
+
+def _update_template(call: Call, changed: frozenset[str]) -> None:
+    """A version is complete and does not change; the default follows only when told to (T15)."""
+    if changed & (_TEMPLATE_DATA.keys() | {"description"}):
+        answer = call.cloud.ec2.create_launch_template_version(
+            LaunchTemplateId=call.id, LaunchTemplateData=call.api(*_TEMPLATE_DATA), **_version_text(call)
+        )
+        if call.inputs.get("updateDefaultVersion"):
+            version = str(answer["LaunchTemplateVersion"]["VersionNumber"])
+            call.cloud.ec2.modify_launch_template(LaunchTemplateId=call.id, DefaultVersion=version)
+    retag_ec2(call)
+
+
+def _version_text(call: Call) -> dict[str, str]:
+    return {"VersionDescription": call.inputs["description"]} if call.inputs.get("description") else {}
+
+
+LAUNCH_TEMPLATE = ResourceType(
+    name="aws:ec2/launchTemplate:LaunchTemplate",
+    properties={
+        "name": replaces("LaunchTemplateName"),
+        "description": updates("VersionDescription"),
+        "updateDefaultVersion": updates(None, FLAG),
+        **_TEMPLATE_DATA,
+        "arn": computed("Arn"),
+        "latestVersion": moving("LatestVersionNumber", NUMBER),
+        "defaultVersion": moving("DefaultVersionNumber", NUMBER),
+        **TAG_PROPERTIES,
+    },
+    create=_create_template,
+    read=_read_template,
+    update=_update_template,
+    delete=lambda call: call.cloud.ec2.delete_launch_template(LaunchTemplateId=call.id),
+    autoname=Autoname("name", 128),
+)
+
+# --- instance --------------------------------------------------------------------------------
+_ENDED = ("shutting-down", "terminated")
+_ROOT = Record(
+    {
+        "encrypted": Field("Encrypted", FLAG, from_cloud=True),
+        "deleteOnTermination": Field("DeleteOnTermination", FLAG, default=True),
+        "volumeSize": Field("VolumeSize", NUMBER, from_cloud=True),
+        "volumeType": Field("VolumeType", TEXT, from_cloud=True),
+    }
+)
+_TOP = ("ami", "instanceType", "subnetId", "privateIp", "vpcSecurityGroupIds", "metadataOptions", "keyName")
+
+
+def _run_instance(call: Call) -> str:
+    arguments: dict[str, Any] = call.api(*_TOP, "instanceInitiatedShutdownBehavior")
+    if call.inputs.get("iamInstanceProfile"):
+        arguments["IamInstanceProfile"] = {"Name": call.inputs["iamInstanceProfile"]}
+    if call.inputs.get("userDataBase64"):
+        arguments["UserData"] = _decoded(call.inputs["userDataBase64"])
+    if call.inputs.get("rootBlockDevice"):
+        arguments["BlockDeviceMappings"] = [_root_mapping(call)]
+    tagged = [*_tags_at_birth(call)]
+    answer = call.cloud.ec2.run_instances(MinCount=1, MaxCount=1, **arguments, TagSpecifications=tagged)
+    return answer["Instances"][0]["InstanceId"]
+
+
+def _decoded(text: str) -> bytes:
+    """boto3 encodes RunInstances' user data itself."""
+    return base64.b64decode(text)
+
+
+def _root_mapping(call: Call) -> dict[str, Any]:
+    """The root volume as asked; its size is the image's unless said (AWS knows that, moto wants it written)."""
+    image = only(call.cloud.ec2.describe_images(ImageIds=[call.inputs["ami"]])["Images"]) or {}
+    name = image.get("RootDeviceName", "/dev/xvda")
+    own = only([m for m in image.get("BlockDeviceMappings", []) if m.get("DeviceName") == name]) or {}
+    size = own.get("Ebs", {}).get("VolumeSize")
+    root: dict[str, Any] = call.kind.properties["rootBlockDevice"].shape.to_api(call.inputs["rootBlockDevice"])
+    return {"DeviceName": name, "Ebs": ({"VolumeSize": size} if size else {}) | root}
+
+
+def _tags_at_birth(call: Call) -> list[dict[str, Any]]:
+    """The instance's tags do not reach its volumes (T17)."""
+    every = call.tag_specifications("instance").get("TagSpecifications", [])
+    if call.inputs.get("volumeTags"):
+        every = [*every, {"ResourceType": "volume", "Tags": tag_list(call.inputs["volumeTags"])}]
+    return every
+
+
+def _await_running(call: Call) -> None:
+    def running() -> bool:
+        seen = _describe(call.cloud, call.id)
+        state = seen["State"]["Name"] if seen else "unknown"  # an id just returned may lag (T20)
+        if state in _ENDED:
+            reason = (seen or {}).get("StateReason", {}).get("Message", "no reason given")
+            raise RuntimeError(f"{call.id} is {state}: {reason}")
+        return state == "running"
+
+    call.cloud.wait(f"{call.id} running", call.seconds, running)
+
+
+def _describe(cloud: Cloud, identifier: str) -> dict[str, Any] | None:
+    named = {"Filters": [{"Name": "instance-id", "Values": [identifier]}]}  # silent for the unknown (T21)
+    found = [i for r in cloud.ec2.describe_instances(**named)["Reservations"] for i in r["Instances"]]
+    return only(found)
+
+
+def _read_instance(cloud: Cloud, identifier: str, inputs: Values) -> Seen:
+    seen = _describe(cloud, identifier)
+    if seen is None or seen["State"]["Name"] in _ENDED:
+        return None
+    groups = [g["GroupId"] for g in seen.get("SecurityGroups", [])]
+    profile = seen.get("IamInstanceProfile", {}).get("Arn", "").rpartition("/")[2]
+    return seen | {
+        "Arn": cloud.ec2_arn("instance", identifier),
+        "SecurityGroupIds": groups,
+        "ProfileName": profile,
+        "UserData": _attribute(cloud, identifier, "userData"),
+        "InstanceInitiatedShutdownBehavior": _attribute(
+            cloud, identifier, "instanceInitiatedShutdownBehavior"
+        ),
+        **(_root_volume(cloud, seen) if inputs.get("rootBlockDevice") or inputs.get("volumeTags") else {}),
+    }
+
+
+def _attribute(cloud: Cloud, identifier: str, name: str) -> str | None:
+    answer = cloud.ec2.describe_instance_attribute(InstanceId=identifier, Attribute=name)
+    return answer.get(name[0].upper() + name[1:], {}).get("Value")
+
+
+def _root_volume(cloud: Cloud, seen: Mapping[str, Any]) -> dict[str, Any]:
+    root = seen.get("RootDeviceName")
+    mapping = only([m for m in seen.get("BlockDeviceMappings", []) if m["DeviceName"] == root])
+    if mapping is None:
+        return {}
+    ebs = mapping["Ebs"]
+    volume = cloud.ec2.describe_volumes(VolumeIds=[ebs["VolumeId"]])["Volumes"][0]
+    device = {
+        "Encrypted": volume["Encrypted"],
+        "DeleteOnTermination": ebs["DeleteOnTermination"],
+        "VolumeSize": volume["Size"],
+        "VolumeType": volume["VolumeType"],
+    }
+    return {"Root": device, "VolumeTags": volume.get("Tags", [])}
+
+
+def _update_instance(call: Call, changed: frozenset[str]) -> None:
+    stop = changed & {"instanceType", "userDataBase64"}
+    if stop:
+        call.cloud.ec2.stop_instances(InstanceIds=[call.id])
+        call.cloud.wait(f"{call.id} stopped", call.seconds, lambda: _state(call) == "stopped")
+    for name, arguments in _modifications(call).items():
+        if name in changed:
+            call.cloud.ec2.modify_instance_attribute(InstanceId=call.id, **arguments)
+    if stop:
+        call.cloud.ec2.start_instances(InstanceIds=[call.id])
+        _await_running(call)
+    if "metadataOptions" in changed:
+        options = call.api("metadataOptions")["MetadataOptions"]
+        call.cloud.ec2.modify_instance_metadata_options(InstanceId=call.id, **options)
+    if "iamInstanceProfile" in changed:
+        _replace_profile(call)
+    if "volumeTags" in changed:
+        _tag_volumes(call)
+    retag_ec2(call)
+
+
+def _modifications(call: Call) -> dict[str, dict[str, Any]]:
+    return {
+        "instanceType": {"InstanceType": {"Value": call.inputs["instanceType"]}},
+        "userDataBase64": {"UserData": {"Value": _decoded(call.inputs.get("userDataBase64") or "")}},
+        "vpcSecurityGroupIds": {"Groups": call.inputs.get("vpcSecurityGroupIds") or []},
+    }
+
+
+def _replace_profile(call: Call) -> None:
+    ec2, here = call.cloud.ec2, [{"Name": "instance-id", "Values": [call.id]}]
+    for had in ec2.describe_iam_instance_profile_associations(Filters=here)["IamInstanceProfileAssociations"]:
+        ec2.disassociate_iam_instance_profile(AssociationId=had["AssociationId"])
+    if call.inputs.get("iamInstanceProfile"):
+        profile = {"Name": call.inputs["iamInstanceProfile"]}
+        ec2.associate_iam_instance_profile(InstanceId=call.id, IamInstanceProfile=profile)
+
+
+def _tag_volumes(call: Call) -> None:
+    seen = _describe(call.cloud, call.id) or {}
+    volumes = [m["Ebs"]["VolumeId"] for m in seen.get("BlockDeviceMappings", [])]
+    gone, want = call.lost_tags("volumeTags"), tag_list(call.inputs.get("volumeTags"))
+    if volumes and gone:
+        call.cloud.ec2.delete_tags(Resources=volumes, Tags=[{"Key": k} for k in gone])
+    if volumes and want:
+        call.cloud.ec2.create_tags(Resources=volumes, Tags=want)
+
+
+def _state(call: Call) -> str:
+    seen = _describe(call.cloud, call.id)
+    return seen["State"]["Name"] if seen else "gone"
+
+
+def _terminate(call: Call) -> None:
+    call.cloud.ec2.terminate_instances(InstanceIds=[call.id])
+    call.cloud.wait(f"{call.id} ended", call.seconds, lambda: _state(call) in ("terminated", "gone"))
+
+
+INSTANCE = ResourceType(
+    name="aws:ec2/instance:Instance",
+    properties={
+        "ami": replaces("ImageId"),
+        "instanceType": updates("InstanceType"),
+        "subnetId": replaces("SubnetId"),
+        "privateIp": replaces("PrivateIpAddress", from_cloud=True),
+        "keyName": replaces("KeyName"),
+        "vpcSecurityGroupIds": updates("SecurityGroupIds", TEXTS, from_cloud=True),
+        "iamInstanceProfile": updates("ProfileName"),
+        "userDataBase64": updates("UserData"),
+        "metadataOptions": updates("MetadataOptions", _METADATA, from_cloud=True),
+        "rootBlockDevice": replaces(
+            "Root", _ROOT, from_cloud=True
+        ),  # upstream changes size and type in place
+        "volumeTags": updates("VolumeTags", TAGS, from_cloud=True),
+        "instanceInitiatedShutdownBehavior": replaces("InstanceInitiatedShutdownBehavior", from_cloud=True),
+        "arn": computed("Arn"),
+        "publicIp": computed("PublicIpAddress"),
+        **TAG_PROPERTIES,
+    },
+    create=_run_instance,
+    settle=_await_running,
+    read=_read_instance,
+    update=_update_instance,
+    delete=_terminate,
+    delete_first=True,  # the private address is exclusive
+    delete_minutes=20,
+)
+
+ROWS = (LAUNCH_TEMPLATE, INSTANCE)

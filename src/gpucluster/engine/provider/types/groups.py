@@ -1,0 +1,152 @@
+"""Security groups and their rules; a rule is a resource of its own, so a deleted one is a missing resource."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpucluster.engine.provider.calls import Call, Cloud, only, retag_ec2
+from gpucluster.engine.provider.schema import (
+    TAG_PROPERTIES,
+    Autoname,
+    Property,
+    ResourceType,
+    computed,
+    replaces,
+    updates,
+)
+from gpucluster.engine.provider.shapes import FLAG, NUMBER
+from gpucluster.engine.provider.values import Value, Values
+
+Seen = Mapping[str, Value] | None
+
+
+def _create_group(call: Call) -> str:
+    arguments = call.api("name", "description", "vpcId") | call.tag_specifications("security-group")
+    return call.cloud.ec2.create_security_group(**arguments)["GroupId"]
+
+
+def _settle_group(call: Call) -> None:
+    """Take away the egress rule that AWS gives a new group, as the upstream provider does: rules are resources."""
+    seen = _read_group(call.cloud, call.id, {}) or {}
+    if seen.get("IpPermissionsEgress"):
+        call.cloud.ec2.revoke_security_group_egress(
+            GroupId=call.id, IpPermissions=seen["IpPermissionsEgress"]
+        )
+
+
+def _read_group(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    seen = only(cloud.ec2.describe_security_groups(GroupIds=[identifier])["SecurityGroups"])
+    return seen and seen | {"Arn": cloud.ec2_arn("security-group", identifier)}
+
+
+SECURITY_GROUP = ResourceType(
+    name="aws:ec2/securityGroup:SecurityGroup",
+    properties={
+        "name": replaces("GroupName"),
+        "description": replaces("Description", default="Managed by Pulumi"),
+        "vpcId": replaces("VpcId"),
+        "revokeRulesOnDelete": updates(None, FLAG, default=False),
+        "arn": computed("Arn"),
+        "ownerId": computed("OwnerId"),
+        **TAG_PROPERTIES,
+    },
+    create=_create_group,
+    settle=_settle_group,
+    read=_read_group,
+    update=lambda call, _: retag_ec2(call),
+    delete=lambda call: call.cloud.ec2.delete_security_group(GroupId=call.id),
+    autoname=Autoname("name", 255),
+)
+
+
+_RULE_PROPERTIES: Mapping[str, Property] = {
+    "securityGroupId": replaces("GroupId"),
+    "ipProtocol": updates("IpProtocol"),
+    "fromPort": updates("FromPort", NUMBER),
+    "toPort": updates("ToPort", NUMBER),
+    "cidrIpv4": updates("CidrIpv4"),
+    "referencedSecurityGroupId": updates("ReferencedGroupId"),
+    "prefixListId": updates("PrefixListId"),
+    "description": updates("Description"),
+    "securityGroupRuleId": computed("SecurityGroupRuleId"),
+    "arn": computed("Arn"),
+    **TAG_PROPERTIES,
+}
+
+
+def _permission(call: Call) -> dict[str, Any]:
+    """The rule as the authorize calls take it."""
+    permission: dict[str, Any] = call.api("ipProtocol", "fromPort", "toPort")
+    about = {"Description": call.inputs["description"]} if call.inputs.get("description") else {}
+    sources = (
+        ("cidrIpv4", "IpRanges", "CidrIp"),
+        ("referencedSecurityGroupId", "UserIdGroupPairs", "GroupId"),
+        ("prefixListId", "PrefixListIds", "PrefixListId"),
+    )
+    for name, kind, key in sources:
+        if call.inputs.get(name):
+            permission[kind] = [{key: call.inputs[name], **about}]
+    return permission
+
+
+def _create_rule(call: Call, authorize: str) -> str:
+    answer = getattr(call.cloud.ec2, authorize)(
+        GroupId=call.inputs["securityGroupId"],
+        IpPermissions=[_permission(call)],
+        **call.tag_specifications("security-group-rule"),
+    )
+    return answer["SecurityGroupRules"][0]["SecurityGroupRuleId"]
+
+
+def _read_rule(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    answer = cloud.ec2.describe_security_group_rules(SecurityGroupRuleIds=[identifier])
+    seen = only(answer["SecurityGroupRules"])
+    if seen is None:
+        return None
+    if seen.get("IpProtocol") == "-1":  # all traffic has no ports; the API answers -1
+        seen = {k: v for k, v in seen.items() if k not in ("FromPort", "ToPort")}
+    return seen | {
+        "ReferencedGroupId": seen.get("ReferencedGroupInfo", {}).get("GroupId"),
+        "Arn": cloud.ec2_arn("security-group-rule", identifier),
+    }
+
+
+def _update_rule(call: Call, changed: frozenset[str]) -> None:
+    if changed - TAG_PROPERTIES.keys():
+        names = tuple(n for n in _RULE_PROPERTIES if n not in ("securityGroupId", *TAG_PROPERTIES))
+        rule = call.api(*(n for n in names if n not in ("securityGroupRuleId", "arn")))
+        call.cloud.ec2.modify_security_group_rules(
+            GroupId=call.inputs["securityGroupId"],
+            SecurityGroupRules=[{"SecurityGroupRuleId": call.id, "SecurityGroupRule": rule}],
+        )
+    retag_ec2(call)
+
+
+def _rule(name: str, authorize: str, revoke: str) -> ResourceType:
+    def delete(call: Call) -> None:
+        getattr(call.cloud.ec2, revoke)(
+            GroupId=call.inputs["securityGroupId"], SecurityGroupRuleIds=[call.id]
+        )
+
+    return ResourceType(
+        name=name,
+        properties=_RULE_PROPERTIES,
+        create=lambda call: _create_rule(call, authorize),
+        read=_read_rule,
+        update=_update_rule,
+        delete=delete,
+        delete_first=True,  # the same rule cannot stand twice in a group
+    )
+
+
+INGRESS_RULE = _rule(
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    "authorize_security_group_ingress",
+    "revoke_security_group_ingress",
+)
+EGRESS_RULE = _rule(
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+    "authorize_security_group_egress",
+    "revoke_security_group_egress",
+)
+
+ROWS = (SECURITY_GROUP, INGRESS_RULE, EGRESS_RULE)

@@ -1,0 +1,201 @@
+"""Roles, their inline policies, instance profiles, and the secret."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpucluster.engine.provider.calls import Call, Cloud, absent_is_fine
+from gpucluster.engine.provider.schema import (
+    TAG_PROPERTIES,
+    Autoname,
+    ResourceType,
+    computed,
+    replaces,
+    updates,
+)
+from gpucluster.engine.provider.shapes import DOCUMENT, FLAG, NUMBER
+from gpucluster.engine.provider.values import Value, Values
+
+Seen = Mapping[str, Value] | None
+
+
+# --- role ------------------------------------------------------------------------------------
+def _create_role(call: Call) -> str:
+    names = ("name", "path", "assumeRolePolicy", "description", "maxSessionDuration")
+    call.cloud.iam.create_role(**call.api(*names), Tags=call.tags)
+    return call.inputs["name"]
+
+
+def _read_role(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    return cloud.iam.get_role(RoleName=identifier)["Role"]
+
+
+def _update_role(call: Call, changed: frozenset[str]) -> None:
+    if "assumeRolePolicy" in changed:
+        call.cloud.iam.update_assume_role_policy(
+            RoleName=call.id, PolicyDocument=call.inputs["assumeRolePolicy"]
+        )
+    if changed & {"description", "maxSessionDuration"}:
+        about = {"Description": call.inputs.get("description") or ""}
+        call.cloud.iam.update_role(RoleName=call.id, **about, **call.api("maxSessionDuration"))
+    _retag(call, "role", RoleName=call.id)
+
+
+ROLE = ResourceType(
+    name="aws:iam/role:Role",
+    properties={
+        "name": replaces("RoleName"),
+        "path": replaces("Path", default="/"),
+        "assumeRolePolicy": updates("AssumeRolePolicyDocument", DOCUMENT),
+        "description": updates("Description"),
+        "maxSessionDuration": updates("MaxSessionDuration", NUMBER, default=3600),
+        "forceDetachPolicies": updates(None, FLAG, default=False),
+        "arn": computed("Arn"),
+        "uniqueId": computed("RoleId"),
+        **TAG_PROPERTIES,
+    },
+    create=_create_role,
+    read=_read_role,
+    update=_update_role,
+    delete=lambda call: call.cloud.iam.delete_role(RoleName=call.id),
+    autoname=Autoname("name", 64),
+)
+
+
+# --- inline policy ---------------------------------------------------------------------------
+def _put_policy(call: Call) -> str:
+    call.cloud.iam.put_role_policy(**call.api("role", "name", "policy"))
+    return f"{call.inputs['role']}:{call.inputs['name']}"
+
+
+def _read_policy(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    role, name = identifier.split(":", 1)
+    return cloud.iam.get_role_policy(RoleName=role, PolicyName=name)
+
+
+def _update_policy(call: Call, _: frozenset[str]) -> None:
+    _put_policy(call)
+
+
+ROLE_POLICY = ResourceType(
+    name="aws:iam/rolePolicy:RolePolicy",
+    properties={
+        "role": replaces("RoleName"),
+        "name": replaces("PolicyName"),
+        "policy": updates("PolicyDocument", DOCUMENT),
+    },
+    create=_put_policy,
+    read=_read_policy,
+    update=_update_policy,
+    delete=lambda call: call.cloud.iam.delete_role_policy(**call.api("role", "name")),
+    autoname=Autoname("name", 128),
+)
+
+
+# --- instance profile ------------------------------------------------------------------------
+def _create_profile(call: Call) -> str:
+    call.cloud.iam.create_instance_profile(**call.api("name", "path"), Tags=call.tags)
+    return call.inputs["name"]
+
+
+def _settle_profile(call: Call) -> None:
+    if call.inputs.get("role"):
+        call.cloud.iam.add_role_to_instance_profile(InstanceProfileName=call.id, RoleName=call.inputs["role"])
+
+
+def _read_profile(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    seen = cloud.iam.get_instance_profile(InstanceProfileName=identifier)["InstanceProfile"]
+    roles = seen["Roles"]
+    return seen | {"RoleName": roles[0]["RoleName"] if roles else None}
+
+
+def _update_profile(call: Call, changed: frozenset[str]) -> None:
+    if "role" in changed:
+        _empty_profile(call, call.olds.get("role"))
+        _settle_profile(call)
+    _retag(call, "instance_profile", InstanceProfileName=call.id)
+
+
+def _empty_profile(call: Call, role: str | None) -> None:
+    if role:
+        with absent_is_fine():
+            call.cloud.iam.remove_role_from_instance_profile(InstanceProfileName=call.id, RoleName=role)
+
+
+def _delete_profile(call: Call) -> None:
+    _empty_profile(call, call.inputs.get("role"))
+    call.cloud.iam.delete_instance_profile(InstanceProfileName=call.id)
+
+
+INSTANCE_PROFILE = ResourceType(
+    name="aws:iam/instanceProfile:InstanceProfile",
+    properties={
+        "name": replaces("InstanceProfileName"),
+        "path": replaces("Path", default="/"),
+        "role": updates("RoleName"),
+        "arn": computed("Arn"),
+        "uniqueId": computed("InstanceProfileId"),
+        **TAG_PROPERTIES,
+    },
+    create=_create_profile,
+    settle=_settle_profile,
+    read=_read_profile,
+    update=_update_profile,
+    delete=_delete_profile,
+    autoname=Autoname("name", 128),
+)
+
+
+# --- secret ----------------------------------------------------------------------------------
+def _create_secret(call: Call) -> str:
+    return call.cloud.secrets.create_secret(**call.api("name", "description"), Tags=call.tags)["ARN"]
+
+
+def _read_secret(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    seen = cloud.secrets.describe_secret(SecretId=identifier)
+    return None if seen.get("DeletedDate") else seen
+
+
+def _update_secret(call: Call, changed: frozenset[str]) -> None:
+    if "description" in changed:
+        call.cloud.secrets.update_secret(SecretId=call.id, Description=call.inputs.get("description") or "")
+    gone = call.lost_tags()
+    if gone:
+        call.cloud.secrets.untag_resource(SecretId=call.id, TagKeys=gone)
+    if call.tags:
+        call.cloud.secrets.tag_resource(SecretId=call.id, Tags=call.tags)
+
+
+def _delete_secret(call: Call) -> None:
+    """A window of 0 days deletes at once (T38)."""
+    days = call.inputs.get("recoveryWindowInDays")
+    how: dict[str, Any] = {"RecoveryWindowInDays": days} if days else {"ForceDeleteWithoutRecovery": True}
+    call.cloud.secrets.delete_secret(SecretId=call.id, **how)
+
+
+SECRET = ResourceType(
+    name="aws:secretsmanager/secret:Secret",
+    properties={
+        "name": replaces("Name"),
+        "description": updates("Description"),
+        "recoveryWindowInDays": updates(None, NUMBER, default=30),
+        "forceOverwriteReplicaSecret": updates(None, FLAG, default=False),
+        "arn": computed("ARN"),
+        **TAG_PROPERTIES,
+    },
+    create=_create_secret,
+    read=_read_secret,
+    update=_update_secret,
+    delete=_delete_secret,
+    autoname=Autoname("name", 512),
+)
+
+ROWS = (ROLE, ROLE_POLICY, INSTANCE_PROFILE, SECRET)
+
+
+def _retag(call: Call, what: str, **named: str) -> None:
+    """IAM's way: `tag_role`, `untag_role` and alike."""
+    gone = call.lost_tags()
+    if gone:
+        getattr(call.cloud.iam, f"untag_{what}")(**named, TagKeys=gone)
+    if call.tags:
+        getattr(call.cloud.iam, f"tag_{what}")(**named, Tags=call.tags)

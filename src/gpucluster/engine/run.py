@@ -1,0 +1,143 @@
+"""Run a program with the real engine: up, preview, refresh, destroy.
+
+Ctrl-C once: what is under way is finished and noted in the state. Twice: the engine stops at once. Three times:
+it is killed; the next run removes its lock.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pulumi import automation as auto
+
+from gpucluster.engine.events import Gatherer, Outcome, Progress, Report
+from gpucluster.engine.locks import break_stale
+from gpucluster.engine.process import EngineProcess
+from gpucluster.engine.target import PROJECT, Target, environment, exists, prepare
+from gpucluster.errors import GpuclusterError, StateError
+
+Program = Callable[[], None]
+
+
+class EngineError(GpuclusterError):
+    """A run failed; the message holds the engine's errors."""
+
+
+def silent(_: Progress) -> None:
+    """Nobody listens."""
+
+
+def up(target: Target, program: Program, *, report: Report = silent) -> Outcome:
+    """Make the cloud what the program says."""
+    return _run(target, program, report, lambda stack, gather: stack.up(on_event=gather))
+
+
+def preview(target: Target, program: Program, *, report: Report = silent) -> Outcome:
+    """Say what `up` would do, compared with the state; nothing changes."""
+    return _run(target, program, report, lambda stack, gather: stack.preview(on_event=gather))
+
+
+def preview_refreshed(target: Target, program: Program, *, report: Report = silent) -> Outcome:
+    """Say what `up` would do, compared with the cloud as it stands; nothing changes, the state neither."""
+    return _run(target, program, report, lambda stack, gather: stack.preview(on_event=gather, refresh=True))
+
+
+def refresh(target: Target, program: Program, *, report: Report = silent) -> Outcome:
+    """Bring the state to what stands in the cloud; `changes` is what was done behind Pulumi's back."""
+    return _run(target, program, report, lambda stack, gather: stack.refresh(on_event=gather))
+
+
+def destroy(target: Target, *, report: Report = silent) -> Outcome:
+    """Delete everything that is not protected, and forget the stack when it is empty."""
+    if not exists(target):
+        return Outcome(counts={}, changes=())
+    return _run(target, _no_program, report, _destroy)
+
+
+def _destroy(stack: auto.Stack, gather: Callable[[auto.EngineEvent], None]) -> None:
+    stack.destroy(on_event=gather, exclude_protected=True, run_program=False)
+
+
+def _no_program() -> None:
+    """Destroy reads the state alone."""
+
+
+def _run(
+    target: Target,
+    program: Program,
+    report: Report,
+    verb: Callable[[auto.Stack, Callable[[auto.EngineEvent], None]], Any],
+) -> Outcome:
+    prepare(target)
+    for path in break_stale(target):
+        report(Progress(message=f"removed the lock of a run that was killed: {path.name}"))
+    gatherer, process = Gatherer(report), EngineProcess(target.pulumi)
+    started = time.monotonic()
+    result = _Worker(lambda: verb(_stack(target, program, process), gatherer.take))
+    try:
+        _await(result, process, report)
+    except auto.CommandError as error:
+        raise _failure(target, gatherer, error) from error
+    return gatherer.outcome(_outputs(result.value), time.monotonic() - started)
+
+
+def _stack(target: Target, program: Program, process: EngineProcess) -> auto.Stack:
+    project = auto.ProjectSettings(
+        name=PROJECT, runtime="python", backend=auto.ProjectBackend(target.backend.as_uri())
+    )
+    options = auto.LocalWorkspaceOptions(
+        work_dir=str(target.work_dir),
+        env_vars=environment(target),
+        project_settings=project,
+        pulumi_command=process,
+    )
+    return auto.create_or_select_stack(target.stack, project_name=PROJECT, program=program, opts=options)
+
+
+class _Worker(threading.Thread):
+    """The run in a thread of its own, so that Ctrl-C reaches the main one."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self._work = work
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.value = self._work()
+        except BaseException as error:  # noqa: BLE001  handed to the thread that waits
+            self.error = error
+
+
+def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
+    interrupts = 0
+    while worker.is_alive():
+        try:
+            worker.join(0.2)
+        except KeyboardInterrupt:
+            interrupts += 1
+            if interrupts < 3:
+                report(Progress(message="stopping: waiting for what is under way; Ctrl-C again to hurry"))
+                process.interrupt()
+            else:
+                process.kill()
+    if interrupts:
+        raise KeyboardInterrupt
+    if worker.error is not None:
+        raise worker.error
+
+
+def _outputs(result: object) -> Mapping[str, Any]:
+    if not isinstance(result, auto.UpResult):
+        return {}
+    return {name: output.value for name, output in result.outputs.items()}
+
+
+def _failure(target: Target, gatherer: Gatherer, error: auto.CommandError) -> GpuclusterError:
+    if isinstance(error, auto.ConcurrentUpdateError):
+        return StateError(f"another run is working on {target.stack!r}", next_step="wait for its end")
+    told = gatherer.errors or [line for line in str(error).splitlines() if line.strip()][-12:]
+    return EngineError(f"the engine could not finish {target.stack!r}:\n  " + "\n  ".join(told))
