@@ -1,0 +1,92 @@
+"""From plan, observation and memory to actions: pure, level-triggered, the same world twice gives the same actions.
+
+`decide` is the whole of it. Rooms by noun: `world` (everything joined by slot), `facts` (edges for the journal),
+`offers` (what may be launched where), `gangs`, `boots`, `endings`, `idle`, `repair`, `blocked`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gpucluster.elastic.decide import blocked, boots, endings, facts, gangs, idle, repair
+from gpucluster.elastic.decide.offers import Room, all_offers, outcome
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.memory import Entry, Event, Memory, fold
+from gpucluster.elastic.model import Action, Observation, Phase, Remember
+from gpucluster.plan.model import Bindings, ClusterPlan
+
+__all__ = ["decide", "next_look", "outcome"]
+
+
+def decide(
+    plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
+) -> tuple[Action, ...]:
+    """What to do now, in order. Without a view of Slurm and of the cloud nothing is concluded."""
+    world, entries = _note(plan, bindings, observation, memory, now)
+    if world is None:
+        return ()
+    room, offers = Room(world), all_offers(world)
+    verdict = gangs.serve(world, room, offers)
+    blocks = tuple(blocked.block(world, room, offers, verdict.sent_back))
+    remember = (Remember(entries=entries),) if entries else ()
+    return (
+        *remember,
+        *blocks,  # before a job is sent back, so that it cannot land there again
+        *endings.ending(world),
+        *verdict.actions,
+        *repair.repair(world),
+        *idle.suspend(world),
+        *idle.keep_on(world),
+    )
+
+
+def next_look(
+    plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
+) -> float:
+    """Seconds until the world should be read again: soon while something is under way."""
+    slurm, cloud, reports = observation.slurm, observation.cloud, observation.reports
+    if slurm is None or cloud is None:
+        return plan.times.poll_s
+    world = World.of(plan, bindings, memory, now, slurm=slurm, cloud=cloud, reports=reports)
+    moving = (
+        Phase.WANTED,
+        Phase.ENDING,
+        Phase.LEAVING,
+        Phase.SILENT,
+        Phase.DOWN,
+        Phase.DOWN_OFF,
+        Phase.STRANDED,
+    )
+    if any(True for _ in world.group(*moving)) or memory.launches or memory.endings or blocked.waiting(world):
+        return plan.times.poll_s
+    due = min((at - now for _, at in idle.idle_ends(world)), default=plan.times.reconcile_s)
+    ripe = min((r.until - now for r in memory.refusals.values()), default=plan.times.reconcile_s)
+    return max(plan.times.poll_s, min(due, ripe, plan.times.reconcile_s))
+
+
+def _note(
+    plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
+) -> tuple[World | None, tuple[Entry, ...]]:
+    """Conclude the facts in three steps, each over memory with the one before folded in."""
+    slurm, cloud = observation.slurm, observation.cloud
+    if slurm is None or cloud is None:
+        return None, ()
+    entries: list[Entry] = []
+    reports = observation.reports
+    world = World.of(plan, bindings, memory, now, slurm=slurm, cloud=cloud, reports=reports)
+    steps = (
+        (facts.launches, facts.jobs),
+        (facts.instances, repair.adoptions),
+        (facts.lives,),
+        (boots.failures,),
+        (_forgotten,),
+    )
+    for step in steps:
+        found = tuple(Entry(at=now, event=event) for rule in step for event in rule(world))
+        if found:
+            entries.extend(found)
+            world = replace(world, memory=fold(world.memory, found))
+    return world, tuple(entries)
+
+
+def _forgotten(world: World) -> Iterable[Event]:
+    return blocked.forgotten(world, all_offers(world)) if world.memory.refusals else ()

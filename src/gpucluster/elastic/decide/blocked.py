@@ -1,0 +1,174 @@
+"""Blocked slots: what cannot be had now is drained, so the job waits, says why, and no hook is called in vain.
+
+For each (pool, zone) the offers without a standing refusal say how many slots may be free. A refusal that ran out
+is *half open*: with a job waiting, the slots of one gang in one zone are lifted, and a success forgets the refusal;
+with no job waiting it is forgotten at once.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gpucluster.elastic.decide.gangs import tell
+from gpucluster.elastic.decide.offers import Offer, Room, closed, refusal_of, why_none
+from gpucluster.elastic.decide.world import World, urgency
+from gpucluster.elastic.memory import Event, Forgot
+from gpucluster.elastic.model import Action, Block, Phase, SlurmJob, Unblock
+from gpucluster.plan.model import Pool
+from gpucluster.plan.names import REASON_PREFIX
+
+HELD = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied")
+SOON_S = 600.0  # a job that may begin only later than this does not count as waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """What one zone could give a pool now."""
+
+    pool: Pool
+    name: str
+    free: tuple[str, ...]  # powered down, no instance, drained by nobody else
+    blocked: tuple[str, ...]  # those of them that we drained
+    sure: int  # room by offers that no refusal, not even an old one, stands against
+    maybe: int  # room by offers whose refusal ran out
+    idle: int  # nodes up and idle
+    trying: bool  # a gang is starting here
+    offers: tuple[Offer, ...]
+
+    @property
+    def shut(self) -> bool:
+        return not self.sure and not self.maybe
+
+
+def forgotten(world: World, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Iterator[Event]:
+    """Refusals that ran out and that no waiting job would put to the test."""
+    ripe = {k for k, r in world.memory.refusals.items() if r.until <= world.now and not r.for_this_run}
+    if not ripe:
+        return
+    wanted = {pool for job in waiting(world) for pool in pools_of(world, job)}
+    busy = {world.slots[s].pool.name for s in world.group(Phase.WANTED)}
+    for (pool, _), some in offers.items():
+        if pool in wanted or pool in busy:
+            ripe -= {o.key for o in some} | {k for k in ripe if k.startswith(f"source/{pool}/")}
+    if ripe:
+        yield Forgot(keys=tuple(sorted(ripe)))
+
+
+def block(
+    world: World,
+    room: Room,
+    offers: Mapping[tuple[str, str], tuple[Offer, ...]],
+    sent_back: tuple[SlurmJob, ...],
+) -> Iterator[Action]:
+    """Bring each zone's drains to what its offers allow; tell the jobs that wait for nothing else."""
+    queue = (*sent_back, *waiting(world))
+    sentences: dict[str, str] = {}
+    for pool in world.plan.pools:
+        zones = tuple(_zone(world, room, pool, span.zone, offers) for span in pool.slots)
+        jobs = tuple(job for job in queue if pool.name in pools_of(world, job))
+        for zone, limit in _limits(zones, jobs):
+            yield from _bring(world, room, zone, limit)
+        if all(zone.shut and not zone.idle for zone in zones):
+            sentences[pool.name] = "; ".join(_sentence(world, room, zone) for zone in zones)
+    yield from _comments(world, sentences)
+    yield from _lift_from_living(world)
+
+
+def waiting(world: World) -> tuple[SlurmJob, ...]:
+    """Pending jobs that could start soon, the most urgent first."""
+    soon = world.now + SOON_S
+    jobs = (j for j in world.slurm.jobs if j.pending and j.priority > 0 and j.begins_at <= soon)
+    return tuple(sorted((j for j in jobs if j.reason not in HELD), key=urgency))
+
+
+def pools_of(world: World, job: SlurmJob) -> tuple[str, ...]:
+    """The pools behind a job's partitions."""
+    return tuple(p for part in world.plan.partitions if part.name in job.partitions for p in part.pools)
+
+
+def _zone(
+    world: World, room: Room, pool: Pool, name: str, offers: Mapping[tuple[str, str], tuple[Offer, ...]]
+) -> Zone:
+    here = offers[(pool.name, name)]
+    span = next(s for s in pool.slots if s.zone == name)
+    off = [s for s in span if world.phases.get(s) in (Phase.OFF, Phase.ENDING)]
+    free = tuple(s for s in off if _may_drain(world, s))
+    may = [o for o in here if not closed(world.memory, o, world.now)]
+    sure = max((room.of(o) for o in may if refusal_of(world.memory, o) is None), default=0)
+    return Zone(
+        pool=pool,
+        name=name,
+        free=free,
+        blocked=tuple(s for s in free if world.node(s).drained),
+        sure=sure,
+        maybe=max((room.of(o) for o in may), default=0),
+        idle=sum(1 for s in span if world.phases.get(s) is Phase.UP and world.node(s).idle),
+        trying=any(world.phases.get(s) is Phase.WANTED for s in span),
+        offers=here,
+    )
+
+
+def _may_drain(world: World, slot: str) -> bool:
+    node = world.node(slot)
+    return node.ours if node.drained else True
+
+
+def _limits(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Iterator[tuple[Zone, int]]:
+    """How many free slots each zone may show to Slurm."""
+    probe = _probe(zones, jobs)
+    for zone in zones:
+        if zone.sure:
+            wants_more = any(job.node_count - zone.idle > zone.sure for job in jobs)
+            limit = zone.sure if wants_more else len(zone.free)
+        else:
+            limit = 0
+        if zone is probe:
+            limit = max(limit, min(zone.maybe, max(0, jobs[0].node_count - zone.idle)))
+        yield zone, limit
+
+
+def _probe(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Zone | None:
+    """The one zone that may be put to the test: half open, nothing under way, no surer place for the job."""
+    half_open = [z for z in zones if z.maybe > z.sure]
+    if not jobs or not half_open or any(z.trying for z in half_open):
+        return None
+    wanted = jobs[0].node_count
+    if any(min(len(z.free), z.sure) + z.idle >= wanted for z in zones):
+        return None
+    fit = [z for z in half_open if min(len(z.free), z.maybe) + z.idle >= wanted]
+    under_way = [z for z in fit if len(z.blocked) < len(z.free)]
+    return next(iter(under_way or fit), None)
+
+
+def _bring(world: World, room: Room, zone: Zone, limit: int) -> Iterator[Action]:
+    open_now = [s for s in zone.free if not world.node(s).drained]
+    if len(open_now) > limit:
+        yield Block(slots=tuple(open_now[limit:]), reason=_sentence(world, room, zone))
+    elif zone.blocked and len(open_now) < limit:
+        lift = tuple(s for s in zone.blocked if world.phases[s] is Phase.OFF)[: limit - len(open_now)]
+        if lift:
+            whole = limit >= len(zone.free)
+            yield Unblock(slots=lift, reason="the zone is open again" if whole else "one gang may try")
+
+
+def _sentence(world: World, room: Room, zone: Zone) -> str:
+    return f"{REASON_PREFIX} {why_none(world, room, zone.pool, zone.name, zone.offers)}"
+
+
+def _comments(world: World, sentences: Mapping[str, str]) -> Iterator[Action]:
+    """A job all of whose pools are shut everywhere hears why."""
+    if not sentences:
+        return
+    by_sentence: dict[str, list[SlurmJob]] = {}
+    for job in waiting(world):
+        said = [sentences.get(pool) for pool in pools_of(world, job)]
+        if said and all(said):
+            by_sentence.setdefault("; ".join(dict.fromkeys(s for s in said if s)), []).append(job)
+    for sentence, jobs in sorted(by_sentence.items()):
+        yield from tell(tuple(jobs), sentence)
+
+
+def _lift_from_living(world: World) -> Iterator[Action]:
+    """A block that raced with a registration must not keep a living node from work."""
+    lift = tuple(s for s in world.group(Phase.UP) if world.node(s).drained and world.node(s).ours)
+    if lift:
+        yield Unblock(slots=lift, reason="the node is up")

@@ -1,0 +1,170 @@
+"""Gangs: whole or not at all, one zone, one request each; and what happens when a zone has nothing for one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gpucluster.elastic.decide.offers import Offer, Room, ask_for, choose, refused_for, same_token, why_none
+from gpucluster.elastic.decide.world import World, urgency
+from gpucluster.elastic.memory import Entry, Refused
+from gpucluster.elastic.model import (
+    Action,
+    Comment,
+    LaunchGang,
+    MarkDown,
+    Phase,
+    PowerDown,
+    Remember,
+    SlurmJob,
+)
+from gpucluster.plan.model import Pool
+from gpucluster.plan.names import REASON_PREFIX
+
+MAX_BOOTS = 3  # in one life; then the gang fails with the node's own last word
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Slots of one starting job (het components joined) in one pool and zone that lack an instance."""
+
+    pool: Pool
+    zone: str
+    slots: tuple[str, ...]
+    jobs: tuple[SlurmJob, ...]  # empty: powered up by hand, or always on
+
+    @property
+    def returns(self) -> bool:
+        """Whether giving up costs nobody a job."""
+        return all(job.returns for job in self.jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gangs come to; `sent_back` are the jobs that wait again."""
+
+    actions: tuple[Action, ...]
+    sent_back: tuple[SlurmJob, ...]
+
+
+def gangs(world: World) -> tuple[Gang, ...]:
+    """Those that lack something, the most urgent job's first; a slot belongs to its most urgent job's gang."""
+    joined = _joined(world.starting)
+    parts: dict[tuple[tuple[int, int], str, str, str], list[str]] = {}
+    for slot in world.group(Phase.WANTED):
+        if not _lacks(world, slot):
+            continue
+        place, jobs = world.slots[slot], world.starting_on.get(slot, ())
+        if jobs:
+            leader = joined[_gang_id(jobs[0])][0]
+            key = ((-leader.priority, _gang_id(leader)), place.pool.name, place.zone, "")
+        elif _alone(world, slot):
+            key = ((1, 0), place.pool.name, place.zone, slot)  # after every job
+        else:
+            continue
+        parts.setdefault(key, []).append(slot)
+    return tuple(
+        Gang(world.slots[slots[0]].pool, zone, tuple(slots), () if single else joined[gang_id])
+        for ((_, gang_id), _, zone, single), slots in sorted(parts.items())
+    )
+
+
+def serve(world: World, room: Room, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Verdict:
+    """Repeat what has no outcome, launch what can be had, give up what a zone refuses."""
+    actions: list[Action] = list(_repeats(world))
+    sent_back: list[SlurmJob] = []
+    number = world.memory.requests
+    for gang in gangs(world):
+        failed = tuple(s for s in gang.slots if _hopeless(world, gang, s))
+        if failed:
+            actions.extend(_fail(world, gang, failed))
+            continue
+        here = offers[(gang.pool.name, gang.zone)]
+        some = choose(world, room, here, len(gang.slots))
+        if some is None:
+            sentence = f"{REASON_PREFIX} {why_none(world, room, gang.pool, gang.zone, here)}"
+            actions.extend(_refused(world, gang, sentence))
+            sent_back.extend(gang.jobs if gang.returns else ())
+        elif world.memory.paced_until <= world.now:
+            number += 1
+            room.take(gang.pool.name, some.source.position, len(gang.slots))
+            ask = ask_for(world, some, gang.slots, number)
+            actions.append(LaunchGang(ask=ask, repeat=False, reason=_for_whom(gang)))
+    return Verdict(tuple(actions), tuple(sent_back))
+
+
+def tell(jobs: tuple[SlurmJob, ...], sentence: str) -> Iterator[Comment]:
+    """Say it once."""
+    unaware = tuple(sorted(job.id for job in jobs if job.admin_comment != sentence))
+    if unaware:
+        yield Comment(jobs=unaware, reason=sentence)
+
+
+def _joined(starting: tuple[SlurmJob, ...]) -> dict[int, tuple[SlurmJob, ...]]:
+    """Jobs by gang: a het job's components are one, led by the most urgent."""
+    found: dict[int, tuple[SlurmJob, ...]] = {}
+    for job in sorted(starting, key=urgency):
+        found[_gang_id(job)] = (*found.get(_gang_id(job), ()), job)
+    return found
+
+
+def _gang_id(job: SlurmJob) -> int:
+    return job.het_id or job.id
+
+
+def _lacks(world: World, slot: str) -> bool:
+    life = world.life(slot)
+    return life is not None and life.request is None and life.instance is None
+
+
+def _alone(world: World, slot: str) -> bool:
+    """Powered up by hand or always on; not what a cancelled job left behind."""
+    life = world.life(slot)
+    return world.node(slot).idle and (world.slots[slot].always_on or life is None or not life.jobs)
+
+
+def _hopeless(world: World, gang: Gang, slot: str) -> bool:
+    """Too many boots failed, or one did and Slurm's own ResumeTimeout is near."""
+    life = world.memory.lives[slot]
+    if life.failed is None:
+        return False
+    return life.failed_boots >= MAX_BOOTS or life.since + gang.pool.boot_timeout_s <= world.now
+
+
+def _repeats(world: World) -> Iterator[LaunchGang]:
+    for ask in same_token(world.memory.launches, world.now, world.memory.paced_until):
+        if any(world.phases.get(slot) is Phase.WANTED for slot in ask.slots):
+            yield LaunchGang(ask=ask, repeat=True, reason="its outcome is unknown: the identical call again")
+
+
+def _for_whom(gang: Gang) -> str:
+    jobs = ", ".join(str(job.id) for job in gang.jobs)
+    return f"for job {jobs}" if jobs else "powered up without a job"
+
+
+def _fail(world: World, gang: Gang, failed: tuple[str, ...]) -> Iterator[Action]:
+    """Too many boots failed: the job hears the node's own last word, and the offer is left alone for a while."""
+    life = world.memory.lives[failed[0]]
+    times = "once" if life.failed_boots == 1 else f"{life.failed_boots} times"
+    words = f"{failed[0]} did not boot, tried {times}: {life.failed}"
+    key = life.offer
+    until = world.now + refused_for(world.plan.times, world.memory.refusals.get(key))
+    refused = Refused(key=key, words=f"does not boot: {life.failed}", until=until)
+    yield Remember(entries=(Entry(at=world.now, event=refused),))
+    yield from _down(world, gang.jobs, failed, f"{REASON_PREFIX} {words}")
+
+
+def _refused(world: World, gang: Gang, sentence: str) -> Iterator[Action]:
+    """A job that Slurm queues again goes elsewhere at once; another keeps its nodes until the boot timeout."""
+    since = min(world.memory.lives[slot].since for slot in gang.slots)
+    if gang.returns or since + gang.pool.boot_timeout_s <= world.now:
+        yield from _down(world, gang.jobs, gang.slots, sentence)
+    else:
+        yield from tell(gang.jobs, sentence)
+
+
+def _down(
+    world: World, jobs: tuple[SlurmJob, ...], slots: tuple[str, ...], sentence: str
+) -> Iterator[Action]:
+    """Down first: Slurm ignores a power-down of a node that powers up (24.11, seen)."""
+    yield from tell(jobs, sentence)
+    yield MarkDown(slots=slots, reason=sentence)
+    yield PowerDown(slots=slots, reason=sentence)

@@ -1,0 +1,108 @@
+#!/usr/bin/python3 -IS
+# ruff: noqa: PTH119, PTH123, PTH118, PTH103, PTH120, PTH104
+# importing pathlib costs more than all that this file does
+"""ResumeProgram, SuspendProgram and ResumeFailProgram: drop a request into the spool and return at once.
+
+One standard-library file under three names; what it is comes from argv[0]. Slurm gives it no PATH and no HOME,
+and before 23.02 not even open descriptors (slurm.md 3.3), so it asks for nothing but its argument and one variable.
+The call is only a hint and a wake-up: the daemon reads from Slurm what is needed.
+"""
+
+from __future__ import annotations  # costs nothing: the types below are never evaluated
+
+import json
+import os
+import socket
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SPOOL = "/var/spool/gpucluster"  # = plan.names.SPOOL; a test compares
+WAKE_SOCKET = "/run/gpucluster/wake"  # = plan.names.WAKE_SOCKET
+KINDS = ("resume", "suspend", "resume_fail")
+MAX_RESUME_BYTES = 64 * 1024 * 1024  # thousands of jobs need about 1 MiB; a bound all the same
+
+
+def main(
+    argv: Sequence[str], environ: Mapping[str, str], spool: str = SPOOL, wake_socket: str = WAKE_SOCKET
+) -> int:
+    """Write one request; 0 when it is on disk, 1 when the spool refuses it, 2 for a wrong call."""
+    resume_file = _resume_file(environ)  # first: slurmctld may take it away
+    kind = os.path.basename(argv[0])
+    if kind not in KINDS or len(argv) < 2:
+        sys.stderr.write("gpucluster hook: want resume|suspend|resume_fail HOSTLIST\n")
+        return 2
+    now = time.time_ns()
+    request = {
+        "kind": kind,
+        "hostlist": argv[1],
+        "resume_file": resume_file,
+        "pid": os.getpid(),
+        "time": now / 1e9,
+    }
+    try:
+        _deliver(spool, f"{now}.{os.getpid()}.{kind}", json.dumps(request).encode())
+    except OSError as error:
+        sys.stderr.write(f"gpucluster hook: {kind} {argv[1][:200]} is not in the spool: {error}\n")
+        return 1
+    _wake(wake_socket)
+    return 0
+
+
+def _resume_file(environ: Mapping[str, str]) -> str | None:
+    """The job map that slurmctld hands over; None when there is none (a manual power_up) or it is gone."""
+    path = environ.get("SLURM_RESUME_FILE")
+    if not path:
+        return None
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(MAX_RESUME_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _deliver(spool: str, name: str, content: bytes) -> None:
+    """Maildir's way: whole and on disk, or not there at all."""
+    draft, ready = os.path.join(spool, "tmp", name), os.path.join(spool, "new", name)
+    for folder in (draft, ready):
+        os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.rename(draft, ready)
+    folder = os.open(os.path.dirname(ready), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _wake(path: str) -> None:
+    """One datagram; nobody listening or a full queue is no fault, the daemon scans each second."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
+            bell.sendto(b"spool", path)
+    except OSError:
+        pass
+
+
+def _open_standard_descriptors() -> None:
+    """Without it our first files would become 0 to 2, and a traceback would be written into one of them."""
+    while True:
+        handle = os.open("/dev/null", os.O_RDWR)
+        if handle > 2:
+            os.close(handle)
+            return
+
+
+if __name__ == "__main__":
+    _open_standard_descriptors()
+    sys.exit(main(sys.argv, os.environ))

@@ -1,0 +1,114 @@
+"""The journal: one SQLite file, append-only events, and a snapshot so that a start need not read them all.
+
+WAL with synchronous=FULL: when `append` returns, the events survive a power cut. Only the daemon's own thread writes.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from gpucluster.elastic.memory import EVENTS, Born, Entry, Event, Memory, fold
+from gpucluster.errors import StateError
+from gpucluster.plan import codec
+
+SCHEMA = 1
+SNAPSHOT_EVERY = 1000  # events; a fold of so many takes milliseconds
+_TABLES = """
+CREATE TABLE IF NOT EXISTS about (schema INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshot (only INTEGER PRIMARY KEY CHECK (only = 1), last INTEGER NOT NULL, memory TEXT NOT NULL);
+"""
+
+
+class Journal:
+    """Open it with `Journal.open`; `memory` is always the fold of what is on disk."""
+
+    def __init__(self, db: sqlite3.Connection, memory: Memory, last: int, snapshot: int) -> None:
+        self._db, self._last, self._snapshot = db, last, snapshot
+        self.memory = memory
+
+    @classmethod
+    def open(cls, path: Path, now: float) -> "Journal":
+        """Open or make it; a journal of another schema is a StateError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(path, isolation_level=None)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.executescript(_TABLES)
+        _check_schema(db, path)
+        memory, snapshot = _load_snapshot(db)
+        last = snapshot
+        tail: list[Entry] = []
+        for last, entry in read_entries(db, snapshot):  # noqa: B007 -- the last id is wanted
+            tail.append(entry)
+        journal = cls(db, fold(memory, tail), last, snapshot)
+        if not journal.memory.epoch:
+            # From the clock, once in a journal's life: a rebuilt head must not repeat its forerunner's tokens.
+            journal.append((Entry(at=now, event=Born(epoch=f"{int(now * 1000):x}")),))
+        return journal
+
+    def append(self, entries: tuple[Entry, ...]) -> None:
+        """Write all of `entries` or none, and fold them into `memory`."""
+        if not entries:
+            return
+        rows = [(e.at, type(e.event).__name__, _dump(e.event)) for e in entries]
+        memory = fold(self.memory, entries)
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self.memory, self._last = memory, self._last + len(rows)
+        if self._last - self._snapshot >= SNAPSHOT_EVERY:
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        """Store the fold, so that the next start reads only what came after."""
+        row = (self._last, json.dumps(codec.to_json(self.memory)))
+        self._db.execute("INSERT OR REPLACE INTO snapshot (only, last, memory) VALUES (1, ?, ?)", row)
+        self._snapshot = self._last
+
+    def entries(self) -> Iterator[Entry]:
+        """Every event ever written, oldest first."""
+        return (entry for _, entry in read_entries(self._db, 0))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def read_only(path: Path) -> tuple[Entry, ...]:
+    """The events of a journal that another process writes."""
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return tuple(entry for _, entry in read_entries(db, 0))
+    finally:
+        db.close()
+
+
+def read_entries(db: sqlite3.Connection, after: int) -> Iterator[tuple[int, Entry]]:
+    """Events with their ids; a kind that this version does not know is skipped."""
+    rows = db.execute("SELECT id, at, kind, body FROM events WHERE id > ? ORDER BY id", (after,))
+    for number, at, kind, body in rows:
+        if kind in EVENTS:
+            yield number, Entry(at=at, event=codec.from_json(EVENTS[kind], json.loads(body)))
+
+
+def _dump(event: Event) -> str:
+    return json.dumps(codec.to_json(event), separators=(",", ":"))
+
+
+def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+    row = db.execute("SELECT schema FROM about").fetchone()
+    if row is None:
+        db.execute("INSERT INTO about (schema) VALUES (?)", (SCHEMA,))
+    elif row[0] != SCHEMA:
+        raise StateError(f"{path}: schema {row[0]}, this version reads {SCHEMA}")
+
+
+def _load_snapshot(db: sqlite3.Connection) -> tuple[Memory, int]:
+    row = cast(tuple[int, str] | None, db.execute("SELECT last, memory FROM snapshot").fetchone())
+    return (codec.loads(Memory, row[1]), row[0]) if row else (Memory(), 0)

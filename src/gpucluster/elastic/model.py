@@ -1,0 +1,242 @@
+"""What the daemon sees and what it may do: plain values, no effect.
+
+Vocabulary. *Slot*: a Slurm node of a pool, with or without an instance. *Life*: one span in which Slurm wants the
+slot, from its power-up to the end of its instance; numbered, never reused. *Request*: one RunInstances and its token.
+*Gang*: the slots of one starting job in one zone that lack an instance. *Block*: drained and powered down, our reason.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpucluster.cloud.port import Instance
+from gpucluster.elastic.memory import Ask, Entry
+from gpucluster.plan.messages import NodeReport
+from gpucluster.plan.names import REASON_PREFIX
+
+
+class Phase(StrEnum):
+    """Where Slurm stands with a node."""
+
+    OFF = "off"  # idle~, drained or not
+    WANTED = "wanted"  # powering up, or allocated and not yet powered up
+    UP = "up"
+    SILENT = "silent"  # up, but slurmctld does not hear it
+    LEAVING = "leaving"  # a power-down is pending
+    ENDING = "ending"  # powering down; SuspendTimeout runs
+    DOWN = "down"
+    DOWN_OFF = "down-off"  # DOWN~: a resume failed
+    STRANDED = "stranded"  # both ways at once: Slurm will not move it by itself
+
+
+# Slurm's words (slurm.md 3.1); the first row whose words are all there counts, and no row means UP.
+PHASES: tuple[tuple[frozenset[str], Phase], ...] = (
+    (frozenset({"POWERING_DOWN"}), Phase.ENDING),
+    (frozenset({"POWERED_DOWN", "DOWN"}), Phase.DOWN_OFF),
+    (frozenset({"POWERED_DOWN", "POWER_DOWN"}), Phase.STRANDED),  # seen by ParallelCluster
+    (frozenset({"POWERED_DOWN", "ALLOCATED"}), Phase.WANTED),  # before the power thread's next scan
+    (frozenset({"POWERED_DOWN", "MIXED"}), Phase.WANTED),
+    (frozenset({"POWERED_DOWN", "POWER_UP"}), Phase.WANTED),
+    (frozenset({"POWERED_DOWN", "POWERING_UP"}), Phase.WANTED),
+    (frozenset({"POWERED_DOWN"}), Phase.OFF),  # NOT_RESPONDING beside it does not stop a job (24.11, seen)
+    (frozenset({"DOWN"}), Phase.DOWN),
+    (frozenset({"ERROR"}), Phase.DOWN),
+    (frozenset({"POWERING_UP", "POWER_DOWN"}), Phase.STRANDED),  # ignored until ResumeTimeout (24.11, seen)
+    (frozenset({"POWERING_UP"}), Phase.WANTED),
+    (frozenset({"POWER_UP"}), Phase.WANTED),
+    (frozenset({"POWER_DOWN"}), Phase.LEAVING),
+    (frozenset({"POWER_DRAIN"}), Phase.LEAVING),
+    (frozenset({"NOT_RESPONDING"}), Phase.SILENT),
+    (frozenset({"UNKNOWN"}), Phase.SILENT),
+)
+
+
+def classify(states: frozenset[str]) -> Phase:
+    """Return the phase that Slurm's state words mean."""
+    return next((phase for words, phase in PHASES if words <= states), Phase.UP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """A node as slurmctld shows it."""
+
+    name: str
+    states: frozenset[str]
+    reason: str = ""
+    reason_at: float = 0.0
+    last_busy: float = 0.0
+    boot_time: float = 0.0
+    address: str = ""
+
+    @property
+    def drained(self) -> bool:
+        return "DRAIN" in self.states
+
+    @property
+    def ours(self) -> bool:
+        """Whether the reason is ours to lift."""
+        return self.reason.startswith(REASON_PREFIX)
+
+    @property
+    def idle(self) -> bool:
+        return "IDLE" in self.states and "COMPLETING" not in self.states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """A job as slurmctld shows it. Names and comments are other people's text."""
+
+    id: int
+    states: frozenset[str]
+    nodes: tuple[str, ...]  # allocated; empty while pending
+    node_count: int
+    partitions: tuple[str, ...]
+    requeueable: bool
+    batch: bool
+    het_id: int = 0  # 0: not a het job
+    priority: int = 0
+    reason: str = ""
+    admin_comment: str = ""
+    submitted_at: float = 0.0
+    begins_at: float = 0.0  # not eligible before
+
+    @property
+    def configuring(self) -> bool:
+        return "CONFIGURING" in self.states
+
+    @property
+    def running(self) -> bool:
+        return "RUNNING" in self.states and not self.configuring
+
+    @property
+    def pending(self) -> bool:
+        return "PENDING" in self.states
+
+    @property
+    def returns(self) -> bool:
+        """Whether Slurm queues it again when its nodes fail."""
+        return self.batch and self.requeueable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmView:
+    """Nodes first, then jobs, so a job seen here had its nodes at `at` or later."""
+
+    at: float
+    nodes: Mapping[str, SlurmNode]
+    jobs: tuple[SlurmJob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudView:
+    """The cloud's list; what it does not show is not therefore gone (T20, T21)."""
+
+    at: float
+    instances: Mapping[str, Instance]
+    absent_since: Mapping[str, float] = field(
+        default_factory=dict[str, float]
+    )  # ids that we know and it misses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """The last word of an instance's agent."""
+
+    report: NodeReport
+    at: float
+    since: float  # first word with this phase and life
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """None = not known now; nothing is concluded from that."""
+
+    slurm: SlurmView | None
+    cloud: CloudView | None
+    reports: Mapping[str, Heard] = field(default_factory=dict[str, Heard])  # by instance
+
+
+# --- actions -------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remember:
+    """Write what was concluded; comes first."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Drain powered-down slots: no job lands there, no hook is called."""
+
+    slots: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unblock:
+    """Lift our drain."""
+
+    slots: tuple[str, ...]
+    reason: str  # for the log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """Tell the jobs why."""
+
+    jobs: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkDown:
+    """Set nodes DOWN: a starting or running job on them is requeued or failed at once."""
+
+    slots: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerDown:
+    """Power down, pending: never takes a node from a job."""
+
+    slots: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerUp:
+    """Ask Slurm to resume a slot that is always on."""
+
+    slots: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetDown:
+    """DOWN~ back to IDLE~."""
+
+    slots: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminate:
+    """End instances."""
+
+    instances: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchGang:
+    """One RunInstances; `repeat` when its outcome is unknown and the identical call is made again."""
+
+    ask: Ask
+    repeat: bool
+    reason: str
+
+
+Action = (
+    Remember | Block | Unblock | Comment | MarkDown | PowerDown | PowerUp | ResetDown | Terminate | LaunchGang
+)

@@ -1,0 +1,120 @@
+"""Ask Slurm, and parse its JSON (24.11, data_parser v0.0.42): strict about what is needed, deaf to the rest.
+
+Asking and parsing are apart, so that recorded answers are the tests. Names and comments are other people's text;
+only `--json` is read, never a line format that a job's name could imitate.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] -- it ships none
+    RESOLVER_NOGROUP,
+    NodeSet,
+    NodeSetException,
+)
+
+from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView
+from gpucluster.errors import GpuclusterError
+
+NODES = ("scontrol", "show", "nodes", "--json")
+JOBS = ("scontrol", "show", "jobs", "--json")
+
+
+class ObserveError(GpuclusterError):
+    """Slurm's answer cannot be read; nothing is concluded from it."""
+
+
+def expand(hostlist: str) -> tuple[str, ...]:
+    """`h200-1a-[1-2]` -> its names, in order; '' -> none. No group is ever looked up."""
+    if not hostlist:
+        return ()
+    try:
+        return tuple(
+            str(name) for name in cast(Iterable[object], NodeSet(hostlist, resolver=RESOLVER_NOGROUP))
+        )
+    except NodeSetException as error:
+        raise ObserveError(f"hostlist {hostlist[:80]!r}: {error}") from error
+
+
+def view(nodes: str, jobs: str, at: float) -> SlurmView:
+    """Both answers as one value; `at` is when the first was asked."""
+    parsed = (parse_node(item) for item in _items(nodes, "nodes"))
+    return SlurmView(
+        at=at,
+        nodes={node.name: node for node in parsed},
+        jobs=tuple(parse_job(item) for item in _items(jobs, "jobs")),
+    )
+
+
+def parse_node(item: Mapping[str, Any]) -> SlurmNode:
+    """One element of `nodes`."""
+    try:
+        return SlurmNode(
+            name=_text(item, "name"),
+            states=_words(item, "state"),
+            reason=str(item.get("reason") or ""),
+            reason_at=_number(item.get("reason_changed_at")),
+            last_busy=_number(item.get("last_busy")),
+            boot_time=_number(item.get("boot_time")),
+            address=str(item.get("address") or ""),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ObserveError(f"a node in scontrol's JSON: {error!r}") from error
+
+
+def parse_job(item: Mapping[str, Any]) -> SlurmJob:
+    """One element of `jobs`."""
+    try:
+        return SlurmJob(
+            id=int(item["job_id"]),
+            states=_words(item, "job_state"),
+            nodes=expand(str(item.get("nodes") or "")),
+            node_count=int(_number(item["node_count"])),
+            partitions=tuple(p for p in str(item.get("partition") or "").split(",") if p),
+            requeueable=bool(item["requeue"]),
+            batch=bool(item["batch_flag"]),
+            het_id=int(_number(item.get("het_job_id"))),
+            priority=int(_number(item.get("priority"))),
+            reason=str(item.get("state_reason") or ""),
+            admin_comment=str(item.get("admin_comment") or ""),
+            submitted_at=_number(item.get("submit_time")),
+            begins_at=_number(item.get("eligible_time")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ObserveError(f"a job in scontrol's JSON: {error!r}") from error
+
+
+def _items(text: str, key: str) -> list[Mapping[str, Any]]:
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise ObserveError(f"scontrol's {key} are not JSON: {error}") from error
+    items = cast(dict[str, Any], body).get(key) if isinstance(body, dict) else None
+    if not isinstance(items, list):
+        raise ObserveError(f"scontrol's answer has no list of {key}")
+    return cast(list[Mapping[str, Any]], items)
+
+
+def _text(item: Mapping[str, Any], key: str) -> str:
+    value = item[key]
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{key} is {value!r}")
+    return value
+
+
+def _words(item: Mapping[str, Any], key: str) -> frozenset[str]:
+    """State words: a list, or one word in older forms."""
+    value = item[key]
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list) or not words:
+        raise ValueError(f"{key} is {value!r}")
+    return frozenset(str(word).upper() for word in cast(list[object], words))
+
+
+def _number(value: object) -> float:
+    """A number, or Slurm's {set, infinite, number}; unset is 0."""
+    if isinstance(value, dict):
+        wrapped = cast(dict[str, Any], value)
+        return float(wrapped.get("number") or 0) if wrapped.get("set") else 0.0
+    return float(value) if isinstance(value, int | float) else 0.0
