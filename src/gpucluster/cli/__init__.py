@@ -1,1 +1,1 @@
-"""The verbs; composes what sibling rooms may not see of each other."""
+"""The verbs; composes what siblings may not see of each other."""

@@ -44,6 +44,17 @@ SELF_END_MARGIN_S = Default(
     600, "a node outlives its boot timeout by this, so that the daemon ends it and says why"
 )
 
+# What only Slurm's files show.
+RESUME_MARGIN_S = Default(
+    60, "Slurm waits longer than the pool: the daemon ends a failed boot first, and says why"
+)
+SUSPEND_BACKSTOP_S = Default(
+    1800, "the daemon ends idle nodes; this lets Slurm do it if the daemon is away for long"
+)
+NODE_REG_MEM_PERCENT = Default(
+    90, "Slurm's own tolerance for a cloud node that shows less memory than its line"
+)
+
 
 def times(longest_boot_s: int) -> Times:
     """The waiting times of a cluster on AWS."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpucluster.plan import names
+from gpucluster.plan import defaults, names
 from gpucluster.plan.model import ClusterPlan, Partition, Pool, SlotRange
 
 RESUME_MARGIN_S = 60  # after a pool's boot timeout: the daemon ends the wait first, and says why
@@ -133,7 +133,7 @@ def slurm_conf(plan: ClusterPlan) -> SlurmConf:
         slurmd_port=str(names.SLURMD_PORT),
         srun_ports="-".join(str(port) for port in names.SRUN_PORTS),
         auth_info=f"cred_expire={plan.times.cred_expire_s}",
-        node_reg_mem_percent=str(NODE_REG_MEM_PERCENT),
+        node_reg_mem_percent=str(int(defaults.NODE_REG_MEM_PERCENT.value)),
         prolog=names.PROLOG,
         prolog_slurmctld=f"{names.HOOK_DIR}/prolog_slurmctld",
         bf_window_min=str(window_min),
@@ -142,7 +142,9 @@ def slurm_conf(plan: ClusterPlan) -> SlurmConf:
         resume_program=f"{names.HOOK_DIR}/resume",
         suspend_program=f"{names.HOOK_DIR}/suspend",
         resume_fail_program=f"{names.HOOK_DIR}/resume_fail",
-        resume_timeout_s=str(max(pool.boot_timeout_s for pool in plan.pools) + RESUME_MARGIN_S),
+        resume_timeout_s=str(
+            max(pool.boot_timeout_s for pool in plan.pools) + int(defaults.RESUME_MARGIN_S.value)
+        ),
         suspend_timeout_s=str(plan.times.suspend_timeout_s),
         always_on=_hostlist(_always_on(pool) for pool in plan.pools if pool.min),
         nodes=tuple(_node(pool, span) for pool in plan.pools for span in pool.slots),
@@ -206,7 +208,7 @@ def _partition(partition: Partition, plan: ClusterPlan) -> PartitionLine:
         nodes=_hostlist(span for pool in pools for span in pool.slots),
         default="YES" if partition.default else "NO",
         max_time=_slurm_time(partition.max_time_s),
-        suspend_time_s=str(max(pool.idle_s for pool in pools) + SUSPEND_BACKSTOP_S),
+        suspend_time_s=str(max(pool.idle_s for pool in pools) + int(defaults.SUSPEND_BACKSTOP_S.value)),
         shares=_shares(pools),
     )
 

@@ -71,7 +71,7 @@ def inspect_text(text: str, file: str, catalog: Catalog) -> Report:
     problems = place.problems([*tree.findings, *located], tree.root)
     if any(problem.level is Level.ERROR for problem in problems):
         return Report(None, problems)
-    return Report(ClusterSpec.model_validate(_without_extensions(tree.root)), problems)
+    return Report(partial, problems)
 
 
 class _Places:
@@ -120,10 +120,3 @@ def _name_of(node: Node) -> str | None:
     name = plain(node.entries["name"].node)
     fit = isinstance(name, str) and 0 < len(name) <= 40 and name.replace("-", "").isalnum() and name.isascii()
     return str(name) if fit else None
-
-
-def _without_extensions(root: Node) -> object:
-    """The values without the `x-` keys, which hold anchors."""
-    if not isinstance(root, MapNode):
-        return plain(root)
-    return {key: plain(entry.node) for key, entry in root.entries.items() if not key.startswith("x-")}

@@ -35,7 +35,8 @@ class AbsentError(AttributeError):
 class Part(BaseModel):
     """A mapping of the spec. One made by `decode` may lack fields: reading those raises AbsentError."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # The validator is built when it is first used: `check` decodes by itself and needs only the fields.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     if not TYPE_CHECKING:  # else the type checker would believe any name
 

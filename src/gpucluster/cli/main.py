@@ -1,0 +1,116 @@
+"""The program `gpucluster`. One literal table of verbs; only the module of the verb that was asked is imported.
+
+To add a verb: its module, and one line in VERBS.
+"""
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from gpucluster.cli.output import leave_quietly, say_error
+from gpucluster.errors import GpuclusterError
+
+# verb -> module; the module has a function of the verb's name, or `app` (a Typer with verbs of its own)
+VERBS: dict[str, str] = {
+    "check": "gpucluster.cli.check",
+    "plan": "gpucluster.cli.plan",
+    "render": "gpucluster.cli.render",
+    "sandbox": "gpucluster.cli.sandbox",
+    "down": "gpucluster.cli.down",
+}
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run and exit."""
+    sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line; the exit code."""
+    try:
+        code = _app(argv)(argv, prog_name="gpucluster", standalone_mode=True)
+        sys.stdout.flush()
+        return int(code or 0)
+    except SystemExit as left:
+        return _flushed(left)
+    except GpuclusterError as error:
+        say_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        leave_quietly()
+        return PIPE_CLOSED
+
+
+def _flushed(left: SystemExit) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave_quietly()
+        return PIPE_CLOSED
+    return left.code if isinstance(left.code, int) else 0
+
+
+def _app(argv: list[str]) -> typer.Typer:
+    app = typer.Typer(
+        help="One typed spec becomes a GPU cluster.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for verb in _wanted(argv):
+        _register(app, verb)
+    return app
+
+
+def _wanted(argv: list[str]) -> list[str]:
+    """The verb that was asked for, or all of them for help, completion and mistakes."""
+    asked = argv[0] if argv else ""
+    return [asked] if asked in VERBS and "_GPUCLUSTER_COMPLETE" not in os.environ else list(VERBS)
+
+
+def _register(app: typer.Typer, verb: str) -> None:
+    try:
+        module = importlib.import_module(VERBS[verb])
+    except ModuleNotFoundError as error:
+        if error.name != VERBS[verb]:
+            raise
+        return  # a verb of a later release
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=verb)
+    else:
+        app.command(verb)(getattr(module, verb))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"gpucluster {version('gpucluster')}")
+        raise typer.Exit
+
+
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""How verbs speak: results on stdout, progress on stderr, one JSON object when asked, errors without traceback.
+
+Exit codes: 0 done, 1 the spec is wrong, 2 the tool could not run, 130 interrupted.
+"""
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from gpucluster.errors import GpuclusterError, SpecError
+
+SCHEMA = 1  # of every JSON answer; raised when a field changes its meaning
+
+
+class Output(StrEnum):
+    """For people or for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to answer.", show_default=True)]
+
+
+def answer(**values: Any) -> None:
+    """One JSON object on stdout."""
+    typer.echo(json.dumps({"schema": SCHEMA, **values}, indent=1, sort_keys=True))
+
+
+def progress(line: str) -> None:
+    """A line for whoever watches; never part of the result."""
+    typer.echo(line, err=True)
+
+
+@contextmanager
+def reporting(output: Output) -> Generator[None]:
+    """Turn a GpuclusterError into words, or into JSON, and its exit code."""
+    try:
+        yield
+    except GpuclusterError as error:
+        if output is Output.JSON:
+            answer(ok=False, error=_error(error), problems=problems_of(error))
+        else:
+            say_error(error)
+        raise typer.Exit(error.exit_code) from None
+
+
+def say_error(error: GpuclusterError) -> None:
+    """The sentence and the next step; a spec's problems speak for themselves."""
+    typer.echo(str(error) if isinstance(error, SpecError) else f"error: {error}", err=True)
+
+
+def problems_of(error: GpuclusterError) -> list[Any]:
+    """The problems of a wrong spec as values."""
+    from gpucluster.plan.codec import to_json
+
+    return [to_json(problem) for problem in getattr(error, "found", ())]
+
+
+def _error(error: GpuclusterError) -> dict[str, Any]:
+    return {"message": error.message, "next": error.next_step, "exit_code": error.exit_code}
+
+
+def leave_quietly() -> None:
+    """After a reader closed our pipe: nothing more can be said, and Python must not try at exit."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(null, stream.fileno())

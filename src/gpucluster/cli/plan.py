@@ -1,0 +1,80 @@
+"""`gpucluster plan`: what a spec becomes, and why."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+
+if TYPE_CHECKING:
+    from gpucluster.plan.explain import Note
+    from gpucluster.plan.model import ClusterPlan, Pool
+
+
+def plan(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A spec, such as stacks/burst.yaml.")],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show every default and derived fact with its reason.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show what a spec becomes: names, addresses, shapes, times. Needs no network and no credentials."""
+    with reporting(output):
+        from gpucluster.cli.desk import resolve_file
+        from gpucluster.plan.codec import to_json
+        from gpucluster.plan.explain import explain as notes_of
+
+        desk = resolve_file(file)
+        notes = notes_of(desk.spec, desk.catalog, desk.plan) if explain else ()
+        if output is Output.JSON:
+            extra = {"explain": to_json(notes)} if explain else {}
+            answer(ok=True, plan=to_json(desk.plan), problems=to_json(desk.warnings), **extra)
+            return
+        for warning in desk.warnings:
+            progress(str(warning))
+        for line in (*_summary(desk.plan), *_reasons(notes)):
+            typer.echo(line)
+
+
+def _summary(plan: "ClusterPlan") -> Iterator[str]:
+    from gpucluster.spec.units import write_duration
+
+    yield f"cluster {plan.name}: {plan.region}, Slurm {plan.slurm.version}, image {plan.image}"
+    subnets = ", ".join(f"{subnet.zone} {subnet.cidr}" for subnet in plan.network.subnets)
+    yield f"network {plan.network.cidr}: {subnets}"
+    yield f"head    {plan.head.name}: {plan.head.machine} at {plan.head.address} in {plan.head.zone}"
+    for pool in plan.pools:
+        yield from _pool(pool)
+    for partition in plan.partitions:
+        limit = (
+            "no time limit"
+            if partition.max_time_s is None
+            else f"at most {write_duration(partition.max_time_s)}"
+        )
+        default = ", the default" if partition.default else ""
+        yield f"partition {partition.name}: {', '.join(partition.pools)}; {limit}{default}"
+
+
+def _pool(pool: "Pool") -> Iterator[str]:
+    from gpucluster.spec.units import write_duration
+
+    shape = pool.shape
+    gpus = f"{shape.gpu_count} x {shape.gpu_model}, " if shape.gpu_count else ""
+    times = f"idle {write_duration(pool.idle_s)}, boot at most {write_duration(pool.boot_timeout_s)}"
+    yield f"pool {pool.name}: {pool.min} to {pool.max} nodes; {times}"
+    yield f"  each {gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
+    yield f"  slots {', '.join(span.hostlist for span in pool.slots)}"
+    for source in pool.sources:
+        most = f", at most {source.max}" if source.max is not None else ""
+        yield f"  {source.position + 1}. {source.market} {' or '.join(source.machines)} in {', '.join(source.zones)}{most}"
+
+
+def _reasons(notes: "tuple[Note, ...]") -> Iterator[str]:
+    if notes:
+        yield ""
+        yield "decided by the plan:"
+    for note in notes:
+        yield f"  {note.path} = {note.value}"
+        yield f"      {note.reason}"
