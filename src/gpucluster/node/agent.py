@@ -19,7 +19,8 @@ FIRST = (("guard", guard.strict), ("machine", identity.find))
 
 def main() -> int:
     """Run until the machine ends."""
-    logging.basicConfig(level=logging.INFO, format="gpucluster-agent: %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("gpucluster").setLevel(logging.INFO)  # and nothing of botocore's chatter
     machine = effects.real()
     if role(machine) == names.ROLE_HEAD:
         head_role.live(machine)

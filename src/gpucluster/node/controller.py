@@ -128,11 +128,20 @@ def _bring_up(machine: Machine, bundle: Bundle) -> None:
         machine.run(["systemctl", "reset-failed", f"{CONTROLLER}.service"], check=False)
         systemd.ensure(machine, CONTROLLER)
     elif state.load(machine).slurm != wanted:
-        machine.run(["scontrol", "reconfigure"], timeout_s=UP_S)
+        _reconfigure(machine)
     else:
         return
     _until_up(machine)
     state.change(machine, slurm=wanted)
+
+
+def _reconfigure(machine: Machine) -> None:
+    """slurmctld reads its files again; it dies of some errors that the parser does not see, and says so only itself."""
+    try:
+        machine.run(["scontrol", "reconfigure"], timeout_s=UP_S)
+    except CommandError as error:
+        words = systemd.last_words(machine, CONTROLLER)
+        raise NotYetError(f"slurmctld refuses the files: {words}", limit_s=UP_S) from error
 
 
 def _links(machine: Machine, bundle: Bundle) -> None:

@@ -37,7 +37,7 @@ def post(address: str, port: int, path: str, body: bytes) -> Reply:
     """POST without any proxy of the environment; every fault is an OSError."""
     connection = http.client.HTTPConnection(address, port, timeout=POST_S)
     try:
-        connection.request("POST", path, body, {"Content-Type": "application/octet-stream"})
+        connection.request("POST", path, body, {"Connection": "close"})
         answer = connection.getresponse()
         return Reply(answer.status, answer.read(LARGEST_ANSWER))
     except http.client.HTTPException as error:

@@ -12,6 +12,7 @@ from gpucluster.node.machine import Machine, NotYetError, StepError, Store
 from gpucluster.plan import names
 
 KEY_BYTES = 128  # what mungekey makes; munge takes 32 to 1024
+OPTIONS = f"{names.AGENT_RUN}/munge.env"
 SHORTEST, LONGEST = 32, 1024
 
 
@@ -48,8 +49,10 @@ def _arn(known: Known) -> str:
 def _use(machine: Machine, known: Known, value: bytes) -> Known:
     if not SHORTEST <= len(value) <= LONGEST:
         raise StepError(f"the cluster's secret has {len(value)} bytes, munge takes {SHORTEST} to {LONGEST}")
-    changed = machine.write(names.MUNGE_KEY, value, mode=0o400, owner="munge")
-    systemd.ensure(machine, "munge", restart=changed)
+    fresh_key = machine.write(names.MUNGE_KEY, value, mode=0o400, owner="munge")
+    # munged takes the host's name for the sender's address, and there is none yet
+    fresh_origin = machine.write(OPTIONS, f'OPTIONS="--origin={of(known.identity).address}"\n')
+    systemd.ensure(machine, "munge", restart=fresh_key or fresh_origin)
     credential = machine.run(["munge", "-n"], timeout_s=10).stdout
     machine.run(["unmunge", "-o", "/dev/null"], stdin=credential, timeout_s=10)
     return known

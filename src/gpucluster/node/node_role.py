@@ -55,9 +55,7 @@ def beat(machine: Machine, known: Known) -> Known:
     try:
         heard = replace(known, answer=register.ask(machine, known, NodePhase.UP))
         kept, answer = state.load(machine), of(heard.answer)
-        heard = walk(
-            machine, SETTLE if _news(known, heard, kept) else (), heard, until=lambda _: machine.now()
-        )
+        heard = walk(machine, SETTLE, heard, until=lambda _: machine.now())
         if (kept.running, kept.life) != (answer.node, answer.life):
             heard = replace(heard, answer=register.ask(machine, heard, NodePhase.UP))
         return heard
@@ -93,11 +91,6 @@ def end_if_due(machine: Machine, known: Known) -> bool:
     log.warning("no controller and no job for %.0f s: this machine ends itself", silent_s)
     machine.run(["systemctl", "poweroff"], check=False)
     return True
-
-
-def _news(known: Known, heard: Known, kept: state.AgentState) -> bool:
-    answer = of(heard.answer)
-    return heard.answer != known.answer or (kept.running, kept.life) != (answer.node, answer.life)
 
 
 def _answer(machine: Machine, known: Known, bell: Doorbell, ring: Ring) -> Known:

@@ -4,6 +4,7 @@ from gpucluster.node.machine import Machine, NotYetError
 from gpucluster.shell import CommandError
 
 START_S = 90.0
+LINES = 12
 TRIES_S = 60.0  # a unit that does not start within this never will
 
 
@@ -22,16 +23,20 @@ def active(machine: Machine, unit: str) -> bool:
 
 
 def last_words(machine: Machine, unit: str) -> str:
-    """The unit's own last lines."""
+    """The unit's own last lines; of those, the errors if there are any."""
+    name, lines = f"{unit}.service", str(LINES)
     argv = [
         "journalctl",
         "--unit",
-        f"{unit}.service",
+        name,
         "--lines",
-        "4",
+        lines,
         "--output",
         "cat",
+        "--boot",
         "--no-pager",
         "--quiet",
     ]
-    return machine.run(argv, check=False, timeout_s=10).stdout.strip() or "it says nothing"
+    said = machine.run(argv, check=False, timeout_s=10).stdout.splitlines()
+    errors = [line for line in said if "fatal" in line or "error" in line]
+    return "; ".join((errors or said)[-2:]) or "it says nothing"

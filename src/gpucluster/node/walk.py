@@ -82,5 +82,9 @@ def _since(machine: Machine, began: float) -> float:
 
 
 def _record(machine: Machine, step: Step) -> None:
+    """Report it; that a step is still done, as it was at the last look, is no news."""
+    before = next((s for s in state.load(machine).steps if s.name == step.name), None)
+    if before is not None and before.ok and step.ok:
+        return
     log.info("%s %s %.2f s %s", step.name, "ok" if step.ok else "waits:", step.seconds, step.detail)
     state.record(machine, step)
