@@ -4,10 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install fmt check lint types arch unit golden
+.PHONY: help demo test bench prepare install fmt check lint types arch unit engine sandbox golden
 
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+demo: prepare install ## a cluster bursts on this machine, from nothing to nothing; root, Debian 12
+	$(BIN)/python tools/demo/demo.py
+
+test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
+	$(MAKE) --no-print-directory check engine sandbox
+
+bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one
+	$(BIN)/python -m bench $(NAME)
+
+prepare:
+	@python3 tools/prepare.py $(MAKECMDGOALS)
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	python3 -m venv $(VENV)
@@ -31,6 +43,12 @@ arch: install
 
 unit: install    ## unit tests, no sockets, no root
 	$(BIN)/pytest -q
+
+engine: install  ## the program on the real Pulumi engine against the stand-in provider
+	$(BIN)/pytest -q tests/engine
+
+sandbox: install ## real clusters in capsules
+	$(BIN)/pytest -q tests/sandbox
 
 check: lint types arch unit ## ruff, pyright, import-linter, unit tests
 
