@@ -103,7 +103,7 @@ class Network(pulumi.ComponentResource):
                 security_group_id=group.id,
                 ip_protocol=ALL,
                 cidr_ipv4=ANYWHERE,
-                description="to anywhere",
+                tags={"Name": f"{self._name}: {role} to anywhere"},
                 opts=self._child,
             )
         self.head_group, self.node_group, self.node_group_arn = head.id, node.id, node.arn
@@ -120,7 +120,7 @@ class Network(pulumi.ComponentResource):
         name: str,
         group: aws.ec2.SecurityGroup,
         source: aws.ec2.SecurityGroup,
-        description: str,
+        why: str,
         *,
         ports: tuple[int, int] | None = None,
     ) -> None:
@@ -132,6 +132,6 @@ class Network(pulumi.ComponentResource):
             ip_protocol="tcp" if ports else ALL,
             from_port=ports and ports[0],
             to_port=ports and ports[1],
-            description=description,
+            tags={"Name": f"{self._name}: {why}"},
             opts=self._child,
         )

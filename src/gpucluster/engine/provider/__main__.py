@@ -14,8 +14,7 @@ MESSAGE_BYTES = 400 * 1024 * 1024  # the engine's own limit
 
 
 def main() -> int:
-    """Serve until the engine ends us. Ctrl-C is the engine's to handle: it tells us by Cancel."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Serve until the engine ends us. We stand in a process group of our own: SIGINT is the engine's goodbye."""
     server = grpc.server(
         ThreadPoolExecutor(max_workers=32),
         options=[
@@ -29,6 +28,8 @@ def main() -> int:
     sys.stdout.write(f"{port}\n")  # the first line is the port, and nothing before it
     sys.stdout.flush()
     _leave_with_parent()
+    for goodbye in (signal.SIGINT, signal.SIGTERM):  # ignored, it would cost the engine's patience of 5 s
+        signal.signal(goodbye, lambda *_: os._exit(0))
     server.wait_for_termination()
     return 0
 

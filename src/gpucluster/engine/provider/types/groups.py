@@ -114,6 +114,8 @@ def _update_rule(call: Call, changed: frozenset[str]) -> None:
     if changed - TAG_PROPERTIES.keys():
         names = tuple(n for n in _RULE_PROPERTIES if n not in ("securityGroupId", *TAG_PROPERTIES))
         rule = call.api(*(n for n in names if n not in ("securityGroupRuleId", "arn")))
+        if rule["IpProtocol"] == "-1":
+            rule |= {"FromPort": -1, "ToPort": -1}
         call.cloud.ec2.modify_security_group_rules(
             GroupId=call.inputs["securityGroupId"],
             SecurityGroupRules=[{"SecurityGroupRuleId": call.id, "SecurityGroupRule": rule}],
