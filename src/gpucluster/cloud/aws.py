@@ -4,7 +4,7 @@ Launches are never retried by the SDK: a refusal for capacity is a 5xx, which it
 repeat empties the bucket of RunInstances (T11). The caller repeats the identical request instead (T01).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -152,7 +152,7 @@ def view(instance: "InstanceTypeDef") -> Instance:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated() -> Generator[None, None, None]:
     """Turn what boto3 raises into a CloudError; only what the service refused in words counts as refused."""
     from botocore import exceptions as boto  # noqa: PLC0415
 

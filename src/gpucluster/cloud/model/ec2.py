@@ -169,6 +169,11 @@ class CloudModel:
         return next((i for i in self._instances.values() if i.address == address), None)
 
     @_atomic
+    def draw(self) -> int:
+        """A number for an order of one's own."""
+        return self._dice.getrandbits(32)
+
+    @_atomic
     def record(self, action: str, now: float, code: str = "", detail: str = "") -> None:
         """Write a line to the trail."""
         self.trail.append(Call(now, action, code, detail))

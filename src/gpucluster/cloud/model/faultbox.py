@@ -24,7 +24,7 @@ class FaultBox:
         self, action: str, code: str, times: int = 1, message: str = "", status: int | None = None
     ) -> None:
         """The next `times` calls of `action` fail with `code`, before they do anything."""
-        http = status or (503 if code == "RequestLimitExceeded" else 500 if code in _SERVER_CODES else 400)
+        http = status or _STATUS.get(code, 400)
         refusal = Refusal(code, message or f"{code}, as the scenario asked", status=http)
         self._errors.setdefault(action, []).extend([refusal] * times)
 

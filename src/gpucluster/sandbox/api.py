@@ -1,0 +1,106 @@
+"""The sandbox's cloud put together: model, moto, keys, face and metadata service, on sockets that are given in.
+
+The capsule binds the sockets where they belong (loopback of the host, addresses of its own namespace); here
+nothing knows of namespaces.
+"""
+
+import importlib
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+from gpucluster.cloud.model import CloudModel
+from gpucluster.sandbox.backends import ACCOUNT, Moto
+from gpucluster.sandbox.face import make_app
+from gpucluster.sandbox.keys import Key, KeyRing
+from gpucluster.sandbox.metadata import Lookup, MetadataService, serve
+from gpucluster.sandbox.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A bound, listening socket; on the operator's one the scenario's orders are taken too."""
+
+    socket: socket.socket
+    operator: bool = False
+
+
+@dataclass(slots=True)
+class Api:
+    """The running cloud; `close` ends its threads and leaves the given sockets to their owner."""
+
+    model: CloudModel
+    moto: Moto
+    ring: KeyRing
+    metadata: ThreadingHTTPServer | None = None
+    servers: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def operator(self) -> Key:
+        """The key with which tools of this machine speak to the API."""
+        return self.ring.operator
+
+    def close(self) -> None:
+        """Stop serving; idempotent."""
+        for server in self.servers:
+            server.shutdown()
+            server.server_close()
+        self.servers.clear()
+
+
+def start(
+    model: CloudModel,
+    listeners: Sequence[Listener],
+    metadata_address: tuple[str, int] | None,
+    *,
+    clock: Callable[[], float],
+    images: Sequence[str] = (),
+    operator: tuple[str, str] | None = None,
+    session_s: float = 6 * 3600.0,
+    console: Callable[[str], bytes] = lambda _: b"",
+    lookup: Lookup | None = None,
+    wall: Callable[[], float] | None = None,
+) -> Api:
+    """Start the API on `listeners` and the metadata service on `metadata_address`; ready on return.
+
+    `images` are names of machine images: each becomes an AMI. `operator` is (access key, secret), else drawn.
+    `console` gives an instance's console; `lookup` finds the instance at an address, by default the model's.
+    """
+    moto = Moto(model.region)
+    for name in images:
+        moto.register_image(name)
+    ring = KeyRing(ACCOUNT, operator=operator, session_s=session_s)
+    face = make_app(model, moto, ring, clock=clock, wall=wall, console=console)
+    orders = face.for_operator(Scenario(model))
+    servers = [_serve(listener.socket, orders if listener.operator else face) for listener in listeners]
+    api = Api(model=model, moto=moto, ring=ring, servers=servers)
+    if metadata_address is not None:
+        service = MetadataService(model, moto, ring, clock=clock, lookup=lookup)
+        api.metadata = serve(service, metadata_address)
+        servers.append(api.metadata)
+    return api
+
+
+def _serve(bound: socket.socket, app: Any) -> Any:
+    handler: Any = importlib.import_module("moto.moto_server.werkzeug_app").MotoRequestHandler  # has no types
+    from werkzeug.serving import make_server  # noqa: PLC0415
+
+    class _Quiet(handler):
+        protocol_version = "HTTP/1.1"  # `Expect: 100-continue` of S3 clients
+
+        def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - werkzeug's name
+            """Nothing: the model's trail is the log of calls."""
+
+    host, port = _name(bound)
+    server: Any = make_server(host, port, app, threaded=True, request_handler=_Quiet, fd=bound.fileno())
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.1,), name=f"api-{port}", daemon=True).start()
+    return server
+
+
+def _name(bound: socket.socket) -> tuple[str, int]:
+    name: Any = bound.getsockname()
+    return (f"unix://{name}", 0) if bound.family is socket.AF_UNIX else (str(name[0]), int(name[1]))

@@ -1,0 +1,254 @@
+"""What the sandbox reads of moto's own objects, in one place and typed: moto keeps all but the instances.
+
+Calls into moto are made under `lock`: its backends are plain dictionaries, and the server has many threads.
+"""
+
+import base64
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpucluster.cloud.model import Refusal, SubnetPlace
+
+ACCOUNT = "123456789012"  # moto's; the sandbox has one account
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """One version of a launch template; `content` is LaunchTemplateData as EC2 spells it."""
+
+    id: str
+    name: str
+    version: int
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """An instance profile and the role in it, if any."""
+
+    id: str
+    name: str
+    arn: str
+    role: str | None
+    role_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A security group, and the ids of the groups that its rules name."""
+
+    id: str
+    name: str
+    vpc: str
+    named: frozenset[str]
+
+
+class Moto:
+    """moto's backends of the one account and Region."""
+
+    def __init__(self, region: str) -> None:
+        from moto.ec2.models import ec2_backends  # noqa: PLC0415 - seconds; only a sandbox pays them
+        from moto.iam.models import iam_backends  # noqa: PLC0415
+        from moto.secretsmanager.models import secretsmanager_backends  # noqa: PLC0415
+
+        self.region = region
+        self.lock = threading.RLock()
+        self._ec2: Any = ec2_backends[ACCOUNT][region]
+        self._iam: Any = iam_backends[ACCOUNT]["aws"]
+        self._secrets: Any = secretsmanager_backends[ACCOUNT][region]
+
+    # --- EC2 ------------------------------------------------------------------------------------
+
+    def subnet(self, subnet_id: str) -> SubnetPlace:
+        """The subnet by id; refused if there is none."""
+        for subnet in self._subnets():
+            if subnet.id == subnet_id:
+                return _place(subnet)
+        raise Refusal("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")
+
+    def default_subnet(self, zone: str | None) -> SubnetPlace:
+        """The default subnet of a zone, or of the first."""
+        found = [s for s in self._subnets() if s.default_for_az and zone in (None, s.availability_zone)]
+        if not found:
+            raise Refusal("InvalidParameterValue", f"Invalid availability zone: [{zone}]")
+        return _place(min(found, key=lambda s: str(s.availability_zone)))
+
+    def subnets_of(self, vpc: str) -> list[str]:
+        """Ids of the VPC's subnets."""
+        return sorted(str(s.id) for s in self._subnets() if s.vpc_id == vpc)
+
+    def template(self, template_id: str | None, name: str | None, version: str | None) -> Template:
+        """One version; `$Latest` and `$Default` as EC2 resolves them; refused if there is none."""
+        with self.lock:
+            found = next((t for t in self._ec2.launch_templates.values() if name and t.name == name), None)
+            found = found or self._ec2.launch_templates.get(template_id)
+            if found is None:
+                code = (
+                    "InvalidLaunchTemplateName.NotFoundException"
+                    if name
+                    else "InvalidLaunchTemplateId.NotFound"
+                )
+                raise Refusal(code, f"The specified launch template, {name or template_id}, does not exist.")
+            chosen = _version(found, version or "$Default")
+            return Template(id=found.id, name=found.name, version=chosen.number, content=dict(chosen.data))
+
+    def groups(self) -> dict[str, Group]:
+        """Every security group by id."""
+        with self.lock:
+            found = [g for by_id in self._ec2.groups.values() for g in by_id.values()]
+            return {g.id: Group(id=g.id, name=g.name, vpc=g.vpc_id, named=_named_groups(g)) for g in found}
+
+    def default_group(self, vpc: str) -> str | None:
+        """The VPC's own group."""
+        return next((g.id for g in self.groups().values() if g.vpc == vpc and g.name == "default"), None)
+
+    def interfaces(self) -> list[tuple[str, str, str]]:
+        """moto's own interfaces: (id, subnet, VPC)."""
+        with self.lock:
+            return [(e.id, e.subnet.id, e.subnet.vpc_id) for e in self._ec2.enis.values()]
+
+    def attached_gateways(self, vpc: str) -> list[str]:
+        """Internet gateways that hang on the VPC."""
+        with self.lock:
+            gateways = self._ec2.internet_gateways.values()
+            return [g.id for g in gateways if g.vpc is not None and g.vpc.id == vpc]
+
+    def endpoints(self, vpc: str) -> list[str]:
+        """VPC endpoints that are not deleted."""
+        with self.lock:
+            found = self._ec2.vpc_end_points.values()
+            return [e.id for e in found if e.vpc_id == vpc and e.state.lower() != "deleted"]
+
+    def image_known(self, image_id: str) -> bool:
+        """Whether an AMI of that id exists."""
+        with self.lock:
+            return image_id in self._ec2.amis
+
+    def image_name(self, image_id: str) -> str | None:
+        """The AMI's name; None for an unknown id."""
+        with self.lock:
+            image = self._ec2.amis.get(image_id)
+            return None if image is None else image.name
+
+    def register_image(self, name: str) -> str:
+        """Make an AMI of ours; its id depends on the name alone, so that plans are stable."""
+        image_id = "ami-0" + hashlib.sha256(name.encode()).hexdigest()[:16]
+        with self.lock:
+            if image_id not in self._ec2.amis:
+                image = self._ec2.register_image(name, f"gpucluster sandbox image {name}")
+                del self._ec2.amis[image.id]
+                image.id, image.owner_id, image.state = image_id, ACCOUNT, "available"
+                image.architecture = "x86_64"
+                self._ec2.amis[image_id] = image
+        return image_id
+
+    def machine_known(self, machine: str) -> bool:
+        """Whether AWS has such an instance type."""
+        from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415
+
+        return machine in INSTANCE_TYPES
+
+    def key_pair_known(self, name: str) -> bool:
+        """Whether a key pair of that name exists."""
+        with self.lock:
+            return name in self._ec2.keypairs
+
+    def tags(self, resource_id: str) -> dict[str, str]:
+        """Tags of any EC2 resource but instances."""
+        with self.lock:
+            return dict(self._ec2.tags.get(resource_id, {}))
+
+    # --- IAM and secrets ------------------------------------------------------------------------
+
+    def profile(self, name: str | None, arn: str | None) -> Profile:
+        """An instance profile; refused in EC2's words if there is none, or no role in it (T36)."""
+        with self.lock:
+            for profile in self._iam.get_instance_profiles():
+                if profile.name == name or (arn is not None and profile.arn == arn):
+                    return _profile(profile)
+        part, value = ("arn", arn) if arn else ("name", name)
+        raise Refusal(
+            "InvalidParameterValue",
+            f"Value ({value}) for parameter iamInstanceProfile.{part} is invalid. Invalid IAM Instance Profile {part}",
+        )
+
+    def role_policies(self, role: str) -> list[str]:
+        """JSON of every policy of the role, inline and managed; [] for one that is gone."""
+        with self.lock:
+            for found in self._iam.get_roles():
+                if found.name == role:
+                    managed = [str(p.document) for p in found.managed_policies.values()]
+                    return [*(str(p) for p in found.policies.values()), *managed]
+        return []
+
+    def role_arn(self, role: str) -> str:
+        """The role's ARN, its path included."""
+        with self.lock:
+            found = next((r for r in self._iam.get_roles() if r.name == role), None)
+            return f"arn:aws:iam::{ACCOUNT}:role/{role}" if found is None else str(found.arn)
+
+    def secret(self, secret_id: str) -> tuple[str, dict[str, str]]:
+        """ARN and tags of a secret by name or ARN; an unknown one gets the ARN that was meant."""
+        with self.lock:
+            if secret_id in self._secrets.secrets:
+                found = self._secrets.secrets[secret_id]
+                tags: list[dict[str, str]] = found.tags or []
+                return str(found.arn), {t["Key"]: t["Value"] for t in tags}
+        if secret_id.startswith("arn:"):
+            return secret_id, {}
+        return f"arn:aws:secretsmanager:{self.region}:{ACCOUNT}:secret:{secret_id}-??????", {}
+
+    def _subnets(self) -> Iterator[Any]:
+        with self.lock:
+            return iter([s for by_id in self._ec2.subnets.values() for s in by_id.values()])
+
+
+def decoded(user_data: Any) -> bytes:
+    """User data as it was before base64; a template holds moto's own string type."""
+    text = str(user_data)
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Refusal("InvalidParameterValue", "Invalid BASE64 encoding of user data.") from None
+
+
+def _place(subnet: Any) -> SubnetPlace:
+    public = str(subnet.map_public_ip_on_launch).lower() == "true"
+    return SubnetPlace(
+        id=subnet.id, zone=subnet.availability_zone, cidr=subnet.cidr_block, vpc=subnet.vpc_id, public=public
+    )
+
+
+def _named_groups(group: Any) -> frozenset[str]:
+    sources: list[dict[str, str]] = [
+        rule.source_group or {} for rule in [*group.ingress_rules, *group.egress_rules]
+    ]
+    return frozenset(s["GroupId"] for s in sources if s.get("GroupId"))
+
+
+def _version(template: Any, wanted: str) -> Any:
+    if wanted == "$Latest":
+        return template.latest_version()
+    if wanted == "$Default":
+        return template.default_version()
+    found = next((v for v in template.versions if str(v.number) == wanted), None)
+    if found is None:
+        raise Refusal(
+            "InvalidLaunchTemplateId.VersionNotFound",
+            f"Could not find the specified version {wanted} for the launch template with ID {template.id}.",
+        )
+    return found
+
+
+def _profile(profile: Any) -> Profile:
+    roles = list(profile.roles)
+    return Profile(
+        id=profile.id,
+        name=profile.name,
+        arn=profile.arn,
+        role=roles[0].name if roles else None,
+        role_id=roles[0].id if roles else None,
+    )

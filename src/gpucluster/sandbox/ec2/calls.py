@@ -1,0 +1,332 @@
+"""The EC2 calls that are answered here, in one table. Instances live only in the model; the rest goes to moto.
+
+A call that would make or touch an instance in moto is refused by its name: there are never two clouds.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from gpucluster.cloud.model import CloudModel, Ec2Instance, LaunchSpec, Refusal
+from gpucluster.cloud.port import InstanceState
+from gpucluster.sandbox import wire
+from gpucluster.sandbox.backends import Moto, Profile
+from gpucluster.sandbox.ec2 import filters, launch, views
+from gpucluster.sandbox.ec2.guards import GUARDS
+from gpucluster.sandbox.permissions import Permissions, tags_in
+from gpucluster.sandbox.policies import Need
+
+Parameters = Mapping[str, Any]
+Result = dict[str, Any]
+
+# Calls that moto would answer with instances of its own.
+NOT_HERE = frozenset(
+    {"AllocateHosts", "AssociateIamInstanceProfile", "AttachNetworkInterface", "AttachVolume", "CreateFleet",
+     "CreateImage", "DescribeFleetInstances", "DescribeSpotFleetInstances", "DetachVolume", "ImportInstance",
+     "MonitorInstances", "RebootInstances", "ReplaceIamInstanceProfileAssociation", "RequestSpotFleet",
+     "RequestSpotInstances", "RunScheduledInstances", "UnmonitorInstances"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One EC2 call in hand. `allow` raises if the caller may not; `forward` asks moto instead of us."""
+
+    operation: str
+    fields: Mapping[str, str]
+    asked: Parameters
+    now: float
+    allow: Callable[[Iterable[Need]], None]
+    forward: Callable[[Mapping[str, str]], wire.Answer]
+
+
+class Ec2Calls:
+    """Answers what is ours; `answer` returns None for what is moto's."""
+
+    def __init__(
+        self, model: CloudModel, moto: Moto, permissions: Permissions, console: Callable[[str], bytes]
+    ) -> None:
+        self._model, self._moto, self._permissions, self._console = model, moto, permissions, console
+        self._own: Mapping[str, Callable[[Call], Result]] = {
+            "RunInstances": self._run,
+            "DescribeInstances": self._describe,
+            "DescribeInstanceStatus": self._status,
+            "DescribeInstanceAttribute": self._attribute,
+            "ModifyInstanceAttribute": self._modify,
+            "ModifyInstanceMetadataOptions": self._modify_metadata,
+            "TerminateInstances": lambda c: _changes("TerminatingInstances", model.terminate(_ids(c), c.now)),
+            "StopInstances": lambda c: _changes("StoppingInstances", model.stop(_ids(c), c.now)),
+            "StartInstances": lambda c: _changes("StartingInstances", model.start(_ids(c), c.now)),
+            "DescribeVolumes": self._volumes,
+            "DescribeNetworkInterfaces": self._interfaces,
+            "DescribeTags": self._tags,
+            "CreateTags": lambda c: self._tag(c, tags_in(c.asked.get("Tags", ())), ()),
+            "DeleteTags": lambda c: self._tag(c, {}, [str(t["Key"]) for t in c.asked.get("Tags", ())]),
+            "GetConsoleOutput": self._console_output,
+        }
+
+    def answer(self, call: Call) -> Result | None:
+        """The result in EC2's words, None if moto is to answer, or a Refusal."""
+        if call.operation in NOT_HERE:
+            raise Refusal("UnsupportedOperation", f"the sandbox has no {call.operation}")
+        own = self._own.get(call.operation)
+        if own is not None:
+            return own(call)
+        if any(str(v).startswith("i-") for v in _named_instances(call.asked)):
+            raise Refusal("UnsupportedOperation", f"the sandbox has no {call.operation} for instances")
+        guard = GUARDS.get(call.operation)
+        if guard is not None:
+            guard(call.asked, self._moto, self._model.interfaces(call.now))
+        return None
+
+    # --- launching ------------------------------------------------------------------------------
+
+    def _run(self, call: Call) -> Result:
+        spec, profile = launch.launch_spec(call.asked, self._moto)
+        role_arn = None if profile is None or profile.role is None else self._moto.role_arn(profile.role)
+        call.allow(self._permissions.launch(spec, role_arn, _requested(spec)))
+        _dry_run(call)
+        made = list(self._model.run(spec, call.now))
+        return views.reservation(made, self._moto.groups(), _ids_by_arn(profile))
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _describe(self, call: Call) -> Result:
+        shown, token = self._page(call)
+        by_launch: dict[str, list[Ec2Instance]] = {}
+        for instance in shown:
+            by_launch.setdefault(instance.reservation, []).append(instance)
+        groups, profiles = self._moto.groups(), self._profiles(shown)
+        result: Result = {
+            "Reservations": [views.reservation(i, groups, profiles) for i in by_launch.values()]
+        }
+        return result if token is None else {**result, "NextToken": token}
+
+    def _status(self, call: Call) -> Result:
+        everything = str(call.asked.get("IncludeAllInstances", "")).lower() == "true"
+        shown, token = self._page(call)
+        found = [i for i in shown if everything or i.state is InstanceState.RUNNING]
+        result: Result = {"InstanceStatuses": [_status(i) for i in found]}
+        return result if token is None else {**result, "NextToken": token}
+
+    def _page(self, call: Call) -> tuple[list[Ec2Instance], str | None]:
+        ids = _ids(call)
+        if ids and call.asked.get("MaxResults") is not None:
+            raise Refusal(
+                "InvalidParameterCombination",
+                "The parameter instancesSet cannot be used with the parameter maxResults",
+            )
+        found = self._model.describe(ids, call.now)
+        fitting = filters.chosen(found, call.asked.get("Filters"), filters.INSTANCE, lambda i: i.tags)
+        return filters.page(fitting, lambda i: i.id, call.asked, self._model.draw())
+
+    def _attribute(self, call: Call) -> Result:
+        instance = self._model.instance(str(call.asked.get("InstanceId")), call.now)
+        name = str(call.asked.get("Attribute"))
+        spec = instance.spec
+        values: Mapping[str, Result] = {
+            "userData": {
+                "UserData": {"Value": base64.b64encode(spec.user_data).decode()} if spec.user_data else {}
+            },
+            "disableApiTermination": {"DisableApiTermination": {"Value": spec.protected}},
+            "disableApiStop": {"DisableApiStop": {"Value": False}},
+            "instanceInitiatedShutdownBehavior": {
+                "InstanceInitiatedShutdownBehavior": {"Value": spec.on_shutdown}
+            },
+            "instanceType": {"InstanceType": {"Value": spec.machine}},
+            "sourceDestCheck": {"SourceDestCheck": {"Value": True}},
+            "ebsOptimized": {"EbsOptimized": {"Value": bool(spec.options.get("EbsOptimized", False))}},
+            "groupSet": {"Groups": [{"GroupId": g} for g in spec.groups]},
+            "rootDeviceName": {"RootDeviceName": {"Value": views.ROOT_DEVICE}},
+        }
+        if name not in values:
+            raise Refusal("InvalidParameterValue", f"the sandbox has no attribute {name!r} of an instance")
+        return {"InstanceId": instance.id, **values[name]}
+
+    def _volumes(self, call: Call) -> Result:
+        mine = [i for i in self._model.describe((), call.now) if i.state is not InstanceState.TERMINATED]
+        wanted = cast(Sequence[str], call.asked.get("VolumeIds") or ())
+        named = [i for i in mine if not wanted or i.volume_id in wanted]
+        fitting = filters.chosen(
+            named, call.asked.get("Filters"), filters.VOLUME, lambda i: i.spec.volume_tags
+        )
+        rest = [v for v in wanted if v not in {i.volume_id for i in mine}]
+        others = self._of_moto(call, "Volumes", "VolumeId", wanted, rest)
+        return {"Volumes": [*others, *(views.volume(i) for i in fitting)]}
+
+    def _interfaces(self, call: Call) -> Result:
+        mine = self._model.interfaces(call.now)
+        wanted = cast(Sequence[str], call.asked.get("NetworkInterfaceIds") or ())
+        named = [e for e in mine if not wanted or e.id in wanted]
+        fitting = filters.chosen(named, call.asked.get("Filters"), filters.INTERFACE, lambda e: e.tags)
+        rest = [e for e in wanted if e not in {m.id for m in mine}]
+        others = self._of_moto(call, "NetworkInterfaces", "NetworkInterfaceId", wanted, rest)
+        groups = self._moto.groups()
+        return {"NetworkInterfaces": [*others, *(views.interface(e, groups) for e in fitting)]}
+
+    def _of_moto(
+        self, call: Call, member: str, field: str, wanted: Sequence[str], rest: Sequence[str]
+    ) -> list[Result]:
+        """What moto lists beside ours; asked by id only for ids that are not ours."""
+        if wanted and not rest:
+            return []
+        kept = {k: v for k, v in call.fields.items() if not k.startswith(f"{field}.")}
+        kept |= {f"{field}.{n}": one for n, one in enumerate(rest, 1)}
+        return self._asked_of_moto(call, member, kept)
+
+    def _asked_of_moto(self, call: Call, member: str, fields: Mapping[str, str]) -> list[Result]:
+        answer = call.forward(fields)
+        if answer.status != 200:
+            raise _passed_on(answer)
+        return cast(list[Result], wire.ec2_result(call.operation, answer.body).get(member, []))
+
+    # --- tags -----------------------------------------------------------------------------------
+
+    def _tags(self, call: Call) -> Result:
+        mine = [
+            {"ResourceId": i.id, "ResourceType": "instance", "Key": k, "Value": v}
+            for i in self._model.describe((), call.now)
+            for k, v in sorted(i.tags.items())
+        ]
+        readers: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]] = {
+            "resource-id": lambda t: (t["ResourceId"],),
+            "resource-type": lambda t: (t["ResourceType"],),
+            "key": lambda t: (t["Key"],),
+            "value": lambda t: (t["Value"],),
+        }
+        fitting = filters.chosen(mine, call.asked.get("Filters"), readers, lambda t: {t["Key"]: t["Value"]})
+        return {"Tags": [*self._asked_of_moto(call, "Tags", call.fields), *fitting]}
+
+    def _tag(self, call: Call, tags: Mapping[str, str], gone: Sequence[str]) -> Result:
+        launch.check_tags(tags)
+        resources = cast(Sequence[str], call.asked.get("Resources") or ())
+        mine = [r for r in resources if r.startswith("i-")]
+        rest = [r for r in resources if not r.startswith("i-")]
+        self._model.tag(mine, tags, gone, call.now)
+        if rest:
+            fields = {k: v for k, v in call.fields.items() if not k.startswith("ResourceId.")}
+            fields |= {f"ResourceId.{n}": one for n, one in enumerate(rest, 1)}
+            answer = call.forward(fields)
+            if answer.status != 200:
+                raise _passed_on(answer)
+        return {}
+
+    # --- changing -------------------------------------------------------------------------------
+
+    def _modify(self, call: Call) -> Result:
+        asked = call.asked
+        changes: dict[str, Any] = {}
+        known = {"InstanceId", "DryRun", "Attribute", "Value"}
+        if "DisableApiTermination" in asked:
+            changes["protected"] = str(asked["DisableApiTermination"].get("Value")).lower() == "true"
+        if "InstanceInitiatedShutdownBehavior" in asked:
+            changes["on_shutdown"] = str(asked["InstanceInitiatedShutdownBehavior"]["Value"])
+        if "Groups" in asked:
+            changes["groups"] = tuple(asked["Groups"])
+        if "UserData" in asked:
+            changes["user_data"] = _blob(asked["UserData"].get("Value", b""))
+        if "InstanceType" in asked:
+            changes["machine"] = str(asked["InstanceType"]["Value"])
+        known |= {
+            "DisableApiTermination",
+            "InstanceInitiatedShutdownBehavior",
+            "Groups",
+            "UserData",
+            "InstanceType",
+        }
+        unknown = sorted(asked.keys() - known) or ([] if changes else ["Attribute"])
+        if unknown:
+            raise Refusal("UnsupportedOperation", f"the sandbox cannot modify {unknown[0]} of an instance")
+        self._changed(call, changes, stopped=bool({"user_data", "machine"} & changes.keys()))
+        return {}
+
+    def _modify_metadata(self, call: Call) -> Result:
+        wanted = {k: str(v) for k, v in call.asked.items() if k not in ("InstanceId", "DryRun")}
+        before = self._model.instance(str(call.asked.get("InstanceId")), call.now)
+        after = self._changed(call, {"metadata": {**before.spec.metadata, **wanted}})
+        return {
+            "InstanceId": after.id,
+            "InstanceMetadataOptions": {**after.spec.metadata, "State": "applied"},
+        }
+
+    def _changed(self, call: Call, changes: Mapping[str, Any], *, stopped: bool = False) -> Ec2Instance:
+        def edit(instance: Ec2Instance) -> Ec2Instance:
+            if stopped and instance.state is not InstanceState.STOPPED:
+                raise Refusal(
+                    "IncorrectInstanceState", f"The instance '{instance.id}' is not in the 'stopped' state."
+                )
+            return replace(instance, spec=replace(instance.spec, **changes))
+
+        return self._model.change(str(call.asked.get("InstanceId")), call.now, edit)
+
+    def _console_output(self, call: Call) -> Result:
+        instance = self._model.instance(str(call.asked.get("InstanceId")), call.now)
+        text = self._console(instance.id)[-64 * 1024 :]  # EC2 keeps the last 64 KB
+        output = base64.b64encode(text).decode()
+        return {"InstanceId": instance.id, "Output": output, "Timestamp": views.when(call.now)}
+
+    def _profiles(self, instances: Iterable[Ec2Instance]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for arn in {i.spec.profile for i in instances if i.spec.profile is not None}:
+            try:
+                found[arn] = self._moto.profile(None, arn).id
+            except Refusal:
+                found[arn] = ""  # deleted while its instances live
+        return found
+
+
+def _ids(call: Call) -> Sequence[str]:
+    return cast(Sequence[str], call.asked.get("InstanceIds") or ())
+
+
+def _named_instances(asked: Parameters) -> list[Any]:
+    ids = asked.get("InstanceIds") or asked.get("InstanceId") or ()
+    return [ids] if isinstance(ids, str) else list(ids)
+
+
+def _requested(spec: LaunchSpec) -> dict[str, Mapping[str, str]]:
+    return {"instance": spec.tags, "volume": spec.volume_tags, "network-interface": spec.interface_tags}
+
+
+def _ids_by_arn(profile: Profile | None) -> dict[str, str]:
+    return {} if profile is None else {profile.arn: profile.id}
+
+
+def _changes(member: str, changes: Iterable[tuple[Ec2Instance, Ec2Instance]]) -> Result:
+    return {
+        member: [
+            {"InstanceId": a.id, "CurrentState": views.state(a.state), "PreviousState": views.state(b.state)}
+            for b, a in changes
+        ]
+    }
+
+
+def _status(instance: Ec2Instance) -> Result:
+    running = instance.state is InstanceState.RUNNING
+    summary: Result = {"Status": "ok" if running else "not-applicable", "Details": []}
+    return {
+        "InstanceId": instance.id,
+        "AvailabilityZone": instance.zone,
+        "InstanceState": views.state(instance.state),
+        "InstanceStatus": summary,
+        "SystemStatus": summary,
+        "Events": [],
+    }
+
+
+def _blob(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else base64.b64decode(str(value))
+
+
+def _dry_run(call: Call) -> None:
+    if str(call.asked.get("DryRun", "")).lower() == "true":
+        raise Refusal("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", status=412)
+
+
+def _passed_on(answer: wire.Answer) -> Refusal:
+    text = answer.body.decode(errors="replace")
+    code = re.search(r"<Code>(.*?)</Code>", text)
+    message = re.search(r"<Message>(.*?)</Message>", text)
+    return Refusal(code[1] if code else "InternalError", message[1] if message else "", status=answer.status)

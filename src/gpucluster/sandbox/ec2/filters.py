@@ -1,0 +1,132 @@
+"""Filters and pages of the Describe calls. A filter that is not known is refused; one that fits nothing is silent (T21)."""
+
+import fnmatch
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from gpucluster.cloud.model import Ec2Instance, Interface, Refusal
+from gpucluster.plan.model import Market
+from gpucluster.sandbox.ec2.views import STATE_CODES
+
+T = TypeVar("T")
+Reader = Callable[[T], Iterable[str]]
+
+
+def _some(value: str | None) -> tuple[str, ...]:
+    return () if value is None else (value,)
+
+
+INSTANCE: Mapping[str, Reader[Ec2Instance]] = {
+    "instance-id": lambda i: (i.id,),
+    "instance-state-name": lambda i: (i.state.value,),
+    "instance-state-code": lambda i: (str(STATE_CODES[i.state]),),
+    "instance-type": lambda i: (i.spec.machine,),
+    "instance-lifecycle": lambda i: ("spot",) if i.spec.market is Market.SPOT else (),
+    "availability-zone": lambda i: (i.zone,),
+    "client-token": lambda i: _some(i.spec.token),
+    "vpc-id": lambda i: (i.spec.subnet.vpc,) if i.address else (),
+    "subnet-id": lambda i: (i.spec.subnet.id,) if i.address else (),
+    "private-ip-address": lambda i: _some(i.address),
+    "network-interface.addresses.private-ip-address": lambda i: _some(i.address),
+    "ip-address": lambda i: _some(i.public_address),
+    "image-id": lambda i: (i.spec.image,),
+    "key-name": lambda i: _some(i.spec.key_name),
+    "reservation-id": lambda i: (i.reservation,),
+    "iam-instance-profile.arn": lambda i: _some(i.spec.profile),
+    "instance.group-id": lambda i: i.spec.groups if i.address else (),
+    "network-interface.group-id": lambda i: i.spec.groups if i.address else (),
+    "launch-index": lambda i: (str(i.index),),
+    "tag-key": lambda i: tuple(i.tags),
+    "tag-value": lambda i: tuple(i.tags.values()),
+}
+
+INTERFACE: Mapping[str, Reader[Interface]] = {
+    "network-interface-id": lambda e: (e.id,),
+    "attachment.instance-id": lambda e: () if e.gone_at is not None else (e.instance_id,),
+    "group-id": lambda e: e.groups,
+    "vpc-id": lambda e: (e.subnet.vpc,),
+    "subnet-id": lambda e: (e.subnet.id,),
+    "availability-zone": lambda e: (e.subnet.zone,),
+    "private-ip-address": lambda e: (e.address,),
+    "addresses.private-ip-address": lambda e: (e.address,),
+    "status": lambda e: ("in-use" if e.gone_at is None else "available",),
+    "requester-managed": lambda _: ("false",),
+    "description": lambda _: ("",),
+    "tag-key": lambda e: tuple(e.tags),
+}
+
+VOLUME: Mapping[str, Reader[Ec2Instance]] = {
+    "attachment.instance-id": lambda i: (i.id,),
+    "volume-id": lambda i: (i.volume_id,),
+    "availability-zone": lambda i: (i.zone,),
+    "status": lambda _: ("in-use",),
+    "attachment.device": lambda _: ("/dev/xvda",),
+    "tag-key": lambda i: tuple(i.spec.volume_tags),
+}
+
+
+def chosen(
+    items: Iterable[T],
+    filters: Any,
+    readers: Mapping[str, Reader[T]],
+    tags: Callable[[T], Mapping[str, str]],
+) -> list[T]:
+    """The items that every filter fits."""
+    asked = cast(Sequence[Mapping[str, Any]], filters or ())
+    tests = [_test(f, readers, tags) for f in asked]
+    return [item for item in items if all(test(item) for test in tests)]
+
+
+def page(
+    items: Iterable[T], key: Callable[[T], str], asked: Mapping[str, Any], seed: int
+) -> tuple[list[T], str | None]:
+    """One page in an order that `seed` draws, and the token of the next (T22)."""
+    limit, token = asked.get("MaxResults"), asked.get("NextToken")
+    if limit is not None and not 5 <= int(limit) <= 1000:
+        raise Refusal(
+            "InvalidParameterValue",
+            f"Value ({limit}) for parameter maxResults is invalid. Expecting 5 to 1000.",
+        )
+    after = ""
+    if token is not None:
+        seed, after = _unpack(str(token))
+    rest = [(rank, item) for rank, item in _ordered(items, key, seed) if rank > after]
+    if limit is None or len(rest) <= int(limit):
+        return [item for _, item in rest], None
+    head = rest[: int(limit)]
+    return [item for _, item in head], f"{seed:x}.{head[-1][0]}"
+
+
+def _ordered(items: Iterable[T], key: Callable[[T], str], seed: int) -> list[tuple[str, T]]:
+    return sorted(((_rank(seed, key(item)), item) for item in items), key=lambda pair: pair[0])
+
+
+def _rank(seed: int, text: str) -> str:
+    return hashlib.sha256(f"{seed}:{text}".encode()).hexdigest()
+
+
+def _unpack(token: str) -> tuple[int, str]:
+    match = re.fullmatch(r"([0-9a-f]{1,16})\.([0-9a-f]{64})", token)
+    if match is None:
+        raise Refusal("InvalidParameterValue", "Unable to parse pagination token")
+    return int(match[1], 16), match[2]
+
+
+def _test(
+    one: Mapping[str, Any], readers: Mapping[str, Reader[T]], tags: Callable[[T], Mapping[str, str]]
+) -> Callable[[T], bool]:
+    name = str(one.get("Name", ""))
+    wanted = [_pattern(str(v)) for v in cast(Sequence[object], one.get("Values") or ())]
+    reader = readers.get(name)
+    if name.startswith("tag:"):
+        tag = name.removeprefix("tag:")
+        return lambda item: any(p.fullmatch(v) for p in wanted for v in _some(tags(item).get(tag)))
+    if reader is None:
+        raise Refusal("InvalidParameterValue", f"The filter '{name}' is invalid")
+    return lambda item: any(p.fullmatch(v) for p in wanted for v in reader(item))
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(text.replace("[", "[[]")))

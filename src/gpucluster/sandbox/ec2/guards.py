@@ -1,0 +1,67 @@
+"""Deletions that EC2 refuses while something hangs on the resource, and moto would not (T42, T43)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpucluster.cloud.model import Interface, Refusal
+from gpucluster.sandbox.backends import Moto
+
+Guard = Callable[[Mapping[str, Any], Moto, Sequence[Interface]], None]
+
+
+def security_group(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
+    """Used by an interface, lingering ones included, or named in another group's rule."""
+    groups = moto.groups()
+    group_id = asked.get("GroupId") or next(
+        (g.id for g in groups.values() if g.name == asked.get("GroupName")), ""
+    )
+    using = [i.id for i in interfaces if group_id in i.groups]
+    naming = [g.id for g in groups.values() if g.id != group_id and group_id in g.named]
+    if using or naming:
+        raise Refusal("DependencyViolation", f"resource {group_id} has a dependent object")
+
+
+def subnet(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
+    """Anything with an address in it."""
+    subnet_id = asked.get("SubnetId", "")
+    ours = [i.id for i in interfaces if i.subnet.id == subnet_id]
+    others = [eni for eni, where, _ in moto.interfaces() if where == subnet_id]
+    if ours or others:
+        raise Refusal(
+            "DependencyViolation", f"The subnet '{subnet_id}' has dependencies and cannot be deleted."
+        )
+
+
+def vpc(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
+    """Subnets, interfaces, gateways, endpoints, and groups but the VPC's own."""
+    vpc_id = asked.get("VpcId", "")
+    groups = [g.id for g in moto.groups().values() if g.vpc == vpc_id and g.name != "default"]
+    ours = [i.id for i in interfaces if i.subnet.vpc == vpc_id]
+    inside = [
+        *moto.subnets_of(vpc_id),
+        *groups,
+        *ours,
+        *moto.attached_gateways(vpc_id),
+        *moto.endpoints(vpc_id),
+    ]
+    if inside:
+        raise Refusal("DependencyViolation", f"The vpc '{vpc_id}' has dependencies and cannot be deleted.")
+
+
+def gateway(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
+    """Public addresses that are mapped in the VPC."""
+    vpc_id = asked.get("VpcId", "")
+    if any(i.subnet.vpc == vpc_id and i.public_address is not None for i in interfaces):
+        raise Refusal(
+            "DependencyViolation",
+            f"Network {vpc_id} has some mapped public address(es). Please unmap those public address(es) before "
+            "detaching the gateway.",
+        )
+
+
+GUARDS: Mapping[str, Guard] = {
+    "DeleteSecurityGroup": security_group,
+    "DeleteSubnet": subnet,
+    "DeleteVpc": vpc,
+    "DetachInternetGateway": gateway,
+}

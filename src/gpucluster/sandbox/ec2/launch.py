@@ -1,0 +1,215 @@
+"""RunInstances: the request and its launch template made into one LaunchSpec, or refused in EC2's words."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from gpucluster.cloud.model import LaunchSpec, Refusal, SubnetPlace
+from gpucluster.plan.model import Market
+from gpucluster.sandbox.backends import Moto, Profile, Template, decoded
+
+USER_DATA_LIMIT = 16 * 1024  # bytes before base64 (T16)
+_KINDS = frozenset({"instance", "volume", "network-interface", "spot-instances-request"})
+_ECHOED = ("BlockDeviceMappings", "Monitoring", "EbsOptimized", "CpuOptions", "CreditSpecification", "Placement",
+           "PrivateDnsNameOptions", "MaintenanceOptions", "EnclaveOptions", "HibernationOptions")  # fmt: skip
+Parameters = Mapping[str, Any]
+
+
+def launch_spec(asked: Parameters, moto: Moto) -> tuple[LaunchSpec, Profile | None]:
+    """Return what is to be launched, and the profile that it carries."""
+    template = _template(asked, moto)
+    merged = _merged(asked, template)
+    _check_known(merged, moto)
+    profile = _profile(merged, moto)
+    subnet, public = _subnet(merged, moto)
+    tags = tags_by_kind(merged)
+    market = _market(merged, tags)
+    spec = LaunchSpec(
+        machine=str(merged["InstanceType"]),
+        market=market,
+        subnet=subnet,
+        min_count=int(asked.get("MinCount", 0)),
+        max_count=int(asked.get("MaxCount", 0)),
+        token=asked.get("ClientToken") or None,
+        fingerprint=json.dumps(
+            {k: v for k, v in asked.items() if k != "ClientToken"}, sort_keys=True, default=str
+        ),
+        placed=_names_place(asked),
+        address=_first_interface(merged).get("PrivateIpAddress") or merged.get("PrivateIpAddress"),
+        public=public,
+        image=str(merged["ImageId"]),
+        groups=_groups(merged, subnet.vpc, moto),
+        profile=None if profile is None else profile.arn,
+        user_data=_user_data(merged),
+        key_name=merged.get("KeyName"),
+        template=None if template is None else (template.id, template.version),
+        on_shutdown=str(merged.get("InstanceInitiatedShutdownBehavior", "stop")),
+        protected=_true(merged.get("DisableApiTermination")),
+        metadata=_metadata(merged),
+        options={k: merged[k] for k in _ECHOED if k in merged},
+        tags=tags.get("instance", {}),
+        volume_tags=tags.get("volume", {}),
+        interface_tags=tags.get("network-interface", {}),
+    )
+    _check_counts(spec)
+    return spec, profile
+
+
+def tags_by_kind(merged: Parameters) -> dict[str, dict[str, str]]:
+    """Tags at birth by kind of resource (T17)."""
+    found: dict[str, dict[str, str]] = {}
+    for part in _list(merged.get("TagSpecifications")):
+        kind = str(part.get("ResourceType", ""))
+        tags = {str(t["Key"]): str(t.get("Value") or "") for t in _list(part.get("Tags"))}
+        if kind not in _KINDS:
+            raise Refusal(
+                "InvalidParameterValue", f"'{kind}' is not a valid taggable resource type for this operation."
+            )
+        found.setdefault(kind, {}).update(tags)
+    for tags in found.values():
+        check_tags(tags)
+    return found
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Refuse too many tags, and Amazon's own prefix."""
+    if len(tags) > 50:
+        raise Refusal("TagLimitExceeded", "The maximum number of tags for a resource has been reached.")
+    if any(key.lower().startswith("aws:") for key in tags):
+        raise Refusal("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
+
+
+def _template(asked: Parameters, moto: Moto) -> Template | None:
+    wanted: Any = asked.get("LaunchTemplate")
+    if not wanted:
+        return None
+    return moto.template(
+        wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"), wanted.get("Version")
+    )
+
+
+def _merged(asked: Parameters, template: Template | None) -> dict[str, Any]:
+    """The request over the template; tag specifications add up, the request's value wins."""
+    content = {} if template is None else dict(template.content)
+    birth = [p for p in _list(content.get("TagSpecifications")) if p.get("ResourceType") in _KINDS]
+    merged = {**content, **asked}
+    merged["TagSpecifications"] = [*birth, *_list(asked.get("TagSpecifications"))]
+    for name in ("InstanceType", "ImageId"):
+        if not merged.get(name):
+            raise Refusal("MissingParameter", f"The request must contain the parameter {name}")
+    return merged
+
+
+def _check_known(merged: Parameters, moto: Moto) -> None:
+    machine, image, key = str(merged["InstanceType"]), str(merged["ImageId"]), merged.get("KeyName")
+    if not moto.machine_known(machine):
+        raise Refusal("InvalidParameterValue", f"Invalid value '{machine}' for InstanceType.")
+    if not moto.image_known(image):
+        raise Refusal("InvalidAMIID.NotFound", f"The image id '[{image}]' does not exist")
+    if key is not None and not moto.key_pair_known(str(key)):
+        raise Refusal("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")
+
+
+def _check_counts(spec: LaunchSpec) -> None:
+    if not 1 <= spec.min_count <= spec.max_count:
+        raise Refusal("InvalidParameterValue", "Value for minCount or maxCount is invalid.")
+
+
+def _profile(merged: Parameters, moto: Moto) -> Profile | None:
+    wanted: Any = merged.get("IamInstanceProfile")
+    if not wanted:
+        return None
+    profile = moto.profile(wanted.get("Name"), wanted.get("Arn"))
+    if profile.role is None:
+        raise Refusal(
+            "InvalidParameterValue", f'IAM Instance Profile "{profile.arn}" has no associated IAM Roles'
+        )
+    return profile
+
+
+def _first_interface(merged: Parameters) -> Mapping[str, Any]:
+    interfaces = _list(merged.get("NetworkInterfaces"))
+    return interfaces[0] if interfaces else {}
+
+
+def _names_place(asked: Parameters) -> bool:
+    zone = _part(asked, "Placement").get("AvailabilityZone")
+    return bool(asked.get("SubnetId") or zone or _first_interface(asked).get("SubnetId"))
+
+
+def _subnet(merged: Parameters, moto: Moto) -> tuple[SubnetPlace, bool]:
+    """The subnet, and whether the instance gets a public address (T31)."""
+    interfaces = _list(merged.get("NetworkInterfaces"))
+    if len(interfaces) > 1:
+        raise Refusal("UnsupportedOperation", "the sandbox's machines have one network interface")
+    first = _first_interface(merged)
+    if first and (merged.get("SubnetId") or merged.get("SecurityGroupIds")):
+        raise Refusal(
+            "InvalidParameterCombination",
+            "Network interfaces and an instance-level subnet ID or security groups may not be specified on the "
+            "same request",
+        )
+    subnet_id = first.get("SubnetId") or merged.get("SubnetId")
+    zone = _part(merged, "Placement").get("AvailabilityZone")
+    place = moto.subnet(str(subnet_id)) if subnet_id else moto.default_subnet(zone)
+    wish = first.get("AssociatePublicIpAddress")
+    return place, place.public if wish is None else _true(wish)
+
+
+def _groups(merged: Parameters, vpc: str, moto: Moto) -> tuple[str, ...]:
+    wanted = _first_interface(merged).get("Groups") or merged.get("SecurityGroupIds") or ()
+    if not wanted:
+        default = moto.default_group(vpc)
+        return () if default is None else (default,)
+    known = moto.groups()
+    for group_id in cast(Sequence[str], wanted):
+        group = known.get(group_id)
+        if group is None:
+            raise Refusal("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
+        if group.vpc != vpc:
+            raise Refusal(
+                "InvalidParameter", f"Security group {group_id} and the subnet belong to different networks."
+            )
+    return tuple(cast(Sequence[str], wanted))
+
+
+def _market(merged: Parameters, tags: Mapping[str, Mapping[str, str]]) -> Market:
+    kind = _part(merged, "InstanceMarketOptions").get("MarketType")
+    if kind == "spot":
+        return Market.SPOT
+    if kind is not None:
+        raise Refusal("UnsupportedOperation", f"the sandbox does not know the market type {kind!r}")
+    if "spot-instances-request" in tags:
+        raise Refusal(
+            "InvalidParameterValue", "'spot-instances-request' is not valid for an On-Demand request."
+        )
+    return Market.ON_DEMAND
+
+
+def _user_data(merged: Parameters) -> bytes:
+    text = merged.get("UserData")
+    if text is None:
+        return b""
+    content = decoded(text)
+    if len(content) > USER_DATA_LIMIT:
+        raise Refusal("InvalidParameterValue", "User data is limited to 16384 bytes")
+    return content
+
+
+def _metadata(merged: Parameters) -> dict[str, str]:
+    asked = cast(Mapping[str, Any], merged.get("MetadataOptions") or {})
+    defaults = {"HttpTokens": "optional", "HttpPutResponseHopLimit": "1", "HttpEndpoint": "enabled",
+                "InstanceMetadataTags": "disabled"}  # fmt: skip
+    return {**defaults, **{k: str(v) for k, v in asked.items()}}
+
+
+def _part(asked: Parameters, name: str) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], asked.get(name) or {})
+
+
+def _list(value: Any) -> list[dict[str, Any]]:
+    return list(cast(Iterable[dict[str, Any]], value or ()))
+
+
+def _true(value: Any) -> bool:
+    return str(value).lower() == "true"

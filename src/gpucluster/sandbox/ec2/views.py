@@ -1,0 +1,222 @@
+"""Instances, volumes and interfaces of the model in the words of EC2's Describe calls."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from gpucluster.cloud.model import Ec2Instance, Interface
+from gpucluster.cloud.port import InstanceState
+from gpucluster.plan.model import Market
+from gpucluster.sandbox.backends import ACCOUNT, Group
+
+STATE_CODES: Mapping[InstanceState, int] = {
+    InstanceState.PENDING: 0,
+    InstanceState.RUNNING: 16,
+    InstanceState.SHUTTING_DOWN: 32,
+    InstanceState.TERMINATED: 48,
+    InstanceState.STOPPING: 64,
+    InstanceState.STOPPED: 80,
+}
+ROOT_DEVICE = "/dev/xvda"
+Shape = dict[str, Any]
+
+
+def state(value: InstanceState) -> Shape:
+    """A state as EC2 writes it."""
+    return {"Code": STATE_CODES[value], "Name": value.value}
+
+
+def when(seconds: float) -> datetime.datetime:
+    """Seconds since the epoch as the serializer takes them."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+def tag_list(tags: Mapping[str, str]) -> list[Shape]:
+    """Tags, sorted."""
+    return [{"Key": k, "Value": v} for k, v in sorted(tags.items())]
+
+
+def reservation(
+    instances: list[Ec2Instance], groups: Mapping[str, Group], profiles: Mapping[str, str]
+) -> Shape:
+    """Instances of one launch."""
+    return {
+        "ReservationId": instances[0].reservation,
+        "OwnerId": ACCOUNT,
+        "Groups": [],
+        "Instances": [instance(i, groups, profiles) for i in instances],
+    }
+
+
+def instance(one: Ec2Instance, groups: Mapping[str, Group], profiles: Mapping[str, str]) -> Shape:
+    """One instance; `profiles` are profile ids by ARN. An ended one has no address and no network (T24)."""
+    ended = one.state is InstanceState.TERMINATED
+    spec = one.spec
+    shape: Shape = {
+        "InstanceId": one.id,
+        "ImageId": spec.image,
+        "State": state(one.state),
+        "PrivateDnsName": _dns(one.address),
+        "PublicDnsName": "",
+        "StateTransitionReason": one.reason if one.reason_code.startswith("Client.User") else "",
+        "AmiLaunchIndex": one.index,
+        "ProductCodes": [],
+        "InstanceType": spec.machine,
+        "LaunchTime": when(one.launched_at),
+        "Placement": {"AvailabilityZone": one.zone, "GroupName": "", "Tenancy": "default"},
+        "Monitoring": {"State": "disabled"},
+        "Architecture": "x86_64",
+        "RootDeviceType": "ebs",
+        "RootDeviceName": ROOT_DEVICE,
+        "VirtualizationType": "hvm",
+        "Hypervisor": "xen",
+        "ClientToken": spec.token or "",
+        "EbsOptimized": bool(spec.options.get("EbsOptimized", False)),
+        "EnaSupport": True,
+        "Tags": tag_list(one.tags),
+        "BlockDeviceMappings": [] if ended else [_block_device(one)],
+        "MetadataOptions": _metadata(one),
+        "NetworkInterfaces": [],
+        "SecurityGroups": [],
+    }
+    if spec.key_name:
+        shape["KeyName"] = spec.key_name
+    if one.reason_code:
+        shape["StateReason"] = {"Code": one.reason_code, "Message": one.reason}
+    if spec.market is Market.SPOT:
+        shape["InstanceLifecycle"] = "spot"
+    if not ended:
+        shape |= _network(one, groups)
+        if spec.profile is not None:
+            shape["IamInstanceProfile"] = {"Arn": spec.profile, "Id": profiles.get(spec.profile, "")}
+    return shape
+
+
+def volume(one: Ec2Instance) -> Shape:
+    """The root volume of a living instance."""
+    ebs = _root_ebs(one)
+    return {
+        "VolumeId": one.volume_id,
+        "AvailabilityZone": one.zone,
+        "CreateTime": when(one.launched_at),
+        "Encrypted": bool(ebs.get("Encrypted", False)),
+        "Size": int(ebs.get("VolumeSize", 8)),
+        "VolumeType": str(ebs.get("VolumeType", "gp3")),
+        "Iops": int(ebs.get("Iops", 3000)),
+        "Throughput": int(ebs.get("Throughput", 125)),
+        "State": "in-use",
+        "SnapshotId": "",
+        "MultiAttachEnabled": False,
+        "Tags": tag_list(one.spec.volume_tags),
+        "Attachments": [
+            {
+                "InstanceId": one.id,
+                "VolumeId": one.volume_id,
+                "Device": ROOT_DEVICE,
+                "State": "attached",
+                "AttachTime": when(one.launched_at),
+                "DeleteOnTermination": True,
+            }
+        ],
+    }
+
+
+def interface(one: Interface, groups: Mapping[str, Group]) -> Shape:
+    """An interface; one that lingers has lost its attachment (T42)."""
+    shape: Shape = {
+        "NetworkInterfaceId": one.id,
+        "SubnetId": one.subnet.id,
+        "VpcId": one.subnet.vpc,
+        "AvailabilityZone": one.subnet.zone,
+        "Description": "",
+        "OwnerId": ACCOUNT,
+        "MacAddress": one.mac,
+        "PrivateIpAddress": one.address,
+        "PrivateIpAddresses": [{"Primary": True, "PrivateIpAddress": one.address}],
+        "Groups": _groups(one.groups, groups),
+        "Status": "in-use" if one.gone_at is None else "available",
+        "InterfaceType": "interface",
+        "SourceDestCheck": True,
+        "RequesterManaged": False,
+        "TagSet": tag_list(one.tags),
+    }
+    if one.gone_at is None:
+        shape["Attachment"] = {
+            "AttachmentId": one.id.replace("eni-", "eni-attach-"),
+            "InstanceId": one.instance_id,
+            "InstanceOwnerId": ACCOUNT,
+            "DeviceIndex": 0,
+            "DeleteOnTermination": True,
+            "Status": "attached",
+        }
+    return shape
+
+
+def _network(one: Ec2Instance, groups: Mapping[str, Group]) -> Shape:
+    spec = one.spec
+    named = _groups(spec.groups, groups)
+    shape: Shape = {
+        "SubnetId": spec.subnet.id,
+        "VpcId": spec.subnet.vpc,
+        "PrivateIpAddress": one.address,
+        "SourceDestCheck": True,
+        "SecurityGroups": named,
+        "NetworkInterfaces": [
+            {
+                "NetworkInterfaceId": one.interface_id,
+                "SubnetId": spec.subnet.id,
+                "VpcId": spec.subnet.vpc,
+                "MacAddress": one.mac,
+                "OwnerId": ACCOUNT,
+                "PrivateIpAddress": one.address,
+                "PrivateIpAddresses": [{"Primary": True, "PrivateIpAddress": one.address}],
+                "SourceDestCheck": True,
+                "Status": "in-use",
+                "Groups": named,
+                "InterfaceType": "interface",
+                "Attachment": {
+                    "AttachmentId": one.interface_id.replace("eni-", "eni-attach-"),
+                    "DeleteOnTermination": True,
+                    "DeviceIndex": 0,
+                    "Status": "attached",
+                    "AttachTime": when(one.launched_at),
+                },
+            }
+        ],
+    }
+    if one.public_address is not None:
+        shape["PublicIpAddress"] = one.public_address
+    return shape
+
+
+def _groups(ids: tuple[str, ...], groups: Mapping[str, Group]) -> list[Shape]:
+    return [{"GroupId": g, "GroupName": groups[g].name if g in groups else ""} for g in ids]
+
+
+def _block_device(one: Ec2Instance) -> Shape:
+    return {
+        "DeviceName": ROOT_DEVICE,
+        "Ebs": {
+            "VolumeId": one.volume_id,
+            "Status": "attached",
+            "DeleteOnTermination": True,
+            "AttachTime": when(one.launched_at),
+        },
+    }
+
+
+def _root_ebs(one: Ec2Instance) -> Mapping[str, Any]:
+    for mapping in one.spec.options.get("BlockDeviceMappings", ()):
+        if "Ebs" in mapping:
+            return mapping["Ebs"]
+    return {}
+
+
+def _metadata(one: Ec2Instance) -> Shape:
+    options: Shape = {"State": "applied", **one.spec.metadata}
+    options["HttpPutResponseHopLimit"] = int(options.get("HttpPutResponseHopLimit", 1))
+    return options
+
+
+def _dns(address: str | None) -> str:
+    return "" if address is None else f"ip-{address.replace('.', '-')}.ec2.internal"

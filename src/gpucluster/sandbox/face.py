@@ -1,0 +1,340 @@
+"""The API of the sandbox: one WSGI application in front of moto.
+
+For each request, in this order: who is it (keys, signature), is it too much (buckets), is an error ordered,
+may he (policies), is it ours (instances) or moto's. The reply may get lost after the work is done (T12).
+"""
+
+import functools
+import importlib
+import io
+import itertools
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gpucluster.cloud.model import CloudModel, Refusal
+from gpucluster.sandbox import policies, wire
+from gpucluster.sandbox.backends import ACCOUNT, Moto
+from gpucluster.sandbox.ec2.calls import Call, Ec2Calls
+from gpucluster.sandbox.keys import KeyRing, Principal
+from gpucluster.sandbox.permissions import Asked, Permissions
+from gpucluster.sandbox.policies import Need, UnknownPolicyPart
+from gpucluster.sandbox.scenario import PREFIX, Scenario
+from gpucluster.sandbox.signature import BadSignature, Flaw, SignedRequest, scope, verify
+
+_LOG = logging.getLogger(__name__)
+_BODY_LIMIT = 256 * 1024 * 1024
+Environ = dict[str, Any]
+Start = Callable[..., Any]
+_DENIED = {"ec2": ("UnauthorizedOperation", 403), "json": ("AccessDeniedException", 400)}
+_PUTS_POLICY = frozenset({"PutRolePolicy", "CreatePolicy", "CreatePolicyVersion"})
+_MAKES_KEYS = frozenset({"CreateAccessKey", "CreateLoginProfile"})
+
+
+def make_app(
+    model: CloudModel,
+    moto: Moto,
+    ring: KeyRing,
+    *,
+    clock: Callable[[], float],
+    wall: Callable[[], float] | None = None,
+    console: Callable[[str], bytes] = lambda _: b"",
+) -> "Face":
+    """The application for the cloud's own tenants; `Face.for_operator` is the one that takes orders too."""
+    return Face(model, moto, ring, clock=clock, wall=wall or clock, console=console)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inbound:
+    """A request whose caller is known."""
+
+    request: SignedRequest
+    service: str
+    operation: str
+    principal: Principal
+    environ: Environ
+    number: str
+    now: float
+
+
+class Face:
+    """One WSGI application. moto is called one request at a time."""
+
+    def __init__(
+        self,
+        model: CloudModel,
+        moto: Moto,
+        ring: KeyRing,
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        console: Callable[[str], bytes],
+    ) -> None:
+        self._model, self._moto, self._ring = model, moto, ring
+        self._clock, self._wall = clock, wall
+        self._permissions = Permissions(moto, self._tags_of_instance)
+        self._calls = Ec2Calls(model, moto, self._permissions, console)
+        self._backend = _moto_app()
+        self._numbers = itertools.count(1)
+
+    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+        """WSGI."""
+        return self._serve(environ, start_response, None)
+
+    def for_operator(self, scenario: Scenario) -> Callable[[Environ, Start], Iterable[bytes]]:
+        """The same application, and the scenario's orders under their own path."""
+        return lambda environ, start_response: self._serve(environ, start_response, scenario)
+
+    def _serve(self, environ: Environ, start_response: Start, scenario: Scenario | None) -> Iterable[bytes]:
+        request = _request(environ)
+        said = scope(request.headers)
+        guess = wire.service_guess(request.target, request.headers, request.body)
+        service = guess if said is None else said.service
+        number = wire.request_id(next(self._numbers))
+        try:
+            answer = self._answer(request, service, environ, number, scenario)
+        except BadSignature as bad:
+            answer = wire.identity_refusal(service, bad.flaw, number)
+        except Refusal as refusal:
+            answer = wire.refusal(service, refusal.code, refusal.message, refusal.status, number)
+        except ConnectionError:
+            raise
+        except Exception:  # noqa: BLE001 - the edge: one bad request must not end the cloud
+            _LOG.exception("the API failed at %s %s", request.method, request.target.partition("?")[0])
+            answer = wire.refusal(
+                service, "InternalError", "the sandbox's API failed: see its log", 500, number
+            )
+        headers = {
+            "Content-Length": str(len(answer.body)),
+            "Content-Type": answer.content_type,
+            "x-amzn-RequestId": number,
+            **answer.headers,
+        }
+        start_response(f"{answer.status} {_reason(answer.status)}", list(headers.items()))
+        return [answer.body]
+
+    def _answer(
+        self, request: SignedRequest, service: str, environ: Environ, number: str, scenario: Scenario | None
+    ) -> wire.Answer:
+        now = self._clock()
+        principal = verify(request, self._ring, now=now, wall=self._wall()).principal
+        if request.target.startswith(PREFIX):
+            if scenario is None or principal.role is not None:
+                raise BadSignature(Flaw.UNKNOWN)
+            return scenario.answer(request.method, request.target, request.body, now)
+        operation = _operation(request, service)
+        inbound = _Inbound(
+            request=request,
+            service=service,
+            operation=operation,
+            principal=principal,
+            environ=environ,
+            number=number,
+            now=now,
+        )
+        answer = self._recorded(inbound)
+        if self._model.faults.loses(operation):
+            _drop(environ)
+        return answer
+
+    def _recorded(self, inbound: _Inbound) -> wire.Answer:
+        code = "InternalError"
+        try:
+            answer = self._ec2(inbound) if inbound.service == "ec2" else self._other(inbound)
+            code = "" if answer.status < 400 else str(answer.status)
+        except Refusal as refusal:
+            code = refusal.code
+            raise
+        finally:
+            self._model.record(inbound.operation, inbound.now, code, inbound.principal.arn)
+        return answer
+
+    def _other(self, inbound: _Inbound) -> wire.Answer:
+        request, operation = inbound.request, inbound.operation
+        self._model.faults.raise_next(operation)
+        if inbound.service == "sts":
+            return _sts(inbound)
+        if inbound.service == "iam":
+            _check_iam(operation, wire.query_fields(request.target, request.body))
+        asked = Asked(service=inbound.service, operation=operation, target=request.target, body=request.body)
+        self._allow(inbound.principal, inbound.service, self._permissions.needs(asked))
+        answer = self._forward(inbound.environ, request.body)
+        if inbound.service == "s3" and answer.status == 404 and operation.startswith("GetObject"):
+            self._hide_missing(request, inbound.principal)
+        return answer
+
+    def _ec2(self, inbound: _Inbound) -> wire.Answer:
+        request, operation = inbound.request, inbound.operation
+        _check_region(request, self._model.region)
+        fields = wire.query_fields(request.target, request.body)
+        try:
+            asked = wire.ec2_parameters(operation, fields)
+        except ValueError as error:
+            raise Refusal("InvalidAction", str(error)) from error
+        self._model.admit(operation, inbound.now, unfiltered=not asked.keys() - {"DryRun"})
+        if operation != "RunInstances":  # which asks for more, once its template is resolved
+            whole = Asked(service="ec2", operation=operation, target=request.target, parameters=asked)
+            self._allow(inbound.principal, "ec2", self._permissions.needs(whole))
+        call = Call(
+            operation=operation,
+            fields=fields,
+            asked=asked,
+            now=inbound.now,
+            allow=lambda needs: self._allow(inbound.principal, "ec2", needs),
+            forward=lambda changed: self._forward(inbound.environ, wire.quoted(changed)),
+        )
+        result = self._calls.answer(call)
+        if result is None:
+            return self._forward(inbound.environ, request.body)
+        return wire.ec2_answer(operation, result, inbound.number)
+
+    def _allow(self, principal: Principal, service: str, needs: Iterable[Need]) -> None:
+        if principal.role is None:
+            return
+        documents = [_parsed(text) for text in self._moto.role_policies(principal.role)]
+        for need in needs:
+            try:
+                allowed = policies.allows(documents, need)
+            except UnknownPolicyPart as part:
+                raise _denied(service, f"the sandbox does not know {part} in the role's policies") from part
+            if not allowed:
+                raise _denied(
+                    service,
+                    f"User: {principal.arn} is not authorized to perform: {need.action} on resource: "
+                    f"{need.resource} because no identity-based policy allows the {need.action} action",
+                )
+
+    def _hide_missing(self, request: SignedRequest, principal: Principal) -> None:
+        """S3 says that a key is missing only to who may list the bucket; others read AccessDenied."""
+        bucket, _ = wire.s3_place(request.target)
+        self._allow(principal, "s3", [Need(action="s3:ListBucket", resource=f"arn:aws:s3:::{bucket}")])
+
+    def _tags_of_instance(self, instance_id: str) -> Mapping[str, str]:
+        with suppress(Refusal):
+            return self._model.instance(instance_id, self._clock()).tags
+        return {}
+
+    def _forward(self, environ: Environ, body: bytes) -> wire.Answer:
+        """Let moto answer; in memory, one call at a time."""
+        inner: Environ = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        inner["wsgi.input_terminated"] = True
+        inner.pop("HTTP_TRANSFER_ENCODING", None)
+        got: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start(status: str, headers: list[tuple[str, str]], *_: object) -> None:
+            got.append((status, headers))
+
+        with self._moto.lock:
+            text = b"".join(self._backend(inner, start))
+        status, headers = got[0]
+        kept = {k: v for k, v in headers if k.lower() not in ("content-type", "date", "server", "connection")}
+        kind = next((v for k, v in headers if k.lower() == "content-type"), "application/octet-stream")
+        return wire.Answer(status=int(status.split()[0]), body=text, content_type=kind, headers=kept)
+
+
+def _moto_app() -> Any:
+    server: Any = importlib.import_module("moto.moto_server.werkzeug_app")  # seconds; and it has no types
+    return server.DomainDispatcherApplication(server.create_backend_app)
+
+
+def _request(environ: Environ) -> SignedRequest:
+    headers = {
+        name[5:].replace("_", "-").lower(): str(value)
+        for name, value in environ.items()
+        if name.startswith("HTTP_")
+    }
+    headers |= {
+        name.lower().replace("_", "-"): str(environ[name])
+        for name in ("CONTENT_TYPE", "CONTENT_LENGTH")
+        if environ.get(name)
+    }
+    return SignedRequest(
+        method=str(environ["REQUEST_METHOD"]),
+        target=str(environ.get("REQUEST_URI") or environ["PATH_INFO"]),
+        headers=headers,
+        body=_body(environ),
+    )
+
+
+def _body(environ: Environ) -> bytes:
+    stream = environ["wsgi.input"]
+    if environ.get("wsgi.input_terminated"):
+        return cast(bytes, stream.read(_BODY_LIMIT))
+    return cast(bytes, stream.read(min(int(environ.get("CONTENT_LENGTH") or 0), _BODY_LIMIT)))
+
+
+def _operation(request: SignedRequest, service: str) -> str:
+    if service not in wire.SERVICES:
+        raise Refusal("UnknownService", f"the sandbox has no service {service!r}")
+    if request.target.startswith(("/moto-api", "/latest/", "/favicon.ico")):
+        raise Refusal("AccessDenied", "not a part of any AWS API", status=403)  # moto's own doors
+    operation = wire.operation_of(service, request.method, request.target, request.headers, request.body)
+    if not operation:
+        raise Refusal("MissingAction", "The request names no action")
+    return operation
+
+
+def _check_region(request: SignedRequest, region: str) -> None:
+    said = scope(request.headers)
+    if said is not None and said.region != region:
+        raise Refusal("OptInRequired", f"the sandbox has only the Region {region}", status=401)
+
+
+def _sts(inbound: _Inbound) -> wire.Answer:
+    if inbound.operation != "GetCallerIdentity":
+        raise Refusal(
+            "InvalidAction",
+            f"the sandbox has no sts:{inbound.operation}: keys come from its metadata service",
+        )
+    who = inbound.principal
+    return wire.sts_identity(who.arn, who.user_id, ACCOUNT, inbound.number)
+
+
+def _denied(service: str, text: str) -> Refusal:
+    code, status = _DENIED.get(wire.SERVICES[service], ("AccessDenied", 403))
+    return Refusal(code, text, status=status)
+
+
+def _check_iam(operation: str, fields: Mapping[str, str]) -> None:
+    if operation in _MAKES_KEYS:
+        raise Refusal(
+            "AccessDenied",
+            f"the sandbox has no iam:{operation}: it knows only keys that it hands out",
+            status=403,
+        )
+    if operation not in _PUTS_POLICY:
+        return
+    try:
+        policies.check(policies.parse(fields.get("PolicyDocument", "")))
+    except json.JSONDecodeError as error:
+        raise Refusal("MalformedPolicyDocument", f"The policy is no JSON: {error}") from error
+    except UnknownPolicyPart as part:
+        raise Refusal("MalformedPolicyDocument", f"the sandbox cannot judge {part}") from part
+
+
+def _drop(environ: Environ) -> None:
+    """Close the connection without a word: the caller cannot know what was done."""
+    connection = environ.get("werkzeug.socket")
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+    raise ConnectionResetError("the reply was lost, as the scenario asked")
+
+
+def _reason(status: int) -> str:
+    return {
+        200: "OK",
+        204: "No Content",
+        404: "Not Found",
+        403: "Forbidden",
+        500: "Internal Server Error",
+    }.get(status, "Status")
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> Mapping[str, Any]:
+    return policies.parse(text)

@@ -1,0 +1,92 @@
+"""The keys that the sandbox's API knows: the operator's, and one session for each instance with a role.
+
+Nothing else is known, so an invented key fails as on AWS. Secrets are never shown, not even by `repr`.
+"""
+
+import secrets
+import threading
+from dataclasses import dataclass, field
+
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who calls. `role` is None for the operator, who may do everything."""
+
+    arn: str
+    user_id: str
+    role: str | None = None
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An access key; `token` is empty for one that does not expire."""
+
+    access_key: str
+    secret: str = field(repr=False)
+    principal: Principal
+    token: str = field(default="", repr=False)
+    issued: float = 0.0
+    expires: float | None = None
+
+
+class KeyRing:
+    """Hands out keys, and finds the key of a request. Times are those of the API's clock."""
+
+    def __init__(
+        self, account: str, *, operator: tuple[str, str] | None = None, session_s: float = 6 * 3600.0
+    ) -> None:
+        access_key, secret = operator or (f"AKIA{_letters(16)}", secrets.token_urlsafe(30))
+        self.account = account
+        self.operator = Key(
+            access_key=access_key,
+            secret=secret,
+            principal=Principal(arn=f"arn:aws:iam::{account}:user/operator", user_id="AIDAOPERATOR"),
+        )
+        self._session_s = session_s
+        self._lock = threading.Lock()
+        self._keys: dict[str, Key] = {access_key: self.operator}
+        self._sessions: dict[tuple[str, str], Key] = {}
+
+    def session(self, role: str, role_id: str, instance_id: str, now: float) -> Key:
+        """Return the instance's session of `role`: the same one until half of its time is over."""
+        with self._lock:
+            self._drop_expired(now)
+            known = self._sessions.get((instance_id, role))
+            if known is not None and known.expires is not None and now < known.expires - self._session_s / 2:
+                return known
+            fresh = self._new_session(role, role_id, instance_id, now)
+            self._sessions[instance_id, role] = self._keys[fresh.access_key] = fresh
+            return fresh
+
+    def find(self, access_key: str) -> Key | None:
+        """Return the key, expired ones included while they are remembered; None for an invented one."""
+        with self._lock:
+            return self._keys.get(access_key)
+
+    def _new_session(self, role: str, role_id: str, instance_id: str, now: float) -> Key:
+        return Key(
+            access_key=f"ASIA{_letters(16)}",
+            secret=secrets.token_urlsafe(30),
+            token=secrets.token_urlsafe(96),
+            principal=Principal(
+                arn=f"arn:aws:sts::{self.account}:assumed-role/{role}/{instance_id}",
+                user_id=f"{role_id}:{instance_id}",
+                role=role,
+                instance_id=instance_id,
+            ),
+            issued=now,
+            expires=now + self._session_s,
+        )
+
+    def _drop_expired(self, now: float) -> None:
+        # kept for an hour more, so that a late caller reads "expired" and not "unknown"
+        old = [k for k, key in self._keys.items() if key.expires is not None and key.expires + 3600.0 < now]
+        for access_key in old:
+            del self._keys[access_key]
+
+
+def _letters(count: int) -> str:
+    return "".join(secrets.choice(_BASE32) for _ in range(count))

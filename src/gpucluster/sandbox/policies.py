@@ -1,0 +1,198 @@
+"""What a role's policies allow. A part that is not known here is refused by its name, never taken as true.
+
+Known: Effect, Action/NotAction, Resource/NotResource, Condition with the operators and keys below. An
+explicit Deny wins; without an Allow nothing is allowed.
+"""
+
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+Context = Mapping[str, tuple[str, ...]]
+
+
+class UnknownPolicyPart(Exception):  # noqa: N818 - named to the author of the policy
+    """The policy says something that the sandbox cannot judge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """One thing that a request must be allowed: an action on a resource, and what is known of both.
+
+    Condition keys are in lower case; a key that the request does not have is absent.
+    """
+
+    action: str
+    resource: str
+    context: Context = field(default_factory=dict[str, tuple[str, ...]])
+
+
+def allows(documents: Iterable[Mapping[str, Any]], need: Need) -> bool:
+    """Whether the documents together allow `need`; raise UnknownPolicyPart rather than guess."""
+    verdicts = [_verdict(statement, need) for document in documents for statement in _statements(document)]
+    return "Deny" not in verdicts and "Allow" in verdicts
+
+
+def check(document: Mapping[str, Any]) -> None:
+    """Raise UnknownPolicyPart for what `allows` could not judge; asked when a policy is written."""
+    for statement in _statements(document):
+        unknown = sorted(statement.keys() - _PARTS)
+        if unknown:
+            raise UnknownPolicyPart(f"policy element {unknown[0]!r}")
+        for text in _strings(statement.get("Action", statement.get("NotAction", ()))):
+            _no_variable(text)
+        for text in _strings(statement.get("Resource", statement.get("NotResource", ()))):
+            _no_variable(text)
+        for operator, wanted in _conditions(statement):
+            _parse_operator(operator)
+            for key, values in wanted.items():
+                _check_key(key)
+                for value in values:
+                    _no_variable(value)
+
+
+_PARTS = frozenset({"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"})
+
+_KEYS = frozenset(
+    {
+        "aws:tagkeys",
+        "aws:requestedregion",
+        "ec2:launchtemplate",
+        "ec2:islaunchtemplateresource",
+        "ec2:createaction",
+        "ec2:instancetype",
+        "ec2:instancemarkettype",
+        "ec2:instanceprofile",
+        "ec2:subnet",
+        "ec2:vpc",
+        "ec2:region",
+        "ec2:metadatahttptokens",
+        "iam:passedtoservice",
+        "s3:prefix",
+    }
+)
+_TAG_KEYS = ("aws:resourcetag/", "aws:requesttag/", "ec2:resourcetag/")
+
+
+def _statements(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found: Any = document.get("Statement", [])
+    return cast(list[Mapping[str, Any]], [found] if isinstance(found, Mapping) else list(found))
+
+
+def _verdict(statement: Mapping[str, Any], need: Need) -> str:
+    """`Allow`, `Deny` or "" for a statement that does not speak of `need`."""
+    check({"Statement": statement})
+    if not _speaks_of(statement, "Action", need.action, lower=True):
+        return ""
+    if not _speaks_of(statement, "Resource", need.resource, lower=False):
+        return ""
+    for operator, wanted in _conditions(statement):
+        if not all(_holds(operator, key, values, need.context) for key, values in wanted.items()):
+            return ""
+    return str(statement.get("Effect"))
+
+
+def _speaks_of(statement: Mapping[str, Any], part: str, text: str, *, lower: bool) -> bool:
+    if part in statement:
+        return any(_like(text, pattern, lower=lower) for pattern in _strings(statement[part]))
+    negated = statement.get(f"Not{part}")
+    if negated is None:
+        return False
+    return not any(_like(text, pattern, lower=lower) for pattern in _strings(negated))
+
+
+def _like(text: str, pattern: str, *, lower: bool = False) -> bool:
+    if lower:
+        text, pattern = text.lower(), pattern.lower()
+    # only * and ? are wildcards in policies; brackets are letters
+    return re.fullmatch(fnmatch.translate(pattern.replace("[", "[[]")), text) is not None
+
+
+def _conditions(statement: Mapping[str, Any]) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
+    block = cast(Mapping[str, Mapping[str, Any]], statement.get("Condition", {}))
+    return [(op, {key: _strings(values) for key, values in wanted.items()}) for op, wanted in block.items()]
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    return tuple(str(item) for item in cast(Sequence[object], value))
+
+
+def _equal(have: str, want: str) -> bool:
+    return have == want
+
+
+def _equal_any_case(have: str, want: str) -> bool:
+    return have.lower() == want.lower()
+
+
+# name -> (test of one value against one wanted value, whether it is negated)
+_OPERATORS: Mapping[str, tuple[Callable[[str, str], bool], bool]] = {
+    "StringEquals": (_equal, False),
+    "StringNotEquals": (_equal, True),
+    "StringEqualsIgnoreCase": (_equal_any_case, False),
+    "StringLike": (_like, False),
+    "StringNotLike": (_like, True),
+    "ArnEquals": (_like, False),
+    "ArnLike": (_like, False),
+    "Bool": (_equal_any_case, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    test: Callable[[str, str], bool]
+    negated: bool
+    if_exists: bool
+    quantifier: str  # "", ForAllValues or ForAnyValue
+
+
+def _parse_operator(text: str) -> _Operator:
+    quantifier, _, rest = text.rpartition(":")
+    name = rest.removesuffix("IfExists")
+    known = _OPERATORS.get(name)
+    if known is None or quantifier not in ("", "ForAllValues", "ForAnyValue"):
+        if text == "Null":
+            return _Operator(_equal, negated=False, if_exists=False, quantifier="Null")
+        raise UnknownPolicyPart(f"condition operator {text!r}")
+    return _Operator(known[0], known[1], rest != name, quantifier)
+
+
+def _holds(text: str, key: str, wanted: Sequence[str], context: Context) -> bool:
+    operator = _parse_operator(text)
+    have = context.get(_folded(key))
+    if operator.quantifier == "Null":
+        return (have is None) == (wanted[0].lower() == "true")
+    if have is None:
+        # a key that is not there: ForAllValues holds of nothing, negated tests and IfExists hold
+        return operator.if_exists or operator.negated or operator.quantifier == "ForAllValues"
+    results = [any(operator.test(value, want) for want in wanted) != operator.negated for value in have]
+    return all(results) if operator.quantifier == "ForAllValues" or operator.negated else any(results)
+
+
+def _check_key(key: str) -> None:
+    folded = key.lower()
+    if folded not in _KEYS and not folded.startswith(_TAG_KEYS):
+        raise UnknownPolicyPart(f"condition key {key!r}")
+
+
+def _folded(key: str) -> str:
+    """Condition keys have no case, but a tag's name in one does."""
+    prefix, slash, tag = key.partition("/")
+    return prefix.lower() + slash + tag
+
+
+def _no_variable(text: str) -> None:
+    if "${" in text:
+        raise UnknownPolicyPart(f"policy variable in {text!r}")
+
+
+def parse(text: str) -> Mapping[str, Any]:
+    """A policy document from its JSON."""
+    return cast(Mapping[str, Any], json.loads(text))

@@ -1,0 +1,118 @@
+"""A running cloud for tests: the sandbox's API over loopback, with a virtual clock, and clients of it."""
+
+import random
+import socket
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from gpucluster.cloud.model import CloudModel, Timing
+from gpucluster.sandbox.api import Api, Listener, start
+from gpucluster.sandbox.control import SandboxControl
+
+REGION = "us-east-1"
+OPERATOR = ("AKIAOPERATORKEY00001", "operator-secret")
+
+
+@dataclass
+class Clock:
+    """Seconds since the epoch, moved by the test; it begins at the real time, which signatures need."""
+
+    now: float = field(default_factory=time.time)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class RunningCloud:
+    """The API, its clock, and clients with the operator's key or another's."""
+
+    api: Api
+    clock: Clock
+    endpoint: str
+
+    @property
+    def model(self) -> CloudModel:
+        return self.api.model
+
+    def client(self, service: str, key: Any = None, **config: Any) -> Any:
+        """A boto3 client with one attempt a call, as `key` (a sandbox Key), by default the operator."""
+        who = key or self.api.operator
+        return boto3.Session().client(
+            service,
+            region_name=REGION,
+            endpoint_url=self.endpoint,
+            aws_access_key_id=who.access_key,
+            aws_secret_access_key=who.secret,
+            aws_session_token=who.token or None,
+            config=Config(retries={"total_max_attempts": 1}, **config),
+        )
+
+    @property
+    def control(self) -> SandboxControl:
+        return SandboxControl(self.endpoint, *OPERATOR)
+
+
+@contextmanager
+def running_cloud(
+    *, metadata: bool = False, timing: Timing | None = None, buckets: bool = False
+) -> Generator[RunningCloud, None, None]:
+    """Start the API on a free loopback port; `buckets` turns API throttling on (rows of T11 want it)."""
+    clock = Clock()
+    model = CloudModel(random.Random(5), timing=timing or Timing(pending_s=0.0), region=REGION)  # noqa: S311
+    model.buckets.enabled = buckets
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    bound.listen(16)
+    api = start(
+        model,
+        [Listener(bound, operator=True)],
+        ("127.0.0.1", 0) if metadata else None,
+        clock=clock,
+        wall=time.time,
+        images=("gpucluster-slurm-24.11",),
+        operator=OPERATOR,
+        console=lambda instance: f"console of {instance}\n".encode(),
+        lookup=lambda _: next(iter(model.wanted(clock())), None),
+    )
+    try:
+        yield RunningCloud(api, clock, f"http://127.0.0.1:{bound.getsockname()[1]}")
+    finally:
+        api.close()
+        bound.close()
+
+
+@dataclass
+class Network:
+    """A VPC with a subnet in zones a and b, a group, and a launch template."""
+
+    vpc: str
+    subnets: dict[str, str]
+    group: str
+    template: str
+    image: str
+
+
+def a_network(cloud: RunningCloud, **template: Any) -> Network:
+    """Make one through the API, as the program does."""
+    ec2 = cloud.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
+    subnets = {
+        zone: ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for zone, cidr in (("us-east-1a", "10.42.0.0/24"), ("us-east-1b", "10.42.1.0/24"))
+    }
+    group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
+    image = cloud.api.moto.register_image("gpucluster-slurm-24.11")
+    content = {"ImageId": image, "InstanceType": "p5.48xlarge", "SecurityGroupIds": [group], **template}
+    name = f"nodes-{vpc}"
+    made = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=content)
+    return Network(vpc, subnets, group, made["LaunchTemplate"]["LaunchTemplateId"], image)
