@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
@@ -97,12 +98,52 @@ class Home:
                 next_step="gpucluster sandbox status",
             ) from error
 
+    def environment(self) -> dict[str, str]:
+        """What boto3 or the engine needs to call this sandbox as its operator."""
+        where, keys = self.read_json(self.endpoint), self.read_json(self.operator)
+        return {
+            "AWS_ENDPOINT_URL": where["endpoint"],
+            "AWS_REGION": where["region"],
+            "AWS_ACCESS_KEY_ID": keys["access_key"],
+            "AWS_SECRET_ACCESS_KEY": keys["secret"],
+        }
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of this sandbox's API, as its operator."""
+        import boto3  # noqa: PLC0415  half a second; most verbs do without
+
+        found = self.environment()
+        session: Any = boto3.Session(
+            aws_access_key_id=found["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=found["AWS_SECRET_ACCESS_KEY"],
+            region_name=found["AWS_REGION"],
+        )
+        return session.client(service, endpoint_url=found["AWS_ENDPOINT_URL"])
+
 
 def homes(root: Path = places.STATE_ROOT) -> tuple[Home, ...]:
     """Every sandbox of which something is on disk, by name."""
     if not root.is_dir():
         return ()
     return tuple(Home(name=p.name, root=root) for p in sorted(root.iterdir()) if p.is_dir())
+
+
+def existing(name: str, root: Path = places.STATE_ROOT) -> Home:
+    """The sandbox of that name, living or dead; StateError if there is none."""
+    home = Home(name=name, root=root)
+    if not home.path.is_dir():
+        raise StateError(
+            f"there is no sandbox '{name}' on this machine", next_step="gpucluster sandbox status"
+        )
+    return home
+
+
+def living(name: str, root: Path = places.STATE_ROOT) -> Home:
+    """The sandbox of that name, if it is up; StateError otherwise."""
+    home = existing(name, root)
+    if not alive(home) or home.read_capsule() is None:
+        raise StateError(f"the sandbox '{name}' is not up", next_step=f"gpucluster sandbox down {name}")
+    return home
 
 
 def claim(home: Home) -> int:
@@ -156,11 +197,21 @@ def end(home: Home) -> None:
 
 def clean(home: Home, trees: Iterable[CgroupTree]) -> None:
     """Remove what a dead sandbox left: control groups and files. The caller holds the lock, or it is free."""
+    empty(home, trees)
+    shutil.rmtree(home.path, ignore_errors=True)
+
+
+def empty(home: Home, trees: Iterable[CgroupTree]) -> None:
+    """The same, but the lock's file stays: its holder goes on."""
     groups = cgroups.sandbox_groups(trees, home.name)
     if groups:
         cgroups.end(groups[-1])  # nothing is left in it, unless a kernel was slow to reap
     cgroups.remove(groups)
-    shutil.rmtree(home.path, ignore_errors=True)
+    for left in home.path.iterdir() if home.path.is_dir() else ():
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        elif left != home.lock:
+            left.unlink()
 
 
 def started_at(pid: int) -> int | None:

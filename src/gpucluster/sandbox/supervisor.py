@@ -5,6 +5,7 @@ Started by `capsule.start` as the child of PID 1; when it ends, in whatever way,
 
 import logging
 import os
+import random
 import select
 import socket
 import sys
@@ -12,8 +13,10 @@ import threading
 import time
 from pathlib import Path
 
+from gpucluster.cloud.model import CloudModel, Timing
 from gpucluster.plan import codec
-from gpucluster.sandbox import api, network, within
+from gpucluster.sandbox import api, network, places, within
+from gpucluster.sandbox.api import Listener
 from gpucluster.sandbox.capsule import Charge
 from gpucluster.sandbox.host import CgroupTree
 from gpucluster.sandbox.launcher import Launcher
@@ -23,6 +26,7 @@ from gpucluster.sandbox.machines import Ground
 log = logging.getLogger("gpucluster.sandbox")
 
 _STEP_S = 0.05  # from RunInstances to the machine's first instruction
+_CONSOLE = 64 * 1024  # EC2 shows so much of a console's end
 
 
 def main(text: str) -> int:
@@ -30,26 +34,24 @@ def main(text: str) -> int:
     charge = codec.loads(Charge, text)
     home = Home(name=charge.name, root=Path(charge.state_root))
     prepare()
-    with socket.socket(fileno=charge.hello) as hello, socket.socket(fileno=charge.listener) as listener:
+    model = CloudModel(
+        random.SystemRandom(), timing=Timing(pending_s=None, ending_s=None), region=charge.region
+    )
+    model.set_capacity(free=charge.room)  # what the host cannot carry, EC2 does not have
+    with socket.socket(fileno=charge.hello) as hello, socket.socket(fileno=charge.listener) as operator:
+        inner = socket.create_server((places.API_ADDRESS, places.API_PORT), backlog=64)
         served = api.start(
-            region=charge.region,
-            image=charge.image,
-            listener=listener,
-            console=home.console,
-            operator_file=home.operator,
+            model,
+            [Listener(operator, operator=True), Listener(inner)],
+            (places.METADATA_ADDRESS, 80),
+            clock=time.time,
+            images=[charge.image],
+            operator=_operator(home),
+            console=lambda instance: _console(home, instance),
         )
         hello.sendall(b"ready\n")
         threading.Thread(target=_watch, args=(hello,), daemon=True).start()
-        trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in charge.trees.items()]
-        trees.sort(key=lambda tree: not tree.controllers)  # the v2 one last
-        ground = Ground(
-            name=charge.name,
-            layers=tuple(map(Path, charge.layers)),
-            trees=tuple(trees),
-            instances=home.instances,
-            console=home.console,
-        )
-        _run(Launcher(served.model, ground, gpus=charge.gpus, room=charge.room))
+        _run(Launcher(served.model, _ground(charge, home), gpus=charge.gpus, room=charge.room))
     return 0
 
 
@@ -58,6 +60,29 @@ def prepare() -> None:
     within.mount("tmpfs", Path("/run"), "tmpfs", "mode=755")
     Path("/run/netns").mkdir()
     network.prepare()
+
+
+def _ground(charge: Charge, home: Home) -> Ground:
+    trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in charge.trees.items()]
+    return Ground(
+        name=charge.name,
+        layers=tuple(map(Path, charge.layers)),
+        trees=tuple(sorted(trees, key=lambda tree: not tree.controllers)),  # the v2 one last
+        instances=home.instances,
+        console=home.console,
+    )
+
+
+def _operator(home: Home) -> tuple[str, str]:
+    keys = home.read_json(home.operator)
+    return keys["access_key"], keys["secret"]
+
+
+def _console(home: Home, instance: str) -> bytes:
+    try:
+        return (home.console / instance).read_bytes()[-_CONSOLE:]
+    except OSError:
+        return b""
 
 
 def _run(launcher: Launcher) -> None:

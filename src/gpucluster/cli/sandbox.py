@@ -1,0 +1,176 @@
+"""`gpucluster sandbox`: a cloud on this machine, to rehearse a cluster for real."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+
+if TYPE_CHECKING:
+    from gpucluster.plan.model import ClusterPlan
+    from gpucluster.sandbox.inside import Resident
+    from gpucluster.sandbox.ledger import Home
+    from gpucluster.sandbox.up import Up
+
+app = typer.Typer(
+    help="Rehearse a cluster on this machine: the real engine, real Slurm, real jobs.", no_args_is_help=True
+)
+
+
+NameArgument = Annotated[str, typer.Argument(help="The sandbox's name: the spec's `name`.")]
+
+
+@app.command()
+def up(
+    file: Annotated[Path, typer.Argument(help="The cluster's spec, stacks/NAME.yaml.")],
+    real_times: Annotated[
+        bool, typer.Option("--real-times", help="Wait as long as on AWS: shorten no time.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Bring the cluster up here; needs root. Ctrl-C at any moment leaves nothing."""
+    with reporting(output):
+        from gpucluster.cli.desk import resolve_file
+        from gpucluster.sandbox import up as sandbox
+
+        desk = resolve_file(file)
+        for warning in desk.warnings:
+            progress(str(warning))
+        machines = desk.catalog.machines.items()
+        done = sandbox.up(
+            desk.plan,
+            gpus={name: machine.gpu.count if machine.gpu else 0 for name, machine in machines},
+            program=_declare,
+            progress=_teller(),
+            real_times=real_times,
+        )
+        if output is Output.JSON:
+            _answer_up(done)
+        else:
+            typer.echo(_up_text(done))
+
+
+@app.command()
+def down(name: NameArgument, output: OutputOption = Output.TEXT) -> None:
+    """End the sandbox and remove every file of it; the caches stay."""
+    with reporting(output):
+        from gpucluster.sandbox import down as sandbox
+
+        sandbox.down(name)
+        if output is Output.JSON:
+            answer(ok=True, name=name)
+        else:
+            typer.echo(f"{name} is gone")
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(help="One sandbox; all without it.")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Say which sandboxes there are, their machines, what dead ones left, and our caches."""
+    with reporting(output):
+        from gpucluster.sandbox import status as sandbox
+
+        found = sandbox.status(name)
+        if output is Output.JSON:
+            answer(ok=True, **found.as_json())
+        else:
+            typer.echo(found.as_text())
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def exec(  # noqa: A001  the verb's name
+    name: NameArgument,
+    machine: Annotated[str, typer.Argument(help="`head`, a Slurm node's name, or an instance id.")],
+    command: Annotated[list[str], typer.Argument(help="The command and its arguments, after `--`.")],
+    user: Annotated[str | None, typer.Option("--user", help="Who runs it; root without it.")] = None,
+) -> None:
+    """Run a command in a machine; input, terminal and exit code are the command's own."""
+    from gpucluster.sandbox.inside import enter_argv
+
+    _, resident = _resident(name, machine)
+    argv = enter_argv(resident.leader, command, user=user, term=os.environ.get("TERM", "dumb"))
+    sys.stdout.flush()
+    os.execvp(argv[0], argv)  # noqa: S606  we become the command, so that its exit code is ours
+
+
+@app.command()
+def logs(
+    name: NameArgument,
+    machine: Annotated[
+        str | None, typer.Argument(help="A machine's console; the sandbox's own log without it.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+) -> None:
+    """Show what a machine wrote to its console, or the sandbox's own log."""
+    path = _log_of(name, machine)
+    argv = ["tail", "--lines=+1", *(("--follow=name",) if follow else ()), str(path)]
+    os.execvp(argv[0], argv)  # noqa: S606  we become tail
+
+
+def _declare(plan: "ClusterPlan") -> None:
+    from gpucluster.aws.program import declare
+
+    declare(plan)
+
+
+def _teller() -> Callable[[str], None]:
+    """Progress on stderr, with the seconds since the start."""
+    started = time.monotonic()
+    return lambda text: typer.echo(f"{time.monotonic() - started:6.1f} s  {text}", err=True)
+
+
+def _up_text(done: "Up") -> str:
+    name = done.home.name
+    return "\n".join(
+        (
+            f"{name} is up. It differs from AWS in this, and in nothing else that we know of:",
+            *(f"  - {line}" for line in done.differences),
+            f"  - at most {done.room} machines at once, the head included (fs.inotify.max_user_instances); then EC2 has no capacity",
+            "How to go on:",
+            f"  gpucluster sandbox exec {name} head --user researcher -- sbatch -N2 --gres=gpu:8 --wrap 'srun hostname'",
+            f"  gpucluster sandbox exec {name} head -- sinfo",
+            f"  gpucluster sandbox down {name}",
+        )
+    )
+
+
+def _answer_up(done: "Up") -> None:
+    answer(
+        ok=True,
+        name=done.home.name,
+        endpoint=f"http://127.0.0.1:{done.port}",
+        state=str(done.home.path),
+        differences=list(done.differences),
+        room=done.room,
+        seconds=dict(done.seconds),
+        bucket=done.outputs.get("bucket"),
+        head=done.outputs.get("head"),
+    )
+
+
+def _resident(name: str, machine: str) -> "tuple[Home, Resident]":
+    from gpucluster.sandbox import host, inside, ledger
+
+    host.require_root()
+    home = ledger.living(name)
+    return home, inside.find(home, host.cgroup_trees(Path("/proc/self/mountinfo").read_text()), machine)
+
+
+def _log_of(name: str, machine: str | None) -> Path:
+    from gpucluster.sandbox import host, ledger
+
+    host.require_root()
+    home = ledger.existing(name)
+    if machine is None:
+        return home.log
+    console = home.console / machine
+    if machine.startswith("i-") and console.is_file():  # also of a machine that has ended
+        return console
+    return home.console / _resident(name, machine)[1].instance
