@@ -59,6 +59,7 @@ class Moto:
         self._ec2: Any = ec2_backends[ACCOUNT][region]
         self._iam: Any = iam_backends[ACCOUNT]["aws"]
         self._secrets: Any = secretsmanager_backends[ACCOUNT][region]
+        _let_the_face_judge_buckets()
 
     # --- EC2 ------------------------------------------------------------------------------------
 
@@ -204,6 +205,15 @@ class Moto:
     def _subnets(self) -> Iterator[Any]:
         with self.lock:
             return iter([s for by_id in self._ec2.subnets.values() for s in by_id.values()])
+
+
+def _let_the_face_judge_buckets() -> None:
+    """moto knows no Condition: a bucket that denies what comes without TLS would deny everything, here over HTTP."""
+    from moto.iam.access_control import PermissionResult  # noqa: PLC0415
+    from moto.s3.models import FakeBucket  # noqa: PLC0415
+
+    bucket: Any = FakeBucket
+    bucket.get_permission = lambda *_: PermissionResult.NEUTRAL
 
 
 def decoded(user_data: Any) -> bytes:
