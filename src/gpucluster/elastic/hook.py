@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-# ruff: noqa: PTH119, PTH123, PTH118, PTH103, PTH120, PTH104
+# ruff: noqa: PTH118, PTH119, PTH120, PTH103, PTH104, PTH123
 # importing pathlib costs more than all that this file does
 """ResumeProgram, SuspendProgram and ResumeFailProgram: drop a request into the spool and return at once.
 

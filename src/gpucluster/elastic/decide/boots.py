@@ -7,7 +7,6 @@ from gpucluster.elastic.memory import BootFailed, Event, Life
 from gpucluster.elastic.model import Phase
 from gpucluster.plan.messages import NodePhase, NodeReport
 
-
 MUTE = 3  # a machine whose agent has said nothing for a third of the boot timeout leaves time for another
 
 

@@ -1,0 +1,272 @@
+"""Carry out what was decided. Intent to the journal, synced, before the cloud is called; the result right after.
+
+A kill at any border leaves either nothing, or an intent whose identical call is repeated (T01). `trip` is called at
+each border with its Failpoint, and a test raises there.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar, assert_never
+
+from gpucluster.cloud.port import CloudError, CloudPort, Control, ControlPort, Fault, LaunchRequest, Scaling
+from gpucluster.elastic.decide import outcome
+from gpucluster.elastic.journal import Journal
+from gpucluster.elastic.lanes import Lane
+from gpucluster.elastic.memory import Ask, EndAsked, Entry, Event, LaunchAsked, LaunchDone
+from gpucluster.elastic.model import (
+    Action,
+    Block,
+    Comment,
+    LaunchGang,
+    MarkDown,
+    PowerDown,
+    PowerUp,
+    Remember,
+    ResetDown,
+    Terminate,
+    Unblock,
+)
+from gpucluster.elastic.scontrol import SlurmPort
+from gpucluster.elastic.words import describe
+from gpucluster.errors import GpuclusterError
+from gpucluster.plan.model import Times
+from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_REQUEST, TAG_ROLE
+
+log = logging.getLogger("gpucluster.elastic")
+T = TypeVar("T")
+Nodes = Block | Unblock | MarkDown | PowerDown | PowerUp | ResetDown
+# `undrain` lifts only the drain. `power_down` waits for jobs; nothing here ever forces.
+_UPDATES: dict[
+    type[Nodes], tuple[str, bool]
+] = {  # action -> (scontrol's state, whether a reason goes with it)
+    Block: ("drain", True),
+    Unblock: ("undrain", False),
+    MarkDown: ("down", True),
+    PowerDown: ("power_down", False),
+    PowerUp: ("power_up", False),
+    ResetDown: ("resume", False),
+}
+
+
+class Failpoint(StrEnum):
+    """The borders at which a kill must do no harm."""
+
+    BEFORE_REMEMBER = "before-remember"
+    AFTER_REMEMBER = "after-remember"
+    BEFORE_INTENT = "before-intent"
+    AFTER_INTENT = "after-intent"  # on disk, the cloud not called
+    BEFORE_RESULT = "before-result"  # the cloud answered, not on disk
+    AFTER_RESULT = "after-result"
+    BEFORE_END = "before-end"
+    AFTER_END = "after-end"  # the cloud was told, not on disk
+    AFTER_END_WRITTEN = "after-end-written"
+    BEFORE_UPDATE = "before-update"
+    AFTER_UPDATE = "after-update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """All that acting reaches. `clock` is read when something is written."""
+
+    cluster: str
+    times: Times
+    cloud: CloudPort
+    slurm: SlurmPort
+    control: ControlPort
+    journal: Journal
+    clouds: Lane
+    slurms: Lane  # serial, so that a later look sees every earlier update
+    clock: Callable[[], float]
+    trip: Callable[[Failpoint], None]
+
+
+class Actor:
+    """Acts, and knows what is still under way."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self._busy: set[str] = set()  # requests being asked and instances being ended right now
+        self._stopped = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._busy)
+
+    def act(self, actions: Sequence[Action]) -> None:
+        """Carry out `actions` in order; what is under way already is skipped."""
+        for action in grouped(actions):
+            match action:
+                case Remember():
+                    self._remember(action)
+                case LaunchGang():
+                    self._launch(action)
+                case Terminate():
+                    self._terminate(action)
+                case Comment():
+                    self._comment(action)
+                case Block() | Unblock() | MarkDown() | PowerDown() | PowerUp() | ResetDown():
+                    self._update(action)
+                case _:
+                    assert_never(action)
+
+    def _remember(self, action: Remember) -> None:
+        hands = self._hands
+        hands.trip(Failpoint.BEFORE_REMEMBER)
+        hands.journal.append(action.entries)
+        hands.trip(Failpoint.AFTER_REMEMBER)
+        for entry in action.entries:
+            log.info("%s", describe(entry.event))
+
+    def _launch(self, action: LaunchGang) -> None:
+        """First the control object, then the intent, then the call; each in its own thread's turn."""
+        ask = action.ask
+        if ask.request in self._busy:
+            return
+        self._busy.add(ask.request)
+
+        def allowed(control: Control | None) -> None:
+            if not self._may_launch(control):
+                self._busy.discard(ask.request)
+                return
+            self._intend(action)
+            self._hands.clouds.submit(lambda: self._ask(ask), lambda answer: self._answered(ask, answer))
+
+        self._hands.clouds.submit(lambda: _read(self._hands.control), allowed)
+
+    def _may_launch(self, control: Control | None) -> bool:
+        """An object that cannot be read counts as stop."""
+        stopped = control is None or control.scaling is Scaling.STOP
+        if stopped is not self._stopped:
+            why = (
+                "cannot be read"
+                if control is None
+                else f"{control.scaling.value}, by {control.by or 'nobody'}"
+            )
+            log.info("control object: %s; launches %s", why, "wait" if stopped else "go on")
+        self._stopped = stopped
+        return not stopped
+
+    def _intend(self, action: LaunchGang) -> None:
+        self._hands.trip(Failpoint.BEFORE_INTENT)
+        self._write(LaunchAsked(ask=action.ask))
+        self._hands.trip(Failpoint.AFTER_INTENT)
+        log.info("%s", describe(action))
+
+    def _ask(self, ask: Ask) -> tuple[str, ...] | CloudError:
+        try:
+            ids = self._hands.cloud.launch(request(self._hands.cluster, ask))
+            if len(ids) == len(ask.slots):
+                return ids
+            self._hands.cloud.terminate(ids)  # part of a gang is of no use (T05)
+            return CloudError(Fault.NO_CAPACITY, "Partial", f"{len(ids)} of {len(ask.slots)}")
+        except CloudError as error:
+            return error
+
+    def _answered(self, ask: Ask, answer: tuple[str, ...] | CloudError) -> None:
+        hands = self._hands
+        self._busy.discard(ask.request)
+        hands.trip(Failpoint.BEFORE_RESULT)
+        if isinstance(answer, CloudError):
+            event = outcome(hands.times, hands.journal.memory, ask, answer, hands.clock())
+        else:
+            event = LaunchDone(request=ask.request, instances=tuple(sorted(answer)))
+        self._write(event)
+        hands.trip(Failpoint.AFTER_RESULT)
+        log.info("%s", describe(event))
+
+    def _terminate(self, action: Terminate) -> None:
+        ids = tuple(i for i in action.instances if i not in self._busy)
+        if not ids:
+            return
+        self._busy.update(ids)
+        self._hands.trip(Failpoint.BEFORE_END)
+
+        def ended(error: CloudError | None) -> None:
+            self._busy.difference_update(ids)
+            self._hands.trip(Failpoint.AFTER_END)
+            if error is not None:
+                log.warning("end %s: %s; asked again later", " ".join(ids), error)
+                return
+            self._write(EndAsked(instances=ids, words=action.reason))
+            self._hands.trip(Failpoint.AFTER_END_WRITTEN)
+            log.info("%s", describe(replace(action, instances=ids)))
+
+        self._hands.clouds.submit(lambda: _end(self._hands.cloud, ids), ended)
+
+    def _update(self, action: Nodes) -> None:
+        state, with_reason = _UPDATES[type(action)]
+        reason = action.reason if with_reason else None
+        self._slurm(lambda: self._hands.slurm.update_nodes(action.slots, state, reason), action)
+
+    def _comment(self, action: Comment) -> None:
+        self._slurm(lambda: self._hands.slurm.comment(action.jobs, action.reason), action)
+
+    def _slurm(self, call: Callable[[], None], action: Action) -> None:
+        """Idempotent, and what did not work is seen at the next look: so an error is only told."""
+        self._hands.trip(Failpoint.BEFORE_UPDATE)
+
+        def updated(error: GpuclusterError | None) -> None:
+            self._hands.trip(Failpoint.AFTER_UPDATE)
+            if error is None:
+                log.info("%s", describe(action))
+            else:
+                log.warning("%s: %s", describe(action), error.message)
+
+        self._hands.slurms.submit(lambda: _error_of(call), updated)
+
+    def _write(self, event: Event) -> None:
+        self._hands.journal.append((Entry(at=self._hands.clock(), event=event),))
+
+
+def request(cluster: str, ask: Ask) -> LaunchRequest:
+    """The port's request; all of it comes from what the journal holds, so a repeat is identical."""
+    return LaunchRequest(
+        token=ask.token,
+        count=len(ask.slots),
+        template_id=ask.template_id,
+        template_version=ask.template_version,
+        subnet_id=ask.subnet_id,
+        zone=ask.zone,
+        machine=ask.machine,
+        market=ask.market,
+        tags={TAG_CLUSTER: cluster, TAG_ROLE: ROLE_NODE, TAG_POOL: ask.pool, TAG_REQUEST: ask.request},
+    )
+
+
+def grouped(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Join actions of one kind and reason at the place of the first: one scontrol call for many nodes."""
+    found: dict[object, Action] = {}
+    for number, action in enumerate(actions):
+        if not isinstance(action, Nodes):
+            found[number] = action
+            continue
+        key = (type(action), action.reason)
+        old = found.get(key)
+        slots = (*old.slots, *action.slots) if isinstance(old, Nodes) else action.slots
+        found[key] = replace(action, slots=tuple(dict.fromkeys(slots)))
+    return tuple(found.values())
+
+
+def _read(control: ControlPort) -> Control | None:
+    try:
+        return control.read()
+    except CloudError:
+        return None
+
+
+def _end(cloud: CloudPort, ids: Sequence[str]) -> CloudError | None:
+    try:
+        cloud.terminate(ids)
+    except CloudError as error:
+        return None if error.fault is Fault.GONE else error
+    return None
+
+
+def _error_of(call: Callable[[], None]) -> GpuclusterError | None:
+    try:
+        call()
+    except GpuclusterError as error:
+        return error
+    return None

@@ -1,0 +1,44 @@
+"""One line a step, for the log and for people."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import cast
+
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # pyright: ignore[reportMissingTypeStubs] -- ships none
+
+from gpucluster.elastic.memory import Event, HookCalled
+from gpucluster.elastic.model import Action, Comment, LaunchGang, Remember, Terminate
+
+
+def fold(names: Iterable[str]) -> str:
+    """Node names as Slurm writes them: `h200-1a-[1-2]`."""
+    return str(cast(object, NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)))  # pyright: ignore[reportUnknownMemberType]
+
+
+def describe(what: Action | Event) -> str:
+    """Say an action or an event in one line."""
+    match what:
+        case LaunchGang(ask=ask, repeat=repeat, reason=reason):
+            again = "again " if repeat else ""
+            many = f"{len(ask.slots)} x {ask.market.value} {ask.machine}"
+            return f"launch {again}{ask.request}: {many} in {ask.zone} as {fold(ask.slots)}: {reason}"
+        case Terminate(instances=instances, reason=reason):
+            return f"end {' '.join(instances)}: {reason}"
+        case Comment(jobs=jobs, reason=reason):
+            return f"tell job {', '.join(map(str, jobs))}: {reason}"
+        case Remember(entries=entries):
+            return f"remember {len(entries)} facts"
+        case HookCalled(kind=kind, hostlist=hostlist, jobs=jobs):
+            return f"hook {kind} {hostlist[:200]} jobs {list(jobs)}"
+        case _:
+            return _plain(what)
+
+
+def _plain(what: Action | Event) -> str:
+    """`power-down h200-1a-[1-2]: idle for 300 s`, and for events `came-up slot=h200-1a-1`."""
+    name = "".join(f"-{c.lower()}" if c.isupper() else c for c in type(what).__name__).lstrip("-")
+    values = {f.name: getattr(what, f.name) for f in fields(what)}
+    slots, reason = values.pop("slots", None), values.pop("reason", None)
+    rest = " ".join(f"{key}={value}" for key, value in values.items())
+    parts = (name, fold(slots) if slots else "", rest)
+    return " ".join(part for part in parts if part) + (f": {reason}" if reason else "")
