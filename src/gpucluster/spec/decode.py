@@ -48,10 +48,12 @@ class Decoder:
         """The model with every field that parsed."""
         wanted = _fields(model)
         if not isinstance(node, MapNode):
-            if model is Nodes and isinstance(node, Scalar) and type(node.value) is int:
+            if _counts(model) and isinstance(node, Scalar) and type(node.value) is int:
                 return self._whole_number(model, node.value, path)
-            expected = " with " + ", ".join(wanted)
-            self._note(path, "bad-type", f"expected {_MAP}{expected}; found {_kind(node)}")
+            also = "a whole number or " if _counts(model) else ""
+            self._note(
+                path, "bad-type", f"expected {also}{_MAP} with {', '.join(wanted)}; found {_kind(node)}"
+            )
             return _made(model, {}, absent=wanted.values())
         self._unknown(node, wanted, path)
         values, absent = dict[str, object](), list[_Wanted]()
@@ -123,7 +125,8 @@ class Decoder:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'p5.48xlarge'?`, or nothing if no known word is near."""
-    near = difflib.get_close_matches(word[:200], list(known), n=1)
+    near = difflib.get_close_matches(word[:200], list(known), n=5)
+    near.sort(key=lambda found: sorted(found) != sorted(word))  # swapped letters are the likeliest slip
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
@@ -154,6 +157,11 @@ def _wanted(name: str, info: Any, hint: Any) -> _Wanted:
         parse=typing.cast(Callable[[object], object], validators[0].func) if validators else _as_is,
         description=info.description or "",
     )
+
+
+def _counts(model: type[Part]) -> bool:
+    """`nodes: 4` is short for a mapping."""
+    return model is Nodes
 
 
 def _as_is(value: object) -> object:

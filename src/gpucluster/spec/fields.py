@@ -163,10 +163,12 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, WrittenFloat):
-        return value.text
-    if isinstance(value, dict):
-        return "a mapping"
-    return "a list" if isinstance(value, list | tuple) else str(value)[:60]
+        return value.text[:60]
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, int):
+        return str(value)
+    return "a mapping" if isinstance(value, dict) else "a list"
 
 
 def _schema(**properties: Any) -> WithJsonSchema:

@@ -10,7 +10,7 @@ from gpucluster.errors import GpuclusterError, SpecError
 from gpucluster.spec import rules
 from gpucluster.spec.decode import Decoder
 from gpucluster.spec.model import ClusterSpec
-from gpucluster.spec.problem import Finding, Level, Mark, Path, Problem
+from gpucluster.spec.problem import Finding, Level, Mark, Path, Problem, quoted
 from gpucluster.spec.tree import ListNode, MapNode, Node, Scalar, mark_of, plain
 from gpucluster.spec.yaml import MAX_BYTES, TreeError, parse
 
@@ -102,7 +102,7 @@ def spell(path: Path, root: Node) -> str:
     words, node = "", root
     for step in path:
         if isinstance(step, str):
-            words += f".{step}" if step.isidentifier() else f".{step!r}"
+            words += f".{step}" if step.isidentifier() else f".{quoted(step)}"
             node = (
                 node.entries[step].node
                 if isinstance(node, MapNode) and step in node.entries

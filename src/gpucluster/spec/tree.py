@@ -72,8 +72,9 @@ def mark_of(root: Node, path: Path, *, at_key: bool = False) -> Mark:
     for step in path:
         if isinstance(node, MapNode) and isinstance(step, str) and step in node.entries:
             entry = node.entries[step]
-            mark = entry.key if at_key and step == path[-1] else entry.node.mark
             node = entry.node
+            empty = isinstance(node, Scalar) and node.value is None  # what is not there has no place
+            mark = entry.key if empty or (at_key and step == path[-1]) else node.mark
         elif isinstance(node, ListNode) and isinstance(step, int) and step < len(node.items):
             node = node.items[step]
             mark = node.mark

@@ -104,7 +104,7 @@ class _Builder:
         kind = str(node.tag).removeprefix(_CORE)
         if kind not in _SCALARS:
             self._note(node, "tag", f"the tag {quoted(node.tag)} is not allowed")
-            return None
+            return str(node.value)
         try:
             return _SCALARS[kind](node.value)
         except ValueError:

@@ -1,0 +1,49 @@
+"""Values for tests: each builder makes a small, valid one, and takes what a test wants different."""
+
+from gpucluster import catalog
+from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import ClusterSpec, inspect_text
+
+SPEC = """\
+schema: 1
+name: burst
+aws:
+  region: us-east-2
+  network:
+    cidr: 10.42.0.0/16
+    zones: [us-east-2a, us-east-2b]
+slurm:
+  version: "24.11"
+head:
+  machine: m7i.2xlarge
+pools:
+  - name: h200
+    nodes: {min: 0, max: 16}
+    idle: 5m
+    capacity:
+      - {from: spot, machines: [p5en.48xlarge, p5e.48xlarge]}
+      - {from: on-demand, machines: [p5en.48xlarge], max: 4}
+partitions:
+  - {name: gpu, pools: [h200], default: true, max_time: 1d}
+"""
+
+
+def a_spec_text(*changes: tuple[str, str]) -> str:
+    """SPEC with each `(old, new)` replaced; an `old` that is not there exactly once is a mistake of the test."""
+    text = SPEC
+    for old, new in changes:
+        if text.count(old) != 1:
+            raise ValueError(f"{old!r} stands {text.count(old)} times in the spec")
+        text = text.replace(old, new)
+    return text
+
+
+def a_spec(*changes: tuple[str, str]) -> ClusterSpec:
+    """A spec that passes."""
+    return inspect_text(a_spec_text(*changes), "spec.yaml", catalog.load()).result()
+
+
+def a_plan(*changes: tuple[str, str]) -> ClusterPlan:
+    """The plan of that spec: two zones, one pool of up to sixteen H200 nodes, spot first."""
+    return resolve(a_spec(*changes), catalog.load())

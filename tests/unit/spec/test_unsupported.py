@@ -1,0 +1,54 @@
+"""What the spec's page describes and we do not build: refused by name, never ignored, never called unknown."""
+
+from pathlib import Path
+
+import pytest
+from builders import a_spec_text
+
+from gpucluster import catalog
+from gpucluster.spec import inspect_text
+from gpucluster.spec.unsupported import NOT_YET, not_yet_below
+
+PAGES = Path(__file__).parents[2] / "recorded/pages"
+# Ids of what follows when a part is refused: nothing else may be wrong with the page's own examples.
+CONSEQUENCES = {
+    "not-supported",
+    "missing-key",
+    "slurm-version",
+    "unused-pool",
+    "machine-not-sold",
+    "machines-differ",
+}
+
+
+@pytest.mark.parametrize("name", ["research", "hybrid", "lab"])
+def test_the_pages_other_examples_are_refused_and_understood(name: str) -> None:
+    report = inspect_text((PAGES / f"{name}.yaml").read_text(), f"{name}.yaml", catalog.load())
+    assert report.spec is None
+    assert {problem.id for problem in report.problems} <= CONSEQUENCES
+    assert sum(problem.id == "not-supported" for problem in report.problems) >= 3
+
+
+@pytest.mark.parametrize("row", sorted(NOT_YET))
+def test_each_row_is_refused_at_its_path(row: str) -> None:
+    places = {
+        "pools[].capacity[]": ("{from: spot,", "{from: spot, KEY: 1,"),
+        "pools[]": ("    idle: 5m", "    idle: 5m\n    KEY: 1"),
+        "partitions[]": ("{name: gpu,", "{name: gpu, KEY: 1,"),
+        "aws.network": ("    cidr:", "    KEY: 1\n    cidr:"),
+        "aws": ("  region:", "  KEY: 1\n  region:"),
+        "slurm": ("  version:", "  KEY: 1\n  version:"),
+        "head": ("  machine:", "  KEY: 1\n  machine:"),
+        "": ("schema: 1", "schema: 1\nKEY: 1"),
+    }
+    parent, _, key = row.rpartition(".")
+    old, new = places[parent]
+    report = inspect_text(a_spec_text((old, new.replace("KEY", key))), "spec.yaml", catalog.load())
+    assert [(p.id, p.message) for p in report.problems] == [
+        ("not-supported", f"'{key}' is not supported yet")
+    ]
+
+
+def test_the_keys_below_a_path_are_only_its_own() -> None:
+    assert not_yet_below("head") == ("standby", "state")
+    assert "standby" not in not_yet_below("")
