@@ -212,8 +212,11 @@ def _let_the_face_judge_buckets() -> None:
     from moto.iam.access_control import PermissionResult  # noqa: PLC0415
     from moto.s3.models import FakeBucket  # noqa: PLC0415
 
+    def undecided(*_: object) -> Any:
+        return PermissionResult.NEUTRAL
+
     bucket: Any = FakeBucket
-    bucket.get_permission = lambda *_: PermissionResult.NEUTRAL
+    bucket.get_permission = undecided
 
 
 def decoded(user_data: Any) -> bytes:
