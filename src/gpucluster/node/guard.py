@@ -6,29 +6,28 @@ Sockets carry their owner (`meta skuid`), also in a user's own user namespace; w
 (containers behind a bridge) has no owner and is dropped.
 """
 
-import pwd
-
 from gpucluster.node.known import Known
 from gpucluster.node.machine import Machine
 from gpucluster.plan import names
 
 RULES = f"{names.AGENT_RUN}/guard.nft"
+ROOT, DAEMON = "root", "slurm"
 ADDRESSES = (("ip", "169.254.169.254"), ("ip6", "fd00:ec2::254"))
 
 
 def strict(machine: Machine, known: Known) -> Known:
     """Only root."""
-    return _load(machine, known, rules((0,)))
+    return _load(machine, known, rules((ROOT,)))
 
 
 def with_daemon(machine: Machine, known: Known) -> Known:
     """Root, and the user that the elastic daemon runs as."""
-    return _load(machine, known, rules((0, pwd.getpwnam("slurm").pw_uid)))
+    return _load(machine, known, rules((ROOT, DAEMON)))
 
 
-def rules(uids: tuple[int, ...]) -> str:
+def rules(users: tuple[str, ...]) -> str:
     """An nft script that replaces our table, and nothing else, in one transaction."""
-    who = ", ".join(str(uid) for uid in sorted(uids))
+    who = ", ".join(sorted(users))
     out = "".join(
         f"\t\t{family} daddr {address} meta skuid != {{ {who} }} reject with icmpx admin-prohibited\n"
         for family, address in ADDRESSES
