@@ -1,7 +1,6 @@
 """Locks of the file backend that a killed run left behind: removed only when their owner is provably gone."""
 
 import json
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,6 +56,6 @@ def _parse(path: Path) -> Lock:
 def _is_pulumi(pid: int) -> bool:
     """A process id is used again; only the program's name says whether it is still that run."""
     try:
-        return Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("pulumi")
+        return Path(f"/proc/{pid}/exe").readlink().name.startswith("pulumi")
     except OSError:
         return False

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 
 import grpc
 from pulumi.runtime.proto import provider_pb2_grpc
@@ -29,9 +30,13 @@ def main() -> int:
     sys.stdout.flush()
     _leave_with_parent()
     for goodbye in (signal.SIGINT, signal.SIGTERM):  # ignored, it would cost the engine's patience of 5 s
-        signal.signal(goodbye, lambda *_: os._exit(0))
+        signal.signal(goodbye, _leave)
     server.wait_for_termination()
     return 0
+
+
+def _leave(_: int, __: FrameType | None) -> None:
+    os._exit(0)  # at once: every answer that is due has been given
 
 
 def _leave_with_parent() -> None:

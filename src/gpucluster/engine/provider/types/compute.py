@@ -218,7 +218,9 @@ def _root_mapping(call: Call) -> dict[str, Any]:
     name = image.get("RootDeviceName", "/dev/xvda")
     own = only([m for m in image.get("BlockDeviceMappings", []) if m.get("DeviceName") == name]) or {}
     size = own.get("Ebs", {}).get("VolumeSize")
-    root: dict[str, Any] = call.kind.properties["rootBlockDevice"].shape.to_api(call.inputs["rootBlockDevice"])
+    root: dict[str, Any] = call.kind.properties["rootBlockDevice"].shape.to_api(
+        call.inputs["rootBlockDevice"]
+    )
     return {"DeviceName": name, "Ebs": ({"VolumeSize": size} if size else {}) | root}
 
 
