@@ -1,19 +1,13 @@
-"""Golden trees: real files under tests/golden, rewritten only with --update-golden; then read `git diff`."""
+"""What all tests share: the golden fixture and hypothesis' profile."""
 
-import difflib
-import shutil
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import hypothesis
 import pytest
+from golden_tree import GOLDEN, Golden, compare, rewrite
 
 hypothesis.settings.register_profile("shared-machine", deadline=None)  # others may run beside us
 hypothesis.settings.load_profile("shared-machine")
-
-GOLDEN = Path(__file__).parent / "golden"
-
-Golden = Callable[[str, Mapping[str, bytes]], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,29 +22,9 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
     def check(name: str, files: Mapping[str, bytes]) -> None:
         __tracebackhide__ = True
-        empty = sorted(path for path, content in files.items() if not content.strip())
-        if not files or empty:
-            pytest.fail(f"nothing was made for {', '.join(empty) or name}")
-        root = GOLDEN / name
         if request.config.getoption("--update-golden"):
-            shutil.rmtree(root, ignore_errors=True)
-            for path, content in files.items():
-                (root / path).parent.mkdir(parents=True, exist_ok=True)
-                (root / path).write_bytes(content)
-        if complaint := compare(root, files):
+            rewrite(GOLDEN / name, files)
+        if complaint := compare(GOLDEN / name, files):
             pytest.fail(f"{complaint}\nIf it is meant: make golden, then read git diff")
 
     return check
-
-
-def compare(root: Path, files: Mapping[str, bytes]) -> str:
-    """What differs between the tree under `root` and `files`, as a diff; empty if nothing does."""
-    kept = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
-    lines = [f"stale: {path}" for path in sorted(kept.keys() - files.keys())]
-    for path, content in sorted(files.items()):
-        if path not in kept:
-            lines.append(f"missing: {path}")
-        elif (old := kept[path].read_bytes()) != content:
-            pair = (text.decode(errors="replace").splitlines() for text in (old, content))
-            lines += difflib.unified_diff(*pair, f"golden/{path}", f"made/{path}", lineterm="")
-    return "\n".join(lines)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, say_error
+from gpucluster.cli.output import Output, OutputOption, answer, say, say_error
 from gpucluster.errors import GpuclusterError
 
 
@@ -32,8 +32,8 @@ def check(
     else:
         for file, report in reports:
             for problem in report.problems:
-                typer.echo(str(problem))
-            typer.echo(f"{file}: {_verdict(len(report.errors), len(report.problems) - len(report.errors))}")
+                say(str(problem))
+            say(f"{file}: {_verdict(len(report.errors), len(report.problems) - len(report.errors))}")
         for error in unread:
             say_error(error)
     raise typer.Exit(code)

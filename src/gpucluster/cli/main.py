@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from gpucluster.cli.output import leave_quietly, say_error
+from gpucluster.cli.output import PIPE_CLOSED, leave_quietly, say_error
 from gpucluster.errors import GpuclusterError
 
 # verb -> module; the module has a function of the verb's name, or `app` (a Typer with verbs of its own)
@@ -25,7 +25,6 @@ VERBS: dict[str, str] = {
 }
 
 INTERRUPTED = 130
-PIPE_CLOSED = 141
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

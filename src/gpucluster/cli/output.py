@@ -1,6 +1,6 @@
 """How verbs speak: results on stdout, progress on stderr, one JSON object when asked, errors without traceback.
 
-Exit codes: 0 done, 1 the spec is wrong, 2 the tool could not run, 130 interrupted.
+Exit codes: 0 done, 1 the spec is wrong, 2 the tool could not run, 130 interrupted, 141 the reader of stdout went away.
 """
 
 import json
@@ -14,6 +14,7 @@ import typer
 
 from gpucluster.errors import GpuclusterError, SpecError
 
+PIPE_CLOSED = 141  # as a shell shows SIGPIPE
 SCHEMA = 1  # of every JSON answer; raised when a field changes its meaning
 
 
@@ -27,9 +28,18 @@ class Output(StrEnum):
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to answer.", show_default=True)]
 
 
+def say(text: str) -> None:
+    """A part of the result, on stdout; a reader that went away ends the program quietly."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        leave_quietly()
+        raise SystemExit(PIPE_CLOSED) from None
+
+
 def answer(**values: Any) -> None:
     """One JSON object on stdout."""
-    typer.echo(json.dumps({"schema": SCHEMA, **values}, indent=1, sort_keys=True))
+    say(json.dumps({"schema": SCHEMA, **values}, indent=1, sort_keys=True))
 
 
 def progress(line: str) -> None:

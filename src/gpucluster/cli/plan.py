@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting, say
 
 if TYPE_CHECKING:
     from gpucluster.plan.explain import Note
@@ -35,7 +35,7 @@ def plan(
         for warning in desk.warnings:
             progress(str(warning))
         for line in (*_summary(desk.plan), *_reasons(notes)):
-            typer.echo(line)
+            say(line)
 
 
 def _summary(plan: "ClusterPlan") -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting, say
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
@@ -36,8 +36,10 @@ def render(
         for warning in desk.warnings:
             progress(str(warning))
         for artifact in artifacts:
-            typer.echo(
-                f"==> {artifact.path} <==\n{artifact.content.decode()}" if to is None else to / artifact.path
+            say(
+                f"==> {artifact.path} <==\n{artifact.content.decode()}"
+                if to is None
+                else str(to / artifact.path)
             )
 
 

@@ -61,11 +61,11 @@ def times(longest_boot_s: int) -> Times:
     return Times(
         suspend_timeout_s=int(SUSPEND_TIMEOUT_S.value),
         cred_expire_s=int(CRED_EXPIRE_S.value),
-        poll_s=POLL_S.value,
-        reconcile_s=RECONCILE_S.value,
-        heartbeat_s=HEARTBEAT_S.value,
-        orphan_grace_s=ORPHAN_GRACE_S.value,
-        refusal_s=REFUSAL_S.value,
-        refusal_max_s=REFUSAL_MAX_S.value,
-        self_end_s=max(SELF_END_S.value, longest_boot_s + SELF_END_MARGIN_S.value),
+        poll_s=float(POLL_S.value),
+        reconcile_s=float(RECONCILE_S.value),
+        heartbeat_s=float(HEARTBEAT_S.value),
+        orphan_grace_s=float(ORPHAN_GRACE_S.value),
+        refusal_s=float(REFUSAL_S.value),
+        refusal_max_s=float(REFUSAL_MAX_S.value),
+        self_end_s=float(max(SELF_END_S.value, longest_boot_s + SELF_END_MARGIN_S.value)),
     )

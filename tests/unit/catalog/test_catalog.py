@@ -1,0 +1,78 @@
+"""The catalog is what its scripts make, and holds what the shipped stacks name."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gpucluster import catalog
+
+ROOT = Path(__file__).parents[3]
+
+
+def _tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_machines_are_what_the_script_makes_of_motos_tables() -> None:
+    tool = _tool("make_catalog")
+    assert tool.TARGET.read_text() == json.dumps(tool.build(), indent=1) + "\n", "run tools/make_catalog.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "memory_mib", "gpu"),
+    [
+        ("p5en.48xlarge", 192, 2097152, ("h200", 8, 144384)),
+        ("p5.48xlarge", 192, 2097152, ("h100", 8, 81920)),
+        ("p4d.24xlarge", 96, 1179648, ("a100", 8, 40960)),
+        ("p4de.24xlarge", 96, 1179648, ("a100", 8, 81920)),
+        ("g6e.48xlarge", 192, 1572864, ("l40s", 8, 45776)),
+        ("m7i.2xlarge", 8, 32768, None),
+    ],
+)
+def test_a_machine_has_the_facts_of_its_data_sheet(
+    name: str, cpus: int, memory_mib: int, gpu: tuple[str, int, int] | None
+) -> None:
+    machine = catalog.load().machines[name]
+    assert machine.sockets * machine.cores_per_socket * machine.threads_per_core == machine.vcpus == cpus
+    assert machine.memory_mib == memory_mib
+    assert (machine.gpu and (machine.gpu.model, machine.gpu.count, machine.gpu.memory_mib)) == gpu
+
+
+def test_every_machine_adds_up_and_is_sold_somewhere() -> None:
+    for machine in catalog.load().machines.values():
+        assert machine.sockets * machine.cores_per_socket * machine.threads_per_core == machine.vcpus, (
+            machine.name
+        )
+        assert machine.zones_selling, machine.name
+        assert all(region in catalog.load().regions for region in machine.zones_selling)
+
+
+def test_zones_are_a_regions_letters() -> None:
+    regions = catalog.load().regions
+    assert regions["us-east-1"] == tuple(f"us-east-1{letter}" for letter in "abcdef")
+    assert regions["us-west-1"][-1] == "us-west-1c"
+    assert all(len(zones) <= 8 for zones in regions.values())  # a network is cut in eight
+
+
+def test_only_supported_slurm_versions_have_facts() -> None:
+    facts = catalog.slurm_facts("24.11")
+    assert "suspendexcnodes" in facts.keys["slurm.conf"]
+    assert "node_reg_mem_percent" in facts.tokens["SlurmctldParameters"]
+    assert "cloud_reg_addrs" not in facts.tokens["SlurmctldParameters"]  # built in since 23.11
+    assert "topology/tree" in facts.plugins
+    with pytest.raises(KeyError):
+        catalog.slurm_facts("25.05")
+
+
+def test_the_data_says_where_it_is_from() -> None:
+    for path in (ROOT / "src/gpucluster/catalog/data").glob("*.json"):
+        assert json.loads(path.read_text())["source"], path.name
+    assert catalog.load().date == "2026-11-21"

@@ -1,0 +1,267 @@
+"""check, plan and render: what they say, in both forms, and how they end."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from builders import SPEC, a_spec_text
+
+from gpucluster.cli import main as program
+from gpucluster.errors import HostError
+
+BURST = str(Path(__file__).parents[3] / "stacks/burst.yaml")
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    (tmp_path / "good.yaml").write_text(SPEC)
+    return str(tmp_path / "good.yaml")
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> str:
+    (tmp_path / "bad.yaml").write_text(a_spec_text(("idle: 5m", "idle: 5"), ("schema: 1", "schema: 2")))
+    return str(tmp_path / "bad.yaml")
+
+
+def test_check_of_a_good_spec_says_ok(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["check", good]) == 0
+    assert capsys.readouterr() == (f"{good}: ok\n", "")
+
+
+def test_check_of_the_first_stack_warns_and_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["check", BURST]) == 0
+    out = capsys.readouterr().out
+    assert "warning[machine-not-sold]" in out
+    assert out.endswith("burst.yaml: ok, 1 warning\n")
+
+
+def test_check_tells_every_problem_of_every_file(
+    good: str, bad: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.run(["check", bad, good]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        f"{bad}:1:9: error[schema-version] schema: this gpucluster reads schema 1, found 2",
+        f"{bad}:15:11: error[no-unit] pools[h200].idle: 5 has no unit; write 30s, 5m, 2h or 7d",
+        f"{bad}: 2 errors",
+        f"{good}: ok",
+    ]
+
+
+def test_a_file_that_is_not_there_spares_no_other(
+    bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.run(["check", str(tmp_path / "none.yaml"), bad]) == 2
+    out, err = capsys.readouterr()
+    assert "2 errors" in out
+    assert err.splitlines() == [
+        f"error: {tmp_path}/none.yaml: cannot be read: No such file or directory",
+        "  next: name a spec, for example stacks/burst.yaml",
+    ]
+
+
+def test_check_as_json(bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["check", bad, str(tmp_path / "none.yaml"), "-o", "json"]) == 2
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert err == ""
+    assert (said["schema"], said["ok"], len(said["problems"]), len(said["errors"])) == (1, False, 2, 1)
+    first = said["problems"][0]
+    assert (first["mark"], first["level"], first["id"], first["path"]) == (
+        {"line": 1, "column": 9},
+        "error",
+        "schema-version",
+        "schema",
+    )
+
+
+@pytest.mark.parametrize("verb", ["plan", "render"])
+def test_a_bad_spec_ends_plan_and_render_with_its_problems(
+    verb: str, bad: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.run([verb, bad]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error[schema-version]" in err
+    assert "error[no-unit]" in err
+
+
+@pytest.mark.parametrize("verb", ["plan", "render"])
+def test_a_bad_spec_as_json_is_problems_as_objects(
+    verb: str, bad: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.run([verb, bad, "--output", "json"]) == 1
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert (err, said["ok"], said["error"]["exit_code"]) == ("", False, 1)
+    assert [problem["id"] for problem in said["problems"]] == ["schema-version", "no-unit"]
+
+
+def test_plan_says_what_a_spec_becomes(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["plan", good]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines() == [
+        "cluster burst: us-east-2, Slurm 24.11, image gpucluster-slurm-24.11",
+        "network 10.42.0.0/16: us-east-2a 10.42.0.0/19, us-east-2b 10.42.32.0/19",
+        "head    burst-head: m7i.2xlarge at 10.42.0.10 in us-east-2a",
+        "pool h200: 0 to 16 nodes; idle 5m, boot at most 20m",
+        "  each 8 x h200, 192 CPUs, 1992294 MiB",
+        "  slots h200-2a-[1-16], h200-2b-[1-16]",
+        "  1. spot p5en.48xlarge or p5e.48xlarge in us-east-2a, us-east-2b",
+        "  2. on-demand p5en.48xlarge in us-east-2a, us-east-2b, at most 4",
+        "partition gpu: h200; at most 1d, the default",
+    ]
+
+
+def test_plan_explains_when_asked(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["plan", good, "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "  pools[h200].boot_timeout = 20m\n" in out
+    assert "95 % of the nameplate's 2097152 MiB" in out
+
+
+def test_plan_as_json_is_the_plan(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["plan", good, "--explain", "--output", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["plan"]["head"]["address"] == "10.42.0.10"
+    assert {"path", "value", "reason"} == said["explain"][0].keys()
+
+
+def test_render_writes_the_tree_and_names_its_files(
+    good: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "out"
+    assert program.run(["render", good, "--to", str(to)]) == 0
+    named = capsys.readouterr().out.splitlines()
+    files = ["head/hosts", "plan.json"] + [f"slurm/{n}.conf" for n in ("cgroup", "gres", "slurm", "topology")]
+    assert named == [str(to / file) for file in files]
+    assert all(Path(file).is_file() for file in named)
+
+
+def test_render_shows_the_files_without_a_folder(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["render", good]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("==> head/hosts <==\n")
+    assert "\nSlurmctldHost=burst-head(10.42.0.10)\n" in out
+
+
+def test_render_as_json_carries_the_files(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["render", good, "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [file["path"] for file in said["files"]][:2] == ["head/hosts", "plan.json"]
+    assert said["files"][0]["mode"] == "0644"
+
+
+def test_render_to_a_file_is_an_error_with_a_next_step(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["render", good, "--to", good]) == 2
+    assert (
+        capsys.readouterr().err
+        == f"error: {good}: cannot be written: Not a directory\n  next: name a folder that can be written\n"
+    )
+
+
+def test_the_version_and_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("gpucluster 0.")
+    assert program.run(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {verb} " in out for verb in ("check", "plan", "render"))
+
+
+@pytest.mark.parametrize("argv", [["chekc"], ["check"], ["plan", BURST, "--output", "xml"], []])
+def test_a_wrong_command_line_is_exit_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(argv) == 2
+    assert "Usage:" in "".join(capsys.readouterr())
+
+
+def test_a_misspelt_verb_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    program.run(["chekc"])
+    assert "Did you mean 'check'?" in capsys.readouterr().err
+
+
+def _verb_that(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    module = type(sys)("verb_that_fails")
+
+    def fails() -> None:
+        raise error
+
+    module.fails = fails  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "verb_that_fails", module)
+    monkeypatch.setitem(program.VERBS, "fails", "verb_that_fails")
+
+
+def test_an_error_of_any_verb_is_a_sentence_and_a_next_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _verb_that(monkeypatch, HostError("this needs root", next_step="sudo gpucluster sandbox up"))
+    assert program.run(["fails"]) == 2
+    assert capsys.readouterr().err == "error: this needs root\n  next: sudo gpucluster sandbox up\n"
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _verb_that(monkeypatch, KeyboardInterrupt())
+    assert program.run(["fails"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_verb_of_a_later_release_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(program.VERBS, "advise", "gpucluster.cli.no_such_module")
+    assert program.run(["--help"]) == 0
+    assert "advise" not in capsys.readouterr().out
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucluster.cli.main", "render", BURST],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+    assert done.returncode == 141
+
+
+def _imported_by(*argv: str) -> set[str]:
+    code = f"import sys; from gpucluster.cli.main import run; run({list(argv)!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+@pytest.mark.parametrize(
+    ("argv", "kept_out"),
+    [
+        (["--help"], {"pydantic", "ruamel", "jinja2", "boto3", "pulumi", "moto", "rich"}),
+        (["check", BURST], {"jinja2", "boto3", "pulumi", "moto", "rich"}),
+        (["plan", BURST], {"jinja2", "boto3", "pulumi", "moto", "rich"}),
+        (["render", BURST], {"boto3", "pulumi", "moto", "rich"}),
+    ],
+    ids=["help", "check", "plan", "render"],
+)
+def test_a_verb_imports_only_what_it_needs(argv: list[str], kept_out: set[str]) -> None:
+    assert not _imported_by(*argv) & kept_out
+
+
+def test_check_starts_fast() -> None:
+    """Aim 0.35 s on two quiet cores; the best of three, and twice the aim, because others may run beside us."""
+    took: list[float] = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "gpucluster.cli.main", "check", BURST], capture_output=True, check=True
+        )
+        took.append(time.perf_counter() - started)
+    assert min(took) < 0.7

@@ -1,0 +1,240 @@
+"""Spec to plan: names and addresses that stay, every default taken."""
+
+import ipaddress
+import itertools
+from pathlib import Path
+
+import pytest
+from builders import a_plan, a_spec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucluster import catalog, spec
+from gpucluster.plan import codec, defaults
+from gpucluster.plan.addresses import head_address, room, subnet_of
+from gpucluster.plan.explain import explain
+from gpucluster.plan.model import ClusterPlan, Market
+from gpucluster.plan.resolve import resolve, shape_of
+from gpucluster.spec import ClusterSpec
+
+STACKS = Path(__file__).parents[3] / "stacks"
+
+
+def test_the_first_stack_becomes_its_plan() -> None:
+    plan = resolve(spec.load(STACKS / "burst.yaml"), catalog.load())
+    pool = plan.pools[0]
+    assert [span.hostlist for span in pool.slots] == ["h200-1a-[1-16]", "h200-1b-[1-16]"]
+    assert [(s.market, s.machines, s.max) for s in pool.sources] == [
+        (Market.SPOT, ("p5en.48xlarge", "p5e.48xlarge"), None),
+        (Market.ON_DEMAND, ("p5en.48xlarge",), 4),
+    ]
+    assert [t.key for t in pool.templates] == [
+        "h200-0-p5en.48xlarge",
+        "h200-0-p5e.48xlarge",
+        "h200-1-p5en.48xlarge",
+    ]
+    assert (pool.shape.cpus, pool.shape.real_memory_mib, pool.shape.gpu_model, pool.shape.gpu_count) == (
+        192,
+        1992294,
+        "h200",
+        8,
+    )
+    assert [(s.zone, s.cidr) for s in plan.network.subnets] == [
+        ("us-east-1a", "10.42.0.0/19"),
+        ("us-east-1b", "10.42.32.0/19"),
+    ]
+    assert (plan.head.name, plan.head.address, plan.head.zone) == ("burst-head", "10.42.0.10", "us-east-1a")
+    assert [leaf.name for leaf in plan.leaves] == ["us-east-1a", "us-east-1b"]
+
+
+def test_a_plan_survives_its_json() -> None:
+    plan = a_plan()
+    assert codec.loads(ClusterPlan, codec.dumps(plan)) == plan
+
+
+def test_a_zone_that_no_source_uses_has_a_subnet_but_no_slots_and_no_leaf() -> None:
+    plan = a_plan(
+        ("machines: [p5en.48xlarge], max: 4", "machines: [p5en.48xlarge], zones: [us-east-2b]"),
+        ("p5e.48xlarge]", "p5e.48xlarge], zones: [us-east-2b]"),
+    )
+    assert [span.zone for span in plan.pools[0].slots] == ["us-east-2b"]
+    assert [leaf.name for leaf in plan.leaves] == ["us-east-2b"]
+    assert len(plan.network.subnets) == 2
+
+
+def test_pools_in_one_zone_share_its_leaf() -> None:
+    extra = "  - {name: b, nodes: 2, capacity: [{from: spot, machines: [p5.48xlarge], zones: [us-east-2b]}]}\npartitions:"
+    plan = a_plan(("partitions:", extra), ("pools: [h200]", "pools: [h200, b]"))
+    assert [[span.hostlist for span in leaf.slots] for leaf in plan.leaves] == [
+        ["h200-2a-[1-16]"],
+        ["h200-2b-[1-16]", "b-2b-[1-2]"],
+    ]
+
+
+def test_a_mixed_pool_takes_the_least_cores_and_memory() -> None:
+    machines = catalog.load().machines
+    shape = shape_of([machines["p5.48xlarge"], machines["p4d.24xlarge"]])
+    assert (shape.cpus, shape.real_memory_mib) == (96, 1179648 * 95 // 100)
+
+
+def test_a_pool_without_gpus_has_none() -> None:
+    shape = shape_of([catalog.load().machines["m7i.xlarge"]])
+    assert (shape.gpu_model, shape.gpu_count, shape.cpus) == (None, 0, 4)
+
+
+def test_always_on_slots_stand_in_the_first_zone_of_the_first_source() -> None:
+    plan = a_plan(("min: 0", "min: 2"), ("p5e.48xlarge]", "p5e.48xlarge], zones: [us-east-2b, us-east-2a]"))
+    assert plan.pools[0].always_on() == ("h200-2b-1", "h200-2b-2")
+
+
+def test_what_is_not_wished_is_the_default() -> None:
+    plan = a_plan(("    idle: 5m\n", ""), (", max_time: 1d", ""))
+    pool = plan.pools[0]
+    assert (pool.idle_s, pool.boot_timeout_s) == (defaults.IDLE_S.value, defaults.BOOT_TIMEOUT_S.value)
+    assert plan.partitions[0].max_time_s is None
+
+
+def test_a_node_outlives_the_longest_boot() -> None:
+    assert a_plan().times.self_end_s == 1800
+    assert a_plan(("idle: 5m", "idle: 5m\n    boot_timeout: 2h")).times.self_end_s == 7800
+
+
+def test_every_default_is_explained() -> None:
+    """Each row of defaults stands in the explanation of a spec that wishes as little as it can."""
+    read = a_spec(("    idle: 5m\n", ""), (", max_time: 1d", ""), (", max: 4", ""))
+    notes = explain(read, catalog.load(), resolve(read, catalog.load()))
+    reasons = " ".join(note.reason for note in notes)
+    rows = {name: row for name, row in vars(defaults).items() if isinstance(row, defaults.Default)}
+    assert len(rows) > 12
+    unexplained = {name for name, row in rows.items() if row.reason not in reasons}
+    assert unexplained == {"SELF_END_MARGIN_S"}  # shows only with a long boot_timeout
+    assert len({note.path for note in notes}) == len(notes)
+
+
+def test_a_wish_is_not_explained_as_a_default() -> None:
+    read = a_spec(("idle: 5m", "idle: 5m\n    boot_timeout: 2h"))
+    plan = resolve(read, catalog.load())
+    paths = [note.path for note in explain(read, catalog.load(), plan)]
+    assert not [path for path in paths if path.endswith((".idle", ".boot_timeout", "capacity[1].max"))]
+
+
+# --- properties ------------------------------------------------------------------------------
+
+ZONES = st.lists(
+    st.sampled_from(["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1f"]), min_size=1, unique=True
+)
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}[a-z0-9]", fullmatch=True)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> ClusterSpec:
+    zones = draw(ZONES)
+    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    return ClusterSpec.model_validate(
+        {
+            "schema": 1,
+            "name": "c",
+            "aws": {"region": "us-east-1", "network": {"cidr": draw(CIDRS), "zones": zones}},
+            "slurm": {"version": "24.11"},
+            "head": {"machine": "m7i.xlarge"},
+            "pools": [_pool(draw, name, zones) for name in names],
+            "partitions": [{"name": "all", "pools": names}],
+        }
+    )
+
+
+CIDRS = st.sampled_from(["10.0.0.0/16", "192.168.4.0/22", "172.16.0.0/20"])
+
+
+def _pool(draw: st.DrawFn, name: str, zones: list[str]) -> dict[str, object]:
+    some = draw(st.lists(st.sampled_from(zones), min_size=1, unique=True))
+    capacity = [
+        {"from": "spot", "machines": ["p5.48xlarge"], "zones": some},
+        {"from": "on-demand", "machines": ["p5.48xlarge"]},
+    ]
+    least = draw(st.integers(0, 3))
+    return {
+        "name": name,
+        "nodes": {"min": least, "max": least + draw(st.integers(1, 9))},
+        "capacity": capacity[: draw(st.integers(1, 2))],
+    }
+
+
+def _names(plan: ClusterPlan) -> list[str]:
+    return [name for pool in plan.pools for span in pool.slots for name in span]
+
+
+def _places(plan: ClusterPlan) -> dict[str, object]:
+    """Every name and address that a change elsewhere must not move."""
+    slots = {f"{pool.name} {span.zone}": span for pool in plan.pools for span in pool.slots}
+    templates = {t.key: t for pool in plan.pools for t in pool.templates}
+    return {**slots, **templates, **{s.zone: s.cidr for s in plan.network.subnets}}
+
+
+@given(specs())
+def test_names_are_unique_host_names_and_belong_to_their_pool(read: ClusterSpec) -> None:
+    plan = resolve(read, catalog.load())
+    names = _names(plan)
+    assert len(set(names)) == len(names)
+    assert plan.head.name not in names
+    assert all(len(name) <= 63 for name in names)
+    for pool in plan.pools:
+        for span in pool.slots:
+            assert all(plan.pool_of(name) is pool and pool.zone_of(name) == span.zone for name in span)
+
+
+@given(specs())
+def test_subnets_stay_inside_the_network_and_apart(read: ClusterSpec) -> None:
+    plan = resolve(read, catalog.load())
+    subnets = [ipaddress.IPv4Network(subnet.cidr) for subnet in plan.network.subnets]
+    assert all(subnet.subnet_of(ipaddress.IPv4Network(plan.network.cidr)) for subnet in subnets)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(subnets, 2))
+    assert ipaddress.IPv4Address(plan.head.address) in subnets[0]
+
+
+@given(specs(), st.randoms(use_true_random=False))
+def test_the_order_of_pools_moves_no_name(read: ClusterSpec, chance: object) -> None:
+    pools = list(read.pools)
+    chance.shuffle(pools)  # type: ignore[attr-defined]
+    shuffled = resolve(read.model_copy(update={"pools": tuple(pools)}), catalog.load())
+    assert _places(shuffled) == _places(resolve(read, catalog.load()))
+
+
+@given(specs(), NAMES)
+def test_a_new_pool_moves_no_name(read: ClusterSpec, name: str) -> None:
+    if name in {pool.name for pool in read.pools}:
+        return
+    more = read.model_copy(update={"pools": (read.pools[0].model_copy(update={"name": name}), *read.pools)})
+    before, after = (_places(resolve(one, catalog.load())) for one in (read, more))
+    assert before.items() <= after.items()
+
+
+@given(specs(), st.integers(0, 4))
+def test_a_new_zone_moves_no_name_and_no_address(read: ClusterSpec, at: int) -> None:
+    zones = list(read.aws.network.zones)
+    zones.insert(at, "us-east-1d")
+    network = read.aws.network.model_copy(update={"zones": tuple(zones)})
+    more = read.model_copy(update={"aws": read.aws.model_copy(update={"network": network})})
+    before, after = (_places(resolve(one, catalog.load())) for one in (read, more))
+    assert before.items() <= after.items()
+
+
+@given(specs())
+def test_a_plan_is_the_same_twice_and_survives_its_json(read: ClusterSpec) -> None:
+    text = codec.dumps(resolve(read, catalog.load()))
+    assert codec.dumps(resolve(read, catalog.load())) == text
+    assert codec.dumps(codec.loads(ClusterPlan, text)) == text
+
+
+@pytest.mark.parametrize(("cidr", "zone", "subnet"), [
+    ("10.42.0.0/16", "us-east-1a", "10.42.0.0/19"),
+    ("10.42.0.0/16", "us-east-1f", "10.42.160.0/19"),
+    ("10.42.0.0/25", "us-east-1b", "10.42.0.16/28"),
+])  # fmt: skip
+def test_a_zones_letter_says_which_eighth_is_its(cidr: str, zone: str, subnet: str) -> None:
+    assert subnet_of(cidr, zone) == subnet
+
+
+def test_the_least_subnet_has_room_for_the_head_and_ten_nodes() -> None:
+    assert head_address("10.42.0.16/28") == "10.42.0.26"
+    assert room("10.42.0.16/28") == 10
