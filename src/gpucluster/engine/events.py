@@ -8,6 +8,8 @@ from typing import Any
 from pulumi.automation import EngineEvent
 from pulumi.automation.events import StepEventMetadata
 
+from gpucluster.engine.provider.values import Value, has_unknown, read_back
+
 QUIET = frozenset({"same", "read", "refresh"})
 DONE_WORDS = {
     "create": "created",
@@ -41,11 +43,16 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One resource that differs: `op` is create, update, replace or delete; `properties` are the changed inputs."""
+    """One resource that differs: `op` is create, update, replace or delete; `properties` are the changed inputs.
+
+    `follows`: in a preview, every changed input waits for another resource's change (the bundle names the version
+    that an edited launch template will get).
+    """
 
     op: str
     urn: str
     properties: tuple[str, ...]
+    follows: bool = False
 
     @property
     def type(self) -> str:
@@ -113,10 +120,21 @@ class Gatherer:
         replacing = "replac" in op or (had is not None and had.op == "replace")
         found: set[str] = {*(step.diffs or []), *(step.detailed_diff or {}).keys()}
         properties = tuple(sorted(found)) or (had.properties if had else ())
-        return Change(op="replace" if replacing else op, urn=step.urn, properties=properties)
+        return Change(
+            op="replace" if replacing else op,
+            urn=step.urn,
+            properties=properties,
+            follows=bool(properties) and all(has_unknown(_input(step, name)) for name in properties),
+        )
 
     def _error(self, message: str, urn: str | None) -> None:
         name = urn.rpartition("::")[2] + ": " if urn else ""
         text = name + " ".join(message.split())
         if text not in self.errors:
             self.errors.append(text)
+
+
+def _input(step: StepEventMetadata, name: str) -> Value:
+    """A new input as the engine says it; `name` may be a path into it."""
+    inputs: Mapping[str, Value] = (step.new.inputs if step.new is not None else None) or {}
+    return read_back(inputs.get(name.partition(".")[0].partition("[")[0]))

@@ -14,7 +14,7 @@ from semver import VersionInfo
 
 from gpucluster.shell import run
 
-KEPT = (
+_KEPT = (
     "HOME",
     "LANG",
     "LC_ALL",
@@ -24,10 +24,16 @@ KEPT = (
 )  # of our own environment; the rest could steer a run
 
 
+def clean_environment() -> dict[str, str]:
+    """Ours without what could steer a run."""
+    return {name: os.environ[name] for name in _KEPT if name in os.environ}
+
+
 class EngineProcess(PulumiCommand):
     """What the Automation API starts. In its own session, so that a terminal's Ctrl-C comes through us, once."""
 
-    def __init__(self, pulumi: Path) -> None:
+    def __init__(self, pulumi: Path, base: Mapping[str, str]) -> None:
+        self._base = base
         self.command = str(pulumi)
         said = run([self.command, "version"], env={"PULUMI_SKIP_UPDATE_CHECK": "true"}).stdout.strip()
         self.version = VersionInfo.parse(said.removeprefix("v"))
@@ -43,14 +49,13 @@ class EngineProcess(PulumiCommand):
         on_error: OnOutput | None = None,
     ) -> CommandResult:
         """Run one command to its end."""
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         child = subprocess.Popen(
             [self.command, "--non-interactive", *args],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd,
-            env={**kept, **additional_env, "PULUMI_AUTOMATION_API": "true"},
+            env={**self._base, **additional_env, "PULUMI_AUTOMATION_API": "true"},
             text=True,
             encoding="utf-8",
             errors="replace",

@@ -13,11 +13,13 @@ from pulumi import automation as auto
 
 from gpucluster.engine.events import Gatherer, Outcome, Progress, Report
 from gpucluster.engine.locks import break_stale
-from gpucluster.engine.process import EngineProcess
+from gpucluster.engine.process import EngineProcess, clean_environment
+from gpucluster.engine.standing import Standing, parse
 from gpucluster.engine.target import PROJECT, Target, environment, exists, prepare
 from gpucluster.errors import GpuclusterError, StateError
 
 Program = Callable[[], None]
+Verb = Callable[[auto.Stack, Callable[[auto.EngineEvent], None]], Any]
 
 
 class EngineError(GpuclusterError):
@@ -49,10 +51,19 @@ def refresh(target: Target, program: Program, *, report: Report = silent) -> Out
 
 
 def destroy(target: Target, *, report: Report = silent) -> Outcome:
-    """Delete everything that is not protected, and forget the stack when it is empty."""
+    """Delete everything that is not protected; a stack without state is empty already."""
     if not exists(target):
         return Outcome(counts={}, changes=())
     return _run(target, _no_program, report, _destroy)
+
+
+def standing(target: Target) -> tuple[Standing, ...]:
+    """What the state says is there."""
+    if not exists(target):
+        return ()
+    prepare(target)
+    process = EngineProcess(target.pulumi, clean_environment())
+    return parse(_stack(target, _no_program, process).export_stack().deployment or {})
 
 
 def _destroy(stack: auto.Stack, gather: Callable[[auto.EngineEvent], None]) -> None:
@@ -63,23 +74,25 @@ def _no_program() -> None:
     """Destroy reads the state alone."""
 
 
-def _run(
-    target: Target,
-    program: Program,
-    report: Report,
-    verb: Callable[[auto.Stack, Callable[[auto.EngineEvent], None]], Any],
-) -> Outcome:
+def _run(target: Target, program: Program, report: Report, verb: Verb) -> Outcome:
     prepare(target)
     for path in break_stale(target):
         report(Progress(message=f"removed the lock of a run that was killed: {path.name}"))
-    gatherer, process = Gatherer(report), EngineProcess(target.pulumi)
-    started = time.monotonic()
-    result = _Worker(lambda: verb(_stack(target, program, process), gatherer.take))
+    process = EngineProcess(target.pulumi, clean_environment())
+    return drive(target.stack, process, lambda: _stack(target, program, process), verb, report)
+
+
+def drive(
+    name: str, process: EngineProcess, open_stack: Callable[[], auto.Stack], verb: Verb, report: Report
+) -> Outcome:
+    """Run one verb over a stack to its end, events to `report`; EngineError holds the engine's own errors."""
+    gatherer, started = Gatherer(report), time.monotonic()
+    worker = _Worker(lambda: verb(open_stack(), gatherer.take))
     try:
-        _await(result, process, report)
+        _await(worker, process, report)
     except auto.CommandError as error:
-        raise _failure(target, gatherer, error) from error
-    return gatherer.outcome(_outputs(result.value), time.monotonic() - started)
+        raise _failure(name, gatherer, error) from error
+    return gatherer.outcome(_outputs(worker.value), time.monotonic() - started)
 
 
 def _stack(target: Target, program: Program, process: EngineProcess) -> auto.Stack:
@@ -136,8 +149,8 @@ def _outputs(result: object) -> Mapping[str, Any]:
     return {name: output.value for name, output in result.outputs.items()}
 
 
-def _failure(target: Target, gatherer: Gatherer, error: auto.CommandError) -> GpuclusterError:
+def _failure(name: str, gatherer: Gatherer, error: auto.CommandError) -> GpuclusterError:
     if isinstance(error, auto.ConcurrentUpdateError):
-        return StateError(f"another run is working on {target.stack!r}", next_step="wait for its end")
+        return StateError(f"another run is working on {name!r}", next_step="wait for its end")
     told = gatherer.errors or [line for line in str(error).splitlines() if line.strip()][-12:]
-    return EngineError(f"the engine could not finish {target.stack!r}:\n  " + "\n  ".join(told))
+    return EngineError(f"the engine could not finish {name!r}:\n  " + "\n  ".join(told))

@@ -23,8 +23,21 @@ UNKNOWN: Final = Unknown()
 
 
 def from_struct(struct: struct_pb2.Struct) -> Values:
-    """Read a property map from the wire; whole numbers become int."""
-    return cast(Values, _from_wire(json_format.MessageToDict(struct)))
+    """Read a property map from the wire."""
+    return cast(Values, read_back(json_format.MessageToDict(struct)))
+
+
+def read_back(value: Value) -> Value:
+    """A value as JSON carries it; the sentinel becomes UNKNOWN, whole numbers become int."""
+    if value == UNKNOWN_ON_WIRE:
+        return UNKNOWN
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {k: read_back(v) for k, v in cast(Values, value).items()}
+    if isinstance(value, list):
+        return [read_back(v) for v in cast(list[Value], value)]
+    return value
 
 
 def to_struct(values: Mapping[str, Value]) -> struct_pb2.Struct:
@@ -40,18 +53,6 @@ def has_unknown(value: Value) -> bool:
     if isinstance(value, list | tuple):
         return any(has_unknown(v) for v in cast(Sequence[Value], value))
     return value is UNKNOWN
-
-
-def _from_wire(value: Value) -> Value:
-    if value == UNKNOWN_ON_WIRE:
-        return UNKNOWN
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {k: _from_wire(v) for k, v in cast(Values, value).items()}
-    if isinstance(value, list):
-        return [_from_wire(v) for v in cast(list[Value], value)]
-    return value
 
 
 def _to_wire(value: Value) -> Value:

@@ -1,0 +1,42 @@
+"""A stack of the user's own: their project, backend, plugins and environment. Only read, and destroyed."""
+
+import os
+from pathlib import Path
+
+from pulumi import automation as auto
+
+from gpucluster.engine.events import Outcome, Report
+from gpucluster.engine.process import EngineProcess
+from gpucluster.engine.run import drive, silent
+from gpucluster.engine.standing import Standing, parse
+from gpucluster.errors import StateError
+
+
+def standing(work_dir: Path, stack: str, pulumi: Path) -> tuple[Standing, ...]:
+    """What the state says is there; StateError when there is no such stack."""
+    process = EngineProcess(pulumi, os.environ)
+    return parse(_select(work_dir, stack, process).export_stack().deployment or {})
+
+
+def destroy(work_dir: Path, stack: str, pulumi: Path, *, report: Report = silent) -> Outcome:
+    """`pulumi destroy --exclude-protected`."""
+    process = EngineProcess(pulumi, os.environ)
+    return drive(
+        stack,
+        process,
+        lambda: _select(work_dir, stack, process),
+        lambda found, gather: found.destroy(on_event=gather, exclude_protected=True, run_program=False),
+        report,
+    )
+
+
+def _select(work_dir: Path, stack: str, process: EngineProcess) -> auto.Stack:
+    try:
+        return auto.select_stack(
+            stack, work_dir=str(work_dir), opts=auto.LocalWorkspaceOptions(pulumi_command=process)
+        )
+    except auto.StackNotFoundError as error:
+        raise StateError(
+            f"there is no cluster {stack!r}: neither a sandbox nor a Pulumi stack has that name",
+            next_step="gpucluster sandbox status, or pulumi stack ls",
+        ) from error
