@@ -1,0 +1,208 @@
+"""The whole daemon but its edge, over a model of Slurm and of the cloud, on virtual time."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, Timing
+from gpucluster.cloud.port import Instance
+from gpucluster.elastic.act import Failpoint, Hands
+from gpucluster.elastic.journal import Journal
+from gpucluster.elastic.keeper import Keeper
+from gpucluster.elastic.lanes import Inline
+from gpucluster.elastic.registration import Desk
+from gpucluster.plan import codec
+from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport, Step
+from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding
+from slurm_model import SlurmModel
+
+START = 1_000_000.0
+NO_TRIP: Callable[[Failpoint], None] = lambda _: None  # noqa: E731
+
+
+def some_bindings(plan: ClusterPlan) -> Bindings:
+    """Made-up ids for everything that the plan needs."""
+    zones = [s.zone for s in plan.network.subnets]
+    keys = [t.key for p in plan.pools for t in p.templates]
+    return Bindings(
+        schema=1,
+        region=plan.region,
+        bucket="burst-bucket",
+        secret="arn:aws:secretsmanager:us-east-2:1:secret:munge",
+        subnets={z: f"subnet-{n}" for n, z in enumerate(zones)},
+        templates={k: TemplateBinding(id=f"lt-{n}", version=1) for n, k in enumerate(keys)},
+    )
+
+
+@dataclass
+class Agent:
+    """What runs on one instance."""
+
+    life: int = 0
+    boot_time: float = 0.0
+    slot: str = ""
+    beat_at: float = 0.0
+    heard: bool = False
+
+
+class Fleet:
+    """Run it with `run(seconds)`; `restart()` is a kill and a new start over the same journal."""
+
+    def __init__(self, plan: ClusterPlan, folder: Path, *, boot_s: float = 30.0) -> None:
+        self.plan, self.folder, self.boot_s = plan, folder, boot_s
+        self.now = START
+        self.model = CloudModel(Random(7), timing=Timing(pending_s=2.0, ending_s=20.0), region=plan.region)
+        self.bindings = some_bindings(plan)
+        zones = {v: k for k, v in self.bindings.subnets.items()}
+        self.cloud = ModelCloud(self.model, lambda: self.now, zones)
+        self.control = ModelControl()
+        self.slurm = SlurmModel(plan, self._hook)
+        self.slurm.now = self.now
+        self.agents: dict[str, Agent] = {}
+        self.mute: Callable[[Instance], bool] = lambda _: False  # instances that never call
+        self.broken: Callable[[Instance], str | None] = lambda _: None  # instances whose boot fails, and why
+        self.complaints: list[str] = []
+        self.trip = NO_TRIP
+        self._look_at = 0.0
+        self._calls = 0
+        self.start()
+
+    # --- the daemon -------------------------------------------------------------------------------
+    def start(self) -> None:
+        self.journal = Journal.open(self.folder / "journal.sqlite", self.now)
+        self.desk = Desk(lambda body: (0, body), heard=self._said, nudge=self._ring)
+        lane = Inline()
+        hands = Hands(
+            cluster=self.plan.name,
+            times=self.plan.times,
+            cloud=self.cloud,
+            slurm=self.slurm,
+            control=self.control,
+            journal=self.journal,
+            clouds=lane,
+            slurms=lane,
+            clock=lambda: self.now,
+            trip=lambda point: self.trip(point),
+        )
+        self.keeper = Keeper(
+            self.plan,
+            self.bindings,
+            hands,
+            self.folder / "spool",
+            published=lambda s: setattr(self.desk, "snapshot", s),
+            complain=self.complaints.append,
+        )
+        self._look_at = 0.0
+
+    def restart(self) -> None:
+        self.journal.close()
+        self.start()
+
+    def look(self) -> None:
+        self.keeper.take_hooks()
+        self.keeper.look()
+        self._look_at = self.now + self.keeper.next_look_s
+
+    # --- time -------------------------------------------------------------------------------------
+    def run(self, seconds: float, step: float = 1.0) -> None:
+        """Let `seconds` pass."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += step
+            self.slurm.tick(self.now)
+            self._agents()
+            if self._calls or self.now >= self._look_at:
+                self._calls = 0
+                self.look()
+            self.check()
+
+    def until(self, reached: Callable[[], bool], limit: float = 4000.0) -> float:
+        """Run until `reached`; return how long it took. Not within `limit` is a failure."""
+        began = self.now
+        while not reached():
+            assert self.now - began < limit, self.story()
+            self.run(1.0)
+        return self.now - began
+
+    def check(self) -> None:
+        """What must hold at every moment."""
+        owners: dict[str, str] = {}
+        for slot, life in self.journal.memory.lives.items():
+            if life.instance:
+                assert owners.setdefault(life.instance, slot) == slot, "one instance, two slots"
+        for pool in self.plan.pools:
+            assert len(self.living()) <= pool.max, f"{len(self.living())} live, max {pool.max}"
+
+    def living(self) -> list[Instance]:
+        found = [self._view(i) for i in self.model.describe((), self.now)]
+        return [i for i in found if i.living]
+
+    def story(self) -> str:
+        states = {n.name: (n.base, sorted(n.flags), n.reason) for n in self.slurm.nodes.values()}
+        odd = {k: v for k, v in states.items() if v != ("IDLE", ["CLOUD", "POWERED_DOWN"], "")}
+        jobs = [(j.id, j.state, j.nodes, j.comment) for j in self.slurm.jobs.values()]
+        return json.dumps([odd, jobs, codec.to_json(self.journal.memory)], indent=1)
+
+    def interrupt(self, instance: str) -> None:
+        """Spot takes it back without a word."""
+        self.model.terminate((instance,), self.now)
+
+    # --- the machines -----------------------------------------------------------------------------
+    def _agents(self) -> None:
+        running = [i for i in self.living() if i.state.value == "running"]
+        for instance in sorted(running, key=lambda i: i.id):
+            if self.mute(instance) or instance.launched_at + self.boot_s > self.now:
+                continue
+            agent = self.agents.setdefault(instance.id, Agent())
+            if agent.beat_at <= self.now:
+                self._beat(instance, agent)
+            if agent.slot:
+                self.slurm.registers(agent.slot, agent.boot_time, instance.address or "")
+
+    def _beat(self, instance: Instance, agent: Agent) -> None:
+        agent.beat_at = self.now + self.plan.times.heartbeat_s
+        words = self.broken(instance)
+        phase = NodePhase.FAILED if words else NodePhase.UP if agent.life else NodePhase.BOOTING
+        step = Step(name="key", ok=words is None, seconds=0.1, detail=words or "")
+        report = NodeReport(
+            instance_id=instance.id,
+            nonce=str(self.now),
+            boot_id="b",
+            phase=phase,
+            life=agent.life,
+            steps=(step,),
+        )
+        reply = self.desk.node(instance.address or "", codec.dumps(report))
+        if reply.status != 200 or words:
+            agent.beat_at = self.now + 2.0
+            return
+        answer = codec.loads(NodeAnswer, reply.body)
+        agent.slot = answer.node
+        if answer.life > agent.life:
+            agent.life, agent.boot_time = answer.life, self.now
+            self._beat(instance, agent)
+
+    def _said(self, report: NodeReport) -> None:
+        if self.keeper.hear(report):
+            self._ring()
+
+    def _ring(self) -> None:
+        self._calls += 1
+
+    def _hook(self, kind: str, hostlist: str) -> None:
+        new = self.folder / "spool" / "new"
+        new.mkdir(parents=True, exist_ok=True)
+        body = {"kind": kind, "hostlist": hostlist, "resume_file": None, "pid": 1, "time": self.now}
+        (new / f"{int(self.now * 1000)}.{len(list(new.iterdir()))}.{kind}").write_text(json.dumps(body))
+        self._ring()
+
+    def _view(self, instance: object) -> Instance:
+        from gpucluster.cloud.model.port import view
+
+        return view(instance)  # type: ignore[arg-type]
+
+
+def with_times(plan: ClusterPlan, **changes: float) -> ClusterPlan:
+    return replace(plan, times=replace(plan.times, **changes))
