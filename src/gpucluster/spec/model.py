@@ -10,6 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from gpucluster.spec.fields import (
+    MAX_NODES,
     BootTimeout,
     Cidr,
     Count,
@@ -88,7 +89,12 @@ class Nodes(Part):
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        whole = {"type": "integer", "minimum": 1, "description": "Always on: min = max."}
+        whole = {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_NODES,
+            "description": "Always on: min = max.",
+        }
         return {"anyOf": [whole, handler.resolve_ref_schema(handler(schema))], "title": "Nodes"}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import a_plan, a_spec
+from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,6 +182,13 @@ def test_names_are_unique_host_names_and_belong_to_their_pool(read: ClusterSpec)
     for pool in plan.pools:
         for span in pool.slots:
             assert all(plan.pool_of(name) is pool and pool.zone_of(name) == span.zone for name in span)
+
+
+@given(specs())
+def test_a_range_as_slurm_writes_it_is_its_names(read: ClusterSpec) -> None:
+    for pool in resolve(read, catalog.load()).pools:
+        for span in pool.slots:
+            assert list(NodeSet(span.hostlist)) == list(span)
 
 
 @given(specs())
