@@ -84,6 +84,28 @@ def status(
             typer.echo(found.as_text())
 
 
+@app.command()
+def capacity(
+    name: NameArgument,
+    free: Annotated[
+        str, typer.Option("--free", help="How many more can be had; 0 refuses, `unlimited` lifts it.")
+    ],
+    machine: Annotated[str, typer.Option("--machine", help="A machine type; `*` is any.")] = "*",
+    zone: Annotated[str, typer.Option("--zone", help="An availability zone; `*` is any.")] = "*",
+    market: Annotated[str, typer.Option("--market", help="spot or on-demand; `*` is both.")] = "*",
+) -> None:
+    """Order what the sandbox's cloud has left, to see what the cluster makes of a refusal."""
+    with reporting(Output.TEXT):
+        from gpucluster.sandbox import host, ledger
+        from gpucluster.sandbox.status import control
+
+        if free != "unlimited" and not free.isdecimal():
+            raise typer.BadParameter(f"{free!r}: expected a number, or `unlimited`", param_hint="--free")
+        host.require_root()
+        left = None if free == "unlimited" else int(free)
+        control(ledger.living(name)).set_capacity(machine=machine, zone=zone, market=market, free=left)
+
+
 @app.command(context_settings={"ignore_unknown_options": True})
 def exec(  # noqa: A001  the verb's name
     name: NameArgument,

@@ -100,9 +100,14 @@ def code_archive(found: Sources, *, scratch: Path, out: Path) -> str:
     argv = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(scratch)]
     shell.run(argv, cwd=found.root, timeout_s=120)
     wheel = next(scratch.glob("gpucluster-*.whl"))
-    ours = f"{WHEELS}/{wheel.name}"
-    write_tar(out, (Artifact(ours.lstrip("/"), wheel.read_bytes()), *_hooks(found), *_units(found)))
-    return ours
+    at = f"{WHEELS}/{wheel.name}"
+    write_tar(out, (Artifact(at.lstrip("/"), wheel.read_bytes()), *ours(found)))
+    return at
+
+
+def ours(found: Sources) -> tuple[Artifact, ...]:
+    """The hooks under all their names, the units and what they start, each at its place below `/`."""
+    return (*_hooks(found), *_units(found))
 
 
 def write_tar(out: Path, artifacts: Iterable[Artifact]) -> None:

@@ -155,7 +155,7 @@ class Moto:
     def key_pair_known(self, name: str) -> bool:
         """Whether a key pair of that name exists."""
         with self.lock:
-            return name in self._ec2.keypairs
+            return name in self._ec2.key_pairs
 
     def tags(self, resource_id: str) -> dict[str, str]:
         """Tags of any EC2 resource but instances."""

@@ -45,7 +45,7 @@ class SandboxControl:
         self._ask("POST", "interrupt", {"instance": instance, "after_s": after_s})
 
     def clear(self) -> None:
-        """Drop the ordered errors and losses; capacity stays as it was set."""
+        """Drop all orders: capacity is unlimited again, no error is due."""
         self._ask("POST", "clear", {})
 
     def instances(self) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from gpucluster.sandbox import archives, bootstrap, mirrors, places
 from gpucluster.sandbox.within import Overlay
 
 SUITE, PYTHON = "trixie", "3.13"  # Debian 13: Slurm 24.11, cloud-init 25.1, systemd 257
-_KEPT = 3  # code layers beside the newest that stay for a quick way back
+_KEPT = 3  # code layers that stay for a quick way back
 _FORMAT = "1"  # raise it when the way of building changes what is built
 Progress = Callable[[str], None]
 
@@ -52,7 +52,7 @@ def find_or_build(progress: Progress, *, cache: Path = places.CACHE) -> Image:
         if not (folder / code).exists():
             progress("building the image's layer of our own code")
             _build(folder / code, lambda scratch: _code(found, scratch, image.layers[1]))
-            _prune(folder, keep=code)
+            _prune(folder, image)
     return image
 
 
@@ -132,12 +132,13 @@ def _remove_unfinished(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _prune(folder: Path, *, keep: str) -> None:
-    """Drop old code layers that no living sandbox stands on."""
+def _prune(folder: Path, image: Image) -> None:
+    """Drop layers that no living sandbox stands on: other bases, and all but the newest of our code."""
     used = "".join(p.read_text() for p in places.STATE_ROOT.glob("*/capsule.json"))
+    needed = {layer.parent.name for layer in image.layers}
     layers = sorted(folder.glob("code-*"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for layer in layers[_KEPT:]:
-        if layer.name != keep and layer.name not in used:
+    for layer in (*layers[_KEPT:], *folder.glob("base-*")):
+        if layer.name not in needed and layer.name not in used:
             shutil.rmtree(layer, ignore_errors=True)
 
 

@@ -6,6 +6,7 @@ One step at a time, in one thread; a machine that cannot be made ends its instan
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from gpucluster.cloud.model import CloudModel, Ec2Instance
 from gpucluster.cloud.model.life import GUEST
@@ -19,6 +20,15 @@ NO_ROOM = "Server.InsufficientInstanceCapacity"  # EC2's own word for a launch t
 BROKEN = "Server.InternalError"
 
 
+class Guest(Protocol):
+    """What the launcher needs of a machine; `machines.Machine` is the one of flesh."""
+
+    def start(self) -> None: ...
+    def boot(self) -> None: ...
+    def ended(self) -> int | None: ...
+    def end(self, *, keep_disk: bool = False) -> None: ...
+
+
 class Launcher:
     """Drives machines from the model. `gpus` is by machine type; `room` is how many fit on this host."""
 
@@ -30,9 +40,11 @@ class Launcher:
         gpus: Mapping[str, int],
         room: int,
         clock: Callable[[], float] = time.time,
+        build: Callable[[MachineSpec, Ground], Guest] = Machine,
     ) -> None:
         self._model, self._ground, self._gpus, self._room, self._clock = model, ground, gpus, room, clock
-        self._machines: dict[str, Machine] = {}
+        self._build = build
+        self._machines: dict[str, Guest] = {}
         self._made = 0
 
     def step(self) -> None:
@@ -73,7 +85,7 @@ class Launcher:
             log.warning("%s: %s", instance.id, text)
             self._model.mark_ended(instance.id, self._clock(), text, NO_ROOM)
             return
-        machine = Machine(self._spec(instance), self._ground)
+        machine = self._build(self._spec(instance), self._ground)
         try:
             machine.start()
         except (OSError, GpuclusterError) as error:

@@ -180,16 +180,16 @@ def alive(home: Home) -> bool:
     return False
 
 
-def end(home: Home) -> None:
+def end(home: Home, *, patience_s: float = _PATIENCE_S) -> None:
     """Kill the capsule's PID 1, with which everything in it ends, and wait until the lock is free."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while alive(home):
         capsule = home.read_capsule()
         if capsule is not None and started_at(capsule.init) == capsule.started:
             os.kill(capsule.init, signal.SIGKILL)
         if time.monotonic() > deadline:
             raise StateError(
-                f"the sandbox '{home.name}' is still held by another command after {_PATIENCE_S:g} s",
+                f"the sandbox '{home.name}' is still held by another command after {patience_s:g} s",
                 next_step="wait for the `gpucluster sandbox up` that is running, or end it with Ctrl-C",
             )
         time.sleep(0.02)

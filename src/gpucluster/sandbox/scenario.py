@@ -25,7 +25,7 @@ class Scenario:
             "interrupt": lambda o, now: model.interrupt(
                 str(o["instance"]), now, float(o.get("after_s", 120.0))
             ),
-            "clear": lambda _o, _n: model.faults.clear(),
+            "clear": lambda _o, _n: model.clear(),
         }
         self._gets: Mapping[str, Callable[[float], object]] = {
             "instances": lambda now: [_instance(i) for i in model.describe((), now)],

@@ -287,7 +287,9 @@ def _named_instances(asked: Parameters) -> list[Any]:
 
 
 def _requested(spec: LaunchSpec) -> dict[str, Mapping[str, str]]:
-    return {"instance": spec.tags, "volume": spec.volume_tags, "network-interface": spec.interface_tags}
+    """Tags at birth of all that a launch makes; a spot request is judged only if it is tagged."""
+    tags = {"instance": spec.tags, "volume": spec.volume_tags, "network-interface": spec.interface_tags}
+    return {**tags, "spot-instances-request": spec.spot_tags} if spec.spot_tags else tags
 
 
 def _ids_by_arn(profile: Profile | None) -> dict[str, str]:

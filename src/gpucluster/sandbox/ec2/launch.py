@@ -50,6 +50,7 @@ def launch_spec(asked: Parameters, moto: Moto) -> tuple[LaunchSpec, Profile | No
         tags=tags.get("instance", {}),
         volume_tags=tags.get("volume", {}),
         interface_tags=tags.get("network-interface", {}),
+        spot_tags=tags.get("spot-instances-request", {}),
     )
     _check_counts(spec)
     return spec, profile

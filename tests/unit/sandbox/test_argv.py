@@ -1,0 +1,142 @@
+"""What is typed for the sandbox's programs: whole command lines, because each word has a reason."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from gpucluster.plan import names
+from gpucluster.sandbox import archives, bootstrap, capsule, inside, machines, network
+from gpucluster.sandbox.capsule import Charge
+from gpucluster.sandbox.inside import Resident
+from gpucluster.sandbox.machines import MachineSpec
+from gpucluster.sandbox.within import Overlay, within
+
+SPEC = MachineSpec(id="i-0a", address="10.42.1.4", mac="02:00:0a:2a:01:04", gpus=2, number=3)
+
+
+def test_a_machine_joins_its_network_before_nspawn_mounts_sys_and_its_gpus_are_the_capsules():
+    nodes = [Path("/run/gpc/dev/nvidia0"), Path("/run/gpc/dev/nvidia1")]
+    assert machines.nspawn_argv(SPEC, root=Path("/run/gpc/m/i-0a"), devices=nodes) == [
+        "nsenter",
+        "--net=/run/netns/i-0a",
+        "systemd-nspawn",
+        "--quiet",
+        "--register=no",
+        "--keep-unit",
+        "--capability=CAP_NET_ADMIN",
+        "--directory=/run/gpc/m/i-0a",
+        "--machine=i-0a",
+        "--hostname=ip-10-42-1-4",
+        "--resolv-conf=off",
+        "--timezone=off",
+        "--bind=/run/gpc/dev/nvidia0:/dev/nvidia0",
+        "--bind=/run/gpc/dev/nvidia1:/dev/nvidia1",
+        "--boot",
+        "systemd.unit=multi-user.target",
+    ]
+
+
+def test_a_machine_has_its_address_alone_and_routes_through_the_metadata_address():
+    assert network.connect_batch(
+        "i-0a", link="v3", address="10.42.1.4", mac="02:00:0a:2a:01:04"
+    ).splitlines() == [
+        "netns add i-0a",
+        "link add v3 type veth peer name eth0 netns i-0a address 02:00:0a:2a:01:04",
+        "link set v3 master br0 up",
+        "route replace 10.42.1.4/32 dev br0",
+    ]
+    assert "route add default via 169.254.169.254 dev eth0 src 10.42.1.4" in network.inside_batch(
+        address="10.42.1.4"
+    )
+
+
+def test_the_capsule_dies_with_its_outer_process_and_carries_no_secret():
+    charge = Charge(
+        name="one",
+        region="us-east-1",
+        image="img",
+        layers=("/a", "/b"),
+        trees={"/sys/fs/cgroup/unified": ()},
+        gpus={"p5": 8},
+        room=18,
+        listener=3,
+        hello=4,
+        lock=5,
+        state_root="/state",
+    )
+    argv = capsule.argv(charge, "module")
+    assert argv[:7] == ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
+    assert argv[-2] == "module"
+    assert json.loads(argv[-1]) == json.loads(json.dumps(asdict(charge)))
+
+
+def test_a_build_runs_in_mounts_that_end_with_it():
+    overlay = Overlay(lower=(Path("/base"),), upper=Path("/x/u"), work=Path("/x/w"), at=Path("/x/m"))
+    argv = within(["true", "--flag"], overlay=overlay, proc=Path("/x/m/proc"))
+    assert "--kill-child" in argv
+    assert argv[-2:] == ["true", "--flag"]
+    assert overlay.options == "lowerdir=/base,upperdir=/x/u,workdir=/x/w"
+
+
+def test_a_command_runs_as_root_with_a_clean_environment():
+    assert inside.enter_argv(77, ["id", "-u"], user=None, term="xterm") == [
+        "nsenter",
+        "--target=77",
+        "--mount",
+        "--uts",
+        "--ipc",
+        "--net",
+        "--pid",
+        "--",
+        "env",
+        "-i",
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME=/root",
+        "LANG=C.UTF-8",
+        "TERM=xterm",
+        "id",
+        "-u",
+    ]
+
+
+def test_a_users_command_is_never_a_shells_text():
+    argv = inside.enter_argv(77, ["echo", "$(reboot); x"], user="researcher", term="dumb")
+    assert argv[-7:] == ["researcher", "--session-command", 'exec "$@"', "--", "sh", "echo", "$(reboot); x"]
+
+
+ALONE = Resident(instance="i-1", leader=5, role="", node="")
+HEAD = Resident(instance="i-2", leader=6, role="head", node="burst-head")
+NODE = Resident(instance="i-3", leader=7, role="node", node="h200-1a-1")
+
+
+def test_a_machine_answers_to_its_id_its_slurm_name_and_the_head_to_head():
+    asked = ("i-1", "", "head", "h200-1a-1", "i-2")
+    assert [[r.answers_to(word) for word in asked] for r in (ALONE, HEAD, NODE)] == [
+        [True, False, False, False, False],
+        [False, False, True, False, True],
+        [False, False, False, True, False],
+    ]
+
+
+def test_the_wheels_are_asked_for_with_hashes_and_for_the_images_python():
+    argv = archives.download_argv(Path("/r/node.txt"), Path("/c"), python="3.13")
+    assert {"--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version=3.13"} <= set(argv)
+
+
+def test_the_playbooks_get_every_path_from_the_names():
+    found = json.loads(
+        bootstrap.variables(wheels_archive=Path("/w.tar"), code_archive=Path("/c.tar"), our_wheel="/o.whl")
+    )
+    assert (found["venv"], found["endpoint_file"]) == (names.VENV, names.ENDPOINT_FILE)
+    owned = {folder["path"]: (folder["owner"], folder["mode"]) for folder in found["folders"]}
+    assert owned[names.SPOOL] == ("slurm", "0700")
+    assert owned[names.STATE_DIR] == ("root", "0755")
+
+
+def test_the_code_archive_holds_the_hooks_under_all_their_names(tmp_path):
+    found = archives.sources()
+    held = {a.path: a.mode for a in archives.ours(found)}
+    for hook in ("resume", "suspend", "resume_fail", "prolog_slurmctld", "prolog"):
+        assert held[f"{names.HOOK_DIR}/{hook}".lstrip("/")] == 0o755
+    assert held["etc/systemd/system/gpucluster-agent.service"] == 0o644
+    assert not any(path.endswith("README") for path in held)
