@@ -68,9 +68,8 @@ def controller(machine: Machine, known: Known) -> Known:
 def elastic(machine: Machine, known: Known) -> Known:
     """The daemon, restarted only for another plan or other bindings."""
     wanted = bundles.mark(of(known.bundle), names.PLAN_FILE, names.BINDINGS_FILE)
-    stale = state.load(machine).elastic != wanted
-    if stale or not systemd.active(machine, DAEMON):
-        systemd.ensure(machine, DAEMON, restart=stale)
+    if state.load(machine).elastic != wanted or not systemd.active(machine, DAEMON):
+        systemd.ensure(machine, DAEMON, restart=True)
         state.change(machine, elastic=wanted)
     return known
 

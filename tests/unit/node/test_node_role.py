@@ -14,7 +14,7 @@ from gpucluster.node.walk import StoppedError, walk
 from gpucluster.plan import names
 
 KEY = b"K" * 128
-FOREVER = float("inf")
+LATE = 50_000.0  # on the fake clock
 
 
 def a_node(root: Path, **change: object) -> FakeMachine:
@@ -26,7 +26,7 @@ def a_node(root: Path, **change: object) -> FakeMachine:
 
 
 def boot(node: FakeMachine) -> Known:
-    return walk(node.machine(), node_role.BOOT, Known(), until=lambda _: FOREVER)
+    return walk(node.machine(), node_role.BOOT, Known(), until=lambda _: LATE)
 
 
 def phases(node: FakeMachine) -> list[str]:
