@@ -45,7 +45,7 @@ def backoff(attempt: int, seed: str) -> float:
 
 def one_line(error: BaseException) -> str:
     """The error as a reason: one line, of bounded length, printable."""
-    text = " ".join((str(error) or type(error).__name__).split())
+    text = " ".join(str(error).split()) or type(error).__name__
     return "".join(c if c.isprintable() else "?" for c in text)[:DETAIL_CHARS]
 
 
