@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from slurm_model import SlurmModel
+
 from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, Timing
 from gpucluster.cloud.port import Instance
 from gpucluster.elastic.act import Failpoint, Hands
@@ -16,7 +18,6 @@ from gpucluster.elastic.registration import Desk
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport, Step
 from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding
-from slurm_model import SlurmModel
 
 START = 1_000_000.0
 NO_TRIP: Callable[[Failpoint], None] = lambda _: None  # noqa: E731
@@ -53,7 +54,8 @@ class Fleet:
     def __init__(self, plan: ClusterPlan, folder: Path, *, boot_s: float = 30.0) -> None:
         self.plan, self.folder, self.boot_s = plan, folder, boot_s
         self.now = START
-        self.model = CloudModel(Random(7), timing=Timing(pending_s=2.0, ending_s=20.0), region=plan.region)
+        timing = Timing(pending_s=2.0, ending_s=20.0)
+        self.model = CloudModel(Random(7), timing=timing, region=plan.region)  # noqa: S311 -- the same each time
         self.bindings = some_bindings(plan)
         zones = {v: k for k, v in self.bindings.subnets.items()}
         self.cloud = ModelCloud(self.model, lambda: self.now, zones)
@@ -84,7 +86,7 @@ class Fleet:
             clouds=lane,
             slurms=lane,
             clock=lambda: self.now,
-            trip=lambda point: self.trip(point),
+            trip=self._tripped,
         )
         self.keeper = Keeper(
             self.plan,
@@ -187,6 +189,9 @@ class Fleet:
     def _said(self, report: NodeReport) -> None:
         if self.keeper.hear(report):
             self._ring()
+
+    def _tripped(self, point: Failpoint) -> None:
+        self.trip(point)
 
     def _ring(self) -> None:
         self._calls += 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOOK = "/var/spool/gpucluster/waiter"  # names.SPOOL; a test compares
 SLURM_BIN = "/usr/bin"
 POLL_S = 0.25
-ALONE_S = 5.0  # a job that is not in CONFIGURING so long after our start is gone
+ALONE_S = 1.0  # a job not in CONFIGURING so long after our start is gone; it cannot start anew while we run
 CALL_S = 10.0
 BOUND_S = 3600.0  # when ResumeTimeout cannot be read
 

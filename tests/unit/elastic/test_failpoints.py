@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from builders import a_plan
 from fleet import NO_TRIP, Fleet
+
 from gpucluster.elastic.act import Failpoint
 
 VISITS = (1, 2, 3)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """The process is gone."""
 
 
@@ -21,7 +22,8 @@ def story(f: Fleet) -> None:
     jobs = [f.slurm.submit(2, lasts=20)]
     for _ in range(3):
         live(f, 400)
-        jobs.append(f.slurm.submit(1, lasts=20)) if len(jobs) < 3 else None
+        if len(jobs) < 3:
+            jobs.append(f.slurm.submit(1, lasts=20))
     assert [job.state for job in jobs] == ["COMPLETED"] * 3, f.story()
     assert [len(job.runs) for job in jobs] == [1, 1, 1]
     assert len(f.model.describe((), f.now)) == 4, "one instance for each slot and life"
@@ -34,7 +36,7 @@ def live(f: Fleet, seconds: float) -> None:
     while f.now < end:
         try:
             f.run(1)
-        except Killed:
+        except KilledError:
             f.trip = NO_TRIP
             f.restart()
 
@@ -48,7 +50,7 @@ def test_a_kill_does_no_harm(tmp_path: Path, point: Failpoint, visit: int) -> No
     def trip(at: Failpoint) -> None:
         seen[at] += 1
         if at is point and seen[at] == visit:
-            raise Killed
+            raise KilledError
 
     f.trip = trip
     story(f)

@@ -1,10 +1,12 @@
 """The daemon over models of Slurm and of the cloud, on virtual time: what a user of the cluster would see."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import a_plan
 from fleet import Fleet
+
 from gpucluster.cloud.port import Control, Scaling
 
 SPOT, OTHER, A, B = "p5en.48xlarge", "p5e.48xlarge", "us-east-2a", "us-east-2b"
@@ -187,11 +189,7 @@ def test_a_machine_that_never_calls_is_replaced(f: Fleet) -> None:
 def test_an_instance_that_no_slot_owns_ends_after_the_grace(f: Fleet) -> None:
     job = f.slurm.submit(1)
     f.until(lambda: job.state == "RUNNING", 60)
-    stray = f.cloud.launch(
-        type(f.cloud.launches[0])(
-            **{k: getattr(f.cloud.launches[0], k) for k in f.cloud.launches[0].__slots__} | {"token": "stray"}
-        )
-    )[0]
+    stray = f.cloud.launch(replace(f.cloud.launches[0], token="stray"))[0]
     f.run(f.plan.times.orphan_grace_s - 20)
     assert stray in {i.id for i in f.living()}
     f.until(lambda: stray not in {i.id for i in f.living()}, 120)
@@ -200,12 +198,7 @@ def test_an_instance_that_no_slot_owns_ends_after_the_grace(f: Fleet) -> None:
 def test_an_instance_without_our_tags_is_never_touched(f: Fleet) -> None:
     job = f.slurm.submit(1)
     f.until(lambda: job.state == "RUNNING", 60)
-    request = f.cloud.launches[0]
-    foreign = f.cloud.launch(
-        type(request)(
-            **{k: getattr(request, k) for k in request.__slots__} | {"token": "x", "tags": {"team": "other"}}
-        )
-    )[0]
+    foreign = f.cloud.launch(replace(f.cloud.launches[0], token="x", tags={"team": "other"}))[0]
     f.run(2000)
     assert foreign in {i.id for i in f.living()}
 
