@@ -256,8 +256,9 @@ class FakeMachine:
         if argv[0] == "munge":
             return 0, "MUNGE:" + (str(stdin) if "-n" not in argv else "")
         if argv[0] == "hostname":
-            self.hostname = argv[1] if argv[1:] else self.hostname
-            return 0, self.hostname
+            self.hostname = argv[1]
+            self.put("/proc/sys/kernel/hostname", f"{argv[1]}\n")
+            return 0, ""
         if argv[0] == "systemctl":
             return self._systemctl(*argv[1:])
         return self._scontrol(argv, env or {}) if argv[0] == "scontrol" else (0, "")

@@ -8,7 +8,7 @@ from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Machine, StepError
 from gpucluster.plan import names
 
-HOSTS, HOSTNAME = "/etc/hosts", "/etc/hostname"
+HOSTS, HOSTNAME, NOW = "/etc/hosts", "/etc/hostname", "/proc/sys/kernel/hostname"
 BEGIN, END = "# gpucluster: begin", "# gpucluster: end"
 LINE = re.compile(r"[0-9A-Fa-f.:]+(?:\s+[A-Za-z0-9][A-Za-z0-9.-]*)+")
 
@@ -59,5 +59,5 @@ def _hosts(machine: Machine, lines: Iterable[str]) -> None:
 
 
 def _hostname(machine: Machine, name: str) -> None:
-    if machine.write(HOSTNAME, f"{name}\n") or machine.run(["hostname"]).stdout.strip() != name:
+    if machine.write(HOSTNAME, f"{name}\n") or machine.read(NOW).strip() != name:
         machine.run(["hostname", name])

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 from gpucluster.node import state
 from gpucluster.node.known import Known, of
-from gpucluster.node.machine import Machine, NotYetError, Reply, StepError
+from gpucluster.node.machine import Machine, NotYetError, Reply
 from gpucluster.node.walk import one_line
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
 
 NODE_PATH, FAILED_PATH = "/v1/node", "/v1/failed"
 READER = "slurm"  # only the daemon's user may decode the credential
+REFUSED_S = (
+    20.0  # a munged that starts anew refuses for a moment; the controller's own doubts it answers with 503
+)
 CONTROLLER = re.compile(r"[A-Za-z0-9.:-]+:[0-9]{1,5}")
 
 
@@ -22,7 +25,7 @@ def name(machine: Machine, known: Known) -> Known:
 
 
 def ask(machine: Machine, known: Known, phase: NodePhase) -> NodeAnswer:
-    """Say where we stand, hear who we are. NotYetError if nobody answers, StepError if we are not theirs."""
+    """Say where we stand, hear who we are. NotYetError if nobody answers, for long or (not ours) for a while."""
     head = of(known.bundle).plan.head
     argv = ["munge", f"--restrict-uid={READER}"]
     payload = codec.dumps(report(machine, known, phase))
@@ -60,7 +63,7 @@ def report(machine: Machine, known: Known, phase: NodePhase) -> NodeReport:
 
 def _answer(reply: Reply, known: Known) -> NodeAnswer:
     if reply.status == 403:
-        raise StepError(f"the controller does not know this machine as one of its own{_said(reply)}")
+        raise NotYetError(f"the controller does not know this machine{_said(reply)}", limit_s=REFUSED_S)
     if reply.status != 200:
         raise NotYetError(f"the controller answered {reply.status}{_said(reply)}")
     try:

@@ -183,7 +183,7 @@ def test_user_data_that_is_not_there_yet_or_half_is_waited_for(tmp_path):
         ),
         (
             lambda n: setattr(n, "controller", answers(Reply(403, b'{"error": "not\nmine\x1b[31m"}'))),
-            r'name: the controller does not know this machine as one of its own: {"error": "not mine\?\[31m"}',
+            r'name: the controller does not know this machine: {"error": "not mine\?\[31m"}',
         ),
         (
             lambda n: (n.root / "dev/nvidia1").unlink(),
