@@ -3,7 +3,9 @@
 import random
 import socket
 import time
-from collections.abc import Generator
+import urllib.error
+import urllib.request
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,23 +41,44 @@ class RunningCloud:
     api: Api
     clock: Clock
     endpoint: str
+    clients: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def fresh(self, *, buckets: bool = False) -> "RunningCloud":
+        """As new for the next test: days later, so that nothing is remembered; moto keeps its networks."""
+        for instance in (*self.model.wanted(self.clock.now), *self.model.ending(self.clock.now)):
+            self.model.mark_ended(instance.id, self.clock.now, code="Server.InternalError")
+        for instance in self.model.describe((), self.clock.now):
+            if instance.state.value == "stopped":
+                self.model.terminate((instance.id,), self.clock.now)
+        self.clock.move(3 * 86400)
+        self.model.clear()
+        self.model.describe((), self.clock.now)
+        self.model.buckets.enabled = buckets
+        self.model.trail.clear()
+        return self
 
     @property
     def model(self) -> CloudModel:
         return self.api.model
 
-    def client(self, service: str, key: Any = None, **config: Any) -> Any:
+    def client(self, service: str, key: Any = None) -> Any:
         """A boto3 client with one attempt a call, as `key` (a sandbox Key), by default the operator."""
         who = key or self.api.operator
-        return boto3.Session().client(
+        name = f"{service}/{who.access_key}/{who.secret}"
+        if name in self.clients:
+            return self.clients[name]
+        session: Any = boto3.Session()
+        client = session.client(
             service,
             region_name=REGION,
             endpoint_url=self.endpoint,
             aws_access_key_id=who.access_key,
             aws_secret_access_key=who.secret,
             aws_session_token=who.token or None,
-            config=Config(retries={"total_max_attempts": 1}, **config),
+            config=Config(retries={"total_max_attempts": 1}),
         )
+        self.clients[name] = client
+        return client
 
     @property
     def control(self) -> SandboxControl:
@@ -64,12 +87,12 @@ class RunningCloud:
 
 @contextmanager
 def running_cloud(
-    *, metadata: bool = False, timing: Timing | None = None, buckets: bool = False
+    *, metadata: bool = False, timing: Timing | None = None
 ) -> Generator[RunningCloud, None, None]:
-    """Start the API on a free loopback port; `buckets` turns API throttling on (rows of T11 want it)."""
+    """Start the API on a free loopback port; throttling is off until a row of T11 turns it on."""
     clock = Clock()
     model = CloudModel(random.Random(5), timing=timing or Timing(pending_s=0.0), region=REGION)  # noqa: S311
-    model.buckets.enabled = buckets
+    model.buckets.enabled = False
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     bound.listen(16)
@@ -81,6 +104,7 @@ def running_cloud(
         wall=time.time,
         images=("gpucluster-slurm-24.11",),
         operator=OPERATOR,
+        session_s=1e9,  # the clock of tests leaps
         console=lambda instance: f"console of {instance}\n".encode(),
         lookup=lambda _: next(iter(model.wanted(clock())), None),
     )
@@ -89,6 +113,17 @@ def running_cloud(
     finally:
         api.close()
         bound.close()
+
+
+def ask(url: str, method: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    """One plain HTTP request; status and body, refusals too."""
+    made = urllib.request.Request(url, data=body, method=method, headers=dict(headers))  # noqa: S310
+    try:
+        with urllib.request.urlopen(made, timeout=5) as answer:  # noqa: S310
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
 
 
 @dataclass

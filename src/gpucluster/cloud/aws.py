@@ -126,6 +126,7 @@ def launch_arguments(request: LaunchRequest) -> dict[str, Any]:
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in _TAGGED],
     }
     if request.market is Market.SPOT:
+        arguments["TagSpecifications"].append({"ResourceType": "spot-instances-request", "Tags": tags})
         arguments["InstanceMarketOptions"] = {
             "MarketType": "spot",
             "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},

@@ -28,6 +28,12 @@ class Capacity:
         self._next_id = 1
         self._withdrawn: set[tuple[str, str]] = set()
         self.zones: set[str] = set()
+        self.room: int | None = None  # what the host can still carry; above all rules
+
+    def clear(self) -> None:
+        """Drop what scenarios have set; the host's room stays."""
+        self._rules.clear()
+        self._withdrawn.clear()
 
     def set(self, machine: str, zone: str, market: str, free: int | None) -> None:
         """From now on `free` more can be had (None: any number); `*` matches all."""
@@ -52,16 +58,21 @@ class Capacity:
         self.zones.add(zone)
         self._check_offered(machine, zone)
         rule = self._rule(machine, zone, market)
-        if rule is None or rule.free is None:
-            return at_most, None
-        if rule.free < at_least:
+        bounds = [n for n in (self.room, None if rule is None else rule.free) if n is not None]
+        count = min([*bounds, at_most])
+        if count < at_least:
             raise self._insufficient(machine, zone, market)
-        count = min(rule.free, at_most)
+        if self.room is not None:
+            self.room -= count
+        if rule is None or rule.free is None:
+            return count, None
         rule.free -= count
         return count, rule.id
 
     def give_back(self, rule_id: int | None, count: int = 1) -> None:
-        """Return what was taken from a rule, if that rule still stands."""
+        """Return what was taken: to the host, and to the rule if it still stands."""
+        if self.room is not None:
+            self.room += count
         for rule in self._rules:
             if rule.id == rule_id and rule.free is not None:
                 rule.free += count

@@ -60,6 +60,17 @@ class CloudModel:
         self.capacity.set(machine, zone, market, free)
 
     @_atomic
+    def set_room(self, instances: int | None) -> None:
+        """Bound the living instances by what the host can carry, whatever scenarios say; set before launches."""
+        self.capacity.room = instances
+
+    @_atomic
+    def clear(self) -> None:
+        """Drop all that scenarios have ordered: capacity, withdrawn machines, errors, lost replies."""
+        self.capacity.clear()
+        self.faults.clear()
+
+    @_atomic
     def interrupt(self, instance_id: str, now: float, after_s: float = 120.0) -> None:
         """Give a spot notice: the instance ends after `after_s` (T34)."""
         instance = self.instance(instance_id, now)
@@ -77,7 +88,7 @@ class CloudModel:
     def run(self, spec: LaunchSpec, now: float) -> tuple[Ec2Instance, ...]:
         """RunInstances: one zone, `min_count` to `max_count` instances or a refusal; a token replays."""
         self._advance(now)
-        known = self._tokens.replay(spec)
+        known = self._tokens.replay(spec, now)
         if known:
             return tuple(self._instances[i] for i in known)
         self.buckets.charge_instances("RunInstances", spec.max_count, now)
@@ -215,10 +226,11 @@ class CloudModel:
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        for instance in tuple(self._instances.values()):
-            if instance.state is life.ENDED and instance.since + self.timing.token_s <= now:
-                del self._instances[instance.id]
-                self._tokens.forget(instance.id)
+        before = now - self.timing.token_s
+        gone = {i.id for i in self._instances.values() if i.state is life.ENDED and i.since <= before}
+        for instance_id in gone:
+            del self._instances[instance_id]
+        self._tokens.forget(gone, before)
 
     def _store(self, after: Ec2Instance) -> Ec2Instance:
         before = self._instances.get(after.id)

@@ -2,15 +2,20 @@
 
 from gpucluster.cloud.model.values import ANY, Refusal
 
-_SERVER_CODES = frozenset(
-    {
-        "InternalError",
-        "Unavailable",
-        "ServiceUnavailable",
-        "InsufficientInstanceCapacity",
-        "RequestLimitExceeded",
-    }
-)
+# HTTP status of codes that are not 400
+_STATUS = {
+    "InternalError": 500,
+    "InsufficientInstanceCapacity": 500,
+    "InsufficientAddressCapacity": 500,
+    "RequestLimitExceeded": 503,
+    "ServiceUnavailable": 503,
+    "SlowDown": 503,
+    "Unavailable": 503,
+    "UnauthorizedOperation": 403,
+    "AccessDenied": 403,
+    "ConditionalRequestConflict": 409,
+    "PreconditionFailed": 412,
+}
 
 
 class FaultBox:

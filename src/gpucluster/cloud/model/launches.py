@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from gpucluster.cloud.model.values import Ec2Instance, Interface, LaunchSpec, Refusal
@@ -14,7 +14,8 @@ _ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
 @dataclass(slots=True)
 class _Token:
     fingerprint: str
-    ids: tuple[str, ...]
+    at: float  # of the first request
+    ids: tuple[str, ...] = ()
 
 
 class Tokens:
@@ -23,7 +24,7 @@ class Tokens:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Token] = {}
 
-    def replay(self, spec: LaunchSpec) -> tuple[str, ...]:
+    def replay(self, spec: LaunchSpec, now: float) -> tuple[str, ...]:
         """Return the ids of the same request made before; () for a new one; refuse other parameters.
 
         The token is bound here already: a launch that then fails keeps it (T04).
@@ -34,7 +35,7 @@ class Tokens:
             raise Refusal(
                 "InvalidParameterValue", "Invalid value for clientToken: at most 64 ASCII characters"
             )
-        token = self._known.setdefault(_key(spec), _Token(spec.fingerprint, ()))
+        token = self._known.setdefault(_key(spec), _Token(spec.fingerprint, now))
         if token.fingerprint != spec.fingerprint:
             raise Refusal(
                 "IdempotentParameterMismatch",
@@ -47,9 +48,13 @@ class Tokens:
         if spec.token is not None:
             self._known[_key(spec)].ids = ids
 
-    def forget(self, instance_id: str) -> None:
-        """An id that is gone for a day takes its token along."""
-        self._known = {k: t for k, t in self._known.items() if instance_id not in t.ids}
+    def forget(self, gone: Set[str], failed_before: float) -> None:
+        """Drop the tokens of instances that are gone for a day, and of launches that failed so long ago."""
+        self._known = {
+            key: token
+            for key, token in self._known.items()
+            if (gone.isdisjoint(token.ids) if token.ids else token.at > failed_before)
+        }
 
 
 def new_instance(

@@ -29,7 +29,7 @@ class ModelCloud:
         self._strict = subnets is not None
         self._places: dict[str, SubnetPlace] = {}
         for subnet_id, zone in sorted((subnets or {}).items()):
-            self._place(subnet_id, zone)
+            self._add(subnet_id, zone)
 
     @property
     def launches(self) -> list[LaunchRequest]:
@@ -93,13 +93,14 @@ class ModelCloud:
         return answer
 
     def _place(self, subnet_id: str, zone: str) -> SubnetPlace:
-        known = self._places.get(subnet_id)
-        if known is None:
-            if self._strict:
-                raise cloud_error("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")
-            cidr = f"10.{64 + len(self._places)}.0.0/16"
-            known = self._places[subnet_id] = SubnetPlace(id=subnet_id, zone=zone, cidr=cidr)
-        return known
+        if subnet_id not in self._places and self._strict:
+            raise cloud_error("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")
+        return self._places.get(subnet_id) or self._add(subnet_id, zone)
+
+    def _add(self, subnet_id: str, zone: str) -> SubnetPlace:
+        cidr = f"10.{64 + len(self._places)}.0.0/16"
+        place = self._places[subnet_id] = SubnetPlace(id=subnet_id, zone=zone, cidr=cidr)
+        return place
 
 
 class ModelControl:

@@ -79,6 +79,7 @@ class LaunchSpec:
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     volume_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     interface_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    spot_tags: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
