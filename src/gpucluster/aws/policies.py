@@ -64,6 +64,19 @@ def node_policy(scope: NodeScope) -> str:
     )
 
 
+def only_tls(bucket_arn: str) -> str:
+    """The bucket's policy: nothing without TLS."""
+    statement = {
+        "Sid": "OnlyTls",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [bucket_arn, f"{bucket_arn}/*"],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return document(statement)
+
+
 def document(*statements: Statement) -> str:
     """A policy's canonical text."""
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
@@ -75,11 +88,12 @@ def _launch(scope: HeadScope) -> list[Statement]:
     tagged = {"StringEquals": {f"aws:RequestTag/{TAG_CLUSTER}": scope.cluster}}
     made = [f"{base}:instance/*", f"{base}:network-interface/*", f"{base}:volume/*"]
     spot = [f"{base}:spot-instances-request/*"] if scope.spot else []
-    parts = [f"{image_base}/{scope.image}", scope.node_group, *scope.subnets, *scope.templates]
+    # The templates are named once, at the instance, which cannot do without one: a role's policies are short (T37).
+    parts = [f"{image_base}/{scope.image}", scope.node_group, *scope.subnets, f"{base}:launch-template/*"]
     born = {"StringEquals": {"ec2:CreateAction": "RunInstances", **tagged["StringEquals"]}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
     statements = [
-        _allow("LaunchFrom", ["ec2:RunInstances"], *sorted(parts), when=ours),
+        _allow("LaunchFrom", ["ec2:RunInstances"], *sorted(parts)),
         _allow("LaunchTagged", ["ec2:RunInstances"], *made, when={**ours, **tagged}),
         _allow("TagAtBirth", ["ec2:CreateTags"], *made, *spot, when=born),
         _allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=passed),

@@ -50,7 +50,11 @@ class Pools(pulumi.ComponentResource):
         self.register_outputs({"templates": dict(self.ids)})
 
     def _template(self, pool: Pool, template: LaunchTemplate) -> aws.ec2.LaunchTemplate:
-        root: aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict = {"encrypted": "true", "delete_on_termination": "true", "volume_type": "gp3"}
+        root: aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict = {
+            "encrypted": "true",
+            "delete_on_termination": "true",
+            "volume_type": "gp3",
+        }
         return aws.ec2.LaunchTemplate(
             f"{self._plan.name}-{template.key}",
             image_id=self._image.image_id,

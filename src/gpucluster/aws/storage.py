@@ -1,10 +1,10 @@
 """The bucket that carries the bundle and the control object, and the empty secret for the munge key."""
 
-import json
-
 import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
+
+from gpucluster.aws.policies import only_tls
 
 
 class Storage(pulumi.ComponentResource):
@@ -55,16 +55,3 @@ class Storage(pulumi.ComponentResource):
         aws.s3.BucketPolicy(
             cluster, bucket=bucket.bucket, policy=bucket.arn.apply(only_tls), opts=self._child
         )
-
-
-def only_tls(bucket_arn: str) -> str:
-    """The bucket's policy: nothing without TLS."""
-    statement = {
-        "Sid": "OnlyTls",
-        "Effect": "Deny",
-        "Principal": "*",
-        "Action": "s3:*",
-        "Resource": [bucket_arn, f"{bucket_arn}/*"],
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-    }
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, sort_keys=True)

@@ -1,0 +1,52 @@
+"""A program's resources without an engine: what the program registers, with ids and outputs made up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks, set_mocks
+
+from gpucluster.engine.provider.table import TYPES
+from gpucluster.engine.provider.values import read_back
+
+ACCOUNT = "123456789012"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One registered resource."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, Any]
+
+
+class _Recorder(Mocks):
+    def __init__(self) -> None:
+        self.found: list[Declared] = []
+
+    def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        inputs = read_back(dict(args.inputs))
+        self.found.append(Declared(args.typ, args.name, inputs))
+        kind = TYPES.get(args.typ)
+        if kind is None:  # a component or a provider
+            return args.name, inputs
+        made: dict[str, Any] = {
+            name: f"{name}-of-{args.name}" for name in kind.properties if name not in inputs
+        }
+        service, word = args.typ.split(":")[1].split("/")
+        made["arn"] = f"arn:aws:{service}:us-east-2:{ACCOUNT}:{word}/{args.name}"
+        return f"{word}-{args.name}", {**made, "latestVersion": 1, "tagsAll": {}, **inputs}
+
+    def call(self, args: MockCallArgs) -> dict[str, Any]:
+        self.found.append(Declared(args.token, "", read_back(dict(args.args))))
+        return {"id": "ami-1", "imageId": "ami-1", "rootDeviceName": "/dev/sda1", "tags": {}}
+
+
+def declared_by(program: Callable[[], None]) -> tuple[Declared, ...]:
+    """Run a program to its end; what it registered, sorted. Outputs that are secret or unknown do not arise."""
+    recorder = _Recorder()
+    set_mocks(recorder, project="gpucluster", stack="burst", preview=False)
+    pulumi.runtime.test(program)()
+    return tuple(sorted(recorder.found, key=lambda one: (one.type, one.name)))

@@ -1,0 +1,138 @@
+"""What head and nodes may do: golden documents, and what must not be in them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpucluster.aws.policies import HeadScope, NodeScope, head_policy, node_policy, only_tls, trust_ec2
+from gpucluster.aws.userdata import LIMIT_BYTES, encoded, user_data
+from gpucluster.sandbox.policies import Need, allows, check
+
+EC2 = "arn:aws:ec2:us-east-2:123456789012"
+HEAD = HeadScope(
+    cluster="burst",
+    vpc=f"{EC2}:vpc/vpc-1",
+    image="ami-1",
+    subnets=(f"{EC2}:subnet/subnet-1", f"{EC2}:subnet/subnet-2"),
+    node_group=f"{EC2}:security-group/sg-1",
+    templates=(f"{EC2}:launch-template/lt-1",),
+    node_role="arn:aws:iam::123456789012:role/burst-node-1",
+    bucket="arn:aws:s3:::burst-1",
+    secret="arn:aws:secretsmanager:us-east-2:123456789012:secret:burst-munge-1",
+    spot=True,
+)
+NODE = NodeScope(bucket=HEAD.bucket, secret=HEAD.secret)
+
+
+def pretty(document: str) -> bytes:
+    return (json.dumps(json.loads(document), indent=1, sort_keys=True) + "\n").encode()
+
+
+def test_documents_are_golden(golden: Any) -> None:
+    documents = {
+        "head.json": head_policy(HEAD),
+        "node.json": node_policy(NODE),
+        "trust.json": trust_ec2(),
+        "bucket.json": only_tls(HEAD.bucket),
+    }
+    golden("aws/policies", {name: pretty(text) for name, text in documents.items()})
+
+
+@pytest.mark.parametrize("text", [head_policy(HEAD), node_policy(NODE)], ids=["head", "node"])
+def test_no_action_is_a_pattern_and_only_a_listing_is_for_all(text: str) -> None:
+    for statement in json.loads(text)["Statement"]:
+        assert [a for a in statement["Action"] if "*" in a] == []
+        if statement["Resource"] == ["*"]:
+            assert statement["Action"] == ["ec2:DescribeInstances"]
+
+
+@pytest.mark.parametrize("text", [head_policy(HEAD), node_policy(NODE)], ids=["head", "node"])
+def test_the_sandbox_can_judge_every_part(text: str) -> None:
+    check(json.loads(text))
+
+
+def test_a_policy_fits_in_a_role() -> None:
+    many = {f"{EC2}:launch-template/lt-{number:017x}" for number in range(64)}
+    wide = HeadScope(
+        **{f: getattr(HEAD, f) for f in HeadScope.__dataclass_fields__} | {"templates": tuple(many)}
+    )
+    assert len(head_policy(wide)) < 10_240  # T37
+
+
+def test_spot_rights_only_where_spot_is_bought() -> None:
+    plain = HeadScope(**{f: getattr(HEAD, f) for f in HeadScope.__dataclass_fields__} | {"spot": False})
+    assert "spot" not in head_policy(plain).lower()
+
+
+LAUNCH = {
+    "ec2:launchtemplate": (f"{EC2}:launch-template/lt-1",),
+    "aws:requesttag/gpucluster:cluster": ("burst",),
+}
+OWN = {"aws:resourcetag/gpucluster:cluster": ("burst",), "aws:resourcetag/gpucluster:role": ("node",)}
+NEEDS: list[tuple[str, str, str, dict[str, tuple[str, ...]], bool]] = [
+    ("launch an instance from our template", "ec2:RunInstances", f"{EC2}:instance/*", LAUNCH, True),
+    ("launch without a template", "ec2:RunInstances", f"{EC2}:instance/*", {k: v for k, v in LAUNCH.items() if k[0] == "a"}, False),
+    ("launch from another's template", "ec2:RunInstances", f"{EC2}:instance/*", {**LAUNCH, "ec2:launchtemplate": (f"{EC2}:launch-template/lt-9",)}, False),
+    ("launch with another's tag", "ec2:RunInstances", f"{EC2}:instance/*", {**LAUNCH, "aws:requesttag/gpucluster:cluster": ("other",)}, False),
+    ("launch into our subnet", "ec2:RunInstances", f"{EC2}:subnet/subnet-1", LAUNCH, True),
+    ("launch into another subnet", "ec2:RunInstances", f"{EC2}:subnet/subnet-9", LAUNCH, False),
+    ("launch in another group", "ec2:RunInstances", f"{EC2}:security-group/sg-9", LAUNCH, False),
+    ("end a node of ours", "ec2:TerminateInstances", f"{EC2}:instance/i-1", OWN, True),
+    ("end a node of another cluster", "ec2:TerminateInstances", f"{EC2}:instance/i-1", {**OWN, "aws:resourcetag/gpucluster:cluster": ("other",)}, False),
+    ("end the head", "ec2:TerminateInstances", f"{EC2}:instance/i-1", {**OWN, "aws:resourcetag/gpucluster:role": ("head",)}, False),
+    ("pass the node's role to EC2", "iam:PassRole", HEAD.node_role, {"iam:passedtoservice": ("ec2.amazonaws.com",)}, True),
+    ("pass another role", "iam:PassRole", "arn:aws:iam::123456789012:role/admin", {"iam:passedtoservice": ("ec2.amazonaws.com",)}, False),
+    ("read the bundle", "s3:GetObject", f"{HEAD.bucket}/bundle.tar.gz", {}, True),
+    ("write the bundle", "s3:PutObject", f"{HEAD.bucket}/bundle.tar.gz", {}, False),
+    ("write the control object", "s3:PutObject", f"{HEAD.bucket}/control.json", {}, True),
+    ("put the key", "secretsmanager:PutSecretValue", HEAD.secret, {}, True),
+    ("delete the secret", "secretsmanager:DeleteSecret", HEAD.secret, {}, False),
+    ("make a template", "ec2:CreateLaunchTemplateVersion", f"{EC2}:launch-template/lt-1", {}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "context", "allowed"), [r[1:] for r in NEEDS], ids=[r[0] for r in NEEDS]
+)
+def test_the_head_may(action: str, resource: str, context: Any, allowed: bool) -> None:
+    need = Need(action=action, resource=resource, context=context)
+    assert allows([json.loads(head_policy(HEAD))], need) is allowed
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "allowed"),
+    [
+        ("s3:GetObject", f"{HEAD.bucket}/bundle.tar.gz", True),
+        ("s3:GetObject", f"{HEAD.bucket}/control.json", False),
+        ("s3:PutObject", f"{HEAD.bucket}/status/head.json", False),
+        ("secretsmanager:GetSecretValue", HEAD.secret, True),
+        ("secretsmanager:PutSecretValue", HEAD.secret, False),
+        ("ec2:TerminateInstances", f"{EC2}:instance/i-1", False),
+        ("ec2:DescribeInstances", "*", False),
+    ],
+)
+def test_a_node_may(action: str, resource: str, allowed: bool) -> None:
+    need = Need(action=action, resource=resource, context=OWN)
+    assert allows([json.loads(node_policy(NODE))], need) is allowed
+
+
+def test_user_data_is_golden_and_the_same_each_time(golden: Any) -> None:
+    texts = {
+        f"{role}.yaml": user_data(cluster="burst", region="us-east-2", bucket="burst-1", role=role).encode()
+        for role in ("head", "node")
+    }
+    golden("aws/userdata", texts)
+
+
+def test_user_data_is_small_and_a_cluster_s_name_cannot_break_it() -> None:
+    text = user_data(cluster='"\n#: {}', region="r", bucket="b" * 63, role="node")
+    config = json.loads(text.removeprefix("#cloud-config\n"))
+    assert json.loads(config["write_files"][0]["content"])["cluster"] == '"\n#: {}'
+    assert len(text) < 1024 < LIMIT_BYTES
+    assert encoded(text) == encoded(text)
+
+
+def test_user_data_over_the_limit_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"user data is 2[0-9]{4} bytes, EC2 takes 16384"):
+        user_data(cluster="c" * 20_000, region="r", bucket="b", role="node")

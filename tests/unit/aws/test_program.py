@@ -1,0 +1,155 @@
+"""What the program declares, without an engine: every type and property is known, tagged, closed and pinned."""
+
+import base64
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from builders import a_plan
+from declared import Declared, declared_by
+
+from gpucluster.artifacts import unpack
+from gpucluster.aws.program import declare
+from gpucluster.engine.provider.check import check
+from gpucluster.engine.provider.servicer import KEYS
+from gpucluster.engine.provider.table import TYPES
+from gpucluster.plan import codec, names
+from gpucluster.plan.model import Bindings, ClusterPlan
+
+
+@pytest.fixture(scope="module")
+def resources() -> tuple[Declared, ...]:
+    return declared_by(partial(declare, a_plan()))
+
+
+def of(resources: tuple[Declared, ...], kind: str) -> dict[str, Any]:
+    return {r.name: r.inputs for r in resources if r.type.rpartition(":")[2] == kind}
+
+
+def own(resources: tuple[Declared, ...]) -> list[Declared]:
+    return [r for r in resources if r.type.startswith("aws:") and r.type in TYPES]
+
+
+def test_the_stand_in_knows_every_type(resources: tuple[Declared, ...]) -> None:
+    used = {r.type for r in resources if r.type.startswith("aws:")} - {"aws:ec2/getAmi:getAmi"}
+    assert used - TYPES.keys() == set()
+    assert TYPES.keys() - used == set(), "a row that no program uses is not tested"
+
+
+def test_the_stand_in_takes_every_property(resources: tuple[Declared, ...]) -> None:
+    refused = [
+        (r.name, f)
+        for r in own(resources)
+        for f in check(TYPES[r.type], r.inputs, {}, name=r.name, seed=b"", default_tags={}).failures
+    ]
+    assert refused == []
+
+
+def test_components_carry_our_tokens(resources: tuple[Declared, ...]) -> None:
+    ours = {r.type for r in resources if not r.type.startswith(("aws:", "pulumi:"))}
+    assert ours == {
+        f"gpucluster:aws:{name}"
+        for name in ("Network", "Storage", "NodeIdentity", "Pools", "HeadIdentity", "Bundle", "Head")
+    }
+
+
+def test_the_graph_is_golden(resources: tuple[Declared, ...], golden: Any) -> None:
+    graph = [
+        {"type": r.type, "name": r.name, "inputs": r.inputs}
+        for r in resources
+        if r.type != "pulumi:pulumi:Stack"
+    ]
+    for one in graph:
+        if "contentBase64" in one["inputs"]:  # the bundle has golden trees of its own
+            one["inputs"] = {**one["inputs"], "contentBase64": "..."}
+    golden("aws/burst", {"resources.json": (json.dumps(graph, indent=1, sort_keys=True) + "\n").encode()})
+
+
+def test_the_provider_tags_everything_with_the_cluster(resources: tuple[Declared, ...]) -> None:
+    (settings,) = of(resources, "aws").values()
+    assert json.loads(settings["defaultTags"]) == {"tags": {names.TAG_CLUSTER: "burst"}}
+    assert settings.keys() & KEYS == set(), "no key may stand in the state"
+
+
+def test_default_tags_reach_no_launched_machine_so_templates_name_them(
+    resources: tuple[Declared, ...],
+) -> None:
+    for name, template in of(resources, "LaunchTemplate").items():
+        tags = {t["resourceType"]: t["tags"] for t in template["tagSpecifications"]}
+        spot = {"spot-instances-request"} if "-0-" in name else set[str]()
+        assert tags.keys() == {"instance", "network-interface", "volume"} | spot
+        want = {names.TAG_CLUSTER: "burst", names.TAG_ROLE: "node", names.TAG_POOL: "h200"}
+        assert all(value == want for value in tags.values())
+
+
+def test_a_template_for_each_pool_source_and_machine(resources: tuple[Declared, ...]) -> None:
+    found = of(resources, "LaunchTemplate")
+    assert {n: (t["instanceType"], "instanceMarketOptions" in t) for n, t in found.items()} == {
+        "burst-h200-0-p5en.48xlarge": ("p5en.48xlarge", True),
+        "burst-h200-0-p5e.48xlarge": ("p5e.48xlarge", True),
+        "burst-h200-1-p5en.48xlarge": ("p5en.48xlarge", False),
+    }
+    for template in found.values():
+        assert template["instanceInitiatedShutdownBehavior"] == "terminate"
+        assert template["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
+
+
+def test_metadata_needs_a_token_and_ends_at_the_machine(resources: tuple[Declared, ...]) -> None:
+    machines = {**of(resources, "LaunchTemplate"), **of(resources, "Instance")}
+    closed = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
+    assert [name for name, m in machines.items() if m["metadataOptions"] != closed] == []
+
+
+def test_nothing_is_open_to_anywhere(resources: tuple[Declared, ...]) -> None:
+    rules = of(resources, "SecurityGroupIngressRule")
+    assert [name for name, rule in rules.items() if "cidrIpv4" in rule] == []
+    ports = {(r.get("fromPort"), r.get("toPort")) for r in rules.values()}
+    assert ports == {(6817, 6817), (6890, 6890), names.SRUN_PORTS, (6818, 6818), (None, None)}
+
+
+def test_the_bucket_is_closed(resources: tuple[Declared, ...]) -> None:
+    (block,) = of(resources, "BucketPublicAccessBlock").values()
+    assert [k for k, v in block.items() if k != "bucket" and v is not True] == []
+    (policy,) = of(resources, "BucketPolicy").values()
+    (statement,) = json.loads(policy["policy"])["Statement"]
+    assert (statement["Effect"], statement["Condition"]) == (
+        "Deny",
+        {"Bool": {"aws:SecureTransport": "false"}},
+    )
+
+
+def test_pulumi_never_sees_a_value_for_the_secret(resources: tuple[Declared, ...]) -> None:
+    assert [r.type for r in resources if "SecretVersion" in r.type] == []
+    (secret,) = of(resources, "Secret").values()
+    assert secret["recoveryWindowInDays"] == 0
+
+
+def test_the_image_is_ours_by_its_exact_name(resources: tuple[Declared, ...]) -> None:
+    (asked,) = of(resources, "getAmi").values()
+    assert asked["owners"] == ["self"]
+    assert asked["filters"] == [{"name": "name", "values": ["gpucluster-slurm-24.11"]}]
+
+
+def test_the_bundle_names_templates_by_version(resources: tuple[Declared, ...]) -> None:
+    (bundle,) = of(resources, "BucketObjectv2").values()
+    files = {a.path: a.content for a in unpack(base64.b64decode(bundle["contentBase64"]))}
+    assert codec.loads(ClusterPlan, files[names.PLAN_FILE]) == a_plan()
+    bindings = codec.loads(Bindings, files[names.BINDINGS_FILE])
+    assert {key: t.version for key, t in bindings.templates.items()} == {
+        t.key: 1 for pool in a_plan().pools for t in pool.templates
+    }
+    assert bindings.subnets.keys() == {"us-east-2a", "us-east-2b"}
+    assert "slurm/slurm.conf" in files
+
+
+def test_two_runs_declare_the_same_bytes(resources: tuple[Declared, ...]) -> None:
+    assert declared_by(partial(declare, a_plan())) == resources
+
+
+def test_another_zone_moves_no_name_of_the_others(resources: tuple[Declared, ...]) -> None:
+    wider = a_plan(("zones: [us-east-2a, us-east-2b]", "zones: [us-east-2a, us-east-2b, us-east-2c]"))
+    before = {(r.type, r.name) for r in resources}
+    after = {(r.type, r.name) for r in declared_by(partial(declare, wider))}
+    assert before - after == set()
+    assert {name for _, name in after - before} == {"burst-us-east-2c"}
