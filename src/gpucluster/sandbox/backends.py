@@ -142,7 +142,11 @@ class Moto:
                 image = self._ec2.register_image(name, f"gpucluster sandbox image {name}")
                 del self._ec2.amis[image.id]
                 image.id, image.owner_id, image.state = image_id, ACCOUNT, "available"
-                image.architecture = "x86_64"
+                image.architecture, image.root_device_type, image.root_device_name = (
+                    "x86_64",
+                    "ebs",
+                    "/dev/xvda",
+                )
                 self._ec2.amis[image_id] = image
         return image_id
 
@@ -175,6 +179,13 @@ class Moto:
             "InvalidParameterValue",
             f"Value ({value}) for parameter iamInstanceProfile.{part} is invalid. Invalid IAM Instance Profile {part}",
         )
+
+    def profile_id(self, arn: str) -> str:
+        """The profile's id; empty for one that was deleted while its instances live."""
+        try:
+            return self.profile(None, arn).id
+        except Refusal:
+            return ""
 
     def role_policies(self, role: str) -> list[str]:
         """JSON of every policy of the role, inline and managed; [] for one that is gone."""

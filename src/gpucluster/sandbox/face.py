@@ -19,7 +19,8 @@ from typing import Any, cast
 from gpucluster.cloud.model import CloudModel, Refusal
 from gpucluster.sandbox import policies, wire
 from gpucluster.sandbox.backends import ACCOUNT, Moto
-from gpucluster.sandbox.ec2.calls import Call, Ec2Calls
+from gpucluster.sandbox.ec2.call import Call
+from gpucluster.sandbox.ec2.calls import Ec2Calls
 from gpucluster.sandbox.keys import KeyRing, Principal
 from gpucluster.sandbox.permissions import Asked, Permissions
 from gpucluster.sandbox.policies import Need, UnknownPolicyPart

@@ -37,7 +37,7 @@ def main(text: str) -> int:
     model = CloudModel(
         random.SystemRandom(), timing=Timing(pending_s=None, ending_s=None), region=charge.region
     )
-    model.set_capacity(free=charge.room)  # what the host cannot carry, EC2 does not have
+    model.set_room(charge.room)  # what the host cannot carry, EC2 does not have
     with socket.socket(fileno=charge.hello) as hello, socket.socket(fileno=charge.listener) as operator:
         inner = socket.create_server((places.API_ADDRESS, places.API_PORT), backlog=64)
         served = api.start(

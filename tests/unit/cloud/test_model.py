@@ -284,6 +284,18 @@ def test_zero_capacity_stays_zero_when_what_was_launched_before_ends():
     assert refused(lambda: model.run(a_launch(), 2)).code == "InsufficientInstanceCapacity"
 
 
+def test_the_hosts_room_bounds_whatever_scenarios_say():
+    model = a_model(ending_s=0)
+    model.set_room(2)
+    model.set_capacity(free=None)
+    (one, _) = model.run(a_launch(count=2), 0)
+    assert refused(lambda: model.run(a_launch(), 1)).code == "InsufficientInstanceCapacity"
+    model.clear()
+    assert refused(lambda: model.run(a_launch(), 2)).code == "InsufficientInstanceCapacity"
+    model.terminate((one.id,), 3)
+    assert len(model.run(a_launch(), 4)) == 1
+
+
 def test_an_ordered_error_comes_as_often_as_it_was_ordered():
     model = a_model()
     model.faults.next_error("RunInstances", "VcpuLimitExceeded", times=2)

@@ -396,6 +396,41 @@ def test_tags_of_instances_and_of_others_in_one_call(launch: Any, ec2: Any, netw
     assert code_of(ec2.create_tags, Resources=[UNKNOWN], Tags=TAGS) == "InvalidInstanceID.NotFound"
 
 
+def test_tags_of_a_volume_are_changed_and_read(cloud: RunningCloud, launch: Any, ec2: Any):
+    (one,) = launch(TagSpecifications=[{"ResourceType": "volume", "Tags": TAGS}])
+    volume = one["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+    interface = one["NetworkInterfaces"][0]["NetworkInterfaceId"]
+    ec2.create_tags(Resources=[volume, interface], Tags=[{"Key": "k", "Value": "v"}])
+    ec2.delete_tags(Resources=[volume], Tags=[{"Key": "gpucluster:role"}])
+    tags = ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Tags"]
+    assert {t["Key"] for t in tags} == {"gpucluster:cluster", "k"}
+    found = ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": [interface]}])["Tags"]
+    assert [(t["Key"], t["ResourceType"]) for t in found] == [("k", "network-interface")]
+
+
+def test_groups_and_profile_change_in_place(cloud: RunningCloud, launch: Any, ec2: Any, network: Network):
+    iam = cloud.client("iam")
+    iam.create_role(RoleName="later-role", AssumeRolePolicyDocument="{}")
+    iam.create_instance_profile(InstanceProfileName="later")
+    iam.add_role_to_instance_profile(InstanceProfileName="later", RoleName="later-role")
+    (one,) = launch()
+    here = [{"Name": "instance-id", "Values": [one["InstanceId"]]}]
+    ec2.associate_iam_instance_profile(InstanceId=one["InstanceId"], IamInstanceProfile={"Name": "later"})
+    (had,) = ec2.describe_iam_instance_profile_associations(Filters=here)["IamInstanceProfileAssociations"]
+    assert had["IamInstanceProfile"]["Arn"].endswith("/later")
+    ec2.disassociate_iam_instance_profile(AssociationId=had["AssociationId"])
+    assert (
+        ec2.describe_iam_instance_profile_associations(Filters=here)["IamInstanceProfileAssociations"] == []
+    )
+    group = ec2.create_security_group(GroupName="later", Description="x", VpcId=network.vpc)["GroupId"]
+    ec2.modify_instance_attribute(InstanceId=one["InstanceId"], Groups=[group])
+    assert code_of(ec2.delete_security_group, GroupId=group) == "DependencyViolation"
+    assert (
+        code_of(ec2.modify_instance_attribute, InstanceId=one["InstanceId"], EbsOptimized={"Value": True})
+        == "UnsupportedOperation"
+    )
+
+
 def test_the_console_is_what_the_launcher_kept(launch: Any, ec2: Any):
     (one,) = launch()
     output = ec2.get_console_output(InstanceId=one["InstanceId"])["Output"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Concatenate, ParamSpec, TypeVar
 
-from gpucluster.cloud.model import addresses, launches, life
+from gpucluster.cloud.model import addresses, launches, life, tagging
 from gpucluster.cloud.model.buckets import Buckets
 from gpucluster.cloud.model.capacity import Capacity
 from gpucluster.cloud.model.faultbox import FaultBox
@@ -151,15 +151,23 @@ class CloudModel:
 
     @_atomic
     def change(self, instance_id: str, now: float, edit: Callable[[Ec2Instance], Ec2Instance]) -> Ec2Instance:
-        """Change attributes or tags of one visible instance."""
-        return self._store(edit(self.instance(instance_id, now)))
+        """Change attributes of one visible instance; its interface follows its groups."""
+        after = self._store(edit(self.instance(instance_id, now)))
+        interface = self._interfaces.get(after.interface_id)
+        if interface is not None:
+            self._interfaces[interface.id] = replace(interface, groups=after.spec.groups)
+        return after
 
     @_atomic
-    def tag(self, ids: Iterable[str], tags: Mapping[str, str], gone: Iterable[str], now: float) -> None:
-        """Add `tags` to the instances and remove the keys `gone`."""
-        for instance in self._by_ids(tuple(ids), now):
-            kept = {k: v for k, v in instance.tags.items() if k not in set(gone)}
-            self._instances[instance.id] = replace(instance, tags={**kept, **tags})
+    def tag(self, ids: Sequence[str], tags: Mapping[str, str], gone: Iterable[str], now: float) -> None:
+        """Add `tags` to instances, their volumes and interfaces, by id, and remove the keys `gone`."""
+        edit = tagging.edit(tags, gone)
+        for instance in self._by_ids([i for i in ids if i.startswith("i-")], now):
+            self._instances[instance.id] = replace(instance, tags=edit(instance.tags))
+        for instance in [i for i in self._instances.values() if i.volume_id in ids]:
+            self._instances[instance.id] = tagging.on_volume(instance, edit)
+        for interface in [e for e in self._interfaces.values() if e.id in ids]:
+            self._interfaces[interface.id] = replace(interface, tags=edit(interface.tags))
 
     @_atomic
     def interfaces(self, now: float) -> tuple[Interface, ...]:

@@ -6,40 +6,25 @@ A call that would make or touch an instance in moto is refused by its name: ther
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gpucluster.cloud.model import CloudModel, Ec2Instance, LaunchSpec, Refusal
 from gpucluster.cloud.port import InstanceState
 from gpucluster.sandbox import wire
 from gpucluster.sandbox.backends import Moto, Profile
-from gpucluster.sandbox.ec2 import filters, launch, views
+from gpucluster.sandbox.ec2 import attributes, filters, launch, views
+from gpucluster.sandbox.ec2.call import Call, Calls, Result
 from gpucluster.sandbox.ec2.guards import GUARDS
 from gpucluster.sandbox.permissions import Permissions, tags_in
-from gpucluster.sandbox.policies import Need
-
-Parameters = Mapping[str, Any]
-Result = dict[str, Any]
 
 # Calls that moto would answer with instances of its own.
 NOT_HERE = frozenset(
-    {"AllocateHosts", "AssociateIamInstanceProfile", "AttachNetworkInterface", "AttachVolume", "CreateFleet",
+    {"AllocateHosts", "AttachNetworkInterface", "AttachVolume", "CreateFleet",
      "CreateImage", "DescribeFleetInstances", "DescribeSpotFleetInstances", "DetachVolume", "ImportInstance",
-     "MonitorInstances", "RebootInstances", "ReplaceIamInstanceProfileAssociation", "RequestSpotFleet",
+     "MonitorInstances", "RebootInstances", "ReplaceIamInstanceProfileAssociation",
+     "RequestSpotFleet",
      "RequestSpotInstances", "RunScheduledInstances", "UnmonitorInstances"}
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One EC2 call in hand. `allow` raises if the caller may not; `forward` asks moto instead of us."""
-
-    operation: str
-    fields: Mapping[str, str]
-    asked: Parameters
-    now: float
-    allow: Callable[[Iterable[Need]], None]
-    forward: Callable[[Mapping[str, str]], wire.Answer]
 
 
 class Ec2Calls:
@@ -49,13 +34,11 @@ class Ec2Calls:
         self, model: CloudModel, moto: Moto, permissions: Permissions, console: Callable[[str], bytes]
     ) -> None:
         self._model, self._moto, self._permissions, self._console = model, moto, permissions, console
-        self._own: Mapping[str, Callable[[Call], Result]] = {
+        self._own: Calls = {
             "RunInstances": self._run,
             "DescribeInstances": self._describe,
             "DescribeInstanceStatus": self._status,
-            "DescribeInstanceAttribute": self._attribute,
-            "ModifyInstanceAttribute": self._modify,
-            "ModifyInstanceMetadataOptions": self._modify_metadata,
+            **attributes.calls(model, moto),
             "TerminateInstances": lambda c: _changes("TerminatingInstances", model.terminate(_ids(c), c.now)),
             "StopInstances": lambda c: _changes("StoppingInstances", model.stop(_ids(c), c.now)),
             "StartInstances": lambda c: _changes("StartingInstances", model.start(_ids(c), c.now)),
@@ -122,29 +105,6 @@ class Ec2Calls:
         fitting = filters.chosen(found, call.asked.get("Filters"), filters.INSTANCE, lambda i: i.tags)
         return filters.page(fitting, lambda i: i.id, call.asked, self._model.draw())
 
-    def _attribute(self, call: Call) -> Result:
-        instance = self._model.instance(str(call.asked.get("InstanceId")), call.now)
-        name = str(call.asked.get("Attribute"))
-        spec = instance.spec
-        values: Mapping[str, Result] = {
-            "userData": {
-                "UserData": {"Value": base64.b64encode(spec.user_data).decode()} if spec.user_data else {}
-            },
-            "disableApiTermination": {"DisableApiTermination": {"Value": spec.protected}},
-            "disableApiStop": {"DisableApiStop": {"Value": False}},
-            "instanceInitiatedShutdownBehavior": {
-                "InstanceInitiatedShutdownBehavior": {"Value": spec.on_shutdown}
-            },
-            "instanceType": {"InstanceType": {"Value": spec.machine}},
-            "sourceDestCheck": {"SourceDestCheck": {"Value": True}},
-            "ebsOptimized": {"EbsOptimized": {"Value": bool(spec.options.get("EbsOptimized", False))}},
-            "groupSet": {"Groups": [{"GroupId": g} for g in spec.groups]},
-            "rootDeviceName": {"RootDeviceName": {"Value": views.ROOT_DEVICE}},
-        }
-        if name not in values:
-            raise Refusal("InvalidParameterValue", f"the sandbox has no attribute {name!r} of an instance")
-        return {"InstanceId": instance.id, **values[name]}
-
     def _volumes(self, call: Call) -> Result:
         mine = [i for i in self._model.describe((), call.now) if i.state is not InstanceState.TERMINATED]
         wanted = cast(Sequence[str], call.asked.get("VolumeIds") or ())
@@ -185,26 +145,20 @@ class Ec2Calls:
     # --- tags -----------------------------------------------------------------------------------
 
     def _tags(self, call: Call) -> Result:
-        mine = [
-            {"ResourceId": i.id, "ResourceType": "instance", "Key": k, "Value": v}
-            for i in self._model.describe((), call.now)
-            for k, v in sorted(i.tags.items())
-        ]
-        readers: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]] = {
-            "resource-id": lambda t: (t["ResourceId"],),
-            "resource-type": lambda t: (t["ResourceType"],),
-            "key": lambda t: (t["Key"],),
-            "value": lambda t: (t["Value"],),
-        }
-        fitting = filters.chosen(mine, call.asked.get("Filters"), readers, lambda t: {t["Key"]: t["Value"]})
+        mine = views.tags(self._model.describe((), call.now), self._model.interfaces(call.now))
+        fitting = filters.chosen(
+            mine, call.asked.get("Filters"), filters.TAG, lambda t: {t["Key"]: t["Value"]}
+        )
         return {"Tags": [*self._asked_of_moto(call, "Tags", call.fields), *fitting]}
 
     def _tag(self, call: Call, tags: Mapping[str, str], gone: Sequence[str]) -> Result:
         launch.check_tags(tags)
         resources = cast(Sequence[str], call.asked.get("Resources") or ())
-        mine = [r for r in resources if r.startswith("i-")]
-        rest = [r for r in resources if not r.startswith("i-")]
+        known = {i.volume_id for i in self._model.describe((), call.now)}
+        known |= {e.id for e in self._model.interfaces(call.now)}
+        mine = [r for r in resources if r.startswith("i-") or r in known]
         self._model.tag(mine, tags, gone, call.now)
+        rest = [r for r in resources if r not in mine]
         if rest:
             fields = {k: v for k, v in call.fields.items() if not k.startswith("ResourceId.")}
             fields |= {f"ResourceId.{n}": one for n, one in enumerate(rest, 1)}
@@ -213,54 +167,6 @@ class Ec2Calls:
                 raise _passed_on(answer)
         return {}
 
-    # --- changing -------------------------------------------------------------------------------
-
-    def _modify(self, call: Call) -> Result:
-        asked = call.asked
-        changes: dict[str, Any] = {}
-        known = {"InstanceId", "DryRun", "Attribute", "Value"}
-        if "DisableApiTermination" in asked:
-            changes["protected"] = str(asked["DisableApiTermination"].get("Value")).lower() == "true"
-        if "InstanceInitiatedShutdownBehavior" in asked:
-            changes["on_shutdown"] = str(asked["InstanceInitiatedShutdownBehavior"]["Value"])
-        if "Groups" in asked:
-            changes["groups"] = tuple(asked["Groups"])
-        if "UserData" in asked:
-            changes["user_data"] = _blob(asked["UserData"].get("Value", b""))
-        if "InstanceType" in asked:
-            changes["machine"] = str(asked["InstanceType"]["Value"])
-        known |= {
-            "DisableApiTermination",
-            "InstanceInitiatedShutdownBehavior",
-            "Groups",
-            "UserData",
-            "InstanceType",
-        }
-        unknown = sorted(asked.keys() - known) or ([] if changes else ["Attribute"])
-        if unknown:
-            raise Refusal("UnsupportedOperation", f"the sandbox cannot modify {unknown[0]} of an instance")
-        self._changed(call, changes, stopped=bool({"user_data", "machine"} & changes.keys()))
-        return {}
-
-    def _modify_metadata(self, call: Call) -> Result:
-        wanted = {k: str(v) for k, v in call.asked.items() if k not in ("InstanceId", "DryRun")}
-        before = self._model.instance(str(call.asked.get("InstanceId")), call.now)
-        after = self._changed(call, {"metadata": {**before.spec.metadata, **wanted}})
-        return {
-            "InstanceId": after.id,
-            "InstanceMetadataOptions": {**after.spec.metadata, "State": "applied"},
-        }
-
-    def _changed(self, call: Call, changes: Mapping[str, Any], *, stopped: bool = False) -> Ec2Instance:
-        def edit(instance: Ec2Instance) -> Ec2Instance:
-            if stopped and instance.state is not InstanceState.STOPPED:
-                raise Refusal(
-                    "IncorrectInstanceState", f"The instance '{instance.id}' is not in the 'stopped' state."
-                )
-            return replace(instance, spec=replace(instance.spec, **changes))
-
-        return self._model.change(str(call.asked.get("InstanceId")), call.now, edit)
-
     def _console_output(self, call: Call) -> Result:
         instance = self._model.instance(str(call.asked.get("InstanceId")), call.now)
         text = self._console(instance.id)[-64 * 1024 :]  # EC2 keeps the last 64 KB
@@ -268,20 +174,15 @@ class Ec2Calls:
         return {"InstanceId": instance.id, "Output": output, "Timestamp": views.when(call.now)}
 
     def _profiles(self, instances: Iterable[Ec2Instance]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for arn in {i.spec.profile for i in instances if i.spec.profile is not None}:
-            try:
-                found[arn] = self._moto.profile(None, arn).id
-            except Refusal:
-                found[arn] = ""  # deleted while its instances live
-        return found
+        arns = {i.spec.profile for i in instances if i.spec.profile is not None}
+        return {arn: self._moto.profile_id(arn) for arn in arns}
 
 
 def _ids(call: Call) -> Sequence[str]:
     return cast(Sequence[str], call.asked.get("InstanceIds") or ())
 
 
-def _named_instances(asked: Parameters) -> list[Any]:
+def _named_instances(asked: Mapping[str, Any]) -> list[Any]:
     ids = asked.get("InstanceIds") or asked.get("InstanceId") or ()
     return [ids] if isinstance(ids, str) else list(ids)
 
@@ -316,10 +217,6 @@ def _status(instance: Ec2Instance) -> Result:
         "SystemStatus": summary,
         "Events": [],
     }
-
-
-def _blob(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else base64.b64decode(str(value))
 
 
 def _dry_run(call: Call) -> None:

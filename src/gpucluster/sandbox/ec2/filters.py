@@ -57,6 +57,13 @@ INTERFACE: Mapping[str, Reader[Interface]] = {
     "tag-key": lambda e: tuple(e.tags),
 }
 
+TAG: Mapping[str, Reader[Mapping[str, str]]] = {
+    "resource-id": lambda t: (t["ResourceId"],),
+    "resource-type": lambda t: (t["ResourceType"],),
+    "key": lambda t: (t["Key"],),
+    "value": lambda t: (t["Value"],),
+}
+
 VOLUME: Mapping[str, Reader[Ec2Instance]] = {
     "attachment.instance-id": lambda i: (i.id,),
     "volume-id": lambda i: (i.volume_id,),

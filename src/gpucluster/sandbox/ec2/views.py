@@ -1,7 +1,7 @@
 """Instances, volumes and interfaces of the model in the words of EC2's Describe calls."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpucluster.cloud.model import Ec2Instance, Interface
@@ -75,7 +75,7 @@ def instance(one: Ec2Instance, groups: Mapping[str, Group], profiles: Mapping[st
         "EnaSupport": True,
         "Tags": tag_list(one.tags),
         "BlockDeviceMappings": [] if ended else [_block_device(one)],
-        "MetadataOptions": _metadata(one),
+        "MetadataOptions": metadata(one),
         "NetworkInterfaces": [],
         "SecurityGroups": [],
     }
@@ -152,6 +152,27 @@ def interface(one: Interface, groups: Mapping[str, Group]) -> Shape:
     return shape
 
 
+def metadata(one: Ec2Instance) -> Shape:
+    """The instance's metadata options."""
+    options: Shape = {"State": "applied", **one.spec.metadata}
+    options["HttpPutResponseHopLimit"] = int(options.get("HttpPutResponseHopLimit", 1))
+    return options
+
+
+def tags(instances: Iterable[Ec2Instance], interfaces: Iterable[Interface]) -> list[dict[str, str]]:
+    """Every tag of instances, their volumes and interfaces, as DescribeTags lists them."""
+    named = [(e.id, "network-interface", e.tags) for e in interfaces]
+    for one in instances:
+        named.append((one.id, "instance", one.tags))
+        if one.address is not None:
+            named.append((one.volume_id, "volume", one.spec.volume_tags))
+    return [
+        {"ResourceId": resource, "ResourceType": kind, "Key": k, "Value": v}
+        for resource, kind, found in named
+        for k, v in sorted(found.items())
+    ]
+
+
 def _network(one: Ec2Instance, groups: Mapping[str, Group]) -> Shape:
     spec = one.spec
     named = _groups(spec.groups, groups)
@@ -210,12 +231,6 @@ def _root_ebs(one: Ec2Instance) -> Mapping[str, Any]:
         if "Ebs" in mapping:
             return mapping["Ebs"]
     return {}
-
-
-def _metadata(one: Ec2Instance) -> Shape:
-    options: Shape = {"State": "applied", **one.spec.metadata}
-    options["HttpPutResponseHopLimit"] = int(options.get("HttpPutResponseHopLimit", 1))
-    return options
 
 
 def _dns(address: str | None) -> str:
