@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
-from gpucluster.errors import HostError, StateError
+from gpucluster.errors import GpuclusterError, HostError, StateError
 
 if TYPE_CHECKING:
     from gpucluster.cloud.control import S3Control
@@ -30,11 +30,22 @@ def down(
 ) -> None:
     """Stop scaling, end every node, then delete what Pulumi made. Twice does no harm."""
     with reporting(output):
-        done = empty(_place(name), name)
+        done = _emptied(name)
         if output is Output.JSON:
             answer(ok=True, name=name, was_empty=done.was_empty, nodes=done.nodes, resources=done.resources)
         else:
             typer.echo(done.sentence(name))
+
+
+def _emptied(name: str) -> "Emptied":
+    from gpucluster.cloud.port import CloudError
+
+    try:
+        return empty(_place(name), name)
+    except CloudError as error:
+        raise GpuclusterError(
+            f"the cloud did not do it: {error}", next_step=f"mend that, then again: gpucluster down {name}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ def _end(cloud: CloudPort, left: tuple[Instance, ...]) -> set[str]:
 
 def _tell(left: tuple[Instance, ...], told: str, report: Callable[[str], None]) -> str:
     ending = sum(not i.living for i in left)
-    text = f"{len(left)} nodes left, {ending} of them on their way out" if left else told
+    text = f"nodes left: {len(left)}, {ending} of them on their way out" if left else told
     if text != told:
         report(text)
     return text
@@ -79,6 +79,6 @@ def _tell(left: tuple[Instance, ...], told: str, report: Callable[[str], None]) 
 def _too_late(left: tuple[Instance, ...], deadline_s: float) -> NotEndedError:
     ids = ", ".join(sorted(i.id for i in left)[:10])
     return NotEndedError(
-        f"{len(left)} nodes are not gone after {deadline_s / 60:.0f} minutes: {ids}",
+        f"not gone after {deadline_s / 60:.0f} minutes: {ids}",
         next_step="run the same command again; it goes on where it stopped",
     )

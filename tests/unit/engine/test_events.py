@@ -1,0 +1,80 @@
+"""The engine's events become changes by resource, whatever order the steps come in."""
+
+from typing import Any
+
+import pytest
+from pulumi.automation import EngineEvent
+from pulumi.automation.events import ResourcePreEvent, ResOutputsEvent, StepEventMetadata
+
+from gpucluster.engine.events import Gatherer, Progress
+from gpucluster.engine.standing import one, parse
+
+URN = "urn:pulumi:burst::gpucluster::gpucluster:aws:Network$aws:ec2/vpc:Vpc::burst"
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+
+
+def event(
+    op: str, *, done: bool = True, diffs: tuple[str, ...] = (), urn: str = URN, **new: Any
+) -> EngineEvent:
+    kind = urn.split("::")[2].rpartition("$")[2]
+    state = {"type": kind, "urn": urn, "id": "", "parent": "", "provider": "", "inputs": new, "outputs": {}}
+    step = StepEventMetadata.from_json(
+        {"op": op, "urn": urn, "type": kind, "provider": "", "diffs": list(diffs), "new": state}
+    )
+    if done:
+        return EngineEvent(0, 0, res_outputs_event=ResOutputsEvent(step))
+    return EngineEvent(0, 0, resource_pre_event=ResourcePreEvent(step))
+
+
+ROWS: list[tuple[str, list[EngineEvent], list[tuple[str, tuple[str, ...]]]]] = [
+    ("one that stays the same", [event("same")], []),
+    ("one that is only read", [event("refresh", done=False), event("refresh")], []),
+    ("one that is made", [event("create", done=False), event("create")], [("create", ())]),
+    ("one that changes in place", [event("update", diffs=("tags",))], [("update", ("tags",))]),
+    ("one that is made anew, old one last", [event("create-replacement", diffs=("cidrBlock",)), event("replace", diffs=("cidrBlock",)), event("delete-replaced")], [("replace", ("cidrBlock",))]),
+    ("one that is made anew, old one first", [event("delete-replaced"), event("replace", diffs=("name",)), event("create-replacement", diffs=("name",))], [("replace", ("name",))]),
+    ("the stack and providers are not resources", [event("create", urn="urn:pulumi:b::g::pulumi:pulumi:Stack::x"), event("create", urn="urn:pulumi:b::g::pulumi:providers:aws::aws")], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "expected"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS])
+def test_events_gather_to_changes(
+    events: list[EngineEvent], expected: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    gatherer = Gatherer(lambda _: None)
+    for one_event in events:
+        gatherer.take(one_event)
+    assert [(c.op, c.properties) for c in gatherer.outcome({}, 0).changes] == expected
+
+
+def test_a_change_that_only_waits_for_another_follows() -> None:
+    gatherer = Gatherer(lambda _: None)
+    gatherer.take(event("update", diffs=("content",), content=UNKNOWN))
+    (change,) = gatherer.outcome({}, 0).changes
+    assert (change.follows, change.type, change.name) == (True, "aws:ec2/vpc:Vpc", "burst")
+
+
+def test_a_change_with_one_known_value_does_not_follow() -> None:
+    gatherer = Gatherer(lambda _: None)
+    gatherer.take(event("update", diffs=("content", "key"), content=UNKNOWN, key="k"))
+    assert not gatherer.outcome({}, 0).changes[0].follows
+
+
+def test_people_read_what_happens() -> None:
+    said: list[str] = []
+    gatherer = Gatherer(lambda step: said.append(str(step)))
+    gatherer.take(event("create", done=False))
+    gatherer.take(event("create"))
+    assert said == ["Vpc burst: create ...", "Vpc burst: created"]
+    assert str(Progress(message="stopping")) == "stopping"
+
+
+def test_the_state_says_what_stands() -> None:
+    provider = {"custom": True, "type": "pulumi:providers:aws", "urn": "u::p", "id": "1"}
+    component = {"custom": False, "type": "gpucluster:aws:Network", "urn": "u::n"}
+    bucket = {"custom": True, "type": "aws:s3/bucket:Bucket", "urn": "u::b", "id": "burst-1", "protect": True}
+    found = parse({"resources": [provider, component, bucket]})
+    assert [(s.name, s.id, s.protected) for s in found] == [("b", "burst-1", True)]
+    assert one(found, "aws:s3/bucket:Bucket") == found[0]
+    assert one(found, "aws:ec2/vpc:Vpc") is None
+    assert parse({}) == ()

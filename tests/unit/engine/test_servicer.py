@@ -1,0 +1,224 @@
+"""The engine's protocol over the table: refusals by name, no keys in the configuration, half-made resources."""
+
+from typing import Any, NoReturn
+
+import grpc
+import pytest
+from botocore.exceptions import ClientError
+from google.protobuf import any_pb2
+from pulumi.runtime.proto import provider_pb2 as pb
+from pulumi.runtime.proto import status_pb2
+
+from gpucluster.engine.provider.calls import Cloud, StoppedError, is_absent, is_in_use, is_not_yet
+from gpucluster.engine.provider.crud import Crud, HalfMadeError
+from gpucluster.engine.provider.schema import ResourceType, computed, updates
+from gpucluster.engine.provider.servicer import AwsStandIn
+from gpucluster.engine.provider.table import TYPES
+from gpucluster.engine.provider.values import from_struct, to_struct
+
+
+class AbortedError(Exception):
+    pass
+
+
+class FakeContext:
+    """What a gRPC context is to the servicer."""
+
+    def __init__(self) -> None:
+        self.trailing: Any = ()
+
+    def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
+        raise AbortedError(f"{code.name}: {details}")
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        self.trailing = metadata
+
+
+def servicer() -> AwsStandIn:
+    made = AwsStandIn()
+    args = to_struct({"region": "us-east-1", "defaultTags": '{"tags": {"gpucluster:cluster": "burst"}}'})
+    made.Configure(pb.ConfigureRequest(args=args), FakeContext())
+    return made
+
+
+def test_an_unknown_type_is_refused_by_name() -> None:
+    request = pb.CheckRequest(type="aws:ec2/natGateway:NatGateway", news=to_struct({}))
+    (failure,) = servicer().Check(request, FakeContext()).failures
+    assert "does not know the resource type 'aws:ec2/natGateway:NatGateway'" in failure.reason
+    assert "table.py" in failure.reason
+
+
+def test_an_unknown_property_is_refused_by_name() -> None:
+    request = pb.CheckRequest(type="aws:ec2/vpc:Vpc", news=to_struct({"ipv6CidrBlok": "x"}))
+    (failure,) = servicer().Check(request, FakeContext()).failures
+    assert failure.property == "ipv6CidrBlok"
+
+
+@pytest.mark.parametrize("verb", ["Create", "Read", "Update", "Delete", "Diff"])
+def test_an_unknown_type_ends_every_verb(verb: str) -> None:
+    request = getattr(pb, f"{verb}Request")(type="aws:x/y:Z")
+    with pytest.raises(AbortedError, match=r"UNIMPLEMENTED: .*'aws:x/y:Z'"):
+        getattr(servicer(), verb)(request, FakeContext())
+
+
+def test_keys_in_the_configuration_are_refused_because_it_stands_in_the_state() -> None:
+    request = pb.CheckRequest(news=to_struct({"region": "r", "secretKey": "s", "profile": "p"}))
+    failures = {f.property: f.reason for f in servicer().CheckConfig(request, FakeContext()).failures}
+    assert failures.keys() == {"profile", "secretKey"}
+    assert "environment" in failures["secretKey"]
+
+
+def test_another_region_is_another_provider() -> None:
+    olds, news = to_struct({"region": "a"}), to_struct({"region": "b"})
+    assert list(AwsStandIn().DiffConfig(pb.DiffRequest(olds=olds, news=news), FakeContext()).replaces) == [
+        "region"
+    ]
+
+
+def test_a_preview_asks_no_cloud() -> None:
+    request = pb.CreateRequest(type="aws:ec2/vpc:Vpc", properties=to_struct({"cidrBlock": "c"}), preview=True)
+    answer = servicer().Create(request, FakeContext())
+    assert (answer.id, from_struct(answer.properties)["cidrBlock"]) == ("", "c")
+
+
+def test_an_unconfigured_provider_says_so() -> None:
+    with pytest.raises(AbortedError, match="FAILED_PRECONDITION"):
+        AwsStandIn().Check(pb.CheckRequest(type="aws:ec2/vpc:Vpc"), FakeContext())
+
+
+def test_an_unknown_data_source_is_refused_by_name() -> None:
+    with pytest.raises(AbortedError, match=r"does not know the data source 'aws:ec2/getVpc:getVpc'"):
+        servicer().Invoke(pb.InvokeRequest(tok="aws:ec2/getVpc:getVpc"), FakeContext())
+
+
+# --- a resource that was made and did not settle ---------------------------------------------
+def error(code: str, text: str = "text") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": text}}, "Call")
+
+
+def a_kind(**change: Any) -> ResourceType:
+    def read(*_: Any) -> dict[str, Any]:
+        return {"Name": "seen", "Arn": "arn"}
+
+    calls: dict[str, Any] = {"create": lambda _: "id-1", "read": read, "delete": lambda _: None}
+    properties = {"name": updates("Name"), "arn": computed("Arn")}
+    return ResourceType(name="test:x/y:Z", properties=properties, **(calls | change))
+
+
+def raising(failure: Exception) -> Any:
+    def call(*_: Any) -> NoReturn:
+        raise failure
+
+    return call
+
+
+def crud() -> Crud:
+    return Crud(Cloud("us-east-1"), {})
+
+
+def test_what_did_not_settle_keeps_its_id() -> None:
+    with pytest.raises(HalfMadeError, match="AttributeRefused") as caught:
+        crud().create(a_kind(settle=raising(error("AttributeRefused"))), {"name": "n"}, 1)
+    assert caught.value.id == "id-1"
+
+
+def test_a_half_made_resource_reaches_the_engine_with_id_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = a_kind(settle=raising(error("AttributeRefused")))
+    monkeypatch.setattr("gpucluster.engine.provider.servicer.TYPES", {kind.name: kind})
+    context = FakeContext()
+    with pytest.raises(AbortedError):
+        servicer().Create(pb.CreateRequest(type=kind.name, properties=to_struct({"name": "n"})), context)
+    ((key, value),) = context.trailing
+    status = status_pb2.Status.FromString(value)
+    detail = pb.ErrorResourceInitFailed()
+    packed: any_pb2.Any = status.details[0]
+    assert packed.Unpack(detail)
+    assert (key, detail.id) == ("grpc-status-details-bin", "id-1")
+    assert "AttributeRefused" in detail.reasons[0]
+    assert from_struct(detail.inputs) == {"name": "n"}
+
+
+def test_an_update_that_stops_midway_tells_what_stands() -> None:
+    with pytest.raises(HalfMadeError) as caught:
+        crud().update(
+            a_kind(update=raising(error("X"))), "id-1", olds={"name": "a"}, news={"name": "b"}, seconds=1
+        )
+    assert caught.value.seen.outputs == {"name": "seen", "arn": "arn"}
+
+
+# --- what is repeated, and what is not -------------------------------------------------------
+def failing_first(times: int, failure: Exception) -> Any:
+    left = [times]
+
+    def call(_: Any) -> str:
+        if left[0]:
+            left[0] -= 1
+            raise failure
+        return "id-1"
+
+    return call
+
+
+def test_a_deletion_waits_for_what_hangs_on_it() -> None:
+    crud().delete(a_kind(delete=failing_first(2, error("DependencyViolation"))), "id-1", {}, 5)
+
+
+def test_a_deletion_does_not_wait_for_ever() -> None:
+    with pytest.raises(ClientError, match="DependencyViolation"):
+        crud().delete(a_kind(delete=failing_first(99, error("DependencyViolation"))), "id-1", {}, 0.15)
+
+
+def test_what_is_gone_is_deleted() -> None:
+    crud().delete(a_kind(delete=raising(error("InvalidVpcID.NotFound"))), "id-1", {}, 1)
+
+
+def test_a_young_profile_is_waited_for() -> None:
+    young = error(
+        "InvalidParameterValue",
+        "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+    )
+    made, outputs = crud().create(a_kind(create=failing_first(1, young)), {}, 5)
+    assert (made, outputs["arn"]) == ("id-1", "arn")
+
+
+def test_cancel_ends_a_wait_at_once() -> None:
+    made = crud()
+    made.cloud.stopped.set()
+    with pytest.raises(StoppedError):
+        made.delete(a_kind(delete=failing_first(99, error("DependencyViolation"))), "id-1", {}, 600)
+
+
+def test_a_resource_that_is_gone_reads_as_gone() -> None:
+    assert crud().read(a_kind(read=raising(error("NoSuchEntity"))), "id-1", {}, {}) is None
+    assert crud().read(a_kind(read=lambda *_: None), "id-1", {}, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "absent", "in_use", "young"),
+    [
+        (error("InvalidGroup.NotFound"), True, False, True),
+        (error("ResourceNotFoundException"), True, False, False),
+        (error("DependencyViolation"), False, True, False),
+        (error("DeleteConflict"), False, True, False),
+        (error("MalformedPolicyDocument", "Invalid principal in policy"), False, False, True),
+        (error("MalformedPolicyDocument", "Syntax errors in policy"), False, False, False),
+        (error("UnauthorizedOperation"), False, False, False),
+        (error("InsufficientInstanceCapacity"), False, False, False),
+    ],
+    ids=lambda value: value.response["Error"]["Code"] if isinstance(value, ClientError) else str(value),
+)
+def test_errors_are_classed(failure: ClientError, absent: bool, in_use: bool, young: bool) -> None:
+    assert (is_absent(failure), is_in_use(failure), is_not_yet(failure)) == (absent, in_use, young)
+
+
+@pytest.mark.parametrize("kind", TYPES.values(), ids=lambda k: k.name)
+def test_a_row_is_whole(kind: ResourceType) -> None:
+    changes = {p.change for name, p in kind.properties.items() if not name.startswith("tags")}
+    assert (
+        "update" not in changes
+        or kind.update is not None
+        or {n for n, p in kind.properties.items() if p.change == "update" and p.api is not None} == set()
+    ), "a property that changes in place needs an update"
+    assert not kind.tagged or kind.update is not None
+    if kind.autoname:
+        assert kind.properties[kind.autoname.property].change == "replace"
