@@ -86,6 +86,7 @@ class Fleet:
             clouds=lane,
             slurms=lane,
             clock=lambda: self.now,
+            ring=self._ring,
             trip=self._tripped,
         )
         self.keeper = Keeper(

@@ -14,7 +14,7 @@ from gpucluster.cloud.port import CloudError, CloudPort, Control, ControlPort, F
 from gpucluster.elastic.decide import outcome
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lanes import Lane
-from gpucluster.elastic.memory import Ask, EndAsked, Entry, Event, LaunchAsked, LaunchDone
+from gpucluster.elastic.memory import Ask, EndAsked, Entry, Event, LaunchAsked, LaunchDone, LaunchRefused
 from gpucluster.elastic.model import (
     Action,
     Block,
@@ -29,7 +29,7 @@ from gpucluster.elastic.model import (
     Unblock,
 )
 from gpucluster.elastic.scontrol import SlurmPort
-from gpucluster.elastic.words import describe
+from gpucluster.elastic.words import describe, told
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import Times
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_REQUEST, TAG_ROLE
@@ -79,6 +79,7 @@ class Hands:
     clouds: Lane
     slurms: Lane  # serial, so that a later look sees every earlier update
     clock: Callable[[], float]
+    ring: Callable[[], object]  # look again now: a refusal has a next candidate
     trip: Callable[[Failpoint], None]
 
 
@@ -116,8 +117,8 @@ class Actor:
         hands.trip(Failpoint.BEFORE_REMEMBER)
         hands.journal.append(action.entries)
         hands.trip(Failpoint.AFTER_REMEMBER)
-        for entry in action.entries:
-            log.info("%s", describe(entry.event))
+        for line in told(tuple(entry.event for entry in action.entries)):
+            log.info("%s", line)
 
     def _launch(self, action: LaunchGang) -> None:
         """First the control object, then the intent, then the call; each in its own thread's turn."""
@@ -175,6 +176,8 @@ class Actor:
         self._write(event)
         hands.trip(Failpoint.AFTER_RESULT)
         log.info("%s", describe(event))
+        if isinstance(event, LaunchRefused):
+            hands.ring()
 
     def _terminate(self, action: Terminate) -> None:
         ids = tuple(i for i in action.instances if i not in self._busy)

@@ -178,6 +178,7 @@ class Daemon:
             clouds=self._clouds,
             slurms=self._slurms,
             clock=time.time,
+            ring=self._ring,
             trip=lambda _: None,
         )
 

@@ -19,7 +19,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 LOOK = "/var/spool/gpucluster/waiter"  # names.SPOOL; a test compares
 SLURM_BIN = "/usr/bin"
@@ -29,30 +29,38 @@ CALL_S = 10.0
 BOUND_S = 3600.0  # when ResumeTimeout cannot be read
 
 
-def main(environ: Mapping[str, str], slurm_bin: str = SLURM_BIN, look: str = LOOK) -> None:
+def main(
+    environ: Mapping[str, str],
+    slurm_bin: str = SLURM_BIN,
+    look: str = LOOK,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    fresh_s: float = POLL_S,
+) -> None:
     """Wait for the job of the environment."""
     job, hostlist = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_JOB_NODELIST", "")
     if not job.isdigit() or not hostlist:
         return
     mine = frozenset(_lines(slurm_bin, "scontrol", "show", "hostnames", hostlist))
-    began = time.monotonic()
+    began = clock()
     until = began + _bound(slurm_bin)
-    shared = Look(look, slurm_bin)
-    while time.monotonic() < until:
+    shared = Look(look, slurm_bin, fresh_s)
+    while clock() < until:
         seen = shared.read()
         if seen is not None:
             waiting, configuring = seen
-            gone = job not in configuring and time.monotonic() > began + ALONE_S
+            gone = job not in configuring and clock() > began + ALONE_S
             if gone or not mine & waiting:
                 break
-        time.sleep(POLL_S)
+        pause(POLL_S)
 
 
 class Look:
     """The nodes that are not ready and the jobs that configure, as one file that all waiters share."""
 
-    def __init__(self, path: str, slurm_bin: str) -> None:
-        self._path, self._slurm_bin = path, slurm_bin
+    def __init__(self, path: str, slurm_bin: str, fresh_s: float) -> None:
+        self._path, self._slurm_bin, self._fresh_s = path, slurm_bin, fresh_s
         self._seen = 0
         self._known: tuple[frozenset[str], frozenset[str]] | None = None
 
@@ -83,10 +91,10 @@ class Look:
         stamp = self._path + ".at"
         handle = os.open(stamp, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if os.path.exists(self._path) and _age(handle) < POLL_S:
+            if os.path.exists(self._path) and _age(handle) < self._fresh_s:
                 return
             fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.path.exists(self._path) and _age(handle) < POLL_S:
+            if os.path.exists(self._path) and _age(handle) < self._fresh_s:
                 return  # another one looked while we waited
             self._store(_ask(self._slurm_bin))
             os.utime(handle)

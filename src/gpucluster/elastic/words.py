@@ -34,11 +34,35 @@ def describe(what: Action | Event) -> str:
             return _plain(what)
 
 
+def told(events: Iterable[Event]) -> tuple[str, ...]:
+    """Events as lines; those that say the same of many slots are one."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for event in events:
+        name, values = _parts(event)
+        slot = values.pop("slot", "")
+        rest = " ".join(f"{key}={_shown(value)}" for key, value in values.items())
+        found.setdefault((name, rest), []).extend([str(slot)] if slot else [])
+    return tuple(
+        " ".join(part for part in (name, fold(slots) if slots else "", rest) if part)
+        for (name, rest), slots in found.items()
+    )
+
+
 def _plain(what: Action | Event) -> str:
-    """`power-down h200-1a-[1-2]: idle for 300 s`, and for events `came-up slot=h200-1a-1`."""
-    name = "".join(f"-{c.lower()}" if c.isupper() else c for c in type(what).__name__).lstrip("-")
-    values = {f.name: getattr(what, f.name) for f in fields(what)}
+    """`power-down h200-1a-[1-2]: idle for 300 s`, and for events `launch-done request=r1 instances=...`."""
+    name, values = _parts(what)
     slots, reason = values.pop("slots", None), values.pop("reason", None)
-    rest = " ".join(f"{key}={value}" for key, value in values.items())
-    parts = (name, fold(slots) if slots else "", rest)
+    rest = " ".join(f"{key}={_shown(value)}" for key, value in values.items())
+    parts = (name, fold(cast(Iterable[str], slots)) if slots else "", rest)
     return " ".join(part for part in parts if part) + (f": {reason}" if reason else "")
+
+
+def _parts(what: Action | Event) -> tuple[str, dict[str, object]]:
+    name = "".join(f"-{c.lower()}" if c.isupper() else c for c in type(what).__name__).lstrip("-")
+    return name, {f.name: getattr(what, f.name) for f in fields(what)}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in cast(tuple[object, ...], value))
+    return str(value)

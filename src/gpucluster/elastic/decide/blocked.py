@@ -68,7 +68,7 @@ def block(
         for zone, limit in _limits(zones, jobs):
             yield from _bring(world, room, zone, limit)
         if all(zone.shut and not zone.idle for zone in zones):
-            sentences[pool.name] = "; ".join(_sentence(world, room, zone) for zone in zones)
+            sentences[pool.name] = "; ".join(why_none(world, room, pool, z.name, z.offers) for z in zones)
     yield from _comments(world, sentences)
     yield from _lift_from_living(world)
 
@@ -143,11 +143,20 @@ def _bring(world: World, room: Room, zone: Zone, limit: int) -> Iterator[Action]
     open_now = [s for s in zone.free if not world.node(s).drained]
     if len(open_now) > limit:
         yield Block(slots=tuple(open_now[limit:]), reason=_sentence(world, room, zone))
+    elif not limit and not zone.trying:
+        yield from _say_why(world, zone, _sentence(world, room, zone))
     elif zone.blocked and len(open_now) < limit:
         lift = tuple(s for s in zone.blocked if world.phases[s] is Phase.OFF)[: limit - len(open_now)]
         if lift:
             whole = limit >= len(zone.free)
             yield Unblock(slots=lift, reason="the zone is open again" if whole else "one gang may try")
+
+
+def _say_why(world: World, zone: Zone, sentence: str) -> Iterator[Action]:
+    """The reason on the nodes follows what the offers say now."""
+    stale = tuple(s for s in zone.blocked if world.node(s).reason != sentence)
+    if stale:
+        yield Block(slots=stale, reason=sentence)
 
 
 def _sentence(world: World, room: Room, zone: Zone) -> str:
@@ -162,7 +171,8 @@ def _comments(world: World, sentences: Mapping[str, str]) -> Iterator[Action]:
     for job in waiting(world):
         said = [sentences.get(pool) for pool in pools_of(world, job)]
         if said and all(said):
-            by_sentence.setdefault("; ".join(dict.fromkeys(s for s in said if s)), []).append(job)
+            sentence = f"{REASON_PREFIX} " + "; ".join(dict.fromkeys(s for s in said if s))
+            by_sentence.setdefault(sentence, []).append(job)
     for sentence, jobs in sorted(by_sentence.items()):
         yield from tell(tuple(jobs), sentence)
 

@@ -1,0 +1,87 @@
+"""The journal and its fold: what was appended is there after any end, and a snapshot changes nothing."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucluster.elastic import journal as journals
+from gpucluster.elastic.journal import Journal, read_only
+from gpucluster.elastic.memory import EVENTS, Entry, Memory, fold
+from gpucluster.errors import StateError
+from gpucluster.plan import codec
+
+NUMBERS = st.integers(0, 2**40)
+st.register_type_strategy(float, st.floats(0, 1e12))
+st.register_type_strategy(int, NUMBERS)
+ONE_EVENT = st.one_of([st.from_type(kind) for name, kind in EVENTS.items() if name != "Born"])
+ENTRIES = st.lists(st.builds(lambda event: Entry(at=1.0, event=event), ONE_EVENT), max_size=30)
+
+
+@pytest.mark.parametrize("kind", EVENTS.values(), ids=EVENTS.keys())
+@given(data=st.data())
+@settings(max_examples=10)
+def test_every_event_survives_its_json(kind: type[Any], data: st.DataObject) -> None:
+    event = data.draw(st.from_type(kind))
+    assert codec.from_json(kind, codec.to_json(event)) == event
+
+
+@given(entries=ENTRIES)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_events_fold_and_the_memory_survives_its_json(entries: list[Entry]) -> None:
+    memory = fold(Memory(), entries)
+    assert codec.from_json(Memory, codec.to_json(memory)) == memory
+    assert fold(fold(Memory(), entries[:5]), entries[5:]) == memory
+
+
+@given(entries=ENTRIES, cut=st.integers(0, 30))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_start_reads_what_was_written_with_a_snapshot_or_without(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[Entry], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("j") / "journal.sqlite"
+    one = Journal.open(path, 5.0)
+    one.append(tuple(entries[:cut]))
+    one.snapshot()
+    one.append(tuple(entries[cut:]))
+    before = one.memory
+    one.close()
+    two = Journal.open(path, 9.0)
+    assert two.memory == before
+    assert len(read_only(path)) == len(entries) + 1  # and Born
+    two.close()
+
+
+def test_a_new_journal_has_an_epoch_of_its_own_and_keeps_it(tmp_path: Path) -> None:
+    a, b = Journal.open(tmp_path / "a", 1.0), Journal.open(tmp_path / "b", 2.0)
+    assert a.memory.epoch != b.memory.epoch
+    again = Journal.open(tmp_path / "a", 3.0)
+    assert again.memory.epoch == a.memory.epoch
+
+
+def test_it_snapshots_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Journal.open(tmp_path / "j", 1.0)
+    entry = Entry(at=1.0, event=EVENTS["CameUp"](slot="a"))
+    one.append((entry,) * journals.SNAPSHOT_EVERY)
+    db = sqlite3.connect(tmp_path / "j")
+    assert db.execute("SELECT last FROM snapshot").fetchone()[0] >= journals.SNAPSHOT_EVERY
+    db.close()
+
+
+def test_every_write_is_synced(tmp_path: Path) -> None:
+    one = Journal.open(tmp_path / "j", 1.0)
+    assert one._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert one._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    Journal.open(tmp_path / "j", 1.0).close()
+    db = sqlite3.connect(tmp_path / "j")
+    db.execute("UPDATE about SET schema = 99")
+    db.commit()
+    db.close()
+    with pytest.raises(StateError, match="schema 99"):
+        Journal.open(tmp_path / "j", 1.0)

@@ -1,0 +1,97 @@
+"""The waiter over programs that answer from files: it ends when it should, and never for want of an answer."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucluster.elastic import waiter
+
+ENVIRON = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "a-[1-2]"}
+
+
+class Slurm:
+    """sinfo, squeue and scontrol as shell scripts over files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.now, self.polls = root, 0.0, 0
+        self.steps: dict[int, Callable[[], None]] = {}
+        for name, body in {
+            "sinfo": f"echo x >>{root}/looks; cat {root}/waiting",
+            "squeue": f"cat {root}/configuring",
+            "scontrol": f'case "$2" in hostnames) echo a-1; echo a-2;; config) cat {root}/config;; esac',
+        }.items():
+            (root / name).write_text(f"#!/bin/sh\n{body}\n")
+            (root / name).chmod(0o755)
+        self.say("config", "ResumeTimeout           = 40 sec")
+        self.say("waiting", "a-1\na-2\nb-9")
+        self.say("configuring", "7\n8")
+
+    def say(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text + "\n" if text else "")
+
+    def fail(self) -> None:
+        (self.root / "waiting").unlink()
+
+    def pause(self, seconds: float) -> None:
+        self.polls += 1
+        self.now += seconds
+        self.steps.pop(self.polls, lambda: None)()
+
+    def wait(self, **environ: str) -> float:
+        look = str(self.root / "look")
+        waiter.main(
+            {**ENVIRON, **environ},
+            str(self.root),
+            look,
+            pause=self.pause,
+            clock=lambda: self.now,
+            fresh_s=0.0,
+        )
+        return self.now
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Slurm:
+    return Slurm(tmp_path)
+
+
+def test_nodes_that_are_ready_are_not_waited_for(slurm: Slurm) -> None:
+    slurm.say("waiting", "b-9")
+    assert slurm.wait() == 0
+
+
+def test_it_ends_with_the_poll_in_which_the_last_node_is_ready(slurm: Slurm) -> None:
+    slurm.steps = {2: lambda: slurm.say("waiting", "a-2\nb-9"), 5: lambda: slurm.say("waiting", "b-9")}
+    assert slurm.wait() == 5 * waiter.POLL_S
+
+
+def test_it_ends_when_its_job_configures_no_more(slurm: Slurm) -> None:
+    slurm.steps = {20: lambda: slurm.say("configuring", "8")}
+    assert slurm.wait() == 20 * waiter.POLL_S
+
+
+def test_it_ends_at_the_resume_timeout(slurm: Slurm) -> None:
+    assert slurm.wait() == 40
+
+
+def test_a_slurmctld_that_does_not_answer_is_waited_for(slurm: Slurm) -> None:
+    slurm.steps = {2: slurm.fail, 9: lambda: slurm.say("waiting", "")}
+    assert slurm.wait() == 9 * waiter.POLL_S
+
+
+def test_without_a_job_there_is_nothing_to_wait_for(slurm: Slurm) -> None:
+    assert slurm.wait(SLURM_JOB_ID="") == 0
+    assert slurm.wait(SLURM_JOB_NODELIST="") == 0
+
+
+def test_many_waiters_share_one_look(slurm: Slurm) -> None:
+    look = str(slurm.root / "look")
+    many = [waiter.Look(look, str(slurm.root), fresh_s=60.0) for _ in range(50)]
+    assert {one.read() for one in many} == {(frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))}
+    assert (slurm.root / "looks").read_text() == "x\n"
+
+
+def test_a_spool_that_cannot_be_written_only_makes_it_dearer(slurm: Slurm) -> None:
+    one = waiter.Look("/proc/nothing/look", str(slurm.root), fresh_s=0.0)
+    assert one.read() == (frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))
