@@ -70,6 +70,7 @@ def start(
     `console` gives an instance's console; `lookup` finds the instance at an address, by default the model's.
     """
     moto = Moto(model.region)
+    model.know_zones(moto.zones())
     for name in images:
         moto.register_image(name)
     ring = KeyRing(ACCOUNT, operator=operator, session_s=session_s)

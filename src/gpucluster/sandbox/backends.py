@@ -77,6 +77,10 @@ class Moto:
             raise Refusal("InvalidParameterValue", f"Invalid availability zone: [{zone}]")
         return _place(min(found, key=lambda s: str(s.availability_zone)))
 
+    def zones(self) -> list[str]:
+        """Zones that have a subnet; moto's default VPC has one in each."""
+        return sorted({str(s.availability_zone) for s in self._subnets()})
+
     def subnets_of(self, vpc: str) -> list[str]:
         """Ids of the VPC's subnets."""
         return sorted(str(s.id) for s in self._subnets() if s.vpc_id == vpc)

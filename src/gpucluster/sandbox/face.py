@@ -5,19 +5,16 @@ may he (policies), is it ours (instances) or moto's. The reply may get lost afte
 """
 
 import functools
-import importlib
-import io
 import itertools
 import json
 import logging
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from gpucluster.cloud.model import CloudModel, Refusal
-from gpucluster.sandbox import policies, wire
+from gpucluster.sandbox import policies, wire, wsgi
 from gpucluster.sandbox.backends import ACCOUNT, Moto
 from gpucluster.sandbox.ec2.call import Call
 from gpucluster.sandbox.ec2.calls import Ec2Calls
@@ -26,11 +23,9 @@ from gpucluster.sandbox.permissions import Asked, Permissions
 from gpucluster.sandbox.policies import Need, UnknownPolicyPart
 from gpucluster.sandbox.scenario import PREFIX, Scenario
 from gpucluster.sandbox.signature import BadSignature, Flaw, SignedRequest, scope, verify
+from gpucluster.sandbox.wsgi import Environ, Start
 
 _LOG = logging.getLogger(__name__)
-_BODY_LIMIT = 256 * 1024 * 1024
-Environ = dict[str, Any]
-Start = Callable[..., Any]
 _DENIED = {"ec2": ("UnauthorizedOperation", 403), "json": ("AccessDeniedException", 400)}
 _PUTS_POLICY = frozenset({"PutRolePolicy", "CreatePolicy", "CreatePolicyVersion"})
 _MAKES_KEYS = frozenset({"CreateAccessKey", "CreateLoginProfile"})
@@ -79,7 +74,7 @@ class Face:
         self._clock, self._wall = clock, wall
         self._permissions = Permissions(moto, self._tags_of_instance)
         self._calls = Ec2Calls(model, moto, self._permissions, console)
-        self._backend = _moto_app()
+        self._forward = wsgi.Forward(moto)
         self._numbers = itertools.count(1)
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -91,7 +86,7 @@ class Face:
         return lambda environ, start_response: self._serve(environ, start_response, scenario)
 
     def _serve(self, environ: Environ, start_response: Start, scenario: Scenario | None) -> Iterable[bytes]:
-        request = _request(environ)
+        request = wsgi.read(environ)
         said = scope(request.headers)
         guess = wire.service_guess(request.target, request.headers, request.body)
         service = guess if said is None else said.service
@@ -115,7 +110,7 @@ class Face:
             "x-amzn-RequestId": number,
             **answer.headers,
         }
-        start_response(f"{answer.status} {_reason(answer.status)}", list(headers.items()))
+        start_response(f"{answer.status} {wsgi.reason(answer.status)}", list(headers.items()))
         return [answer.body]
 
     def _answer(
@@ -139,7 +134,7 @@ class Face:
         )
         answer = self._recorded(inbound)
         if self._model.faults.loses(operation):
-            _drop(environ)
+            wsgi.drop(environ)
         return answer
 
     def _recorded(self, inbound: _Inbound) -> wire.Answer:
@@ -219,60 +214,14 @@ class Face:
             return self._model.instance(instance_id, self._clock()).tags
         return {}
 
-    def _forward(self, environ: Environ, body: bytes) -> wire.Answer:
-        """Let moto answer; in memory, one call at a time."""
-        inner: Environ = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        inner["wsgi.input_terminated"] = True
-        inner.pop("HTTP_TRANSFER_ENCODING", None)
-        got: list[tuple[str, list[tuple[str, str]]]] = []
-
-        def start(status: str, headers: list[tuple[str, str]], *_: object) -> None:
-            got.append((status, headers))
-
-        with self._moto.lock:
-            text = b"".join(self._backend(inner, start))
-        status, headers = got[0]
-        kept = {k: v for k, v in headers if k.lower() not in ("content-type", "date", "server", "connection")}
-        kind = next((v for k, v in headers if k.lower() == "content-type"), "application/octet-stream")
-        return wire.Answer(status=int(status.split()[0]), body=text, content_type=kind, headers=kept)
-
-
-def _moto_app() -> Any:
-    server: Any = importlib.import_module("moto.moto_server.werkzeug_app")  # seconds; and it has no types
-    return server.DomainDispatcherApplication(server.create_backend_app)
-
-
-def _request(environ: Environ) -> SignedRequest:
-    headers = {
-        name[5:].replace("_", "-").lower(): str(value)
-        for name, value in environ.items()
-        if name.startswith("HTTP_")
-    }
-    headers |= {
-        name.lower().replace("_", "-"): str(environ[name])
-        for name in ("CONTENT_TYPE", "CONTENT_LENGTH")
-        if environ.get(name)
-    }
-    return SignedRequest(
-        method=str(environ["REQUEST_METHOD"]),
-        target=str(environ.get("REQUEST_URI") or environ["PATH_INFO"]),
-        headers=headers,
-        body=_body(environ),
-    )
-
-
-def _body(environ: Environ) -> bytes:
-    stream = environ["wsgi.input"]
-    if environ.get("wsgi.input_terminated"):
-        return cast(bytes, stream.read(_BODY_LIMIT))
-    return cast(bytes, stream.read(min(int(environ.get("CONTENT_LENGTH") or 0), _BODY_LIMIT)))
-
 
 def _operation(request: SignedRequest, service: str) -> str:
     if service not in wire.SERVICES:
         raise Refusal("UnknownService", f"the sandbox has no service {service!r}")
     if request.target.startswith(("/moto-api", "/latest/", "/favicon.ico")):
         raise Refusal("AccessDenied", "not a part of any AWS API", status=403)  # moto's own doors
+    if wire.SERVICES[service] in ("ec2", "query") and request.body and "?" in request.target:
+        raise Refusal("InvalidQueryParameter", "two sets of parameters: one in the query, one in the body")
     operation = wire.operation_of(service, request.method, request.target, request.headers, request.body)
     if not operation:
         raise Refusal("MissingAction", "The request names no action")
@@ -315,25 +264,6 @@ def _check_iam(operation: str, fields: Mapping[str, str]) -> None:
         raise Refusal("MalformedPolicyDocument", f"The policy is no JSON: {error}") from error
     except UnknownPolicyPart as part:
         raise Refusal("MalformedPolicyDocument", f"the sandbox cannot judge {part}") from part
-
-
-def _drop(environ: Environ) -> None:
-    """Close the connection without a word: the caller cannot know what was done."""
-    connection = environ.get("werkzeug.socket")
-    if isinstance(connection, socket.socket):
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
-    raise ConnectionResetError("the reply was lost, as the scenario asked")
-
-
-def _reason(status: int) -> str:
-    return {
-        200: "OK",
-        204: "No Content",
-        404: "Not Found",
-        403: "Forbidden",
-        500: "Internal Server Error",
-    }.get(status, "Status")
 
 
 @functools.lru_cache(maxsize=256)

@@ -95,7 +95,6 @@ def test_t05_fewer_come_without_an_error_and_below_the_least_none(cloud: Running
 def test_t06_no_capacity_is_a_500_that_sdks_retry_and_that_names_other_zones(
     cloud: RunningCloud, launch: Any, network: Network
 ):
-    launch(SubnetId=network.subnets["us-east-1b"])
     cloud.model.set_capacity(zone="us-east-1a", free=0)
     error = error_of(launch)
     assert status_of(error) == 500

@@ -223,6 +223,16 @@ def test_what_would_make_a_second_truth_is_refused_by_name(
 
 
 @pytest.mark.loopback
+def test_a_request_with_two_actions_is_refused(cloud: RunningCloud):
+    """What is judged must be what is done: moto would read both."""
+    body, target = b"Action=DescribeVpcs&Version=2016-11-15", "/?Action=DeleteVpc&VpcId=vpc-1"
+    request = a_request(cloud.api.ring, target=target, body=body)
+    headers = {**request.headers, "host": "127.0.0.1:5000"}
+    status, text = ask(cloud.endpoint + target, "POST", body, headers)
+    assert (status, b"InvalidQueryParameter" in text) == (400, True)
+
+
+@pytest.mark.loopback
 def test_motos_own_doors_are_shut_for_the_operator_too(cloud: RunningCloud):
     request = a_request(cloud.api.ring, service="s3", target="/moto-api/reset", body=b"")
     status, _ = ask(cloud.endpoint + "/moto-api/reset", "POST", b"", request.headers)

@@ -60,6 +60,11 @@ class CloudModel:
         self.capacity.set(machine, zone, market, free)
 
     @_atomic
+    def know_zones(self, zones: Iterable[str]) -> None:
+        """The Region's zones, which refusals name; those of launches are known anyway."""
+        self.capacity.zones.update(zones)
+
+    @_atomic
     def set_room(self, instances: int | None) -> None:
         """Bound the living instances by what the host can carry, whatever scenarios say; set before launches."""
         self.capacity.room = instances

@@ -1,0 +1,90 @@
+"""WSGI as the face needs it: a request read whole, moto asked in memory, a connection dropped."""
+
+import importlib
+import io
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+from gpucluster.sandbox.backends import Moto
+from gpucluster.sandbox.signature import SignedRequest
+from gpucluster.sandbox.wire import Answer
+
+_BODY_LIMIT = 256 * 1024 * 1024
+Environ = dict[str, Any]
+Start = Callable[..., Any]
+
+
+class Forward:
+    """moto's application, asked one request at a time."""
+
+    def __init__(self, moto: Moto) -> None:
+        self._moto = moto
+        server: Any = importlib.import_module("moto.moto_server.werkzeug_app")  # seconds; and it has no types
+        self._backend: Any = server.DomainDispatcherApplication(server.create_backend_app)
+
+    def __call__(self, environ: Environ, body: bytes) -> Answer:
+        """Let moto answer the request of `environ` with `body`."""
+        inner: Environ = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        inner["wsgi.input_terminated"] = True
+        inner["HTTP_HOST"] = "127.0.0.1"  # else moto may read a bucket from it that nobody has judged
+        inner.pop("HTTP_TRANSFER_ENCODING", None)
+        got: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start(status: str, headers: list[tuple[str, str]], *_: object) -> None:
+            got.append((status, headers))
+
+        with self._moto.lock:
+            text = b"".join(self._backend(inner, start))
+        status, headers = got[0]
+        kept = {k: v for k, v in headers if k.lower() not in ("content-type", "date", "server", "connection")}
+        kind = next((v for k, v in headers if k.lower() == "content-type"), "application/octet-stream")
+        return Answer(status=int(status.split()[0]), body=text, content_type=kind, headers=kept)
+
+
+def read(environ: Environ) -> SignedRequest:
+    """The request as it came over the wire."""
+    headers = {
+        name[5:].replace("_", "-").lower(): str(value)
+        for name, value in environ.items()
+        if name.startswith("HTTP_")
+    }
+    headers |= {
+        name.lower().replace("_", "-"): str(environ[name])
+        for name in ("CONTENT_TYPE", "CONTENT_LENGTH")
+        if environ.get(name)
+    }
+    return SignedRequest(
+        method=str(environ["REQUEST_METHOD"]),
+        target=str(environ.get("REQUEST_URI") or environ["PATH_INFO"]),
+        headers=headers,
+        body=_body(environ),
+    )
+
+
+def _body(environ: Environ) -> bytes:
+    stream = environ["wsgi.input"]
+    if environ.get("wsgi.input_terminated"):
+        return cast(bytes, stream.read(_BODY_LIMIT))
+    return cast(bytes, stream.read(min(int(environ.get("CONTENT_LENGTH") or 0), _BODY_LIMIT)))
+
+
+def drop(environ: Environ) -> None:
+    """Close the connection without a word: the caller cannot know what was done."""
+    connection = environ.get("werkzeug.socket")
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+    raise ConnectionResetError("the reply was lost, as the scenario asked")
+
+
+def reason(status: int) -> str:
+    """A status line's words; no client reads them."""
+    return {
+        200: "OK",
+        204: "No Content",
+        404: "Not Found",
+        403: "Forbidden",
+        500: "Internal Server Error",
+    }.get(status, "Status")
