@@ -115,6 +115,9 @@ class _Worker(threading.Thread):
         super().__init__(daemon=True)
         self.value: Any = None
         self.error: BaseException | None = None
+        self.done = (
+            threading.Event()
+        )  # not join: an interrupt in it makes Python 3.11 take the thread for dead
         self._work = work
         self.start()
 
@@ -123,13 +126,15 @@ class _Worker(threading.Thread):
             self.value = self._work()
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits
             self.error = error
+        finally:
+            self.done.set()
 
 
 def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
     interrupts = 0
-    while worker.is_alive():
+    while not worker.done.is_set():
         try:
-            worker.join(0.2)
+            worker.done.wait(0.2)
         except KeyboardInterrupt:
             interrupts += 1
             if interrupts < 3:

@@ -208,13 +208,15 @@ class _Background(Generic[T]):
     def __init__(self, work: Callable[[], T]) -> None:
         self._value: list[T] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
+        self._done = (
+            threading.Event()
+        )  # not join: an interrupt in it makes Python 3.11 take the thread for dead
+        threading.Thread(target=self._run, args=(work,), daemon=True).start()
 
     def result(self) -> T:
         """Wait for its end; raise what it raised."""
-        while self._thread.is_alive():
-            self._thread.join(0.2)  # in slices, so that Ctrl-C is heard
+        while not self._done.wait(0.2):
+            continue  # in slices, so that Ctrl-C is heard
         if self._error is not None:
             raise self._error
         return self._value[0]
@@ -224,6 +226,8 @@ class _Background(Generic[T]):
             self._value.append(work())
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits
             self._error = error
+        finally:
+            self._done.set()
 
 
 class _Watch:
