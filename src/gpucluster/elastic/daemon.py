@@ -19,6 +19,7 @@ from queue import Empty
 
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
+from gpucluster.cloud.port import CloudPort, ControlPort
 from gpucluster.elastic import registration
 from gpucluster.elastic.act import Hands
 from gpucluster.elastic.decide import decide
@@ -27,7 +28,7 @@ from gpucluster.elastic.keeper import Keeper
 from gpucluster.elastic.lanes import Inbox, Threads
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import CloudView, Observation
-from gpucluster.elastic.scontrol import Scontrol
+from gpucluster.elastic.scontrol import Scontrol, SlurmPort
 from gpucluster.elastic.words import describe
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
@@ -49,6 +50,15 @@ class Paths:
     wake: Path = Path(names.WAKE_SOCKET)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What the daemon speaks to."""
+
+    cloud: CloudPort
+    slurm: SlurmPort
+    control: ControlPort
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM; `--dry-run` only says what would be done now."""
     parser = argparse.ArgumentParser(prog="gpucluster.elastic.daemon")
@@ -58,8 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan, bindings = load(Paths().bundle)
         if options.dry_run:
-            return _dry_run(plan, bindings, Paths())
-        Daemon(plan, bindings, Paths()).run()
+            return _dry_run(plan, bindings, Paths(), real_ports(bindings))
+        daemon = Daemon(plan, bindings, Paths(), real_ports(bindings))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: daemon.stop())
+        daemon.run()
     except GpuclusterError as error:
         log.critical("%s", error)
         return error.exit_code
@@ -76,10 +89,19 @@ def load(bundle: Path) -> tuple[ClusterPlan, Bindings]:
     return plan, bindings
 
 
+def real_ports(bindings: Bindings) -> Ports:
+    """AWS (or what stands in for it at the endpoint of the environment) and the head's own slurmctld."""
+    return Ports(
+        cloud=AwsCloud(bindings.region),
+        slurm=Scontrol(),
+        control=S3Control(bindings.region, bindings.bucket),
+    )
+
+
 class Daemon:
     """Owns the inbox, and gives every other thread a way into it."""
 
-    def __init__(self, plan: ClusterPlan, bindings: Bindings, paths: Paths) -> None:
+    def __init__(self, plan: ClusterPlan, bindings: Bindings, paths: Paths, ports: Ports) -> None:
         self._plan, self._paths = plan, paths
         self._inbox: Inbox = Inbox()
         self._stop = self._rung = self._looking = False
@@ -96,16 +118,14 @@ class Daemon:
         self._keeper = Keeper(
             plan,
             bindings,
-            self._hands(bindings),
+            self._hands(ports),
             paths.spool,
             published=self._publish,
             complain=self._complain,
         )
 
     def run(self) -> None:
-        """Until SIGTERM or SIGINT; what is under way is finished, or repeated by the next start."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._signalled)
+        """Until `stop`; what is under way is finished, or repeated by the next start."""
         head = self._plan.head
         server = registration.serve(head.address, head.registration_port, self._desk)
         bell = listen(self._paths.wake, lambda: self._inbox.put(self._ring))
@@ -117,11 +137,17 @@ class Daemon:
                 self._turn()
         finally:
             server.shutdown()
+            server.server_close()
+            bell.shutdown(socket.SHUT_RDWR)  # wakes its thread, which then meets a closed socket
             bell.close()
             self._clouds.close()
             self._slurms.close()
             self._journal.close()
             log.info("ended")
+
+    def stop(self) -> None:
+        """End `run`. Any thread or signal may call: SimpleQueue.put can be entered again."""
+        self._inbox.put(self._end)
 
     def _turn(self) -> None:
         """Run one thing from the inbox, then what is due."""
@@ -148,9 +174,6 @@ class Daemon:
     def _ring(self) -> None:
         self._rung = True
 
-    def _signalled(self, number: int, frame: object) -> None:
-        self._inbox.put(self._end)  # SimpleQueue.put may be called inside itself
-
     def _end(self) -> None:
         self._stop = True
 
@@ -167,13 +190,13 @@ class Daemon:
             log.warning("%s", words)
         self._told = words
 
-    def _hands(self, bindings: Bindings) -> Hands:
+    def _hands(self, ports: Ports) -> Hands:
         return Hands(
             cluster=self._plan.name,
             times=self._plan.times,
-            cloud=AwsCloud(bindings.region),
-            slurm=Scontrol(),
-            control=S3Control(bindings.region, bindings.bucket),
+            cloud=ports.cloud,
+            slurm=ports.slurm,
+            control=ports.control,
             journal=self._journal,
             clouds=self._clouds,
             slurms=self._slurms,
@@ -202,12 +225,12 @@ def listen(path: Path, ring: Callable[[], object]) -> socket.socket:
     return bell
 
 
-def _dry_run(plan: ClusterPlan, bindings: Bindings, paths: Paths) -> int:
+def _dry_run(plan: ClusterPlan, bindings: Bindings, paths: Paths, ports: Ports) -> int:
     memory = fold(Memory(), read_only(paths.journal))
     now = time.time()
-    listed = AwsCloud(bindings.region).instances(plan.name)
+    listed = ports.cloud.instances(plan.name)
     cloud = CloudView(at=now, instances={i.id: i for i in listed})
-    seen = Observation(slurm=Scontrol().look(now), cloud=cloud)
+    seen = Observation(slurm=ports.slurm.look(now), cloud=cloud)
     for action in decide(plan, bindings, seen, memory, now):
         log.info("%s", describe(action))
     return 0
