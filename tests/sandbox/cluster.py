@@ -95,6 +95,18 @@ class Cluster:
             word,
         )
 
+    def power_down(self) -> None:
+        """Let the idle nodes go now, as an operator would, rather than after the pool's idle time."""
+        up = [
+            name
+            for name, node in self.nodes().items()
+            if not {"POWERED_DOWN", "POWERING_DOWN"} & set(node["state"])
+        ]
+        if up:
+            self.exec(
+                "head", "scontrol", "update", f"nodename={','.join(up)}", "state=power_down", "reason=done"
+            )
+
     def wait(self, what: str, seen: Callable[[], bool], *, within: float = 90) -> None:
         """Wait until `seen()`; a deadline that passes shows what the cluster was doing."""
         end = time.monotonic() + within

@@ -22,4 +22,5 @@ def burst(standing: Cluster) -> Iterator[Cluster]:
     yield standing
     standing.capacity(None)
     standing.exec("head", "scancel", "--user", "researcher", check=False)
+    standing.power_down()
     standing.wait("every node is gone and no slot is blocked", standing.all_gone, within=120)

@@ -61,7 +61,7 @@ def show() -> list[dict]:
 
 def draw(events: list[dict]) -> None:
     """One row a stage: when the first and the last node reached it, and a bar for the time since the submission."""
-    start = min(e["at"] for e in events if e["stage"] == "submitted")
+    start = min(e["at"] for e in events if e["what"] == "submitted")
     end = max(e["at"] for e in events)
     table = Table(title="From sbatch to nothing", box=None, padding=(0, 1))
     for title, justify in (
@@ -73,21 +73,21 @@ def draw(events: list[dict]) -> None:
     ):
         table.add_column(title, justify=justify)
     for stage in STAGES:
-        seen = [e for e in events if e["stage"] == stage]
+        seen = [e for e in events if e["what"] == stage]
         if not seen:
             raise DemoError(f"the timeline has no '{stage}'")
         first, last = (f(e["at"] for e in seen) - start for f in (min, max))
         width = 40 / max(end - start, 1e-9)
         bar = " " * int(first * width) + "#" * max(1, round((last - first) * width))
-        names = ", ".join(sorted({e["node"] for e in seen if e.get("node")}))
+        names = ", ".join(sorted({e["slot"] for e in seen if e["slot"]}))
         table.add_row(stage, f"{first:.1f} s", f"{last:.1f} s", bar, names)
     console.print(table)
 
 
 def gone(job: str) -> bool:
     events = timeline(job)
-    launched = {e["node"] for e in events if e["stage"] == "launched"}
-    return bool(launched) and launched <= {e["node"] for e in events if e["stage"] == "gone"}
+    launched = {e["slot"] for e in events if e["what"] == "launched"}
+    return bool(launched) and launched <= {e["slot"] for e in events if e["what"] == "gone"}
 
 
 def timeline(job: str) -> list[dict]:
