@@ -31,9 +31,9 @@ from gpucluster.elastic.memory import (
 from gpucluster.elastic.model import Phase
 from gpucluster.plan.messages import NodePhase
 
-UNHEARD_S = (
-    10.0  # slurmd says it runs, slurmctld still waits for a boot: start it anew. Registration takes < 1 s
-)
+# slurmd runs and slurmctld still waits for a boot: it is to start anew. Registration takes less than a second, and a
+# start with -b after a late one would kill the job that began meanwhile: hence the long wait.
+UNHEARD_S = 30.0
 
 
 def launches(world: World) -> Iterator[Event]:
