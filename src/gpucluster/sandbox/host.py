@@ -17,7 +17,7 @@ from gpucluster.errors import HostError
 from gpucluster.sandbox.within import Overlay, within
 
 DISK_GIB = 6  # images 1 GiB, .deb and wheel caches 0.3, overlays of 17 machines 0.3, and air to build in
-INOTIFY_EACH = 7  # inotify instances of one booted machine: systemd 5, agetty 1, dbus 1 (measured)
+INOTIFY_EACH = 7  # inotify instances of one booted machine: systemd 5, dbus 1 (measured), and 1 to spare
 LEAST_MACHINES = 6  # a head, a gang of four and its replacement; below it nothing worth showing fits
 KERNEL = (5, 14)  # cgroup.kill
 PROGRAMS = {  # program -> the Debian package that brings it
