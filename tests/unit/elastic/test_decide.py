@@ -14,6 +14,7 @@ from gpucluster.elastic.decide.world import World, slots_of
 from gpucluster.elastic.memory import (
     Adopted,
     BootFailed,
+    EndAsked,
     Entry,
     Event,
     InstanceGone,
@@ -37,6 +38,7 @@ from gpucluster.elastic.model import (
     MarkDown,
     Observation,
     PowerDown,
+    PowerUp,
     Remember,
     ResetDown,
     SlurmJob,
@@ -463,3 +465,54 @@ def test_slots_that_another_drained_are_neither_blocked_nor_lifted() -> None:
     actions = act(seen(drained("broken fan"), [job(3)]), refused_everywhere(NOW - 1))
     assert not only(Unblock, actions)
     assert not only(Block, act(seen(drained("broken fan"), [job(3)]), refused_everywhere(NOW + 60)))
+
+
+# --- what is counted, and what is asked again ------------------------------------------------------------
+@pytest.mark.parametrize(("asked_ago", "again"), [(5.0, False), (20.0, True)])
+def test_a_termination_that_does_not_show_is_asked_for_again(asked_ago: float, again: bool) -> None:
+    asked = Entry(at=NOW - asked_ago, event=EndAsked(instances=("i-1",), words=""))
+    actions = act(
+        seen([node(A1, "IDLE CLOUD POWERING_DOWN")], instances=[instance(1)]), fold(launched(A1), [asked])
+    )
+    assert bool(only(Terminate, actions)) is again
+
+
+@pytest.mark.parametrize(("off_for", "ends"), [(290.0, False), (310.0, True)])
+def test_an_instance_whose_slot_stays_off_ends_after_the_grace(off_for: float, ends: bool) -> None:
+    off = seen(instances=[instance(1)])
+    assert [e.slot for e in facts(act(off, launched(A1))) if isinstance(e, Unneeded)] == [A1]
+    known = fold(launched(A1), [Entry(at=NOW - off_for, event=Unneeded(slot=A1))])
+    assert bool(only(Terminate, act(off, known))) is ends
+
+
+def test_a_launch_without_an_outcome_counts_against_max() -> None:
+    ask = _ask(seen([node(A1, WAKING), node(A2, WAKING)], [job(1, A1, A2)]), memory())
+    known = memory(
+        Needed(slot=A1, life=1, jobs=(1,)), Needed(slot=A2, life=1, jobs=(1,)), LaunchAsked(ask=ask)
+    )
+    waking = seen([node(n, WAKING) for n in (A1, A2, A3)], [job(1, A1, A2), job(2, A3)])
+    pool = replace(PLAN.pools[0], max=2)
+    actions = decide(replace(PLAN, pools=(pool,)), BINDINGS, waking, known, NOW)
+    assert [a.ask.slots for a in actions if isinstance(a, LaunchGang) and not a.repeat] == []
+    assert any("max 2 reached" in a.reason for a in actions if isinstance(a, MarkDown))
+
+
+def test_a_success_forgets_the_refusal_and_lifts_the_rest() -> None:
+    known = refused_everywhere(NOW - 1)
+    ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), known)
+    done = (LaunchAsked(ask=ask), LaunchDone(request=ask.request, instances=("i-1",)))
+    needed = Needed(slot=A1, life=1, jobs=(1,))
+    after = fold(known, [Entry(at=NOW, event=e) for e in (needed, *done)])
+    assert ask.offer not in after.refusals
+    shown = [*drained(), node(A1, WAKING)]
+    lifted = only(Unblock, act(seen(shown, [job(1, A1)], [instance(1)]), after))
+    assert [len(a.slots) for a in lifted if isinstance(a, Unblock)] == [15]
+
+
+def test_always_on_nodes_never_idle_out_and_are_powered_up_when_off() -> None:
+    plan = a_plan(("{min: 0, max: 16}", "{min: 2, max: 16}"))
+    known = launched(A1, at=NOW - 10_000)
+    lives = {A1: replace(known.lives[A1], up_at=NOW - 9500, idle_at=NOW - 9400, booted_at=1.0)}
+    up = seen([node(A1, "IDLE CLOUD", last_busy=NOW - 9000)], instances=[instance(1)])
+    actions = decide(plan, BINDINGS, up, replace(known, lives=lives), NOW)
+    assert [(type(a), getattr(a, "slots", ())) for a in actions] == [(PowerUp, (A2,))]
