@@ -39,9 +39,9 @@ class _Recorder(Mocks):
         made["arn"] = f"arn:aws:{service}:us-east-2:{ACCOUNT}:{word}/{args.name}"
         return f"{word}-{args.name}", {**made, "latestVersion": 1, "tagsAll": {}, **inputs}
 
-    def call(self, args: MockCallArgs) -> dict[str, Any]:
+    def call(self, args: MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         self.found.append(Declared(args.token, "", read_back(dict(args.args))))
-        return {"id": "ami-1", "imageId": "ami-1", "rootDeviceName": "/dev/sda1", "tags": {}}
+        return {"id": "ami-1", "imageId": "ami-1", "rootDeviceName": "/dev/sda1", "tags": {}}, None
 
 
 def declared_by(program: Callable[[], None]) -> tuple[Declared, ...]:

@@ -1,5 +1,6 @@
 """The engine's events as typed values: progress for people, and what changed."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,7 @@ class Gatherer:
         self._changes: dict[str, Change] = {}
         self._same: set[str] = set()
         self.errors: list[str] = []
+        self.raw: list[str] = []  # the same in the engine's own words
 
     def take(self, event: EngineEvent) -> None:
         """Note one event, and tell the user of it."""
@@ -128,10 +130,27 @@ class Gatherer:
         )
 
     def _error(self, message: str, urn: str | None) -> None:
-        name = urn.rpartition("::")[2] + ": " if urn else ""
-        text = name + " ".join(message.split())
+        self.raw.append(message)
+        name = urn.rpartition("::")[2] + ": " if urn and "pulumi:pulumi:Stack" not in urn else ""
+        text = name + plain(message)
         if text not in self.errors:
             self.errors.append(text)
+
+
+def plain(message: str) -> str:
+    """An error of the engine without what only its makers need: tracebacks, and who called whom."""
+    text = message.partition("Traceback (most recent call last)")[0]
+    for noise in _NOISE:
+        text = noise.sub("", text)
+    return " ".join(text.split())
+
+
+_NOISE = (
+    re.compile(r"python inline source runtime error:"),
+    re.compile(r"Exception calling application:"),
+    re.compile(r"invoke of \S+ failed: invocation of \S+ returned an error:"),
+    re.compile(r"1 error occurred:\s+\*"),
+)
 
 
 def _input(step: StepEventMetadata, name: str) -> Value:

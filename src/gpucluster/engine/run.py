@@ -158,4 +158,7 @@ def _failure(name: str, gatherer: Gatherer, error: auto.CommandError) -> Gpuclus
     if isinstance(error, auto.ConcurrentUpdateError):
         return StateError(f"another run is working on {name!r}", next_step="wait for its end")
     told = gatherer.errors or [line for line in str(error).splitlines() if line.strip()][-12:]
-    return EngineError(f"the engine could not finish {name!r}:\n  " + "\n  ".join(told))
+    failure = EngineError(f"the engine could not finish {name!r}:\n  " + "\n  ".join(told))
+    for raw in gatherer.raw:
+        failure.add_note(raw)  # a mistake in a program needs its traceback
+    return failure

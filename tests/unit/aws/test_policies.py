@@ -1,6 +1,7 @@
 """What head and nodes may do: golden documents, and what must not be in them."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,14 +55,12 @@ def test_the_sandbox_can_judge_every_part(text: str) -> None:
 
 def test_a_policy_fits_in_a_role() -> None:
     many = {f"{EC2}:launch-template/lt-{number:017x}" for number in range(64)}
-    wide = HeadScope(
-        **{f: getattr(HEAD, f) for f in HeadScope.__dataclass_fields__} | {"templates": tuple(many)}
-    )
+    wide = replace(HEAD, templates=tuple(many))
     assert len(head_policy(wide)) < 10_240  # T37
 
 
 def test_spot_rights_only_where_spot_is_bought() -> None:
-    plain = HeadScope(**{f: getattr(HEAD, f) for f in HeadScope.__dataclass_fields__} | {"spot": False})
+    plain = replace(HEAD, spot=False)
     assert "spot" not in head_policy(plain).lower()
 
 

@@ -6,7 +6,7 @@ import pytest
 from pulumi.automation import EngineEvent
 from pulumi.automation.events import ResourcePreEvent, ResOutputsEvent, StepEventMetadata
 
-from gpucluster.engine.events import Gatherer, Progress
+from gpucluster.engine.events import Gatherer, Progress, plain
 from gpucluster.engine.standing import one, parse
 
 URN = "urn:pulumi:burst::gpucluster::gpucluster:aws:Network$aws:ec2/vpc:Vpc::burst"
@@ -78,3 +78,19 @@ def test_the_state_says_what_stands() -> None:
     assert one(found, "aws:s3/bucket:Bucket") == found[0]
     assert one(found, "aws:ec2/vpc:Vpc") is None
     assert parse({}) == ()
+
+
+PLAIN = [
+    (
+        "a data source that was refused",
+        "python inline source runtime error: invoke of a:b/c:d failed: invocation of a:b/c:d returned an error: no such image\nTraceback (most recent call last):\n  File x",
+        "no such image",
+    ),
+    ("the same from the server", "Exception calling application: no such image", "no such image"),
+    ("one of a list", "1 error occurred:\n\t* AccessDenied: not you\n\n", "AccessDenied: not you"),
+]
+
+
+@pytest.mark.parametrize(("message", "expected"), [r[1:] for r in PLAIN], ids=[r[0] for r in PLAIN])
+def test_errors_are_told_plainly(message: str, expected: str) -> None:
+    assert plain(message) == expected

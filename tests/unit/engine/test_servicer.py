@@ -9,7 +9,7 @@ from google.protobuf import any_pb2
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import status_pb2
 
-from gpucluster.engine.provider.calls import Cloud, StoppedError, is_absent, is_in_use, is_not_yet
+from gpucluster.engine.provider.calls import Cloud, StoppedError, code_of, is_absent, is_in_use, is_not_yet
 from gpucluster.engine.provider.crud import Crud, HalfMadeError
 from gpucluster.engine.provider.schema import ResourceType, computed, updates
 from gpucluster.engine.provider.servicer import AwsStandIn
@@ -30,8 +30,8 @@ class FakeContext:
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
         raise AbortedError(f"{code.name}: {details}")
 
-    def set_trailing_metadata(self, metadata: Any) -> None:
-        self.trailing = metadata
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
+        self.trailing = trailing_metadata
 
 
 def servicer() -> AwsStandIn:
@@ -205,7 +205,7 @@ def test_a_resource_that_is_gone_reads_as_gone() -> None:
         (error("UnauthorizedOperation"), False, False, False),
         (error("InsufficientInstanceCapacity"), False, False, False),
     ],
-    ids=lambda value: value.response["Error"]["Code"] if isinstance(value, ClientError) else str(value),
+    ids=lambda value: code_of(value) if isinstance(value, ClientError) else str(value),
 )
 def test_errors_are_classed(failure: ClientError, absent: bool, in_use: bool, young: bool) -> None:
     assert (is_absent(failure), is_in_use(failure), is_not_yet(failure)) == (absent, in_use, young)

@@ -1,7 +1,7 @@
 """The engine's protocol (`pulumirpc.ResourceProvider`), each call handed to the table."""
 
 import json
-from typing import NoReturn, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import grpc
 from botocore.exceptions import BotoCoreError, ClientError
@@ -18,7 +18,14 @@ from gpucluster.engine.provider.schema import ResourceType
 from gpucluster.engine.provider.table import TYPES
 from gpucluster.engine.provider.values import Values, from_struct, to_struct
 
-Context = grpc.ServicerContext
+
+class Context(Protocol):
+    """The part of gRPC's context that we use; `abort` raises."""
+
+    def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
+
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None: ...
+
 
 CONFIG = frozenset({"region", "defaultTags", "version", "skipCredentialsValidation", "skipRegionValidation"})
 KEYS = frozenset({"accessKey", "secretKey", "token"})  # they would stand in the state
@@ -218,7 +225,6 @@ def _detail(replaces: bool) -> provider_pb2.PropertyDiff:
 
 def _abort(context: Context, message: str) -> NoReturn:
     context.abort(grpc.StatusCode.UNKNOWN, message)
-    raise AssertionError("abort raises")
 
 
 def _abort_half_made(context: Context, error: HalfMadeError) -> NoReturn:

@@ -1,0 +1,76 @@
+"""A stack for tests: the real engine over the sandbox's API on loopback; no root, no capsule, no machine."""
+
+import random
+import socket
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+from builders import a_plan
+from moto.moto_api._internal.models import moto_api_backend
+
+from gpucluster.aws.program import declare
+from gpucluster.cloud.model import CloudModel, Timing
+from gpucluster.engine import run
+from gpucluster.engine.events import Outcome
+from gpucluster.engine.target import Target
+from gpucluster.plan.model import ClusterPlan
+from gpucluster.sandbox.api import Api, Listener, start
+
+OPERATOR = ("AKIAOPERATORKEY00001", "operator-secret-of-the-test")
+REGION = "us-east-2"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One stack, the API that it stands in, and the verbs over both."""
+
+    target: Target
+    api: Api
+    plan: ClusterPlan
+
+    @property
+    def program(self) -> Callable[[], None]:
+        return partial(declare, self.plan)
+
+    def client(self, service: str) -> Any:
+        session: Any = boto3.Session(*OPERATOR, region_name=REGION)
+        return session.client(service, endpoint_url=self.target.environment["AWS_ENDPOINT_URL"])
+
+    def up(self) -> Outcome:
+        return run.up(self.target, self.program)
+
+    def preview(self) -> Outcome:
+        return run.preview(self.target, self.program)
+
+    def refresh(self) -> Outcome:
+        return run.refresh(self.target, self.program)
+
+    def destroy(self) -> Outcome:
+        return run.destroy(self.target)
+
+
+@contextmanager
+def a_cluster(state_dir: Path, pulumi: Path) -> Generator[Cluster]:
+    """The cloud is up and empty; nothing is declared yet."""
+    moto_api_backend.reset()  # moto's state is the process's
+    timing = Timing(pending_s=0.1, ending_s=0.1, linger_s=0.5)
+    model = CloudModel(random.Random(1), timing=timing, region=REGION)  # noqa: S311
+    plan = a_plan()
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as bound:
+        api = start(model, [Listener(bound)], None, clock=time.time, images=[plan.image], operator=OPERATOR)
+        environment = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{bound.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": OPERATOR[0],
+            "AWS_SECRET_ACCESS_KEY": OPERATOR[1],
+        }
+        target = Target(stack=plan.name, state_dir=state_dir, pulumi=pulumi, environment=environment)
+        try:
+            yield Cluster(target, api, plan)
+        finally:
+            api.close()
