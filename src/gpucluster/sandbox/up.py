@@ -71,6 +71,7 @@ def up(
         return _up(wish, lock, lambda: program(wish.plan), progress)
     except BaseException:
         ledger.clean(wish.home, found.trees)
+        progress(f"the sandbox '{plan.name}' is not up; nothing of this try is left running or on disk")
         raise
     finally:
         os.close(lock)
