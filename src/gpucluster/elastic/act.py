@@ -12,9 +12,17 @@ from typing import TypeVar, assert_never
 
 from gpucluster.cloud.port import CloudError, CloudPort, Control, ControlPort, Fault, LaunchRequest, Scaling
 from gpucluster.elastic.decide import outcome
+from gpucluster.elastic.events import (
+    Ask,
+    EndAsked,
+    Entry,
+    Event,
+    LaunchAsked,
+    LaunchDone,
+    LaunchRefused,
+)
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lanes import Lane
-from gpucluster.elastic.memory import Ask, EndAsked, Entry, Event, LaunchAsked, LaunchDone, LaunchRefused
 from gpucluster.elastic.model import (
     Action,
     Block,

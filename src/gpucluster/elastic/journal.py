@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from gpucluster.elastic.memory import EVENTS, Born, Entry, Event, Memory, fold
+from gpucluster.elastic.events import EVENTS, Born, Entry, Event
+from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
 

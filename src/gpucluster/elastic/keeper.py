@@ -8,7 +8,7 @@ from gpucluster.cloud.port import CloudError
 from gpucluster.elastic import spool
 from gpucluster.elastic.act import Actor, Hands
 from gpucluster.elastic.decide import decide, next_look
-from gpucluster.elastic.memory import Entry, HookCalled, Started
+from gpucluster.elastic.events import Entry, HookCalled, Started
 from gpucluster.elastic.model import CloudView, Heard, Observation, SlurmView
 from gpucluster.elastic.registration import Snapshot
 from gpucluster.errors import GpuclusterError

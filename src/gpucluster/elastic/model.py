@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpucluster.cloud.port import Instance
-from gpucluster.elastic.memory import Ask, Entry
+from gpucluster.elastic.events import Ask, Entry
 from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.names import REASON_PREFIX
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucluster.elastic.journal import read_only
-from gpucluster.elastic.memory import (
+from gpucluster.elastic.events import (
     BecameIdle,
     Booted,
     CameUp,
@@ -25,8 +24,10 @@ from gpucluster.elastic.memory import (
     LaunchAsked,
     LaunchDone,
     LaunchRefused,
+    Needed,
     Registered,
 )
+from gpucluster.elastic.journal import read_only
 from gpucluster.plan import codec, names
 
 
@@ -35,7 +36,7 @@ class Moment:
     """One event of a job's story; `slot`, `request` and `instance` are empty where they mean nothing."""
 
     at: float
-    what: str  # submitted asked launched refused booted registered up running ended idle ending gone
+    what: str  # submitted placed asked requested launched refused booted registered up running left idle ending gone
     slot: str = ""
     request: str = ""
     instance: str = ""
@@ -74,13 +75,17 @@ class _Story:
         self._slots: set[str] = set()  # the job's, until their instance is gone
         self._requests: dict[str, tuple[str, ...]] = {}
         self._instances: dict[str, str] = {}  # instance -> slot
-        self._submitted = self._over = False
+        self._submitted = self._asked = self._over = False
         self.moments: list[Moment] = []
 
     def add(self, entry: Entry) -> None:
         match entry.event:
             case HookCalled(kind="resume", jobs=jobs, called_at=at) if self._job in jobs:
+                self._asked = True
                 self.moments.append(Moment(at=at, what="asked", detail="hook"))
+            case Needed(slot=slot, jobs=jobs) if self._job in jobs and not self._asked:
+                self._asked = True  # seen in Slurm before any hook called, or without one
+                self._say(entry.at, "asked", slot=slot)
             case JobPlaced() | JobRunning() | JobLeft() if entry.event.job == self._job:
                 self._of_job(entry.at, entry.event)
             case LaunchAsked() | LaunchDone() | LaunchRefused():

@@ -6,7 +6,7 @@ from typing import cast
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # pyright: ignore[reportMissingTypeStubs] -- ships none
 
-from gpucluster.elastic.memory import Event, HookCalled
+from gpucluster.elastic.events import Event, HookCalled
 from gpucluster.elastic.model import Action, Comment, LaunchGang, Remember, Terminate
 
 

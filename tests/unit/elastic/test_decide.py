@@ -11,7 +11,7 @@ from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState
 from gpucluster.elastic.decide import decide, next_look, outcome
 from gpucluster.elastic.decide.offers import offers_in
 from gpucluster.elastic.decide.world import World, slots_of
-from gpucluster.elastic.memory import (
+from gpucluster.elastic.events import (
     Adopted,
     BootFailed,
     EndAsked,
@@ -22,13 +22,12 @@ from gpucluster.elastic.memory import (
     LaunchDeferred,
     LaunchDone,
     LaunchRefused,
-    Memory,
     Needed,
     Refused,
     Renewed,
     Unneeded,
-    fold,
 )
+from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import (
     Action,
     Block,

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucluster.elastic import journal as journals
+from gpucluster.elastic.events import EVENTS, Entry
 from gpucluster.elastic.journal import Journal, read_only
-from gpucluster.elastic.memory import EVENTS, Entry, Memory, fold
+from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
 

@@ -8,17 +8,16 @@ from builders import a_plan
 
 from gpucluster import shell
 from gpucluster.cloud.port import Instance, InstanceState
-from gpucluster.elastic.memory import (
+from gpucluster.elastic.events import (
     Ask,
     Entry,
     Event,
     LaunchAsked,
     LaunchDone,
-    Memory,
     Needed,
     Registered,
-    fold,
 )
+from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import CloudView
 from gpucluster.elastic.registration import MAX_BODY, Desk, Snapshot, serve
 from gpucluster.plan import codec

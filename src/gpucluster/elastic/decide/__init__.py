@@ -10,7 +10,8 @@ from dataclasses import replace
 from gpucluster.elastic.decide import blocked, boots, endings, facts, gangs, idle, repair
 from gpucluster.elastic.decide.offers import Room, all_offers, outcome
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.memory import Entry, Event, Memory, fold
+from gpucluster.elastic.events import Entry, Event
+from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import Action, Observation, Phase, Remember
 from gpucluster.plan.model import Bindings, ClusterPlan
 

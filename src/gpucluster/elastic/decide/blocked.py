@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gpucluster.elastic.decide.gangs import tell
 from gpucluster.elastic.decide.offers import Offer, Room, closed, refusal_of, why_none
 from gpucluster.elastic.decide.world import World, urgency
-from gpucluster.elastic.memory import Event, Forgot
+from gpucluster.elastic.events import Event, Forgot
 from gpucluster.elastic.model import Action, Block, Phase, SlurmJob, Unblock
 from gpucluster.plan.model import Pool
 from gpucluster.plan.names import REASON_PREFIX

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from gpucluster.elastic.decide.world import Fate, World
-from gpucluster.elastic.memory import BootFailed, Event, Life
+from gpucluster.elastic.events import BootFailed, Event
+from gpucluster.elastic.memory import Life
 from gpucluster.elastic.model import Phase
 from gpucluster.plan.messages import NodePhase, NodeReport
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpucluster.cloud.port import InstanceState
 from gpucluster.elastic.decide.world import Fate, World
-from gpucluster.elastic.memory import (
+from gpucluster.elastic.events import (
     BecameBusy,
     BecameIdle,
     Booted,
@@ -21,13 +21,13 @@ from gpucluster.elastic.memory import (
     JobRunning,
     LaunchDone,
     LaunchDropped,
-    Life,
     LifeOver,
     Needed,
     Registered,
     Renewed,
     Unneeded,
 )
+from gpucluster.elastic.memory import Life
 from gpucluster.elastic.model import Phase
 from gpucluster.plan.messages import NodePhase
 

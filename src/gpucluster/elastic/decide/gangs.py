@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpucluster.elastic.decide.offers import Offer, Room, ask_for, choose, refused_for, same_token, why_none
 from gpucluster.elastic.decide.world import World, urgency
-from gpucluster.elastic.memory import Entry, Refused
+from gpucluster.elastic.events import Entry, Refused
 from gpucluster.elastic.model import (
     Action,
     Comment,

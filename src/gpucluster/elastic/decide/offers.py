@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 from gpucluster.cloud.port import CloudError, Fault
 from gpucluster.elastic.decide.world import HAS, World
-from gpucluster.elastic.memory import (
+from gpucluster.elastic.events import (
     Ask,
     Event,
-    Launch,
     LaunchDeferred,
     LaunchRefused,
-    Memory,
-    Refusal,
     offer,
 )
+from gpucluster.elastic.memory import Launch, Memory, Refusal
 from gpucluster.plan.model import Market, Pool, Source, Times
 from gpucluster.plan.names import TAG_POOL
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpucluster.cloud.port import Instance
 from gpucluster.elastic.decide.endings import strays
 from gpucluster.elastic.decide.world import HAS, Fate, World
-from gpucluster.elastic.memory import Adopted, Event
+from gpucluster.elastic.events import Adopted, Event
 from gpucluster.elastic.model import Action, MarkDown, Phase, PowerDown, ResetDown, SlurmNode
 from gpucluster.plan.names import REASON_PREFIX
 
