@@ -27,6 +27,7 @@ PROGRAMS = {  # program -> the Debian package that brings it
     "mount": "mount",
     "unshare": "util-linux",
     "nsenter": "util-linux",
+    "setpriv": "util-linux",
 }
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PROBE_NET = "link add br0 type bridge\nlink add v0 type veth peer name v1\n"

@@ -37,8 +37,10 @@ def within(
 ) -> list[str]:
     """Return the argv that runs `argv` with these mounts, in its own mount and PID namespaces."""
     wanted = {"tmpfs": tmpfs, "overlay": None if overlay is None else asdict(overlay), "proc": proc}
+    # a killed `up` must not leave a builder behind that writes into the next one's folder
+    orphaned = ["setpriv", "--pdeathsig", "KILL", "--"]
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
-    return [*unshare, sys.executable, "-I", "-S", __file__, json.dumps(wanted, default=str), *argv]
+    return [*orphaned, *unshare, sys.executable, "-I", "-S", __file__, json.dumps(wanted, default=str), *argv]
 
 
 def mount(source: str, target: Path, kind: str, options: str = "") -> None:

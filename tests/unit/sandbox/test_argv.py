@@ -73,6 +73,7 @@ def test_the_capsule_dies_with_its_outer_process_and_carries_no_secret():
 def test_a_build_runs_in_mounts_that_end_with_it():
     overlay = Overlay(lower=(Path("/base"),), upper=Path("/x/u"), work=Path("/x/w"), at=Path("/x/m"))
     argv = within(["true", "--flag"], overlay=overlay, proc=Path("/x/m/proc"))
+    assert argv[:4] == ["setpriv", "--pdeathsig", "KILL", "--"]  # also after a kill -9 of whoever started it
     assert "--kill-child" in argv
     assert argv[-2:] == ["true", "--flag"]
     assert overlay.options == "lowerdir=/base,upperdir=/x/u,workdir=/x/w"
