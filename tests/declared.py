@@ -41,7 +41,7 @@ class _Recorder(Mocks):
 
     def call(self, args: MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         self.found.append(Declared(args.token, "", read_back(dict(args.args))))
-        return {"id": "ami-1", "imageId": "ami-1", "rootDeviceName": "/dev/sda1", "tags": {}}, None
+        return {"id": "ami-1", "imageId": "ami-1", "rootDeviceName": "/dev/sda1", "tags": {}}, []
 
 
 def declared_by(program: Callable[[], None]) -> tuple[Declared, ...]:
