@@ -10,10 +10,11 @@ from builders import a_plan
 from declared import Declared, declared_by
 
 from gpucluster.artifacts import unpack
-from gpucluster.aws.program import declare
+from gpucluster.aws.program import declare, main
 from gpucluster.engine.provider.check import check
 from gpucluster.engine.provider.servicer import KEYS
 from gpucluster.engine.provider.table import TYPES
+from gpucluster.files import checkout
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Bindings, ClusterPlan
 
@@ -153,3 +154,13 @@ def test_another_zone_moves_no_name_of_the_others(resources: tuple[Declared, ...
     after = {(r.type, r.name) for r in declared_by(partial(declare, wider))}
     assert before - after == set()
     assert {name for _, name in after - before} == {"burst-us-east-2c"}
+
+
+def test_pulumi_up_reads_the_spec_that_the_stack_names(
+    resources: tuple[Declared, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = checkout()
+    assert root is not None
+    monkeypatch.chdir(root)  # as Pulumi does
+    by_hand = declared_by(main)
+    assert {r.type for r in by_hand} == {r.type for r in resources}

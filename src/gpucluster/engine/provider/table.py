@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from gpucluster.engine.provider.schema import ResourceType
-from gpucluster.engine.provider.types import compute, groups, identity, network, storage
+from gpucluster.engine.provider.types import groups, identity, instances, network, storage, templates
 
 TYPES: Mapping[str, ResourceType] = {
-    row.name: row for row in (*network.ROWS, *groups.ROWS, *identity.ROWS, *storage.ROWS, *compute.ROWS)
+    row.name: row
+    for row in (*network.ROWS, *groups.ROWS, *identity.ROWS, *storage.ROWS, *templates.ROWS, *instances.ROWS)
 }

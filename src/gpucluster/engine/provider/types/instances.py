@@ -1,187 +1,17 @@
-"""Launch templates and instances."""
+"""Instances: the head. Nodes are launched from templates, by the elastic daemon."""
 
 import base64
 from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.engine.provider.calls import Call, Cloud, only, retag_ec2, tag_list
-from gpucluster.engine.provider.schema import (
-    TAG_PROPERTIES,
-    Autoname,
-    Property,
-    ResourceType,
-    computed,
-    moving,
-    replaces,
-    updates,
-)
-from gpucluster.engine.provider.shapes import (
-    FLAG,
-    FLAG_AS_TEXT,
-    NUMBER,
-    REFUSED,
-    TAGS,
-    TEXT,
-    TEXTS,
-    Field,
-    Many,
-    Record,
-)
+from gpucluster.engine.provider.schema import TAG_PROPERTIES, ResourceType, computed, replaces, updates
+from gpucluster.engine.provider.shapes import FLAG, NUMBER, TAGS, TEXT, TEXTS, Field, Record
+from gpucluster.engine.provider.types.templates import METADATA
 from gpucluster.engine.provider.values import Value, Values
 
 Seen = Mapping[str, Value] | None
 
-_METADATA = Record(
-    {
-        "httpEndpoint": Field("HttpEndpoint", TEXT, default="enabled"),
-        "httpTokens": Field("HttpTokens", TEXT, from_cloud=True),
-        "httpPutResponseHopLimit": Field("HttpPutResponseHopLimit", NUMBER, from_cloud=True),
-        "httpProtocolIpv6": Field("HttpProtocolIpv6", TEXT, default="disabled"),
-        "instanceMetadataTags": Field("InstanceMetadataTags", TEXT, default="disabled"),
-    }
-)
-
-# --- launch template -------------------------------------------------------------------------
-_SPOT = Record(
-    {
-        "spotInstanceType": Field("SpotInstanceType", TEXT),
-        "instanceInterruptionBehavior": Field("InstanceInterruptionBehavior", TEXT),
-        "maxPrice": Field("MaxPrice", TEXT),
-        "validUntil": Field("ValidUntil", TEXT),
-        "blockDurationMinutes": Field("BlockDurationMinutes", NUMBER),
-    }
-)
-_EBS = Record(
-    {
-        "encrypted": Field("Encrypted", FLAG_AS_TEXT),
-        "deleteOnTermination": Field("DeleteOnTermination", FLAG_AS_TEXT),
-        "volumeSize": Field("VolumeSize", NUMBER),
-        "volumeType": Field("VolumeType", TEXT),
-        "kmsKeyId": Field("KmsKeyId", TEXT),
-        "snapshotId": Field("SnapshotId", TEXT),
-        "iops": Field("Iops", NUMBER),
-        "throughput": Field("Throughput", NUMBER),
-    }
-)
-# What a launch template's data holds. What we do not support is listed too: an edit that sets it is a difference.
-_TEMPLATE_DATA: Mapping[str, Property] = {
-    "imageId": updates("ImageId"),
-    "instanceType": updates("InstanceType"),
-    "userData": updates("UserData"),
-    "keyName": updates("KeyName"),
-    "ebsOptimized": updates("EbsOptimized", FLAG_AS_TEXT, from_cloud=True),
-    "vpcSecurityGroupIds": updates("SecurityGroupIds", TEXTS),
-    "instanceInitiatedShutdownBehavior": updates("InstanceInitiatedShutdownBehavior"),
-    "disableApiTermination": updates("DisableApiTermination", FLAG, from_cloud=True),
-    "iamInstanceProfile": updates(
-        "IamInstanceProfile", Record({"arn": Field("Arn", TEXT), "name": Field("Name", TEXT)})
-    ),
-    "metadataOptions": updates("MetadataOptions", _METADATA),
-    "instanceMarketOptions": updates(
-        "InstanceMarketOptions",
-        Record({"marketType": Field("MarketType", TEXT), "spotOptions": Field("SpotOptions", _SPOT)}),
-    ),
-    "blockDeviceMappings": updates(
-        "BlockDeviceMappings",
-        Many(Record({"deviceName": Field("DeviceName", TEXT), "ebs": Field("Ebs", _EBS)})),
-    ),
-    "tagSpecifications": updates(
-        "TagSpecifications",
-        Many(Record({"resourceType": Field("ResourceType", TEXT), "tags": Field("Tags", TAGS)})),
-    ),
-    **{
-        name: updates(name[0].upper() + name[1:], REFUSED)
-        for name in (
-            "capacityReservationSpecification",
-            "cpuOptions",
-            "creditSpecification",
-            "disableApiStop",
-            "enclaveOptions",
-            "hibernationOptions",
-            "instanceRequirements",
-            "kernelId",
-            "licenseSpecifications",
-            "maintenanceOptions",
-            "monitoring",
-            "networkInterfaces",
-            "placement",
-            "privateDnsNameOptions",
-            "ramDiskId",
-        )
-    },
-}
-
-
-def _create_template(call: Call) -> str:
-    answer = call.cloud.ec2.create_launch_template(
-        LaunchTemplateName=call.inputs["name"],
-        LaunchTemplateData=call.api(*_TEMPLATE_DATA),
-        **_version_text(call),
-    )
-    return answer["LaunchTemplate"]["LaunchTemplateId"]
-
-
-def _read_template(cloud: Cloud, identifier: str, _: Values) -> Seen:
-    named = {"LaunchTemplateIds": [identifier]}
-    seen = only(cloud.ec2.describe_launch_templates(**named)["LaunchTemplates"])
-    if seen is None:
-        return None
-    versions = cloud.ec2.describe_launch_template_versions(LaunchTemplateId=identifier, Versions=["$Latest"])
-    latest = versions["LaunchTemplateVersions"][0]
-    return {
-        **latest["LaunchTemplateData"],
-        **seen,
-        "VersionDescription": latest.get("VersionDescription"),
-        "LatestVersionNumber": int(seen["LatestVersionNumber"]),
-        "DefaultVersionNumber": int(seen["DefaultVersionNumber"]),
-        "Arn": cloud.ec2_arn("launch-template", identifier),
-        "Tags": _tags_of(cloud, identifier),
-    }
-
-
-def _tags_of(cloud: Cloud, identifier: str) -> list[dict[str, str]]:
-    """Asked apart: moto's templates do not show tags that came after birth."""
-    where = [{"Name": "resource-id", "Values": [identifier]}]
-    return cloud.ec2.describe_tags(Filters=where)["Tags"]
-
-
-def _update_template(call: Call, changed: frozenset[str]) -> None:
-    """A version is complete and does not change; the default follows only when told to (T15)."""
-    if changed & (_TEMPLATE_DATA.keys() | {"description"}):
-        answer = call.cloud.ec2.create_launch_template_version(
-            LaunchTemplateId=call.id, LaunchTemplateData=call.api(*_TEMPLATE_DATA), **_version_text(call)
-        )
-        if call.inputs.get("updateDefaultVersion"):
-            version = str(answer["LaunchTemplateVersion"]["VersionNumber"])
-            call.cloud.ec2.modify_launch_template(LaunchTemplateId=call.id, DefaultVersion=version)
-    retag_ec2(call)
-
-
-def _version_text(call: Call) -> dict[str, str]:
-    return {"VersionDescription": call.inputs["description"]} if call.inputs.get("description") else {}
-
-
-LAUNCH_TEMPLATE = ResourceType(
-    name="aws:ec2/launchTemplate:LaunchTemplate",
-    properties={
-        "name": replaces("LaunchTemplateName"),
-        "description": updates("VersionDescription"),
-        "updateDefaultVersion": updates(None, FLAG),
-        **_TEMPLATE_DATA,
-        "arn": computed("Arn"),
-        "latestVersion": moving("LatestVersionNumber", NUMBER),
-        "defaultVersion": moving("DefaultVersionNumber", NUMBER),
-        **TAG_PROPERTIES,
-    },
-    create=_create_template,
-    settle=retag_ec2,  # after birth: moto mixes the request's own tags into the template's data
-    read=_read_template,
-    update=_update_template,
-    delete=lambda call: call.cloud.ec2.delete_launch_template(LaunchTemplateId=call.id),
-    autoname=Autoname("name", 128),
-)
-
-# --- instance --------------------------------------------------------------------------------
 _ENDED = ("shutting-down", "terminated")
 _ROOT = Record(
     {
@@ -358,7 +188,7 @@ INSTANCE = ResourceType(
         "vpcSecurityGroupIds": updates("SecurityGroupIds", TEXTS, from_cloud=True),
         "iamInstanceProfile": updates("ProfileName"),
         "userDataBase64": updates("UserData"),
-        "metadataOptions": updates("MetadataOptions", _METADATA, from_cloud=True),
+        "metadataOptions": updates("MetadataOptions", METADATA, from_cloud=True),
         "rootBlockDevice": replaces(
             "Root", _ROOT, from_cloud=True
         ),  # upstream changes size and type in place
@@ -377,4 +207,4 @@ INSTANCE = ResourceType(
     delete_minutes=20,
 )
 
-ROWS = (LAUNCH_TEMPLATE, INSTANCE)
+ROWS = (INSTANCE,)
