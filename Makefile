@@ -13,7 +13,8 @@ demo: prepare install ## a cluster bursts on this machine, from nothing to nothi
 	$(BIN)/python tools/demo/demo.py
 
 test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
-	$(MAKE) --no-print-directory check engine sandbox
+	$(MAKE) --no-print-directory check
+	$(BIN)/pytest -q -n 4 --dist loadfile tests/engine tests/sandbox  # they mostly wait, so four share two cores well
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one
 	$(BIN)/python -m bench $(NAME)
@@ -41,14 +42,14 @@ types: install
 arch: install
 	$(BIN)/lint-imports
 
-unit: install    ## unit tests, no sockets, no root
-	$(BIN)/pytest -q
+unit: install    ## unit tests, no sockets but loopback, no root
+	$(BIN)/pytest -q -n 2
 
 engine: install  ## the program on the real Pulumi engine against the stand-in provider
-	$(BIN)/pytest -q tests/engine
+	$(BIN)/pytest -q -n 4 tests/engine
 
 sandbox: install ## real clusters in capsules
-	$(BIN)/pytest -q tests/sandbox
+	$(BIN)/pytest -q -n 4 --dist loadfile tests/sandbox
 
 check: lint types arch unit ## ruff, pyright, import-linter, unit tests
 

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpucluster.sandbox import host, ledger
+from gpucluster.sandbox.control import SandboxControl
+from gpucluster.sandbox.inside import enter_argv, find
+from gpucluster.sandbox.status import control
+
 ROOT = Path(__file__).parents[2]
 USER = "researcher"
 
@@ -43,11 +48,16 @@ class Cluster:
     def exec(
         self, machine: str, *argv: str, user: str | None = None, stdin: str | None = None, check: bool = True
     ) -> str:
-        """Run a program on a machine; its standard output."""
-        who = () if user is None else ("--user", user)
-        return gpucluster(
-            "sandbox", "exec", self.name, machine, *who, "--", *argv, stdin=stdin, check=check
-        ).stdout
+        """Run a program on a machine as `sandbox exec` does, less Python's start; its standard output."""
+        home = ledger.living(self.name)
+        there = find(home, host.cgroup_trees(Path("/proc/self/mountinfo").read_text()), machine)
+        enter = enter_argv(there.leader, argv, user=user, term="dumb")
+        done = subprocess.run(
+            enter, input=(stdin or "").encode(), capture_output=True, timeout=120, check=False
+        )
+        out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        assert done.returncode == 0 or not check, f"{machine}: {argv}: {done.returncode}\n{out}\n{err}"
+        return out
 
     def sbatch(self, *options: str, script: str) -> int:
         """Submit as an ordinary user; the job's id."""
@@ -59,7 +69,7 @@ class Cluster:
     def job(self, job: int) -> dict[str, Any]:
         """The job as the controller knows it."""
         jobs = json.loads(self.exec("head", "scontrol", "show", "job", str(job), "--json"))["jobs"]
-        return jobs[0]
+        return jobs[0] if jobs else {"job_state": ["UNANSWERED"]}  # scontrol's exit code is 0 without a controller
 
     def state(self, job: int) -> str:
         return "+".join(self.job(job)["job_state"])
@@ -107,13 +117,36 @@ class Cluster:
                 "head", "scontrol", "update", f"nodename={','.join(up)}", "state=power_down", "reason=done"
             )
 
-    def wait(self, what: str, seen: Callable[[], bool], *, within: float = 90) -> None:
+    def everything(self) -> list[dict[str, Any]]:
+        """Every instance that the cloud still shows, ended ones too."""
+        return [{**i, "role": i["tags"].get("gpucluster:role", "")} for i in self.control().instances()]
+
+    def told(self, job: int) -> list[str]:
+        """What the daemon's journal says of the job, in order."""
+        script = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.timeline", str(job), "--json")
+        return [moment["what"] for moment in json.loads(self.exec("head", *script))]
+
+    def control(self) -> SandboxControl:
+        """Orders to the cloud: lost replies, errors."""
+        return control(ledger.living(self.name))
+
+    def client(self, service: str) -> Any:
+        """A boto3 client with the operator's keys."""
+        return ledger.living(self.name).client(service)
+
+    def ec2(self) -> Any:
+        return self.client("ec2")
+
+    def state_dir(self) -> Path:
+        return ledger.living(self.name).path
+
+    def wait(self, what: str, seen: Callable[[], bool], *, within: float = 90, poll: float = 0.3) -> None:
         """Wait until `seen()`; a deadline that passes shows what the cluster was doing."""
         end = time.monotonic() + within
         while time.monotonic() < end:
             if seen():
                 return
-            time.sleep(0.3)
+            time.sleep(poll)
         raise AssertionError(f"not within {within:g} s: {what}\n{self.picture()}")
 
     def picture(self) -> str:

@@ -26,6 +26,7 @@ from gpucluster.sandbox.machines import Ground
 log = logging.getLogger("gpucluster.sandbox")
 
 _STEP_S = 0.05  # from RunInstances to the machine's first instruction
+_LINGER_S = 8.0  # an ended instance's interfaces; minutes on AWS (T42), see differences.toml
 _CONSOLE = 64 * 1024  # EC2 shows so much of a console's end
 
 
@@ -34,9 +35,8 @@ def main(text: str) -> int:
     charge = codec.loads(Charge, text)
     home = Home(name=charge.name, root=Path(charge.state_root))
     prepare()
-    model = CloudModel(
-        random.SystemRandom(), timing=Timing(pending_s=None, ending_s=None), region=charge.region
-    )
+    timing = Timing(pending_s=None, ending_s=None, linger_s=_LINGER_S)
+    model = CloudModel(random.SystemRandom(), timing=timing, region=charge.region)
     model.set_room(charge.room)  # what the host cannot carry, EC2 does not have
     with socket.socket(fileno=charge.hello) as hello, socket.socket(fileno=charge.listener) as operator:
         inner = socket.create_server((places.API_ADDRESS, places.API_PORT), backlog=64)

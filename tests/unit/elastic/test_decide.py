@@ -17,6 +17,7 @@ from gpucluster.elastic.events import (
     EndAsked,
     Entry,
     Event,
+    Forgot,
     InstanceGone,
     LaunchAsked,
     LaunchDeferred,
@@ -419,7 +420,20 @@ def test_when_all_is_quiet_the_next_look_is_when_the_first_node_is_due() -> None
     assert next_look(PLAN, BINDINGS, seen(), memory(), NOW) == PLAN.times.reconcile_s
 
 
+def test_while_a_job_starts_the_next_look_is_soon() -> None:
+    up = seen([node(A1, "ALLOCATED CLOUD")], [job(1, A1)])
+    assert next_look(PLAN, BINDINGS, up, memory(), NOW) == PLAN.times.poll_s
+
+
 # --- blocked -----------------------------------------------------------------------------------------------
+def test_a_refusal_that_ran_out_is_kept_for_a_job_that_was_placed_after_its_nodes_were_read() -> None:
+    """A probe once landed between the two readings: its zone was opened whole, and the memory of refusals was lost."""
+    ripe = refused_everywhere(until=NOW - 1)
+    assert ripe.refusals
+    assert not [f for f in facts(act(seen(jobs=[job(1, A1)]), ripe)) if isinstance(f, Forgot)]
+    assert [f for f in facts(act(seen(), ripe)) if isinstance(f, Forgot)]
+
+
 def refused_everywhere(until: float) -> Memory:
     world = _world(seen(), memory())
     keys = {o.key for z in ("us-east-2a", "us-east-2b") for o in offers_in(world, PLAN.pools[0], z)}

@@ -57,7 +57,8 @@ def next_look(
         Phase.DOWN_OFF,
         Phase.STRANDED,
     )
-    if any(True for _ in world.group(*moving)) or memory.launches or memory.endings or blocked.waiting(world):
+    under_way = world.starting or memory.launches or memory.endings or blocked.waiting(world)
+    if under_way or any(True for _ in world.group(*moving)):
         return plan.times.poll_s
     due = min((at - now for _, at in idle.idle_ends(world)), default=plan.times.reconcile_s)
     ripe = min((r.until - now for r in memory.refusals.values()), default=plan.times.reconcile_s)

@@ -40,11 +40,15 @@ class Zone:
 
 
 def forgotten(world: World, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Iterator[Event]:
-    """Refusals that ran out and that no waiting job would put to the test."""
+    """Refusals that ran out and that no job, waiting or starting, would put to the test."""
     ripe = {k for k, r in world.memory.refusals.items() if r.until <= world.now and not r.for_this_run}
     if not ripe:
         return
-    wanted = {pool for job in waiting(world) for pool in pools_of(world, job)}
+    jobs = (
+        *waiting(world),
+        *world.starting,
+    )  # one that has just been placed may be ahead of its nodes' states
+    wanted = {pool for job in jobs for pool in pools_of(world, job)}
     busy = {world.slots[s].pool.name for s in world.group(Phase.WANTED)}
     for (pool, _), some in offers.items():
         if pool in wanted or pool in busy:

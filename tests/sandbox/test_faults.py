@@ -1,0 +1,95 @@
+"""What dies in the middle of a burst: the job still runs, nothing is left over, no slot is launched twice for one life."""
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+
+
+def launched(burst):
+    """Instances that ever were, by the cloud's own list."""
+    return {i["id"] for i in burst.everything() if i["role"] == "node"}
+
+
+def assert_two_instances_for_two_slots(burst, before):
+    assert len(launched(burst) - before) == 2
+
+
+@pytest.mark.parametrize("moment", ["placed", "launched", "registered"])
+def test_a_daemon_killed_in_mid_burst_goes_on_where_it_was(burst, moment):
+    before = launched(burst)
+    job = burst.sbatch("-N2", "--gres=gpu:8", script="sleep 3")
+    burst.wait(f"the journal says {moment}", lambda: moment in burst.told(job), poll=0.05)
+    burst.exec("head", "systemctl", "kill", "-s", "KILL", "gpucluster-elastic")
+    burst.wait("the job is done", lambda: burst.state(job) == "COMPLETED")
+    assert_two_instances_for_two_slots(burst, before)
+
+
+def test_a_slurmctld_killed_in_mid_burst_loses_neither_job_nor_instance(burst):
+    before = launched(burst)
+    job = burst.sbatch("-N2", "--gres=gpu:8", script="sleep 3")
+    burst.wait("instances are there", lambda: len(launched(burst) - before) == 2, poll=0.05)
+    burst.exec("head", "systemctl", "kill", "-s", "KILL", "slurmctld")
+    burst.wait("the job is done", lambda: burst.state(job) == "COMPLETED", within=150)
+    burst.wait("the nodes are gone", burst.all_gone, within=120)
+    assert (
+        len(launched(burst) - before) <= 4
+    )  # a second life of a slot may need a second instance, never two at once
+
+
+def test_a_launch_whose_answer_is_lost_is_made_once(burst):
+    before = launched(burst)
+    burst.control().lose_reply("RunInstances")
+    job = burst.sbatch("-N2", "--gres=gpu:8", script="sleep 1")
+    burst.wait("the job is done", lambda: burst.state(job) == "COMPLETED")
+    assert_two_instances_for_two_slots(burst, before)
+
+
+def test_a_node_whose_instance_vanishes_is_replaced_and_its_job_runs_again(burst):
+    job = burst.sbatch("-N2", "--gres=gpu:8", script="sleep 20")
+    burst.wait("the job runs", lambda: burst.state(job) == "RUNNING")
+    victim = burst.instances()[0]
+    burst.ec2().terminate_instances(InstanceIds=[victim["id"]])
+    burst.wait("the job was requeued and runs again", lambda: running_again(burst, job), within=120)
+    burst.exec("head", "scancel", str(job))
+
+
+def running_again(burst, job):
+    seen = burst.job(job)
+    return seen["restart_cnt"] == 1 and seen["job_state"] == ["RUNNING"]
+
+
+def test_an_instance_that_no_request_owns_ends_after_the_grace(burst):
+    bindings = json.loads(burst.exec("head", "cat", "/var/lib/gpucluster/bundle/bindings.json"))
+    template = bindings["templates"]["h200-0-p5en.48xlarge"]
+    answer = burst.ec2().run_instances(
+        MinCount=1,
+        MaxCount=1,
+        LaunchTemplate={"LaunchTemplateId": template["id"], "Version": str(template["version"])},
+        InstanceType="p5en.48xlarge",
+        SubnetId=bindings["subnets"]["us-east-1a"],
+        TagSpecifications=[
+            {
+                "ResourceType": "instance",
+                "Tags": [
+                    {"Key": "gpucluster:cluster", "Value": burst.name},
+                    {"Key": "gpucluster:role", "Value": "node"},
+                ],
+            }
+        ],
+    )
+    stray = answer["Instances"][0]["InstanceId"]
+    burst.wait("the stray lives", lambda: stray in {i["id"] for i in burst.instances()})
+    burst.wait("the stray is gone", lambda: stray not in {i["id"] for i in burst.instances()})
+
+
+def test_a_boot_that_fails_is_replaced_inside_the_same_allocation(burst):
+    """A node that cannot reach its key: the agent says so, the daemon takes another instance."""
+    before = launched(burst)
+    job = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 1")
+    burst.wait("the instance is there", lambda: len(launched(burst) - before) == 1, poll=0.05)
+    first = next(iter(launched(burst) - before))
+    burst.ec2().terminate_instances(InstanceIds=[first])
+    burst.wait("the job is done", lambda: burst.state(job) == "COMPLETED", within=120)
+    assert burst.job(job)["restart_cnt"] == 0
