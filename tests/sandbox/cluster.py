@@ -69,7 +69,9 @@ class Cluster:
     def job(self, job: int) -> dict[str, Any]:
         """The job as the controller knows it."""
         jobs = json.loads(self.exec("head", "scontrol", "show", "job", str(job), "--json"))["jobs"]
-        return jobs[0] if jobs else {"job_state": ["UNANSWERED"]}  # scontrol's exit code is 0 without a controller
+        return (
+            jobs[0] if jobs else {"job_state": ["UNANSWERED"]}
+        )  # scontrol's exit code is 0 without a controller
 
     def state(self, job: int) -> str:
         return "+".join(self.job(job)["job_state"])

@@ -29,13 +29,20 @@ def test_a_daemon_killed_in_mid_burst_goes_on_where_it_was(burst, moment):
 def test_a_slurmctld_killed_in_mid_burst_loses_neither_job_nor_instance(burst):
     before = launched(burst)
     job = burst.sbatch("-N2", "--gres=gpu:8", script="sleep 3")
+    submitted = burst.job(job)["submit_time"]["number"]
     burst.wait("instances are there", lambda: len(launched(burst) - before) == 2, poll=0.05)
+    burst.wait("slurmctld has saved the job", lambda: saved_since(burst, submitted))
     burst.exec("head", "systemctl", "kill", "-s", "KILL", "slurmctld")
     burst.wait("the job is done", lambda: burst.state(job) == "COMPLETED", within=150)
     burst.wait("the nodes are gone", burst.all_gone, within=120)
     assert (
         len(launched(burst) - before) <= 4
     )  # a second life of a slot may need a second instance, never two at once
+
+
+def saved_since(burst, moment):
+    """slurmctld saves its jobs at most each 5 s: one that it has not saved yet is Slurm's own to lose."""
+    return int(burst.exec("head", "stat", "-c", "%Y", "/var/spool/slurmctld/job_state")) > moment
 
 
 def test_a_launch_whose_answer_is_lost_is_made_once(burst):

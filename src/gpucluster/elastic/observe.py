@@ -90,7 +90,10 @@ def _items(text: str, key: str) -> list[Mapping[str, Any]]:
         body = json.loads(text)
     except ValueError as error:
         raise ObserveError(f"scontrol's {key} are not JSON: {error}") from error
-    items = cast(dict[str, Any], body).get(key) if isinstance(body, dict) else None
+    answer = cast(dict[str, Any], body) if isinstance(body, dict) else {}
+    if answer.get("errors"):  # it may exit with 0 and an empty list beside them
+        raise ObserveError(f"scontrol could not tell its {key}: {str(answer['errors'])[:200]}")
+    items = answer.get(key)
     if not isinstance(items, list):
         raise ObserveError(f"scontrol's answer has no list of {key}")
     return cast(list[Mapping[str, Any]], items)

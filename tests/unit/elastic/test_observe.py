@@ -97,7 +97,16 @@ def test_what_is_needed_and_not_there_is_an_error(bad: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"nodes": {}}', '{"nodes": [{"name": ""}]}', '{"nodes": [1]}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"nodes": {}}',
+        '{"nodes": [{"name": ""}]}',
+        '{"nodes": [1]}',
+        '{"nodes": [], "errors": [{"error": "Unable to contact slurm controller"}]}',
+    ],
 )
 def test_an_answer_of_another_form_is_an_error(text: str) -> None:
     with pytest.raises(observe.ObserveError):
