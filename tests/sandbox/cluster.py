@@ -23,7 +23,7 @@ def gpucluster(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user would."""
     done = subprocess.run(
-        [sys.executable, "-m", "gpucluster.cli.main", *argv],
+        [sys.executable, "-m", "gpucluster.cli.start", *argv],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,

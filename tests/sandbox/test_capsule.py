@@ -277,7 +277,7 @@ def stack(tmp_path):
 
 def an_up_in_the_middle_of_its_engine_run(stack):
     up = subprocess.Popen(
-        [sys.executable, "-m", "gpucluster.cli.main", "sandbox", "up", str(stack)],
+        [sys.executable, "-m", "gpucluster.cli.start", "sandbox", "up", str(stack)],
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -290,11 +290,13 @@ def an_up_in_the_middle_of_its_engine_run(stack):
 
 
 @pytest.mark.usefixtures("ground")
-def test_ctrl_c_in_the_middle_of_an_up_leaves_nothing(stack):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_signal_in_the_middle_of_an_up_leaves_nothing(stack, number):
     up = an_up_in_the_middle_of_its_engine_run(stack)
-    up.send_signal(signal.SIGINT)
+    up.send_signal(number)
     said = up.communicate(timeout=60)[1]
-    assert up.returncode == 130, said
+    assert up.returncode == 128 + number, said
+    assert "nothing of this try is left" in said
     assert "Traceback" not in said
     assert not Home(name=NAME).path.exists()
 

@@ -1,4 +1,4 @@
-"""The program `gpucluster`. One literal table of verbs; only the module of the verb that was asked is imported.
+"""The verbs of `gpucluster`, which `start` runs. One literal table of verbs; only the module of the verb that was asked is imported.
 
 To add a verb: its module, and one line in VERBS.
 """
@@ -7,12 +7,12 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from gpucluster.cli.output import PIPE_CLOSED, leave_quietly, say_error
+from gpucluster.cli.start import INTERRUPTED
 from gpucluster.errors import GpuclusterError
 
 # verb -> module; the module has a function of the verb's name, or `app` (a Typer with verbs of its own)
@@ -23,13 +23,6 @@ VERBS: dict[str, str] = {
     "sandbox": "gpucluster.cli.sandbox",
     "down": "gpucluster.cli.down",
 }
-
-INTERRUPTED = 130
-
-
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run and exit."""
-    sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 
 def run(argv: list[str]) -> int:
@@ -44,7 +37,6 @@ def run(argv: list[str]) -> int:
         say_error(error)
         return error.exit_code
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
         return INTERRUPTED
     except OSError as error:
         if error.errno != errno.EPIPE:
@@ -109,7 +101,3 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@ A dead sandbox leaves only these files and empty control groups; `clean` removes
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -21,6 +22,7 @@ from gpucluster.plan import codec
 from gpucluster.sandbox import cgroups, places
 from gpucluster.sandbox.host import CgroupTree
 
+_NAME = re.compile(r"[a-z][a-z0-9-]*")  # as the spec allows it, and never a path
 _PATIENCE_S = 10.0  # a killed capsule is gone within 0.2 s; a busy machine may take longer
 
 
@@ -40,6 +42,13 @@ class Home:
 
     name: str
     root: Path = places.STATE_ROOT
+
+    def __post_init__(self) -> None:
+        # `down` removes this folder: `..`, `.` or `/etc` would be someone else's
+        if not _NAME.fullmatch(self.name):
+            raise StateError(
+                f"{self.name!r} is not the name of a sandbox", next_step="gpucluster sandbox status"
+            )
 
     @property
     def path(self) -> Path:
@@ -125,7 +134,8 @@ def homes(root: Path = places.STATE_ROOT) -> tuple[Home, ...]:
     """Every sandbox of which something is on disk, by name."""
     if not root.is_dir():
         return ()
-    return tuple(Home(name=p.name, root=root) for p in sorted(root.iterdir()) if p.is_dir())
+    named = (p.name for p in sorted(root.iterdir()) if p.is_dir() and _NAME.fullmatch(p.name))
+    return tuple(Home(name=name, root=root) for name in named)
 
 
 def existing(name: str, root: Path = places.STATE_ROOT) -> Home:

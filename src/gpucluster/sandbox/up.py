@@ -6,9 +6,11 @@ Until the last step everything hangs on this process: whatever ends it ends the 
 import json
 import os
 import secrets
+import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -70,11 +72,28 @@ def up(
         ledger.empty(wish.home, found.trees)
         return _up(wish, lock, lambda: program(wish.plan), progress)
     except BaseException:
-        ledger.clean(wish.home, found.trees)
+        with _undisturbed():
+            ledger.clean(wish.home, found.trees)
         progress(f"the sandbox '{plan.name}' is not up; nothing of this try is left running or on disk")
         raise
     finally:
         os.close(lock)
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """A second Ctrl-C must not stop the cleaning after the first; it takes a second at most."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # Python takes signals in the main one alone
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -212,6 +213,24 @@ def test_ctrl_c_ends_with_130_and_no_traceback(
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_signal_while_modules_load_is_a_sentence(number: signal.Signals, tmp_path: Path) -> None:
+    """The first tenth of a second is Python's imports; a Ctrl-C in it was a traceback."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "typer.py").write_text("import os, time\nos.write(2, b'loading\\n')\ntime.sleep(60)\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "gpucluster.cli.start", "check", BURST],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(slow)},
+    ) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == b"loading\n"
+        child.send_signal(number)
+        assert child.stderr.read() == b"interrupted\n  next: give the same command again; it starts clean\n"
+    assert child.returncode == 128 + number
+
+
 def test_a_verb_of_a_later_release_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,7 +243,7 @@ def test_a_closed_pipe_ends_quietly() -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "gpucluster.cli.main", "render", BURST],
+        [sys.executable, "-m", "gpucluster.cli.start", "render", BURST],
         stdout=write,
         stderr=subprocess.PIPE,
         check=False,
@@ -261,7 +280,7 @@ def test_check_starts_fast() -> None:
     for _ in range(3):
         started = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "gpucluster.cli.main", "check", BURST], capture_output=True, check=True
+            [sys.executable, "-m", "gpucluster.cli.start", "check", BURST], capture_output=True, check=True
         )
         took.append(time.perf_counter() - started)
     assert min(took) < 0.7

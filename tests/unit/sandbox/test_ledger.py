@@ -28,6 +28,13 @@ def test_a_name_is_held_by_one_until_its_holder_is_gone(home):
     os.close(ledger.claim(home))
 
 
+@pytest.mark.parametrize("name", ["..", ".", "", "/etc", "a/b", "../one", "One", "one\n"])
+def test_what_is_no_name_never_becomes_a_folder_to_remove(tmp_path, name):
+    """`gpucluster sandbox down ..` would have removed the folder above the state."""
+    with pytest.raises(StateError, match="is not the name of a sandbox"):
+        Home(name=name, root=tmp_path)
+
+
 def test_two_names_live_side_by_side(tmp_path):
     locks = [ledger.claim(Home(name=name, root=tmp_path)) for name in ("one", "two")]
     assert [h.name for h in ledger.homes(tmp_path)] == ["one", "two"]
