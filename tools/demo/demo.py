@@ -77,7 +77,7 @@ def draw(events: list[dict]) -> None:
         if not seen:
             raise DemoError(f"the timeline has no '{stage}'")
         first, last = (f(e["at"] for e in seen) - start for f in (min, max))
-        width = 40 / max(end - start, 1e-9)
+        width = 24 / max(end - start, 1e-9)
         bar = " " * int(first * width) + "#" * max(1, round((last - first) * width))
         names = ", ".join(sorted({e["slot"] for e in seen if e["slot"]}))
         table.add_row(stage, f"{first:.1f} s", f"{last:.1f} s", bar, names)

@@ -434,6 +434,15 @@ def test_a_refusal_that_ran_out_is_kept_for_a_job_that_was_placed_after_its_node
     assert [f for f in facts(act(seen(), ripe)) if isinstance(f, Forgot)]
 
 
+def test_a_full_pool_that_powers_down_does_not_block_the_slots_that_it_lets_go() -> None:
+    """All nodes of a full pool that went idle together were drained for 'max reached' until their instances were gone."""
+    slots = tuple(f"h200-2a-{n}" for n in range(1, 17))
+    ending = [node(slot, "IDLE CLOUD POWERING_DOWN") for slot in slots]
+    actions = act(seen(ending, instances=[instance(n) for n in range(1, 17)]), launched(*slots))
+    assert len(only(Terminate, actions)) == 1
+    assert not [a for a in actions if isinstance(a, Block) and set(a.slots) & set(slots)]
+
+
 def refused_everywhere(until: float) -> Memory:
     world = _world(seen(), memory())
     keys = {o.key for z in ("us-east-2a", "us-east-2b") for o in offers_in(world, PLAN.pools[0], z)}

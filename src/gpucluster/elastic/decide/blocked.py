@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpucluster.elastic.decide.gangs import tell
 from gpucluster.elastic.decide.offers import Offer, Room, closed, refusal_of, why_none
-from gpucluster.elastic.decide.world import World, urgency
+from gpucluster.elastic.decide.world import HAS, World, urgency
 from gpucluster.elastic.events import Event, Forgot
 from gpucluster.elastic.model import Action, Block, Phase, SlurmJob, Unblock
 from gpucluster.plan.model import Pool
@@ -112,8 +112,9 @@ def _zone(
 
 
 def _may_drain(world: World, slot: str) -> bool:
+    """Ours to drain or to lift. One that still has its instance counts against `max` by itself: it is let go first."""
     node = world.node(slot)
-    return node.ours if node.drained else True
+    return node.ours if node.drained else world.fate(slot) not in HAS
 
 
 def _limits(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Iterator[tuple[Zone, int]]:
