@@ -4,22 +4,19 @@ Checks that cost nothing come before anything is installed: a newcomer learns in
 """
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 DISK_GIB = 10  # images 1 GiB, .deb cache 0.3, Go's module cache and build 3, venv 1.2, machines 0.3, and air
-INOTIFY = (
-    7 * 6
-)  # systemd and agetty take 7 inotify instances a machine; the demo and the tests run up to 6 at once
-PACKAGES = {  # what must be there -> the Debian package that brings it
-    "mmdebstrap": "mmdebstrap",
-    "systemd-nspawn": "systemd-container",
-    "ip": "iproute2",
-    "unshare": "util-linux",
+MACHINES = 6  # at once, in the demo and in the tests
+EXTRA = {  # beside what the sandbox itself needs: what must be there -> the Debian package that brings it
     "git": "git",
+    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go trusts the system's alone
 }
+SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/needs.py"
 
 
 def main() -> int:
@@ -58,20 +55,22 @@ def check_disk() -> str | None:
 
 def check_inotify() -> str | None:
     limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
-    if limit >= INOTIFY:
+    needed = MACHINES * runpy.run_path(str(SANDBOX))["INOTIFY_EACH"]
+    if limit >= needed:
         return None
-    return f"fs.inotify.max_user_instances is {limit}, {INOTIFY} needed; next: sysctl -w fs.inotify.max_user_instances=512"
+    return f"fs.inotify.max_user_instances is {limit}, {needed} needed; next: sysctl -w fs.inotify.max_user_instances=512"
 
 
 def missing() -> list[str]:
-    packages = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    packages = runpy.run_path(str(SANDBOX))["missing"]()
+    packages += [
+        package for name, package in EXTRA.items() if shutil.which(name) is None and not Path(name).exists()
+    ]
     try:
         import ensurepip  # noqa: F401, PLC0415  Debian cuts it out of python3 and ships it in python3-venv
         import venv  # noqa: F401, PLC0415
     except ImportError:
         packages.append("python3-venv")
-    if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
-        packages.append("debian-archive-keyring")
     return packages
 
 

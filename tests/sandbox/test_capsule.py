@@ -20,6 +20,10 @@ from gpucluster.sandbox.ledger import Home
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
 
 NAME = "probe"
+UNIGNORED = (
+    "/usr/bin/env",
+    "--default-signal=INT",
+)  # a script's background job has it ignored, and hands that on
 SCRIPT = """#!/bin/sh
 echo "script ran on $(hostname) with $(ls /dev | grep -c '^nvidia') GPUs" >/dev/console
 """
@@ -217,6 +221,19 @@ def test_exec_hands_through_input_and_the_exact_exit_code(probe):
     assert gpucluster("sandbox", "down", NAME, check=False).returncode == 2
 
 
+def test_an_image_holds_nothing_of_the_machine_that_built_it():
+    """A proxy of the host, password and all, stood in the image's apt.conf.d for every job to read."""
+    image = images.find_or_build(print)
+    base = image.layers[-1]
+    assert "slurmd\t" in (base.parent / "manifest.txt").read_text()
+    texts = {p: p.read_text(errors="replace") for p in (base / "etc/apt").rglob("*") if p.is_file()}
+    assert texts
+    assert [p for p, text in texts.items() if "Acquire::" in text or "://" in text] == []
+    for name in ("etc/hostname", "etc/resolv.conf", "etc/munge/munge.key"):
+        assert not os.path.lexists(base / name), name
+    assert list((base / "etc/ssh").glob("ssh_host_*")) == []
+
+
 def test_the_host_sees_a_port_and_nothing_else(ground):
     before = on_the_host()
     made = Probe(NAME, *ground)
@@ -277,7 +294,7 @@ def stack(tmp_path):
 
 def an_up_in_the_middle_of_its_engine_run(stack):
     up = subprocess.Popen(
-        [sys.executable, "-m", "gpucluster.cli.start", "sandbox", "up", str(stack)],
+        [*UNIGNORED, sys.executable, "-m", "gpucluster.cli.start", "sandbox", "up", str(stack)],
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,

@@ -14,22 +14,13 @@ from pathlib import Path
 
 from gpucluster import shell
 from gpucluster.errors import HostError
+from gpucluster.sandbox import needs
+from gpucluster.sandbox.needs import INOTIFY_EACH
 from gpucluster.sandbox.within import Overlay, within
 
 DISK_GIB = 6  # images 1 GiB, .deb and wheel caches 0.3, overlays of 17 machines 0.3, and air to build in
-INOTIFY_EACH = 7  # inotify instances of one booted machine: systemd 5, dbus 1 (measured), and 1 to spare
 LEAST_MACHINES = 6  # a head, a gang of four and its replacement; below it nothing worth showing fits
 KERNEL = (5, 14)  # cgroup.kill
-PROGRAMS = {  # program -> the Debian package that brings it
-    "mmdebstrap": "mmdebstrap",
-    "systemd-nspawn": "systemd-container",
-    "ip": "iproute2",
-    "mount": "mount",
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "setpriv": "util-linux",
-}
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PROBE_NET = "link add br0 type bridge\nlink add v0 type veth peer name v1\n"
 
 
@@ -86,9 +77,7 @@ def require_root() -> None:
 
 def observe(state_root: Path) -> Facts:
     """Read the machine; the probe makes namespaces that end with it."""
-    packages = sorted({p for program, p in PROGRAMS.items() if shutil.which(program) is None})
-    if not KEYRING.exists():
-        packages.append("debian-archive-keyring")
+    packages = needs.missing()
     major, minor = platform.release().split(".")[:2]
     return Facts(
         uid=os.geteuid(),

@@ -25,7 +25,9 @@ from gpucluster.sandbox.within import Overlay
 
 SUITE, PYTHON = "trixie", "3.13"  # Debian 13: Slurm 24.11, cloud-init 25.1, systemd 257
 _KEPT = 3  # code layers that stay for a quick way back
-_FORMAT = "1"  # raise it when the way of building changes what is built
+_FORMAT = "2"  # raise it when the way of building changes what is built
+# mmdebstrap leaves them in the tree: this host's mirrors and proxies, perhaps with a password in the address
+_OF_THE_HOST = ("etc/apt/apt.conf.d/99mmdebstrap", "etc/apt/sources.list")
 Progress = Callable[[str], None]
 
 
@@ -83,6 +85,8 @@ def _base(found: archives.Sources, scratch: Path, cache: Path) -> None:
     _play(bootstrap.ansible_argv("sandbox.yml", root=root, variables=values), scratch)
     listing = shell.run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]).stdout
     (scratch / "manifest.txt").write_text(listing)
+    for path in _OF_THE_HOST:
+        (root / path).unlink(missing_ok=True)
     _clean(root)
 
 

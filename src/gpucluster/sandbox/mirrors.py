@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpucluster import shell
 from gpucluster.errors import HostError
-from gpucluster.sandbox.host import KEYRING
+from gpucluster.sandbox.needs import KEYRING
 
 APT = Path("/etc/apt")
 _CARRIED = re.compile(r"^(Acquire::(?:http|https|Check-Valid-Until|Check-Date)\S*) \"(.+)\";$")

@@ -220,7 +220,16 @@ def test_a_signal_while_modules_load_is_a_sentence(number: signal.Signals, tmp_p
     slow.mkdir()
     (slow / "typer.py").write_text("import os, time\nos.write(2, b'loading\\n')\ntime.sleep(60)\n")
     with subprocess.Popen(
-        [sys.executable, "-m", "gpucluster.cli.start", "check", BURST],
+        # a job of a script's background has SIGINT ignored, and hands that on
+        [
+            "/usr/bin/env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "gpucluster.cli.start",
+            "check",
+            BURST,
+        ],
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(slow)},
     ) as child:

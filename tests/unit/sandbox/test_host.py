@@ -1,14 +1,17 @@
 """What the sandbox needs of a machine: each lack is one sentence with the line to type."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpucluster.errors import HostError
-from gpucluster.sandbox import host
+from gpucluster.sandbox import host, needs
 from gpucluster.sandbox.host import CgroupMode, CgroupTree, Facts
 
+ROOT = Path(__file__).parents[3]
 HYBRID = """\
 25 24 0:22 / /proc rw,relatime - proc proc rw
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -107,3 +110,17 @@ def test_mount_options_are_no_controllers_and_the_v2_tree_stands_last():
         CgroupTree(mount=Path("/sys/fs/cgroup/systemd"), controllers=frozenset({"systemd"})),
         CgroupTree(mount=Path("/sys/fs/cgroup/unified"), controllers=frozenset()),
     )
+
+
+def test_a_bare_machine_lacks_every_package_by_name(tmp_path):
+    assert set(needs.PROGRAMS.values()) <= set(needs.missing(str(tmp_path)))
+
+
+def test_prepare_reads_the_same_list_with_nothing_but_the_base_system(tmp_path):
+    """`-I -S`: no venv, no package of ours on the path."""
+    code = "import runpy, sys; print(*runpy.run_path(sys.argv[1])['missing']())"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(ROOT / "tools/prepare.py")],
+        capture_output=True, text=True, check=True, env={"PATH": str(tmp_path)},
+    )  # fmt: skip
+    assert set(done.stdout.split()) >= {"git", *needs.PROGRAMS.values()}
