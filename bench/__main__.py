@@ -4,7 +4,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-BENCHES = ("hook", "decide")  # one module here each; a new one is one more word
+BENCHES = ("hook", "decide", "check")  # one module here each; a new one is one more word
 
 
 def main(argv: Sequence[str]) -> int:

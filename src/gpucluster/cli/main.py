@@ -13,7 +13,7 @@ import typer
 
 from gpucluster.cli.output import PIPE_CLOSED, leave_quietly, say_error
 from gpucluster.cli.start import INTERRUPTED
-from gpucluster.errors import GpuclusterError
+from gpucluster.errors import GpuclusterError, HostError
 
 # verb -> module; the module has a function of the verb's name, or `app` (a Typer with verbs of its own)
 VERBS: dict[str, str] = {
@@ -23,6 +23,8 @@ VERBS: dict[str, str] = {
     "sandbox": "gpucluster.cli.sandbox",
     "down": "gpucluster.cli.down",
 }
+
+OF_EXTRAS = frozenset({"ansible", "boto3", "botocore", "grpc", "moto", "pulumi", "pulumi_aws", "werkzeug"})
 
 
 def run(argv: list[str]) -> int:
@@ -36,6 +38,8 @@ def run(argv: list[str]) -> int:
     except GpuclusterError as error:
         say_error(error)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        return _without_extra(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
@@ -43,6 +47,18 @@ def run(argv: list[str]) -> int:
             raise
         leave_quietly()
         return PIPE_CLOSED
+
+
+def _without_extra(error: ModuleNotFoundError) -> int:
+    """The light install lacks what the cloud's verbs need; anything else that is missing is our own mistake."""
+    if (error.name or "").partition(".")[0] not in OF_EXTRAS:
+        raise error
+    lack = HostError(
+        f"this verb needs {error.name}, which the light install leaves out",
+        next_step="pip install 'gpucluster[aws,sandbox]', or `make install` in a clone",
+    )
+    say_error(lack)
+    return lack.exit_code
 
 
 def _flushed(left: SystemExit) -> int:
@@ -75,12 +91,7 @@ def _wanted(argv: list[str]) -> list[str]:
 
 
 def _register(app: typer.Typer, verb: str) -> None:
-    try:
-        module = importlib.import_module(VERBS[verb])
-    except ModuleNotFoundError as error:
-        if error.name != VERBS[verb]:
-            raise
-        return  # a verb of a later release
+    module = importlib.import_module(VERBS[verb])
     if hasattr(module, "app"):
         app.add_typer(module.app, name=verb)
     else:
