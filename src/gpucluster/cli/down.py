@@ -152,16 +152,14 @@ def _of_sandbox(home: "Home", pulumi: Path) -> Place:
     from gpucluster.cloud.aws import AwsCloud
     from gpucluster.cloud.control import S3Control
     from gpucluster.engine import run
-    from gpucluster.engine.target import Target
 
-    where = home.environment()
-    aim = Target(stack=home.name, state_dir=home.pulumi, pulumi=pulumi, environment=where)
+    aim = home.target(pulumi)
     return Place(
         standing=lambda: run.standing(aim),
         destroy=lambda report: run.destroy(aim, report=report),
         cloud=lambda region: AwsCloud(region, lambda _: home.client("ec2")),
         control=lambda region, bucket: S3Control(region, bucket, lambda: home.client("s3")),
-        region=where["AWS_REGION"],
+        region=aim.environment["AWS_REGION"],
     )
 
 

@@ -30,7 +30,7 @@ OF_EXTRAS = frozenset({"ansible", "boto3", "botocore", "grpc", "moto", "pulumi",
 def run(argv: list[str]) -> int:
     """Run one command line; the exit code."""
     try:
-        code = _app(argv)(argv, prog_name="gpucluster", standalone_mode=True)
+        code = app_of(argv)(argv, prog_name="gpucluster", standalone_mode=True)
         sys.stdout.flush()
         return int(code or 0)
     except SystemExit as left:
@@ -70,7 +70,7 @@ def _flushed(left: SystemExit) -> int:
     return left.code if isinstance(left.code, int) else 0
 
 
-def _app(argv: list[str]) -> typer.Typer:
+def app_of(argv: list[str]) -> typer.Typer:
     app = typer.Typer(
         help="One typed spec becomes a GPU cluster.",
         no_args_is_help=True,

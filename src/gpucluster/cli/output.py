@@ -1,6 +1,6 @@
 """How verbs speak: results on stdout, progress on stderr, one JSON object when asked, errors without traceback.
 
-Exit codes: 0 done, 1 the spec is wrong, 2 the tool could not run, 130 interrupted, 141 the reader of stdout went away.
+Exit codes: 0 done, 1 the spec is wrong, 2 the tool could not run, 130 and 143 interrupted, 141 the reader of stdout went away.
 """
 
 import json

@@ -3,15 +3,16 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
 
 if TYPE_CHECKING:
+    from gpucluster.engine.events import Change
     from gpucluster.plan.model import ClusterPlan
     from gpucluster.sandbox.inside import Resident
     from gpucluster.sandbox.ledger import Home
@@ -87,23 +88,53 @@ def status(
 @app.command()
 def capacity(
     name: NameArgument,
+    *,
     free: Annotated[
         str, typer.Option("--free", help="How many more can be had; 0 refuses, `unlimited` lifts it.")
     ],
     machine: Annotated[str, typer.Option("--machine", help="A machine type; `*` is any.")] = "*",
     zone: Annotated[str, typer.Option("--zone", help="An availability zone; `*` is any.")] = "*",
     market: Annotated[str, typer.Option("--market", help="spot or on-demand; `*` is both.")] = "*",
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Order what the sandbox's cloud has left, to see what the cluster makes of a refusal."""
-    with reporting(Output.TEXT):
+    with reporting(output):
         from gpucluster.sandbox import host, ledger
         from gpucluster.sandbox.status import control
 
         if free != "unlimited" and not free.isdecimal():
             raise typer.BadParameter(f"{free!r}: expected a number, or `unlimited`", param_hint="--free")
         host.require_root()
+        home = ledger.living(name)
+        plan = home.read_plan()
+        sources = [source for pool in plan.pools for source in pool.sources]
+        _one_of("--machine", machine, {one for source in sources for one in source.machines})
+        _one_of("--zone", zone, {subnet.zone for subnet in plan.network.subnets})
+        _one_of("--market", market, {source.market.value for source in sources})
         left = None if free == "unlimited" else int(free)
-        control(ledger.living(name)).set_capacity(machine=machine, zone=zone, market=market, free=left)
+        order: dict[str, Any] = {"machine": machine, "zone": zone, "market": market, "free": left}
+        control(home).set_capacity(**order)
+        if output is Output.JSON:
+            answer(ok=True, name=name, **order)
+
+
+@app.command()
+def preview(
+    name: NameArgument,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Compare with the cloud as it stands, not with the state.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show what Pulumi would change; with --refresh, what was changed behind its back. Nothing is done."""
+    with reporting(output):
+        from gpucluster.sandbox import drift as sandbox
+
+        found = sandbox.preview(name, refresh=refresh, program=_declare, progress=_teller())
+        if output is Output.JSON:
+            answer(ok=True, name=name, changes=[_change(one) for one in found])
+        else:
+            typer.echo("\n".join(map(_change_text, found)) or f"{name}: no change")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -175,6 +206,30 @@ def _answer_up(done: "Up") -> None:
         bucket=done.outputs.get("bucket"),
         head=done.outputs.get("head"),
     )
+
+
+def _one_of(option: str, value: str, known: Set[str]) -> None:
+    """An order about what the cluster never asks for would refuse nothing, in silence."""
+    if value != "*" and value not in known:
+        raise typer.BadParameter(
+            f"{value!r}: this cluster has {', '.join(sorted(known))}; `*` is any", param_hint=option
+        )
+
+
+def _change(change: "Change") -> dict[str, Any]:
+    return {
+        "op": change.op,
+        "type": change.type,
+        "name": change.name,
+        "properties": list(change.properties),
+        "follows": change.follows,
+    }
+
+
+def _change_text(change: "Change") -> str:
+    what = f"{change.op:8} {change.type.rpartition(':')[2]} {change.name}"
+    properties = f": {', '.join(change.properties)}" if change.properties else ""
+    return what + properties + (" (follows another change)" if change.follows else "")
 
 
 def _resident(name: str, machine: str) -> "tuple[Home, Resident]":

@@ -15,12 +15,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
+from gpucluster.plan.model import ClusterPlan
 from gpucluster.sandbox import cgroups, places
 from gpucluster.sandbox.host import CgroupTree
+
+if TYPE_CHECKING:
+    from gpucluster.engine.target import Target
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")  # as the spec allows it, and never a path
 _PATIENCE_S = 10.0  # a killed capsule is gone within 0.2 s; a busy machine may take longer
@@ -107,6 +111,10 @@ class Home:
                 next_step="gpucluster sandbox status",
             ) from error
 
+    def read_plan(self) -> ClusterPlan:
+        """What it was brought up from, the differences of a rehearsal in it."""
+        return codec.loads(ClusterPlan, self.plan.read_text())
+
     def environment(self) -> dict[str, str]:
         """What boto3 or the engine needs to call this sandbox as its operator."""
         where, keys = self.read_json(self.endpoint), self.read_json(self.operator)
@@ -116,6 +124,13 @@ class Home:
             "AWS_ACCESS_KEY_ID": keys["access_key"],
             "AWS_SECRET_ACCESS_KEY": keys["secret"],
         }
+
+    def target(self, pulumi: Path) -> "Target":
+        """Its stack, as the engine is told of it."""
+        from gpucluster.engine.target import Target  # noqa: PLC0415  most verbs do without
+
+        environment = self.environment()
+        return Target(stack=self.name, state_dir=self.pulumi, pulumi=pulumi, environment=environment)
 
     def client(self, service: str) -> Any:
         """A boto3 client of this sandbox's API, as its operator."""

@@ -176,15 +176,9 @@ def _start(wish: _Wish, lock: int, image: Image) -> capsule.Running:
 
 
 def _engine_up(wish: _Wish, pulumi: Path, program: Program, progress: Progress) -> Mapping[str, Any]:
-    from gpucluster.engine import run, target  # noqa: PLC0415  pulumi takes a second to import
+    from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
 
-    aim = target.Target(
-        stack=wish.plan.name,
-        state_dir=wish.home.pulumi,
-        pulumi=pulumi,
-        environment=wish.home.environment(),
-    )
-    return run.up(aim, program, report=lambda step: progress(str(step))).outputs
+    return run.up(wish.home.target(pulumi), program, report=lambda step: progress(str(step))).outputs
 
 
 def _write_operator(home: Home) -> None:
