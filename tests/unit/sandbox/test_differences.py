@@ -1,14 +1,23 @@
 """What a rehearsal changes in the plan: the table's rows, and nothing beside them."""
 
+import json
+import re
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import a_plan
 
 from gpucluster import slurm
+from gpucluster.artifacts import unpack
+from gpucluster.aws.bundle import bundle
 from gpucluster.sandbox import differences
 from gpucluster.sandbox.host import CgroupMode
 
+TABLE = Path(differences.__file__).with_suffix(".toml")
+BINDINGS = '{"bucket": "the same in both"}\n'
+CHANGED = {"plan.json", "slurm/slurm.conf", "slurm/cgroup.conf"}
 MODES = (CgroupMode.HYBRID, CgroupMode.UNIFIED)
 
 
@@ -87,3 +96,53 @@ def test_every_shortened_time_is_told_with_the_plans_own():
 
 def test_every_row_has_a_reason():
     assert all(row.because for mode in MODES for row in differences.rows(mode))
+
+
+def both_bundles(mode, *, real_times):
+    """The bundle of AWS and that of the sandbox, as the program packs them: path -> bytes."""
+    plan = a_plan()
+    ours = differences.apply(plan, mode, real_times=real_times)
+    packed = (bundle(each, BINDINGS) for each in (plan, ours))
+    return tuple({a.path: a.content for a in unpack(each)} for each in packed)
+
+
+def without_the_tables_lines(path, content, mode):
+    """The file's bytes less the lines of keys that differences.toml names for it; read from the file by this test."""
+    rows = tomllib.loads(TABLE.read_text())["slurm"]
+    named = {r["key"] for r in rows if f"slurm/{r['file']}" == path and r.get("when", mode) == mode}
+    return [line for line in content.splitlines(keepends=True) if line.split(b"=")[0].decode() not in named]
+
+
+def without_the_tables_wishes(content):
+    """plan.json with the table's lines gone, and its times blank."""
+    plan, times = json.loads(content), tomllib.loads(TABLE.read_text())["times"]
+    plan["slurm"]["lines"] = []
+    plan["times"] |= dict.fromkeys(times["cluster"])
+    plan["pools"] = [pool | dict.fromkeys(times["pool"]) for pool in plan["pools"]]
+    return plan
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_both_bundles_are_the_same_byte_for_byte_outside_the_table(mode):
+    aws, sandbox = both_bundles(mode, real_times=True)
+    assert aws.keys() == sandbox.keys() >= {"plan.json", "bindings.json", "slurm/slurm.conf", "head/hosts"}
+    assert {path for path in aws if aws[path] != sandbox[path]} <= CHANGED
+    for path in CHANGED - {"plan.json"}:
+        assert aws[path] != sandbox[path]
+        assert without_the_tables_lines(path, aws[path], mode) == without_the_tables_lines(
+            path, sandbox[path], mode
+        )
+    assert without_the_tables_wishes(aws["plan.json"]) == without_the_tables_wishes(sandbox["plan.json"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_shorter_times_reach_slurm_in_its_own_times_alone(mode):
+    real, short = (both_bundles(mode, real_times=real)[1] for real in (True, False))
+    assert {path for path in real if real[path] != short[path]} == {"plan.json", "slurm/slurm.conf"}
+    before, after = (bundle["slurm/slurm.conf"].decode().splitlines() for bundle in (real, short))
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+    assert {blank_times(a) for a, _ in pairs} == {blank_times(b) for _, b in pairs}
+
+
+def blank_times(line):
+    return re.sub(r"\b(SuspendTime|SuspendTimeout|ResumeTimeout|ttl|cred_expire)=\d+", r"\1=", line)
