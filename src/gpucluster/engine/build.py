@@ -182,7 +182,7 @@ def _logged(
 ) -> None:
     """Run to the end, every line kept in `log`; its tail is the error when it fails."""
     with log.open("w") as file, subprocess.Popen(
-        argv, cwd=cwd, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+        [*_with_us(), *argv], cwd=cwd, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     ) as child:  # fmt: skip
         try:
@@ -199,6 +199,12 @@ def _logged(
             + "\n  ".join(tail),
             next_step=f"repeat when that is mended, or {INSTALL}",
         )
+
+
+def _with_us() -> list[str]:
+    """What ends a build when we are killed: two minutes of two cores for nobody, and files that we gave up."""
+    setpriv = shutil.which("setpriv")  # Linux alone has it
+    return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """The Pulumi CLI is found, or built from its pins; fake programs stand on PATH."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,23 @@ def test_what_a_killed_build_left_is_swept(tmp_path: Path, bin_dir: Path) -> Non
     program(bin_dir, "go", GO)
     find(tmp_path, bin_dir)
     assert not torn.exists()
+
+
+def test_a_build_ends_with_a_caller_that_is_killed(tmp_path: Path, bin_dir: Path) -> None:
+    """`kill -9` of an `up` left Go compiling, into a folder that nobody would take."""
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    program(bin_dir, "go", GO.replace("env >", f"exec 3>{fifo}; echo begun >&3; exec sleep 60; env >"))
+    code = (
+        "import sys; from pathlib import Path; from gpucluster.engine import find_or_build;"
+        "find_or_build(lambda _: None, cache=Path(sys.argv[1]), path=sys.argv[2])"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "cache"), str(bin_dir)])
+    with fifo.open() as alive:
+        assert alive.readline() == "begun\n"
+        caller.kill()
+        caller.wait()
+        assert alive.read() == "", "the pipe closes when Go is gone"
 
 
 def test_an_installation_without_source_says_what_to_install(
