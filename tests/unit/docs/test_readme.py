@@ -1,0 +1,90 @@
+"""What the README says to type works as written; what it names is there."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from gpucluster.cli import main as program
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+LINES = [
+    words
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if (words := shlex.split(line, comments=True))[:1] == ["gpucluster"]
+]
+DESK = [line for line in LINES if line[1] in ("check", "plan", "render")]
+OTHERS = [line for line in LINES if line not in DESK]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the stack, as a clone has it."""
+    folder = tmp_path_factory.mktemp("clone")
+    (folder / "stacks").symlink_to(ROOT / "stacks")
+    return folder
+
+
+def test_the_lines_were_found() -> None:
+    assert {line[1] for line in DESK} == {"check", "plan", "render"}
+    assert {"up", "exec", "status", "logs", "down"} <= {line[2] for line in OTHERS if line[1] == "sandbox"}
+
+
+@pytest.mark.parametrize("words", DESK, ids=" ".join)
+def test_a_command_of_the_desk_runs_as_written(words: list[str], desk: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucluster.cli.start", *words[1:]],
+        cwd=desk,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout != "") == (0, True), done.stderr
+    if words[1] == "render":
+        written = {path.name for path in (desk / "out").rglob("*")}
+        named = re.findall(r"\w+\.conf", README.partition("gpucluster render")[2].splitlines()[0])
+        assert set(named) <= written
+        assert named
+
+
+@pytest.mark.parametrize("words", OTHERS, ids=" ".join)
+def test_a_command_of_the_sandbox_is_understood(words: list[str]) -> None:
+    """Parsed to its last word, and not run."""
+    command = typer.main.get_command(program.app_of(words[1:]))
+    context = command.make_context("gpucluster", words[1:])
+    while hasattr(command, "get_command"):
+        rest = [*context._protected_args, *context.args]
+        name, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(name, rest, parent=context)
+
+
+def test_the_stack_in_the_readme_is_the_one_in_the_tree() -> None:
+    shown = README.partition("```yaml\n")[2].partition("```")[0]
+    assert without_comments(shown) == without_comments((ROOT / "stacks/burst.yaml").read_text())
+
+
+def without_comments(text: str) -> list[str]:
+    lines = (re.sub(r"\s*#.*", "", line) for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    targets = set(re.findall(r"`make ([a-z]+)", text))
+    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert targets <= known
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    named = re.findall(
+        r"`((?:stacks|tools|tests|schema|templates|playbooks|src|bench|requirements)/[\w./-]*|[A-Z]+\.md)`",
+        text,
+    )
+    missing = [name for name in {*links, *named} if "NAME" not in name and not (ROOT / name).exists()]
+    assert missing == []
