@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -57,7 +58,7 @@ def test_a_command_of_the_desk_runs_as_written(words: list[str], desk: Path) -> 
 @pytest.mark.parametrize("words", OTHERS, ids=" ".join)
 def test_a_command_of_the_sandbox_is_understood(words: list[str]) -> None:
     """Parsed to its last word, and not run."""
-    command = typer.main.get_command(program.app_of(words[1:]))
+    command: Any = typer.main.get_command(program.app_of(words[1:]))
     context = command.make_context("gpucluster", words[1:])
     while hasattr(command, "get_command"):
         rest = [*context._protected_args, *context.args]
