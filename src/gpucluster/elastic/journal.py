@@ -16,6 +16,8 @@ from gpucluster.plan import codec
 
 SCHEMA = 1
 SNAPSHOT_EVERY = 1000  # events; a fold of so many takes milliseconds
+AWAY = "move it away and restart gpucluster-elastic: nodes that run are adopted, other instances of ours end after the grace"
+ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (schema INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
@@ -33,6 +35,13 @@ class Journal:
     @classmethod
     def open(cls, path: Path, now: float) -> "Journal":
         """Open or make it; a journal of another schema is a StateError."""
+        try:
+            return cls._opened(path, now)
+        except (sqlite3.Error, ValueError, OSError) as error:
+            raise StateError(f"the journal {path} cannot be read: {error}", next_step=AWAY) from error
+
+    @classmethod
+    def _opened(cls, path: Path, now: float) -> "Journal":
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, isolation_level=None)
         db.execute("PRAGMA journal_mode=WAL")
@@ -51,18 +60,19 @@ class Journal:
         return journal
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """Write all of `entries` or none, and fold them into `memory`."""
+        """Write all of `entries` or none, and fold them into `memory`. A StateError (a full disk) ends the daemon."""
         if not entries:
             return
         rows = [(e.at, type(e.event).__name__, _dump(e.event)) for e in entries]
         memory = fold(self.memory, entries)
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows)
             self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
+        except sqlite3.Error as error:
+            if self._db.in_transaction:  # a full disk has rolled back by itself
+                self._db.execute("ROLLBACK")
+            raise StateError(f"the journal cannot be written: {error}", next_step=ROOM) from error
         self.memory, self._last = memory, self._last + len(rows)
         if self._last - self._snapshot >= SNAPSHOT_EVERY:
             self.snapshot()

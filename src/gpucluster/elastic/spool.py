@@ -1,5 +1,6 @@
 """The reader's side of the hooks' maildir: new -> read -> removed; a broken file goes aside and never blocks."""
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,4 +87,5 @@ def _aside(spool: Path, path: Path) -> None:
         (spool / "broken").mkdir(exist_ok=True)
         path.rename(spool / "broken" / path.name)
     except OSError:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what cannot even be removed is passed by each time
+            path.unlink(missing_ok=True)

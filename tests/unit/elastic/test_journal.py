@@ -86,3 +86,35 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(StateError, match="schema 99"):
         Journal.open(tmp_path / "j", 1.0)
+
+
+@pytest.mark.parametrize("damage", ["no database at all " * 99, ""])
+def test_a_damaged_journal_is_said_in_a_sentence_with_the_next_step(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "j"
+    Journal.open(path, 1.0).close()
+    if damage:
+        path.write_text(damage)
+    else:
+        db = sqlite3.connect(path)
+        db.execute("UPDATE events SET body = 'half'")
+        db.commit()
+        db.close()
+    with pytest.raises(StateError, match="cannot be read") as told:
+        Journal.open(path, 1.0)
+    assert "move it away" in str(told.value.next_step)
+
+
+def test_a_full_disk_is_said_in_a_sentence_and_changes_no_memory(tmp_path: Path) -> None:
+    one = Journal.open(tmp_path / "j", 1.0)
+    pages = one._db.execute("PRAGMA page_count").fetchone()[0]
+    one._db.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StateError, match="cannot be written"):
+        _fill(one)
+    before = one.memory
+    one.close()
+    assert Journal.open(tmp_path / "j", 2.0).memory == before
+
+
+def _fill(one: Journal) -> None:
+    for number in range(1000):
+        one.append((Entry(at=1.0, event=EVENTS["Needed"](slot=f"a-{number}", life=1, jobs=())),))

@@ -54,3 +54,10 @@ def test_drafts_of_killed_hooks_are_swept(tmp_path: Path) -> None:
     assert draft.exists()
     spool.prepare(tmp_path, written + spool.LEFT_OVER_S + 1)
     assert not draft.exists()
+
+
+def test_what_cannot_be_put_aside_does_not_stop_the_reader(tmp_path: Path) -> None:
+    for place in ("new/1.folder", "broken/1.folder/x"):
+        (tmp_path / place).mkdir(parents=True)
+    put(tmp_path, "2.fine", request())
+    assert [c.hostlist for c in spool.read(tmp_path)] == ["a-1"]
