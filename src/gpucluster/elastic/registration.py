@@ -4,10 +4,14 @@ A credential is believed if munge decodes it, uid 0 made it, this daemon launche
 address that the cloud lists for it. What was said goes to the daemon's inbox.
 """
 
+import contextlib
+import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from gpucluster import shell
 from gpucluster.elastic.memory import Memory
@@ -17,7 +21,8 @@ from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
 from gpucluster.plan.model import ClusterPlan
 
 MAX_BODY = 64 * 1024  # a credential of a report is about 2 KiB
-READ_S = 10.0  # for the whole request of a slow or silent peer
+READ_S = 10.0  # for the whole of a connection, however slowly its peer speaks
+PER_PEER = 4  # connections of one address at once; an agent needs one
 DECODERS = 8  # unmunge processes at once
 
 
@@ -170,16 +175,46 @@ def serve(address: str, port: int, desk: Desk) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- http.server's name
             """Heartbeats are no news."""
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 1024  # a whole burst registers at once
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A peer that hangs up is no news either."""
-
-    server = Server((address, port), Handler)
+    server = _Server((address, port), Handler)
     threading.Thread(target=server.serve_forever, name="registration", daemon=True).start()
     return server
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread a connection, few of them for each peer, none for long: whoever reaches the port may be hostile."""
+
+    daemon_threads = True
+    request_queue_size = 1024  # a whole burst registers at once
+
+    def __init__(self, *arguments: Any) -> None:
+        self._open: dict[int, tuple[socket.socket, str, float]] = {}  # by descriptor: who, until when
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        peer = str(client_address[0])
+        with self._lock:
+            if sum(other == peer for _, other, _ in self._open.values()) >= PER_PEER:
+                return False
+            self._open[request.fileno()] = (request, peer, time.monotonic() + READ_S)
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request.fileno(), None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Twice a second: hang up on whoever is over the time; the thread then ends by itself."""
+        now = time.monotonic()
+        with self._lock:
+            for one, _, until in self._open.values():
+                if until <= now:
+                    with contextlib.suppress(OSError):
+                        one.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A peer that hangs up is no news."""
 
 
 def _address(cloud: CloudView | None, instance: str) -> str | None:

@@ -1,6 +1,8 @@
 """Who is believed at the registration desk, and what is answered."""
 
+import contextlib
 import http.client
+import socket
 from dataclasses import replace
 
 import pytest
@@ -8,6 +10,7 @@ from builders import a_plan
 
 from gpucluster import shell
 from gpucluster.cloud.port import Instance, InstanceState
+from gpucluster.elastic import registration
 from gpucluster.elastic.events import (
     Ask,
     Entry,
@@ -148,6 +151,30 @@ def test_over_http_only_small_posts_to_the_two_paths_are_answered() -> None:
         server.shutdown()
         server.server_close()
     assert ask == [200, 204, 404, 413]
+
+
+@pytest.mark.loopback
+def test_a_peer_that_holds_many_connections_is_cut_short_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte each nine seconds held a thread for ever: the wait was for each read, not for the request."""
+    monkeypatch.setattr(registration, "READ_S", 0.2)
+    server = serve("127.0.0.1", 0, Office(snapshot()).desk)
+    try:
+        held = [socket.create_connection(server.server_address[:2], timeout=10) for _ in range(20)]
+        for one in held:
+            one.sendall(b"POST /v1/node HTTP/1.0\r\n")
+        assert [_closed(one) for one in held] == [True] * 20
+        assert _post(server.server_address[1], "/v1/node", "0 " + report()) == 403
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _closed(one: socket.socket) -> bool:
+    """Whether the other side hangs up, within the socket's time."""
+    with one, contextlib.suppress(ConnectionResetError):
+        while one.recv(1024):
+            pass
+    return True
 
 
 def _post(port: int, path: str, body: str) -> int:
