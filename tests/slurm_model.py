@@ -19,6 +19,7 @@ class Node:
     flags: set[str] = field(default_factory=lambda: {"CLOUD", "POWERED_DOWN"})
     reason: str = ""
     reason_at: float = 0.0
+    reason_by: str = ""
     since: float = 0.0  # of the last power transition
     last_busy: float = 0.0
     boot_time: float = 0.0
@@ -78,6 +79,12 @@ class SlurmModel:
         self._free(job)
         job.state = "CANCELLED"
 
+    def drains(self, name: str, reason: str) -> None:
+        """Slurm's own drain, as of a Prolog that failed."""
+        node = self.nodes[name]
+        node.flags.add("DRAIN")
+        node.reason, node.reason_at, node.reason_by = reason, self.now, "slurm"
+
     # --- the port ---------------------------------------------------------------------------------
     def look(self, at: float) -> SlurmView:
         if self.away:
@@ -95,7 +102,11 @@ class SlurmModel:
         for name in nodes:
             node = self.nodes[name]
             if reason:
-                node.reason, node.reason_at = reason, self.now
+                node.reason, node.reason_at, node.reason_by = (
+                    reason,
+                    self.now,
+                    "slurm",
+                )  # the daemon's user too
             getattr(self, f"_{state}")(node)
 
     def comment(self, jobs: Sequence[int], text: str) -> None:
@@ -261,6 +272,7 @@ class SlurmModel:
             states=frozenset({node.base, *node.flags}),
             reason=node.reason,
             reason_at=node.reason_at,
+            reason_by=node.reason_by,
             last_busy=node.last_busy,
             boot_time=node.boot_time,
             address=node.address or node.name,

@@ -37,6 +37,11 @@ def offer(market: Market, machine: str, zone: str) -> str:
     return f"{market.value}/{machine}/{zone}"
 
 
+def source_key(pool: str, position: int) -> str:
+    """What a stopped source is remembered under: a quota or a configuration fault is not the zone's."""
+    return f"source/{pool}/{position}"
+
+
 # --- events ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Born:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpucluster.cloud.port import CloudError
+from gpucluster.cloud.port import CloudError, Control, Scaling
 from gpucluster.elastic import spool
 from gpucluster.elastic.act import Actor, Hands
 from gpucluster.elastic.decide import decide, next_look
@@ -15,6 +15,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.model import Bindings, ClusterPlan
 
+UNREAD_S = 60.0  # a control object that cannot be read for so long is told to those who wait
 SILENT_S = 3600.0  # the last word of an instance is kept so long
 
 
@@ -24,6 +25,7 @@ class _Seen:
 
     slurm: SlurmView | None = None
     cloud: CloudView | None = None
+    control: Control | None = None
     error: str = ""
 
 
@@ -47,6 +49,7 @@ class Keeper:
         self._absent: dict[str, float] = {}
         self._cloud: CloudView | None = None
         self._halves: list[_Seen] = []
+        self._read_at = hands.clock()  # the control object, last
         self.looking = False
         self.next_look_s = 0.0
         spool.prepare(spool_dir, hands.clock())
@@ -104,7 +107,11 @@ class Keeper:
             listed = self._hands.cloud.instances(self._plan.name)
         except CloudError as error:
             return _Seen(error=f"the cloud: {error}")
-        return _Seen(cloud=CloudView(at=at, instances={i.id: i for i in listed}))
+        view = CloudView(at=at, instances={i.id: i for i in listed})
+        try:
+            return _Seen(cloud=view, control=self._hands.control.read())
+        except CloudError as error:
+            return _Seen(cloud=view, error=f"the control object: {error}")
 
     def _half(self, seen: _Seen) -> None:
         self._halves.append(seen)
@@ -115,14 +122,24 @@ class Keeper:
                 self._complain(half.error)
         slurm = next((h.slurm for h in self._halves if h.slurm), None)
         cloud = next((h.cloud for h in self._halves if h.cloud), None)
-        self._pass(slurm, self._remembering_absent(cloud))
+        control = next((h.control for h in self._halves if h.control), None)
+        self._pass(slurm, self._remembering_absent(cloud), self._halted(control))
         self.looking = False
 
-    def _pass(self, slurm: SlurmView | None, cloud: CloudView | None) -> None:
+    def _halted(self, control: Control | None) -> str:
+        """Stop is stop at once; an object that could not be read only now may be read the next time."""
+        now = self._hands.clock()
+        if control is not None:
+            self._read_at = now
+            stopped = control.scaling is Scaling.STOP
+            return f"launches are stopped, by {control.by or 'nobody'}" if stopped else ""
+        return "the control object cannot be read" if self._read_at + UNREAD_S <= now else ""
+
+    def _pass(self, slurm: SlurmView | None, cloud: CloudView | None, halted: str) -> None:
         now = self._hands.clock()
         self._cloud = cloud or self._cloud
         self._heard = {k: h for k, h in self._heard.items() if h.at + SILENT_S > now}
-        seen = Observation(slurm=slurm, cloud=cloud, reports=dict(self._heard))
+        seen = Observation(slurm=slurm, cloud=cloud, reports=dict(self._heard), halted=halted)
         memory = self._hands.journal.memory
         actions = decide(self._plan, self._bindings, seen, memory, now)
         self._actor.act(actions)

@@ -39,6 +39,7 @@ from gpucluster.elastic.events import (
     Started,
     Unneeded,
     offer,
+    source_key,
 )
 from gpucluster.plan.model import Market
 
@@ -251,7 +252,8 @@ def _launch_done(draft: _Draft, at: float, event: LaunchDone) -> None:
     if launch is None:
         return
     ask = launch.ask
-    draft.refusals.pop(ask.offer, None)
+    for key in (ask.offer, source_key(ask.pool, ask.source)):
+        draft.refusals.pop(key, None)
     for slot, instance in zip(ask.slots, event.instances, strict=False):
         draft.change(
             slot,

@@ -49,6 +49,16 @@ PHASES: tuple[tuple[frozenset[str], Phase], ...] = (
     (frozenset({"NOT_RESPONDING"}), Phase.SILENT),
     (frozenset({"UNKNOWN"}), Phase.SILENT),
 )
+SLURM_USER = "slurm"  # SlurmUser; a person drains as root or as an operator
+SLURMS_DRAINS = (  # what slurmctld writes when it drains a node by itself (24.11)
+    "Low ",  # RealMemory, CPUs, TmpDisk, socket*core*thread count: less than slurm.conf says
+    "gres/",
+    "Prolog error",
+    "Epilog error",
+    "Kill task failed",
+    "Duplicate jobid",
+    "batch job complete failure",
+)
 
 
 def classify(states: frozenset[str]) -> Phase:
@@ -64,6 +74,7 @@ class SlurmNode:
     states: frozenset[str]
     reason: str = ""
     reason_at: float = 0.0
+    reason_by: str = ""  # the user who set it
     last_busy: float = 0.0
     boot_time: float = 0.0
     address: str = ""
@@ -76,6 +87,11 @@ class SlurmNode:
     def ours(self) -> bool:
         """Whether the reason is ours to lift."""
         return self.reason.startswith(REASON_PREFIX)
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether Slurm itself drained it: by its own user and in its own words, so never a person's drain."""
+        return self.drained and self.reason_by == SLURM_USER and self.reason.startswith(SLURMS_DRAINS)
 
     @property
     def idle(self) -> bool:
@@ -154,6 +170,7 @@ class Observation:
     slurm: SlurmView | None
     cloud: CloudView | None
     reports: Mapping[str, Heard] = field(default_factory=dict[str, Heard])  # by instance
+    halted: str = ""  # why nothing may be launched at all; empty: it may
 
 
 # --- actions -------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def parse_node(item: Mapping[str, Any]) -> SlurmNode:
             states=_words(item, "state"),
             reason=str(item.get("reason") or ""),
             reason_at=_number(item.get("reason_changed_at")),
+            reason_by=str(item.get("reason_set_by_user") or ""),
             last_busy=_number(item.get("last_busy")),
             boot_time=_number(item.get("boot_time")),
             address=str(item.get("address") or ""),

@@ -9,11 +9,12 @@ from fleet import some_bindings
 
 from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState
 from gpucluster.elastic.decide import decide, next_look, outcome
-from gpucluster.elastic.decide.offers import offers_in
+from gpucluster.elastic.decide.offers import closed, offers_in
 from gpucluster.elastic.decide.world import World, slots_of
 from gpucluster.elastic.events import (
     Adopted,
     BootFailed,
+    CameUp,
     EndAsked,
     Entry,
     Event,
@@ -250,6 +251,32 @@ def test_a_slurmd_that_slurmctld_does_not_take_is_started_anew_after_a_while(
     assert bool([e for e in facts(actions) if isinstance(e, Renewed)]) is renewed
 
 
+@pytest.mark.parametrize(("free", "launches"), [(True, [(A1,), (B1,)]), (False, [])])
+def test_a_job_in_two_pools_or_zones_is_launched_whole_or_not_at_all(
+    free: bool, launches: list[tuple[str, ...]]
+) -> None:
+    """Parts were served one by one: the first was paid for while the second could not be had."""
+    waking = (node(A1, WAKING), node(B1, WAKING))
+    jobs = [job(5, A1, het_id=5), job(6, B1, het_id=5)]
+    shut = () if free else tuple(f for f in _no_zone("us-east-2b"))
+    actions = act(seen(waking, jobs), memory(*shut))
+    assert sorted(gangs(actions)) == launches
+    sent_back = [a.slots for a in actions if isinstance(a, MarkDown)]
+    assert sent_back == ([] if free else [(B1,)])
+
+
+def _no_zone(zone: str) -> Iterable[Refused]:
+    offers = offers_in(_world(seen(), memory()), PLAN.pools[0], zone)
+    return [Refused(key=key, words="ICE", until=NOW + 60) for key in sorted({o.key for o in offers})]
+
+
+def test_a_room_that_only_one_part_of_a_job_fits_into_launches_none() -> None:
+    waking = (node(A1, WAKING), node(B1, WAKING))
+    jobs = [job(5, A1, het_id=5), job(6, B1, het_id=5)]
+    plan = replace(PLAN, pools=(replace(PLAN.pools[0], max=1),))
+    assert gangs(decide(plan, BINDINGS, seen(waking, jobs), memory(), NOW)) == []
+
+
 # --- tokens ------------------------------------------------------------------------------------------
 def test_a_token_differs_with_everything_that_makes_it_another_request() -> None:
     waking = seen([node(A1, WAKING)], [job(1, A1)])
@@ -336,6 +363,47 @@ def test_a_slot_without_an_instance_is_brought_to_a_good_state(
     actions = act(seen([node(A1, states, reason=reason)]))
     assert [type(a) for a in actions if not isinstance(a, Remember)] == steps
     assert all(getattr(a, "slots", (A1,)) == (A1,) for a in actions if not isinstance(a, Remember))
+
+
+@pytest.mark.parametrize(
+    ("states", "reason", "by", "ago", "steps"),
+    [
+        ("IDLE CLOUD DRAIN", "Prolog error", "slurm", 301, [MarkDown, PowerDown]),
+        ("IDLE CLOUD DRAIN INVALID_REG", "Low RealMemory (reported:1", "slurm", 301, [MarkDown, PowerDown]),
+        ("IDLE CLOUD DRAIN", "gres/gpu count reported lower", "slurm", 301, [MarkDown, PowerDown]),
+        ("IDLE CLOUD DRAIN", "Prolog error", "slurm", 299, []),  # somebody may want to look first
+        ("MIXED CLOUD DRAIN", "Prolog error", "slurm", 9000, []),  # a job runs there
+        ("IDLE CLOUD DRAIN COMPLETING", "Epilog error", "slurm", 9000, []),
+        ("IDLE CLOUD DRAIN", "Prolog error", "root", 9000, []),  # a person who says it in Slurm's words
+        ("IDLE CLOUD DRAIN", "broken fan", "slurm", 9000, []),
+    ],
+)
+def test_a_node_that_slurm_itself_drained_is_replaced_and_a_persons_drain_stands(
+    states: str, reason: str, by: str, ago: float, steps: list[type[Action]]
+) -> None:
+    """A node with a broken Prolog stood drained for ever: no job, no suspend, and its full price (seen on 24.11)."""
+    here = node(A1, states, reason=reason, reason_by=by, reason_at=NOW - ago)
+    known = fold(launched(A1), [Entry(at=NOW - 9000, event=CameUp(slot=A1))])
+    actions = act(seen([here], instances=[instance(1)]), known)
+    assert [type(a) for a in actions if not isinstance(a, Remember | Block)] == steps
+    assert all("Slurm drained it" in a.reason for a in actions if isinstance(a, MarkDown))
+
+
+@pytest.mark.parametrize(("by", "lifted"), [("slurm", True), ("root", False)])
+def test_slurms_own_drain_of_a_slot_without_an_instance_is_lifted(by: str, lifted: bool) -> None:
+    off = node(A1, OFF + " DRAIN", reason="Kill task failed", reason_by=by)
+    assert bool(only(Unblock, act(seen([off])))) is lifted
+
+
+def test_a_machine_that_is_less_than_slurm_conf_says_is_not_launched_again_and_again() -> None:
+    states, words = "IDLE CLOUD DRAIN INVALID_REG", "Low RealMemory (reported:1 < 2)"
+    here = [node(n, states, reason=words, reason_by="slurm", reason_at=NOW) for n in (A1, A2)]
+    machines = [instance(1), instance(2)]
+    known = launched(A1, A2)
+    told = [e for e in facts(act(seen(here, instances=machines), known)) if isinstance(e, Refused)]
+    assert [(e.key, e.until) for e in told] == [("spot/p5en.48xlarge/us-east-2a", NOW + PLAN.times.refusal_s)]
+    again = act(seen(here, instances=machines), fold(known, [Entry(at=NOW, event=told[0])]))
+    assert not [e for e in facts(again) if isinstance(e, Refused)]
 
 
 def test_a_node_that_slurm_uses_and_no_journal_knows_is_adopted_not_ended() -> None:
@@ -489,6 +557,35 @@ def test_slots_that_another_drained_are_neither_blocked_nor_lifted() -> None:
     assert not only(Block, act(seen(drained("broken fan"), [job(3)]), refused_everywhere(NOW + 60)))
 
 
+def test_while_launches_are_stopped_a_gang_is_sent_back_and_every_slot_says_so() -> None:
+    """After `down` wrote stop, gangs stayed CONFIGURING until ResumeTimeout, and were placed again, and so on."""
+    words = "launches are stopped, by down"
+    actions = act(seen([node(A1, WAKING)], [job(1, A1)], halted=words))
+    assert gangs(actions) == []
+    assert [a.slots for a in actions if isinstance(a, MarkDown)] == [(A1,)]
+    blocks = [a for a in actions if isinstance(a, Block)]
+    assert sorted(len(a.slots) for a in blocks) == [15, 16]
+    assert {a.reason for a in blocks} == {f"gpucluster: no h200 in us-east-2{z}: {words}" for z in "ab"}
+
+
+def test_what_is_unsupported_stays_so_when_its_sources_refusal_has_run_out() -> None:
+    """The later of the two refusals hid the one that stands for this run."""
+    offer = offers_in(_world(seen(), memory()), PLAN.pools[0], "us-east-2a")[0]
+    ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), memory())
+    never = outcome(PLAN.times, memory(), ask, CloudError(Fault.UNSUPPORTED, "Unsupported", ""), NOW - 50)
+    known = memory(never, Refused(key="source/h200/0", words="quota", until=NOW - 1))
+    assert closed(known, offer, NOW)
+
+
+def test_a_success_forgets_its_sources_refusal_too() -> None:
+    """After a quota was raised its source stayed half open: one gang at a time."""
+    ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), memory())
+    needed = Needed(slot=A1, life=1, jobs=(1,))
+    quota = Refused(key="source/h200/0", words="quota", until=NOW - 1)
+    known = memory(needed, quota, LaunchAsked(ask=ask), LaunchDone(request="r1", instances=("i-1",)))
+    assert not known.refusals
+
+
 # --- what is counted, and what is asked again ------------------------------------------------------------
 @pytest.mark.parametrize(("asked_ago", "again"), [(5.0, False), (20.0, True)])
 def test_a_termination_that_does_not_show_is_asked_for_again(asked_ago: float, again: bool) -> None:
@@ -538,3 +635,9 @@ def test_always_on_nodes_never_idle_out_and_are_powered_up_when_off() -> None:
     up = seen([node(A1, "IDLE CLOUD", last_busy=NOW - 9000)], instances=[instance(1)])
     actions = decide(plan, BINDINGS, up, replace(known, lives=lives), NOW)
     assert [(type(a), getattr(a, "slots", ())) for a in actions] == [(PowerUp, (A2,))]
+
+
+def test_an_always_on_slot_is_not_powered_up_into_the_block_of_the_same_moment() -> None:
+    plan = a_plan(("{min: 0, max: 16}", "{min: 2, max: 16}"))
+    actions = decide(plan, BINDINGS, seen(), refused_everywhere(NOW + 60), NOW)
+    assert not only(PowerUp, actions)

@@ -7,7 +7,7 @@ import pytest
 from builders import a_plan
 from fleet import Fleet
 
-from gpucluster.cloud.port import Control, Scaling
+from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
 
 SPOT, OTHER, A, B = "p5en.48xlarge", "p5e.48xlarge", "us-east-2a", "us-east-2b"
 
@@ -279,11 +279,45 @@ def test_the_control_object_stops_launches_and_nothing_else(f: Fleet) -> None:
     f.until(lambda: running.state == "RUNNING", 60)
     f.control.control = Control(scaling=Scaling.STOP, by="down")
     job = f.slurm.submit(3)
-    f.run(120)
-    assert job.state == "CONFIGURING"
-    assert len(f.cloud.launches) == 1
+    f.until(lambda: job.state == "PENDING" and len(blocked(f, A) | blocked(f, B)) == 31, 120)
+    asked = len(resumes(f))
+    f.run(3000)
+    assert (job.state, job.restarts, len(f.cloud.launches)) == ("PENDING", 1, 1)
+    assert job.comment.endswith("launches are stopped, by down")
+    assert len(resumes(f)) == asked  # no hook in vain
     f.control.control = Control()
-    f.until(lambda: job.state == "RUNNING", 120)
+    f.until(lambda: job.state == "RUNNING", 200)
+
+
+def test_a_control_object_that_cannot_be_read_launches_nothing_and_is_told(f: Fleet) -> None:
+    read = f.control.read
+
+    def unreadable() -> Control:
+        raise CloudError(Fault.LOST, "EndpointConnectionError", "no answer")
+
+    f.control.read = unreadable  # type: ignore[method-assign]
+    job = f.slurm.submit(2)
+    f.run(30)
+    assert job.state == "CONFIGURING"  # it may be read the next time
+    assert f.complaints[-1].startswith("the control object")
+    f.until(lambda: job.state == "PENDING", 120)
+    assert job.comment.endswith("the control object cannot be read")
+    f.run(1500)
+    assert not f.cloud.launches
+    f.control.read = read  # type: ignore[method-assign]
+    f.until(lambda: job.state == "RUNNING", 200)
+
+
+def test_a_node_that_slurm_drained_itself_is_replaced_and_its_slot_is_of_use_again(f: Fleet) -> None:
+    first = f.slurm.submit(1)
+    f.until(lambda: first.state == "RUNNING", 60)
+    name = first.nodes[0]
+    f.slurm.drains(name, "Prolog error")
+    f.until(lambda: not f.living(), 700)
+    f.until(lambda: quiet(f), 300)
+    again = f.slurm.submit(16)
+    f.until(lambda: again.state == "RUNNING", 200)
+    assert name in again.nodes
 
 
 def test_a_spot_instance_taken_back_requeues_its_job_on_a_new_one(f: Fleet) -> None:

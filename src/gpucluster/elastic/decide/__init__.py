@@ -36,7 +36,7 @@ def decide(
         *verdict.actions,
         *repair.repair(world),
         *idle.suspend(world),
-        *idle.keep_on(world),
+        *idle.keep_on(world, blocked.drained_by(blocks)),
     )
 
 
@@ -44,10 +44,9 @@ def next_look(
     plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
 ) -> float:
     """Seconds until the world should be read again: soon while something is under way."""
-    slurm, cloud, reports = observation.slurm, observation.cloud, observation.reports
-    if slurm is None or cloud is None:
+    world = _world(plan, bindings, observation, memory, now)
+    if world is None:
         return plan.times.poll_s
-    world = World.of(plan, bindings, memory, now, slurm=slurm, cloud=cloud, reports=reports)
     moving = (
         Phase.WANTED,
         Phase.ENDING,
@@ -65,21 +64,37 @@ def next_look(
     return max(plan.times.poll_s, min(due, ripe, plan.times.reconcile_s))
 
 
+def _world(
+    plan: ClusterPlan, bindings: Bindings, seen: Observation, memory: Memory, now: float
+) -> World | None:
+    """None without a view of both."""
+    if seen.slurm is None or seen.cloud is None:
+        return None
+    return World.of(
+        plan,
+        bindings,
+        memory,
+        now,
+        slurm=seen.slurm,
+        cloud=seen.cloud,
+        reports=seen.reports,
+        halted=seen.halted,
+    )
+
+
 def _note(
     plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
 ) -> tuple[World | None, tuple[Entry, ...]]:
     """Conclude the facts in three steps, each over memory with the one before folded in."""
-    slurm, cloud = observation.slurm, observation.cloud
-    if slurm is None or cloud is None:
+    world = _world(plan, bindings, observation, memory, now)
+    if world is None:
         return None, ()
     entries: list[Entry] = []
-    reports = observation.reports
-    world = World.of(plan, bindings, memory, now, slurm=slurm, cloud=cloud, reports=reports)
     steps = (
         (facts.launches, facts.jobs),
         (facts.instances, repair.adoptions),
         (facts.lives,),
-        (boots.failures,),
+        (boots.failures, repair.unfit),
         (_forgotten,),
     )
     for step in steps:

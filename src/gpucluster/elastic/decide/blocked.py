@@ -5,7 +5,7 @@ is *half open*: with a job waiting, the slots of one gang in one zone are lifted
 with no job waiting it is forgotten at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucluster.elastic.decide.gangs import tell
@@ -77,6 +77,11 @@ def block(
     yield from _lift_from_living(world)
 
 
+def drained_by(actions: Iterable[Action]) -> frozenset[str]:
+    """The slots that these actions block."""
+    return frozenset(slot for action in actions if isinstance(action, Block) for slot in action.slots)
+
+
 def waiting(world: World) -> tuple[SlurmJob, ...]:
     """Pending jobs that could start soon, the most urgent first."""
     soon = world.now + SOON_S
@@ -114,7 +119,9 @@ def _zone(
 def _may_drain(world: World, slot: str) -> bool:
     """Ours to drain or to lift. One that still has its instance counts against `max` by itself: it is let go first."""
     node = world.node(slot)
-    return node.ours if node.drained else world.fate(slot) not in HAS
+    if node.drained:
+        return node.ours or (node.spoiled and world.fate(slot) not in HAS)
+    return world.fate(slot) not in HAS
 
 
 def _limits(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Iterator[tuple[Zone, int]]:

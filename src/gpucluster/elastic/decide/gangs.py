@@ -29,7 +29,9 @@ class Gang:
     pool: Pool
     zone: str
     slots: tuple[str, ...]
-    jobs: tuple[SlurmJob, ...]  # empty: powered up by hand, or always on
+    jobs: tuple[
+        SlurmJob, ...
+    ]  # empty: powered up by hand, or always on; parts with the same jobs go together
 
     @property
     def returns(self) -> bool:
@@ -72,18 +74,20 @@ def serve(world: World, room: Room, offers: Mapping[tuple[str, str], tuple[Offer
     actions: list[Action] = list(_repeats(world))
     sent_back: list[SlurmJob] = []
     number = world.memory.requests
-    for gang in gangs(world):
-        failed = tuple(s for s in gang.slots if _hopeless(world, gang, s))
+    for parts in _whole(gangs(world)):
+        failed = [(g, bad) for g in parts if (bad := tuple(s for s in g.slots if _hopeless(world, g, s)))]
         if failed:
-            actions.extend(_fail(world, gang, failed))
+            actions.extend(a for gang, bad in failed for a in _fail(world, gang, bad))
             continue
-        here = offers[(gang.pool.name, gang.zone)]
-        some = choose(world, room, here, len(gang.slots))
-        if some is None:
+        chosen, lacking = _choose_all(world, room, offers, parts)
+        for gang in lacking:
+            here = offers[(gang.pool.name, gang.zone)]
             sentence = f"{REASON_PREFIX} {why_none(world, room, gang.pool, gang.zone, here)}"
             actions.extend(_refused(world, gang, sentence))
             sent_back.extend(gang.jobs if gang.returns else ())
-        elif world.memory.paced_until <= world.now:
+        if lacking or world.memory.paced_until > world.now:
+            continue
+        for gang, some in chosen:
             number += 1
             room.take(gang.pool.name, some.source.position, len(gang.slots))
             ask = ask_for(world, some, gang.slots, number)
@@ -96,6 +100,33 @@ def tell(jobs: tuple[SlurmJob, ...], sentence: str) -> Iterator[Comment]:
     unaware = tuple(sorted(job.id for job in jobs if job.admin_comment != sentence))
     if unaware:
         yield Comment(jobs=unaware, reason=sentence)
+
+
+def _whole(found: tuple[Gang, ...]) -> Iterator[tuple[Gang, ...]]:
+    """One job's parts in several pools or zones (het components, a partition over two pools) together."""
+    parts: dict[tuple[int, ...] | str, tuple[Gang, ...]] = {}
+    for gang in found:
+        key = tuple(job.id for job in gang.jobs) or gang.slots[0]
+        parts[key] = (*parts.get(key, ()), gang)
+    yield from parts.values()
+
+
+def _choose_all(
+    world: World, room: Room, offers: Mapping[tuple[str, str], tuple[Offer, ...]], parts: tuple[Gang, ...]
+) -> tuple[tuple[tuple[Gang, Offer], ...], tuple[Gang, ...]]:
+    """An offer for each part, all of them within the room; and the parts that there is none for."""
+    chosen: list[tuple[Gang, Offer]] = []
+    lacking: list[Gang] = []
+    for gang in parts:
+        some = choose(world, room, offers[(gang.pool.name, gang.zone)], len(gang.slots))
+        if some is None:
+            lacking.append(gang)
+            continue
+        chosen.append((gang, some))
+        room.take(gang.pool.name, some.source.position, len(gang.slots))
+    for gang, some in chosen:
+        room.take(gang.pool.name, some.source.position, -len(gang.slots))
+    return tuple(chosen), tuple(lacking)
 
 
 def _joined(starting: tuple[SlurmJob, ...]) -> dict[int, tuple[SlurmJob, ...]]:

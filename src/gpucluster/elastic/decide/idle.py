@@ -26,12 +26,15 @@ def idle_ends(world: World, pool: str | None = None) -> Iterator[tuple[str, floa
         yield slot, since + place.pool.idle_s
 
 
-def keep_on(world: World) -> Iterator[Action]:
-    """Always-on slots that are off are powered up; blocked ones wait for their zone."""
+def keep_on(world: World, held: frozenset[str]) -> Iterator[Action]:
+    """Always-on slots that are off are powered up; blocked ones, and those `held` back now, wait for their zone."""
     off = tuple(
         slot
         for slot in world.group(Phase.OFF)
-        if world.slots[slot].always_on and not world.node(slot).drained and world.free(slot)
+        if world.slots[slot].always_on
+        and slot not in held
+        and not world.node(slot).drained
+        and world.free(slot)
     )
     if off:
         yield PowerUp(slots=off, reason="always on")

@@ -13,6 +13,7 @@ from gpucluster.elastic.events import (
     LaunchDeferred,
     LaunchRefused,
     offer,
+    source_key,
 )
 from gpucluster.elastic.memory import Launch, Memory, Refusal
 from gpucluster.plan.model import Market, Pool, Source, Times
@@ -46,11 +47,6 @@ class Offer:
         return f"{self.source.market.value} {self.machine}"
 
 
-def source_key(pool: str, position: int) -> str:
-    """What a stopped source is remembered under: a quota or a configuration fault is not the zone's."""
-    return f"source/{pool}/{position}"
-
-
 def offers_in(world: World, pool: Pool, zone: str) -> tuple[Offer, ...]:
     """In the order in which they are tried: sources by position, machines in their order."""
     subnet = world.bindings.subnets.get(zone)
@@ -77,7 +73,8 @@ def refusal_of(memory: Memory, some: Offer) -> Refusal | None:
     """The refusal that stands longest against an offer: its own, or its source's."""
     own = memory.refusals.get(some.key)
     source = memory.refusals.get(source_key(some.pool, some.source.position))
-    return max((r for r in (own, source) if r is not None), key=lambda r: r.until, default=None)
+    both = (r for r in (own, source) if r is not None)
+    return max(both, key=lambda r: (r.for_this_run, r.until), default=None)
 
 
 def closed(memory: Memory, some: Offer, now: float) -> bool:
@@ -92,7 +89,7 @@ class Room:
     def __init__(self, world: World) -> None:
         self._pools: Counter[str] = Counter()
         self._sources: Counter[tuple[str, int]] = Counter()
-        self._maxima = {p.name: p.max for p in world.plan.pools}
+        self._maxima = {p.name: 0 if world.halted else p.max for p in world.plan.pools}
         owned: set[str] = set()
         for slot, life in world.memory.lives.items():
             place = world.slots.get(slot)
@@ -136,7 +133,9 @@ def choose(world: World, room: Room, offers: tuple[Offer, ...], count: int) -> O
 def why_none(world: World, room: Room, pool: Pool, zone: str, offers: tuple[Offer, ...]) -> str:
     """One stable sentence for people: what each offer of the zone said."""
     said: list[str] = []
-    if not room.of_pool(pool.name):
+    if world.halted:
+        said.append(world.halted)
+    elif not room.of_pool(pool.name):
         said.append(f"max {pool.max} reached")
     else:
         for some in offers:

@@ -74,6 +74,7 @@ class World:
     groups: Mapping[Phase, tuple[str, ...]]
     starting: tuple[SlurmJob, ...]  # CONFIGURING, the most urgent first
     starting_on: Mapping[str, tuple[SlurmJob, ...]]  # slot -> those of `starting` that hold it
+    halted: str = ""  # why nothing may be launched at all
 
     @staticmethod
     def of(
@@ -85,6 +86,7 @@ class World:
         slurm: SlurmView,
         cloud: CloudView,
         reports: Mapping[str, Heard],
+        halted: str = "",
     ) -> "World":
         slots = slots_of(plan)
         phases, groups = _phases(slots, slurm.nodes)
@@ -102,6 +104,7 @@ class World:
             groups=groups,
             starting=starting,
             starting_on=_by_slot(starting),
+            halted=halted,
         )
 
     def group(self, *phases: Phase) -> Iterable[str]:
