@@ -159,7 +159,9 @@ def test_a_peer_that_holds_many_connections_is_cut_short_and_in_time(monkeypatch
     monkeypatch.setattr(registration, "READ_S", 0.2)
     server = serve("127.0.0.1", 0, Office(snapshot()).desk)
     try:
-        held = [socket.create_connection(server.server_address[:2], timeout=10) for _ in range(20)]
+        held = [
+            socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10) for _ in range(20)
+        ]
         for one in held:
             one.sendall(b"POST /v1/node HTTP/1.0\r\n")
         assert [_closed(one) for one in held] == [True] * 20
