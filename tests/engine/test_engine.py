@@ -76,6 +76,12 @@ def edit_a_template(cluster: Cluster) -> None:
     )
 
 
+def change_the_heads_volume(cluster: Cluster) -> None:
+    ec2 = cluster.client("ec2")
+    (volume,) = ec2.describe_volumes(Filters=[{"Name": "tag:Name", "Values": ["burst-head"]}])["Volumes"]
+    ec2.modify_volume(VolumeId=volume["VolumeId"], VolumeType="io2")
+
+
 def bindings(cluster: Cluster) -> Bindings:
     s3 = cluster.client("s3")
     bucket = next(s.id for s in run.standing(cluster.target) if s.type == "aws:s3/bucket:Bucket")
@@ -86,6 +92,7 @@ def bindings(cluster: Cluster) -> Bindings:
 
 RULE = ("SecurityGroupIngressRule", "burst-head-registration", ())
 TAG = ("Subnet", "burst-us-east-2b", ("tags", "tagsAll"))
+VOLUME = ("Instance", "burst-head", ("rootBlockDevice",))
 TEMPLATE = ("LaunchTemplate", "burst-h200-1-p5en.48xlarge", ("keyName",))
 
 
@@ -99,10 +106,16 @@ def test_drift_is_shown_and_nothing_else_and_destroy_leaves_nothing(cluster: Clu
     delete_a_rule(cluster)
     change_a_tag(cluster)
     edit_a_template(cluster)
-    wanted = [("update", *TAG), ("create", *RULE), ("update", *TEMPLATE)]
+    change_the_heads_volume(cluster)  # in place: a head is not thrown away for its disk
+    wanted = [("update", *VOLUME), ("update", *TAG), ("create", *RULE), ("update", *TEMPLATE)]
     seen = run.preview_refreshed(cluster.target, cluster.program)
     assert (found(seen), following(seen)) == (wanted, ["burst-bundle"]), "the bundle names the mended version"
-    assert found(cluster.refresh()) == [("update", *TAG), ("delete", *RULE), ("update", *TEMPLATE)]
+    assert found(cluster.refresh()) == [
+        ("update", *VOLUME),
+        ("update", *TAG),
+        ("delete", *RULE),
+        ("update", *TEMPLATE),
+    ]
     assert found(cluster.preview()) == wanted
     cluster.up()
     assert found(cluster.preview()) == [], "mended"

@@ -63,6 +63,7 @@ def test_unknown_tags_stay_unknown() -> None:
     assert checked(VPC, {"tags": UNKNOWN}).inputs["tagsAll"] is UNKNOWN
 
 
+HEAD = TYPES["aws:ec2/instance:Instance"]
 DIFFS: list[tuple[str, Any, dict[str, Any], dict[str, Any], tuple[str, ...], tuple[str, ...], bool]] = [
     ("nothing", VPC, {"cidrBlock": "a"}, {"cidrBlock": "a"}, (), (), False),
     ("in place", VPC, {"enableDnsSupport": True}, {"enableDnsSupport": False}, ("enableDnsSupport",), (), False),
@@ -72,6 +73,8 @@ DIFFS: list[tuple[str, Any, dict[str, Any], dict[str, Any], tuple[str, ...], tup
     ("a name of the program's own goes first", ROLE, {"name": "a", "path": "/"}, {"name": "a", "path": "/x/", DEFAULTED: []}, ("path",), ("path",), True),
     ("a drawn name stands beside the old", ROLE, {"name": "a", "path": "/"}, {"name": "a", "path": "/x/", DEFAULTED: ["name"]}, ("path",), ("path",), False),
     ("a template's data makes a version", TEMPLATE, {"userData": "a"}, {"userData": "b"}, ("userData",), (), False),
+    ("a root volume grows in place", HEAD, {"rootBlockDevice": {"encrypted": True, "volumeSize": 8}}, {"rootBlockDevice": {"encrypted": True, "volumeSize": 16}}, ("rootBlockDevice",), (), False),
+    ("a root volume is encrypted at birth", HEAD, {"rootBlockDevice": {"encrypted": False}}, {"rootBlockDevice": {"encrypted": True}}, ("rootBlockDevice",), ("rootBlockDevice",), True),
     ("what is unknown may change", VPC, {"cidrBlock": "a"}, {"cidrBlock": UNKNOWN}, ("cidrBlock",), ("cidrBlock",), False),
     ("what only we know", SECRET, {"recoveryWindowInDays": 30}, {"recoveryWindowInDays": 0}, ("recoveryWindowInDays",), (), False),
     ("an output is no input", VPC, {"arn": "a"}, {"arn": "b"}, (), (), False),

@@ -384,6 +384,15 @@ def test_user_data_and_machine_change_only_while_stopped(cloud: RunningCloud, la
     assert cloud.model.instance(one["InstanceId"], cloud.clock.now).spec.user_data == b"new"
 
 
+def test_a_root_volume_grows_under_its_machine_and_never_shrinks(launch: Any, ec2: Any):
+    (one,) = launch()
+    volume = one["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+    ec2.modify_volume(VolumeId=volume, Size=20, VolumeType="io2")
+    (seen,) = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+    assert (seen["Size"], seen["VolumeType"]) == (20, "io2")
+    assert code_of(ec2.modify_volume, VolumeId=volume, Size=10) == "InvalidParameterValue"
+
+
 def test_tags_of_instances_and_of_others_in_one_call(launch: Any, ec2: Any, network: Network):
     (one,) = launch()
     both = [one["InstanceId"], network.vpc]

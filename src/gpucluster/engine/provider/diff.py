@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpucluster.engine.provider.check import DEFAULTED
-from gpucluster.engine.provider.schema import Change, ResourceType
-from gpucluster.engine.provider.shapes import same
+from gpucluster.engine.provider.schema import Change, Property, ResourceType
+from gpucluster.engine.provider.shapes import Record, same
 from gpucluster.engine.provider.values import Value
 
 
@@ -22,8 +22,15 @@ def diff(kind: ResourceType, olds: Mapping[str, Value], news: Mapping[str, Value
     """Compare old inputs with new ones by the table."""
     inputs = {k: row for k, row in kind.properties.items() if row.change is not Change.COMPUTED}
     changed = tuple(sorted(k for k, row in inputs.items() if not same(row.shape, olds.get(k), news.get(k))))
-    replaced = tuple(k for k in changed if inputs[k].change is Change.REPLACE)
+    replaced = tuple(k for k in changed if _makes_anew(inputs[k], olds.get(k), news.get(k)))
     return Difference(changed, replaced, bool(replaced) and (kind.delete_first or _named_by_hand(kind, news)))
+
+
+def _makes_anew(row: Property, old: Value, new: Value) -> bool:
+    if row.change is Change.REPLACE or not isinstance(row.shape, Record):
+        return row.change is Change.REPLACE
+    final = Record({name: field for name, field in row.shape.fields.items() if name in row.anew})
+    return not final.same(old or {}, new or {}) if row.anew else False
 
 
 def _named_by_hand(kind: ResourceType, news: Mapping[str, Value]) -> bool:

@@ -30,13 +30,21 @@ class Property:
     default: Value = None  # what Check fills in
     from_cloud: bool = False  # unset: the cloud chooses, and its choice is no difference
     moves: bool = False  # an output that changes with any update, so a preview does not know it
+    anew: frozenset[str] = (
+        frozenset()
+    )  # fields of a record that changes in place, whose change replaces all the same
 
 
 def updates(
-    api: str | None, shape: Shape = TEXT, *, default: Value = None, from_cloud: bool = False
+    api: str | None,
+    shape: Shape = TEXT,
+    *,
+    default: Value = None,
+    from_cloud: bool = False,
+    anew: frozenset[str] = frozenset(),
 ) -> Property:
-    """A property that changes in place."""
-    return Property(api, Change.UPDATE, shape, default, from_cloud)
+    """A property that changes in place, but for the fields `anew`."""
+    return Property(api, Change.UPDATE, shape, default, from_cloud, anew=anew)
 
 
 def replaces(

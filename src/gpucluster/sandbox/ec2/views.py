@@ -226,6 +226,12 @@ def _block_device(one: Ec2Instance) -> Shape:
     }
 
 
+def with_root_ebs(one: Ec2Instance, change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The launch options, its root volume changed; a volume that no option named is the image's."""
+    root = {"DeviceName": ROOT_DEVICE, "Ebs": {**_root_ebs(one), **change}}
+    return {**one.spec.options, "BlockDeviceMappings": [root]}
+
+
 def _root_ebs(one: Ec2Instance) -> Mapping[str, Any]:
     for mapping in one.spec.options.get("BlockDeviceMappings", ()):
         if "Ebs" in mapping:

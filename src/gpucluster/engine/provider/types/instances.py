@@ -135,6 +135,8 @@ def _update_instance(call: Call, changed: frozenset[str]) -> None:
         call.cloud.ec2.modify_instance_metadata_options(InstanceId=call.id, **options)
     if "iamInstanceProfile" in changed:
         _replace_profile(call)
+    if "rootBlockDevice" in changed:
+        _modify_root(call)
     if "volumeTags" in changed:
         _tag_volumes(call)
     retag_ec2(call)
@@ -155,6 +157,20 @@ def _replace_profile(call: Call) -> None:
     if call.inputs.get("iamInstanceProfile"):
         profile = {"Name": call.inputs["iamInstanceProfile"]}
         ec2.associate_iam_instance_profile(InstanceId=call.id, IamInstanceProfile=profile)
+
+
+def _modify_root(call: Call) -> None:
+    """Size and type, under the running machine; AWS refuses a smaller size."""
+    want: Values = call.inputs.get("rootBlockDevice") or {}
+    asked = {"Size": want.get("volumeSize"), "VolumeType": want.get("volumeType")}
+    seen = _describe(call.cloud, call.id) or {}
+    named = [
+        m["Ebs"]["VolumeId"]
+        for m in seen.get("BlockDeviceMappings", [])
+        if m["DeviceName"] == seen.get("RootDeviceName")
+    ]
+    for volume in named:
+        call.cloud.ec2.modify_volume(VolumeId=volume, **{k: v for k, v in asked.items() if v})
 
 
 def _tag_volumes(call: Call) -> None:
@@ -189,9 +205,7 @@ INSTANCE = ResourceType(
         "iamInstanceProfile": updates("ProfileName"),
         "userDataBase64": updates("UserData"),
         "metadataOptions": updates("MetadataOptions", METADATA, from_cloud=True),
-        "rootBlockDevice": replaces(
-            "Root", _ROOT, from_cloud=True
-        ),  # upstream changes size and type in place
+        "rootBlockDevice": updates("Root", _ROOT, from_cloud=True, anew=frozenset({"encrypted"})),
         "volumeTags": updates("VolumeTags", TAGS, from_cloud=True),
         "instanceInitiatedShutdownBehavior": replaces("InstanceInitiatedShutdownBehavior", from_cloud=True),
         "arn": computed("Arn"),
