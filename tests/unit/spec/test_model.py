@@ -1,5 +1,6 @@
 """The models: pydantic and our decoder agree, every field has an update class, the schema is the committed one."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from builders import a_spec, a_spec_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster import spec
+from gpucluster import catalog, spec
 from gpucluster.errors import GpuclusterError, SpecError
-from gpucluster.spec import ClusterSpec, UpdateClass
+from gpucluster.spec import ClusterSpec, UpdateClass, inspect_text
 from gpucluster.spec.decode import Decoder
 from gpucluster.spec.jsonschema import schema_text
 from gpucluster.spec.model import Part
@@ -90,6 +91,40 @@ def test_pydantic_and_the_decoder_agree(chosen: set[int]) -> None:
         assert decoder.findings
     else:
         assert (decoder.findings, decoded) == ([], built)
+
+
+def _paths(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner: list[tuple[str | int, object]] = (
+        list(value.items())
+        if isinstance(value, dict)
+        else list(enumerate(value))
+        if isinstance(value, list)
+        else []
+    )
+    return [at, *(path for key, item in inner for path in _paths(item, (*at, key)))]
+
+
+SCHEMA = jsonschema.Draft7Validator(json.loads(schema_text()))
+PLAIN = plain(parse(a_spec_text()).root)
+ODD = st.sampled_from([None, True, 0, -1, 3, 1.5, "", "x", "5m", "p5.48xlarge", [], ["x"], {}, {"x": 1}])
+
+
+@given(st.sampled_from(_paths(PLAIN)[1:]), ODD, st.sampled_from(["set", "drop", "add"]))
+def test_what_the_schema_refuses_check_refuses(path: tuple[str | int, ...], odd: object, how: str) -> None:
+    """An editor must not underline what passes. The other way is the rules' business: a schema knows no catalog."""
+    values = copy.deepcopy(PLAIN)
+    holder: Any = values
+    for key in path[:-1]:
+        holder = holder[key]
+    if how == "set":
+        holder[path[-1]] = odd
+    elif how == "drop":
+        del holder[path[-1]]
+    elif isinstance(holder, dict):
+        holder["strange"] = odd
+    passes = not inspect_text(json.dumps(values), "spec.yaml", catalog.load()).errors
+    if passes:
+        SCHEMA.validate(values)
 
 
 def _models(model: type[Part]) -> set[type[Part]]:
