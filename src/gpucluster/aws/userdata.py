@@ -3,10 +3,9 @@
 import base64
 import json
 
-from gpucluster.plan.names import BUNDLE_KEY, USER_DATA_FILE
+from gpucluster.plan.names import AGENT_UNIT, BUNDLE_KEY, USER_DATA_FILE
 
 LIMIT_BYTES = 16 * 1024  # before base64 (T16)
-AGENT_UNIT = "gpucluster-agent.service"
 
 
 def user_data(*, cluster: str, region: str, bucket: str, role: str) -> str:

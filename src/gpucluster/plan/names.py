@@ -21,6 +21,7 @@ HOSTS_FILE = "head/hosts"  # lines for the head's /etc/hosts
 # --- on machines -----------------------------------------------------------------------------
 VENV = "/opt/gpucluster/venv"
 HOOK_DIR = "/opt/gpucluster/bin"  # resume, suspend, resume_fail (one file), prolog_slurmctld
+AGENT_UNIT = "gpucluster-agent.service"  # user data starts it, the image enables it
 USER_DATA_FILE = "/etc/gpucluster/machine.json"  # written from user data: {region, bucket, key, role}
 ENDPOINT_FILE = "/etc/gpucluster/agent.env"  # sandbox only: AWS_ENDPOINT_URL
 STATE_DIR = "/var/lib/gpucluster"  # applied bundle, plan.json, bindings.json, journal

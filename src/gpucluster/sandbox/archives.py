@@ -15,7 +15,6 @@ from gpucluster.files import checkout
 from gpucluster.plan import names
 
 WHEELS = "/opt/gpucluster/wheels"  # in the image, while it is built
-AGENT_UNIT = "gpucluster-agent.service"
 GUARD_UNIT = "gpucluster-guard.service"
 _HOOKS = {
     "resume": "hook.py",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpucluster.files import shipped
 from gpucluster.plan import names
-from gpucluster.sandbox.archives import AGENT_UNIT, GUARD_UNIT, WHEELS
+from gpucluster.sandbox.archives import GUARD_UNIT, WHEELS
 from gpucluster.sandbox.places import API_ENDPOINT
 from gpucluster.sandbox.within import Overlay, within
 
@@ -80,7 +80,7 @@ def variables(*, wheels_archive: Path, code_archive: Path, our_wheel: str) -> st
 _FIXED: Mapping[str, object] = {
     "venv": names.VENV,
     "wheels": WHEELS,
-    "agent_unit": AGENT_UNIT,
+    "agent_unit": names.AGENT_UNIT,
     "guard_unit": GUARD_UNIT,
     "endpoint_file": names.ENDPOINT_FILE,
     "endpoint": API_ENDPOINT,
