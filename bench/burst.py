@@ -1,0 +1,133 @@
+"""A burst in the sandbox, from nothing three times: how long a node takes to register, and its job to run after it.
+
+Brings a sandbox of its own up and takes it down; needs root. No figure is of our own clock: the cloud says when an
+instance became `running`, and slurmctld's log, in milliseconds, when it heard a node and when it let the job run.
+"""
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench.figure import Figure, figure
+
+REGISTER_LIMIT_S, RUN_LIMIT_S = 5.0, 2.0
+JOBS, NODES, PATIENCE_S = 3, 2, 120.0
+NAME = "bench"
+STACK = Path(__file__).parent.parent / "stacks" / "burst.yaml"
+LOG = "/var/log/slurm/slurmctld.log"
+HEARD = re.compile(r"\[(\S+)\] Node (\S+) now responding")
+BEGAN = re.compile(r"\[(\S+)\] .*Configuration for JobId=(\d+) is complete")
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Seconds of one job; the slower node counts."""
+
+    register: float  # its instance `running` -> slurmctld hears its slurmd
+    run: float  # the last node is heard -> the job runs
+
+
+def run() -> Iterator[Figure]:
+    """The medians of three jobs."""
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Path(folder) / f"{NAME}.yaml"
+        spec.write_text(STACK.read_text().replace("name: burst\n", f"name: {NAME}\n", 1))
+        try:
+            _sandbox("up", str(spec))
+            seen = [_burst() for _ in range(JOBS)]
+        finally:
+            _sandbox("down", NAME)
+    register = statistics.median(burst.register for burst in seen)
+    began = statistics.median(burst.run for burst in seen)
+    yield figure("burst.running_to_registered", register, "s", REGISTER_LIMIT_S)
+    yield figure("burst.registered_to_job_running", began, "s", RUN_LIMIT_S)
+
+
+def _burst() -> Burst:
+    """One job from nothing to its end, and wait until nothing is left of it."""
+    told = _head("sbatch", "--parsable", f"-N{NODES}", "--gres=gpu:8", "--wrap", "sleep 2")
+    job = str(int(told))
+    _wait(f"job {job} is done", lambda: "COMPLETED" in _head("scontrol", "show", "job", job))
+    booted = _booted(job)
+    burst = _measured(job, booted, _log())
+    _wait("the nodes are gone", lambda: not _living())
+    _wait("every slot is powered down", lambda: not _head("sinfo", "-h", "-N", "-t", "powering_down"))
+    return burst
+
+
+def _measured(job: str, booted: dict[str, float], log: str) -> Burst:
+    """`booted`: node -> when its instance became `running`; what the log says of earlier lives is older."""
+    heard = {
+        node: min(at for at, name in _stamped(HEARD, log) if name == node and at > since)
+        for node, since in booted.items()
+    }
+    began = next(at for at, name in _stamped(BEGAN, log) if name == job)
+    return Burst(
+        register=max(heard[node] - since for node, since in booted.items()),
+        run=began - max(heard.values()),
+    )
+
+
+def _stamped(pattern: re.Pattern[str], log: str) -> Iterator[tuple[float, str]]:
+    for found in pattern.finditer(log):
+        yield datetime.fromisoformat(f"{found[1]}+00:00").timestamp(), found[2]
+
+
+def _booted(job: str) -> dict[str, float]:
+    """From the journal which instance served which node; from the cloud since when each is `running`."""
+    python = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.timeline")
+    moments = json.loads(_head(*python, job, "--json"))
+    nodes = {m["instance"]: m["slot"] for m in moments if m["what"] == "launched"}
+    since = {i["id"]: i["since"] for i in _living() if i["state"] == "running"}
+    booted = {node: since[instance] for instance, node in nodes.items()}
+    assert len(booted) == NODES, f"{len(booted)} instances for {NODES} nodes"
+    return booted
+
+
+def _living() -> list[dict[str, Any]]:
+    from gpucluster.sandbox import ledger  # noqa: PLC0415 -- other benches need no sandbox
+    from gpucluster.sandbox.status import control  # noqa: PLC0415
+
+    shown = control(ledger.living(NAME)).instances()
+    nodes = [i for i in shown if i["tags"].get("gpucluster:role") == "node"]
+    return [i for i in nodes if i["state"] in ("pending", "running", "shutting-down")]
+
+
+def _log() -> str:
+    offset = _head("date", "+%z").strip()
+    assert offset == "+0000", f"the head's log is not in UTC but in {offset}"
+    return _head("cat", LOG)
+
+
+def _head(*argv: str) -> str:
+    return _sandbox("exec", NAME, "head", "--", *argv)
+
+
+def _sandbox(*argv: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucluster.cli.start", "sandbox", *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"sandbox {argv[0]}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def _wait(what: str, seen: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not seen():
+        if time.monotonic() > end:
+            sys.exit(f"not within {PATIENCE_S:g} s: {what}")
+        time.sleep(0.5)
