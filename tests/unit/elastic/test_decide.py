@@ -209,6 +209,14 @@ def test_a_throttled_call_paces_every_launch() -> None:
     assert len(gangs(act(both, known, NOW + 5))) == 2
 
 
+def test_a_clock_that_goes_back_an_hour_pauses_no_launch_for_an_hour() -> None:
+    first = next(a for a in act(seen([node(A1, WAKING)], [job(1, A1)])) if isinstance(a, LaunchGang))
+    deferred = LaunchDeferred(request="r1", retry_at=NOW + 5, words="x", pace_all=True)
+    known = memory(Needed(slot=A1, life=1, jobs=(1,)), LaunchAsked(ask=first.ask), deferred)
+    both = seen([node(A1, WAKING), node(A2, WAKING)], [job(1, A1), job(2, A2)])
+    assert len(gangs(act(both, known, NOW - 3600))) == 2
+
+
 def test_a_living_instance_is_never_launched_over() -> None:
     waking = seen([node(A1, WAKING)], [job(1, A1)], [instance(1, InstanceState.PENDING)])
     assert gangs(act(waking, launched(A1))) == []

@@ -62,4 +62,4 @@ def _past_grace(world: World, life: Life) -> bool:
 
 def _due(world: World, instance: str) -> bool:
     asked = world.memory.endings.get(instance)
-    return asked is None or asked + AGAIN_S <= world.now
+    return asked is None or not asked <= world.now < asked + AGAIN_S  # in the future: the clock went back

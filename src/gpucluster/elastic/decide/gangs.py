@@ -3,7 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpucluster.elastic.decide.offers import Offer, Room, ask_for, choose, refused_for, same_token, why_none
+from gpucluster.elastic.decide.offers import (
+    Offer,
+    Room,
+    ask_for,
+    choose,
+    refused_for,
+    same_token,
+    waited,
+    why_none,
+)
 from gpucluster.elastic.decide.world import World, urgency
 from gpucluster.elastic.events import Entry, Refused
 from gpucluster.elastic.model import (
@@ -85,7 +94,7 @@ def serve(world: World, room: Room, offers: Mapping[tuple[str, str], tuple[Offer
             sentence = f"{REASON_PREFIX} {why_none(world, room, gang.pool, gang.zone, here)}"
             actions.extend(_refused(world, gang, sentence))
             sent_back.extend(gang.jobs if gang.returns else ())
-        if lacking or world.memory.paced_until > world.now:
+        if lacking or not waited(world.memory.paced_until, world.now):
             continue
         for gang, some in chosen:
             number += 1

@@ -209,8 +209,13 @@ def refused_for(times: Times, old: Refusal | None) -> float:
 
 def same_token(launches: Mapping[str, Launch], now: float, paced_until: float) -> tuple[Ask, ...]:
     """Requests whose identical call is due again."""
-    due = [x.ask for x in launches.values() if max(x.retry_at, paced_until) <= now]
+    due = [x.ask for x in launches.values() if waited(x.retry_at, now) and waited(paced_until, now)]
     return tuple(sorted(due, key=lambda ask: int(ask.request[1:])))
+
+
+def waited(until: float, now: float) -> bool:
+    """Whether a pause is over; one longer than any that we make was set by a clock that has gone back since."""
+    return not now < until <= now + LONGEST_RETRY_S
 
 
 def _backoff(launch: Launch | None) -> float:
