@@ -14,6 +14,7 @@ demo: prepare install ## a cluster bursts on this machine, from nothing to nothi
 
 test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
 	$(MAKE) --no-print-directory check
+	$(BIN)/python tools/warm.py
 	$(BIN)/pytest -q -n 4 --dist loadfile tests/engine tests/sandbox  # they mostly wait, so four share two cores well
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one

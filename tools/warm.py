@@ -1,0 +1,40 @@
+"""Build what every test that boots something needs, once and before them: the engine and the machine image, side by side."""
+
+import sys
+import threading
+import time
+
+from gpucluster import engine
+from gpucluster.errors import GpuclusterError
+from gpucluster.sandbox import images
+
+BEGAN = time.monotonic()
+
+
+def main() -> int:
+    failed: list[GpuclusterError] = []
+
+    def build(work) -> None:
+        try:
+            work(say)
+        except GpuclusterError as error:
+            failed.append(error)
+
+    builds = [
+        threading.Thread(target=build, args=(work,)) for work in (engine.find_or_build, images.find_or_build)
+    ]
+    for thread in builds:
+        thread.start()
+    for thread in builds:
+        thread.join()
+    for error in failed:
+        print(f"warm: {error}", file=sys.stderr)
+    return 2 if failed else 0
+
+
+def say(words: str) -> None:
+    print(f"warm: {time.monotonic() - BEGAN:6.1f} s  {words}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
