@@ -15,7 +15,7 @@ demo: prepare install ## a cluster bursts on this machine, from nothing to nothi
 test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
 	$(MAKE) --no-print-directory check
 	$(BIN)/python tools/warm.py
-	$(BIN)/pytest -q -n 4 --dist loadfile tests/engine tests/sandbox  # they mostly wait, so four share two cores well
+	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one
 	$(BIN)/python -m bench $(NAME)
@@ -50,7 +50,7 @@ engine: install  ## the program on the real Pulumi engine against the stand-in p
 	$(BIN)/pytest -q -n 4 tests/engine
 
 sandbox: install ## real clusters in capsules
-	$(BIN)/pytest -q -n 4 --dist loadfile tests/sandbox
+	$(BIN)/pytest -q -n 3 --dist loadfile tests/sandbox
 
 check: lint types arch unit ## ruff, pyright, import-linter, unit tests
 
