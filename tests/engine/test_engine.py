@@ -377,7 +377,9 @@ def test_a_killed_engine_leaves_a_lock_that_the_next_run_removes(cluster: Cluste
         os.kill(pid, signal.SIGKILL)
     child.communicate(timeout=60)
     assert await_none(cluster) == [], "the provider goes with its engine"
+    # where the kill now and then hits: the file beside the checkpoint is cut off, which was `EOF` for ever
+    (cluster.target.backend / ".pulumi/stacks/gpucluster/burst.json.attrs").write_bytes(b"")
     said: list[Progress] = []
     run.up(cluster.target, cluster.program, report=said.append)
-    assert any("removed the lock of a run that was killed" in str(step) for step in said)
+    assert any("removed what a run that was killed left" in str(step) for step in said)
     assert found(cluster.preview()) == []

@@ -1,4 +1,4 @@
-"""Locks of the file backend that a killed run left behind: removed only when their owner is provably gone."""
+"""What a killed run left in the file backend: its lock, removed only when its owner is provably gone, and cut-off files."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ class Lock:
 
 
 def break_stale(target: Target) -> tuple[Path, ...]:
-    """Remove the locks of dead runs on this host; StateError while another run holds one."""
+    """Remove what dead runs on this host left half done; StateError while another run holds a lock."""
     stale = locks(target)
     for lock in stale:
         if lock.host != socket.gethostname():
@@ -36,13 +36,33 @@ def break_stale(target: Target) -> tuple[Path, ...]:
             )
     for lock in stale:
         lock.path.unlink(missing_ok=True)
-    return tuple(lock.path for lock in stale)
+    return (*(lock.path for lock in stale), *_drop_cut_off(target))
 
 
 def locks(target: Target) -> tuple[Lock, ...]:
     """The lock files of the stack; an unreadable one counts as nobody's."""
     folder = target.backend / ".pulumi" / "locks" / "organization" / PROJECT / target.stack
     return tuple(_parse(path) for path in sorted(folder.glob("*.json")))
+
+
+def _drop_cut_off(target: Target) -> tuple[Path, ...]:
+    """The backend swaps a checkpoint in one rename, but not the attributes beside it: cut off, they are `EOF` for ever.
+
+    They hold only a content type and a checksum of the file, and are not needed to read it.
+    """
+    folder = target.backend / ".pulumi" / "stacks" / PROJECT
+    broken = tuple(path for path in sorted(folder.glob(f"{target.stack}.json*.attrs")) if not _is_json(path))
+    for path in broken:
+        path.unlink()
+    return broken
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
 
 
 def _parse(path: Path) -> Lock:

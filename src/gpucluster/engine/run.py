@@ -77,7 +77,7 @@ def _no_program() -> None:
 def _run(target: Target, program: Program, report: Report, verb: Verb) -> Outcome:
     prepare(target)
     for path in break_stale(target):
-        report(Progress(message=f"removed the lock of a run that was killed: {path.name}"))
+        report(Progress(message=f"removed what a run that was killed left: {path.name}"))
     process = EngineProcess(target.pulumi, clean_environment())
     return drive(target.stack, process, lambda: _stack(target, program, process), verb, report)
 

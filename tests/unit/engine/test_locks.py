@@ -68,3 +68,19 @@ def test_another_stack_s_lock_is_not_ours(tmp_path: Path) -> None:
     path = lock(other, by(DEAD))
     assert break_stale(a_target(tmp_path)) == ()
     assert path.exists()
+
+
+def test_attributes_that_were_cut_off_go_and_whole_ones_stay(tmp_path: Path) -> None:
+    """A kill in the middle of a checkpoint left an empty file: every later run ended with `failed to load checkpoint: EOF`."""
+    target = a_target(tmp_path)
+    folder = target.backend / ".pulumi" / "stacks" / "gpucluster"
+    folder.mkdir(parents=True)
+    files = {"burst.json": "{}", "burst.json.attrs": "", "burst.json.bak.attrs": "{}", "other.json.attrs": ""}
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    assert break_stale(target) == (folder / "burst.json.attrs",)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "burst.json",
+        "burst.json.bak.attrs",
+        "other.json.attrs",
+    ]
