@@ -1,8 +1,11 @@
 """`decide` over 10,000 slots and 1,000 jobs that ask for nodes at once, and the same world when all is quiet."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from bench.figure import Figure, figure, median_ms
+from gpucluster import catalog
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.elastic.memory import Memory, fold
@@ -15,23 +18,11 @@ from gpucluster.elastic.model import (
     SlurmNode,
     SlurmView,
 )
-from gpucluster.plan.model import (
-    Bindings,
-    ClusterPlan,
-    Head,
-    LaunchTemplate,
-    Market,
-    Network,
-    NodeShape,
-    Partition,
-    Pool,
-    SlotRange,
-    Slurm,
-    Source,
-    TemplateBinding,
-    Times,
-)
+from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import load
 
+STACK = Path(__file__).parent.parent / "stacks" / "burst.yaml"
 LIMIT_MS = 100.0
 TIMES = 11
 NODES, JOBS, ZONES = 10_000, 1_000, ("us-east-1a", "us-east-1b")
@@ -79,65 +70,13 @@ def _job(number: int, nodes: tuple[str, ...]) -> SlurmJob:
 
 
 def _plan() -> ClusterPlan:
-    machines = ("p5en.48xlarge", "p5e.48xlarge")
-    sources = (
-        Source(position=0, market=Market.SPOT, machines=machines, zones=ZONES, max=None),
-        Source(position=1, market=Market.ON_DEMAND, machines=machines[:1], zones=ZONES, max=1000),
-    )
-    shape = NodeShape(
-        sockets=2,
-        cores_per_socket=48,
-        threads_per_core=2,
-        real_memory_mib=2_000_000,
-        gpu_model="h200",
-        gpu_count=8,
-    )
-    each = NODES // len(ZONES)
-    pool = Pool(
-        name="h200",
-        min=0,
-        max=NODES,
-        idle_s=300,
-        boot_timeout_s=1200,
-        shape=shape,
-        sources=sources,
-        slots=tuple(SlotRange(zone=z, prefix=f"h200-{z[-2:]}-", first=1, last=each) for z in ZONES),
-        templates=tuple(
-            LaunchTemplate(key=f"h200-{s.position}-{m}", source=s.position, machine=m, market=s.market)
-            for s in sources
-            for m in s.machines
-        ),
-    )
-    times = Times(
-        suspend_timeout_s=120,
-        cred_expire_s=60,
-        poll_s=2.0,
-        reconcile_s=60.0,
-        heartbeat_s=10.0,
-        orphan_grace_s=300.0,
-        refusal_s=120.0,
-        refusal_max_s=1800.0,
-        self_end_s=1800.0,
-    )
-    return ClusterPlan(
-        schema=1,
-        name="bench",
-        region="us-east-1",
-        image="image",
-        network=Network(cidr="10.0.0.0/8", subnets=()),
-        head=Head(
-            name="head",
-            machine="m7i.2xlarge",
-            zone=ZONES[0],
-            address="10.0.0.4",
-            controller_port=6817,
-            registration_port=6890,
-        ),
-        slurm=Slurm(version="24.11"),
-        pools=(pool,),
-        partitions=(Partition(name="gpu", pools=("h200",), default=True, max_time_s=None),),
-        leaves=(),
-        times=times,
+    """The first stack as it resolves, its one pool widened to NODES slots."""
+    plan = resolve(load(STACK), catalog.load())
+    (pool,) = plan.pools
+    slots = tuple(replace(span, last=NODES // len(pool.slots)) for span in pool.slots)
+    spot, on_demand = pool.sources
+    return replace(
+        plan, pools=(replace(pool, max=NODES, slots=slots, sources=(spot, replace(on_demand, max=1000))),)
     )
 
 
