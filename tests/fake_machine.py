@@ -15,6 +15,7 @@ from gpucluster.node.machine import Fetched, Machine, NotYetError, Reply
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import NodeAnswer
 from gpucluster.plan.model import (
+    Aws,
     Bindings,
     ClusterPlan,
     Head,
@@ -30,6 +31,7 @@ from gpucluster.plan.model import (
     Source,
     Subnet,
     Times,
+    there,
 )
 from gpucluster.shell import CommandError, Result
 
@@ -67,9 +69,11 @@ def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> C
     return ClusterPlan(
         schema=1,
         name=name,
-        region="us-east-1",
-        image="gpucluster-slurm-24.11",
-        network=Network(cidr="10.42.0.0/16", subnets=(Subnet(zone=ZONE, cidr="10.42.0.0/20"),)),
+        aws=Aws(
+            region="us-east-1",
+            image="gpucluster-slurm-24.11",
+            network=Network(cidr="10.42.0.0/16", subnets=(Subnet(zone=ZONE, cidr="10.42.0.0/20"),)),
+        ),
         head=Head(
             name="head",
             machine="m7i.2xlarge",
@@ -98,7 +102,9 @@ def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> C
 
 def a_bundle(plan: ClusterPlan, *, conf: str = CONF, more: Mapping[str, str] | None = None) -> bytes:
     """The archive as `pulumi up` would put it in the bucket."""
-    bindings = Bindings(schema=1, region=plan.region, bucket="bkt", secret=SECRET, subnets={}, templates={})
+    bindings = Bindings(
+        schema=1, region=there(plan.aws).region, bucket="bkt", secret=SECRET, subnets={}, templates={}
+    )
     texts = {
         names.PLAN_FILE: codec.dumps(plan),
         names.BINDINGS_FILE: codec.dumps(bindings),

@@ -17,7 +17,7 @@ from gpucluster.elastic.lanes import Inline
 from gpucluster.elastic.registration import Desk
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport, Step
-from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding
+from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding, there
 
 START = 1_000_000.0
 NO_TRIP: Callable[[Failpoint], None] = lambda _: None  # noqa: E731
@@ -25,11 +25,11 @@ NO_TRIP: Callable[[Failpoint], None] = lambda _: None  # noqa: E731
 
 def some_bindings(plan: ClusterPlan) -> Bindings:
     """Made-up ids for everything that the plan needs."""
-    zones = [s.zone for s in plan.network.subnets]
+    zones = [s.zone for s in there(plan.aws).network.subnets]
     keys = [t.key for p in plan.pools for t in p.templates]
     return Bindings(
         schema=1,
-        region=plan.region,
+        region=there(plan.aws).region,
         bucket="burst-bucket",
         secret="arn:aws:secretsmanager:us-east-2:1:secret:munge",
         subnets={z: f"subnet-{n}" for n, z in enumerate(zones)},
@@ -55,7 +55,7 @@ class Fleet:
         self.plan, self.folder, self.boot_s = plan, folder, boot_s
         self.now = START
         timing = Timing(pending_s=2.0, ending_s=20.0)
-        self.model = CloudModel(Random(7), timing=timing, region=plan.region)  # noqa: S311 -- the same each time
+        self.model = CloudModel(Random(7), timing=timing, region=there(plan.aws).region)  # noqa: S311 -- the same each time
         self.bindings = some_bindings(plan)
         zones = {v: k for k, v in self.bindings.subnets.items()}
         self.cloud = ModelCloud(self.model, lambda: self.now, zones)

@@ -19,7 +19,7 @@ from gpucluster.cloud.model import CloudModel, Timing
 from gpucluster.engine import run
 from gpucluster.engine.events import Outcome
 from gpucluster.engine.target import Target
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.sandbox.api import Api, Listener, start
 
 OPERATOR = ("AKIAOPERATORKEY00001", "operator-secret-of-the-test")
@@ -63,7 +63,14 @@ def a_cluster(state_dir: Path, pulumi: Path) -> Generator[Cluster]:
     model = CloudModel(random.Random(1), timing=timing, region=REGION)  # noqa: S311
     plan = a_plan()
     with socket.create_server(("127.0.0.1", 0), backlog=64) as bound:
-        api = start(model, [Listener(bound)], None, clock=time.time, images=[plan.image], operator=OPERATOR)
+        api = start(
+            model,
+            [Listener(bound)],
+            None,
+            clock=time.time,
+            images=[there(there(plan.aws).image)],
+            operator=OPERATOR,
+        )
         environment = {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{bound.getsockname()[1]}",
             "AWS_ACCESS_KEY_ID": OPERATOR[0],

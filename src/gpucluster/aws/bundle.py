@@ -13,7 +13,7 @@ from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
 from gpucluster.aws.storage import Storage
 from gpucluster.plan import codec
-from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding
+from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding, there
 from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE
 
 BINDINGS_SCHEMA = 1
@@ -35,7 +35,7 @@ class Bundle(pulumi.ComponentResource):
             ids=dict(pools.ids),
             versions=dict(pools.versions),
         )
-        self.bindings = known.apply(lambda seen: codec.dumps(bindings(plan.region, seen)))
+        self.bindings = known.apply(lambda seen: codec.dumps(bindings(there(plan.aws).region, seen)))
         aws.s3.BucketObjectv2(
             f"{plan.name}-bundle",
             bucket=storage.bucket,

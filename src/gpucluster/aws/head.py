@@ -9,7 +9,7 @@ from pulumi import Output, ResourceOptions
 from gpucluster.aws.identity import HeadIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.userdata import encoded, user_data
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.plan.names import ROLE_HEAD, TAG_CLUSTER, TAG_ROLE
 
 
@@ -32,16 +32,16 @@ class Head(pulumi.ComponentResource):
         super().__init__("gpucluster:aws:Head", plan.name, None, opts)
         text = bucket.apply(
             lambda name: encoded(
-                user_data(cluster=plan.name, region=plan.region, bucket=name, role=ROLE_HEAD)
+                user_data(cluster=plan.name, region=there(plan.aws).region, bucket=name, role=ROLE_HEAD)
             )
         )
-        name = f"{plan.name}-head"
+        name, head = f"{plan.name}-head", there(plan.head)
         instance = aws.ec2.Instance(
             name,
             ami=image,
-            instance_type=plan.head.machine,
-            subnet_id=network.subnet_ids[plan.head.zone],
-            private_ip=plan.head.address,
+            instance_type=head.machine,
+            subnet_id=network.subnet_ids[there(head.zone)],
+            private_ip=head.address,
             vpc_security_group_ids=[network.head_group],
             iam_instance_profile=identity.profile,
             user_data_base64=text,

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.plan.names import SLURMD_PORT, SRUN_PORTS
 
 ANYWHERE = "0.0.0.0/0"
@@ -28,7 +28,7 @@ class Network(pulumi.ComponentResource):
         self._name, self._child = plan.name, ResourceOptions(parent=self)
         vpc = aws.ec2.Vpc(
             plan.name,
-            cidr_block=plan.network.cidr,
+            cidr_block=there(plan.aws).network.cidr,
             enable_dns_support=True,
             enable_dns_hostnames=True,  # names of endpoints resolve only with both (T32)
             tags={"Name": plan.name},
@@ -37,7 +37,7 @@ class Network(pulumi.ComponentResource):
         self.vpc_arn = vpc.arn
         table = self._routes(vpc)
         self._subnets(plan, vpc, table)
-        self._s3_endpoint(plan.region, vpc, table)
+        self._s3_endpoint(there(plan.aws).region, vpc, table)
         self._groups(plan, vpc)
         self.register_outputs({"vpc": vpc.id, "head_group": self.head_group, "node_group": self.node_group})
 
@@ -57,7 +57,7 @@ class Network(pulumi.ComponentResource):
 
     def _subnets(self, plan: ClusterPlan, vpc: aws.ec2.Vpc, table: aws.ec2.RouteTable) -> None:
         subnets: dict[str, aws.ec2.Subnet] = {}
-        for span in plan.network.subnets:
+        for span in there(plan.aws).network.subnets:
             name = f"{self._name}-{span.zone}"
             subnet = subnets[span.zone] = aws.ec2.Subnet(
                 name,
@@ -90,7 +90,7 @@ class Network(pulumi.ComponentResource):
         """Nothing from outside: the head has no open port but for its nodes."""
         head = self._group("head", "The head of a gpucluster", vpc)
         node = self._group("node", "The nodes of a gpucluster", vpc)
-        controller, registration = plan.head.controller_port, plan.head.registration_port
+        controller, registration = there(plan.head).controller_port, there(plan.head).registration_port
         rule = self._ingress
         rule("head-controller", head, node, "slurmctld from nodes", ports=(controller, controller))
         rule("head-registration", head, node, "registration of nodes", ports=(registration, registration))

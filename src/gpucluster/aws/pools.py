@@ -9,7 +9,7 @@ from pulumi import Output, ResourceOptions
 from gpucluster.aws.identity import NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.userdata import encoded, user_data
-from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Pool
+from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Pool, there
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_ROLE
 
 # One-time: a persistent request would launch by itself, and the daemon owns every launch.
@@ -40,7 +40,7 @@ class Pools(pulumi.ComponentResource):
         self._plan, self._image, self._network, self._node = plan, image, network, node
         self._user_data = bucket.apply(
             lambda name: encoded(
-                user_data(cluster=plan.name, region=plan.region, bucket=name, role=ROLE_NODE)
+                user_data(cluster=plan.name, region=there(plan.aws).region, bucket=name, role=ROLE_NODE)
             )
         )
         templates = {t.key: self._template(pool, t) for pool in plan.pools for t in pool.templates}

@@ -11,7 +11,7 @@ from gpucluster.aws.identity import HeadIdentity, NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
 from gpucluster.aws.storage import Storage
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.plan.names import TAG_CLUSTER
 
 
@@ -28,12 +28,12 @@ def main() -> None:
 def declare(plan: ClusterPlan) -> None:
     """Declare every resource of the plan inside a running program; export `bindings`, `bucket`, `head`."""
     provider = aws.Provider(  # region and tags come from the spec alone, keys from the environment
-        "aws", region=plan.region, default_tags={"tags": {TAG_CLUSTER: plan.name}}
+        "aws", region=there(plan.aws).region, default_tags={"tags": {TAG_CLUSTER: plan.name}}
     )
     options = pulumi.ResourceOptions(provider=provider)
     image = aws.ec2.get_ami_output(
         owners=["self"],
-        filters=[{"name": "name", "values": [plan.image]}],
+        filters=[{"name": "name", "values": [there(there(plan.aws).image)]}],
         opts=pulumi.InvokeOutputOptions(provider=provider),
     )
     network = Network(plan, options)

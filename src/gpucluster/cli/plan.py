@@ -10,7 +10,7 @@ from gpucluster.cli.output import Output, OutputOption, answer, progress, report
 
 if TYPE_CHECKING:
     from gpucluster.plan.explain import Note
-    from gpucluster.plan.model import ClusterPlan, Pool
+    from gpucluster.plan.model import Aws, ClusterPlan, Head, Pool
 
 
 def plan(
@@ -41,10 +41,12 @@ def plan(
 def _summary(plan: "ClusterPlan") -> Iterator[str]:
     from gpucluster.spec.units import write_duration
 
-    yield f"cluster {plan.name}: {plan.region}, Slurm {plan.slurm.version}, image {plan.image}"
-    subnets = ", ".join(f"{subnet.zone} {subnet.cidr}" for subnet in plan.network.subnets)
-    yield f"network {plan.network.cidr}: {subnets}"
-    yield f"head    {plan.head.name}: {plan.head.machine} at {plan.head.address} in {plan.head.zone}"
+    slurm = f" Slurm {plan.slurm.version}" if plan.slurm else ""
+    yield f"cluster {plan.name}:{slurm}"
+    if plan.aws is not None:
+        yield from _aws(plan.aws)
+    if plan.head is not None:
+        yield _head(plan.head)
     for pool in plan.pools:
         yield from _pool(pool)
     for partition in plan.partitions:
@@ -55,6 +57,18 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
         )
         default = ", the default" if partition.default else ""
         yield f"partition {partition.name}: {', '.join(partition.pools)}; {limit}{default}"
+
+
+def _aws(site: "Aws") -> Iterator[str]:
+    image = f", image {site.image}" if site.image else ""
+    yield f"aws     {site.region}{image}"
+    subnets = ", ".join(f"{subnet.zone} {subnet.cidr}" for subnet in site.network.subnets)
+    yield f"network {site.network.cidr}: {subnets}"
+
+
+def _head(head: "Head") -> str:
+    machine = f"{head.machine} in {head.zone}, " if head.machine else ""
+    return f"head    {head.name}: {machine}{head.address}"
 
 
 def _pool(pool: "Pool") -> Iterator[str]:

@@ -99,6 +99,7 @@ def capacity(
 ) -> None:
     """Order what the sandbox's cloud has left, to see what the cluster makes of a refusal."""
     with reporting(output):
+        from gpucluster.plan.model import there
         from gpucluster.sandbox import host, ledger
         from gpucluster.sandbox.status import control
 
@@ -107,9 +108,10 @@ def capacity(
         host.require_root()
         home = ledger.living(name)
         plan = home.read_plan()
+        network = there(plan.aws).network
         sources = [source for pool in plan.pools for source in pool.sources]
         _one_of("--machine", machine, {one for source in sources for one in source.machines})
-        _one_of("--zone", zone, {subnet.zone for subnet in plan.network.subnets})
+        _one_of("--zone", zone, {subnet.zone for subnet in network.subnets})
         _one_of("--market", market, {source.market.value for source in sources})
         left = None if free == "unlimited" else int(free)
         order: dict[str, Any] = {"machine": machine, "zone": zone, "market": market, "free": left}

@@ -33,7 +33,7 @@ from gpucluster.elastic.words import describe
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import NodeReport
-from gpucluster.plan.model import Bindings, ClusterPlan
+from gpucluster.plan.model import Bindings, ClusterPlan, there
 
 SCAN_S = 1.0  # the spool is looked at so often, when no datagram comes
 CLOUD_THREADS = 4  # launches of several gangs at once; EC2's own bucket is 5
@@ -126,7 +126,7 @@ class Daemon:
 
     def run(self) -> None:
         """Until `stop`; what is under way is finished, or repeated by the next start."""
-        head = self._plan.head
+        head = there(self._plan.head)
         server = registration.serve(head.address, head.registration_port, self._desk)
         bell = listen(self._paths.wake, lambda: self._inbox.put(self._ring))
         log.info(

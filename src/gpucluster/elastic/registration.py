@@ -18,7 +18,7 @@ from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 
 MAX_BODY = 64 * 1024  # a credential of a report is about 2 KiB
 READ_S = 10.0  # for the whole of a connection, however slowly its peer speaks
@@ -59,8 +59,9 @@ class Snapshot:
             if life.instance and life.failed is None
         }
         here = sorted((p.slot, p.address) for p in places.values() if p.registered and p.address)
+        head = there(plan.head)
         return cls(
-            controller=f"{plan.head.address}:{plan.head.controller_port}",
+            controller=f"{head.address}:{head.controller_port}",
             heartbeat_s=plan.times.heartbeat_s,
             places=places,
             hosts=tuple(f"{address} {slot}" for slot, address in here),

@@ -17,6 +17,7 @@ from gpucluster.node.known import Bundle, Known, of
 from gpucluster.node.machine import Machine, NotYetError, StepError
 from gpucluster.node.walk import one_line
 from gpucluster.plan import codec, names
+from gpucluster.plan.model import there
 from gpucluster.shell import CommandError
 
 CONF = f"{names.SLURM_DIR}/slurm.conf"
@@ -76,7 +77,7 @@ def elastic(machine: Machine, known: Known) -> Known:
 
 def ready(machine: Machine, known: Known) -> Known:
     """slurmctld answers, and the daemon listens for nodes."""
-    head = of(known.bundle).plan.head
+    head = there(of(known.bundle).plan.head)
     _until_up(machine)
     if not machine.listening(head.address, head.registration_port):
         words = systemd.last_words(machine, DAEMON)

@@ -7,6 +7,7 @@ from gpucluster.node import state
 from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Machine, StepError
 from gpucluster.plan import names
+from gpucluster.plan.model import there
 
 HOSTS, HOSTNAME, NOW = "/etc/hosts", "/etc/hostname", "/proc/sys/kernel/hostname"
 BEGIN, END = "# gpucluster: begin", "# gpucluster: end"
@@ -15,7 +16,7 @@ LINE = re.compile(r"[0-9A-Fa-f.:]+(?:\s+[A-Za-z0-9][A-Za-z0-9.-]*)+")
 
 def node(machine: Machine, known: Known) -> Known:
     """Take the name that the controller gave, and know the head and the living nodes by theirs."""
-    me, answer, head = of(known.identity), of(known.answer), of(known.bundle).plan.head
+    me, answer, head = of(known.identity), of(known.answer), there(of(known.bundle).plan.head)
     _hostname(machine, answer.node)
     _hosts(machine, (f"{head.address} {head.name}", f"{me.address} {answer.node}", *answer.hosts))
     if state.load(machine).node != answer.node:
@@ -26,9 +27,9 @@ def node(machine: Machine, known: Known) -> Known:
 def head(machine: Machine, known: Known) -> Known:
     """Take the head's name, and write the bundle's hosts lines."""
     plan, tree = of(known.bundle).plan, of(known.bundle).tree
-    _hostname(machine, plan.head.name)
+    _hostname(machine, there(plan.head).name)
     lines = (tree / names.HOSTS_FILE).read_text().splitlines()
-    _hosts(machine, (f"{plan.head.address} {plan.head.name}", *lines))
+    _hosts(machine, (f"{there(plan.head).address} {there(plan.head).name}", *lines))
     return known
 
 

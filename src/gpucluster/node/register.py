@@ -10,6 +10,7 @@ from gpucluster.node.machine import Machine, NotYetError, Reply
 from gpucluster.node.walk import one_line
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
+from gpucluster.plan.model import there
 
 NODE_PATH, FAILED_PATH = "/v1/node", "/v1/failed"
 READER = "slurm"  # only the daemon's user may decode the credential
@@ -26,7 +27,7 @@ def name(machine: Machine, known: Known) -> Known:
 
 def ask(machine: Machine, known: Known, phase: NodePhase) -> NodeAnswer:
     """Say where we stand, hear who we are. NotYetError if nobody answers, for long or (not ours) for a while."""
-    head = of(known.bundle).plan.head
+    head = there(of(known.bundle).plan.head)
     argv = ["munge", f"--restrict-uid={READER}"]
     payload = codec.dumps(report(machine, known, phase))
     credential = machine.run(argv, stdin=payload, timeout_s=10).stdout
@@ -43,7 +44,7 @@ def ask(machine: Machine, known: Known, phase: NodePhase) -> NodeAnswer:
 
 def tell_failed(machine: Machine, known: Known) -> None:
     """Without a key: say in plain which step failed. Nobody may be there to hear it."""
-    head = of(known.bundle).plan.head
+    head = there(of(known.bundle).plan.head)
     body = codec.dumps(report(machine, known, NodePhase.FAILED)).encode()
     machine.post(head.address, head.registration_port, FAILED_PATH, body)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults
 from gpucluster.plan.defaults import Default
-from gpucluster.plan.model import ClusterPlan, Pool
+from gpucluster.plan.model import ClusterPlan, Pool, there
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.units import write_duration
@@ -31,7 +31,7 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> tuple[Not
 
 def _network(plan: ClusterPlan) -> Iterator[Note]:
     why = "an eighth of the network, by the zone's letter: another zone moves no address"
-    for subnet in plan.network.subnets:
+    for subnet in there(plan.aws).network.subnets:
         yield Note(f"network.subnets[{subnet.zone}]", subnet.cidr, why)
     leaves = ", ".join(leaf.name for leaf in plan.leaves)
     yield Note(
@@ -40,10 +40,9 @@ def _network(plan: ClusterPlan) -> Iterator[Note]:
 
 
 def _head(plan: ClusterPlan) -> Iterator[Note]:
-    yield Note("head.zone", plan.head.zone, "the first of the network's zones")
-    yield Note(
-        "head.address", plan.head.address, "fixed, so that nodes and files can name it before it exists"
-    )
+    head = there(plan.head)
+    yield Note("head.zone", there(head.zone), "the first of the network's zones")
+    yield Note("head.address", head.address, "fixed, so that nodes and files can name it before it exists")
 
 
 def _pool(wish: PoolSpec, pool: Pool, catalog: Catalog) -> Iterator[Note]:

@@ -8,6 +8,9 @@ Units stand in the names: `_s` seconds, `_mib` MiB.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Market(StrEnum):
@@ -140,12 +143,21 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Aws:
+    """Where on AWS, and what from."""
+
+    region: str
+    image: str | None  # name of the image of Slurm's machines, `gpucluster-slurm-24.11`
+    network: Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The one machine that Pulumi owns and Slurm's controller runs on."""
+    """The one machine that Slurm's controller runs on; on AWS it is Pulumi's, and has a machine type and a zone."""
 
     name: str
-    machine: str
-    zone: str
+    machine: str | None
+    zone: str | None
     address: str  # fixed, private
     controller_port: int  # slurmctld
     registration_port: int  # the elastic daemon, for nodes
@@ -188,15 +200,16 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """The whole cluster. `schema` is the plan's own, raised when a field changes its meaning."""
+    """The whole cluster. `schema` is the plan's own, raised when a field changes its meaning.
+
+    A part that the cluster does not have is None; whoever needs it takes it by `there`.
+    """
 
     schema: int
     name: str
-    region: str
-    image: str  # name of the machine image, `gpucluster-slurm-24.11`
-    network: Network
-    head: Head
-    slurm: Slurm
+    aws: Aws | None
+    head: Head | None
+    slurm: Slurm | None
     pools: tuple[Pool, ...]
     partitions: tuple[Partition, ...]
     leaves: tuple[Leaf, ...]
@@ -205,6 +218,13 @@ class ClusterPlan:
     def pool_of(self, node: str) -> Pool | None:
         """The pool that has the slot `node`; None for a name that is not one."""
         return next((p for p in self.pools if p.zone_of(node) is not None), None)
+
+
+def there(part: T | None) -> T:
+    """A part that the caller's kind of cluster has; ValueError for another kind."""
+    if part is None:
+        raise ValueError("this plan has no such part: it is of another kind of cluster")
+    return part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

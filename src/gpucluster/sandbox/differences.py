@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpucluster.plan.model import ClusterPlan, Pool, SlurmLine
+from gpucluster.plan.model import ClusterPlan, Pool, SlurmLine, there
 from gpucluster.sandbox.host import CgroupMode
 
 _FILE = Path(__file__).with_name("differences.toml")
@@ -29,7 +29,7 @@ class Difference:
 def apply(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> ClusterPlan:
     """Return the plan as the sandbox runs it; nothing that is not in the file changes."""
     lines = tuple(row.line for row in rows(mode) if row.line is not None)
-    changed = replace(plan, slurm=replace(plan.slurm, lines=(*plan.slurm.lines, *lines)))
+    changed = replace(plan, slurm=replace(there(plan.slurm), lines=(*there(plan.slurm).lines, *lines)))
     return changed if real_times else _shortened(changed)
 
 

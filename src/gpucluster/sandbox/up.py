@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 from gpucluster import engine
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.sandbox import capsule, differences, host, images, ledger, places
 from gpucluster.sandbox.host import Host
 from gpucluster.sandbox.images import Image
@@ -163,14 +163,14 @@ def _start(wish: _Wish, lock: int, image: Image) -> capsule.Running:
     running = capsule.start(
         wish.home,
         lock,
-        region=wish.plan.region,
-        image=wish.plan.image,
+        region=there(wish.plan.aws).region,
+        image=there(there(wish.plan.aws).image),
         layers=image.layers,
         trees=wish.host.trees,
         gpus=wish.gpus,
         room=wish.host.machines,
     )
-    record = {"endpoint": f"http://127.0.0.1:{running.port}", "region": wish.plan.region}
+    record = {"endpoint": f"http://127.0.0.1:{running.port}", "region": there(wish.plan.aws).region}
     wish.home.endpoint.write_text(json.dumps(record, indent=1) + "\n")
     return running
 

@@ -11,7 +11,7 @@ from gpucluster import catalog
 from gpucluster.artifacts import Artifact
 from gpucluster.files import shipped
 from gpucluster.plan import names
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.slurm import known, lines, views
 
 # path in the bundle, template, View
@@ -27,13 +27,15 @@ _FILES: tuple[tuple[str, str, Callable[[ClusterPlan], Any]], ...] = (
 def render(plan: ClusterPlan) -> tuple[Artifact, ...]:
     """Slurm's files and the head's hosts lines, the plan's differing lines applied, every key checked."""
     texts = {path: _text(template, view(plan)) for path, template, view in _FILES}
-    facts = catalog.slurm_facts(plan.slurm.version)
+    facts = catalog.slurm_facts(there(plan.slurm).version)
     configs = {path.removeprefix(f"{names.SLURM_DIR}/"): path for path in texts if path != names.HOSTS_FILE}
-    strange = sorted({line.file for line in plan.slurm.lines} - configs.keys())
+    strange = sorted({line.file for line in there(plan.slurm).lines} - configs.keys())
     if strange:
         raise ValueError(f"a Slurm line is for {', '.join(strange)}; there are {', '.join(configs)}")
     for file, path in configs.items():
-        texts[path] = lines.apply(texts[path], [line for line in plan.slurm.lines if line.file == file])
+        texts[path] = lines.apply(
+            texts[path], [line for line in there(plan.slurm).lines if line.file == file]
+        )
         known.check(file, texts[path], facts)
     return tuple(Artifact(path, texts[path].encode()) for path in sorted(texts))
 

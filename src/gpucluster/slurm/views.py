@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpucluster.plan import defaults, names
-from gpucluster.plan.model import ClusterPlan, Partition, Pool, SlotRange
+from gpucluster.plan.model import ClusterPlan, Partition, Pool, SlotRange, there
 
 RESUME_MARGIN_S = 60  # after a pool's boot timeout: the daemon ends the wait first, and says why
 SUSPEND_BACKSTOP_S = 1800  # after a pool's idle time: only a daemon that is away lets it pass
@@ -128,8 +128,8 @@ def slurm_conf(plan: ClusterPlan) -> SlurmConf:
     window_min = _backfill_window_min(plan.partitions)
     return SlurmConf(
         cluster=plan.name,
-        controller=f"{plan.head.name}({plan.head.address})",
-        controller_port=str(plan.head.controller_port),
+        controller=f"{there(plan.head).name}({there(plan.head).address})",
+        controller_port=str(there(plan.head).controller_port),
         slurmd_port=str(names.SLURMD_PORT),
         srun_ports="-".join(str(port) for port in names.SRUN_PORTS),
         auth_info=f"cred_expire={plan.times.cred_expire_s}",
@@ -176,8 +176,8 @@ def topology_conf(plan: ClusterPlan) -> TopologyConf:
 def hosts(plan: ClusterPlan) -> Hosts:
     return Hosts(
         cluster=plan.name,
-        head_address=plan.head.address,
-        head_name=plan.head.name,
+        head_address=there(plan.head).address,
+        head_name=there(plan.head).name,
         hosts=tuple(host for pool in plan.pools for span in pool.slots for host in _dark_hosts(span)),
     )
 

@@ -7,7 +7,7 @@ Items of a list keep their places.
 import difflib
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -27,11 +27,12 @@ _LIST, _MAP = "a list", "a mapping"
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """One field as the decoder needs it: `parse` for a leaf, `part` for a mapping, in a list or not."""
+    """One field as the decoder needs it: `parse` for a leaf, `part` for a mapping; in a list, by key, or alone."""
 
     name: str
     key: str
     many: bool
+    keyed: Callable[[object], object] | None  # the parser of the keys of a mapping whose keys are the user's
     required: bool
     part: type[Part] | None
     parse: Callable[[object], object]
@@ -78,6 +79,8 @@ class Decoder:
         return _made(model, {"min": value, "max": value}, absent=())
 
     def _value(self, wanted: _Wanted, node: Node, path: Path) -> object:
+        if wanted.keyed is not None:
+            return self._by_key(wanted, wanted.keyed, node, path)
         if not wanted.many:
             return self._item(wanted, node, path)
         if not isinstance(node, ListNode):
@@ -95,6 +98,30 @@ class Decoder:
         if not whole:
             raise _NotParsed
         return tuple(items)
+
+    def _by_key(
+        self, wanted: _Wanted, parse_key: Callable[[object], object], node: Node, path: Path
+    ) -> object:
+        if not isinstance(node, MapNode):
+            self._note(path, "bad-type", f"expected {_MAP}, found {_kind(node)}")
+            raise _NotParsed
+        items, whole = dict[object, object](), True
+        for key, entry in node.entries.items():
+            try:
+                name = self._key(parse_key, key, (*path, key))
+                items[name] = self._item(wanted, entry.node, (*path, key))
+            except _NotParsed:
+                whole = False
+        if not whole:
+            raise _NotParsed
+        return items
+
+    def _key(self, parse: Callable[[object], object], key: str, path: Path) -> object:
+        try:
+            return parse(key)
+        except PydanticCustomError as error:
+            self._note(path, error.type, error.message(), at_key=True)
+            raise _NotParsed from None
 
     def _item(self, wanted: _Wanted, node: Node, path: Path) -> object:
         if wanted.part is not None:
@@ -142,21 +169,29 @@ def _fields(model: type[Part]) -> dict[str, _Wanted]:
 
 
 def _wanted(name: str, info: Any, hint: Any) -> _Wanted:
-    inner, many = hint, False
+    inner, many, keyed = hint, False, None
     if typing.get_origin(inner) in (types.UnionType, typing.Union):
         inner = next(a for a in typing.get_args(inner) if a is not type(None))
     if typing.get_origin(inner) is tuple:
         inner, many = typing.get_args(inner)[0], True
-    validators = [m for m in getattr(inner, "__metadata__", ()) if isinstance(m, BeforeValidator)]
+    elif typing.get_origin(inner) is Mapping:
+        key, inner = typing.get_args(inner)
+        keyed = _parser(key)
     return _Wanted(
         name=name,
         key=info.alias or name,
         many=many,
+        keyed=keyed,
         required=info.is_required(),
         part=inner if isinstance(inner, type) and issubclass(inner, Part) else None,
-        parse=typing.cast(Callable[[object], object], validators[0].func) if validators else _as_is,
+        parse=_parser(inner),
         description=info.description or "",
     )
+
+
+def _parser(hint: Any) -> Callable[[object], object]:
+    validators = [m for m in getattr(hint, "__metadata__", ()) if isinstance(m, BeforeValidator)]
+    return typing.cast(Callable[[object], object], validators[0].func) if validators else _as_is
 
 
 def _counts(model: type[Part]) -> bool:

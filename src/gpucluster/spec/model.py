@@ -3,7 +3,7 @@
 To add a field: here with its update class, out of `unsupported.py`, then plan, renderer, a stack and a test.
 """
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -28,9 +28,18 @@ from gpucluster.spec.fields import (
     wish,
 )
 
+T = TypeVar("T")
+
 
 class AbsentError(AttributeError):
-    """A rule read a part that did not parse; its own error is reported, the rule says nothing."""
+    """A rule read a part that did not parse, or that nobody wrote: the rule has nothing to say."""
+
+
+def written(part: T | None) -> T:
+    """A part that is optional; AbsentError if it was not written."""
+    if part is None:
+        raise AbsentError
+    return part
 
 
 class Part(BaseModel):
@@ -115,14 +124,16 @@ class Pool(Part):
     """Nodes that look the same to Slurm."""
 
     name: Name = wish(UpdateClass.DRAIN, "Begins the nodes' names: `NAME-1a-1`.")
-    nodes: Nodes = wish(UpdateClass.LIVE, "How many.")
+    nodes: Nodes | None = wish(UpdateClass.LIVE, "How many; hosts that exist are counted.", default=None)
     idle: Idle | None = wish(
         UpdateClass.LIVE, "An elastic node ends after so long without a job.", default=None
     )
     boot_timeout: BootTimeout | None = wish(
         UpdateClass.LIVE, "A node that has not registered after so long has failed.", default=None
     )
-    capacity: tuple[Capacity, ...] = wish(UpdateClass.NEW_NODES, "Where machines come from.", min_length=1)
+    capacity: tuple[Capacity, ...] = wish(
+        UpdateClass.NEW_NODES, "Where a cloud's machines come from.", default=(), min_length=1
+    )
 
 
 class Partition(Part):
@@ -141,8 +152,8 @@ class ClusterSpec(Part):
 
     format: SchemaVersion = wish(UpdateClass.NONE, "Version of this format.", alias="schema")
     name: Name = wish(UpdateClass.DATA_LOSS, "Name of the cluster, in every name and tag.")
-    aws: Aws = wish(UpdateClass.REPLACE, "The cloud.")
-    slurm: Slurm = wish(UpdateClass.STOP_FLEET, "The scheduler.")
-    head: Head = wish(UpdateClass.RESTART, "The controller's machine.")
+    aws: Aws | None = wish(UpdateClass.REPLACE, "The cloud.", default=None)
+    slurm: Slurm | None = wish(UpdateClass.STOP_FLEET, "The scheduler.", default=None)
+    head: Head | None = wish(UpdateClass.RESTART, "The controller's machine on AWS.", default=None)
     pools: tuple[Pool, ...] = wish(UpdateClass.LIVE, "The compute nodes.", min_length=1)
-    partitions: tuple[Partition, ...] = wish(UpdateClass.LIVE, "The queues.", min_length=1)
+    partitions: tuple[Partition, ...] = wish(UpdateClass.LIVE, "Slurm's queues.", default=(), min_length=1)

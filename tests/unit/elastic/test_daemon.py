@@ -22,6 +22,7 @@ from gpucluster.elastic import hook
 from gpucluster.elastic.daemon import Daemon, Paths, Ports, load
 from gpucluster.errors import StateError
 from gpucluster.plan import codec, names
+from gpucluster.plan.model import there
 
 pytestmark = pytest.mark.loopback
 
@@ -35,10 +36,12 @@ class Running:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
-        self.plan = replace(plan, head=replace(plan.head, address="127.0.0.1", registration_port=self.port))
+        self.plan = replace(
+            plan, head=replace(there(plan.head), address="127.0.0.1", registration_port=self.port)
+        )
         self.bindings = some_bindings(self.plan)
         self.slurm = SlurmModel(self.plan, lambda kind, hosts: None)
-        model = CloudModel(Random(1), region=self.plan.region)  # noqa: S311 -- the same each time
+        model = CloudModel(Random(1), region=there(self.plan.aws).region)  # noqa: S311 -- the same each time
         self.cloud = ModelCloud(model, time.time, {v: k for k, v in self.bindings.subnets.items()})
         ports = Ports(cloud=self.cloud, slurm=self.slurm, control=ModelControl())
         self.daemon: Daemon | None = None

@@ -14,8 +14,9 @@ from gpucluster import catalog, spec
 from gpucluster.plan import codec, defaults
 from gpucluster.plan.addresses import head_address, room, subnet_of
 from gpucluster.plan.explain import explain
-from gpucluster.plan.model import ClusterPlan, Market
-from gpucluster.plan.resolve import resolve, shape_of
+from gpucluster.plan.model import ClusterPlan, Market, there
+from gpucluster.plan.on_aws import shape_of
+from gpucluster.plan.resolve import resolve
 from gpucluster.spec import ClusterSpec
 
 STACKS = Path(__file__).parents[3] / "stacks"
@@ -40,11 +41,15 @@ def test_the_first_stack_becomes_its_plan() -> None:
         "h200",
         8,
     )
-    assert [(s.zone, s.cidr) for s in plan.network.subnets] == [
+    assert [(s.zone, s.cidr) for s in there(plan.aws).network.subnets] == [
         ("us-east-1a", "10.42.0.0/19"),
         ("us-east-1b", "10.42.32.0/19"),
     ]
-    assert (plan.head.name, plan.head.address, plan.head.zone) == ("burst-head", "10.42.0.10", "us-east-1a")
+    assert (there(plan.head).name, there(plan.head).address, there(plan.head).zone) == (
+        "burst-head",
+        "10.42.0.10",
+        "us-east-1a",
+    )
     assert [leaf.name for leaf in plan.leaves] == ["us-east-1a", "us-east-1b"]
 
 
@@ -60,7 +65,7 @@ def test_a_zone_that_no_source_uses_has_a_subnet_but_no_slots_and_no_leaf() -> N
     )
     assert [span.zone for span in plan.pools[0].slots] == ["us-east-2b"]
     assert [leaf.name for leaf in plan.leaves] == ["us-east-2b"]
-    assert len(plan.network.subnets) == 2
+    assert len(there(plan.aws).network.subnets) == 2
 
 
 def test_pools_in_one_zone_share_its_leaf() -> None:
@@ -169,7 +174,7 @@ def _places(plan: ClusterPlan) -> dict[str, object]:
     """Every name and address that a change elsewhere must not move."""
     slots = {f"{pool.name} {span.zone}": span for pool in plan.pools for span in pool.slots}
     templates = {t.key: t for pool in plan.pools for t in pool.templates}
-    return {**slots, **templates, **{s.zone: s.cidr for s in plan.network.subnets}}
+    return {**slots, **templates, **{s.zone: s.cidr for s in there(plan.aws).network.subnets}}
 
 
 @given(specs())
@@ -177,7 +182,7 @@ def test_names_are_unique_host_names_and_belong_to_their_pool(read: ClusterSpec)
     plan = resolve(read, catalog.load())
     names = _names(plan)
     assert len(set(names)) == len(names)
-    assert plan.head.name not in names
+    assert there(plan.head).name not in names
     assert all(len(name) <= 63 for name in names)
     for pool in plan.pools:
         for span in pool.slots:
@@ -194,10 +199,10 @@ def test_a_range_as_slurm_writes_it_is_its_names(read: ClusterSpec) -> None:
 @given(specs())
 def test_subnets_stay_inside_the_network_and_apart(read: ClusterSpec) -> None:
     plan = resolve(read, catalog.load())
-    subnets = [ipaddress.IPv4Network(subnet.cidr) for subnet in plan.network.subnets]
-    assert all(subnet.subnet_of(ipaddress.IPv4Network(plan.network.cidr)) for subnet in subnets)
+    subnets = [ipaddress.IPv4Network(subnet.cidr) for subnet in there(plan.aws).network.subnets]
+    assert all(subnet.subnet_of(ipaddress.IPv4Network(there(plan.aws).network.cidr)) for subnet in subnets)
     assert not any(one.overlaps(other) for one, other in itertools.combinations(subnets, 2))
-    assert ipaddress.IPv4Address(plan.head.address) in subnets[0]
+    assert ipaddress.IPv4Address(there(plan.head).address) in subnets[0]
 
 
 @given(specs(), st.randoms(use_true_random=False))
@@ -219,10 +224,11 @@ def test_a_new_pool_moves_no_name(read: ClusterSpec, name: str) -> None:
 
 @given(specs(), st.integers(0, 4))
 def test_a_new_zone_moves_no_name_and_no_address(read: ClusterSpec, at: int) -> None:
-    zones = list(read.aws.network.zones)
+    site = there(read.aws)
+    zones = list(site.network.zones)
     zones.insert(at, "us-east-1d")
-    network = read.aws.network.model_copy(update={"zones": tuple(zones)})
-    more = read.model_copy(update={"aws": read.aws.model_copy(update={"network": network})})
+    network = site.network.model_copy(update={"zones": tuple(zones)})
+    more = read.model_copy(update={"aws": site.model_copy(update={"network": network})})
     before, after = (_places(resolve(one, catalog.load())) for one in (read, more))
     assert before.items() <= after.items()
 

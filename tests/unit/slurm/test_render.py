@@ -10,7 +10,7 @@ from golden_tree import Golden
 
 from gpucluster import catalog, slurm, spec
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import ClusterPlan, SlurmLine
+from gpucluster.plan.model import ClusterPlan, SlurmLine, there
 from gpucluster.plan.resolve import resolve
 from gpucluster.slurm import known
 from gpucluster.slurm.known import UnknownToSlurmError
@@ -28,7 +28,7 @@ def _conf(plan: ClusterPlan) -> str:
 
 def _with_lines(*lines: SlurmLine) -> ClusterPlan:
     plan = a_plan()
-    return dataclasses.replace(plan, slurm=dataclasses.replace(plan.slurm, lines=lines))
+    return dataclasses.replace(plan, slurm=dataclasses.replace(there(plan.slurm), lines=lines))
 
 
 def test_the_first_stack_is_the_golden_tree(golden: Golden) -> None:

@@ -62,7 +62,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a key that is missing in an item",
         [("    nodes: {min: 0, max: 16}\n", "")],
-        "13:5: error[missing-key] pools[h200]: 'nodes' is missing: how many",
+        "13:5: error[missing-key] pools[h200]: 'nodes' is missing: how many nodes",
     ),
     (
         "a list without items",
@@ -360,7 +360,7 @@ def test_an_error_says_where_and_what(changes: list[Change], expected: str) -> N
 
 
 def test_every_id_has_a_row() -> None:
-    sources = "".join(path.read_text() for path in Path(spec.__file__).parent.glob("*.py"))
+    sources = "".join(path.read_text() for path in Path(spec.__file__).parent.rglob("*.py"))
     ids = set(re.findall(r'(?:refuse\(\s*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"', sources))
     shown = {match[1] for row in ROWS if (match := re.search(r"\[([a-z-]+)\]", row[2]))}
     assert len(ids) > 30

@@ -17,7 +17,7 @@ from gpucluster.errors import GpuclusterError, SpecError
 from gpucluster.spec import ClusterSpec, UpdateClass, inspect_text
 from gpucluster.spec.decode import Decoder
 from gpucluster.spec.jsonschema import schema_text
-from gpucluster.spec.model import Part
+from gpucluster.spec.model import Part, written
 from gpucluster.spec.tree import plain
 from gpucluster.spec.units import parse_duration, write_duration
 from gpucluster.spec.yaml import parse
@@ -28,7 +28,8 @@ BURST = ROOT / "stacks/burst.yaml"
 
 def test_the_first_stack_passes() -> None:
     read = spec.load(BURST)
-    assert (read.name, read.pools[0].nodes.max, read.pools[0].idle) == ("burst", 16, 300)
+    nodes = written(read.pools[0].nodes)
+    assert (read.name, nodes.max, read.pools[0].idle) == ("burst", 16, 300)
     assert read.pools[0].capacity[1].max == 4
 
 

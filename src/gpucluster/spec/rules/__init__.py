@@ -1,0 +1,56 @@
+"""Rules between parts. A rule is a generator over one subject; it ends where it reads a part that is absent.
+
+To add a rule: a function in the module of its noun, its line in a table below, a row in tests/unit/spec/test_errors.py.
+"""
+
+from collections.abc import Callable, Iterator
+
+from gpucluster.catalog import Catalog
+from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.problem import Finding
+from gpucluster.spec.rules import aws, parts, slurm
+from gpucluster.spec.rules.findings import parsed, run
+
+_OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
+    parts.site,
+    parts.orchestrator,
+    parts.of_slurm,
+    aws.region,
+    aws.zones,
+    slurm.slurm_version,
+    aws.head,
+    slurm.pool_names,
+    slurm.partition_names,
+    slurm.defaults,
+    slurm.unused_pools,
+    aws.network_room,
+)
+_OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
+    parts.of_pool_on_aws,
+    slurm.pool_size,
+    aws.machines_alike,
+)
+_OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]], ...] = (
+    aws.source_machines,
+    aws.source_max,
+    aws.source_zones,
+    aws.source_sold,
+)
+_OF_PARTITION: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (slurm.partition_pools,)
+
+
+def check(spec: ClusterSpec, catalog: Catalog) -> list[Finding]:
+    """Everything that the rules have to say about the parts that parsed."""
+    found: list[Finding] = []
+    for rule in _OF_SPEC:
+        found += run(rule(spec, catalog))
+    for index in range(len(parsed(lambda: spec.pools))):
+        for pool_rule in _OF_POOL:
+            found += run(pool_rule(spec, index, catalog))
+        for position in range(len(parsed(lambda index=index: spec.pools[index].capacity))):
+            for source_rule in _OF_SOURCE:
+                found += run(source_rule(spec, index, position, catalog))
+    for index in range(len(parsed(lambda: spec.partitions))):
+        for partition_rule in _OF_PARTITION:
+            found += run(partition_rule(spec, index, catalog))
+    return found
