@@ -50,6 +50,8 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:
+    if kind is Any:  # plain JSON already
+        return value
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is not None:
         return _build_generic(origin, args, value, where)
