@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +52,15 @@ class Catalog:
     regions: Mapping[str, tuple[str, ...]]  # region -> every zone name that some account has there
     slurm_supported: tuple[str, ...]
     slurm_known: tuple[str, ...]  # versions whose facts are recorded, supported or not yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Hourly on-demand prices of one region. A machine without a row has no price: it is unknown, never nothing."""
+
+    source: str
+    date: str  # of the source, ISO
+    licence: str
+    currency: str
+    region: str
+    rows: Mapping[str, Decimal]  # machine -> an hour

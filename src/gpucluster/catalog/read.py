@@ -1,11 +1,12 @@
 """Read the data files, each at most once and only when asked."""
 
 import json
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpucluster.catalog.model import Catalog, Gpu, Machine, SlurmFacts
+from gpucluster.catalog.model import Catalog, Gpu, Machine, Prices, SlurmFacts
 
 _DATA = Path(__file__).parent / "data"
 SLURM_SUPPORTED = ("24.11",)
@@ -39,6 +40,20 @@ def slurm_facts(version: str) -> SlurmFacts:
         keys={kind: frozenset(key.lower() for key in keys) for kind, keys in table["keys"].items()},
         tokens={key: frozenset(words) for key, words in table["tokens"].items()},
         plugins=frozenset(table["plugins"]),
+    )
+
+
+@cache
+def prices() -> Prices:
+    """The one price list that ships; of another region nothing is known (a factor between regions would be a guess)."""
+    table = _read("prices-us-east-1.json")
+    return Prices(
+        source=table["source"],
+        date=table["date"],
+        licence=table["licence"],
+        currency=table["currency"],
+        region=table["region"],
+        rows={machine: Decimal(hour) for machine, hour in table["rows"].items()},
     )
 
 

@@ -25,10 +25,14 @@ class InvalidSpecError(SpecError):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What reading gave: the spec if no problem is an error, and all problems in the file's order."""
+    """What reading gave: the spec if no problem is an error, and all problems in the file's order.
+
+    `document` is the tree as written, for whoever shows values in the user's own words.
+    """
 
     spec: ClusterSpec | None
     problems: tuple[Problem, ...]
+    document: Node | None = None
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -70,8 +74,8 @@ def inspect_text(text: str, file: str, catalog: Catalog) -> Report:
     located = [(mark_of(tree.root, f.path, at_key=f.at_key), f) for f in findings]
     problems = place.problems([*tree.findings, *located], tree.root)
     if any(problem.level is Level.ERROR for problem in problems):
-        return Report(None, problems)
-    return Report(partial, problems)
+        return Report(None, problems, tree.root)
+    return Report(partial, problems, tree.root)
 
 
 class _Places:

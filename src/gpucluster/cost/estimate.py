@@ -1,0 +1,130 @@
+"""What a plan costs a month: the least, with only the always-on nodes, and the most, with all of them.
+
+The most of a pool is a ceiling: each node at the dearest machine that a source may give, spot at the
+on-demand price. What has no price makes the sum "at least".
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpucluster.catalog import Prices
+from gpucluster.cost.amount import Amount
+from gpucluster.plan.model import ClusterPlan, Market, Pool, Source
+
+HOURS = 730  # of a month, as public calculators count it
+SPOT_NOTE = "spot counted at the on-demand price, its ceiling"
+_BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT})
+
+ASSUMPTIONS = (
+    f"a month is {HOURS} h; the least: only the always-on nodes, each at the first machine of its pool's first source; "
+    "the most: every node all month, each at the dearest machine that a source may give",
+    f"on-demand Linux list prices; {SPOT_NOTE}",
+    "not counted: storage and snapshots, root volumes, data transfer, public addresses, NAT, logs, secrets, "
+    "a Kubernetes control plane, taxes, and any discount or commitment",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The head, or a pool."""
+
+    kind: str  # head | pool
+    name: str
+    least: Amount
+    most: Amount
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A month, by line and in sum, and of when the prices are."""
+
+    lines: tuple[Line, ...]
+    currency: str
+    prices_date: str
+    prices_region: str
+
+    @property
+    def least(self) -> Amount:
+        return sum((line.least for line in self.lines), Amount())
+
+    @property
+    def most(self) -> Amount:
+        return sum((line.most for line in self.lines), Amount())
+
+    def line(self, kind: str, name: str) -> Line | None:
+        """The line of a pool or of the head; None if there is none."""
+        return next((line for line in self.lines if (line.kind, line.name) == (kind, name)), None)
+
+
+def estimate(plan: ClusterPlan, prices: Prices) -> Estimate:
+    """The month of a plan; pure, so the age of the prices is the caller's to judge."""
+    price = _PriceList(prices, plan.aws.region if plan.aws else None)
+    return Estimate(
+        lines=(*_head(plan, price), *(_pool(pool, price) for pool in plan.pools)),
+        currency=prices.currency,
+        prices_date=prices.date,
+        prices_region=prices.region,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PriceList:
+    """The prices as one region may use them."""
+
+    prices: Prices
+    region: str | None
+
+    def month(self, machine: str) -> Amount:
+        """One machine all month."""
+        if self.region != self.prices.region:
+            return Amount(unknown=(f"{machine} (no price for {self.region})",))
+        if machine not in self.prices.rows:
+            return Amount(unknown=(f"{machine} (no on-demand price)",))
+        return Amount(self.prices.rows[machine] * HOURS)
+
+    def bought(self, machine: str, market: str) -> Amount:
+        """The same by a market; what is not paid by the hour has no price here."""
+        if market not in _BY_THE_HOUR:
+            return Amount(unknown=(f"{machine} ({market}: not paid by the hour)",))
+        return self.month(machine)
+
+
+def _head(plan: ClusterPlan, price: _PriceList) -> Iterator[Line]:
+    if plan.head is None:
+        return
+    machine = plan.head.machine
+    month = _of_ones_own(plan.head.name) if machine is None else price.month(machine)
+    yield Line(kind="head", name=plan.head.name, least=month, most=month)
+
+
+def _pool(pool: Pool, price: _PriceList) -> Line:
+    if not pool.sources:
+        own = _of_ones_own(pool.name)
+        return Line(kind="pool", name=pool.name, least=own, most=own)
+    first = pool.sources[0]
+    least = price.bought(first.machines[0], first.market).times(pool.min)
+    spot = any(source.market is Market.SPOT for source in pool.sources)
+    notes = (SPOT_NOTE,) if spot else ()
+    return Line(kind="pool", name=pool.name, least=least, most=_most(pool, price), notes=notes)
+
+
+def _most(pool: Pool, price: _PriceList) -> Amount:
+    """The dearest source gives as many as it may, then the next; what is unknown anywhere is named."""
+    total, left = Amount(), pool.max
+    dearest = [(_dearest(source, price), source) for source in pool.sources]
+    for month, source in sorted(dearest, key=lambda pair: (-pair[0].known, pair[1].position)):
+        count = min(left, pool.max if source.max is None else source.max)
+        total += month.times(count) + Amount(unknown=month.unknown)
+        left -= count
+    return total
+
+
+def _dearest(source: Source, price: _PriceList) -> Amount:
+    months = [price.bought(machine, source.market) for machine in source.machines]
+    unknown = tuple(reason for month in months for reason in month.unknown)
+    return Amount(max(month.known for month in months), tuple(sorted(set(unknown))))
+
+
+def _of_ones_own(name: str) -> Amount:
+    return Amount(unknown=(f"{name} (hosts of your own have no price here)",))
