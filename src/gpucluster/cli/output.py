@@ -25,7 +25,18 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class ReviewOutput(StrEnum):
+    """The same, and for a pull request's comment: only verbs that know how take it."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to answer.", show_default=True)]
+ReviewOutputOption = Annotated[
+    ReviewOutput, typer.Option("--output", "-o", help="How to answer.", show_default=True)
+]
 
 
 def say(text: str) -> None:
@@ -48,12 +59,12 @@ def progress(line: str) -> None:
 
 
 @contextmanager
-def reporting(output: Output) -> Generator[None]:
+def reporting(output: Output | ReviewOutput) -> Generator[None]:
     """Turn a GpuclusterError into words, or into JSON, and its exit code."""
     try:
         yield
     except GpuclusterError as error:
-        if output is Output.JSON:
+        if output.value == Output.JSON.value:
             answer(ok=False, error=_error(error), problems=problems_of(error))
         else:
             say_error(error)
