@@ -199,6 +199,42 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Nfs:
+    """An export of the head's own disk, or of a server that is there."""
+
+    server: str  # address
+    export: str
+    from_head: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lustre:
+    """An FSx for Lustre; its id, name and mount name are in the bindings."""
+
+    zone: str
+    size_gib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherMount:
+    """What `mount -t` is told."""
+
+    type: str
+    source: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A file system that every machine has at `path`; exactly one kind is there."""
+
+    path: str
+    nfs: Nfs | None = None
+    lustre: Lustre | None = None
+    other: OtherMount | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """The whole cluster. `schema` is the plan's own, raised when a field changes its meaning.
 
@@ -210,6 +246,7 @@ class ClusterPlan:
     aws: Aws | None
     head: Head | None
     slurm: Slurm | None
+    storage: tuple[Mount, ...]
     pools: tuple[Pool, ...]
     partitions: tuple[Partition, ...]
     leaves: tuple[Leaf, ...]

@@ -3,6 +3,7 @@
 from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults, on_aws
 from gpucluster.plan.model import ClusterPlan, Partition, Slurm, there
+from gpucluster.plan.storage import mount
 from gpucluster.plan.topology import leaves
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Partition as PartitionSpec
@@ -21,6 +22,7 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> ClusterPlan:
         aws=aws,
         head=on_aws.head(spec.name, there(spec.head).machine, aws.network),
         slurm=Slurm(version=version),
+        storage=tuple(mount(wish, None) for wish in spec.storage),
         pools=pools,
         partitions=tuple(_partition(partition) for partition in spec.partitions),
         leaves=leaves(site.network.zones, pools),

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from gpucluster.spec.model import Nodes, Part
+from gpucluster.spec.model import Nodes
+from gpucluster.spec.part import Part
 from gpucluster.spec.problem import Finding, Path, quoted
 from gpucluster.spec.tree import ListNode, MapNode, Node, Scalar, plain
 from gpucluster.spec.unsupported import not_yet_below

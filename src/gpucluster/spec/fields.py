@@ -15,12 +15,14 @@ from pydantic_core import PydanticCustomError
 from gpucluster.plan.model import Market
 from gpucluster.spec.problem import quoted
 from gpucluster.spec.tree import WrittenFloat
-from gpucluster.spec.units import FORMS, parse_duration, write_duration
+from gpucluster.spec.units import FORMS, SIZE_FORMS, parse_duration, parse_size, write_duration, write_size
 
 MAX_NODES = 10_000  # of one pool; `decide` is measured so far
 MAX_NAME = 24  # `NAME-1a-10000` stays a host name, and tags and role names have room for more
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
+_PATH = re.compile(r"(?:/[A-Za-z0-9._-]{1,64}){1,16}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/=@%+-]{0,199}")
 _PRIVATE = tuple(ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
 
@@ -150,6 +152,51 @@ def duration(least_s: int, most_s: int) -> Callable[[object], int]:
     return parse
 
 
+def size(least_mib: int, most_mib: int) -> Callable[[object], int]:
+    """A parser of sizes with a unit, to MiB."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise refuse("no-unit", f"{_shown(value)} has no unit; write {SIZE_FORMS}")
+        mib = parse_size(_text(value))
+        if mib is None:
+            raise refuse("bad-size", f"{quoted(value)} is not a size; write {SIZE_FORMS}")
+        if not least_mib <= mib <= most_mib:
+            limits = f"{write_size(least_mib)} and {write_size(most_mib)}"
+            raise refuse("out-of-range", f"{value} is not between {limits}")
+        return mib
+
+    return parse
+
+
+def parse_path(value: object) -> str:
+    """An absolute path that needs no quoting anywhere and leads where it says."""
+    text = _text(value)
+    if not _PATH.fullmatch(text) or {".", ".."} & set(text.split("/")):
+        raise refuse(
+            "bad-path",
+            f"{quoted(text)} is not an absolute path of A-Z, a-z, 0-9, '.', '_' and '-', such as /data",
+        )
+    return text
+
+
+def parse_address(value: object) -> str:
+    """An IPv4 address."""
+    text = _text(value)
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise refuse("bad-address", f"{quoted(text)} is not an IPv4 address such as 192.0.2.10") from None
+
+
+def parse_word(value: object) -> str:
+    """A word for a command line or a file of ours: no blank, no quote, nothing that a shell or mount would read."""
+    text = _text(value)
+    if not _WORD.fullmatch(text):
+        raise refuse("bad-word", f"{quoted(text)} is not one word of A-Z, a-z, 0-9 and '._:/=@%+-'")
+    return text
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         hint = "; quote it if it is meant as text" if isinstance(value, int | float) else ""
@@ -199,3 +246,15 @@ PositiveCount = Annotated[
 Idle = Annotated[int, BeforeValidator(duration(1, 30 * 86400)), _schema(**_DURATION_SCHEMA)]
 BootTimeout = Annotated[int, BeforeValidator(duration(60, 12 * 3600)), _schema(**_DURATION_SCHEMA)]
 MaxTime = Annotated[int, BeforeValidator(duration(60, 365 * 86400)), _schema(**_DURATION_SCHEMA)]
+Size = Annotated[
+    int,
+    BeforeValidator(size(1, 64 * 1024**3)),
+    _schema(type="string", pattern="^[0-9]{1,9}(MiB|GiB|TiB)$", examples=["4800GiB"]),
+]
+AbsolutePath = Annotated[
+    str, BeforeValidator(parse_path), _schema(type="string", pattern=f"^{_PATH.pattern}$", examples=["/data"])
+]
+Address = Annotated[
+    str, BeforeValidator(parse_address), _schema(type="string", format="ipv4", examples=["192.0.2.10"])
+]
+Word = Annotated[str, BeforeValidator(parse_word), _schema(type="string", pattern=f"^{_WORD.pattern}$")]

@@ -3,9 +3,9 @@
 To add a field: here with its update class, out of `unsupported.py`, then plan, renderer, a stack and a test.
 """
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -27,31 +27,8 @@ from gpucluster.spec.fields import (
     Version,
     wish,
 )
-
-T = TypeVar("T")
-
-
-class AbsentError(AttributeError):
-    """A rule read a part that did not parse, or that nobody wrote: the rule has nothing to say."""
-
-
-def written(part: T | None) -> T:
-    """A part that is optional; AbsentError if it was not written."""
-    if part is None:
-        raise AbsentError
-    return part
-
-
-class Part(BaseModel):
-    """A mapping of the spec. One made by `decode` may lack fields: reading those raises AbsentError."""
-
-    # The validator is built when it is first used: `check` decodes by itself and needs only the fields.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    if not TYPE_CHECKING:  # else the type checker would believe any name
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise AbsentError(name)
+from gpucluster.spec.part import Part
+from gpucluster.spec.storage import Storage
 
 
 class Network(Part):
@@ -155,5 +132,8 @@ class ClusterSpec(Part):
     aws: Aws | None = wish(UpdateClass.REPLACE, "The cloud.", default=None)
     slurm: Slurm | None = wish(UpdateClass.STOP_FLEET, "The scheduler.", default=None)
     head: Head | None = wish(UpdateClass.RESTART, "The controller's machine on AWS.", default=None)
+    storage: tuple[Storage, ...] = wish(
+        UpdateClass.DRAIN, "File systems on every machine.", default=(), min_length=1
+    )
     pools: tuple[Pool, ...] = wish(UpdateClass.LIVE, "The compute nodes.", min_length=1)
     partitions: tuple[Partition, ...] = wish(UpdateClass.LIVE, "Slurm's queues.", default=(), min_length=1)

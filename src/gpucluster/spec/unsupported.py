@@ -44,7 +44,11 @@ NOT_YET = frozenset(
         "slurm.preemption",
         "slurm.requeue",
         "slurm.topology",
-        "storage",
+        "storage[].efs",
+        "storage[].fsx_lustre.link",
+        "storage[].fsx_lustre.throughput",
+        "storage[].nfs.size",
+        "storage[].nvme",
         "users",
     }
 )

@@ -359,10 +359,62 @@ def test_an_error_says_where_and_what(changes: list[Change], expected: str) -> N
     assert (report.spec is None) == ("error[" in expected)
 
 
+# Each is the one item of `storage`; that Slurm's machines on AWS mount nothing yet is said beside it.
+STORAGE_ROWS: list[tuple[str, str, str]] = [
+    ("no kind", "{mount: /d}", "error[storage-kind] storage[0]: exactly one of nfs, fsx_lustre, other"),
+    ("two servers", "{mount: /d, nfs: {from: head, server: 192.0.2.1, export: /d}}", "error[nfs-source]"),
+    (
+        "a strange exporter",
+        "{mount: /d, nfs: {from: login, export: /d}}",
+        "error[nfs-source] storage[0].nfs.from",
+    ),
+    (
+        "a size that is not sold",
+        "{mount: /d, fsx_lustre: {zone: us-east-2a, size: 1300GiB}}",
+        "error[lustre-size]",
+    ),
+    ("a size without a unit", "{mount: /d, fsx_lustre: {zone: us-east-2a, size: 1200}}", "error[no-unit]"),
+    (
+        "no size",
+        "{mount: /d, fsx_lustre: {zone: us-east-2a, size: big}}",
+        "error[bad-size] storage[0].fsx_lustre.size",
+    ),
+    (
+        "a zone elsewhere",
+        "{mount: /d, fsx_lustre: {zone: us-east-2c, size: 1200GiB}}",
+        "error[zone-not-in-network]",
+    ),
+    (
+        "a path upwards",
+        "{mount: /d/../etc, nfs: {from: head, export: /d}}",
+        "error[bad-path] storage[0].mount",
+    ),
+    ("a name for an address", "{mount: /d, nfs: {server: nas, export: /d}}", "error[bad-address]"),
+    ("a blank in a word", "{mount: /d, other: {type: beegfs, source: 'a b'}}", "error[bad-word]"),
+    (
+        "one place twice",
+        "{mount: /d, nfs: {from: head, export: /d}}\n  - {mount: /d, nfs: {from: head, export: /e}}",
+        "error[mounted-twice] storage[1].mount",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"), [row[1:] for row in STORAGE_ROWS], ids=[r[0] for r in STORAGE_ROWS]
+)
+def test_an_error_of_storage_says_where_and_what(item: str, expected: str) -> None:
+    text = a_spec_text(("pools:\n  - name", f"storage:\n  - {item}\npools:\n  - name"))
+    problems = inspect_text(text, "spec.yaml", catalog.load()).problems
+    (said,) = (str(problem).splitlines()[0] for problem in problems if problem.id != "not-supported")
+    assert expected in said
+
+
 def test_every_id_has_a_row() -> None:
     sources = "".join(path.read_text() for path in Path(spec.__file__).parent.rglob("*.py"))
     ids = set(re.findall(r'(?:refuse\(\s*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"', sources))
-    shown = {match[1] for row in ROWS if (match := re.search(r"\[([a-z-]+)\]", row[2]))}
+    shown = {
+        match[1] for row in (*ROWS, *STORAGE_ROWS) if (match := re.search(r"\[([a-z-]+)\]", str(row[2])))
+    }
     assert len(ids) > 30
     assert ids == shown
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.problem import Finding
-from gpucluster.spec.rules import aws, parts, slurm
+from gpucluster.spec.rules import aws, parts, slurm, storage
 from gpucluster.spec.rules.findings import parsed, run
 
 _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
@@ -24,6 +24,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     slurm.defaults,
     slurm.unused_pools,
     aws.network_room,
+    storage.mounted_twice,
 )
 _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
     parts.of_pool_on_aws,
@@ -35,6 +36,12 @@ _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]],
     aws.source_max,
     aws.source_zones,
     aws.source_sold,
+)
+_OF_STORAGE: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
+    storage.kinds,
+    storage.server,
+    storage.lustre,
+    storage.on_aws,
 )
 _OF_PARTITION: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (slurm.partition_pools,)
 
@@ -50,6 +57,9 @@ def check(spec: ClusterSpec, catalog: Catalog) -> list[Finding]:
         for position in range(len(parsed(lambda index=index: spec.pools[index].capacity))):
             for source_rule in _OF_SOURCE:
                 found += run(source_rule(spec, index, position, catalog))
+    for index in range(len(parsed(lambda: spec.storage))):
+        for storage_rule in _OF_STORAGE:
+            found += run(storage_rule(spec, index, catalog))
     for index in range(len(parsed(lambda: spec.partitions))):
         for partition_rule in _OF_PARTITION:
             found += run(partition_rule(spec, index, catalog))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from gpucluster.catalog import Catalog, Machine
 from gpucluster.plan.addresses import room, subnet_of
 from gpucluster.spec.decode import did_you_mean
-from gpucluster.spec.model import Capacity, ClusterSpec, written
+from gpucluster.spec.model import Capacity, ClusterSpec
+from gpucluster.spec.part import written
 from gpucluster.spec.problem import Finding, quoted
 from gpucluster.spec.rules.findings import error, not_sold, repeated, unknown_machine, warning
 

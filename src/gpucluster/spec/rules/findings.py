@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpucluster.catalog import Catalog
 from gpucluster.spec.decode import did_you_mean
-from gpucluster.spec.model import AbsentError
+from gpucluster.spec.part import AbsentError
 from gpucluster.spec.problem import Finding, Level, Path, quoted
 
 

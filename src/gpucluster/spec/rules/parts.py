@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
-from gpucluster.spec.model import ClusterSpec, written
+from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.part import written
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules.findings import error
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.spec.decode import did_you_mean
-from gpucluster.spec.model import ClusterSpec, written
+from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.part import written
 from gpucluster.spec.problem import Finding, quoted
 from gpucluster.spec.rules.findings import error, or_none, repeated, same_names
 
