@@ -1,0 +1,1 @@
+"""A plan to Kubernetes manifests, and the checkers of such manifests."""
