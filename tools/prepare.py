@@ -16,6 +16,7 @@ EXTRA = {  # beside what the sandbox itself needs: what must be there -> the Deb
     "git": "git",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go trusts the system's alone
 }
+OF_TEST = {"chromium": "chromium"}  # a real browser opens the reports; the demo needs none
 SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/needs.py"
 
 
@@ -63,8 +64,9 @@ def check_inotify() -> str | None:
 
 def missing() -> list[str]:
     packages = runpy.run_path(str(SANDBOX))["missing"]()
+    wanted = EXTRA | (OF_TEST if "test" in sys.argv[1:] else {})
     packages += [
-        package for name, package in EXTRA.items() if shutil.which(name) is None and not Path(name).exists()
+        package for name, package in wanted.items() if shutil.which(name) is None and not Path(name).exists()
     ]
     try:
         import ensurepip  # noqa: F401, PLC0415  Debian cuts it out of python3 and ships it in python3-venv
