@@ -20,6 +20,7 @@ VERBS: dict[str, str] = {
     "check": "gpucluster.cli.check",
     "plan": "gpucluster.cli.plan",
     "render": "gpucluster.cli.render",
+    "diff": "gpucluster.cli.diff",
     "sandbox": "gpucluster.cli.sandbox",
     "down": "gpucluster.cli.down",
 }

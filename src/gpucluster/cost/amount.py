@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 _CENT = Decimal("0.01")
-_SIGNS = {"USD": "$"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Amount:
         return not self.unknown
 
     def words(self, currency: str) -> str:
-        """`$294.34`, or `at least $294.34, plus unknown: ...`, or `unknown: ...`."""
+        """`294.34 USD`, or `at least 294.34 USD, plus unknown: ...`, or `unknown: ...`."""
         if self.exact:
             return money(self.known, currency)
         reasons = f"unknown: {', '.join(self.unknown)}"
@@ -41,10 +40,8 @@ class Amount:
 
 
 def money(value: Decimal, currency: str, *, signed: bool = False) -> str:
-    """`$1,234.50`; `signed` writes a `+` as well."""
-    sign = "-" if value < 0 else "+" if signed else ""
-    figures = f"{cents(abs(value)):,}"
-    return f"{sign}{_SIGNS[currency]}{figures}" if currency in _SIGNS else f"{sign}{figures} {currency}"
+    """`1,234.50 USD`, as the spec writes it; `signed` writes a `+` as well. No `$`: two of them are a formula to GitHub."""
+    return f"{cents(value):{'+' if signed else ''},} {currency}"
 
 
 def cents(value: Decimal) -> Decimal:

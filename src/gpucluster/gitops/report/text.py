@@ -1,0 +1,95 @@
+"""A diff for a terminal: plain lines, no colour, the worst first."""
+
+from collections.abc import Iterator
+
+from gpucluster.cost import ASSUMPTIONS
+from gpucluster.gitops.classes import JOBS
+from gpucluster.gitops.model import Diff, PoolFacts, PoolRow, ResourceChange
+from gpucluster.gitops.report import words
+from gpucluster.markdown import printable as line
+
+_WIDTH = max(len(update) for update in JOBS) + 2
+
+
+def text(diff: Diff) -> str:
+    """The whole report, without a newline at its end."""
+    parts = (_verdict(diff), _changes(diff), _pools(diff), _files(diff), _resources(diff), _assumptions(diff))
+    return "\n".join(one for part in parts for one in part)
+
+
+def _verdict(diff: Diff) -> Iterator[str]:
+    yield line(f"{diff.name}: {diff.old} -> {diff.new}")
+    if diff.worst is None:
+        yield "no change" if not diff.differs else "no change of the spec; files differ"
+    else:
+        yield f"{diff.worst}: {JOBS[diff.worst]}"
+    if diff.engine_says:
+        yield line(diff.engine_says)
+    yield line(words.cost(diff))
+
+
+def _changes(diff: Diff) -> Iterator[str]:
+    if diff.spec or diff.consequences:
+        yield ""
+        yield "changes:"
+    for change in diff.spec:
+        path, what = words.change(change)
+        yield line(f"  {change.update:<{_WIDTH}}{path}: {what}")
+        if change.why:
+            yield line(f"  {'':<{_WIDTH}}  {change.why}")
+    for one in diff.consequences:
+        yield line(f"  {one.update:<{_WIDTH}}{one.path}: {one.says}")
+
+
+def _pools(diff: Diff) -> Iterator[str]:
+    yield ""
+    yield "pools:"
+    currency = diff.cost_after.currency
+    for row in diff.pools:
+        yield from _pool(row, currency)
+
+
+def _pool(row: PoolRow, currency: str) -> Iterator[str]:
+    before = "not there" if row.before is None else _facts(row.before, currency)
+    after = "not there" if row.after is None else _facts(row.after, currency)
+    if before == after:
+        yield line(f"  {row.name}: {after}")
+        return
+    yield line(f"  {row.name}: {before}")
+    yield line(f"  {'':<{len(row.name)}}  -> {after}")
+
+
+def _facts(facts: PoolFacts, currency: str) -> str:
+    gpus = f" with {facts.gpus}" if facts.gpus else ""
+    machines = f", {' or '.join(facts.machines)}" if facts.machines else ""
+    cost = f"{facts.cost_least.short(currency)} to {facts.cost_most.short(currency)} a month"
+    return f"{words.nodes(facts)} nodes{gpus}{machines}; {cost}"
+
+
+def _files(diff: Diff) -> Iterator[str]:
+    for file in diff.files:
+        yield ""
+        yield line(f"{file.path}: {file.kind}")
+        yield from (line(one) for one in file.diff.split("\n"))
+
+
+def _resources(diff: Diff) -> Iterator[str]:
+    if diff.resources is None:
+        return
+    yield ""
+    yield f"resources: {words.counted(diff.resources)}"
+    for one in diff.resources:
+        yield from _resource(one)
+
+
+def _resource(one: ResourceChange) -> Iterator[str]:
+    why = f" ({one.why})" if one.why else ""
+    yield line(f"  {one.update:<{_WIDTH}}{one.kind} {one.type} {one.name}{why}")
+    for change in one.properties:
+        yield line(f"  {'':<{_WIDTH}}  {words.property_change(change)}")
+
+
+def _assumptions(diff: Diff) -> Iterator[str]:
+    yield ""
+    yield f"prices of {diff.cost_after.prices_date} for {diff.cost_after.prices_region}:"
+    yield from (f"  {one}" for one in ASSUMPTIONS)

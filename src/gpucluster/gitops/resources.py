@@ -1,0 +1,151 @@
+"""What `pulumi up` would do to each resource, by the engine's own table, and what that costs.
+
+Resources are matched by type and name. A replaced resource has another id, so what takes that id by a
+property that cannot change in place is replaced with it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpucluster.engine.offline.model import Planned, Resource, is_provider
+from gpucluster.engine.provider.diff import Difference
+from gpucluster.engine.provider.diff import diff as differ
+from gpucluster.engine.provider.schema import Change
+from gpucluster.engine.provider.table import TYPES
+from gpucluster.gitops.model import Kind, PropertyChange, ResourceChange
+from gpucluster.gitops.short import short
+from gpucluster.spec import UpdateClass
+
+Key = tuple[str, str]
+
+# What goes, or stands anew, takes what is stored in it: file systems, volumes, databases.
+_STORES = ("aws:efs/", "aws:fsx/", "aws:ebs/", "aws:rds/")
+
+_OF_UPDATE: Mapping[str, UpdateClass] = {
+    "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # a version; nodes name the one they came from
+    "aws:ec2/instance:Instance": UpdateClass.RESTART,  # stopped, changed, started
+}
+_OF_REMOVAL: Mapping[str, UpdateClass] = {
+    "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # its instances outlive it
+    "aws:ec2/subnet:Subnet": UpdateClass.STOP_FLEET,  # AWS refuses while an interface is in it
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": UpdateClass.LIVE,
+    "aws:ec2/route:Route": UpdateClass.LIVE,
+    "aws:iam/rolePolicy:RolePolicy": UpdateClass.LIVE,
+    "aws:s3/bucketObjectv2:BucketObjectv2": UpdateClass.LIVE,
+    "aws:s3/bucketPolicy:BucketPolicy": UpdateClass.LIVE,
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": UpdateClass.LIVE,
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": UpdateClass.LIVE,
+}
+_TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
+
+
+def compare(old: Planned, new: Planned) -> tuple[ResourceChange, ...]:
+    """Every resource that would be touched, by type and name."""
+    before, after = _by_key(old), _by_key(new)
+    anew = _anew(before, after)
+    changes = (_change(before.get(key), after.get(key), anew) for key in before.keys() | after.keys())
+    return tuple(sorted((c for c in changes if c is not None), key=lambda c: (c.type, c.name)))
+
+
+def _by_key(planned: Planned) -> dict[Key, Resource]:
+    """Components are nothing in the cloud; a provider is, for where it looks decides where all stands."""
+    return {(one.type, one.name): one for one in planned.resources if one.custom and not one.external}
+
+
+def _anew(before: Mapping[Key, Resource], after: Mapping[Key, Resource]) -> dict[str, str]:
+    """Urn of every resource that is replaced -> why; those that hang on a replaced one included."""
+    both = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
+    reasons = {
+        new.urn: f"{', '.join(found.replaces)} cannot change in place"
+        for old, new in both
+        if (found := _difference(old, new)).replaces
+    }
+    grown = True
+    while grown:
+        grown = False
+        for _, new in both:
+            if new.urn not in reasons and (why := _hanging(new, reasons)):
+                reasons[new.urn], grown = why, True
+    return reasons
+
+
+def _hanging(resource: Resource, replaced: Mapping[str, str]) -> str | None:
+    if resource.provider in replaced:
+        return "its provider looks elsewhere"
+    row = TYPES.get(resource.type)
+    for name, urns in sorted(resource.property_dependencies.items()):
+        fixed = row is None or name not in row.properties or row.properties[name].change is Change.REPLACE
+        if fixed and any(urn in replaced for urn in urns):
+            return f"{name} is of a resource that is replaced"
+    return None
+
+
+def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str]) -> ResourceChange | None:
+    if new is None:
+        return None if old is None else _removed(old)
+    if old is None:
+        return ResourceChange(type=new.type, name=new.name, kind=Kind.ADDED, update=UpdateClass.LIVE)
+    found = _difference(old, new)
+    properties = tuple(_properties(old, new, found))
+    if new.urn in anew:
+        return ResourceChange(
+            type=new.type,
+            name=new.name,
+            kind=Kind.REPLACED,
+            update=UpdateClass.DATA_LOSS if _stores(new) else UpdateClass.REPLACE,
+            properties=properties,
+            why=anew[new.urn],
+        )
+    if not properties:
+        return None
+    update = _of_update(new, found)
+    return ResourceChange(
+        type=new.type, name=new.name, kind=Kind.CHANGED, update=update, properties=properties
+    )
+
+
+def _removed(old: Resource) -> ResourceChange:
+    update = UpdateClass.DATA_LOSS if _stores(old) else _OF_REMOVAL.get(old.type, UpdateClass.REPLACE)
+    why = "it is protected: `pulumi up` refuses until that is taken away" if old.protect else ""
+    return ResourceChange(type=old.type, name=old.name, kind=Kind.REMOVED, update=update, why=why)
+
+
+def _of_update(resource: Resource, found: Difference) -> UpdateClass:
+    if _TAGS.issuperset(found.changed):
+        return UpdateClass.NONE
+    return _OF_UPDATE.get(resource.type, UpdateClass.LIVE)
+
+
+def _difference(old: Resource, new: Resource) -> Difference:
+    """By the row of its type; of a type without a row nothing is known to change in place."""
+    row = TYPES.get(new.type)
+    if row is not None:
+        found = differ(row, old.properties, new.properties)
+        ignored = frozenset(new.ignore_changes)
+        changed = tuple(name for name in found.changed if name not in ignored)
+        forced = frozenset(new.replace_on_changes)
+        replaces = tuple(name for name in changed if name in found.replaces or name in forced)
+        return Difference(changed, replaces, found.delete_first)
+    names = sorted(old.properties.keys() | new.properties.keys())
+    changed = tuple(n for n in names if old.properties.get(n) != new.properties.get(n))
+    if is_provider(new):
+        return Difference(changed, tuple(n for n in changed if n == "region"), False)
+    return Difference(changed, changed, False)
+
+
+def _properties(old: Resource, new: Resource, found: Difference) -> Iterator[PropertyChange]:
+    for name in found.changed:
+        yield PropertyChange(
+            name=name,
+            before=_shown(old.properties, name),
+            after=_shown(new.properties, name),
+            replaces=name in found.replaces,
+        )
+
+
+def _shown(properties: Mapping[str, Any], name: str) -> str | None:
+    return short(properties[name]) if name in properties else None
+
+
+def _stores(resource: Resource) -> bool:
+    return resource.type.startswith(_STORES)

@@ -1,0 +1,195 @@
+"""Two specs to what differs, by the models' own fields: a new field of the spec needs no line here.
+
+Parts are compared field by field. Items of a list that have a name (`name`, `mount`) are matched by it,
+others by likeness; lists of plain values are one value; mappings match by key.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gpucluster.gitops.classes import worst
+from gpucluster.gitops.model import Kind
+from gpucluster.gitops.pairs import matched, order_kept
+from gpucluster.gitops.written import written
+from gpucluster.spec import ClusterSpec, UpdateClass
+from gpucluster.spec.part import Part
+from gpucluster.spec.tree import Node, plain
+
+NAMES = ("name", "mount")  # what an item of a list is known by, the first that its model has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A difference before it is refined: typed values for rules, written ones for people."""
+
+    path: str  # pools[h200].nodes.max
+    pattern: str  # pools[].nodes.max
+    kind: Kind
+    old: Any
+    new: Any
+    before: str | None
+    after: str | None
+    update: UpdateClass  # from the fields' metadata
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the walk stands, and both documents there (None: not written)."""
+
+    path: str
+    pattern: str
+    update: UpdateClass
+    old: object
+    new: object
+
+    def field(self, key: str, update: UpdateClass) -> "_Place":
+        dot = "." if self.path else ""
+        return _Place(
+            f"{self.path}{dot}{key}",
+            f"{self.pattern}{dot}{key}",
+            update,
+            _get(self.old, key),
+            _get(self.new, key),
+        )
+
+    def item(self, name: object, old: object, new: object) -> "_Place":
+        return _Place(f"{self.path}[{name}]", f"{self.pattern}[]", self.update, old, new)
+
+
+def walk(old: ClusterSpec, new: ClusterSpec, old_document: Node, new_document: Node) -> Iterator[Found]:
+    """Every difference, in the order of the models' fields."""
+    root = _Place("", "", UpdateClass.NONE, plain(old_document), plain(new_document))
+    yield from _parts(old, new, root)
+
+
+def _parts(old: Part, new: Part, at: _Place) -> Iterator[Found]:
+    for name, info in type(new).model_fields.items():
+        place = at.field(info.alias or name, _class_of(info))
+        yield from _values(getattr(old, name), getattr(new, name), place)
+
+
+def _values(old: object, new: object, at: _Place) -> Iterator[Found]:
+    if old == new:
+        return
+    if isinstance(old, Part) and isinstance(new, Part) and type(old) is type(new):
+        yield from _parts(old, new, at)
+    elif any(isinstance(value, Mapping) for value in (old, new)):
+        yield from _mappings(_mapping(old), _mapping(new), at)
+    elif _holds_parts(old) or _holds_parts(new):
+        yield from _lists(_items(old), _items(new), at)
+    else:
+        yield _leaf(old, new, at)
+
+
+def _leaf(old: object, new: object, at: _Place) -> Found:
+    kind = Kind.ADDED if _none(old) else Kind.REMOVED if _none(new) else Kind.CHANGED
+    update = at.update if kind is not Kind.REMOVED else _worst_of(old, at.update)
+    return _found(at, kind, old, new, update)
+
+
+def _mappings(old: Mapping[str, object], new: Mapping[str, object], at: _Place) -> Iterator[Found]:
+    for key in sorted(old.keys() | new.keys()):
+        place = at.item(key, _get(at.old, key), _get(at.new, key))
+        yield from _item(old.get(key), new.get(key), place)
+
+
+def _lists(old: Sequence[Part], new: Sequence[Part], at: _Place) -> Iterator[Found]:
+    named = next((name for name in NAMES if name in type((*old, *new)[0]).model_fields), None)
+    if named is not None:
+        yield from _named(old, new, at, named)
+    else:
+        yield from _anonymous(old, new, at)
+
+
+def _named(old: Sequence[Part], new: Sequence[Part], at: _Place, name: str) -> Iterator[Found]:
+    before = {getattr(part, name): (index, part) for index, part in enumerate(old)}
+    after = {getattr(part, name): (index, part) for index, part in enumerate(new)}
+    for key in sorted(before.keys() | after.keys()):
+        was, now = before.get(key), after.get(key)
+        place = at.item(key, _at(at.old, was), _at(at.new, now))
+        yield from _item(was and was[1], now and now[1], place)
+
+
+def _anonymous(old: Sequence[Part], new: Sequence[Part], at: _Place) -> Iterator[Found]:
+    pairs = matched(old, new)
+    for left, right in pairs:
+        was = None if left is None else (left, old[left])
+        now = None if right is None else (right, new[right])
+        place = at.item(left if right is None else right, _at(at.old, was), _at(at.new, now))
+        yield from _item(was and was[1], now and now[1], place)
+    if not order_kept(pairs):
+        yield _found(at, Kind.REORDERED, old, new, at.update)
+
+
+def _item(old: object, new: object, at: _Place) -> Iterator[Found]:
+    if old is None:
+        yield _found(at, Kind.ADDED, old, new, at.update)
+    elif new is None:
+        yield _found(at, Kind.REMOVED, old, new, _worst_of(old, at.update))
+    else:
+        yield from _values(old, new, at)
+
+
+def _found(at: _Place, kind: Kind, old: object, new: object, update: UpdateClass) -> Found:
+    return Found(
+        path=at.path,
+        pattern=at.pattern,
+        kind=kind,
+        old=old,
+        new=new,
+        before=None if _none(old) else written(at.old, old),
+        after=None if _none(new) else written(at.new, new),
+        update=update,
+    )
+
+
+def _worst_of(value: object, update: UpdateClass) -> UpdateClass:
+    """What goes takes all with it: the worst class of everything that was set in it."""
+    return worst((update, *_classes(value))) or update
+
+
+def _classes(value: object) -> Iterator[UpdateClass]:
+    if isinstance(value, Part):
+        for name, info in type(value).model_fields.items():
+            inner = getattr(value, name)
+            if not _none(inner):
+                yield _class_of(info)
+                yield from _classes(inner)
+    elif isinstance(value, Mapping):
+        for inner in cast(Mapping[str, object], value).values():
+            yield from _classes(inner)
+    elif isinstance(value, tuple):
+        for inner in cast(tuple[object, ...], value):
+            yield from _classes(inner)
+
+
+def _class_of(info: Any) -> UpdateClass:
+    """Every field of the spec has one; a field without would be a mistake in the model."""
+    return UpdateClass(info.json_schema_extra["x-update-class"])
+
+
+def _holds_parts(value: object) -> bool:
+    items = cast(tuple[object, ...], value) if isinstance(value, tuple) else ()
+    return any(isinstance(item, Part) for item in items)
+
+
+def _items(value: object) -> Sequence[Part]:
+    return cast(Sequence[Part], value) if isinstance(value, tuple) else ()
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast(Mapping[str, object], value) if isinstance(value, Mapping) else {}
+
+
+def _none(value: object) -> bool:
+    return value is None or value == ()
+
+
+def _get(document: object, key: str) -> object:
+    return cast(dict[str, object], document).get(key) if isinstance(document, dict) else None
+
+
+def _at(document: object, place: tuple[int, Part] | None) -> object:
+    written_items = cast(list[object], document) if isinstance(document, list) else []
+    return written_items[place[0]] if place is not None and place[0] < len(written_items) else None
