@@ -1,6 +1,20 @@
 """What the world offers: machine types, zones, and what each Slurm version knows. Data with a source and a date."""
 
-from gpucluster.catalog.model import Catalog, Gpu, Machine, Prices, SlurmFacts
-from gpucluster.catalog.read import load, prices, slurm_facts
+from gpucluster.catalog.model import Catalog, Crd, Gpu, KubernetesFacts, Machine, Prices, SlurmFacts
+from gpucluster.catalog.read import crd_schema, crd_schemas, kubernetes_facts, load, prices, slurm_facts
 
-__all__ = ["Catalog", "Gpu", "Machine", "Prices", "SlurmFacts", "load", "prices", "slurm_facts"]
+__all__ = [
+    "Catalog",
+    "Crd",
+    "Gpu",
+    "KubernetesFacts",
+    "Machine",
+    "Prices",
+    "SlurmFacts",
+    "crd_schema",
+    "crd_schemas",
+    "kubernetes_facts",
+    "load",
+    "prices",
+    "slurm_facts",
+]

@@ -64,3 +64,30 @@ class Prices:
     currency: str
     region: str
     rows: Mapping[str, Decimal]  # machine -> an hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crd:
+    """One version of a custom resource: where its schema is from, and in which file it lies."""
+
+    api_version: str
+    kind: str
+    cluster_scoped: bool
+    instead: str | None  # deprecated though served: the apiVersion to use
+    file: str
+    project: str
+    tag: str
+    licence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesFacts:
+    """Which Kubernetes version has which built-in resource, and which of them are on."""
+
+    source: str
+    date: str
+    versions: tuple[str, ...]  # "1.34", oldest first
+    served: Mapping[tuple[str, str], tuple[str, ...]]  # apiVersion and kind -> versions
+    off_by_default: frozenset[str]  # apiVersions; on EKS they cannot be turned on
+    deprecated: Mapping[tuple[str, str], str]  # served still -> since when, and what instead
+    cluster_scoped: frozenset[str]  # kinds

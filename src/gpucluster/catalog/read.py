@@ -1,12 +1,13 @@
 """Read the data files, each at most once and only when asked."""
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpucluster.catalog.model import Catalog, Gpu, Machine, Prices, SlurmFacts
+from gpucluster.catalog.model import Catalog, Crd, Gpu, KubernetesFacts, Machine, Prices, SlurmFacts
 
 _DATA = Path(__file__).parent / "data"
 SLURM_SUPPORTED = ("24.11",)
@@ -55,6 +56,43 @@ def prices() -> Prices:
         region=table["region"],
         rows={machine: Decimal(hour) for machine, hour in table["rows"].items()},
     )
+
+
+@cache
+def crd_schemas() -> Mapping[tuple[str, str], Crd]:
+    """The custom resources that we know, by apiVersion and kind; `crd_schema` reads one's schema."""
+    rows = (Crd(**row) for row in _read("crds/index.json")["resources"])
+    return {(row.api_version, row.kind): row for row in rows}
+
+
+@cache
+def crd_schema(api_version: str, kind: str) -> Mapping[str, Any]:
+    """The openAPIV3Schema of one of them, as its project releases it; a KeyError for one that we do not know."""
+    return _read(f"crds/{crd_schemas()[api_version, kind].file}")
+
+
+@cache
+def kubernetes_facts() -> KubernetesFacts:
+    """What each supported Kubernetes version serves by itself."""
+    table = _read("kubernetes-versions.json")
+    return KubernetesFacts(
+        source=table["source"],
+        date=table["date"],
+        versions=tuple(table["versions"]),
+        served={
+            (api_version, kind): tuple(versions)
+            for api_version, kinds in table["served"].items()
+            for kind, versions in kinds.items()
+        },
+        off_by_default=frozenset(table["off_by_default"]),
+        deprecated={_pair(name): since for name, since in table["deprecated"].items()},
+        cluster_scoped=frozenset(table["cluster_scoped"]),
+    )
+
+
+def _pair(name: str) -> tuple[str, str]:
+    api_version, _, kind = name.partition(" ")
+    return api_version, kind
 
 
 def _read(name: str) -> Any:
