@@ -1,0 +1,146 @@
+"""The process that runs one program: our engine and the program's SDK side by side, over a Unix socket.
+
+A process of its own, because the SDK keeps the root stack and its settings in the module: one program, one process.
+Standard output is the answer's alone; what the program prints goes to standard error.
+"""
+
+import asyncio
+import importlib
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Final, NoReturn
+
+import grpc
+from pulumi.runtime.proto import engine_pb2_grpc, resource_pb2_grpc
+from pulumi.runtime.settings import reset_options
+from pulumi.runtime.stack import run_in_stack
+
+from gpucluster.engine.offline.located import from_thread, from_traceback
+from gpucluster.engine.offline.messages import Answer, Failure, Order
+from gpucluster.engine.offline.monitor import Engine, Monitor
+from gpucluster.engine.offline.urns import Place, name_of, type_of
+from gpucluster.plan.codec import dumps, loads
+
+THREADS: Final = 8  # a registration may wait for a transform, which is a call of the program's
+MESSAGE_BYTES: Final = 400 * 1024 * 1024  # the SDK's own limit
+
+
+def main() -> NoReturn:
+    """Read the order, run the program, say what it declared."""
+    say = _answering()
+    order = loads(Order, sys.stdin.buffer.read())
+    sys.path[:] = order.import_from
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a program that failed
+    monitor = Monitor(Place(order.project, order.stack))
+    watch = threading.Timer(order.limit_s, lambda: say(_late(order, monitor)))
+    watch.daemon = True
+    watch.start()
+    server = _serve(monitor, order.socket)
+    answer = _answered(order, monitor)
+    server.stop(grace=None)
+    say(answer)
+
+
+def _answering() -> Callable[[Answer], NoReturn]:
+    """Keep standard output for one answer, whoever comes first; the process ends with it, whatever still runs."""
+    out, first = os.dup(1), threading.Lock()
+    os.dup2(2, 1)
+
+    def say(answer: Answer) -> NoReturn:
+        first.acquire()
+        with os.fdopen(out, "w", encoding="utf-8") as file:
+            file.write(dumps(answer))
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(0)  # coroutines of a failed program would complain, and gRPC takes its time
+
+    return say
+
+
+def _serve(monitor: Monitor, socket: str) -> grpc.Server:
+    size = ("grpc.max_receive_message_length", MESSAGE_BYTES)
+    server = grpc.server(ThreadPoolExecutor(THREADS), options=[size])
+    resource_pb2_grpc.add_ResourceMonitorServicer_to_server(monitor, server)
+    engine_pb2_grpc.add_EngineServicer_to_server(Engine(), server)
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    return server
+
+
+def _answered(order: Order, monitor: Monitor) -> Answer:
+    try:
+        _run(order)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the program's, whatever it is
+        return Answer(failure=_failure(order, monitor, error))
+    planned = monitor.registry.planned()
+    if not planned.resources:
+        return Answer(failure=Failure(message=f"the program {order.program} ended and declared nothing"))
+    return Answer(planned=planned)
+
+
+def _run(order: Order) -> None:
+    address = f"unix:{order.socket}"
+    reset_options(
+        project=order.project,
+        stack=order.stack,
+        organization="organization",
+        monitor_address=address,
+        engine_address=address,
+        preview=True,
+    )
+    module, _, function = order.program.partition(":")
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(_quiet)
+    program = getattr(importlib.import_module(module), function)
+    loop.run_until_complete(run_in_stack(partial(program, order.plan)))
+
+
+def _quiet(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """What nobody waited for, after the error that counts."""
+
+
+def _failure(order: Order, monitor: Monitor, error: BaseException) -> Failure:
+    trace = "".join(traceback.format_exception(error))
+    if monitor.refusals:  # the SDK wraps them in its own words
+        return Failure(message=monitor.refusals[0], trace=trace)
+    where = from_traceback(error.__traceback__, _package(order)) or order.program
+    said = "it left with " + repr(error) if isinstance(error, SystemExit) else _said(error)
+    return Failure(message=f"{where}: {said}", trace=trace)
+
+
+def _package(order: Order) -> str:
+    return order.program.partition(":")[0].partition(".")[0]
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _late(order: Order, monitor: Monitor) -> Answer:
+    frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no other door
+    main_frame = frames.get(threading.main_thread().ident or 0)
+    where = from_thread(main_frame, _package(order))
+    last = monitor.registry.last
+    stands = f"it stands at {where}" if where else "it waits for an output that nothing gives"
+    after = f", after {type_of(last)} {name_of(last)}" if last else ""
+    trace = "".join(traceback.format_stack(main_frame))
+    return Answer(
+        failure=Failure(
+            message=f"the program {order.program} did not end within {order.limit_s:g} s: {stands}"
+            f" ({monitor.registry.count()} resources declared{after})",
+            trace=trace,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

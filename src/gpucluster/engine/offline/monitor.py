@@ -1,0 +1,167 @@
+"""The engine's side of Pulumi's protocol: what a program's SDK calls while the program runs."""
+
+import sys
+from typing import Any, Final, NoReturn, Protocol
+
+import grpc
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import (
+    callback_pb2,
+    engine_pb2,
+    engine_pb2_grpc,
+    resource_pb2,
+    resource_pb2_grpc,
+)
+
+from gpucluster.engine.offline.located import from_uri
+from gpucluster.engine.offline.lookups import LOOKUPS, STACK_REFERENCE
+from gpucluster.engine.offline.model import Lookup
+from gpucluster.engine.offline.registry import (
+    RefusedError,
+    Registry,
+    own_transforms,
+    read,
+    reference,
+    registered,
+)
+from gpucluster.engine.offline.transforms import TransformError, transformed
+from gpucluster.engine.offline.urns import Place
+from gpucluster.engine.offline.wire import shown
+from gpucluster.engine.provider.values import UNKNOWN_ON_WIRE
+
+# Not OUTPUT_VALUES: inputs stay plain. Not INVOKE_TRANSFORMS, PARAMETERIZATION: a program that needs them is told so.
+FEATURES: Final = (
+    resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_REFERENCES,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_ALIAS_SPECS,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_REPLACEMENT_TRIGGER,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_DELETED_WITH,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_REPLACE_WITH,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_TRANSFORMS,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_HOOKS,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_ERROR_HOOKS,
+)
+
+
+class Context(Protocol):
+    """The part of gRPC's context that we use; `abort` raises."""
+
+    def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
+
+
+class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
+    """Takes every registration; nothing is made, so what only the cloud tells stays unknown."""
+
+    def __init__(self, place: Place) -> None:
+        self.registry = Registry(place)
+        self.refusals: list[str] = []  # in order; the first is the program's mistake
+        self._place = place
+
+    def GetDeploymentInfo(self, request: empty_pb2.Empty, context: Context) -> resource_pb2.DeploymentInfo:  # noqa: N802
+        return resource_pb2.DeploymentInfo(
+            project=self._place.project, stack=self._place.stack, dryRun=True, supportedFeatures=FEATURES
+        )
+
+    def RegisterResource(  # noqa: N802
+        self, request: resource_pb2.RegisterResourceRequest, context: Context
+    ) -> resource_pb2.RegisterResourceResponse:
+        try:
+            return self._register(request)
+        except (RefusedError, TransformError) as error:
+            self._refuse(context, str(error), request)
+
+    def RegisterResourceOutputs(  # noqa: N802
+        self, request: resource_pb2.RegisterResourceOutputsRequest, context: Context
+    ) -> empty_pb2.Empty:
+        try:
+            self.registry.add_outputs(request.urn, shown(request.outputs))
+        except RefusedError as error:
+            self._refuse(context, str(error))
+        return empty_pb2.Empty()
+
+    def ReadResource(  # noqa: N802
+        self, request: resource_pb2.ReadResourceRequest, context: Context
+    ) -> resource_pb2.ReadResourceResponse:
+        urn = self.registry.urn(request)
+        try:
+            self.registry.add(read(urn, request))
+        except RefusedError as error:
+            self._refuse(context, str(error), request)
+        if request.type == STACK_REFERENCE:
+            self.registry.add_lookup(reference(request))
+            return resource_pb2.ReadResourceResponse(urn=urn, properties=_referenced(request.id))
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
+
+    def Invoke(  # noqa: N802
+        self, request: resource_pb2.ResourceInvokeRequest, context: Context
+    ) -> resource_pb2.ResourceInvokeResponse:
+        if request.tok not in LOOKUPS:
+            self._refuse(
+                context,
+                f"the program looks up {request.tok!r}, which the offline planner does not know"
+                f" (it knows {', '.join(sorted(LOOKUPS))})",
+                request,
+            )
+        self.registry.add_lookup(Lookup(token=request.tok, arguments=shown(request.args), answered=False))
+        return resource_pb2.ResourceInvokeResponse(unknown=True)
+
+    def Call(self, request: resource_pb2.ResourceCallRequest, context: Context) -> NoReturn:  # noqa: N802
+        self._refuse(
+            context, f"the program calls {request.tok!r}, a provider's method, which needs the provider"
+        )
+
+    def RegisterStackTransform(self, request: callback_pb2.Callback, context: Context) -> empty_pb2.Empty:  # noqa: N802
+        self.registry.add_transform(request)
+        return empty_pb2.Empty()
+
+    def RegisterResourceHook(self, request: object, context: Context) -> empty_pb2.Empty:  # noqa: N802
+        """Hooks run when something is made, and nothing is."""
+        return empty_pb2.Empty()
+
+    def RegisterErrorHook(self, request: object, context: Context) -> empty_pb2.Empty:  # noqa: N802
+        return empty_pb2.Empty()
+
+    def SignalAndWaitForShutdown(self, request: empty_pb2.Empty, context: Context) -> empty_pb2.Empty:  # noqa: N802
+        return empty_pb2.Empty()
+
+    def _register(
+        self, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        if request.remote:
+            raise RefusedError(
+                f"{request.type} {request.name!r} is a component of a provider, which is not here"
+            )
+        new = transformed(request, self.registry.transforms_for(request))
+        urn = self.registry.urn(new)
+        resource = registered(urn, new, self.registry.aliases_of(new))
+        self.registry.add(resource, own_transforms(request))
+        return resource_pb2.RegisterResourceResponse(urn=urn, object=new.object)
+
+    def _refuse(self, context: Context, text: str, request: Any = None) -> NoReturn:
+        """With the line of the program that asked, where the SDK tells it."""
+        where = "" if request is None else from_uri(request.sourcePosition.uri, request.sourcePosition.line)
+        self.refusals.append(f"{where}: {text}" if where else text)
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refusals[-1])
+
+
+class Engine(engine_pb2_grpc.EngineServicer):
+    """The program's words for whoever watches."""
+
+    def Log(self, request: engine_pb2.LogRequest, context: Context) -> empty_pb2.Empty:  # noqa: N802
+        if request.severity != engine_pb2.LogSeverity.DEBUG:
+            word = engine_pb2.LogSeverity.Name(request.severity).lower()
+            for line in request.message.splitlines():
+                print(f"{word}: {line}", file=sys.stderr, flush=True)  # noqa: T201
+        return empty_pb2.Empty()
+
+    def RequirePulumiVersion(  # noqa: N802
+        self, request: engine_pb2.RequirePulumiVersionRequest, context: Context
+    ) -> engine_pb2.RequirePulumiVersionResponse:
+        """No CLI, no version: the real one is asked at `up`."""
+        return engine_pb2.RequirePulumiVersionResponse()
+
+
+def _referenced(name: str) -> struct_pb2.Struct:
+    values = struct_pb2.Struct()
+    values.update({"name": name, "outputs": UNKNOWN_ON_WIRE, "secretOutputNames": UNKNOWN_ON_WIRE})
+    return values

@@ -1,0 +1,122 @@
+"""Run a program without an engine: a process of its own, watched, with nothing of the user's environment."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+from gpucluster.engine.offline.messages import Answer, Order
+from gpucluster.engine.offline.model import Planned
+from gpucluster.errors import GpuclusterError
+from gpucluster.plan.codec import dumps, loads
+from gpucluster.plan.model import ClusterPlan
+
+Report = Callable[[str], None]
+
+PROJECT: Final = "gpucluster"
+LIMIT_S: Final = 60.0
+GRACE_S: Final = 10.0  # the child tells of its own limit; this is for one that cannot
+TAIL: Final = 20  # lines of what it said, kept for an error
+_KEPT: Final = ("LANG", "LC_ALL", "PATH", "SYSTEMROOT")
+
+
+class ProgramError(GpuclusterError):
+    """The program could not be planned; notes hold its traceback."""
+
+
+def silent(_: str) -> None:
+    """Nobody listens."""
+
+
+def run(program: str, plan: ClusterPlan, *, report: Report = silent, limit_s: float = LIMIT_S) -> Planned:
+    """What `module:function` declares for the plan: no network, no credentials, the same each time.
+
+    `report` gets what the program prints and logs. ProgramError says where the program failed, or that it never ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpucluster-") as folder:
+        order = Order(
+            program=program,
+            plan=plan,
+            project=PROJECT,
+            stack=plan.name,
+            socket=str(Path(folder) / "engine"),
+            import_from=tuple(sys.path),
+            limit_s=limit_s,
+        )
+        return _planned(order, *_answer(order, report))
+
+
+def _answer(order: Order, report: Report) -> tuple[bytes, int, list[str]]:
+    said: list[str] = []
+
+    def heard(line: str) -> None:
+        said.append(line)
+        del said[:-TAIL]
+        report(line)
+
+    with _child() as child, _lines(child.stderr, heard):
+        assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018
+        watch = threading.Timer(order.limit_s + GRACE_S, child.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            with suppress(BrokenPipeError), child.stdin as sink:
+                sink.write(dumps(order).encode())
+            told = child.stdout.read()
+        finally:
+            watch.cancel()
+        return told, child.wait(), said
+
+
+@contextmanager
+def _child() -> Generator[subprocess.Popen[bytes]]:
+    """Python without the user's settings; what it started ends with it."""
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-m", "gpucluster.engine.offline.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**{name: os.environ[name] for name in _KEPT if name in os.environ}, "GRPC_VERBOSITY": "NONE"},
+        start_new_session=True,  # a terminal's Ctrl-C comes through us
+    )
+    try:
+        yield child
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, 9)
+        child.wait()
+
+
+@contextmanager
+def _lines(stream: IO[bytes] | None, heard: Report) -> Generator[None]:
+    def listen() -> None:
+        for line in stream or ():
+            heard(line.decode(errors="replace").rstrip())
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    yield
+    listener.join(1.0)
+
+
+def _planned(order: Order, told: bytes, code: int, said: list[str]) -> Planned:
+    if not told:
+        failure = ProgramError(
+            f"the program {order.program} ended its process with code {code} before it was planned",
+            next_step="it must return when it has declared everything",
+        )
+        for line in said:
+            failure.add_note(line)
+        raise failure
+    answer = loads(Answer, told)
+    if answer.planned is not None:
+        return answer.planned
+    assert answer.failure is not None  # noqa: S101  the one or the other
+    failure = ProgramError(f"the program cannot be planned: {answer.failure.message}")
+    failure.add_note(answer.failure.trace)
+    raise failure

@@ -1,0 +1,181 @@
+"""What a running program has declared so far. Calls come from several threads; one lock holds them in a line."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pulumi.runtime.proto import alias_pb2, callback_pb2, resource_pb2
+
+from gpucluster.engine.offline.lookups import STACK_REFERENCE
+from gpucluster.engine.offline.model import STACK_TYPE, Lookup, Planned, Resource, Timeouts, Value
+from gpucluster.engine.offline.urns import Former, Place, former_urn, name_of, type_of, urn_of
+from gpucluster.engine.offline.wire import shown
+from gpucluster.plan.codec import dumps
+
+Callbacks = tuple[callback_pb2.Callback, ...]
+
+
+class RefusedError(Exception):
+    """The program asked for what cannot be; the text says what and, where known, at which line."""
+
+
+class Registry:
+    """Resources by urn, the stack's exports, and the questions asked."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._resources: dict[str, Resource] = {}
+        self._transforms: dict[str, Callbacks] = {}
+        self._stack_transforms: list[callback_pb2.Callback] = []
+        self._lookups: dict[str, Lookup] = {}
+        self.last = ""  # urn
+
+    def planned(self) -> Planned:
+        """Everything, in order; the stack itself is no resource of its own."""
+        stacks = [r for r in self._resources.values() if r.type == STACK_TYPE]
+        urns = {r.urn for r in stacks}
+        found = [replace(r, parent=None) if r.parent in urns else r for r in self._resources.values()]
+        return Planned(
+            project=self._place.project,
+            stack=self._place.stack,
+            resources=tuple(sorted((r for r in found if r.urn not in urns), key=lambda r: r.urn)),
+            outputs=stacks[0].outputs if stacks else {},
+            lookups=tuple(self._lookups[key] for key in sorted(self._lookups)),
+        )
+
+    def count(self) -> int:
+        """How many resources were declared, the stack not counted."""
+        with self._lock:
+            return sum(r.type != STACK_TYPE for r in self._resources.values())
+
+    def urn(self, request: resource_pb2.RegisterResourceRequest | resource_pb2.ReadResourceRequest) -> str:
+        """The urn that the request's resource gets."""
+        return urn_of(self._place, type=request.type, name=request.name, parent=request.parent)
+
+    def add(self, resource: Resource, transforms: Iterable[callback_pb2.Callback] = ()) -> None:
+        """Take one resource; its name must be new."""
+        with self._lock:
+            if resource.urn in self._resources:
+                raise RefusedError(
+                    f"two resources have the same name: {type_of(resource.urn)} {name_of(resource.urn)!r}"
+                    f" ({resource.urn}); give one of them another"
+                )
+            self._resources[resource.urn] = resource
+            self._transforms[resource.urn] = tuple(transforms)
+            self.last = resource.urn
+
+    def add_outputs(self, urn: str, outputs: Mapping[str, Value]) -> None:
+        """What a component, or the stack, exports."""
+        with self._lock:
+            if urn not in self._resources:
+                raise RefusedError(f"outputs for a resource that was never declared: {urn}")
+            self._resources[urn] = replace(self._resources[urn], outputs=outputs)
+
+    def add_lookup(self, lookup: Lookup) -> None:
+        """The same question twice is one."""
+        with self._lock:
+            self._lookups.setdefault(dumps(lookup), lookup)
+
+    def add_transform(self, callback: callback_pb2.Callback) -> None:
+        """A transform of the whole stack: for what is declared from now on."""
+        with self._lock:
+            self._stack_transforms.append(callback)
+
+    def transforms_for(self, request: resource_pb2.RegisterResourceRequest) -> Callbacks:
+        """The engine's order: its own, its parents' from the nearest up, the stack's."""
+        with self._lock:
+            found, above = [*own_transforms(request)], request.parent
+            while above in self._resources:
+                found += self._transforms[above]
+                above = self._resources[above].parent or ""
+            return (*found, *self._stack_transforms)
+
+    def aliases_of(self, request: resource_pb2.RegisterResourceRequest) -> tuple[str, ...]:
+        """The urns that the resource had before."""
+        own = (self._alias(alias, request) for alias in _aliases(request))
+        return tuple(sorted({*request.aliasURNs, *own}))
+
+    def _alias(self, alias: alias_pb2.Alias, request: resource_pb2.RegisterResourceRequest) -> str:
+        if not alias.HasField("spec"):
+            return alias.urn
+        spec = alias.spec
+        former = Former(
+            name=spec.name, type=spec.type, stack=spec.stack, project=spec.project,
+            parent=spec.parentUrn, no_parent=spec.noParent,
+        )  # fmt: skip
+        return former_urn(self._place, former, type=request.type, name=request.name, parent=request.parent)
+
+
+def own_transforms(request: Any) -> Callbacks:
+    """The request's; the SDK's stubs lose their type."""
+    return tuple(request.transforms)
+
+
+def registered(urn: str, request: resource_pb2.RegisterResourceRequest, aliases: tuple[str, ...]) -> Resource:
+    """The request as a value."""
+    return Resource(
+        urn=urn,
+        type=request.type,
+        name=request.name,
+        custom=request.custom,
+        parent=request.parent or None,
+        dependencies=tuple(sorted(set(request.dependencies))),
+        property_dependencies={
+            name: tuple(sorted(set(one.urns)))
+            for name, one in sorted(request.propertyDependencies.items())
+            if one.urns
+        },
+        provider=provider_urn(request.provider),
+        import_id=request.importId,
+        protect=request.protect,
+        retain_on_delete=request.retainOnDelete,
+        delete_before_replace=request.deleteBeforeReplace,
+        deleted_with=request.deletedWith or None,
+        aliases=aliases,
+        ignore_changes=tuple(sorted(request.ignoreChanges)),
+        replace_on_changes=tuple(sorted(request.replaceOnChanges)),
+        replace_with=tuple(sorted(request.replace_with)),
+        hide_diffs=tuple(sorted(request.hideDiffs)),
+        secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
+        timeouts=Timeouts(
+            create=request.customTimeouts.create,
+            update=request.customTimeouts.update,
+            delete=request.customTimeouts.delete,
+        ),
+        version=request.version,
+        properties=shown(request.object, secret=request.additionalSecretOutputs),
+    )
+
+
+def read(urn: str, request: resource_pb2.ReadResourceRequest) -> Resource:
+    """What is only read: somebody else's."""
+    return Resource(
+        urn=urn,
+        type=request.type,
+        name=request.name,
+        custom=True,
+        external=True,
+        parent=request.parent or None,
+        dependencies=tuple(sorted(set(request.dependencies))),
+        provider=provider_urn(request.provider),
+        import_id=request.id,
+        secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
+        version=request.version,
+        properties=shown(request.properties, secret=request.additionalSecretOutputs),
+    )
+
+
+def reference(request: resource_pb2.ReadResourceRequest) -> Lookup:
+    """A StackReference: its outputs are in a state that is not at hand."""
+    return Lookup(token=STACK_REFERENCE, arguments={"name": request.id}, answered=False)
+
+
+def provider_urn(reference: str) -> str | None:
+    """`URN::ID` -> urn."""
+    return reference.rpartition("::")[0] or None
+
+
+def _aliases(request: Any) -> tuple[alias_pb2.Alias, ...]:
+    return tuple(request.aliases)

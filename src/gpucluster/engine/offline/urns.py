@@ -1,0 +1,61 @@
+"""Names of resources as the engine makes them: `urn:pulumi:STACK::PROJECT::[PARENT'S TYPES$]TYPE::NAME`."""
+
+from dataclasses import dataclass
+
+from gpucluster.engine.offline.model import STACK_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a program is planned."""
+
+    project: str
+    stack: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """An alias as a program writes it: what is empty is as it is now."""
+
+    name: str = ""
+    type: str = ""
+    stack: str = ""
+    project: str = ""
+    parent: str = ""  # urn
+    no_parent: bool = False
+
+
+def urn_of(place: Place, *, type: str, name: str, parent: str = "") -> str:  # noqa: A002  the trade's word
+    """A child's type carries those of its parents; the stack's is left out."""
+    above = types_of(parent) if parent else ""
+    chain = "" if above in {"", STACK_TYPE} else f"{above}$"
+    return f"urn:pulumi:{place.stack}::{place.project}::{chain}{type}::{name}"
+
+
+def types_of(urn: str) -> str:
+    """The types of a resource and its parents, joined by `$`."""
+    return _parts(urn)[2]
+
+
+def type_of(urn: str) -> str:
+    """The resource's own type."""
+    return types_of(urn).rpartition("$")[2]
+
+
+def name_of(urn: str) -> str:
+    """The resource's name, which may hold `::`."""
+    return _parts(urn)[3]
+
+
+def former_urn(place: Place, former: Former, *, type: str, name: str, parent: str) -> str:  # noqa: A002
+    """The urn that an alias stands for."""
+    then = Place(former.project or place.project, former.stack or place.stack)
+    above = "" if former.no_parent else former.parent or parent
+    return urn_of(then, type=former.type or type, name=former.name or name, parent=above)
+
+
+def _parts(urn: str) -> list[str]:
+    parts = urn.split("::", 3)
+    if len(parts) != 4 or not urn.startswith("urn:pulumi:"):
+        raise ValueError(f"{urn!r} is no urn: expected urn:pulumi:STACK::PROJECT::TYPE::NAME")
+    return parts
