@@ -83,6 +83,7 @@ def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> C
             registration_port=6890,
         ),
         slurm=Slurm(version="24.11"),
+        kubernetes=None,
         storage=(),
         pools=(pool,),
         partitions=(Partition(name="gpu", pools=("h200",), default=True, max_time_s=None),),

@@ -7,17 +7,12 @@ Units stand in the names: `_s` seconds, `_mib` MiB.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeVar
 
+from gpucluster.plan.kubernetes import Kubernetes
+from gpucluster.plan.market import Market, Source
+
 T = TypeVar("T")
-
-
-class Market(StrEnum):
-    """How an instance is bought."""
-
-    SPOT = "spot"
-    ON_DEMAND = "on-demand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +29,6 @@ class NodeShape:
     @property
     def cpus(self) -> int:
         return self.sockets * self.cores_per_socket * self.threads_per_core
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One line of a pool's `capacity`, in the order in which it is tried."""
-
-    position: int
-    market: Market
-    machines: tuple[str, ...]  # in order of preference
-    zones: tuple[str, ...]
-    max: int | None  # live instances from this source, over all zones; None = only the pool's max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +230,7 @@ class ClusterPlan:
     aws: Aws | None
     head: Head | None
     slurm: Slurm | None
+    kubernetes: Kubernetes | None
     storage: tuple[Mount, ...]
     pools: tuple[Pool, ...]
     partitions: tuple[Partition, ...]

@@ -22,6 +22,7 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> ClusterPlan:
         aws=aws,
         head=on_aws.head(spec.name, there(spec.head).machine, aws.network),
         slurm=Slurm(version=version),
+        kubernetes=None,
         storage=tuple(mount(wish, None) for wish in spec.storage),
         pools=pools,
         partitions=tuple(_partition(partition) for partition in spec.partitions),

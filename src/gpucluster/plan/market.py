@@ -1,0 +1,22 @@
+"""How machines are bought, and the sources of a pool: the same words for Slurm's pools and Kubernetes'."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Market(StrEnum):
+    """How an instance is bought."""
+
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One line of a pool's `capacity`, in the order in which it is tried."""
+
+    position: int
+    market: Market
+    machines: tuple[str, ...]  # in order of preference
+    zones: tuple[str, ...]
+    max: int | None  # live instances from this source, over all zones; None = only the pool's max
