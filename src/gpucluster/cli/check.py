@@ -1,44 +1,110 @@
 """`gpucluster check`: read specs, say everything that is wrong with them."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, say, say_error
+from gpucluster.cli.output import answer, say, say_error
 from gpucluster.errors import GpuclusterError
+
+if TYPE_CHECKING:
+    from gpucluster.spec import Problem, Report
+
+
+class CheckOutput(StrEnum):
+    """For people, for programs, for code scanning, and for the lines of a pull request."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+CheckOutputOption = Annotated[
+    CheckOutput, typer.Option("--output", "-o", help="How to answer.", show_default=True)
+]
 
 
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Specs, such as stacks/burst.yaml.")],
-    output: OutputOption = Output.TEXT,
+    output: CheckOutputOption = CheckOutput.TEXT,
 ) -> None:
     """Check specs: every problem with its place. Exit 1 if one has an error, 2 if one cannot be read."""
-    from gpucluster.plan.codec import to_json
-    from gpucluster.spec import Report, inspect
+    from gpucluster.spec import inspect
 
-    reports: list[tuple[Path, Report]] = []
+    reports: dict[Path, Report] = {}
     unread: list[GpuclusterError] = []
     for file in files:
         try:
-            reports.append((file, inspect(file)))
+            reports[file] = inspect(file)
         except GpuclusterError as error:
             unread.append(error)
-    code = 2 if unread else 1 if any(report.errors for _, report in reports) else 0
-    if output is Output.JSON:
-        problems = [to_json(problem) for _, report in reports for problem in report.problems]
-        errors = [{"message": error.message, "next": error.next_step} for error in unread]
-        answer(ok=code == 0, problems=problems, errors=errors)
-    else:
-        for file, report in reports:
-            for problem in report.problems:
-                say(str(problem))
-            say(f"{file}: {_verdict(len(report.errors), len(report.problems) - len(report.errors))}")
-        for error in unread:
-            say_error(error)
+    code = 2 if unread else 1 if any(report.errors for report in reports.values()) else 0
+    _ANSWERS[output](reports, unread, code)
     raise typer.Exit(code)
+
+
+def _text(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: int) -> None:
+    for file, report in reports.items():
+        for problem in report.problems:
+            say(str(problem))
+        say(f"{file}: {_verdict(len(report.errors), len(report.problems) - len(report.errors))}")
+    for error in unread:
+        say_error(error)
+
+
+def _json(reports: "dict[Path, Report]", unread: list[GpuclusterError], code: int) -> None:
+    from gpucluster.plan.codec import to_json
+
+    errors = [{"message": error.message, "next": error.next_step} for error in unread]
+    answer(ok=code == 0, problems=to_json(_problems(reports)), errors=errors)
+
+
+def _sarif(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: int) -> None:
+    import json
+    from importlib.metadata import version
+
+    from gpucluster.gitops.sarif import sarif
+
+    log = sarif(
+        _problems(reports),
+        uris={str(file): _from_top(file) for file in reports},
+        unread=[error.message for error in unread],
+        version=version("gpucluster"),
+    )
+    say(json.dumps(log, indent=1, sort_keys=True))
+
+
+def _github(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: int) -> None:
+    from gpucluster.gitops.annotations import annotations
+
+    for line in annotations(_problems(reports), {str(file): _from_top(file) for file in reports}):
+        say(line)
+    for error in unread:
+        say_error(error)
+
+
+def _problems(reports: "dict[Path, Report]") -> "list[Problem]":
+    return [problem for report in reports.values() for problem in report.problems]
+
+
+def _from_top(file: Path) -> str:
+    """The path from the repository's top, wherever the verb was called; outside of one as it was given."""
+    absolute = file.resolve()
+    top = next((folder for folder in absolute.parents if (folder / ".git").exists()), None)
+    return file.as_posix() if top is None else absolute.relative_to(top).as_posix()
 
 
 def _verdict(errors: int, warnings: int) -> str:
     words = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((errors, "error"), (warnings, "warning")) if n]
     return ", ".join(words if errors else ["ok", *words])
+
+
+_ANSWERS = {
+    CheckOutput.TEXT: _text,
+    CheckOutput.JSON: _json,
+    CheckOutput.SARIF: _sarif,
+    CheckOutput.GITHUB: _github,
+}

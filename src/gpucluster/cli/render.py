@@ -8,6 +8,8 @@ import typer
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting, say
 from gpucluster.errors import GpuclusterError
 
+OWN = ("head", "k8s", "slurm")  # folders of which everything is ours: what else stands there is stale
+
 if TYPE_CHECKING:
     from gpucluster.artifacts import Artifact
     from gpucluster.plan.model import ClusterPlan
@@ -18,15 +20,22 @@ def render(
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="Write the files below this folder.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 if the folder of --to holds anything else.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Render the plan and Slurm's files, to stdout or below a folder."""
     with reporting(output):
+        if check and to is None:
+            raise GpuclusterError("--check compares with a folder", next_step="name it: --to DIR")
         from gpucluster.cli.desk import resolve_file
         from gpucluster.plan.codec import to_json
 
         desk = resolve_file(file)
         artifacts = artifacts_of(desk.plan)
+        if check and to is not None:
+            raise typer.Exit(_check(artifacts, to, output))
         if to is not None:
             _write(artifacts, to)
         if output is Output.JSON:
@@ -51,6 +60,41 @@ def artifacts_of(plan: "ClusterPlan") -> "tuple[Artifact, ...]":
 
     made = (Artifact(names.PLAN_FILE, codec.dumps(plan).encode()), *render_slurm(plan))
     return tuple(sorted(made))
+
+
+def _check(artifacts: "tuple[Artifact, ...]", to: Path, output: Output) -> int:
+    """Say what stands in the folder and should not, and the other way round; the exit code."""
+    from gpucluster.gitops.files import compare
+    from gpucluster.markdown import printable
+    from gpucluster.plan.codec import to_json
+
+    changes = compare(_standing(artifacts, to), artifacts, names=(str(to), "rendered"))
+    if output is Output.JSON:
+        answer(ok=not changes, to=str(to), changes=to_json(changes))
+        return int(bool(changes))
+    for change in changes:
+        for line in change.diff.split("\n"):
+            say(printable(line))
+    if changes:
+        progress(f"{to}: {len(changes)} files differ; `gpucluster render FILE --to {to}` writes them anew")
+        progress("  (a file that is no longer rendered is yours to remove)")
+    else:
+        progress(f"{to}: as rendered")
+    return int(bool(changes))
+
+
+def _standing(artifacts: "tuple[Artifact, ...]", to: Path) -> "tuple[Artifact, ...]":
+    """What stands in the folders that rendering owns, and the files that it makes beside them."""
+    from gpucluster.artifacts import Artifact
+
+    made = {artifact.path for artifact in artifacts}
+    try:
+        inside = {path.relative_to(to).as_posix() for own in OWN for path in (to / own).rglob("*")}
+        found = sorted(path for path in made | inside if (to / path).is_file())
+        return tuple(Artifact(path, (to / path).read_bytes()) for path in found)
+    except OSError as error:
+        step = "name a folder that can be read"
+        raise GpuclusterError(f"{to}: cannot be read: {error.strerror}", next_step=step) from error
 
 
 def _write(artifacts: "tuple[Artifact, ...]", to: Path) -> None:

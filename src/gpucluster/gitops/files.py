@@ -25,11 +25,12 @@ def _change(path: str, old: bytes | None, new: bytes | None, names: tuple[str, s
     before, after = _file(names[0], path, old), _file(names[1], path, new)
     lines = list(difflib.unified_diff(_lines(old), _lines(new), before, after, lineterm=""))
     touched = sum(1 for line in lines[2:] if line.startswith(("+", "-")))
-    return FileChange(path=path, kind=kind, diff="\n".join(lines), lines=touched)
+    text = "\n".join(lines or [f"--- {before}", f"+++ {after}"])  # an empty file came or went
+    return FileChange(path=path, kind=kind, diff=text, lines=touched)
 
 
 def _file(side: str, path: str, content: bytes | None) -> str:
-    return "nothing" if content is None else f"{side}/{path}"
+    return "/dev/null" if content is None else f"{side}/{path}"
 
 
 def _lines(content: bytes | None) -> list[str]:
@@ -41,4 +42,4 @@ def _split(text: str) -> Iterator[str]:
     *lines, rest = text.split("\n")
     yield from lines
     if rest:
-        yield f"{rest}\\ No newline at end of file"
+        yield f"{rest}\n\\ No newline at end of file"

@@ -1,0 +1,114 @@
+"""A month's cost: what is known is exact, what is not has a name, and a sum hides neither."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from builders import a_plan
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucluster import catalog
+from gpucluster.cost import Amount, estimate
+from gpucluster.cost.estimate import HOURS, SPOT_NOTE
+from gpucluster.plan.model import ClusterPlan
+
+EAST = (("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"))
+NO_P5E = ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]")
+P5EN, M7I = Decimal("63.296"), Decimal("0.4032")
+
+
+def _month(plan: ClusterPlan) -> tuple[Amount, Amount]:
+    found = estimate(plan, catalog.prices())
+    return found.least, found.most
+
+
+def test_the_least_is_what_is_always_on_and_the_most_is_everything() -> None:
+    least, most = _month(a_plan(*EAST, NO_P5E, ("min: 0", "min: 2")))
+    assert least == Amount(HOURS * (M7I + 2 * P5EN))
+    assert most == Amount(HOURS * (M7I + 16 * P5EN))
+
+
+def test_a_machine_without_a_price_is_named_and_the_sum_is_at_least() -> None:
+    least, most = _month(a_plan(*EAST))
+    assert least.exact, "no node is always on: its price does not matter"
+    assert most.unknown == ("p5e.48xlarge (no on-demand price)",)
+    assert most.words("USD") == ("at least 739,591.62 USD, plus unknown: p5e.48xlarge (no on-demand price)")
+
+
+def test_of_another_region_nothing_is_known() -> None:
+    least, most = _month(a_plan())
+    assert least == Amount(unknown=("m7i.2xlarge (no price for us-east-2)",))
+    assert least.words("USD") == "unknown: m7i.2xlarge (no price for us-east-2)"
+    assert most.known == 0
+    assert len(most.unknown) == 3
+
+
+def test_a_ceiling_takes_the_dearest_source_as_far_as_its_max() -> None:
+    cheap_first = ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]")
+    plan = a_plan(*EAST, cheap_first)
+    pool = plan.pools[0]
+    few = replace(pool.sources[1], max=4, machines=("p5en.48xlarge",))
+    many = replace(pool.sources[0], machines=("p4d.24xlarge",))
+    mixed = replace(plan, pools=(replace(pool, sources=(many, few)),))
+    _, most = _month(mixed)
+    assert most.known == HOURS * (M7I + 4 * P5EN + 12 * Decimal("21.957642"))
+
+
+def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
+    found = estimate(a_plan(*EAST), catalog.prices())
+    line = found.line("pool", "h200")
+    assert line is not None
+    assert line.notes == (SPOT_NOTE,)
+
+
+def test_hosts_of_ones_own_have_no_price() -> None:
+    plan = a_plan()
+    assert plan.head is not None
+    bare = replace(
+        plan, aws=None, head=replace(plan.head, machine=None), pools=(replace(plan.pools[0], sources=()),)
+    )
+    least, most = _month(bare)
+    assert least == most
+    assert least.words("USD").startswith("unknown: burst-head (hosts of your own have no price here), h200 (")
+
+
+def test_without_a_head_only_pools_are_counted() -> None:
+    plan = replace(a_plan(*EAST), head=None)
+    assert _month(plan)[0] == Amount()
+
+
+@pytest.mark.parametrize("machine", sorted(catalog.load().machines))
+def test_every_machine_of_the_catalog_has_a_price_or_is_known_to_have_none(machine: str) -> None:
+    assert (machine in catalog.prices().rows) is not (machine == "p5e.48xlarge")
+
+
+def test_prices_say_where_they_are_from() -> None:
+    prices = catalog.prices()
+    assert prices.source
+    assert prices.licence == "Apache-2.0"
+    assert (prices.currency, prices.region) == ("USD", "us-east-1")
+    assert all(hour > 0 for hour in prices.rows.values())
+
+
+AMOUNTS = st.builds(
+    Amount,
+    st.decimals(min_value=0, max_value=10**9, places=6),
+    st.sets(st.sampled_from(["a (x)", "b (y)", "c (z)"])).map(lambda found: tuple(sorted(found))),
+)
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS)
+def test_a_sum_loses_nothing_whatever_its_order(one: Amount, two: Amount, three: Amount) -> None:
+    total = one + two + three
+    assert total == three + (two + one)
+    assert set(total.unknown) == {*one.unknown, *two.unknown, *three.unknown}
+    assert total.exact == (one.exact and two.exact and three.exact)
+
+
+@given(AMOUNTS, st.integers(min_value=0, max_value=10_000))
+def test_an_unknown_is_never_shown_as_a_sum_of_money(amount: Amount, count: int) -> None:
+    shown = amount.times(count)
+    assert ("unknown" in shown.words("USD")) is (not shown.exact)
+    assert ("unknown" in shown.short("USD")) is (not shown.exact)
+    assert shown.exact or count > 0
