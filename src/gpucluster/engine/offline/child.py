@@ -36,7 +36,6 @@ def main() -> NoReturn:
     """Read the order, run the program, say what it declared."""
     say = _answering()
     order = loads(Order, sys.stdin.buffer.read())
-    sys.path[:] = order.import_from
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a program that failed
     monitor = Monitor(Place(order.project, order.stack))
     watch = threading.Timer(order.limit_s, lambda: say(_late(order, monitor)))
@@ -140,7 +139,3 @@ def _late(order: Order, monitor: Monitor) -> Answer:
             trace=trace,
         )
     )
-
-
-if __name__ == "__main__":
-    main()

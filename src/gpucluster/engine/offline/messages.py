@@ -15,7 +15,6 @@ class Order:
     project: str
     stack: str
     socket: str  # a path that nobody else can reach
-    import_from: tuple[str, ...]  # sys.path
     limit_s: float
 
 

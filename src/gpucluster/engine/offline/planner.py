@@ -1,5 +1,6 @@
 """Run a program without an engine: a process of its own, watched, with nothing of the user's environment."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
 
@@ -22,6 +24,11 @@ PROJECT: Final = "gpucluster"
 LIMIT_S: Final = 60.0
 GRACE_S: Final = 10.0  # the child tells of its own limit; this is for one that cannot
 TAIL: Final = 20  # lines of what it said, kept for an error
+NEEDED: Final = ("grpc", "pulumi", "pulumi_aws")  # of the extra `aws`, which the light install leaves out
+_START: Final = (  # as multiprocessing does: the child imports from where we do
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    " from gpucluster.engine.offline.child import main; main()"
+)
 _KEPT: Final = ("LANG", "LC_ALL", "PATH", "SYSTEMROOT")
 
 
@@ -38,6 +45,9 @@ def run(program: str, plan: ClusterPlan, *, report: Report = silent, limit_s: fl
 
     `report` gets what the program prints and logs. ProgramError says where the program failed, or that it never ended.
     """
+    for library in NEEDED:
+        if find_spec(library) is None:
+            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
     with tempfile.TemporaryDirectory(prefix="gpucluster-") as folder:
         order = Order(
             program=program,
@@ -45,7 +55,6 @@ def run(program: str, plan: ClusterPlan, *, report: Report = silent, limit_s: fl
             project=PROJECT,
             stack=plan.name,
             socket=str(Path(folder) / "engine"),
-            import_from=tuple(sys.path),
             limit_s=limit_s,
         )
         return _planned(order, *_answer(order, report))
@@ -77,7 +86,7 @@ def _answer(order: Order, report: Report) -> tuple[bytes, int, list[str]]:
 def _child() -> Generator[subprocess.Popen[bytes]]:
     """Python without the user's settings; what it started ends with it."""
     child = subprocess.Popen(
-        [sys.executable, "-I", "-m", "gpucluster.engine.offline.child"],
+        [sys.executable, "-I", "-c", _START, json.dumps([str(Path(root).absolute()) for root in sys.path])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -9,7 +9,15 @@ from pulumi.runtime.proto import alias_pb2, callback_pb2, resource_pb2
 
 from gpucluster.engine.offline.lookups import STACK_REFERENCE
 from gpucluster.engine.offline.model import STACK_TYPE, Lookup, Planned, Resource, Timeouts, Value
-from gpucluster.engine.offline.urns import Former, Place, former_urn, name_of, type_of, urn_of
+from gpucluster.engine.offline.urns import (
+    Former,
+    Place,
+    former_urn,
+    inherited_alias,
+    name_of,
+    type_of,
+    urn_of,
+)
 from gpucluster.engine.offline.wire import shown
 from gpucluster.plan.codec import dumps
 
@@ -93,9 +101,17 @@ class Registry:
             return (*found, *self._stack_transforms)
 
     def aliases_of(self, request: resource_pb2.RegisterResourceRequest) -> tuple[str, ...]:
-        """The urns that the resource had before."""
-        own = (self._alias(alias, request) for alias in _aliases(request))
-        return tuple(sorted({*request.aliasURNs, *own}))
+        """The urns that the resource had before: its own aliases, and under each that its parent had."""
+        own = [*request.aliasURNs, *(self._alias(alias, request) for alias in _aliases(request))]
+        now = self.urn(request)
+        with self._lock:
+            parent = self._resources.get(request.parent)
+        inherited = (
+            inherited_alias(self._place, child, parent=request.parent, was=former)
+            for former in (parent.aliases if parent else ())
+            for child in (now, *own)
+        )
+        return tuple(sorted({*own, *inherited} - {now}))
 
     def _alias(self, alias: alias_pb2.Alias, request: resource_pb2.RegisterResourceRequest) -> str:
         if not alias.HasField("spec"):

@@ -1,5 +1,6 @@
 """Transforms: functions of the program that rewrite a resource's registration, called back over its own server."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -62,9 +63,10 @@ def _call(callback: callback_pb2.Callback, message: bytes) -> bytes:
 
 
 def _reason(error: grpc.RpcError) -> str:
-    """The first line; what follows is the program's traceback."""
+    """The first line, without the SDK's random name of the callback; what follows is the program's traceback."""
     said = error.details() if isinstance(error, grpc.Call) else None
-    return (said or str(error)).partition("\n")[0].rstrip(":")
+    line = (said or str(error)).partition("\n")[0].rstrip(":")
+    return "a transform failed: " + re.sub(r"^Invoke callback \S+ error: ", "", line)
 
 
 def _options(request: Request) -> Options:

@@ -54,6 +54,13 @@ def former_urn(place: Place, former: Former, *, type: str, name: str, parent: st
     return urn_of(then, type=former.type or type, name=former.name or name, parent=above)
 
 
+def inherited_alias(place: Place, child: str, *, parent: str, was: str) -> str:
+    """The urn of `child` when its parent was `was`; a name that begins with the parent's followed it."""
+    name, now = name_of(child), name_of(parent)
+    then = name_of(was) + name.removeprefix(now) if name.startswith(now) else name
+    return urn_of(place, type=type_of(child), name=then, parent=was)
+
+
 def _parts(urn: str) -> list[str]:
     parts = urn.split("::", 3)
     if len(parts) != 4 or not urn.startswith("urn:pulumi:"):
