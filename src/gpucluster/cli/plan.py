@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting, say
+from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, progress, reporting, say
 
 if TYPE_CHECKING:
     from gpucluster.plan.explain import Note
@@ -18,17 +18,30 @@ def plan(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every default and derived fact with its reason.")
     ] = False,
-    output: OutputOption = Output.TEXT,
+    resources: Annotated[
+        bool, typer.Option("--resources", help="List what Pulumi would declare, without asking the cloud.")
+    ] = False,
+    properties: Annotated[
+        bool, typer.Option("--properties", help="With --resources: each resource's properties, too.")
+    ] = False,
+    output: ReviewOutputOption = ReviewOutput.TEXT,
 ) -> None:
     """Show what a spec becomes: names, addresses, shapes, times. Needs no network and no credentials."""
+    _fitting(explain=explain, resources=resources, properties=properties, output=output)
     with reporting(output):
         from gpucluster.cli.desk import resolve_file
+
+        if resources:
+            from gpucluster.cli.resources import show
+
+            show(resolve_file(file), file, properties=properties, output=output)
+            return
         from gpucluster.plan.codec import to_json
         from gpucluster.plan.explain import explain as notes_of
 
         desk = resolve_file(file)
         notes = notes_of(desk.spec, desk.catalog, desk.plan) if explain else ()
-        if output is Output.JSON:
+        if output is ReviewOutput.JSON:
             extra = {"explain": to_json(notes)} if explain else {}
             answer(ok=True, plan=to_json(desk.plan), problems=to_json(desk.warnings), **extra)
             return
@@ -36,6 +49,18 @@ def plan(
             progress(str(warning))
         for line in (*_summary(desk.plan), *_reasons(notes)):
             say(line)
+
+
+def _fitting(*, explain: bool, resources: bool, properties: bool, output: ReviewOutput) -> None:
+    """Options that say nothing together are a mistake, not ignored."""
+    if explain and resources:
+        raise typer.BadParameter(
+            "--explain is about the plan and --resources about the program: ask one by one"
+        )
+    if properties and not resources:
+        raise typer.BadParameter("--properties goes with --resources")
+    if output is ReviewOutput.MARKDOWN and not resources:
+        raise typer.BadParameter("--output markdown goes with --resources")
 
 
 def _summary(plan: "ClusterPlan") -> Iterator[str]:

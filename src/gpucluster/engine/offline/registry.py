@@ -70,6 +70,8 @@ class Registry:
                     f"two resources have the same name: {type_of(resource.urn)} {name_of(resource.urn)!r}"
                     f" ({resource.urn}); give one of them another"
                 )
+            if resource.parent is not None and resource.parent not in self._resources:
+                raise RefusedError(f"the parent of {resource.urn} was never declared: {resource.parent}")
             self._resources[resource.urn] = resource
             self._transforms[resource.urn] = tuple(transforms)
             self.last = resource.urn
