@@ -99,6 +99,9 @@ def _child() -> Generator[subprocess.Popen[bytes]]:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, 9)
         child.wait()
+        for stream in (child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
 
 
 @contextmanager
