@@ -91,6 +91,7 @@ def _machine(row: dict[str, Any], sockets: int, offers: dict[str, Any]) -> dict[
         raise SystemExit(
             f"{row['InstanceType']}: {cpu['DefaultCores']} cores do not divide into {sockets} sockets"
         )
+    network = row["NetworkInfo"]
     counts = {region: _offered(row["InstanceType"], rows) for region, rows in offers.items()}
     return {
         "arch": row["ProcessorInfo"]["SupportedArchitectures"][0],
@@ -100,6 +101,9 @@ def _machine(row: dict[str, Any], sockets: int, offers: dict[str, Any]) -> dict[
         "threads_per_core": cpu["DefaultThreadsPerCore"],
         "memory_mib": row["MemoryInfo"]["SizeInMiB"],
         "gpu": _gpu(row.get("GpuInfo")),
+        "network_cards": network["MaximumNetworkCards"],
+        "efa": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "local_disks": sum(disk["Count"] for disk in row.get("InstanceStorageInfo", {}).get("Disks", [])),
         "markets": sorted(row["SupportedUsageClasses"]),
         "zones_selling": {region: count for region, count in counts.items() if count},
     }

@@ -1,6 +1,15 @@
 """What the world offers: machine types, zones, and what each Slurm version knows. Data with a source and a date."""
 
-from gpucluster.catalog.model import Catalog, Crd, Gpu, KubernetesFacts, Machine, Prices, SlurmFacts
+from gpucluster.catalog.model import (
+    Catalog,
+    Crd,
+    Gpu,
+    KubernetesFacts,
+    Machine,
+    MigProfile,
+    Prices,
+    SlurmFacts,
+)
 from gpucluster.catalog.read import crd_schema, crd_schemas, kubernetes_facts, load, prices, slurm_facts
 
 __all__ = [
@@ -9,6 +18,7 @@ __all__ = [
     "Gpu",
     "KubernetesFacts",
     "Machine",
+    "MigProfile",
     "Prices",
     "SlurmFacts",
     "crd_schema",

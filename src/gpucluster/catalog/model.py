@@ -26,10 +26,22 @@ class Machine:
     threads_per_core: int
     memory_mib: int  # nameplate; the operating system sees less
     gpu: Gpu | None
+    network_cards: int
+    efa: int  # EFA interfaces at most, one a card; 0: it has none
+    local_disks: int  # NVMe of the machine's own, empty at each boot
     markets: tuple[str, ...]  # EC2's usage classes: on-demand, spot, capacity-block
     zones_selling: Mapping[
         str, int
     ]  # region -> zones that sell it; letters are each account's own, counts are not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """One way to slice a GPU. All slices of a GPU together: at most 7 of compute and 8 of memory."""
+
+    most: int  # of this profile alone, on one GPU
+    compute: int  # sevenths of the GPU
+    memory: int  # eighths of its memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +64,10 @@ class Catalog:
     regions: Mapping[str, tuple[str, ...]]  # region -> every zone name that some account has there
     slurm_supported: tuple[str, ...]
     slurm_known: tuple[str, ...]  # versions whose facts are recorded, supported or not yet
+    kubernetes_known: tuple[str, ...]  # "1.34", oldest first
+    mig: Mapping[
+        tuple[str, int], Mapping[str, MigProfile]
+    ]  # GPU model and its memory in MiB -> profiles by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpucluster.catalog.model import Catalog, Crd, Gpu, KubernetesFacts, Machine, Prices, SlurmFacts
+from gpucluster.catalog.model import (
+    Catalog,
+    Crd,
+    Gpu,
+    KubernetesFacts,
+    Machine,
+    MigProfile,
+    Prices,
+    SlurmFacts,
+)
 
 _DATA = Path(__file__).parent / "data"
 SLURM_SUPPORTED = ("24.11",)
@@ -27,6 +36,8 @@ def load() -> Catalog:
         },
         slurm_supported=SLURM_SUPPORTED,
         slurm_known=tuple(_read("slurm-versions.json")["versions"]),
+        kubernetes_known=kubernetes_facts().versions,
+        mig=_mig(_read("mig.json")["gpus"]),
     )
 
 
@@ -110,6 +121,19 @@ def _machine(name: str, row: dict[str, Any]) -> Machine:
         threads_per_core=row["threads_per_core"],
         memory_mib=row["memory_mib"],
         gpu=None if gpu is None else Gpu(**gpu),
+        network_cards=row["network_cards"],
+        efa=row["efa"],
+        local_disks=row["local_disks"],
         markets=tuple(row["markets"]),
         zones_selling=row["zones_selling"],
     )
+
+
+def _mig(gpus: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, MigProfile]]:
+    return {
+        (gpu["model"], gpu["memory_mib"]): {
+            name: MigProfile(most=most, compute=compute, memory=memory)
+            for name, (most, compute, memory) in gpu["profiles"].items()
+        }
+        for gpu in gpus
+    }

@@ -76,3 +76,33 @@ def test_the_data_says_where_it_is_from() -> None:
     for path in (ROOT / "src/gpucluster/catalog/data").glob("*.json"):
         assert json.loads(path.read_text())["source"], path.name
     assert catalog.load().date == "2026-11-21"
+
+
+@pytest.mark.parametrize(
+    ("name", "cards", "efa", "disks"),
+    [
+        ("p4de.24xlarge", 4, 4, 8),
+        ("p5.48xlarge", 32, 32, 8),
+        ("p5en.48xlarge", 16, 16, 8),
+        ("m7i.2xlarge", 1, 0, 0),
+    ],
+)
+def test_a_machine_has_the_fabric_and_disks_of_its_data_sheet(
+    name: str, cards: int, efa: int, disks: int
+) -> None:
+    machine = catalog.load().machines[name]
+    assert (machine.network_cards, machine.efa, machine.local_disks) == (cards, efa, disks)
+
+
+def test_a_mig_profile_alone_fits_its_gpu_as_often_as_it_says_and_no_more() -> None:
+    """NVIDIA's most, against the sevenths of compute and eighths of memory that a slice takes."""
+    for gpu, profiles in catalog.load().mig.items():
+        assert profiles, gpu
+        for name, profile in profiles.items():
+            assert name.startswith(f"{profile.compute}g."), (gpu, name)
+            assert min(7 // profile.compute, 8 // profile.memory) == profile.most, (gpu, name)
+
+
+def test_every_gpu_of_a_machine_that_can_be_sliced_is_in_the_mig_table() -> None:
+    gpus = {(m.gpu.model, m.gpu.memory_mib) for m in catalog.load().machines.values() if m.gpu}
+    assert gpus - catalog.load().mig.keys() == {("l40s", 45776)}
