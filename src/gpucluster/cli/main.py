@@ -21,11 +21,26 @@ VERBS: dict[str, str] = {
     "plan": "gpucluster.cli.plan",
     "render": "gpucluster.cli.render",
     "diff": "gpucluster.cli.diff",
+    "validate": "gpucluster.cli.validate",
     "sandbox": "gpucluster.cli.sandbox",
     "down": "gpucluster.cli.down",
 }
 
-OF_EXTRAS = frozenset({"ansible", "boto3", "botocore", "grpc", "moto", "pulumi", "pulumi_aws", "werkzeug"})
+OF_EXTRAS = frozenset(
+    {
+        "ansible",
+        "boto3",
+        "botocore",
+        "grpc",
+        "moto",
+        "paramiko",
+        "pulumi",
+        "pulumi_aws",
+        "pytest",
+        "testinfra",
+        "werkzeug",
+    }
+)
 
 
 def run(argv: list[str]) -> int:

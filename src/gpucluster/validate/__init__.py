@@ -1,0 +1,8 @@
+"""Prove that a cluster is what its plan says: expectations from the plan, asked of the living machines.
+
+`expectations` is pure. The rest is a pytest-testinfra suite, its ways into machines, and its reports.
+"""
+
+from gpucluster.validate.expectations import Expectation, expectations
+
+__all__ = ["Expectation", "expectations"]

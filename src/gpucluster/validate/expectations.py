@@ -1,0 +1,326 @@
+"""Plan and bindings to what must be found where. Pure.
+
+A target is a machine (`head`, a node's name), a seat (`POOL/1`: the first node of validation's own job in that pool,
+whichever Slurm picks), a pool, a partition, or `cloud`. Targets do not change from run to run, so that a history of
+results can be kept by them.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpucluster.checks import cloud, files, jobs, machine, pairs, slurm
+from gpucluster.checks.model import Check
+from gpucluster.checks.table import CHECKS
+from gpucluster.plan import names
+from gpucluster.plan.model import Bindings, ClusterPlan, Mount, Partition, Pool, there
+
+HEAD, CLOUD = "head", "cloud"
+SEATS = 2  # nodes of a pool's job
+SLACK_S = 30.0  # above what the plan's times add up to: the polls of slurmctld, of the daemon and of ours
+STATIC_START_S = 60.0  # a job on nodes that are up starts within this, or others use them
+CONF_CACHE = "/run/slurm/conf"  # where a configless slurmd keeps what slurmctld sent
+STATE_SAVE, NODE_SPOOL = "/var/spool/slurmctld", "/var/spool/slurmd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """One check at one target, with what it must find: a value of the check's own `want` type."""
+
+    check: str
+    target: str
+    want: Any
+
+    @property
+    def id(self) -> str:
+        """`gpu.count[h200/1]`"""
+        return f"{self.check}[{self.target}]"
+
+    @property
+    def of(self) -> Check[Any, Any]:
+        """The row of the table."""
+        return CHECKS[self.check]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """The job that validation runs in a pool: on fresh nodes where the pool is elastic."""
+
+    pool: str
+    partition: str
+    nodes: int
+    gpus: int
+    exclude: str  # hostlist of the partition's other pools
+    elastic: bool
+    start_s: float  # it runs within this
+    life_s: float  # it ends by itself after this
+
+
+def expectations(
+    plan: ClusterPlan, bindings: Bindings | None = None, *, up: Sequence[str] = (), bundle: str = ""
+) -> tuple[Expectation, ...]:
+    """All that must hold, in the order in which it is asked. `up` are elastic nodes that happen to be up, `bundle` the
+    digest of what the bucket offers.
+
+    A cloud's nodes may be off, so they are asked while a job of ours holds them; hosts must be up, and are all asked.
+    """
+    plan = _slurms(plan)
+    steady = [node for pool in plan.pools for node in pool.always_on()]
+    return (
+        *_head(plan, bundle),
+        *(e for node in (*steady, *sorted(set(up) - set(steady))) for e in _node(plan, node)),
+        *_gangs(plan),
+        *_seats(plan),
+        *_jobs(plan),
+        *_cloud(plan, bindings),
+    )
+
+
+def gangs(plan: ClusterPlan) -> tuple[Gang, ...]:
+    """One job a pool, in the first partition that has the pool."""
+    found = ((pool, _partition_of(plan, pool)) for pool in plan.pools)
+    return tuple(_gang(plan, pool, partition) for pool, partition in found if partition is not None)
+
+
+def seats(gang: Gang) -> tuple[str, ...]:
+    """The targets that the job's nodes are."""
+    return tuple(f"{gang.pool}/{n}" for n in range(1, gang.nodes + 1))
+
+
+def select(all_of: Sequence[Expectation], *, tier: int, only: Sequence[str] = ()) -> tuple[Expectation, ...]:
+    """Those of the tier and below; with `only`, those of these checks or ids (`gpu.count`, `disk[head]`)."""
+    known = {e.check for e in all_of} | {e.id for e in all_of} | CHECKS.keys()
+    strange = sorted(set(only) - known)
+    if strange:
+        raise ValueError(f"no check is called {', '.join(strange)}; there are {', '.join(CHECKS)}")
+    kept = (e for e in all_of if not only or e.check in only or e.id in only)
+    return tuple(e for e in kept if needed_tier(e) <= tier)
+
+
+def needed_tier(expectation: Expectation) -> int:
+    """A seat is there only while a job of ours holds it."""
+    return max(expectation.of.tier, 1 if "/" in expectation.target else 0)
+
+
+def _slurms(plan: ClusterPlan) -> ClusterPlan:
+    """The plan without pools that Slurm does not have."""
+    there(plan.slurm)
+    used = {name for partition in plan.partitions for name in partition.pools}
+    return replace(plan, pools=tuple(pool for pool in plan.pools if pool.name in used))
+
+
+def _head(plan: ClusterPlan, bundle: str) -> Iterator[Expectation]:
+    head = there(plan.head)
+    units = ("munge", "slurmctld", "gpucluster-agent")
+    yield _expect("svc.active", HEAD, machine.Units(units=_units(units, plan, daemon=True)))
+    yield _expect("ctl.ping", HEAD, slurm.Controllers(hosts=(head.name,)))
+    if plan.aws is not None:
+        url = f"http://{head.address}:{head.registration_port}/v1/node"
+        yield _expect("elastic.ping", HEAD, cloud.Daemon(url=url))
+    yield _expect("cfg.same", HEAD, files.Files(sha256=_slurm_files(plan, names.SLURM_ETC)))
+    if bundle:
+        yield _expect("cfg.bundle", HEAD, files.Applied(link=names.BUNDLE_DIR, digest=bundle))
+    yield _expect("nodes.state", HEAD, _nodes(plan))
+    yield _expect("nodes.hw", HEAD, slurm.HardwareLines(lines=tuple(_hardware(pool) for pool in plan.pools)))
+    yield _expect("part.up", HEAD, slurm.Partitions(partitions=tuple(_partitions(plan))))
+    yield from _any_machine(plan, HEAD, STATE_SAVE)
+
+
+def _node(plan: ClusterPlan, node: str) -> Iterator[Expectation]:
+    pool = plan.pool_of(node)
+    return iter(()) if pool is None else _pool_node(plan, node, pool)
+
+
+def _pool_node(plan: ClusterPlan, target: str, pool: Pool) -> Iterator[Expectation]:
+    units = ("munge", "slurmd", "gpucluster-agent")
+    yield _expect("svc.active", target, machine.Units(units=_units(units, plan, daemon=False)))
+    yield _expect("cfg.same", target, files.Files(sha256=_slurm_files(plan, CONF_CACHE)))
+    yield _expect("auth.rt", target, pairs.Munge())
+    yield _expect("clock.sync", target, machine.Clock())
+    if not _overridden(plan):
+        yield _expect("hw.real", target, _board(pool))
+    if pool.shape.gpu_count:
+        yield _expect("gpu.count", target, machine.Gpus(count=pool.shape.gpu_count))
+    yield from _any_machine(plan, target, NODE_SPOOL)
+
+
+def _any_machine(plan: ClusterPlan, target: str, spool: str) -> Iterator[Expectation]:
+    if plan.aws is not None:
+        yield _expect("imds.guard", target, machine.Guard())
+    mounts = (machine.MountWant(path="/", types=(), source=""), *_mounts(plan, target))
+    yield _expect("fs.mount", target, machine.Mounts(mounts=mounts))
+    yield _expect("disk", target, machine.Disks(paths=("/", "/tmp", spool)))  # noqa: S108  asked about, not written to
+
+
+def _gangs(plan: ClusterPlan) -> Iterator[Expectation]:
+    for gang in gangs(plan):
+        yield _expect("job.multi", gang.pool, jobs.Gang(nodes=gang.nodes))
+
+
+def _seats(plan: ClusterPlan) -> Iterator[Expectation]:
+    """Nodes that may be off are asked in our own job."""
+    pools = {pool.name: pool for pool in plan.pools}
+    for gang in gangs(plan):
+        if gang.elastic:
+            for seat in seats(gang):
+                yield from _pool_node(plan, seat, pools[gang.pool])
+
+
+def _jobs(plan: ClusterPlan) -> Iterator[Expectation]:
+    leaf = {node: leaf.name for leaf in plan.leaves for span in leaf.slots for node in span}
+    pools = {pool.name: pool for pool in plan.pools}
+    for gang in gangs(plan):
+        if leaf:
+            mine = {node: leaf[node] for node in _slots(pools[gang.pool]) if node in leaf}
+            yield _expect("topo.place", gang.pool, jobs.Leaves(leaf=mine, nodes=gang.nodes))
+        if gang.gpus:
+            yield _expect("job.gres", gang.pool, jobs.Gres(count=gang.gpus, isolated=_isolated(plan)))
+    for partition in plan.partitions:
+        yield _expect("job.part", partition.name, _small(plan, partition))
+    for gang in gangs(plan):
+        if gang.elastic:
+            yield _expect("burst.rt", gang.pool, _round_trip(plan, pools[gang.pool]))
+
+
+def _cloud(plan: ClusterPlan, bindings: Bindings | None) -> Iterator[Expectation]:
+    if plan.aws is not None:
+        subnets = () if bindings is None else tuple(sorted(bindings.subnets.values()))
+        yield _expect("cloud.orphans", CLOUD, cloud.Owned(cluster=plan.name, subnets=subnets))
+
+
+def _expect(check: str, target: str, want: Any) -> Expectation:
+    if type(want) is not CHECKS[check].want:
+        raise TypeError(f"{check} wants {CHECKS[check].want.__name__}, not {type(want).__name__}")
+    return Expectation(check=check, target=target, want=want)
+
+
+def _elastic(plan: ClusterPlan, pool: Pool) -> bool:
+    """Has the pool nodes that come and go?"""
+    return plan.aws is not None and pool.max > pool.min
+
+
+def _slots(pool: Pool) -> tuple[str, ...]:
+    return tuple(node for span in pool.slots for node in span)
+
+
+def _units(units: tuple[str, ...], plan: ClusterPlan, *, daemon: bool) -> tuple[str, ...]:
+    ours = () if plan.aws is None else ("gpucluster-guard", *(("gpucluster-elastic",) if daemon else ()))
+    return tuple(f"{unit}.service" for unit in (*units, *ours))
+
+
+def _nodes(plan: ClusterPlan) -> slurm.Nodes:
+    steady = tuple(node for pool in plan.pools for node in pool.always_on())
+    others = tuple(n for pool in plan.pools for n in _slots(pool) if n not in steady)
+    return slurm.Nodes(elastic=others, static=steady)
+
+
+def _hardware(pool: Pool) -> slurm.Hardware:
+    shape = pool.shape
+    return slurm.Hardware(
+        nodes=_slots(pool),
+        cpus=shape.cpus,
+        sockets=shape.sockets,
+        cores=shape.cores_per_socket,
+        threads=shape.threads_per_core,
+        memory_mib=shape.real_memory_mib,
+        gres=f"gpu:{shape.gpu_model}:{shape.gpu_count}" if shape.gpu_count else "",
+    )
+
+
+def _board(pool: Pool) -> machine.Board:
+    shape = pool.shape
+    return machine.Board(
+        cpus=shape.cpus,
+        sockets=shape.sockets,
+        cores=shape.cores_per_socket,
+        threads=shape.threads_per_core,
+        memory_mib=shape.real_memory_mib,
+    )
+
+
+def _partitions(plan: ClusterPlan) -> Iterator[slurm.PartitionWant]:
+    for partition in plan.partitions:
+        yield slurm.PartitionWant(
+            name=partition.name,
+            max_time_min=None if partition.max_time_s is None else -(-partition.max_time_s // 60),
+            nodes=_partition_nodes(plan, partition),
+        )
+
+
+def _partition_nodes(plan: ClusterPlan, partition: Partition) -> tuple[str, ...]:
+    return tuple(node for pool in plan.pools if pool.name in partition.pools for node in _slots(pool))
+
+
+def _partition_of(plan: ClusterPlan, pool: Pool) -> Partition | None:
+    return next((p for p in plan.partitions if pool.name in p.pools), None)
+
+
+def _slurm_files(plan: ClusterPlan, folder: str) -> dict[str, str]:
+    from gpucluster.slurm import render  # noqa: PLC0415  jinja2: a run that expects nothing does without
+
+    below = f"{names.SLURM_DIR}/"
+    found = (a for a in render(plan) if a.path.startswith(below))
+    return {f"{folder}/{a.path.removeprefix(below)}": _sha256(a.content) for a in found}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _mounts(plan: ClusterPlan, target: str) -> Iterator[machine.MountWant]:
+    for mount in plan.storage:
+        if not (target == HEAD and mount.nfs is not None and mount.nfs.from_head):  # its own disk, exported
+            yield _mount(mount)
+
+
+def _mount(mount: Mount) -> machine.MountWant:
+    if mount.nfs is not None:
+        source = f"{mount.nfs.server}:{mount.nfs.export}"
+        return machine.MountWant(path=mount.path, types=("nfs", "nfs4"), source=source)
+    if mount.other is not None:
+        return machine.MountWant(path=mount.path, types=(mount.other.type,), source=mount.other.source)
+    return machine.MountWant(path=mount.path, types=("lustre",), source="")
+
+
+def _overridden(plan: ClusterPlan) -> bool:
+    """slurmd is told to believe slurm.conf, so what it finds says nothing."""
+    return any(
+        line.key == "SlurmdParameters" and "config_overrides" in (line.value or "")
+        for line in there(plan.slurm).lines
+    )
+
+
+def _isolated(plan: ClusterPlan) -> bool:
+    """Unless a rehearsal's line turns it off, a job is kept from others' devices."""
+    lines = there(plan.slurm).lines
+    return not any(line.key == "ConstrainDevices" and line.value == "no" for line in lines)
+
+
+def _gang(plan: ClusterPlan, pool: Pool, partition: Partition) -> Gang:
+    elastic = _elastic(plan, pool)
+    others = [p for p in plan.pools if p.name in partition.pools and p.name != pool.name]
+    start_s = pool.boot_timeout_s + SLACK_S if elastic else STATIC_START_S
+    return Gang(
+        pool=pool.name,
+        partition=partition.name,
+        nodes=min(SEATS, pool.max - pool.min if elastic else len(pool.always_on())),
+        gpus=pool.shape.gpu_count,
+        exclude=",".join(span.hostlist for other in others for span in other.slots),
+        elastic=elastic,
+        start_s=start_s,
+        life_s=start_s + 300,
+    )
+
+
+def _small(plan: ClusterPlan, partition: Partition) -> jobs.Small:
+    pools = [pool for pool in plan.pools if pool.name in partition.pools]
+    limit_s = max((p.boot_timeout_s if _elastic(plan, p) else STATIC_START_S) for p in pools) + SLACK_S
+    return jobs.Small(
+        partition=partition.name, nodes=_partition_nodes(plan, partition), limit_s=float(limit_s)
+    )
+
+
+def _round_trip(plan: ClusterPlan, pool: Pool) -> jobs.RoundTrip:
+    down_s = pool.idle_s + plan.times.suspend_timeout_s + plan.times.reconcile_s + SLACK_S
+    return jobs.RoundTrip(up_s=float(pool.boot_timeout_s), down_s=float(down_s))

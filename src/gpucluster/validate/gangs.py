@@ -1,0 +1,196 @@
+"""Validation's own jobs: submitted as an ordinary user, bounded in time, cancelled on every exit, nobody else's touched."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] -- it ships none
+    RESOLVER_NOGROUP,
+    NodeSet,
+    NodeSetException,
+)
+
+from gpucluster.checks import answers, slurm
+from gpucluster.checks.model import Answer, ParseError, Verdict, short
+from gpucluster.errors import GpuclusterError
+from gpucluster.validate.expectations import Gang, seats
+
+NAME = "gpucluster-validate"
+LOOK_S = 0.3
+OVER = frozenset(
+    {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "DEADLINE"}
+)
+
+# argv, as the ordinary user, limit -> answer, on the head
+Head = Callable[[Sequence[str], bool, float], Answer]
+
+
+class NoJobError(GpuclusterError):
+    """A job of ours does not run; `verdict` says whether that is the cluster's fault."""
+
+    def __init__(self, verdict: Verdict, words: str) -> None:
+        super().__init__(words)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A gang that runs."""
+
+    gang: Gang
+    job: int
+    nodes: tuple[str, ...]
+
+
+class Gangs:
+    """The gangs of a run. Not safe for two threads."""
+
+    def __init__(self, head: Head, pause: Callable[[float], object] | None = None) -> None:
+        self._head = head
+        self._pause = pause or threading.Event().wait
+        self._ours: list[int] = []  # every job that we submitted and that may still live
+        self._submitted: dict[str, tuple[Gang, int, float]] = {}
+        self._held: dict[str, Held] = {}
+        self._failed: dict[str, NoJobError] = {}
+
+    def submit(self, gangs: Sequence[Gang]) -> None:
+        """Submit all at once, so that all their nodes boot together."""
+        for gang in gangs:
+            try:
+                job = self._sbatch(self._argv(gang))
+                self._submitted[gang.pool] = (gang, job, time.monotonic())
+            except NoJobError as error:
+                self._failed[gang.pool] = error
+
+    def held(self, pool: str) -> Held:
+        """The gang of `pool`, once it runs; NoJobError if it does not in its time."""
+        if pool in self._failed:
+            raise self._failed[pool]
+        if pool not in self._held:
+            try:
+                self._held[pool] = self._until_running(pool)
+            except NoJobError as error:
+                self._failed[pool] = error
+                raise
+        return self._held[pool]
+
+    def node(self, seat: str) -> str:
+        """Who sits at `POOL/1`."""
+        self.held(seat.partition("/")[0])
+        return self.sitting(seat)
+
+    def sitting(self, seat: str) -> str:
+        """The same without waiting; nobody is empty."""
+        held = self._held.get(seat.partition("/")[0])
+        return "" if held is None else dict(zip(seats(held.gang), held.nodes, strict=False)).get(seat, "")
+
+    def step(self, pool: str, argv: Sequence[str], limit_s: float) -> Answer:
+        """A step in the gang of `pool`, from the head."""
+        job = self.held(pool).job
+        return self._head(("srun", f"--jobid={job}", "--overlap", "--quiet", *argv), True, limit_s)
+
+    def to_its_end(self, argv: Sequence[str], limit_s: float) -> Answer:
+        """A job of its own: what scontrol says of it at its end, or when `limit_s` is over. It is cancelled then."""
+        try:
+            job = self._sbatch(argv)
+        except NoJobError as error:
+            return Answer(code=1, stdout="", stderr=error.message)
+        end = time.monotonic() + limit_s
+        answer = self._show(job)
+        while not (_states(answer) & OVER) and time.monotonic() < end:
+            self._pause(LOOK_S)
+            answer = self._show(job)
+        self._cancel([job])
+        return answer
+
+    def leave(self) -> None:
+        """Cancel every job of ours that may live."""
+        self._cancel(tuple(self._ours))
+
+    def _cancel(self, jobs: Sequence[int]) -> None:
+        if jobs:
+            self._head(("scancel", *map(str, jobs)), True, 10)
+            self._ours = [job for job in self._ours if job not in jobs]
+
+    def _argv(self, gang: Gang) -> tuple[str, ...]:
+        gpus = (f"--gres=gpu:{gang.gpus}", "--cpus-per-gpu=1") if gang.gpus else ("--cpus-per-task=1",)
+        apart = ",".join(word for word in (gang.exclude, self._warm(gang)) if word)
+        return (
+            f"--partition={gang.partition}",
+            f"--nodes={gang.nodes}",
+            "--ntasks-per-node=1",
+            "--mem=256M",
+            *gpus,
+            *((f"--exclude={apart}",) if apart else ()),
+            f"--time={int(gang.life_s // 60) + 1}",
+            *("--wrap", f"exec sleep {gang.life_s:g}"),
+        )
+
+    def _warm(self, gang: Gang) -> str:
+        """Nodes of the partition that are up: a job on them would show no boot."""
+        if not gang.elastic:
+            return ""
+        try:
+            nodes = slurm.parse_nodes((self._head(slurm.ASK_NODES.argv, False, 10),))
+        except ParseError as error:
+            raise NoJobError(Verdict.UNKNOWN, f"slurmctld does not list its nodes: {error}") from error
+        warm = (n.name for n in nodes if gang.partition in n.partitions and "POWERED_DOWN" not in n.states)
+        return str(NodeSet(",".join(warm), resolver=RESOLVER_NOGROUP))
+
+    def _sbatch(self, argv: Sequence[str]) -> int:
+        common = ("sbatch", "--parsable", f"--job-name={NAME}", "--output=/dev/null")
+        answer = self._head((*common, *argv), True, 20)
+        word = answer.stdout.strip().partition(";")[0]
+        if answer.code != 0 or not word.isdecimal():
+            said = short(answer.stderr or answer.stdout) or f"exit {answer.code}"
+            raise NoJobError(Verdict.FAIL, f"sbatch refuses the job: {said}")
+        self._ours.append(int(word))
+        return int(word)
+
+    def _show(self, job: int) -> Answer:
+        return self._head(("scontrol", "show", "job", str(job), "--json"), False, 10)
+
+    def _until_running(self, pool: str) -> Held:
+        if pool not in self._submitted:
+            raise NoJobError(Verdict.UNKNOWN, f"no job was submitted in {pool}")
+        gang, job, since = self._submitted[pool]
+        while True:
+            answer = self._show(job)
+            states = _states(answer)
+            if "RUNNING" in states and "CONFIGURING" not in states:
+                return Held(gang=gang, job=job, nodes=_nodes(answer))
+            if states & OVER or time.monotonic() - since > gang.start_s:
+                raise _not_running(job, answer, states, time.monotonic() - since)
+            self._pause(LOOK_S)
+
+
+def _states(answer: Answer) -> frozenset[str]:
+    """Empty while slurmctld does not say."""
+    try:
+        return frozenset(
+            w for job in answers.objects(answer, "jobs") for w in answers.words(job, "job_state")
+        )
+    except ParseError:
+        return frozenset()
+
+
+def _nodes(answer: Answer) -> tuple[str, ...]:
+    hostlist = answers.text(answers.objects(answer, "jobs")[0], "nodes")
+    try:
+        return tuple(str(n) for n in NodeSet(hostlist, resolver=RESOLVER_NOGROUP))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    except NodeSetException as error:
+        raise NoJobError(Verdict.UNKNOWN, f"slurmctld says {short(hostlist, 60)} for nodes") from error
+
+
+def _not_running(job: int, answer: Answer, states: frozenset[str], seconds: float) -> NoJobError:
+    """A job that waits for others' nodes says nothing against the cluster; every other wait does."""
+    try:
+        shown = answers.objects(answer, "jobs")[0]
+        words = [answers.text(shown, "state_reason"), answers.text(shown, "admin_comment")]
+    except (ParseError, IndexError) as error:
+        return NoJobError(Verdict.UNKNOWN, f"slurmctld says nothing of job {job}: {error}")
+    why = "; ".join(short(word, 120) for word in words if word not in ("", "None"))
+    said = f"job {job} is {'+'.join(sorted(states))} after {seconds:.0f} s" + (f" ({why})" if why else "")
+    busy = "PENDING" in states and words[0] in ("Resources", "Priority")
+    return NoJobError(Verdict.UNKNOWN if busy else Verdict.FAIL, said)
