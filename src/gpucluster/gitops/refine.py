@@ -55,7 +55,17 @@ def _kept(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(item for item in new if item in old)
 
 
+def _changed(found: Found) -> bool:
+    return found.kind is Kind.CHANGED
+
+
 _ROWS = (
+    _Row(
+        "name",
+        _changed,
+        UpdateClass.DATA_LOSS,
+        "the name is the stack's: a new cluster is made, and the old one stays until `gpucluster down` takes it",
+    ),
     _Row("aws", _removed, UpdateClass.DATA_LOSS, "the cluster leaves AWS: everything there is destroyed"),
     _Row(
         "aws.network.zones",

@@ -12,6 +12,7 @@ from gpucluster.engine.provider.diff import Difference
 from gpucluster.engine.provider.diff import diff as differ
 from gpucluster.engine.provider.schema import Change
 from gpucluster.engine.provider.table import TYPES
+from gpucluster.gitops.classes import ORDER
 from gpucluster.gitops.model import Kind, PropertyChange, ResourceChange
 from gpucluster.gitops.short import short
 from gpucluster.spec import UpdateClass
@@ -40,11 +41,12 @@ _TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
 
 
 def compare(old: Planned, new: Planned) -> tuple[ResourceChange, ...]:
-    """Every resource that would be touched, by type and name."""
+    """Every resource that would be touched, the worst first; what only the deployment tells cannot be compared."""
     before, after = _by_key(old), _by_key(new)
     anew = _anew(before, after)
     changes = (_change(before.get(key), after.get(key), anew) for key in before.keys() | after.keys())
-    return tuple(sorted((c for c in changes if c is not None), key=lambda c: (c.type, c.name)))
+    found = (change for change in changes if change is not None)
+    return tuple(sorted(found, key=lambda one: (-ORDER[one.update], one.type, one.name)))
 
 
 def _by_key(planned: Planned) -> dict[Key, Resource]:
@@ -86,7 +88,7 @@ def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str])
     if old is None:
         return ResourceChange(type=new.type, name=new.name, kind=Kind.ADDED, update=UpdateClass.LIVE)
     found = _difference(old, new)
-    properties = tuple(_properties(old, new, found))
+    properties = (*_properties(old, new, found), *_following(new, found, anew))
     if new.urn in anew:
         return ResourceChange(
             type=new.type,
@@ -98,7 +100,7 @@ def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str])
         )
     if not properties:
         return None
-    update = _of_update(new, found)
+    update = _of_update(new, properties)
     return ResourceChange(
         type=new.type, name=new.name, kind=Kind.CHANGED, update=update, properties=properties
     )
@@ -110,8 +112,8 @@ def _removed(old: Resource) -> ResourceChange:
     return ResourceChange(type=old.type, name=old.name, kind=Kind.REMOVED, update=update, why=why)
 
 
-def _of_update(resource: Resource, found: Difference) -> UpdateClass:
-    if _TAGS.issuperset(found.changed):
+def _of_update(resource: Resource, properties: tuple[PropertyChange, ...]) -> UpdateClass:
+    if _TAGS.issuperset(one.name for one in properties):
         return UpdateClass.NONE
     return _OF_UPDATE.get(resource.type, UpdateClass.LIVE)
 
@@ -141,6 +143,13 @@ def _properties(old: Resource, new: Resource, found: Difference) -> Iterator[Pro
             after=_shown(new.properties, name),
             replaces=name in found.replaces,
         )
+
+
+def _following(resource: Resource, found: Difference, anew: Mapping[str, str]) -> Iterator[PropertyChange]:
+    """Properties that only say what a replaced resource is called now."""
+    for name, urns in sorted(resource.property_dependencies.items()):
+        if name not in found.changed and any(urn in anew for urn in urns):
+            yield PropertyChange(name=name, before=None, after=None, replaces=False)
 
 
 def _shown(properties: Mapping[str, Any], name: str) -> str | None:

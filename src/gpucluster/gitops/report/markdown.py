@@ -108,7 +108,7 @@ def _blocks(diff: Diff) -> Iterator[tuple[str, str]]:
 
 def _title(resources: tuple[ResourceChange, ...]) -> str:
     update = worst(one.update for one in resources)
-    return f"resources: {words.counted(resources)}; at worst {update}"
+    return f"resources, at worst {update}: {words.counted(resources)}"
 
 
 def _resources(resources: Iterable[ResourceChange]) -> Iterator[str]:

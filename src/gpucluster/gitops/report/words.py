@@ -19,8 +19,8 @@ def property_change(one: PropertyChange) -> str:
     """`instanceType: m7i.xlarge -> m7i.2xlarge`."""
     before = "unset" if one.before is None else one.before
     after = "unset" if one.after is None else one.after
-    if before == after:
-        return f"{one.name}: changed"
+    if before == after:  # what is shown of both is the same: cut, or known only to the cloud
+        return f"{one.name}: another value"
     return f"{one.name}: {before} -> {after}"
 
 
@@ -28,7 +28,7 @@ def counted(resources: tuple[ResourceChange, ...]) -> str:
     """`2 added, 1 replaced`."""
     kinds = [one.kind for one in resources]
     parts = [f"{kinds.count(kind)} {kind}" for kind in Kind if kind in kinds]
-    return ", ".join(parts) or "none touched"
+    return f"{', '.join(parts) or 'none touched'}; values that only the deployment tells are not compared"
 
 
 def nodes(facts: PoolFacts) -> str:

@@ -1,0 +1,180 @@
+"""Pairs of specs with the update class that an expert gives each, and why: the reference for `gitops`.
+
+To change a field's class: find its rows here first; the class is what an operator would tell the users.
+"""
+
+from dataclasses import dataclass
+
+from builders import SPEC, a_spec_text
+
+from gpucluster.spec import UpdateClass
+
+SPOT = "      - {from: spot, machines: [p5en.48xlarge, p5e.48xlarge]}\n"
+DEMAND = "      - {from: on-demand, machines: [p5en.48xlarge], max: 4}\n"
+SECOND_POOL = "  - {name: a100, nodes: 2, capacity: [{from: on-demand, machines: [p4d.24xlarge]}]}\n"
+SECOND = a_spec_text(
+    ("partitions:\n", SECOND_POOL + "partitions:\n"),
+    ("max_time: 1d}\n", "max_time: 1d}\n  - {name: old, pools: [a100]}\n"),
+)
+THREE_ZONES = a_spec_text(("[us-east-2a, us-east-2b]", "[us-east-2a, us-east-2b, us-east-2c]"))
+ALWAYS_ON = a_spec_text(("min: 0", "min: 2"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`says` names the change; `why` is the expert's reason."""
+
+    says: str
+    old: str
+    new: str
+    expected: UpdateClass | None
+    why: str
+
+
+def _of_spec(says: str, expected: UpdateClass | None, why: str, *changes: tuple[str, str]) -> Pair:
+    return Pair(says, SPEC, a_spec_text(*changes), expected, why)
+
+
+PAIRS = (
+    _of_spec("a comment", None, "not read", ("schema: 1\n", "schema: 1  # ours\n")),
+    _of_spec("another spelling of the same time", None, "the same five minutes", ("idle: 5m", "idle: 300s")),
+    _of_spec(
+        "an anchor of the user's",
+        None,
+        "keys that begin with x- are not read",
+        ("slurm:\n", "x-a: 1\nslurm:\n"),
+    ),
+    _of_spec("a longer idle time", UpdateClass.LIVE, "the daemon reads it anew", ("idle: 5m", "idle: 10m")),
+    _of_spec(
+        "a longer boot timeout",
+        UpdateClass.LIVE,
+        "ResumeTimeout is read at a reconfigure",
+        ("idle: 5m\n", "idle: 5m\n    boot_timeout: 30m\n"),
+    ),
+    _of_spec(
+        "a higher max",
+        UpdateClass.LIVE,
+        "slots join at the end; a reconfigure adds them",
+        ("max: 16", "max: 32"),
+    ),
+    _of_spec(
+        "a lower max",
+        UpdateClass.DRAIN,
+        "Slurm kills what runs on a node that leaves its files",
+        ("max: 16", "max: 8"),
+    ),
+    _of_spec("always-on nodes", UpdateClass.LIVE, "two slots are not let go any more", ("min: 0", "min: 2")),
+    Pair(
+        "no always-on nodes any more", ALWAYS_ON, SPEC, UpdateClass.LIVE, "they end when idle, as all others"
+    ),
+    _of_spec(
+        "a higher max of a source", UpdateClass.LIVE, "it bounds launches, not nodes", ("max: 4", "max: 8")
+    ),
+    _of_spec(
+        "a longer max_time",
+        UpdateClass.LIVE,
+        "a job keeps the limit that it has",
+        ("max_time: 1d", "max_time: 2d"),
+    ),
+    _of_spec("no default partition", UpdateClass.LIVE, "only submissions", ("default: true, ", "")),
+    Pair("a pool and its partition", SPEC, SECOND, UpdateClass.LIVE, "nothing that is there is touched"),
+    Pair(
+        "a pool and its partition less",
+        SECOND,
+        SPEC,
+        UpdateClass.DRAIN,
+        "close the partition, let its jobs end, then take the nodes away",
+    ),
+    _of_spec(
+        "a pool's other name",
+        UpdateClass.DRAIN,
+        "nodes are called after it: one pool goes, another comes",
+        ("name: h200", "name: big"),
+        ("pools: [h200]", "pools: [big]"),
+    ),
+    _of_spec(
+        "a partition's other name",
+        UpdateClass.DRAIN,
+        "jobs stand in the partition that goes",
+        ("name: gpu", "name: train"),
+    ),
+    _of_spec(
+        "one machine less",
+        UpdateClass.NEW_NODES,
+        "a node that is up stays; no other of its kind comes",
+        ("[p5en.48xlarge, p5e.48xlarge]", "[p5en.48xlarge]"),
+    ),
+    Pair(
+        "one machine more, at the end",
+        a_spec_text(("[p5en.48xlarge, p5e.48xlarge]", "[p5en.48xlarge]")),
+        SPEC,
+        UpdateClass.NEW_NODES,
+        "asked only when the first is refused",
+    ),
+    _of_spec(
+        "sources in another order",
+        UpdateClass.NEW_NODES,
+        "they are tried in order, by each launch anew",
+        (SPOT + DEMAND, DEMAND + SPOT),
+    ),
+    _of_spec("one source less", UpdateClass.NEW_NODES, "what it gave stays until idle", (DEMAND, "")),
+    _of_spec(
+        "another GPU in the same pool",
+        UpdateClass.DRAIN,
+        "the node's line changes: Slurm refuses a node that does not match it",
+        ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5.48xlarge]"),
+        ("machines: [p5en.48xlarge], max: 4", "machines: [p5.48xlarge], max: 4"),
+    ),
+    _of_spec(
+        "a pool in one zone only",
+        UpdateClass.DRAIN,
+        "the other zone's slots leave Slurm's files",
+        ("[p5en.48xlarge, p5e.48xlarge]}", "[p5en.48xlarge, p5e.48xlarge], zones: [us-east-2a]}"),
+        ("max: 4}", "max: 4, zones: [us-east-2a]}"),
+    ),
+    Pair(
+        "a further zone",
+        SPEC,
+        THREE_ZONES,
+        UpdateClass.LIVE,
+        "its own subnet and slots; the network was cut so that nothing moves",
+    ),
+    Pair(
+        "a zone less",
+        THREE_ZONES,
+        SPEC,
+        UpdateClass.STOP_FLEET,
+        "AWS does not delete a subnet in which anything runs",
+    ),
+    _of_spec(
+        "zones in another order",
+        UpdateClass.REPLACE,
+        "the head stands in the first zone and cannot be moved: it is made anew",
+        ("[us-east-2a, us-east-2b]", "[us-east-2b, us-east-2a]"),
+    ),
+    _of_spec(
+        "another machine for the head",
+        UpdateClass.RESTART,
+        "stopped, changed and started; jobs run on without it",
+        ("machine: m7i.2xlarge", "machine: m7i.xlarge"),
+    ),
+    _of_spec(
+        "another network",
+        UpdateClass.REPLACE,
+        "a VPC keeps its range for life",
+        ("10.42.0.0/16", "10.43.0.0/16"),
+    ),
+    _of_spec(
+        "another region",
+        UpdateClass.DATA_LOSS,
+        "nothing moves between regions: all is made anew, and what was stored is gone",
+        ("region: us-east-2", "region: us-west-2"),
+        ("[us-east-2a, us-east-2b]", "[us-west-2a, us-west-2b]"),
+    ),
+    _of_spec(
+        "the cluster's other name",
+        UpdateClass.DATA_LOSS,
+        "it is another cluster",
+        ("name: burst", "name: rush"),
+    ),
+)
