@@ -14,7 +14,7 @@ HUGE_PAGES = "hugepages-2Mi"
 GPU = "nvidia.com/gpu"
 MIG_PREFIX = "nvidia.com/mig-"
 EFA = "vpc.amazonaws.com/efa"
-_IN_MIB = frozenset({MEMORY, EPHEMERAL, HUGE_PAGES})
+IN_MIB = frozenset({MEMORY, EPHEMERAL, HUGE_PAGES})
 
 
 class Distribution(StrEnum):
@@ -144,8 +144,20 @@ class Kubernetes:
         raise ValueError(f"there is no team {name!r}")
 
 
+def accelerators(gpus: int, mig: dict[str, int]) -> dict[str, int]:
+    """The resources by which pods ask for a node's GPUs: whole ones, or slices of each."""
+    if mig:
+        return {f"{MIG_PREFIX}{profile}": gpus * slices for profile, slices in sorted(mig.items())}
+    return {GPU: gpus} if gpus else {}
+
+
+def weight(resource: str) -> int:
+    """What one of a resource counts when the rest of its node is shared out: a slice by its sevenths of the GPU."""
+    return int(resource.removeprefix(MIG_PREFIX).partition("g")[0]) if resource.startswith(MIG_PREFIX) else 1
+
+
 def quantity(resource: str, amount: int) -> str:
     """An amount as Kubernetes writes it: `3500m`, `96`, `1048576Mi`."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    return f"{amount}Mi" if resource in _IN_MIB else str(amount)
+    return f"{amount}Mi" if resource in IN_MIB else str(amount)
