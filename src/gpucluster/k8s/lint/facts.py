@@ -52,3 +52,6 @@ class Facts:
     distribution: Distribution = Distribution.UPSTREAM
     pools: tuple[PoolFacts, ...] | None = None
     present: tuple[Present, ...] = ()
+    whole: bool = (
+        True  # manifests and `present` are all there is; else what is not found may be in the cluster
+    )

@@ -1,0 +1,113 @@
+"""The CEL rules of a resource's schema (`x-kubernetes-validations`), evaluated as the API server does.
+
+A rule that compares with the object that is in the cluster (`oldSelf`) has nothing to compare with here and is listed by
+`transitions`. A rule that the engine cannot evaluate is reported: silence would look like a pass.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import cel
+from cel.stdlib import STDLIB_FUNCTIONS
+
+from gpucluster.k8s.lint.tree import Path, items, mapping, text
+
+# what the engine raises for a type, a missing key, an unknown function, a number or text that it cannot take
+ENGINE_ERRORS = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError)
+_TRANSITION = "oldSelf"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that does not hold, or that could not be evaluated (then `engine` says why)."""
+
+    path: Path
+    message: str
+    engine: str = ""
+
+
+def evaluate(schema: Mapping[str, Any], value: Any, wrong: frozenset[Path]) -> Iterator[Broken]:
+    """Every rule below a schema. At or above a `wrong` path the types are not as a rule expects: passed by."""
+    yield from _walk(schema, value, (), wrong)
+
+
+def matches(value: str, pattern: str) -> bool:
+    """A search by the engine's regular expressions: those of Go in kind, and in linear time on hostile text."""
+    return bool(_pattern().execute(cel.Context({"text": value, "pattern": pattern})))
+
+
+def rules(schema: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """All rules of a schema with their place; `[]` stands for each entry."""
+    for rule in items(schema.get("x-kubernetes-validations")):
+        yield path, text(rule["rule"])
+    for name, inner in mapping(schema.get("properties")).items():
+        yield from rules(mapping(inner), (*path, name))
+    for key in ("items", "additionalProperties"):
+        if inner := mapping(schema.get(key)):
+            yield from rules(inner, (*path, ""))
+
+
+def transitions(schema: Mapping[str, Any]) -> tuple[tuple[Path, str], ...]:
+    """The rules that only an update can break."""
+    return tuple((path, rule) for path, rule in rules(schema) if is_transition(rule))
+
+
+def is_transition(rule: str) -> bool:
+    return _TRANSITION in rule and _TRANSITION in compiled(rule).variables()
+
+
+@cache
+def compiled(rule: str) -> cel.Program:
+    """ValueError when the rule does not parse."""
+    return cel.compile(rule)
+
+
+@cache
+def _pattern() -> cel.Program:
+    return cel.compile("text.matches(pattern)")
+
+
+def _walk(schema: Mapping[str, Any], value: Any, path: Path, wrong: frozenset[Path]) -> Iterator[Broken]:
+    own = items(schema.get("x-kubernetes-validations"))
+    if own and not any(bad[: len(path)] == path for bad in wrong):
+        for rule in own:
+            yield from _judge(mapping(rule), value, path)
+    for key, inner, child in _children(schema, value):
+        yield from _walk(inner, child, (*path, key), wrong)
+
+
+def _children(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[str | int, Mapping[str, Any], Any]]:
+    known, others = mapping(schema.get("properties")), mapping(schema.get("additionalProperties"))
+    for key, child in mapping(value).items():
+        if inner := mapping(known.get(key, others)):
+            yield key, inner, child
+    if inner := mapping(schema.get("items")):
+        for number, child in enumerate(items(value)):
+            yield number, inner, child
+
+
+def _judge(rule: Mapping[str, Any], value: Any, path: Path) -> Iterator[Broken]:
+    written = text(rule.get("rule"))
+    message = text(rule.get("message")) or f"failed rule: {written}"
+    try:
+        if not is_transition(written) and compiled(written).execute(_context(value)) is not True:
+            yield Broken(path, message)
+    except ENGINE_ERRORS as error:
+        yield Broken(path, message, engine=str(error).splitlines()[0])
+
+
+def _context(value: Any) -> cel.Context:
+    return cel.Context({"self": value}, {**STDLIB_FUNCTIONS, "find": _find, "findAll": _find_all})
+
+
+def _find(value: str, pattern: str) -> str:
+    """Kubernetes' own: the first match, or nothing. The patterns are the schemas', not a stranger's."""
+    found = re.search(pattern, value)
+    return found[0] if found else ""
+
+
+def _find_all(value: str, pattern: str) -> list[str]:
+    return [found[0] for found in re.finditer(pattern, value)]

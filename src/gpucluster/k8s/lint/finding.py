@@ -1,0 +1,34 @@
+"""A finding: which object, where in it, which rule, in words for people."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """An error would be refused, hang for ever or waste a GPU; a warning deserves a look."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`file`, `document` (from 1) and `line` are 0 or empty where the manifest was not read from a file."""
+
+    level: Level
+    rule: str
+    message: str
+    path: str = ""
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    file: str = ""
+    document: int = 0
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line or "") if part)
+        owner = f"{self.namespace}/" if self.namespace else ""
+        about = " ".join(part for part in (f"{self.kind} {owner}{self.name}".strip(), self.path) if part)
+        return ": ".join(part for part in (place, f"{self.level}[{self.rule}]", about, self.message) if part)

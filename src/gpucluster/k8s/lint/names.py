@@ -1,0 +1,127 @@
+"""Names, labels, annotations and quantities have the form that the API server takes; no object stands twice."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpucluster.k8s.lint import quantity
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
+from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_namespaced
+from gpucluster.spec.problem import quoted
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
+_ONE_LABEL = frozenset({"Namespace", "Service"})  # their names are one DNS label
+_FREE = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})  # any path segment
+_LONGEST = {"Job.batch": 63, "CronJob.batch": 52, "StatefulSet.apps": 52}  # what they name must fit a label
+_LABELS = frozenset({"labels", "matchLabels", "nodeSelector", "nodeLabels"})
+_AMOUNTS = frozenset({"requests", "limits", "hard", "capacity", "sizeLimit", "averageValue"})
+_ANNOTATION_BYTES = 256 * 1024
+_POD_SUFFIX = len("-xxxxx")
+
+
+def check(world: World) -> Iterator[Finding]:
+    seen: dict[tuple[str, str, str], Obj] = {}
+    for thing in world.objects:
+        if thing.group in CLIENT_GROUPS:
+            continue
+        yield from _name(thing)
+        yield from _annotations(thing)
+        yield from _forms(thing, thing.body, ())
+        if (first := seen.setdefault((thing.key, thing.namespace, thing.name), thing)) is not thing:
+            place = f" in {first.document.file}" if first.document.file else ""
+            yield thing.found("duplicate", f"the same object stands already in document {first.document.number}{place}")  # fmt: skip
+
+
+def is_label_value(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= 63 and (not value or _WORD.fullmatch(value) is not None)
+
+
+def is_label_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    good = _WORD.fullmatch(name) is not None and len(name) <= 63
+    return good and (not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix) is not None))
+
+
+def _name(thing: Obj) -> Iterator[Finding]:
+    where = ("metadata", "name")
+    if not thing.name:
+        if not text(at(thing.body, "metadata", "generateName")):
+            yield thing.found("name", "`metadata.name` is missing", ("metadata",))
+    elif complaint := _complaint(thing):
+        yield thing.found("name", f"{quoted(thing.name)} {complaint}", where)
+    namespace = at(thing.body, "metadata", "namespace")
+    if namespace is not None and not is_namespaced(thing.api_version, thing.kind):
+        yield thing.found("scope", f"{thing.kind} is cluster-scoped and has no namespace", ("metadata", "namespace"))  # fmt: skip
+    elif namespace is not None and not (_LABEL.fullmatch(str(namespace)) and len(str(namespace)) <= 63):
+        yield thing.found("name", f"{quoted(namespace)} is no name of a namespace", ("metadata", "namespace"))
+    yield from _pod_names(thing)
+
+
+def _complaint(thing: Obj) -> str:
+    if thing.kind in _FREE:
+        bad = "/" in thing.name or "%" in thing.name or thing.name in (".", "..")
+        return "has a slash or a percent sign" if bad else ""
+    form, longest = (_LABEL, 63) if thing.kind in _ONE_LABEL and not thing.group else (_SUBDOMAIN, 253)
+    longest = _LONGEST.get(thing.key, longest)
+    if form.fullmatch(thing.name) is None:
+        return "is no DNS name: lower-case letters, digits, `-`, and `.` only between parts"
+    return f"has {len(thing.name)} characters, at most {longest}" if len(thing.name) > longest else ""
+
+
+def _pod_names(thing: Obj) -> Iterator[Finding]:
+    """A JobSet's pods are called SET-JOB-NUMBER-NUMBER-xxxxx, and that is a host name."""
+    if thing.key != "JobSet.jobset.x-k8s.io":
+        return
+    for path, job in entries(thing.body, "spec", "replicatedJobs"):
+        replicas, width = at(job, "replicas"), at(job, "template", "spec", "parallelism")
+        numbers = [str(max(count - 1, 0)) if type(count) is int else "0" for count in (replicas, width)]
+        longest = len("-".join((thing.name, text(at(job, "name")), *numbers))) + _POD_SUFFIX
+        if longest > 63:
+            yield thing.found(
+                "name", f"its pods' names have {longest} characters, at most 63", (*path, "name")
+            )
+
+
+def _annotations(thing: Obj) -> Iterator[Finding]:
+    written = mapping(at(thing.body, "metadata", "annotations"))
+    for key, value in written.items():
+        where = ("metadata", "annotations", key)
+        if not is_label_key(key.lower()):
+            yield thing.found("annotation", f"{quoted(key)} is no name of an annotation", where)
+        if not isinstance(value, str):
+            yield thing.found("annotation", f"an annotation is text, found {quoted(value)}", where)
+    size = sum(len(key) + len(text(value)) for key, value in written.items())
+    if size > _ANNOTATION_BYTES:
+        yield thing.found("annotation", f"annotations have {size} characters together, at most {_ANNOTATION_BYTES}")  # fmt: skip
+
+
+def _forms(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
+    """Labels and quantities wherever they stand; what a string holds (a ConfigMap's file) is not looked into."""
+    for key, inner in mapping(value).items():
+        here = (*path, key)
+        if key in _LABELS:
+            yield from _labels(thing, mapping(inner), here)
+        elif key in _AMOUNTS:
+            yield from _amounts(thing, inner, here)
+        if key not in ("data", "stringData", "binaryData"):
+            yield from _forms(thing, inner, here)
+    for number, inner in enumerate(items(value)):
+        yield from _forms(thing, inner, (*path, number))
+
+
+def _labels(thing: Obj, labels: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    for key, value in labels.items():
+        if not is_label_key(key):
+            yield thing.found("label", f"{quoted(key)} is no name of a label", (*path, key))
+        if not isinstance(value, dict | list) and not is_label_value(value):
+            yield thing.found("label", f"{quoted(value)} is no value of a label", (*path, key))
+
+
+def _amounts(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
+    for key, amount in mapping(value).items() if isinstance(value, dict) else (("", value),):
+        if isinstance(amount, str | int | float) and quantity.parse(amount) is None:
+            where = (*path, key) if key else path
+            yield thing.found("quantity", f"{quoted(amount)} is no quantity such as 500m, 8 or 16Gi", where)

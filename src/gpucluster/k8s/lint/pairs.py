@@ -1,0 +1,116 @@
+"""Two parts of manifests that must agree though no schema says so: selectors and labels, claims and volumes, jobs and policies."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpucluster.k8s.lint import quantity
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
+from gpucluster.k8s.lint.references import CLAIM, VOLUME
+from gpucluster.k8s.lint.tree import at, entries, items, mapping, text
+from gpucluster.k8s.lint.world import Obj, World
+from gpucluster.spec.problem import quoted
+
+_SELECTING = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
+_JOBS = frozenset({"Job.batch", "CronJob.batch", JOBSET})
+
+
+def check(world: World) -> Iterator[Finding]:
+    pods = [made for thing in world.objects for made in pods_of(thing)]
+    for made in pods:
+        yield from _own_selector(made)
+        yield from _restart(made)
+        yield from _mounts(made)
+    for thing in world.objects:
+        yield from _service(thing, pods)
+        yield from _scaler(thing)
+        yield from _dependencies(thing)
+        yield from _claim(world, thing)
+    yield from _handles(world)
+
+
+def _own_selector(pods: Pods) -> Iterator[Finding]:
+    wanted = mapping(at(pods.owner.body, "spec", "selector", "matchLabels"))
+    if pods.owner.key in _SELECTING and not _selects(wanted, pods.labels):
+        yield pods.owner.found("selector", "does not select its own template's labels", ("spec", "selector"))
+
+
+def _restart(pods: Pods) -> Iterator[Finding]:
+    policy = pods.spec.get("restartPolicy", "Always")
+    if pods.owner.key in _JOBS and policy == "Always":
+        yield pods.owner.found("restart-policy", "a job's pods restart Never or OnFailure", pods.where("spec", "restartPolicy"))  # fmt: skip
+
+
+def _mounts(pods: Pods) -> Iterator[Finding]:
+    volumes = {at(volume, "name") for _, volume in entries(pods.spec, "volumes") if isinstance(at(volume, "name"), str)}  # fmt: skip
+    for path, container in pods.containers():
+        for inner, mount in entries(container, "volumeMounts"):
+            name = text(at(mount, "name"))
+            if name not in volumes and pods.owner.key != "StatefulSet.apps":
+                yield pods.owner.found("volume", f"the pod has no volume {quoted(name)}", (*path, *inner))
+
+
+def _service(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
+    """A headless service of a JobSet selects by the labels that its controller adds: only ours are compared."""
+    wanted = mapping(at(thing.body, "spec", "selector"))
+    if thing.key != "Service" or not wanted or any("jobset" in key for key in wanted):
+        return
+    here = [made for made in pods if made.owner.namespace == thing.namespace]
+    if not any(_selects(wanted, made.labels) for made in here):
+        yield thing.warned("selector", "selects no pod of these manifests", ("spec", "selector"))
+
+
+def _scaler(thing: Obj) -> Iterator[Finding]:
+    least, most = at(thing.body, "spec", "minReplicas"), at(thing.body, "spec", "maxReplicas")
+    if (
+        thing.key == "HorizontalPodAutoscaler.autoscaling"
+        and type(least) is type(most) is int
+        and least > most
+    ):
+        yield thing.found("replicas", f"minReplicas {least} is above maxReplicas {most}", ("spec", "minReplicas"))  # fmt: skip
+
+
+def _dependencies(thing: Obj) -> Iterator[Finding]:
+    """JobSet's webhook: a job depends on one that stands before it."""
+    before: set[str] = set()
+    for path, job in entries(thing.body, "spec", "replicatedJobs") if thing.key == JOBSET else ():
+        for inner, dependency in entries(job, "dependsOn"):
+            if (name := text(at(dependency, "name"))) not in before:
+                yield thing.found("depends-on", f"no job {quoted(name)} stands before it", (*path, *inner))
+        before.add(text(at(job, "name")))
+
+
+def _claim(world: World, thing: Obj) -> Iterator[Finding]:
+    volume = world.get(VOLUME, text(at(thing.body, "spec", "volumeName"))) if thing.key == CLAIM else None
+    if volume is None:
+        return
+    asked, has = mapping(thing.body.get("spec")), mapping(volume.body.get("spec"))
+    size = quantity.parse(at(asked, "resources", "requests", "storage"))
+    capacity = quantity.parse(at(has, "capacity", "storage"))
+    if size is not None and capacity is not None and size > capacity:
+        yield thing.found("claim", f"asks for {quantity.shown(size)}, volume {volume.name!r} has {quantity.shown(capacity)}", ("spec", "resources"))  # fmt: skip
+    lacking = [mode for mode in map(text, items(asked.get("accessModes"))) if mode not in items(has.get("accessModes"))]  # fmt: skip
+    if lacking:
+        yield thing.found("claim", f"volume {volume.name!r} has no {', '.join(lacking)}", ("spec", "accessModes"))  # fmt: skip
+    if text(asked.get("storageClassName")) != text(has.get("storageClassName")) or "storageClassName" not in asked:  # fmt: skip
+        words = f"its storageClassName must be written, and be the one of volume {volume.name!r} ({text(has.get('storageClassName'))!r})"  # fmt: skip
+        yield thing.found("claim", words, ("spec", "storageClassName"))
+    bound = mapping(has.get("claimRef"))
+    if bound and (text(bound.get("name")), text(bound.get("namespace"))) != (thing.name, thing.namespace):
+        yield thing.found(
+            "claim", f"volume {volume.name!r} is kept for another claim", ("spec", "volumeName")
+        )
+
+
+def _handles(world: World) -> Iterator[Finding]:
+    """Two volumes with one handle confuse the kubelet's mounts."""
+    seen: dict[tuple[str, str], str] = {}
+    for volume in world.all(VOLUME):
+        csi = mapping(at(volume.body, "spec", "csi"))
+        handle = (text(csi.get("driver")), text(csi.get("volumeHandle")))
+        if all(handle) and seen.setdefault(handle, volume.name) != volume.name:
+            yield volume.found("volume-handle", f"volume {seen[handle]!r} has the same handle", ("spec", "csi", "volumeHandle"))  # fmt: skip
+
+
+def _selects(wanted: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    return all(key in labels and labels[key] == value for key, value in wanted.items())

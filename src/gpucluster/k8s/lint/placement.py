@@ -1,0 +1,189 @@
+"""Rule 2: every label, taint and topology level that is spoken of is one that some pool's nodes have; rule 4's fit."""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from gpucluster.k8s.lint import kueue, quantity
+from gpucluster.k8s.lint.facts import PoolFacts
+from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
+from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text, texts
+from gpucluster.k8s.lint.world import Obj, World
+from gpucluster.spec.problem import quoted
+
+_HARD = ("NoSchedule", "NoExecute")
+_SYSTEM_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+)  # put on and taken off by the cluster
+
+
+def check(world: World) -> Iterator[Finding]:
+    for topology in world.all(kueue.TOPOLOGY):
+        yield from _hostname_last(topology)
+    for thing in world.objects:
+        for pods in pods_of(thing):
+            yield from _annotations(world, pods)
+    if world.facts.pools is not None:
+        yield from _with_pools(world, world.facts.pools)
+
+
+def _with_pools(world: World, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    for topology in world.all(kueue.TOPOLOGY):
+        for path, label in kueue.levels(topology):
+            if not any(kueue.knows(pool, label) for pool in pools):
+                yield topology.found("topology-label", f"no pool has the label {quoted(label)}", path)
+    for flavor in world.all(kueue.FLAVOR):
+        yield from _flavor(world, flavor, pools)
+    for thing in world.objects:
+        for pods in pods_of(thing):
+            yield from _pods(world, pods, pools)
+
+
+def _hostname_last(topology: Obj) -> Iterator[Finding]:
+    labels = [label for _, label in kueue.levels(topology)]
+    if kueue.HOSTNAME in labels[:-1]:
+        yield topology.found("topology-order", "the hostname is the last level or none", ("spec", "levels"))
+
+
+def _annotations(world: World, pods: Pods) -> Iterator[Finding]:
+    """A workload that asks for a topology must be in a queue whose flavors have that level."""
+    for key in (kueue.REQUIRED, kueue.PREFERRED, kueue.SLICE):
+        asked = text(pods.annotations.get(key))
+        if not asked:
+            continue
+        queue = kueue.queue_of(world, pods.owner)
+        flavors = kueue.flavors_of(world, queue) if queue else ()
+        known = sorted({level for flavor in flavors for level in kueue.levels_of(world, flavor)})
+        if asked not in known:
+            where = pods.where("metadata", "annotations", key)
+            have = ", ".join(known) or "none"
+            yield pods.owner.found("topology-level", f"{quoted(asked)} is no level of its queue's topologies (they have {have})", where)  # fmt: skip
+
+
+def _flavor(world: World, flavor: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    spec = mapping(flavor.body.get("spec"))
+    chosen = kueue.pools_of(world, flavor)
+    if not chosen:
+        yield flavor.found("flavor-pool", "no pool's nodes have these labels", ("spec", "nodeLabels"))
+    yield from _toleration_keys(flavor, ("spec", "tolerations"), spec.get("tolerations"), pools)
+    for level in kueue.levels_of(world, flavor):
+        for pool in chosen:
+            if not kueue.knows(pool, level):
+                yield flavor.found("topology-label", f"nodes of pool {pool.name!r} have no label {quoted(level)}", ("spec", "topologyName"))  # fmt: skip
+    yield from _flavor_taints(flavor, chosen)
+
+
+def _flavor_taints(flavor: Obj, chosen: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    """Topology-aware placement does not see tolerations that a webhook adds to pods later: the flavor has them."""
+    spec = mapping(flavor.body.get("spec"))
+    level = Level.ERROR if spec.get("topologyName") else Level.WARNING
+    for pool in chosen:
+        for taint in pool.taints:
+            if taint.effect in _HARD and not kueue.tolerates(spec.get("tolerations"), taint.key, taint.value, taint.effect):  # fmt: skip
+                words = f"does not tolerate {taint.key}:{taint.effect} of pool {pool.name!r}"
+                yield flavor.found("flavor-toleration", words, ("spec", "tolerations"), level)
+
+
+def _pods(world: World, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    yield from _toleration_keys(pods.owner, pods.where("spec", "tolerations"), pods.spec.get("tolerations"), pools)  # fmt: skip
+    for path, key in _label_keys(pods.spec):
+        if not any(kueue.knows(pool, key) for pool in pools):
+            yield pods.owner.found("node-label", f"no pool has the label {quoted(key)}", pods.where(*path))
+    if pods.owner.kind != "DaemonSet":
+        yield from _fits(world, pods, pools)
+
+
+def _toleration_keys(
+    owner: Obj, path: Path, tolerations: Any, pools: tuple[PoolFacts, ...]
+) -> Iterator[Finding]:
+    taints = [taint for pool in pools for taint in pool.taints]
+    for number, entry in enumerate(items(tolerations)):
+        key = text(at(entry, "key"))
+        meant = any(kueue.tolerates([entry], taint.key, taint.value, taint.effect) for taint in taints)
+        if key and not key.startswith(_SYSTEM_TAINTS) and not meant:
+            yield owner.found("toleration", f"no pool has a taint {quoted(key)} that this tolerates", (*path, number))  # fmt: skip
+
+
+def _label_keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    for key in texts(spec.get("nodeSelector")):
+        yield ("spec", "nodeSelector", key), key
+    for path, term in _required_terms(spec):
+        for inner, expression in entries(term, "matchExpressions"):
+            if key := text(at(expression, "key")):
+                yield ("spec", *path, *inner), key
+    for path, constraint in entries(spec, "topologySpreadConstraints"):
+        if key := text(at(constraint, "topologyKey")):
+            yield ("spec", *path), key
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for path, term in entries(spec, "affinity", kind, "requiredDuringSchedulingIgnoredDuringExecution"):
+            if key := text(at(term, "topologyKey")):
+                yield ("spec", *path), key
+
+
+def _required_terms(spec: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    hard = "requiredDuringSchedulingIgnoredDuringExecution"
+    yield from entries(spec, "affinity", "nodeAffinity", hard, "nodeSelectorTerms")
+
+
+def _fits(world: World, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    """Some pool takes such a pod: selected, its taints tolerated, and room on an empty node."""
+    if not needs(pods) and not pods.spec.get("nodeSelector"):
+        return  # it may run on the cluster's own nodes, which are no pool of ours
+    queue = kueue.queue_of(world, pods.owner)
+    flavors = kueue.flavors_of(world, queue) if queue else ()
+    chosen = [pool for pool in pools if _selected(pods, pool)]
+    if flavors:
+        behind = {pool.name for flavor in flavors for pool in kueue.pools_of(world, flavor)}
+        chosen = [pool for pool in chosen if pool.name in behind]
+    if not chosen:
+        yield pods.owner.found("node-selector", "no pool's nodes have all these labels", pods.where("spec"))
+        return
+    tolerations = [*items(pods.spec.get("tolerations")), *(t for f in flavors for t in items(at(f.body, "spec", "tolerations")))]  # fmt: skip
+    tolerated = [pool for pool in chosen if _tolerated(tolerations, pool)]
+    if not tolerated and _must(pods):
+        names = ", ".join(pool.name for pool in chosen)
+        yield pods.owner.found("untolerated", f"does not tolerate the taints of {names}: it would stay pending", pods.where("spec", "tolerations"))  # fmt: skip
+    elif _must(pods) and (lack := [_lack(pods, pool) for pool in tolerated]) and all(lack):
+        yield pods.owner.found("too-large", f"fits no node: {'; '.join(lack)}", pods.where("spec"))
+
+
+def _must(pods: Pods) -> bool:
+    """Bound to our pools: by a device that only they have, a label, or a queue. Others may run on system nodes."""
+    devices = any(kueue.is_device(resource) for resource in needs(pods))
+    return devices or bool(pods.spec.get("nodeSelector")) or kueue.QUEUE_LABEL in pods.owner.labels
+
+
+def _selected(pods: Pods, pool: PoolFacts) -> bool:
+    if not all(kueue.carries(pool, *pair) for pair in texts(pods.spec.get("nodeSelector")).items()):
+        return False
+    terms = list(_required_terms(pods.spec))
+    return not terms or any(_term(term, pool) for _, term in terms)
+
+
+def _term(term: Any, pool: PoolFacts) -> bool:
+    """Only `In` and `Exists` can rule a pool out by what is known of its labels."""
+    for _, expression in entries(term, "matchExpressions"):
+        key, values = text(at(expression, "key")), items(at(expression, "values"))
+        operator = at(expression, "operator")
+        if operator == "In" and not any(kueue.carries(pool, key, text(value)) for value in values):
+            return False
+        if operator == "Exists" and not kueue.knows(pool, key):
+            return False
+    return True
+
+
+def _tolerated(tolerations: list[Any], pool: PoolFacts) -> bool:
+    hard = (taint for taint in pool.taints if taint.effect in _HARD)
+    return all(kueue.tolerates(tolerations, taint.key, taint.value, taint.effect) for taint in hard)
+
+
+def _lack(pods: Pods, pool: PoolFacts) -> str:
+    """What a node of the pool has too little of, its daemons' share taken off; "" if it has room."""
+    have, daemons = amounts(pool.allocatable), amounts(pool.daemons)
+    for resource, amount in needs(pods).items():
+        free = have.get(resource, Decimal(0)) - daemons.get(resource, Decimal(0))
+        if amount > free:
+            return f"{quantity.shown(amount)} {resource} asked, a node of {pool.name} has {quantity.shown(free)}"  # fmt: skip
+    return ""

@@ -1,0 +1,108 @@
+"""Rule 1: queues promise what the pools have, no more and no less, and cover what their workloads ask for."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from gpucluster.k8s.lint import kueue, quantity
+from gpucluster.k8s.lint.facts import PoolFacts
+from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
+from gpucluster.k8s.lint.tree import Path, at, entries, items, text
+from gpucluster.k8s.lint.world import Obj, World
+
+
+def check(world: World) -> Iterator[Finding]:
+    if world.facts.pools is not None:
+        yield from _against_pools(world)
+    for queue in world.all(kueue.CLUSTER_QUEUE, kueue.COHORT):
+        yield from _once(queue)
+    for workload in world.objects:
+        queue = kueue.queue_of(world, workload)
+        if queue is not None:
+            yield from _workload(world, workload, queue)
+
+
+def _against_pools(world: World) -> Iterator[Finding]:
+    promised: dict[tuple[str, str], list[kueue.Quota]] = {}
+    for owner in world.all(kueue.CLUSTER_QUEUE, kueue.COHORT):
+        for quota in kueue.quotas(owner):
+            promised.setdefault((quota.flavor, quota.resource), []).append(quota)
+    for (name, resource), quotas in promised.items():
+        flavor = world.get(kueue.FLAVOR, name)
+        if flavor is not None:
+            yield from _compare(flavor, resource, quotas, kueue.pools_of(world, flavor))
+
+
+def _compare(flavor: Obj, resource: str, quotas: list[kueue.Quota], pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:  # fmt: skip
+    have = sum((_of_pool(pool, resource) for pool in pools), start=Decimal(0))
+    promised = sum((quota.nominal for quota in quotas), start=Decimal(0))
+    device = kueue.is_device(resource)
+    last, who = quotas[-1], ", ".join(dict.fromkeys(quota.owner.name for quota in quotas))
+    words = f"{quantity.shown(promised)} {resource} of flavor {flavor.name!r} are promised ({who}), its pools have {quantity.shown(have)}"  # fmt: skip
+    if promised > have:
+        level = Level.ERROR if device else Level.WARNING
+        yield last.owner.found("quota-above-pools", words, last.path, level)
+    elif device and promised < have:
+        yield last.owner.warned("quota-below-pools", f"{words}: the rest can never be used", last.path)
+
+
+def _of_pool(pool: PoolFacts, resource: str) -> Decimal:
+    return amounts(pool.allocatable).get(resource, Decimal(0)) * pool.max_nodes
+
+
+def _once(queue: Obj) -> Iterator[Finding]:
+    """Kueue's webhook: a resource stands in one group, a flavor's resources are the covered ones in their order."""
+    groups: dict[str, int] = {}
+    for path, resources, flavor in _flavor_lists(queue):
+        if resources[0] != resources[1]:
+            yield queue.found("quota-resources", f"flavor {flavor!r} has {', '.join(resources[1])}, covered are {', '.join(resources[0])}", path)  # fmt: skip
+        for resource in resources[0]:
+            number = int(path[2])
+            if groups.setdefault(resource, number) != number:
+                yield queue.found("quota-resources", f"{resource} stands in two groups", path)
+
+
+def _flavor_lists(queue: Obj) -> Iterator[tuple[Path, tuple[list[str], list[str]], str]]:
+    for group_path, group in entries(queue.body, "spec", "resourceGroups"):
+        covered = [text(name) for name in items(at(group, "coveredResources"))]
+        for path, flavor in entries(group, "flavors"):
+            own = [text(at(entry, "name")) for _, entry in entries(flavor, "resources")]
+            yield (*group_path, *path), (covered, own), text(at(flavor, "name"))
+
+
+def _workload(world: World, workload: Obj, queue: Obj) -> Iterator[Finding]:
+    covered = kueue.covered(queue)
+    total: dict[str, Decimal] = {}
+    for pods in pods_of(workload):
+        yield from _covered(pods, covered, queue)
+        for resource, amount in needs(pods).items():
+            total[resource] = total.get(resource, Decimal(0)) + amount * pods.count
+    for resource, amount in total.items():
+        reach = _reach(world, queue, resource)
+        if resource in covered and amount > reach:
+            words = f"asks for {quantity.shown(amount)} {resource}, queue {queue.name!r} reaches {quantity.shown(reach)}"  # fmt: skip
+            yield workload.found("workload-above-quota", f"{words}: it would wait for ever", ("spec",))
+
+
+def _covered(pods: Pods, covered: frozenset[str], queue: Obj) -> Iterator[Finding]:
+    for resource in needs(pods):
+        if resource not in covered:
+            words = (
+                f"asks for {resource}, which queue {queue.name!r} does not cover: it would never be admitted"
+            )
+            yield pods.owner.found("quota-uncovered", words, pods.where("spec"))
+
+
+def _reach(world: World, queue: Obj, resource: str) -> Decimal:
+    """The most that one flavor can give: one's own quota and what may be borrowed in the whole family."""
+    family = kueue.family(world, queue)
+    best = Decimal(0)
+    for own in kueue.quotas(queue):
+        if own.resource == resource:
+            all_of_it = sum(
+                (q.nominal for owner in family for q in kueue.quotas(owner) if (q.flavor, q.resource) == (own.flavor, resource)),
+                start=Decimal(0),
+            )  # fmt: skip
+            limit = all_of_it if own.borrowing is None else min(all_of_it, own.nominal + own.borrowing)
+            best = max(best, limit if len(family) > 1 else own.nominal)
+    return best

@@ -1,0 +1,68 @@
+"""Rule 4: GPUs whole and the same in request and limit, shared memory inside the memory limit."""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from gpucluster.k8s.lint import kueue, quantity
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.pods import Pods, amounts, pods_of
+from gpucluster.k8s.lint.tree import Path, at, entries, mapping, text
+from gpucluster.k8s.lint.world import World
+from gpucluster.spec.problem import quoted
+
+
+def check(world: World) -> Iterator[Finding]:
+    for thing in world.objects:
+        for pods in pods_of(thing):
+            for path, container in pods.containers():
+                yield from _container(pods, path, mapping(container.get("resources")))
+            yield from _shared_memory(pods)
+
+
+def _container(pods: Pods, path: Path, resources: Mapping[str, Any]) -> Iterator[Finding]:
+    requests, limits = amounts(resources.get("requests")), amounts(resources.get("limits"))
+    for resource in sorted({*requests, *limits}):
+        asked, limit = requests.get(resource), limits.get(resource)
+        complaint = _device(asked, limit) if _exact(resource) else _ordinary(asked, limit)
+        if complaint:
+            where = (*path, "resources", "limits" if resource in limits else "requests", resource)
+            yield pods.owner.found("resources", f"{resource}: {complaint}", where)
+
+
+def _exact(resource: str) -> bool:
+    return kueue.is_device(resource) or resource.startswith("hugepages-")
+
+
+def _device(asked: Decimal | None, limit: Decimal | None) -> str:
+    if limit is None:
+        return "a limit is needed: a device is not overcommitted"
+    if asked is not None and asked != limit:
+        return f"request {quantity.shown(asked)} and limit {quantity.shown(limit)} must be equal"
+    return "" if limit == limit.to_integral_value() else f"{quantity.shown(limit)} is not whole"
+
+
+def _ordinary(asked: Decimal | None, limit: Decimal | None) -> str:
+    if asked is None or limit is None or asked <= limit:
+        return ""
+    return f"request {quantity.shown(asked)} is above the limit {quantity.shown(limit)}"
+
+
+def _shared_memory(pods: Pods) -> Iterator[Finding]:
+    """A memory volume counts against the memory of the container that writes to it; without a size it has half the node."""
+    volumes = {text(at(volume, "name")): (path, mapping(at(volume, "emptyDir"))) for path, volume in entries(pods.spec, "volumes")}  # fmt: skip
+    for name, (path, volume) in volumes.items():
+        if volume.get("medium") == "Memory":
+            where = pods.where("spec", *path, "emptyDir")
+            size = quantity.parse(volume.get("sizeLimit"))
+            if size is None:
+                yield pods.owner.warned("shm", f"memory volume {quoted(name)} has no sizeLimit", where)
+                continue
+            for _, container in pods.containers():
+                limit = amounts(at(container, "resources", "limits")).get("memory")
+                if _mounts(container, name) and limit is not None and size > limit:
+                    yield pods.owner.found("shm", f"sizeLimit {quantity.shown(size)} is above the memory limit {quantity.shown(limit)} of {quoted(container.get('name'))}", (*where, "sizeLimit"))  # fmt: skip
+
+
+def _mounts(container: Mapping[str, Any], name: str) -> bool:
+    return any(at(mount, "name") == name for _, mount in entries(container, "volumeMounts"))

@@ -1,0 +1,57 @@
+"""Steps into parsed YAML that may have any shape: what is not as expected reads as empty, and a schema says so."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+Path = tuple[str | int, ...]
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> Sequence[Any]:
+    """The value if it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """The value if it is text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: Any) -> dict[str, str]:
+    """The entries of a mapping whose value is text."""
+    return {key: entry for key, entry in mapping(value).items() if isinstance(entry, str)}
+
+
+def at(value: Any, *path: str) -> Any:
+    """The value below some keys; None where there is none."""
+    for key in path:
+        value = mapping(value).get(key)
+    return value
+
+
+def entries(value: Any, *path: str) -> Iterator[tuple[Path, Any]]:
+    """Each entry of a list below some keys, with its path."""
+    for number, entry in enumerate(items(at(value, *path))):
+        yield (*path, number), entry
+
+
+def depth_of(value: Any, limit: int) -> int:
+    """How deep lists and mappings are nested, counted up to `limit`; does not recurse."""
+    level, depth = [value], 0
+    while level and depth < limit:
+        inner = [child for parent in level for child in (*mapping(parent).values(), *items(parent))]
+        level, depth = inner, depth + 1
+    return depth
+
+
+def shown(path: Path) -> str:
+    """A path for people: `spec.containers[0].resources.limits[nvidia.com/gpu]`."""
+    text = ""
+    for part in path:
+        plain = isinstance(part, str) and part.isidentifier()
+        text += f".{part}" if plain else f"[{part}]"
+    return text.removeprefix(".")
