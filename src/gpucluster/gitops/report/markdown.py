@@ -45,7 +45,7 @@ def _summary(diff: Diff) -> Iterator[str]:
         yield "### What happens to running jobs"
         yield from _by_class(diff)
     if diff.resources is not None:
-        yield f"Resources: {words.counted(diff.resources)}."
+        yield f"Resources: {words.counted(diff.resources)}; {words.NOT_COMPARED}."
 
 
 def _same(diff: Diff) -> str:
@@ -80,7 +80,7 @@ def _facts(facts: PoolFacts, currency: str) -> tuple[str, ...]:
 
 def _by_class(diff: Diff) -> Iterator[str]:
     items = [(one.update, _change(one)) for one in diff.spec]
-    items += [(one.update, f"{code(one.path)}: {code(one.says)}") for one in diff.consequences]
+    items += [(one.update, f"{code(one.path)}: {prose(one.says)}") for one in diff.consequences]
     items.sort(key=lambda item: -ORDER[item[0]])
     room = _LIST
     for update, group in groupby(items, key=lambda item: item[0]):
@@ -113,7 +113,7 @@ def _title(resources: tuple[ResourceChange, ...]) -> str:
 
 def _resources(resources: Iterable[ResourceChange]) -> Iterator[str]:
     for one in resources:
-        why = f": {code(one.why)}" if one.why else ""
+        why = f": {prose(one.why)}" if one.why else ""
         yield f"- **{one.update}**, {one.kind}: {code(one.type)} {code(one.name)}{why}"
         for change in one.properties:
             yield f"  - {code(words.property_change(change))}"

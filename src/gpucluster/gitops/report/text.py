@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.cost import ASSUMPTIONS
-from gpucluster.gitops.classes import JOBS
+from gpucluster.gitops.classes import JOBS, ORDER
 from gpucluster.gitops.model import Diff, PoolFacts, PoolRow, ResourceChange
 from gpucluster.gitops.report import words
 from gpucluster.markdown import printable as line
@@ -32,13 +32,12 @@ def _changes(diff: Diff) -> Iterator[str]:
     if diff.spec or diff.consequences:
         yield ""
         yield "changes:"
-    for change in diff.spec:
-        path, what = words.change(change)
-        yield line(f"  {change.update:<{_WIDTH}}{path}: {what}")
-        if change.why:
-            yield line(f"  {'':<{_WIDTH}}  {change.why}")
-    for one in diff.consequences:
-        yield line(f"  {one.update:<{_WIDTH}}{one.path}: {one.says}")
+    told = [(one.update, ": ".join(words.change(one)), one.why) for one in diff.spec]
+    told += [(one.update, f"{one.path}: {one.says}", "") for one in diff.consequences]
+    for update, what, why in sorted(told, key=lambda one: -ORDER[one[0]]):
+        yield line(f"  {update:<{_WIDTH}}{what}")
+        if why:
+            yield line(f"  {'':<{_WIDTH}}  {why}")
 
 
 def _pools(diff: Diff) -> Iterator[str]:
@@ -62,8 +61,9 @@ def _pool(row: PoolRow, currency: str) -> Iterator[str]:
 def _facts(facts: PoolFacts, currency: str) -> str:
     gpus = f" with {facts.gpus}" if facts.gpus else ""
     machines = f", {' or '.join(facts.machines)}" if facts.machines else ""
-    cost = f"{facts.cost_least.short(currency)} to {facts.cost_most.short(currency)} a month"
-    return f"{words.nodes(facts)} nodes{gpus}{machines}; {cost}"
+    least, most = facts.cost_least.short(currency), facts.cost_most.short(currency)
+    cost = most if least == most else f"{least} to {most}"
+    return f"{words.nodes(facts)} nodes{gpus}{machines}; {cost} a month"
 
 
 def _files(diff: Diff) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _resources(diff: Diff) -> Iterator[str]:
     if diff.resources is None:
         return
     yield ""
-    yield f"resources: {words.counted(diff.resources)}"
+    yield f"resources: {words.counted(diff.resources)}; {words.NOT_COMPARED}"
     for one in diff.resources:
         yield from _resource(one)
 

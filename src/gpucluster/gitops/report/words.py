@@ -24,11 +24,14 @@ def property_change(one: PropertyChange) -> str:
     return f"{one.name}: {before} -> {after}"
 
 
+NOT_COMPARED = "values that only the deployment tells are not compared"
+
+
 def counted(resources: tuple[ResourceChange, ...]) -> str:
     """`2 added, 1 replaced`."""
     kinds = [one.kind for one in resources]
     parts = [f"{kinds.count(kind)} {kind}" for kind in Kind if kind in kinds]
-    return f"{', '.join(parts) or 'none touched'}; values that only the deployment tells are not compared"
+    return ", ".join(parts) or "none touched"
 
 
 def nodes(facts: PoolFacts) -> str:

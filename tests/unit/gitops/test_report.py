@@ -1,0 +1,235 @@
+"""A diff as text, JSON and a pull request's comment: complete, of bounded length, and harmless."""
+
+import json
+import re
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from builders import a_spec_text
+from golden_tree import Golden
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from reviewed import a_diff
+
+from gpucluster.cost import Amount
+from gpucluster.gitops.model import (
+    Consequence,
+    Diff,
+    FileChange,
+    Kind,
+    PoolFacts,
+    PoolRow,
+    PropertyChange,
+    ResourceChange,
+    SpecChange,
+)
+from gpucluster.gitops.report.markdown import LIMIT, markdown
+from gpucluster.gitops.report.text import text
+from gpucluster.gitops.report.values import values
+from gpucluster.spec import UpdateClass
+
+EAST = (("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"))
+OLD = a_spec_text(*EAST)
+NEW = a_spec_text(
+    ("region: us-east-2", "region: us-east-1"),
+    ("[us-east-2a, us-east-2b]", "[us-east-1b, us-east-1a]"),
+    ("max: 16", "max: 8"),
+    ("idle: 5m", "idle: 10m"),
+    ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]"),
+    (
+        "partitions:\n",
+        "  - {name: a100, nodes: 2, capacity: [{from: on-demand, machines: [p4d.24xlarge]}]}\npartitions:\n",
+    ),
+    ("pools: [h200]", "pools: [h200, a100]"),
+    ("machine: m7i.2xlarge", "machine: m7i.xlarge"),
+)
+RESOURCES = (
+    ResourceChange(
+        type="aws:ec2/instance:Instance",
+        name="burst-head",
+        kind=Kind.REPLACED,
+        update=UpdateClass.REPLACE,
+        properties=(
+            PropertyChange(name="privateIp", before="10.42.0.10", after="10.42.32.10", replaces=True),
+        ),
+        why="privateIp cannot change in place",
+    ),
+    ResourceChange(
+        type="aws:ec2/launchTemplate:LaunchTemplate",
+        name="burst-a100-0-p4d.24xlarge",
+        kind=Kind.ADDED,
+        update=UpdateClass.LIVE,
+    ),
+)
+RICH = a_diff(OLD, NEW, RESOURCES)
+
+
+def _markdown(diff: Diff, command: str = "gpucluster diff old new") -> str:
+    return markdown(diff, version="0.0.0", command=command)
+
+
+def test_the_whole_comment(golden: Golden) -> None:
+    command = "gpucluster diff main:stacks/burst.yaml stacks/burst.yaml"
+    reports = {
+        "comment.md": f"{_markdown(RICH, command)}\n".encode(),
+        "report.txt": f"{text(RICH)}\n".encode(),
+        "report.json": (json.dumps(values(RICH), indent=1, sort_keys=True) + "\n").encode(),
+    }
+    golden("diff", reports)
+
+
+def test_the_same_diff_gives_the_same_bytes() -> None:
+    again = a_diff(OLD, NEW, RESOURCES)
+    assert (_markdown(RICH), text(RICH), values(RICH)) == (_markdown(again), text(again), values(again))
+
+
+def test_the_comment_is_found_again_by_its_first_line() -> None:
+    assert _markdown(RICH).splitlines()[0] == "<!-- gpucluster:diff:burst -->"
+
+
+def test_no_difference_is_said_in_words() -> None:
+    same = a_diff(OLD, OLD)
+    assert "no change" in text(same).splitlines()[1]
+    assert "## burst: no change\n" in _markdown(same)
+    assert values(same)["worst"] is None
+
+
+def test_a_sum_with_an_unknown_part_never_looks_whole() -> None:
+    same = a_diff(OLD, OLD)
+    for report in (text(same), _markdown(same)):
+        assert "at least 739,591.62 USD" in report
+        assert "p5e.48xlarge (no on-demand price)" in report
+    assert values(same)["cost"]["after"]["max"] == {
+        "known": "739591.62",
+        "unknown": ["p5e.48xlarge (no on-demand price)"],
+    }
+
+
+def test_both_prices_known_give_the_difference() -> None:
+    old, new = (
+        a_spec_text(*EAST, (", p5e.48xlarge", ""), ("max: 16", most)) for most in ("max: 16", "max: 17")
+    )
+    assert "(+46,206.08 USD at most)" in text(a_diff(old, new))
+
+
+@pytest.mark.parametrize("count", [1, 40, 4000])
+def test_the_comment_never_outgrows_what_a_host_takes(count: int) -> None:
+    change = SpecChange(
+        path="p" * 300, kind=Kind.CHANGED, before="<" * 300, after="|" * 300, update=UpdateClass.LIVE
+    )
+    file = FileChange(path="slurm/slurm.conf", kind=Kind.CHANGED, diff="+x\n" * 900, lines=900)
+    facts = PoolFacts(
+        least=0,
+        most=1,
+        machines=("p5.48xlarge",) * 9,
+        gpus="8 x h100",
+        cost_least=Amount(),
+        cost_most=Amount(),
+    )
+    long = replace(
+        RICH,
+        spec=(change,) * count,
+        files=tuple(replace(file, path=f"slurm/{n}.conf") for n in range(count)),
+        resources=RESOURCES * count,
+        pools=tuple(PoolRow(name=f"pool-{n}", before=None, after=facts) for n in range(count)),
+    )
+    made = _markdown(long, "gpucluster diff " + "x" * 5000)
+    assert len(made) <= LIMIT
+    assert "| `pool-0` |" in made
+    assert "What happens to running jobs" in made
+    assert made.splitlines()[-1].startswith("gpucluster 0.0.0, prices of ")
+    assert ("Left out" in made) is (count > 1)
+
+
+def test_what_is_left_out_is_named() -> None:
+    big = FileChange(path="slurm/slurm.conf", kind=Kind.CHANGED, diff="+x\n" * 30_000, lines=30_000)
+    small = replace(big, path="slurm/gres.conf", diff="+y", lines=1)
+    made = _markdown(replace(RICH, files=(big, small)))
+    assert "Left out, for a comment holds no more: `slurm/slurm.conf` (30000 lines)." in made
+    assert "slurm/gres.conf" in made
+
+
+HOSTILE = st.text(
+    min_size=1, alphabet="ab01|`~<>@#*_[]()\\&!-=+.$:/\"' \n\r\t\x1b\x07\x00\u202e\u2028\ud800", max_size=40
+)
+FAR_GONE = (
+    "</details><script>alert(1)</script>",
+    "@everyone #1 [x](javascript:alert(1)) ![i](x) https://example.org",
+    "`</code>` ~~~~~~~\n~~~~\n</details>\n# heading\n| a | b |",
+    "\x1b]0;title\x07\x1b[2J\x1b[31m",
+    "--> <!--",
+)
+BLOCKS = {"html_inline", "link_open", "image", "hr", "blockquote_open", "softbreak"}
+
+
+def _poisoned(poison: str) -> Diff:
+    """Every text that a spec, a file or a program could have a say in."""
+    facts = PoolFacts(
+        least=0,
+        most=1,
+        machines=(poison,),
+        gpus=poison,
+        cost_least=Amount(),
+        cost_most=Amount(Decimal(1), (poison,)),
+    )
+    change = SpecChange(
+        path=poison, kind=Kind.CHANGED, before=poison, after=poison, update=UpdateClass.DRAIN, why=poison
+    )
+    resource = replace(
+        RESOURCES[0],
+        type=poison,
+        name=poison,
+        why=poison,
+        properties=(PropertyChange(name=poison, before=poison, after=poison, replaces=True),),
+    )
+    return replace(
+        RICH,
+        old=poison,
+        new=poison,
+        spec=(change,),
+        consequences=(Consequence(path=poison, update=UpdateClass.DRAIN, says=poison),),
+        files=(FileChange(path=poison, kind=Kind.CHANGED, diff=f"+{poison}\n-{poison}", lines=2),),
+        resources=(resource,),
+        pools=(PoolRow(name=poison, before=facts, after=facts),),
+        engine_says=poison,
+    )
+
+
+def _structure(made: str) -> list[tuple[str, str, int]]:
+    """The blocks and inline marks of the comment, without what they hold."""
+    found: list[tuple[str, str, int]] = []
+    for token in MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(made):
+        found.append((token.type, token.tag, token.level))
+        found += [(one.type, one.tag, one.level) for one in token.children or () if one.type in BLOCKS]
+    return found
+
+
+PLAIN = _structure(_markdown(_poisoned("plain"), "gpucluster diff plain plain"))
+
+
+@given(HOSTILE)
+def test_no_text_of_others_breaks_out_of_the_comment(poison: str) -> None:
+    assert _structure(_markdown(_poisoned(poison), f"gpucluster diff {poison}")) == PLAIN
+
+
+@pytest.mark.parametrize("poison", FAR_GONE)
+def test_known_tricks_do_not_break_out_of_the_comment(poison: str) -> None:
+    made = _markdown(_poisoned(poison), f"gpucluster diff {poison}")
+    assert _structure(made) == PLAIN
+    outside = re.sub(r"~~~diff.*?\n~+\n|`+[^`\n]+`+", "", made, flags=re.DOTALL)
+    assert "<script" not in outside
+    assert not re.search(r"@[a-z]", outside), "a mention calls somebody"
+
+
+@given(HOSTILE)
+def test_nothing_steers_the_terminal(poison: str) -> None:
+    for line in text(_poisoned(poison)).split("\n"):
+        assert line.isprintable()
+
+
+@given(HOSTILE)
+def test_json_holds_every_text_as_it_is(poison: str) -> None:
+    said = json.loads(json.dumps(values(_poisoned(poison))))
+    assert said["changes"][0]["path"] == poison

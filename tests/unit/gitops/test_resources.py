@@ -1,0 +1,152 @@
+"""What the engine's table says of two planned programs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import SPEC, a_spec_text
+from reviewed import a_diff
+
+from gpucluster.engine.offline.model import UNKNOWN, Planned, Resource
+from gpucluster.gitops.model import Kind, ResourceChange
+from gpucluster.gitops.resources import compare
+from gpucluster.spec import UpdateClass
+
+VPC, SUBNET = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"
+HEAD, TEMPLATE = "aws:ec2/instance:Instance", "aws:ec2/launchTemplate:LaunchTemplate"
+
+
+def _resource(kind: str, name: str, *, hangs_on: dict[str, str] | None = None, **properties: Any) -> Resource:
+    deps = {prop: (f"urn::{urn}",) for prop, urn in (hangs_on or {}).items()}
+    return Resource(
+        urn=f"urn::{kind}::{name}",
+        type=kind,
+        name=name,
+        custom=True,
+        property_dependencies=deps,
+        properties=properties,
+    )
+
+
+def _planned(*resources: Resource) -> Planned:
+    return Planned(project="gpucluster", stack="burst", resources=resources)
+
+
+def _only(old: Resource | None, new: Resource | None) -> ResourceChange:
+    (found,) = compare(_planned(*([old] if old else [])), _planned(*([new] if new else [])))
+    return found
+
+
+def test_the_same_resources_are_no_change() -> None:
+    planned = _planned(_resource(VPC, "burst", cidrBlock="10.0.0.0/16"), _resource(HEAD, "h", ami=UNKNOWN))
+    assert compare(planned, planned) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "old", "new", "expected"),
+    [
+        (VPC, "cidrBlock", "10.0.0.0/16", "10.1.0.0/16", (Kind.REPLACED, UpdateClass.REPLACE)),
+        (VPC, "enableDnsSupport", True, False, (Kind.CHANGED, UpdateClass.LIVE)),
+        (HEAD, "instanceType", "m7i.xlarge", "m7i.2xlarge", (Kind.CHANGED, UpdateClass.RESTART)),
+        (HEAD, "tags", {"a": "1"}, {"a": "2"}, (Kind.CHANGED, UpdateClass.NONE)),
+        (TEMPLATE, "userData", "YQ==", "Yg==", (Kind.CHANGED, UpdateClass.NEW_NODES)),
+        ("aws:new/thing:Thing", "size", 1, 2, (Kind.REPLACED, UpdateClass.REPLACE)),
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "size", 1, 2, (Kind.REPLACED, UpdateClass.DATA_LOSS)),
+        ("pulumi:providers:aws", "region", "us-east-1", "us-east-2", (Kind.REPLACED, UpdateClass.REPLACE)),
+        ("pulumi:providers:aws", "defaultTags", "{}", '{"a":1}', (Kind.CHANGED, UpdateClass.LIVE)),
+    ],
+)
+def test_a_changed_property(
+    kind: str, name: str, old: Any, new: Any, expected: tuple[Kind, UpdateClass]
+) -> None:
+    found = _only(_resource(kind, "one", **{name: old}), _resource(kind, "one", **{name: new}))
+    assert (found.kind, found.update) == expected
+    assert [one.name for one in found.properties] == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "update"),
+    [
+        (TEMPLATE, UpdateClass.NEW_NODES),
+        (SUBNET, UpdateClass.STOP_FLEET),
+        (HEAD, UpdateClass.REPLACE),
+        ("aws:ec2/route:Route", UpdateClass.LIVE),
+        ("aws:efs/fileSystem:FileSystem", UpdateClass.DATA_LOSS),
+    ],
+)
+def test_a_resource_that_goes(kind: str, update: UpdateClass) -> None:
+    found = _only(_resource(kind, "one"), None)
+    assert (found.kind, found.update) == (Kind.REMOVED, update)
+
+
+def test_a_resource_that_comes_touches_nothing_that_runs() -> None:
+    found = _only(None, _resource(HEAD, "one"))
+    assert (found.kind, found.update) == (Kind.ADDED, UpdateClass.LIVE)
+
+
+def test_a_protected_resource_is_not_taken_by_itself() -> None:
+    assert "protected" in _only(replace(_resource(VPC, "one"), protect=True), None).why
+
+
+def test_what_hangs_on_a_replaced_resource_goes_with_it_or_follows_it() -> None:
+    def world(cidr: str) -> Planned:
+        return _planned(
+            _resource(VPC, "v", cidrBlock=cidr),
+            _resource(SUBNET, "s", hangs_on={"vpcId": f"{VPC}::v"}, vpcId=UNKNOWN),
+            _resource(HEAD, "h", hangs_on={"subnetId": f"{SUBNET}::s"}, subnetId=UNKNOWN),
+            _resource(
+                TEMPLATE,
+                "t",
+                hangs_on={"vpcSecurityGroupIds": f"{SUBNET}::s"},
+                vpcSecurityGroupIds=[UNKNOWN],
+            ),
+        )
+
+    found = compare(world("10.0.0.0/16"), world("10.1.0.0/16"))
+    assert [(one.name, one.kind, one.update) for one in found] == [
+        ("h", Kind.REPLACED, UpdateClass.REPLACE),
+        ("s", Kind.REPLACED, UpdateClass.REPLACE),
+        ("v", Kind.REPLACED, UpdateClass.REPLACE),
+        ("t", Kind.CHANGED, UpdateClass.NEW_NODES),
+    ]
+
+
+def test_what_is_replaced_by_order_of_the_program_is_replaced() -> None:
+    old, new = (_resource(VPC, "v", enableDnsSupport=flag) for flag in (True, False))
+    found = _only(old, replace(new, replace_on_changes=("enableDnsSupport",)))
+    assert found.kind is Kind.REPLACED
+
+
+def test_an_ignored_property_is_no_change() -> None:
+    old, new = (_resource(VPC, "v", enableDnsSupport=flag) for flag in (True, False))
+    assert compare(_planned(old), _planned(replace(new, ignore_changes=("enableDnsSupport",)))) == ()
+
+
+def test_components_and_what_belongs_to_others_are_nothing() -> None:
+    component = replace(_resource("gpucluster:aws:Head", "h", a=1), custom=False)
+    external = replace(_resource(VPC, "v", cidrBlock="a"), external=True)
+    assert compare(_planned(component, external), _planned()) == ()
+
+
+def test_a_policy_in_another_spelling_is_the_same() -> None:
+    policy = "aws:iam/rolePolicy:RolePolicy"
+    old = _resource(policy, "p", policy='{"a": 1, "b": 2}')
+    new = _resource(policy, "p", policy='{"b":2,"a":1}')
+    assert compare(_planned(old), _planned(new)) == ()
+
+
+def test_the_engine_raises_the_verdict_and_is_quoted() -> None:
+    worse = compare(
+        _planned(_resource(VPC, "burst", cidrBlock="a")), _planned(_resource(VPC, "burst", cidrBlock="b"))
+    )
+    found = a_diff(SPEC, a_spec_text(("idle: 5m", "idle: 6m")), worse)
+    assert found.worst is UpdateClass.REPLACE
+    assert found.engine_says == (
+        "the engine says worse: replace instead of live, because aws:ec2/vpc:Vpc burst is replaced: "
+        "cidrBlock cannot change in place"
+    )
+
+
+def test_the_engine_is_not_quoted_when_it_agrees() -> None:
+    milder = (ResourceChange(type=VPC, name="v", kind=Kind.CHANGED, update=UpdateClass.LIVE),)
+    assert a_diff(SPEC, a_spec_text(("10.42.0.0/16", "10.43.0.0/16")), milder).engine_says is None
