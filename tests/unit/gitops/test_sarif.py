@@ -81,7 +81,7 @@ def test_a_finding_has_its_rule_level_and_place() -> None:
         "region": {"startLine": 1, "startColumn": 9},
     }
     rules = run["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == ["no-unit", "schema-version", "source-max"]
+    assert [rule["id"] for rule in rules] == ["max-above-pool", "no-unit", "schema-version"]
     assert all(rules[one["ruleIndex"]]["id"] == one["ruleId"] for one in run["results"])
 
 
