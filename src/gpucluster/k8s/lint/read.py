@@ -1,0 +1,160 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""YAML of manifests to documents, strictly, and with kubectl's meaning of plain words.
+
+kubectl reads YAML 1.1 by Go's rules: `on` and `yes` are true, `0644` is octal. A duplicate key, which kubectl takes
+silently or not by its version, is an error here; so are tags, merge keys and keys that are not text. Hostile text
+meets limits before anything recurses over it. libyaml parses (PyYAML): twenty times ruamel's speed.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from gpucluster.k8s.lint.document import Document
+from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.tree import Path
+from gpucluster.spec.problem import quoted
+
+MAX_BYTES = 4 * 1024 * 1024  # etcd takes 1.5 MiB an object
+MAX_DEPTH = 64
+MAX_NODES = 200_000  # of a file, aliases followed
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
+_FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_INT = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9_]{0,30})", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
+_QUOTED = frozenset("'\"|>")
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in "bool float int map null seq str timestamp value".split()
+)
+
+
+class _RefusedError(Exception):
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line, self.message = line, message
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The documents of a file, and what was wrong with its YAML."""
+
+    documents: tuple[Document, ...]
+    findings: tuple[Finding, ...]
+
+
+def read(text: str, file: str) -> Read:
+    """All documents of a file; empty ones are left out."""
+    builder = _Builder(file)
+    try:
+        _bound(text)
+        for number, node in enumerate(yaml.compose_all(text, Loader=_LOADER), start=1):
+            builder.document(number, node)
+    except _RefusedError as error:
+        builder.refuse(error.line, error.message)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        builder.refuse(mark.line + 1 if mark else 0, str(error.problem or "not YAML"))
+    except yaml.YAMLError as error:
+        builder.refuse(0, str(error).splitlines()[0])
+    return Read(tuple(builder.documents), tuple(builder.findings))
+
+
+def _bound(text: str) -> None:
+    """Refuse what is too large or too deep; the event parser does not recurse."""
+    if len(text) > MAX_BYTES:
+        raise _RefusedError(1, f"a file of manifests has at most {MAX_BYTES // 1024 // 1024} MiB")
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise _RefusedError(event.start_mark.line + 1, f"nested deeper than {MAX_DEPTH} levels")
+
+
+class _Builder:
+    """Composed nodes to plain values; counts what aliases multiply."""
+
+    def __init__(self, file: str) -> None:
+        self.documents: list[Document] = []
+        self.findings: list[Finding] = []
+        self._file, self._number, self._made = file, 0, 0
+        self._lines: dict[Path, int] = {}
+
+    def document(self, number: int, node: yaml.Node) -> None:
+        self._number, self._lines = number, {}
+        value = self._value(node, ())
+        if value is not None:
+            place = _locator(self._lines)
+            self.documents.append(Document(value=value, file=self._file, number=number, line_of=place))
+
+    def refuse(self, line: int, message: str, path: str = "") -> None:
+        self.findings.append(
+            Finding(level=Level.ERROR, rule="yaml", message=message, path=path, file=self._file, document=self._number, line=line)
+        )  # fmt: skip
+
+    def _value(self, node: yaml.Node, path: Path) -> Any:
+        self._made += 1
+        line = node.start_mark.line + 1
+        self._lines[path] = line
+        if self._made > MAX_NODES:
+            raise _RefusedError(line, f"with its aliases followed a file has at most {MAX_NODES} parts")
+        if len(path) > MAX_DEPTH:
+            raise _RefusedError(line, f"nested deeper than {MAX_DEPTH} levels")
+        if node.tag not in _TAGS:
+            self.refuse(line, f"the tag {quoted(node.tag)} is not read")
+        if isinstance(node, yaml.SequenceNode):
+            return [self._value(entry, (*path, number)) for number, entry in enumerate(node.value)]
+        return dict(self._entries(node, path)) if isinstance(node, yaml.MappingNode) else self._scalar(node)
+
+    def _entries(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            name = self._scalar(key) if isinstance(key, yaml.ScalarNode) else None
+            if not isinstance(name, str) or key.tag == "tag:yaml.org,2002:merge":
+                self.refuse(line, f"a key is text (quote it), found {quoted(key.value)}")
+            elif name in seen:
+                self.refuse(line, f"the key {quoted(name)} is already given on line {seen[name]}")
+            else:
+                seen[name] = line
+                made = self._value(value, (*path, name))
+                self._lines[(*path, name)] = line
+                yield name, made
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        written = str(node.value)
+        if getattr(node, "style", "") in _QUOTED:
+            return written
+        for form, meaning in _MEANINGS:
+            if form(written):
+                return meaning(written)
+        return written
+
+
+def _integer(written: str) -> int:
+    sign, digits = (-1 if written.startswith("-") else 1), written.lstrip("+-").replace("_", "")
+    old_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    return sign * int(f"0o{digits[1:]}" if old_octal else digits, 0)
+
+
+def _locator(lines: dict[Path, int]) -> Callable[[Path], int]:
+    def line_of(path: Path) -> int:
+        while path and path not in lines:
+            path = path[:-1]
+        return lines.get(path, 0)
+
+    return line_of
+
+
+_MEANINGS: tuple[tuple[Callable[[str], object], Callable[[str], Any]], ...] = (
+    (_NULL.__contains__, lambda _: None),
+    (_TRUE.__contains__, lambda _: True),
+    (_FALSE.__contains__, lambda _: False),
+    (_INT.fullmatch, _integer),
+    (_FLOAT.fullmatch, float),
+)
