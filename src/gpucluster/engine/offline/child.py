@@ -81,7 +81,7 @@ def _answered(order: Order, monitor: Monitor) -> Answer:
         return Answer(failure=_failure(order, monitor, error))
     planned = monitor.registry.planned()
     if not planned.resources:
-        return Answer(failure=Failure(message=f"the program {order.program} ended and declared nothing"))
+        return Answer(failure=Failure(message="it ended and declared nothing"))
     return Answer(planned=planned)
 
 
@@ -110,9 +110,9 @@ def _failure(order: Order, monitor: Monitor, error: BaseException) -> Failure:
     trace = "".join(traceback.format_exception(error))
     if monitor.refusals:  # the SDK wraps them in its own words
         return Failure(message=monitor.refusals[0], trace=trace)
-    where = from_traceback(error.__traceback__, _package(order)) or order.program
+    where = from_traceback(error.__traceback__, _package(order))
     said = "it left with " + repr(error) if isinstance(error, SystemExit) else _said(error)
-    return Failure(message=f"{where}: {said}", trace=trace)
+    return Failure(message=f"{where}: {said}" if where else said, trace=trace)
 
 
 def _package(order: Order) -> str:
@@ -128,14 +128,15 @@ def _late(order: Order, monitor: Monitor) -> Answer:
     frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no other door
     main_frame = frames.get(threading.main_thread().ident or 0)
     where = from_thread(main_frame, _package(order))
-    last = monitor.registry.last
     stands = f"it stands at {where}" if where else "it waits for an output that nothing gives"
-    after = f", after {type_of(last)} {name_of(last)}" if last else ""
-    trace = "".join(traceback.format_stack(main_frame))
     return Answer(
         failure=Failure(
-            message=f"the program {order.program} did not end within {order.limit_s:g} s: {stands}"
-            f" ({monitor.registry.count()} resources declared{after})",
-            trace=trace,
+            message=f"it did not end within {order.limit_s:g} s: {stands}{_declared(monitor)}",
+            trace="".join(traceback.format_stack(main_frame)),
         )
     )
+
+
+def _declared(monitor: Monitor) -> str:
+    count, last = monitor.registry.count(), monitor.registry.last
+    return f" ({count} resources declared, the last {type_of(last)} {name_of(last)!r})" if count else ""

@@ -98,17 +98,15 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         if request.tok not in LOOKUPS:
             self._refuse(
                 context,
-                f"the program looks up {request.tok!r}, which the offline planner does not know"
-                f" (it knows {', '.join(sorted(LOOKUPS))})",
+                f"it looks up {request.tok!r}, which the offline planner does not know"
+                f" (it knows {', '.join(sorted(LOOKUPS))}; engine/offline/lookups.py)",
                 request,
             )
         self.registry.add_lookup(Lookup(token=request.tok, arguments=shown(request.args), answered=False))
         return resource_pb2.ResourceInvokeResponse(unknown=True)
 
     def Call(self, request: resource_pb2.ResourceCallRequest, context: Context) -> NoReturn:  # noqa: N802
-        self._refuse(
-            context, f"the program calls {request.tok!r}, a provider's method, which needs the provider"
-        )
+        self._refuse(context, f"it calls {request.tok!r}, a provider's method, which needs the provider")
 
     def RegisterStackTransform(self, request: callback_pb2.Callback, context: Context) -> empty_pb2.Empty:  # noqa: N802
         self.registry.add_transform(request)

@@ -119,7 +119,7 @@ def _lines(stream: IO[bytes] | None, heard: Report) -> Generator[None]:
 def _planned(order: Order, told: bytes, code: int, said: list[str]) -> Planned:
     if not told:
         failure = ProgramError(
-            f"the program {order.program} ended its process with code {code} before it was planned",
+            f"{order.program} cannot be planned: it ended its process with code {code}",
             next_step="it must return when it has declared everything",
         )
         for line in said:
@@ -129,6 +129,7 @@ def _planned(order: Order, told: bytes, code: int, said: list[str]) -> Planned:
     if answer.planned is not None:
         return answer.planned
     assert answer.failure is not None  # noqa: S101  the one or the other
-    failure = ProgramError(f"the program cannot be planned: {answer.failure.message}")
-    failure.add_note(answer.failure.trace)
+    failure = ProgramError(f"{order.program} cannot be planned: {answer.failure.message}")
+    if answer.failure.trace:
+        failure.add_note(answer.failure.trace)
     raise failure

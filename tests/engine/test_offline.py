@@ -1,0 +1,154 @@
+"""The offline planner against the real engine: the same resources, or it is not worth a reviewer's time."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import planned_programs
+import pytest
+from builders import a_plan
+from previews import compare
+from stacked import Cluster, a_cluster
+
+from gpucluster.engine import offline, run
+from gpucluster.engine.offline import Planned, Resource
+from gpucluster.engine.process import EngineProcess, clean_environment
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "gpucluster.aws.program:declare"
+NAME = "urn:pulumi:burst::gpucluster::gpucluster:aws:Network$aws:ec2/route:Route::burst-internet"
+Preview = Mapping[str, Any]
+
+
+class _Telling(EngineProcess):
+    """The Automation API reads events; a preview's own JSON is on standard output."""
+
+    told: str = ""
+
+    def run(self, args: list[str], *rest: Any, **more: Any) -> Any:
+        asked = [*args, "--json", "--show-sames"] if args[0] == "preview" else args
+        result = super().run(asked, *rest, **more)
+        self.told = result.stdout if args[0] == "preview" else self.told
+        return result
+
+
+def previewed(cluster: Cluster, program: Callable[[], None]) -> Preview:
+    run.prepare(cluster.target)
+    process = _Telling(cluster.target.pulumi, clean_environment())
+    run.drive(
+        cluster.target.stack,
+        process,
+        lambda: run._stack(cluster.target, program, process),
+        lambda stack, gather: stack.preview(on_event=gather),
+        run.silent,
+    )
+    return json.loads(process.told)
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Preview]:
+    with a_cluster(tmp_path_factory.mktemp("engine") / "state", pulumi) as cluster:
+        yield previewed(cluster, cluster.program)
+
+
+@pytest.fixture(scope="module")
+def planners() -> Planned:
+    return offline.run(PROGRAM, a_plan())
+
+
+def test_the_planner_sees_what_the_engine_sees(planners: Planned, engines: Preview) -> None:
+    assert compare(planners, engines) == []
+    assert len(planners.resources) == 43
+    assert sum(len(r.dependencies) for r in planners.resources) > 60, "the comparison compared something"
+
+
+def with_one(planned: Planned, urn: str, change: Callable[[Resource], Resource]) -> Planned:
+    assert urn in {r.urn for r in planned.resources}
+    return replace(planned, resources=tuple(change(r) if r.urn == urn else r for r in planned.resources))
+
+
+def with_property(resource: Resource, **properties: Any) -> Resource:
+    return replace(resource, properties={**resource.properties, **properties})
+
+
+def without_property(resource: Resource, name: str) -> Resource:
+    return replace(resource, properties={k: v for k, v in resource.properties.items() if k != name})
+
+
+PLANTED: Mapping[str, tuple[Callable[[Resource], Resource], str]] = {
+    "another parent": (lambda r: replace(r, parent=None), "parent"),
+    "a lost dependency": (lambda r: replace(r, dependencies=r.dependencies[1:]), "dependencies:"),
+    "one dependency more": (lambda r: replace(r, dependencies=(*r.dependencies, r.urn)), "dependencies:"),
+    "a lost link of a property": (lambda r: replace(r, property_dependencies={}), "dependencies by property"),
+    "protection": (lambda r: replace(r, protect=True), "protect"),
+    "kept when removed": (lambda r: replace(r, retain_on_delete=True), "retain on delete"),
+    "another provider": (lambda r: replace(r, provider=None), "provider"),
+    "no custom resource": (lambda r: replace(r, custom=False), "custom"),
+    "another type": (lambda r: replace(r, type="aws:ec2/vpc:Vpc"), "type"),
+    "another name": (lambda r: replace(r, name="other"), "name"),
+    "secret outputs": (lambda r: replace(r, secret_outputs=("id",)), "secret outputs"),
+    "a timeout": (lambda r: replace(r, timeouts=replace(r.timeouts, create="5m")), "timeouts"),
+    "another property": (
+        lambda r: with_property(r, destinationCidrBlock="10.0.0.0/8"), "property destinationCidrBlock"),
+    "one property more": (lambda r: with_property(r, natGatewayId="nat-1"), "property natGatewayId"),
+    "a lost property": (lambda r: without_property(r, "gatewayId"), "property gatewayId"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), list(PLANTED.values()), ids=list(PLANTED))
+def test_a_planted_difference_is_caught_and_named(
+    planners: Planned, engines: Preview, change: Callable[[Resource], Resource], said: str
+) -> None:
+    found = compare(with_one(planners, NAME, change), engines)
+    assert len(found) == 1
+    assert found[0].startswith(f"{NAME}: {said}")
+
+
+def test_a_missing_and_an_extra_resource_are_caught(planners: Planned, engines: Preview) -> None:
+    (first, *others) = planners.resources
+    extra = replace(first, urn=f"{first.urn}-2", name=f"{first.name}-2")
+    assert compare(replace(planners, resources=tuple(others)), engines) == [
+        f"{first.urn}: the engine has it, the planner does not"
+    ]
+    assert compare(replace(planners, resources=(*planners.resources, extra)), engines) == [
+        f"{extra.urn}: the planner has it, the engine does not"
+    ]
+
+
+def test_renamed_resources_keep_their_identity_as_the_engine_decides_it(cluster: Cluster) -> None:
+    """A component of another type and name, a child that follows it, one renamed by hand, one moved under it."""
+    plan = cluster.plan
+    run.up(cluster.target, lambda: planned_programs.before(plan))
+    engines = previewed(cluster, lambda: planned_programs.after(plan))
+    planned = offline.run("planned_programs:after", plan)
+    assert {s["op"] for s in engines["steps"]} <= {"same", "update"}, "nothing is made anew"
+    moved = {s["urn"]: s["oldState"]["urn"] for s in engines["steps"] if s["oldState"]["urn"] != s["urn"]}
+    assert len(moved) == 4
+    assert compare(planned, engines) == []
+    for urn, was in moved.items():
+        changed = with_one(planned, urn, lambda r: replace(r, aliases=()))
+        assert compare(changed, engines) == [f"{urn}: aliases: the engine took it for {was}, planned ()"]
+
+
+def test_the_exports_are_those_of_the_engine(cluster: Cluster, planners: Planned) -> None:
+    assert sorted(planners.outputs) == sorted(cluster.up().outputs)
+
+
+def test_without_network_home_and_environment_the_bytes_are_the_same(planners: Planned) -> None:
+    """In a network namespace of its own, whose loopback is down."""
+    argv = ["unshare", "--map-root-user", "--net", sys.executable, "-m", "gpucluster.cli.start"]
+    argv += ["plan", str(ROOT / "stacks/burst.yaml"), "--resources", "--output", "json"]
+    runs = [
+        subprocess.run(argv, env=env, cwd=os.sep, capture_output=True, check=True).stdout
+        for env in (
+            {},
+            {"PATH": os.defpath, "AWS_PROFILE": "nobody", "PULUMI_CONFIG": "{", "HOME": "/nowhere"},
+        )
+    ]
+    assert runs[0] == runs[1]
+    assert json.loads(runs[0])["counts"]["made"] == 35
