@@ -69,6 +69,7 @@ class NodePool:
     max: int
     idle_s: int  # an elastic node that is empty so long ends
     sources: tuple[Source, ...]
+    zone: str  # of the nodes that stand always: one, so that a gang of them has one zone
     zones: tuple[str, ...]  # of all sources, in the network's order
     arch: str  # amd64 | arm64
     vcpus: int  # of the least machine
@@ -81,7 +82,7 @@ class NodePool:
     taints: tuple[Taint, ...]
     local_disks: bool  # every machine has NVMe of its own
     interfaces: tuple[Interface, ...]  # empty: the machine's one
-    levels: tuple[Level, ...]  # widest first, the host last; empty: pods are placed without a topology
+    levels: tuple[Level, ...]  # widest first, the host last; only where all nodes stand: Kueue counts on what is there
 
     @property
     def elastic(self) -> int:

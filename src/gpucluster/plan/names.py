@@ -1,5 +1,8 @@
 """Every name, tag, path and port that two rooms must agree on. No other place spells them."""
 
+import hashlib
+import re
+
 # --- tags of AWS resources -------------------------------------------------------------------
 TAG_CLUSTER = "gpucluster:cluster"  # on everything; an instance without it is never touched
 TAG_ROLE = "gpucluster:role"  # head | node
@@ -46,6 +49,19 @@ METADATA = "http://169.254.169.254"
 
 REASON_PREFIX = "gpucluster:"  # a drain reason that begins so is ours to lift
 
+# --- Kubernetes ------------------------------------------------------------------------------
+K8S_DIR = "k8s"  # k8s/00-namespaces/..., applied wave by wave
+LABEL_CLUSTER = "gpucluster/cluster"  # on everything that we make
+LABEL_POOL = "gpucluster/pool"  # on nodes: which pool's they are
+LABEL_TEAM = "gpucluster/team"  # on namespaces
+LABEL_WORKLOAD = "gpucluster/workload"  # on pods: which service's or gang's they are
+LABEL_NAMESPACE = "kubernetes.io/metadata.name"  # the API server's, on every namespace
+LABEL_ZONE, LABEL_HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+LABEL_MIG = "nvidia.com/mig.config"  # on nodes: the MIG manager slices GPUs by it
+TAINT_GPU = "nvidia.com/gpu"
+LOCAL_QUEUE = "default"  # Kueue sends what names no queue there
+ROLE_KUBERNETES = "kubernetes-node"  # in TAG_ROLE, of security groups
+
 
 def zone_suffix(region: str, zone: str) -> str:
     """`us-east-1a` in `us-east-1` -> `1a`: the last figure of the region and the zone's letter."""
@@ -60,3 +76,22 @@ def slot_prefix(pool: str, region: str, zone: str) -> str:
 def template_key(pool: str, source: int, machine: str) -> str:
     """`h200-0-p5en.48xlarge`: one launch template for each (pool, source, machine)."""
     return f"{pool}-{source}-{machine}"
+
+
+def kubernetes_name(cluster: str, thing: str) -> str:
+    """`kube-tune`: cluster-scoped objects carry the cluster, for a Kubernetes may have two of ours."""
+    return f"{cluster}-{thing}"
+
+
+def team_group(team: str) -> str:
+    """The group that RBAC binds; an EKS access entry or an OIDC claim puts people into it."""
+    return f"gpucluster:{team}"
+
+
+def volume_name(path: str) -> str:
+    """`data` of `/data`; where letters had to go, a digest keeps two paths apart."""
+    plain = path.strip("/")
+    name = re.sub("[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-")
+    if name == plain:
+        return name
+    return f"{name or 'x'}-{hashlib.sha256(path.encode()).hexdigest()[:6]}"

@@ -48,7 +48,7 @@ def head(cluster: str, machine: str, network: Network) -> Head:
 def pool(pool: PoolSpec, site: AwsSpec, catalog: Catalog) -> Pool:
     """Slots in each zone that a source uses, and a launch template for each (source, machine)."""
     zones, nodes = site.network.zones, there(pool.nodes)
-    sources = _sources(pool, zones)
+    sources = sources_of(pool, zones)
     used = {zone for source in sources for zone in source.zones}
     return Pool(
         name=pool.name,
@@ -63,7 +63,7 @@ def pool(pool: PoolSpec, site: AwsSpec, catalog: Catalog) -> Pool:
     )
 
 
-def _sources(pool: PoolSpec, zones: tuple[str, ...]) -> tuple[Source, ...]:
+def sources_of(pool: PoolSpec, zones: tuple[str, ...]) -> tuple[Source, ...]:
     return tuple(
         Source(
             position=position,
