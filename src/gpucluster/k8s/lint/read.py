@@ -30,7 +30,8 @@ _INT = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9_
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
 _QUOTED = frozenset("'\"|>")
 _TAGS = frozenset(
-    f"tag:yaml.org,2002:{kind}" for kind in "bool float int map null seq str timestamp value".split()
+    f"tag:yaml.org,2002:{kind}"
+    for kind in ["bool", "float", "int", "map", "null", "seq", "str", "timestamp", "value"]
 )
 
 
