@@ -21,13 +21,13 @@ def show(desk: "Desk", file: Path, *, properties: bool, output: ReviewOutput) ->
     planned = planned_of(desk.plan)
     if output is ReviewOutput.JSON:
         told = None if planned is None else _counted(planned)
-        why = why_not(desk.plan) if planned is None else None
+        why = why_not(desk.plan)
         answer(ok=True, planned=to_json(planned), counts=told, why=why, problems=to_json(desk.warnings))
         return
     for warning in desk.warnings:
         progress(str(warning))
     if planned is None:
-        say(_sentence(why_not(desk.plan), output))
+        say(_sentence(why_not(desk.plan) or "", output))
     elif output is ReviewOutput.MARKDOWN:
         say(_comment(planned, file))
     else:
@@ -35,8 +35,8 @@ def show(desk: "Desk", file: Path, *, properties: bool, output: ReviewOutput) ->
 
 
 def planned_of(plan: "ClusterPlan") -> "Planned | None":
-    """None: the cluster has no part on a cloud."""
-    if plan.aws is None:
+    """None when Pulumi makes nothing of the plan; `why_not` says why."""
+    if why_not(plan) is not None:
         return None
     from gpucluster.engine.offline import run
     from gpucluster.markdown import printable
@@ -44,9 +44,16 @@ def planned_of(plan: "ClusterPlan") -> "Planned | None":
     return run(PROGRAM, plan, report=lambda line: progress(f"  {printable(line)}"))
 
 
-def why_not(plan: "ClusterPlan") -> str:
-    """Why there are no resources, in one sentence."""
-    return f"{plan.name}: the spec has no `aws:`, so Pulumi makes nothing of it (this is no empty plan)"
+def why_not(plan: "ClusterPlan") -> str | None:
+    """Why there are no resources, in one sentence; None when there are."""
+    if plan.aws is None:
+        return f"{plan.name}: Pulumi makes nothing of this spec, for it has no `aws:`; its machines are there already"
+    if plan.slurm is None or plan.head is None:
+        return (
+            f"{plan.name}: Pulumi makes nothing of this spec, for it has no `slurm:`;"
+            " what runs on Kubernetes is rendered, not made"
+        )
+    return None
 
 
 def _tree(planned: "Planned", *, properties: bool) -> None:
