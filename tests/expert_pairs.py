@@ -4,6 +4,7 @@ To change a field's class: find its rows here first; the class is what an operat
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from builders import SPEC, a_spec_text
 
@@ -15,6 +16,10 @@ SECOND_POOL = "  - {name: a100, nodes: 2, capacity: [{from: on-demand, machines:
 SECOND = a_spec_text(
     ("partitions:\n", SECOND_POOL + "partitions:\n"),
     ("max_time: 1d}\n", "max_time: 1d}\n  - {name: old, pools: [a100]}\n"),
+)
+LAB = (Path(__file__).parent.parent / "stacks/lab.yaml").read_text()
+FIVE_HOSTS = (
+    LAB.replace("gpu[01-04]", "gpu[01-05]").replace("[11-14]", "[11-15]").replace("gpu[03-04]", "gpu[03-05]")
 )
 THREE_ZONES = a_spec_text(("[us-east-2a, us-east-2b]", "[us-east-2a, us-east-2b, us-east-2c]"))
 ALWAYS_ON = a_spec_text(("min: 0", "min: 2"))
@@ -170,6 +175,22 @@ PAIRS = (
         "nothing moves between regions: all is made anew, and what was stored is gone",
         ("region: us-east-2", "region: us-west-2"),
         ("[us-east-2a, us-east-2b]", "[us-west-2a, us-west-2b]"),
+    ),
+    Pair("a further host", LAB, FIVE_HOSTS, UpdateClass.LIVE, "a reconfigure, and one host more"),
+    Pair("a host less", FIVE_HOSTS, LAB, UpdateClass.STOP_FLEET, "it leaves the topology, too"),
+    Pair(
+        "less memory on hosts",
+        LAB,
+        LAB.replace("2000GiB", "1000GiB"),
+        UpdateClass.DRAIN,
+        "the nodes' line changes",
+    ),
+    Pair(
+        "another head among the hosts",
+        LAB,
+        LAB.replace("ctl0", "ctl1"),
+        UpdateClass.STOP_FLEET,
+        "the queue moves while nothing runs",
     ),
     _of_spec(
         "the cluster's other name",

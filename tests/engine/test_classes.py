@@ -1,17 +1,23 @@
 """No class of a spec's change is milder than what the engine's table says of the same change's resources."""
 
+import json
 from functools import cache
+from pathlib import Path
 
 import pytest
+from builders import SPEC, a_spec_text
 from expert_pairs import PAIRS, Pair
 from reviewed import a_diff, a_side
 
+from gpucluster.cli import main
 from gpucluster.engine import offline
 from gpucluster.engine.offline import Planned
 from gpucluster.gitops.classes import worse, worst
+from gpucluster.gitops.diff import diff
 from gpucluster.gitops.resources import compare
+from gpucluster.spec import UpdateClass
 
-CHANGES = [pair for pair in PAIRS if pair.expected is not None]
+CHANGES = [pair for pair in PAIRS if pair.expected is not None and "aws:" in pair.old]
 
 
 @cache
@@ -32,3 +38,23 @@ def test_the_engine_says_nothing_worse(pair: Pair) -> None:
 def test_the_same_program_touches_nothing() -> None:
     old, new = CHANGES[0].old, CHANGES[0].old
     assert compare(_planned(old), offline.run("gpucluster.aws.program:declare", a_side(new).plan)) == ()
+
+
+def test_the_verb_runs_the_program_of_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text(SPEC)
+    new.write_text(a_spec_text(("10.42.0.0/16", "10.43.0.0/16")))
+    assert main.run(["diff", str(old), str(new), "-o", "json", "--exit-code"]) == 1
+    found = json.loads(capsys.readouterr().out)["diff"]
+    kinds = {(one["name"], one["kind"]) for one in found["resources"]}
+    assert {("burst", "replaced"), ("burst-head", "replaced"), ("burst-us-east-2a", "replaced")} <= kinds
+    assert ("burst-h200-1-p5en.48xlarge", "changed") in kinds, "a template follows its security group"
+    assert found["worst"] == "replace"
+
+
+def test_a_planted_milder_class_is_found_out() -> None:
+    pair = next(pair for pair in CHANGES if pair.says == "another network")
+    resources = compare(_planned(pair.old), _planned(pair.new))
+    mild = diff(a_side(SPEC), a_side(a_spec_text(("idle: 5m", "idle: 6m"))), resources)
+    assert mild.engine_says is not None
+    assert mild.worst is UpdateClass.REPLACE

@@ -127,6 +127,8 @@ def _warn_of_age(found: "Diff") -> None:
     """The one place that looks at a clock: what is printed as the result does not change by the day."""
     from datetime import UTC, date, datetime
 
+    if not (found.cost_after.most.known or found.cost_before.most.known):
+        return  # nothing was priced
     held = (datetime.now(UTC).date() - date.fromisoformat(found.cost_after.prices_date)).days
     if held > _HELD_DAYS:
         progress(f"warning[old-prices] the prices are of {found.cost_after.prices_date}, {held} days ago")

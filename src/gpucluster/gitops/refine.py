@@ -60,6 +60,14 @@ def _changed(found: Found) -> bool:
 
 
 _ROWS = (
+    _Row("pools[].hosts", _only_more, UpdateClass.LIVE, "a further host joins; no other is touched"),
+    _Row("pools[].addresses", _only_more, UpdateClass.LIVE, "the address of a further host"),
+    _Row(
+        "slurm.topology.tree[][]",
+        _only_more,
+        UpdateClass.LIVE,
+        "a further host below a switch that is there: read at a reconfigure",
+    ),
     _Row(
         "name",
         _changed,
