@@ -47,3 +47,40 @@ def a_spec(*changes: tuple[str, str]) -> ClusterSpec:
 def a_plan(*changes: tuple[str, str]) -> ClusterPlan:
     """The plan of that spec: two zones, one pool of up to sixteen H200 nodes, spot first."""
     return resolve(a_spec(*changes), catalog.load())
+
+
+LAB = """\
+schema: 1
+name: lab
+hosts: {ssh: {user: admin}, head: {name: ctl0, address: 192.0.2.10}}
+slurm:
+  version: "24.11"
+  topology: {tree: {spine: {leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}}}
+users:
+  - {name: vision, uid: 5001}
+storage:
+  - {mount: /home, nfs: {from: head, export: /srv/home}}
+machines:
+  hgx-h100:
+    {sockets: 2, cores_per_socket: 56, threads_per_core: 2, memory: 2000GiB, gpus: {model: h100, count: 8}}
+pools:
+  - {name: h100, machine: hgx-h100, hosts: "gpu[01-04]", addresses: "192.0.2.[11-14]"}
+partitions:
+  - {name: gpu, pools: [h100], default: true}
+"""
+
+
+def a_lab_text(*changes: tuple[str, str]) -> str:
+    """LAB, a cluster on hosts that exist, with each `(old, new)` replaced."""
+    text = LAB
+    for old, new in changes:
+        if text.count(old) != 1:
+            raise ValueError(f"{old!r} stands {text.count(old)} times in the spec")
+        text = text.replace(old, new)
+    return text
+
+
+def a_lab_plan(*changes: tuple[str, str]) -> ClusterPlan:
+    """The plan of that spec: a head, one pool of four H100 hosts below two leaves and a spine."""
+    spec = inspect_text(a_lab_text(*changes), "lab.yaml", catalog.load()).result()
+    return resolve(spec, catalog.load())

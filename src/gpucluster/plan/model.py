@@ -7,6 +7,7 @@ Units stand in the names: `_s` seconds, `_mib` MiB.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TypeVar
 
 from gpucluster.plan.kubernetes import Kubernetes
@@ -33,25 +34,42 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRange:
-    """Slots of one pool in one zone: `prefix` + number, unpadded, `first` to `last` inclusive."""
+    """Slots of one pool in one zone: `prefix` + number, `first` to `last` inclusive.
+
+    A cloud's are unpadded. Hosts that exist have no zone (""), and names as the site wrote them: `width` pads the
+    number with zeros, and without a width the prefix is the whole name of the one host.
+    """
 
     zone: str
     prefix: str
     first: int
     last: int
+    width: int | None = 0
 
     def __len__(self) -> int:
         return self.last - self.first + 1
 
     def __iter__(self) -> Iterator[str]:
-        return (f"{self.prefix}{number}" for number in range(self.first, self.last + 1))
+        return (self._name(number) for number in range(self.first, self.last + 1))
+
+    def __contains__(self, node: object) -> bool:
+        if not isinstance(node, str) or not node.startswith(self.prefix):
+            return False
+        number = node.removeprefix(self.prefix)
+        if not (number.isascii() and number.isdecimal()):
+            return self.width is None and not number
+        return self.first <= int(number) <= self.last and self._name(int(number)) == node
 
     @property
     def hostlist(self) -> str:
         """The range as Slurm writes it: `h200-1a-[1-16]`, or `h200-1a-1` for one."""
-        if self.first == self.last:
-            return f"{self.prefix}{self.first}"
-        return f"{self.prefix}[{self.first}-{self.last}]"
+        first, last = self._name(self.first), self._name(self.last)
+        if first == last:
+            return first
+        return f"{self.prefix}[{first.removeprefix(self.prefix)}-{last.removeprefix(self.prefix)}]"
+
+    def _name(self, number: int) -> str:
+        return self.prefix if self.width is None else f"{self.prefix}{number:0{self.width}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +83,16 @@ class LaunchTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What a host that exists has beside what Slurm is told of."""
+
+    machine: str  # the name in the spec's `machines`
+    gpu_memory_mib: int | None
+    fabric: str | None  # infiniband, roce or ethernet
+    fabric_ports: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Nodes that look the same to Slurm; `max` bounds the live ones over all zones."""
 
@@ -75,21 +103,27 @@ class Pool:
     boot_timeout_s: int
     shape: NodeShape
     sources: tuple[Source, ...]
-    slots: tuple[SlotRange, ...]  # one range a zone, zones in the plan's order
+    slots: tuple[
+        SlotRange, ...
+    ]  # one range a zone, zones in the plan's order; of hosts, ranges in the spec's order
     templates: tuple[LaunchTemplate, ...]
+    addresses: tuple[str, ...] = ()  # of hosts that exist, one for each slot, in their order
+    hardware: Hardware | None = None  # of hosts that exist, beside what Slurm sees
 
     def zone_of(self, node: str) -> str | None:
-        """The zone of one of this pool's slots; None for a name that is not one."""
-        for span in self.slots:
-            number = node.removeprefix(span.prefix)
-            if number != node and number.isdecimal() and span.first <= int(number) <= span.last:
-                return span.zone
-        return None
+        """The zone of one of this pool's slots ("" for a host that exists); None for a name that is not one."""
+        return next((span.zone for span in self.slots if node in span), None)
 
     def always_on(self) -> tuple[str, ...]:
-        """The first `min` slots of the first zone of the first source."""
-        span = next(s for s in self.slots if s.zone == self.sources[0].zones[0])
-        return tuple(span)[: self.min]
+        """The first `min` slots of the first zone of the first source; every host that exists."""
+        spans = [s for s in self.slots if not self.sources or s.zone == self.sources[0].zones[0]]
+        return tuple(islice(chain.from_iterable(spans), self.min))
+
+    def hosts(self) -> tuple[tuple[str, str], ...]:
+        """(name, address) of hosts that exist; a cloud's slots have no address before they live."""
+        return (
+            tuple(zip(chain.from_iterable(self.slots), self.addresses, strict=True)) if self.addresses else ()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +142,14 @@ class Leaf:
 
     name: str
     slots: tuple[SlotRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spine:
+    """A switch above leaves; leaves of two spines have no common switch."""
+
+    name: str
+    leaves: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +175,23 @@ class Aws:
     region: str
     image: str | None  # name of the image of Slurm's machines, `gpucluster-slurm-24.11`
     network: Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosts:
+    """How hosts that exist are reached."""
+
+    ssh_user: str
+    ssh_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A person on every machine, and the public keys that open the account."""
+
+    name: str
+    uid: int
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,8 +293,11 @@ class ClusterPlan:
     storage: tuple[Mount, ...]
     pools: tuple[Pool, ...]
     partitions: tuple[Partition, ...]
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[Leaf, ...]  # none: every node is as near to every other
     times: Times
+    hosts: Hosts | None = None
+    spines: tuple[Spine, ...] = ()
+    users: tuple[User, ...] = ()
 
     def pool_of(self, node: str) -> Pool | None:
         """The pool that has the slot `node`; None for a name that is not one."""

@@ -1,33 +1,76 @@
 """Spec and catalog to plan. Pure; a spec that `spec.load` passed always resolves."""
 
+from dataclasses import dataclass
+
 from gpucluster.catalog import Catalog
-from gpucluster.plan import defaults, on_aws
-from gpucluster.plan.model import ClusterPlan, Partition, Slurm, there
+from gpucluster.plan import defaults, on_aws, on_hosts
+from gpucluster.plan.model import Aws, ClusterPlan, Head, Hosts, Leaf, Partition, Pool, Slurm, Spine, there
+from gpucluster.plan.on_kubernetes import kubernetes
 from gpucluster.plan.storage import mount
 from gpucluster.plan.topology import leaves
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Partition as PartitionSpec
+from gpucluster.spec.pools import of_slurm
 
 PLAN_SCHEMA = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """What hangs on where the cluster stands."""
+
+    aws: Aws | None = None
+    hosts: Hosts | None = None
+    head: Head | None
+    exporter: str | None = None  # address of the head, where it can export
+    pools: tuple[Pool, ...]
+    leaves: tuple[Leaf, ...]
+    spines: tuple[Spine, ...] = ()
+
+
 def resolve(spec: ClusterSpec, catalog: Catalog) -> ClusterPlan:
     """Take every default and decide every name, address and fact."""
-    version, site = there(spec.slurm).version, there(spec.aws)
-    aws = on_aws.site(site, version)
-    pools = tuple(on_aws.pool(pool, site, catalog) for pool in spec.pools)
+    site = _on_aws(spec, catalog) if spec.hosts is None else _on_hosts(spec)
     return ClusterPlan(
         schema=PLAN_SCHEMA,
         name=spec.name,
-        aws=aws,
-        head=on_aws.head(spec.name, there(spec.head).machine, aws.network),
-        slurm=Slurm(version=version),
-        kubernetes=None,
-        storage=tuple(mount(wish, None) for wish in spec.storage),
-        pools=pools,
+        aws=site.aws,
+        hosts=site.hosts,
+        users=on_hosts.people(spec.users),
+        head=site.head,
+        slurm=None if spec.slurm is None else Slurm(version=spec.slurm.version),
+        kubernetes=kubernetes(spec, catalog),
+        storage=tuple(mount(wish, site.exporter) for wish in spec.storage),
+        pools=site.pools,
         partitions=tuple(_partition(partition) for partition in spec.partitions),
-        leaves=leaves(site.network.zones, pools),
-        times=defaults.times(max(pool.boot_timeout_s for pool in pools)),
+        leaves=site.leaves,
+        spines=site.spines,
+        times=defaults.times(max((pool.boot_timeout_s for pool in site.pools), default=0)),
+    )
+
+
+def _on_aws(spec: ClusterSpec, catalog: Catalog) -> _Site:
+    wish = there(spec.aws)
+    aws = on_aws.site(wish, None if spec.slurm is None else spec.slurm.version)
+    pools = tuple(on_aws.pool(pool, wish, catalog) for pool in of_slurm(spec))
+    return _Site(
+        aws=aws,
+        head=None if spec.head is None else on_aws.head(spec.name, spec.head.machine, aws.network),
+        pools=pools,
+        leaves=leaves(wish.network.zones, pools),
+    )
+
+
+def _on_hosts(spec: ClusterSpec) -> _Site:
+    wish = there(spec.hosts)
+    head, switches = on_hosts.head(wish), on_hosts.switches(there(spec.slurm).topology)
+    return _Site(
+        hosts=on_hosts.site(wish),
+        head=head,
+        exporter=head.address,
+        pools=tuple(on_hosts.pool(pool, spec.machines) for pool in spec.pools),
+        leaves=switches[0],
+        spines=switches[1],
     )
 
 

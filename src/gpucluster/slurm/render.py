@@ -1,7 +1,7 @@
 """Render every file of a plan. To add one: template, View, a row in _FILES."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -14,19 +14,32 @@ from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.slurm import known, lines, views
 
-# path in the bundle, template, View
-_FILES: tuple[tuple[str, str, Callable[[ClusterPlan], Any]], ...] = (
-    (f"{names.SLURM_DIR}/slurm.conf", "slurm.conf.j2", views.slurm_conf),
-    (f"{names.SLURM_DIR}/gres.conf", "gres.conf.j2", views.gres_conf),
-    (f"{names.SLURM_DIR}/cgroup.conf", "cgroup.conf.j2", views.cgroup_conf),
-    (f"{names.SLURM_DIR}/topology.conf", "topology.conf.j2", views.topology_conf),
-    (names.HOSTS_FILE, "hosts.j2", views.hosts),
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A rendered file: its path in the bundle, its template, its View, and which plans have it."""
+
+    path: str
+    template: str
+    view: Callable[[ClusterPlan], Any]
+    of: Callable[[ClusterPlan], bool] = lambda _: True
+
+
+_FILES = (
+    _File(f"{names.SLURM_DIR}/slurm.conf", "slurm.conf.j2", views.slurm_conf),
+    _File(f"{names.SLURM_DIR}/gres.conf", "gres.conf.j2", views.gres_conf),
+    _File(f"{names.SLURM_DIR}/cgroup.conf", "cgroup.conf.j2", views.cgroup_conf),
+    _File(
+        f"{names.SLURM_DIR}/topology.conf", "topology.conf.j2", views.topology_conf, lambda p: bool(p.leaves)
+    ),
+    _File(names.HOSTS_FILE, "hosts.j2", views.hosts, lambda p: p.aws is not None),
+    _File(names.HOSTS_FILE, "names.j2", views.all_names, lambda p: p.hosts is not None),
 )
 
 
 def render(plan: ClusterPlan) -> tuple[Artifact, ...]:
     """Slurm's files and the head's hosts lines, the plan's differing lines applied, every key checked."""
-    texts = {path: _text(template, view(plan)) for path, template, view in _FILES}
+    texts = {file.path: _text(file.template, file.view(plan)) for file in _FILES if file.of(plan)}
     facts = catalog.slurm_facts(there(plan.slurm).version)
     configs = {path.removeprefix(f"{names.SLURM_DIR}/"): path for path in texts if path != names.HOSTS_FILE}
     strange = sorted({line.file for line in there(plan.slurm).lines} - configs.keys())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpucluster.plan import defaults, names
+from gpucluster.plan import defaults, hostlist, names
 from gpucluster.plan.model import ClusterPlan, Partition, Pool, SlotRange, there
 
 RESUME_MARGIN_S = 60  # after a pool's boot timeout: the daemon ends the wait first, and says why
@@ -20,12 +20,14 @@ class NodeLine:
     """One NodeName line: a range of slots."""
 
     names: str
+    addresses: str
     cpus: str
     sockets: str
     cores: str
     threads: str
     memory_mib: str
     gres: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +38,36 @@ class PartitionLine:
     nodes: str
     default: str
     max_time: str
-    suspend_time_s: str
+    suspend_time: str
     shares: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prologs:
+    """What runs before a job."""
+
+    on_node: str
+    on_controller: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reboots:
+    """`scontrol reboot` of a node that is always there."""
+
+    program: str
+    within_s: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerSaving:
+    """Nodes that come and go."""
+
+    resume_program: str
+    suspend_program: str
+    resume_fail_program: str
+    resume_timeout_s: str
+    suspend_timeout_s: str
+    always_on: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +80,17 @@ class SlurmConf:
     slurmd_port: str
     srun_ports: str
     auth_info: str
-    node_reg_mem_percent: str
-    prolog: str
-    prolog_slurmctld: str
+    slurmctld_parameters: str
+    prologs: tuple[Prologs, ...]  # one, or none
+    prolog_flags: str
+    return_to_service: str
+    reboots: tuple[Reboots, ...]  # one, or none
     bf_window_min: str
     bf_resolution_s: str
+    scheduler_waits: str
     gres_types: str
-    resume_program: str
-    suspend_program: str
-    resume_fail_program: str
-    resume_timeout_s: str
-    suspend_timeout_s: str
-    always_on: str
+    topology_plugin: str
+    power_saving: tuple[PowerSaving, ...]  # one, or none
     nodes: tuple[NodeLine, ...]
     partitions: tuple[PartitionLine, ...]
 
@@ -99,16 +128,26 @@ class LeafLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpineLine:
+    """A switch above switches."""
+
+    name: str
+    leaves: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyConf:
     """templates/slurm/topology.conf.j2"""
 
     cluster: str
+    why: str
     leaves: tuple[LeafLine, ...]
+    spines: tuple[SpineLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLine:
-    """One name that must resolve while its node is off."""
+    """One name and where it leads."""
 
     address: str
     name: str
@@ -124,6 +163,23 @@ class Hosts:
     hosts: tuple[HostLine, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """templates/slurm/names.j2"""
+
+    cluster: str
+    hosts: tuple[HostLine, ...]
+
+
+_PROLOGS = Prologs(on_node=names.PROLOG, on_controller=f"{names.HOOK_DIR}/prolog_slurmctld")
+_NO_COMMON_SWITCH = "One leaf a zone and no common switch: Slurm keeps every job in one zone."
+_TREE = "Leaves and spines as the spec says; two spines have no common switch, so no job spans them."
+_ALWAYS_THERE, _ANY_REBOOT = (
+    "1",
+    "2",
+)  # of ReturnToService: only a node that was merely silent; any that registers
+
+
 def slurm_conf(plan: ClusterPlan) -> SlurmConf:
     window_min = _backfill_window_min(plan.partitions)
     return SlurmConf(
@@ -133,21 +189,20 @@ def slurm_conf(plan: ClusterPlan) -> SlurmConf:
         slurmd_port=str(names.SLURMD_PORT),
         srun_ports="-".join(str(port) for port in names.SRUN_PORTS),
         auth_info=f"cred_expire={plan.times.cred_expire_s}",
-        node_reg_mem_percent=str(int(defaults.NODE_REG_MEM_PERCENT.value)),
-        prolog=names.PROLOG,
-        prolog_slurmctld=f"{names.HOOK_DIR}/prolog_slurmctld",
+        slurmctld_parameters=_slurmctld_parameters(plan),
+        prologs=() if plan.aws is None else (_PROLOGS,),
+        prolog_flags="Alloc,Contain" if plan.aws is None else "Alloc,Contain,DeferBatch",
+        return_to_service=_return_to_service(plan),
+        reboots=_reboots(plan),
         bf_window_min=str(window_min),
         bf_resolution_s=str(60 if window_min <= 2 * DAY_MIN else 600),
+        scheduler_waits=""
+        if plan.aws is None
+        else ",salloc_wait_nodes,sbatch_wait_nodes,nohold_on_prolog_fail",
         gres_types="gpu" if any(pool.shape.gpu_count for pool in plan.pools) else "",
-        resume_program=f"{names.HOOK_DIR}/resume",
-        suspend_program=f"{names.HOOK_DIR}/suspend",
-        resume_fail_program=f"{names.HOOK_DIR}/resume_fail",
-        resume_timeout_s=str(
-            max(pool.boot_timeout_s for pool in plan.pools) + int(defaults.RESUME_MARGIN_S.value)
-        ),
-        suspend_timeout_s=str(plan.times.suspend_timeout_s),
-        always_on=_hostlist(_always_on(pool) for pool in plan.pools if pool.min),
-        nodes=tuple(_node(pool, span) for pool in plan.pools for span in pool.slots),
+        topology_plugin="topology/tree" if plan.leaves else "",
+        power_saving=() if plan.aws is None else (_power_saving(plan),),
+        nodes=tuple(line for pool in plan.pools for line in _nodes(pool)),
         partitions=tuple(_partition(partition, plan) for partition in plan.partitions),
     )
 
@@ -170,7 +225,13 @@ def cgroup_conf(plan: ClusterPlan) -> CgroupConf:
 
 def topology_conf(plan: ClusterPlan) -> TopologyConf:
     lines = (LeafLine(name=leaf.name, nodes=_hostlist(leaf.slots)) for leaf in plan.leaves)
-    return TopologyConf(cluster=plan.name, leaves=tuple(lines))
+    spines = (SpineLine(name=spine.name, leaves=",".join(spine.leaves)) for spine in plan.spines)
+    return TopologyConf(
+        cluster=plan.name,
+        why=_NO_COMMON_SWITCH if plan.hosts is None else _TREE,
+        leaves=tuple(lines),
+        spines=tuple(spines),
+    )
 
 
 def hosts(plan: ClusterPlan) -> Hosts:
@@ -182,22 +243,71 @@ def hosts(plan: ClusterPlan) -> Hosts:
     )
 
 
+def all_names(plan: ClusterPlan) -> Names:
+    """Of hosts that exist: real addresses, the head's first."""
+    head = there(plan.head)
+    pairs = ((head.name, head.address), *(pair for pool in plan.pools for pair in pool.hosts()))
+    return Names(cluster=plan.name, hosts=tuple(HostLine(address=at, name=name) for name, at in pairs))
+
+
 def _dark_hosts(span: SlotRange) -> Iterable[HostLine]:
     """A slot's address depends on its number alone: no other pool or zone moves it."""
     for number, name in enumerate(span, start=span.first):
         yield HostLine(address=f"192.0.2.{(number - 1) % DARK_ADDRESSES + 1}", name=name)
 
 
-def _node(pool: Pool, span: SlotRange) -> NodeLine:
+def _slurmctld_parameters(plan: ClusterPlan) -> str:
+    """node_reg_mem_percent last (24.11); a host that exists must show all that its line says, Slurm's own default."""
+    words = ["enable_configless", *(() if plan.aws is None else ("idle_on_node_suspend",))]
+    percent = 100 if plan.aws is None else int(defaults.NODE_REG_MEM_PERCENT.value)
+    return ",".join((*words, f"node_reg_mem_percent={percent}"))
+
+
+def _return_to_service(plan: ClusterPlan) -> str:
+    """A host that exists and rebooted by itself is looked at by a person first; a cloud's boots all the time."""
+    return _ALWAYS_THERE if plan.aws is None else _ANY_REBOOT
+
+
+def _reboots(plan: ClusterPlan) -> tuple[Reboots, ...]:
+    return () if plan.aws else (Reboots(program="/sbin/reboot", within_s=_resume_timeout_s(plan)),)
+
+
+def _power_saving(plan: ClusterPlan) -> PowerSaving:
+    return PowerSaving(
+        resume_program=f"{names.HOOK_DIR}/resume",
+        suspend_program=f"{names.HOOK_DIR}/suspend",
+        resume_fail_program=f"{names.HOOK_DIR}/resume_fail",
+        resume_timeout_s=_resume_timeout_s(plan),
+        suspend_timeout_s=str(plan.times.suspend_timeout_s),
+        always_on=_hostlist(_always_on(pool) for pool in plan.pools if pool.min),
+    )
+
+
+def _resume_timeout_s(plan: ClusterPlan) -> str:
+    return str(max(pool.boot_timeout_s for pool in plan.pools) + int(defaults.RESUME_MARGIN_S.value))
+
+
+def _nodes(pool: Pool) -> Iterable[NodeLine]:
+    """One line a range; the addresses of hosts that exist stand in the order of their names."""
+    at = 0
+    for span in pool.slots:
+        addresses = pool.addresses[at : at + len(span)]
+        at += len(span)
+        yield _node(pool, span, addresses)
+
+
+def _node(pool: Pool, span: SlotRange, addresses: tuple[str, ...]) -> NodeLine:
     shape = pool.shape
     return NodeLine(
         names=span.hostlist,
+        addresses=f" NodeAddr={hostlist.fold(addresses)}" if addresses else "",
         cpus=str(shape.cpus),
         sockets=str(shape.sockets),
         cores=str(shape.cores_per_socket),
         threads=str(shape.threads_per_core),
         memory_mib=str(shape.real_memory_mib),
         gres=f" Gres=gpu:{shape.gpu_model}:{shape.gpu_count}" if shape.gpu_count else "",
+        state="UNKNOWN" if addresses else "CLOUD",
     )
 
 
@@ -208,9 +318,13 @@ def _partition(partition: Partition, plan: ClusterPlan) -> PartitionLine:
         nodes=_hostlist(span for pool in pools for span in pool.slots),
         default="YES" if partition.default else "NO",
         max_time=_slurm_time(partition.max_time_s),
-        suspend_time_s=str(max(pool.idle_s for pool in pools) + int(defaults.SUSPEND_BACKSTOP_S.value)),
+        suspend_time="" if plan.aws is None else f" SuspendTime={_suspend_time_s(pools)}",
         shares=_shares(pools),
     )
+
+
+def _suspend_time_s(pools: list[Pool]) -> int:
+    return max(pool.idle_s for pool in pools) + int(defaults.SUSPEND_BACKSTOP_S.value)
 
 
 def _shares(pools: list[Pool]) -> str:

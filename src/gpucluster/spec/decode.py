@@ -34,6 +34,7 @@ class _Wanted:
     key: str
     many: bool
     keyed: Callable[[object], object] | None  # the parser of the keys of a mapping whose keys are the user's
+    each: "_Wanted | None"  # what stands under such a key
     required: bool
     part: type[Part] | None
     parse: Callable[[object], object]
@@ -45,6 +46,7 @@ class Decoder:
     """Collects what is wrong while it decodes."""
 
     findings: list[Finding] = field(default_factory=list[Finding])
+    later: Callable[[str], tuple[str, ...]] = not_yet_below  # keys below a path that a later release reads
 
     def part(self, model: type[P], node: Node, path: Path = ()) -> P:
         """The model with every field that parsed."""
@@ -80,8 +82,8 @@ class Decoder:
         return _made(model, {"min": value, "max": value}, absent=())
 
     def _value(self, wanted: _Wanted, node: Node, path: Path) -> object:
-        if wanted.keyed is not None:
-            return self._by_key(wanted, wanted.keyed, node, path)
+        if wanted.keyed is not None and wanted.each is not None:
+            return self._by_key(wanted.each, wanted.keyed, node, path)
         if not wanted.many:
             return self._item(wanted, node, path)
         if not isinstance(node, ListNode):
@@ -100,9 +102,7 @@ class Decoder:
             raise _NotParsed
         return tuple(items)
 
-    def _by_key(
-        self, wanted: _Wanted, parse_key: Callable[[object], object], node: Node, path: Path
-    ) -> object:
+    def _by_key(self, each: _Wanted, parse_key: Callable[[object], object], node: Node, path: Path) -> object:
         if not isinstance(node, MapNode):
             self._note(path, "bad-type", f"expected {_MAP}, found {_kind(node)}")
             raise _NotParsed
@@ -110,7 +110,7 @@ class Decoder:
         for key, entry in node.entries.items():
             try:
                 name = self._key(parse_key, key, (*path, key))
-                items[name] = self._item(wanted, entry.node, (*path, key))
+                items[name] = self._value(each, entry.node, (*path, key))
             except _NotParsed:
                 whole = False
         if not whole:
@@ -137,7 +137,7 @@ class Decoder:
             raise _NotParsed from None
 
     def _unknown(self, node: MapNode, wanted: dict[str, _Wanted], path: Path) -> None:
-        later = not_yet_below(_pattern(path))
+        later = self.later(_pattern(path))
         for key in node.entries:
             if key in wanted or (not path and key.startswith("x-")):
                 continue
@@ -170,19 +170,19 @@ def _fields(model: type[Part]) -> dict[str, _Wanted]:
 
 
 def _wanted(name: str, info: Any, hint: Any) -> _Wanted:
-    inner, many, keyed = hint, False, None
+    inner = hint
     if typing.get_origin(inner) in (types.UnionType, typing.Union):
         inner = next(a for a in typing.get_args(inner) if a is not type(None))
-    if typing.get_origin(inner) is tuple:
-        inner, many = typing.get_args(inner)[0], True
-    elif typing.get_origin(inner) is Mapping:
-        key, inner = typing.get_args(inner)
-        keyed = _parser(key)
+    many = typing.get_origin(inner) is tuple
+    inner = typing.get_args(inner)[0] if many else inner
+    by_key = typing.get_origin(inner) is Mapping
+    key, value = typing.get_args(inner) if by_key else (None, None)
     return _Wanted(
         name=name,
         key=info.alias or name,
         many=many,
-        keyed=keyed,
+        keyed=_parser(key) if by_key else None,
+        each=_wanted(name, info, value) if by_key else None,
         required=info.is_required(),
         part=inner if isinstance(inner, type) and issubclass(inner, Part) else None,
         parse=_parser(inner),

@@ -1,18 +1,23 @@
 """Read a spec file: every problem of it, and the typed spec when there is no error."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import Generic, TypeVar
 
 from gpucluster import catalog as catalogs
 from gpucluster.catalog import Catalog
 from gpucluster.errors import GpuclusterError, SpecError
 from gpucluster.spec import rules
 from gpucluster.spec.decode import Decoder
+from gpucluster.spec.host_fields import PRIVATE_KEY
 from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.part import Part
 from gpucluster.spec.problem import Finding, Level, Mark, Path, Problem, quoted
 from gpucluster.spec.tree import ListNode, MapNode, Node, Scalar, mark_of, plain
 from gpucluster.spec.yaml import MAX_BYTES, TreeError, parse
+
+P = TypeVar("P", bound=Part)
 
 
 class InvalidSpecError(SpecError):
@@ -24,13 +29,13 @@ class InvalidSpecError(SpecError):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Read(Generic[P]):
     """What reading gave: the spec if no problem is an error, and all problems in the file's order.
 
     `document` is the tree as written, for whoever shows values in the user's own words.
     """
 
-    spec: ClusterSpec | None
+    spec: P | None
     problems: tuple[Problem, ...]
     document: Node | None = None
 
@@ -38,11 +43,14 @@ class Report:
     def errors(self) -> tuple[Problem, ...]:
         return tuple(p for p in self.problems if p.level is Level.ERROR)
 
-    def result(self) -> ClusterSpec:
+    def result(self) -> P:
         """The spec, or InvalidSpecError with every problem, warnings too."""
         if self.spec is None:
             raise InvalidSpecError(self.problems)
         return self.spec
+
+
+Report = Read[ClusterSpec]
 
 
 def load(path: FilePath) -> ClusterSpec:
@@ -52,30 +60,42 @@ def load(path: FilePath) -> ClusterSpec:
 
 def inspect(path: FilePath) -> Report:
     """Read a file without raising on a bad spec; a GpuclusterError if there is nothing to read."""
+    return inspect_text(text_of(path), str(path), catalogs.load())
+
+
+def inspect_text(text: str, file: str, catalog: Catalog) -> Report:
+    """The pure half of `inspect`."""
+    return read(text, file, lambda _: (ClusterSpec, Decoder(), lambda spec: rules.check(spec, catalog)))
+
+
+def text_of(path: FilePath) -> str:
+    """A file's text, no more than a spec may have; a GpuclusterError if it cannot be read."""
     try:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
         step = "name a spec, for example stacks/burst.yaml"
         raise GpuclusterError(f"{path}: cannot be read: {error.strerror}", next_step=step) from error
-    return inspect_text(raw.decode("utf-8-sig", "surrogateescape"), str(path), catalogs.load())
+    return raw.decode("utf-8-sig", "surrogateescape")
 
 
-def inspect_text(text: str, file: str, catalog: Catalog) -> Report:
-    """The pure half of `inspect`."""
+def read(
+    text: str, file: str, kind: Callable[[Node], tuple[type[P], Decoder, Callable[[P], Iterable[Finding]]]]
+) -> Read[P]:
+    """Any of our kinds of files: `kind` looks at the tree and gives the model, its decoder and its rules."""
     place = _Places(text, file)
     try:
         tree = parse(text)
     except TreeError as error:
-        return Report(None, (place.problem(error.mark, error.finding, ""),))
-    decoder = Decoder()
-    partial = decoder.part(ClusterSpec, tree.root)
-    findings = [*decoder.findings, *rules.check(partial, catalog)]
+        return Read(None, (place.problem(error.mark, error.finding, ""),))
+    model, decoder, check = kind(tree.root)
+    partial = decoder.part(model, tree.root)
+    findings = [*decoder.findings, *check(partial)]
     located = [(mark_of(tree.root, f.path, at_key=f.at_key), f) for f in findings]
     problems = place.problems([*tree.findings, *located], tree.root)
     if any(problem.level is Level.ERROR for problem in problems):
-        return Report(None, problems, tree.root)
-    return Report(partial, problems, tree.root)
+        return Read(None, problems, tree.root)
+    return Read(partial, problems, tree.root)
 
 
 class _Places:
@@ -97,8 +117,12 @@ class _Places:
             id=finding.id,
             path=path,
             message=finding.message,
-            source=self._lines[mark.line - 1] if mark.line <= len(self._lines) else "",
+            source=self._shown(mark, finding),
         )
+
+    def _shown(self, mark: Mark, finding: Finding) -> str:
+        secret = finding.id == PRIVATE_KEY  # it would go on into logs and reports
+        return self._lines[mark.line - 1] if mark.line <= len(self._lines) and not secret else ""
 
 
 def spell(path: Path, root: Node) -> str:

@@ -3,6 +3,7 @@
 To add a field: here with its update class, out of `unsupported.py`, then plan, renderer, a stack and a test.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import GetJsonSchemaHandler, model_validator
@@ -27,6 +28,9 @@ from gpucluster.spec.fields import (
     Version,
     wish,
 )
+from gpucluster.spec.host_fields import Addresses, Hostlist
+from gpucluster.spec.hosts import HostMachine, Hosts, Topology, User
+from gpucluster.spec.kubernetes import Kubernetes, RunsField, Sharing
 from gpucluster.spec.part import Part
 from gpucluster.spec.storage import Storage
 
@@ -51,6 +55,9 @@ class Slurm(Part):
     """The scheduler."""
 
     version: Version = wish(UpdateClass.STOP_FLEET, 'Slurm release, quoted: "24.11".')
+    topology: Topology | None = wish(
+        UpdateClass.STOP_FLEET, "Switches above hosts that exist; a cloud's are its zones.", default=None
+    )
 
 
 class Head(Part):
@@ -98,9 +105,12 @@ class Capacity(Part):
 
 
 class Pool(Part):
-    """Nodes that look the same to Slurm."""
+    """Nodes that look the same to whatever schedules them."""
 
     name: Name = wish(UpdateClass.DRAIN, "Begins the nodes' names: `NAME-1a-1`.")
+    runs: RunsField | None = wish(
+        UpdateClass.REPLACE, "What schedules it; needed where there are two.", default=None
+    )
     nodes: Nodes | None = wish(UpdateClass.LIVE, "How many; hosts that exist are counted.", default=None)
     idle: Idle | None = wish(
         UpdateClass.LIVE, "An elastic node ends after so long without a job.", default=None
@@ -110,6 +120,16 @@ class Pool(Part):
     )
     capacity: tuple[Capacity, ...] = wish(
         UpdateClass.NEW_NODES, "Where a cloud's machines come from.", default=(), min_length=1
+    )
+    sharing: Sharing | None = wish(
+        UpdateClass.DRAIN, "How each GPU serves several pods of Kubernetes.", default=None
+    )
+    machine: Name | None = wish(UpdateClass.DRAIN, "What the hosts are: a name of `machines`.", default=None)
+    hosts: Hostlist | None = wish(
+        UpdateClass.DRAIN, "Short names of hosts that exist: `gpu[01-04]`.", default=None
+    )
+    addresses: Addresses | None = wish(
+        UpdateClass.DRAIN, "Their addresses, in the same order: `192.0.2.[11-14]`.", default=None
     )
 
 
@@ -130,7 +150,15 @@ class ClusterSpec(Part):
     format: SchemaVersion = wish(UpdateClass.NONE, "Version of this format.", alias="schema")
     name: Name = wish(UpdateClass.DATA_LOSS, "Name of the cluster, in every name and tag.")
     aws: Aws | None = wish(UpdateClass.REPLACE, "The cloud.", default=None)
+    hosts: Hosts | None = wish(UpdateClass.REPLACE, "Hosts that exist, instead of a cloud.", default=None)
+    machines: Mapping[Name, HostMachine] = wish(
+        UpdateClass.DRAIN, "What the hosts are, by a name that pools use.", default_factory=dict
+    )
+    users: tuple[User, ...] = wish(UpdateClass.LIVE, "People on every host.", default=(), min_length=1)
     slurm: Slurm | None = wish(UpdateClass.STOP_FLEET, "The scheduler.", default=None)
+    kubernetes: Kubernetes | None = wish(
+        UpdateClass.REPLACE, "The orchestrator of services, instead of Slurm or beside it.", default=None
+    )
     head: Head | None = wish(UpdateClass.RESTART, "The controller's machine on AWS.", default=None)
     storage: tuple[Storage, ...] = wish(
         UpdateClass.DRAIN, "File systems on every machine.", default=(), min_length=1

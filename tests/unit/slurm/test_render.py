@@ -16,6 +16,7 @@ from gpucluster.slurm import known
 from gpucluster.slurm.known import UnknownToSlurmError
 
 BURST = Path(__file__).parents[3] / "stacks/burst.yaml"
+LAB = Path(__file__).parents[3] / "stacks/lab.yaml"
 
 
 def _files(plan: ClusterPlan) -> dict[str, str]:
@@ -35,6 +36,12 @@ def test_the_first_stack_is_the_golden_tree(golden: Golden) -> None:
     plan = resolve(spec.load(BURST), catalog.load())
     files = {artifact.path: artifact.content for artifact in slurm.render(plan)}
     golden("burst", {names.PLAN_FILE: codec.dumps(plan).encode(), **files})
+
+
+def test_a_cluster_on_hosts_is_its_golden_tree(golden: Golden) -> None:
+    plan = resolve(spec.load(LAB), catalog.load())
+    files = {artifact.path: artifact.content for artifact in slurm.render(plan)}
+    golden("lab", {names.PLAN_FILE: codec.dumps(plan).encode(), **files})
 
 
 def test_the_same_plan_gives_the_same_bytes() -> None:

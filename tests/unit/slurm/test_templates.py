@@ -17,12 +17,13 @@ PAIRS = {
     "cgroup.conf.j2": views.CgroupConf,
     "topology.conf.j2": views.TopologyConf,
     "hosts.j2": views.Hosts,
+    "names.j2": views.Names,
 }
 
 
 def test_every_template_is_rendered_and_has_a_view() -> None:
     on_disk = {path.name for path in (shipped("templates") / "slurm").iterdir()}
-    assert on_disk == {template for _, template, _ in _FILES} == set(PAIRS)
+    assert on_disk == {file.template for file in _FILES} == set(PAIRS)
 
 
 @pytest.mark.parametrize("template", sorted(PAIRS))

@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import a_spec_text
+from builders import a_lab_text, a_spec_text
+from host_rows import HOST_ROWS
 
 from gpucluster import catalog, spec
 from gpucluster.spec import inspect_text
+from gpucluster.spec.host_fields import PRIVATE_KEY
 
 Change = tuple[str, str]
 NAME_RULE = "use a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most 24 characters"
@@ -409,11 +411,40 @@ def test_an_error_of_storage_says_where_and_what(item: str, expected: str) -> No
     assert expected in said
 
 
+@pytest.mark.parametrize(("changes", "expected"), [r[1:] for r in HOST_ROWS], ids=[r[0] for r in HOST_ROWS])
+def test_an_error_of_hosts_says_where_and_what(changes: list[Change], expected: str) -> None:
+    report = inspect_text(a_lab_text(*changes), "lab.yaml", catalog.load())
+    assert [str(problem).splitlines()[0] for problem in report.problems] == [f"lab.yaml:{expected}"]
+
+
+def test_a_private_key_is_shown_nowhere() -> None:
+    text = a_lab_text(("uid: 5001", 'uid: 5001, keys: ["-----BEGIN OPENSSH PRIVATE KEY-----\\nc2VjcmV0"]'))
+    (problem,) = inspect_text(text, "lab.yaml", catalog.load()).problems
+    assert problem.id == PRIVATE_KEY
+    assert "c2VjcmV0" not in str(problem) + problem.source
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at"),
+    [
+        ("  version:", '  topology: {tree: {s: {l: "a1"}}}\n  version:', "slurm.topology"),
+        ("pools:\n", "machines: {m: {sockets: 1, cores_per_socket: 1, memory: 1GiB}}\npools:\n", "machines"),
+        ("pools:\n", "users: [{name: vision, uid: 5001}]\npools:\n", "users"),
+        ("    idle: 5m", "    idle: 5m\n    hosts: gpu01", "pools[h200].hosts"),
+    ],
+)
+def test_what_only_hosts_have_is_refused_on_aws(old: str, new: str, at: str) -> None:
+    report = inspect_text(a_spec_text((old, new)), "spec.yaml", catalog.load())
+    assert [(p.path, p.id) for p in report.errors] in ([(at, "hosts-or-cloud")], [(at, "not-supported")])
+
+
 def test_every_id_has_a_row() -> None:
     sources = "".join(path.read_text() for path in Path(spec.__file__).parent.rglob("*.py"))
     ids = set(re.findall(r'(?:refuse\(\s*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"', sources))
     shown = {
-        match[1] for row in (*ROWS, *STORAGE_ROWS) if (match := re.search(r"\[([a-z-]+)\]", str(row[2])))
+        match[1]
+        for row in (*ROWS, *STORAGE_ROWS, *HOST_ROWS)
+        if (match := re.search(r"\[([a-z-]+)\]", str(row[2])))
     }
     assert len(ids) > 30
     assert ids == shown

@@ -8,13 +8,21 @@ from collections.abc import Callable, Iterator
 from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.problem import Finding
-from gpucluster.spec.rules import aws, parts, slurm, storage
+from gpucluster.spec.rules import aws, hosts, kubernetes, parts, sharing, slurm, storage
 from gpucluster.spec.rules.findings import parsed, run
 
 _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     parts.site,
     parts.orchestrator,
     parts.of_slurm,
+    parts.only_slurms,
+    hosts.cloud_only,
+    hosts.hosts_only,
+    hosts.named_once,
+    hosts.how_many,
+    hosts.unused_machines,
+    hosts.switches,
+    hosts.people,
     aws.region,
     aws.zones,
     slurm.slurm_version,
@@ -24,10 +32,23 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     slurm.defaults,
     slurm.unused_pools,
     aws.network_room,
+    kubernetes.version,
+    kubernetes.control_plane,
+    kubernetes.its_pools,
+    kubernetes.team_names,
+    kubernetes.quotas,
+    kubernetes.unpromised,
     storage.mounted_twice,
 )
 _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
     parts.of_pool_on_aws,
+    hosts.pool_on_aws,
+    hosts.pool_on_hosts,
+    hosts.pool_machine,
+    hosts.pool_addresses,
+    kubernetes.pool_runs,
+    kubernetes.pool_of_other,
+    sharing.mig,
     slurm.pool_size,
     aws.machines_alike,
 )
@@ -42,8 +63,13 @@ _OF_STORAGE: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...
     storage.server,
     storage.lustre,
     storage.on_aws,
+    hosts.mounts,
+    kubernetes.storage,
 )
-_OF_PARTITION: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (slurm.partition_pools,)
+_OF_PARTITION: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
+    slurm.partition_pools,
+    kubernetes.partition_pools,
+)
 
 
 def check(spec: ClusterSpec, catalog: Catalog) -> list[Finding]:

@@ -1,0 +1,264 @@
+"""Each error of a spec on hosts that exist: sentence, changes to `builders.LAB`, the one problem that they make."""
+
+import base64
+
+Change = tuple[str, str]
+
+KIND = b"ssh-ed25519"
+GOOD_KEY = f"ssh-ed25519 {base64.b64encode(len(KIND).to_bytes(4) + KIND + bytes(36)).decode()} me@example.org"
+OTHER_KIND = GOOD_KEY.replace("ssh-ed25519", "ssh-rsa", 1)
+USER = "{name: vision, uid: 5001}"
+HOSTS = 'hosts: "gpu[01-04]"'
+ADDRESSES = '"192.0.2.[11-14]"'
+TREE = '{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}'
+STORAGE = "storage:\n  - {mount: /home, nfs: {from: head, export: /srv/home}}\n"
+AWS = "aws: {region: us-east-2, network: {cidr: 10.42.0.0/16, zones: [us-east-2a]}}"
+
+HOST_ROWS: list[tuple[str, list[Change], str]] = [
+    (
+        "neither a cloud nor hosts",
+        [("hosts: {ssh: {user: admin}, head: {name: ctl0, address: 192.0.2.10}}\n", "")],
+        "1:1: error[missing-key] 'aws' or 'hosts' is missing: where the cluster stands",
+    ),
+    (
+        "both",
+        [("hosts: {ssh", f"{AWS}\nhosts: {{ssh"), (STORAGE, "")],
+        "4:8: error[two-sites] hosts: a cluster stands on `aws` or on `hosts`, not on both",
+    ),
+    (
+        "a head of a cloud",
+        [("machines:\n", "head: {machine: m7i.2xlarge}\nmachines:\n")],
+        "11:7: error[hosts-or-cloud] head: on hosts that exist the head is hosts.head",
+    ),
+    (
+        "capacity beside hosts",
+        [("machine: hgx-h100", "machine: hgx-h100, capacity: [{from: spot, machines: [p5.48xlarge]}]")],
+        "15:47: error[hosts-or-cloud] pools[h100].capacity: 'capacity' is for a cloud's machines, and this cluster stands on `hosts`",
+    ),
+    (
+        "a number of nodes beside hosts",
+        [("machine: hgx-h100", "machine: hgx-h100, nodes: 4")],
+        "15:44: error[hosts-or-cloud] pools[h100].nodes: 'nodes' is for a cloud's machines, and this cluster stands on `hosts`",
+    ),
+    (
+        "a pool without its machine",
+        [("machine: hgx-h100, ", "")],
+        "15:5: error[missing-key] pools[h100]: 'machine' is missing: what they are",
+    ),
+    (
+        "a machine that nobody described",
+        [("machine: hgx-h100", "machine: hgx-h10")],
+        "15:27: error[unknown-machine] pools[h100].machine: 'hgx-h10' is not one of `machines`; did you mean 'hgx-h100'?",
+    ),
+    (
+        "a machine that no pool is made of",
+        [("  hgx-h100:", "  spare: {sockets: 1, cores_per_socket: 1, memory: 1GiB}\n  hgx-h100:")],
+        "12:10: warning[unused-machine] machines.spare: no pool is made of 'spare'",
+    ),
+    (
+        "too few addresses",
+        [(ADDRESSES, '"192.0.2.[11-13]"')],
+        "15:69: error[addresses-differ] pools[h100].addresses: 3 addresses for 4 hosts: each host has one, in the same order",
+    ),
+    (
+        "one host in two pools",
+        [
+            (
+                "partitions:",
+                "  - {name: b, machine: hgx-h100, hosts: gpu04, addresses: 192.0.2.15}\npartitions:",
+            ),
+            ("pools: [h100]", "pools: [h100, b]"),
+        ],
+        "16:41: error[duplicate-host] pools[b].hosts: the host 'gpu04' is named twice",
+    ),
+    (
+        "the head as a node",
+        [(HOSTS, 'hosts: "gpu[01-03],ctl0"'), (TREE, '{leaf1: "gpu[01-03],ctl0"}')],
+        "15:44: error[duplicate-host] pools[h100].hosts: the host 'ctl0' is named twice",
+    ),
+    (
+        "one host twice in a pool",
+        [(HOSTS, 'hosts: "gpu[01-03],gpu03"'), (TREE, '{leaf1: "gpu[01-03]"}')],
+        "15:44: error[duplicate-host] pools[h100].hosts: the host 'gpu03' is named twice",
+    ),
+    (
+        "one address twice",
+        [(ADDRESSES, '"192.0.2.[11-13],192.0.2.12"')],
+        "15:69: error[duplicate-address] pools[h100].addresses: the address '192.0.2.12' is named twice",
+    ),
+    (
+        "the head's address for a node",
+        [(ADDRESSES, '"192.0.2.[11-13],192.0.2.10"')],
+        "15:69: error[duplicate-address] pools[h100].addresses: the address '192.0.2.10' is named twice",
+    ),
+    (
+        "loopback",
+        [(ADDRESSES, '"192.0.2.[11-13],127.0.0.1"')],
+        "15:69: error[address-out-of-reach] pools[h100].addresses: ssh cannot reach '127.0.0.1': it is each machine's own",
+    ),
+    (
+        "no address",
+        [(ADDRESSES, '"192.0.2.[11-13],0.0.0.0"')],
+        "15:69: error[address-out-of-reach] pools[h100].addresses: ssh cannot reach '0.0.0.0': it is no host's",
+    ),
+    (
+        "a group",
+        [(ADDRESSES, '"192.0.2.[11-13],224.0.0.1"')],
+        "15:69: error[address-out-of-reach] pools[h100].addresses: ssh cannot reach '224.0.0.1': it is a group's",
+    ),
+    (
+        "link-local",
+        [(ADDRESSES, '"192.0.2.[11-13],169.254.169.254"')],
+        "15:69: error[address-out-of-reach] pools[h100].addresses: ssh cannot reach '169.254.169.254': it is not routed, and the metadata service of clouds is there",
+    ),
+    (
+        "everybody",
+        [(ADDRESSES, '"192.0.2.[11-13],255.255.255.255"')],
+        "15:69: error[address-out-of-reach] pools[h100].addresses: ssh cannot reach '255.255.255.255': nobody has it",
+    ),
+    (
+        "a name for an address",
+        [("address: 192.0.2.10", "address: ctl0.example.org")],
+        "3:57: error[bad-address] hosts.head.address: 'ctl0.example.org' is not an IPv4 address such as 192.0.2.10",
+    ),
+    (
+        "a hostlist that would fill the memory",
+        [(HOSTS, 'hosts: "gpu[1-99999999]"')],
+        "15:44: error[hostlist-too-large] pools[h100].hosts: 'gpu[1-99999999]' is too large for a pool: it has 99999999 names, more than 10000",
+    ),
+    (
+        "a hostlist that runs backwards",
+        [(HOSTS, 'hosts: "gpu[04-01]"')],
+        "15:44: error[bad-hostlist] pools[h100].hosts: 'gpu[04-01]' is not a hostlist: the range '04-01' runs backwards",
+    ),
+    (
+        "no hostlist",
+        [(HOSTS, 'hosts: "gpu[01-04"')],
+        "15:44: error[bad-hostlist] pools[h100].hosts: 'gpu[01-04' is not a hostlist: expected names such as gpu[01-04], separated by commas",
+    ),
+    (
+        "a host name with its domain",
+        [(HOSTS, 'hosts: "gpu[01-04].example.org"')],
+        "15:44: error[bad-host-name] pools[h100].hosts: 'gpu01.example.org' is not a short host name of a-z, 0-9 and '-', at most 63 characters",
+    ),
+    (
+        "an option for a host name",
+        [("name: ctl0", "name: -oProxyCommand=x")],
+        "3:42: error[bad-host-name] hosts.head.name: '-oProxyCommand=x' is not a short host name of a-z, 0-9 and '-', at most 63 characters",
+    ),
+    (
+        "a port that is none",
+        [("user: admin}", "user: admin, port: 70000}")],
+        "3:34: error[out-of-range] hosts.ssh.port: 70000 is not between 1 and 65535",
+    ),
+    (
+        "a topology with a strange host",
+        [(TREE, '{leaf1: "gpu[01-02]", leaf2: "gpu[03-05]"}')],
+        "6:57: error[unknown-host] slurm.topology.tree.spine.leaf2: 'gpu05' is not a host of a pool; did you mean 'gpu04'?",
+    ),
+    (
+        "a host on two leaves",
+        [(TREE, '{leaf1: "gpu[01-03]", leaf2: "gpu[03-04]"}')],
+        "6:57: error[duplicate-host] slurm.topology.tree.spine.leaf2: the host 'gpu03' is named twice",
+    ),
+    (
+        "hosts on no leaf",
+        [(TREE, '{leaf1: "gpu[01-02]"}')],
+        "6:20: error[host-without-leaf] slurm.topology.tree: 'gpu03' and 1 more hang on no leaf: Slurm would place jobs beside the topology",
+    ),
+    (
+        "a leaf of its spine's name",
+        [(TREE, '{leaf1: "gpu[01-02]", spine: "gpu[03-04]"}')],
+        "6:57: error[duplicate-switch] slurm.topology.tree.spine.spine: the switch 'spine' is named twice",
+    ),
+    (
+        "a switch's name that Slurm would read as a list",
+        [(TREE, '{"leaf[1-2]": "gpu[01-04]"}')],
+        "6:29: error[bad-name] slurm.topology.tree.spine.'leaf[1-2]': 'leaf[1-2]' is not a name: use a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most 24 characters",
+    ),
+    (
+        "a list for a leaf's hosts",
+        [(TREE, '{leaf1: [gpu01], leaf2: "gpu[01-04]"}')],
+        "6:36: error[bad-type] slurm.topology.tree.spine.leaf1: expected text, found a list",
+    ),
+    (
+        "no processors",
+        [("sockets: 2", "sockets: 0")],
+        "13:15: error[out-of-range] machines.'hgx-h100'.sockets: 0 is not between 1 and 64",
+    ),
+    (
+        "sockets as a word",
+        [("sockets: 2", "sockets: two")],
+        "13:15: error[bad-type] machines.'hgx-h100'.sockets: expected a whole number, found 'two'",
+    ),
+    (
+        "a strange fabric",
+        [("count: 8}", "count: 8}, fabric: {kind: token-ring}")],
+        "13:124: error[bad-fabric] machines.'hgx-h100'.fabric.kind: 'token-ring' is not a fabric; expected infiniband, roce, ethernet",
+    ),
+    (
+        "a system's user",
+        [("name: vision", "name: slurm")],
+        "8:12: error[reserved-name] users[slurm].name: 'slurm' is one of the system's own users",
+    ),
+    (
+        "Ansible's own user",
+        [("name: vision", "name: admin")],
+        "8:12: error[reserved-name] users[admin].name: 'admin' is whom Ansible logs in as; the hosts have it",
+    ),
+    (
+        "a user's name with a blank",
+        [("name: vision", 'name: "vi sion"')],
+        "8:12: error[bad-user-name] users[0].name: 'vi sion' is not a user's name: use a-z, 0-9, '_' and '-', beginning with a letter, at most 31 characters",
+    ),
+    (
+        "one user twice",
+        [(USER, f"{USER}\n  - {{name: vision, uid: 5002}}")],
+        "9:12: error[duplicate-name] users[vision].name: the user 'vision' is named twice",
+    ),
+    (
+        "one uid twice",
+        [(USER, f"{USER}\n  - {{name: speech, uid: 5001}}")],
+        "9:25: error[duplicate-uid] users[speech].uid: the uid '5001' is named twice",
+    ),
+    (
+        "a system's uid",
+        [("uid: 5001", "uid: 999")],
+        "8:25: error[out-of-range] users[vision].uid: 999 is not between 1000 and 2000000000",
+    ),
+    (
+        "a package's uid",
+        [("uid: 5001", "uid: 64030")],
+        "8:25: error[out-of-range] users[vision].uid: 64030 is one of the system's own (60000 to 65535)",
+    ),
+    (
+        "a key that is none",
+        [("uid: 5001", "uid: 5001, keys: [ssh-ed25519 AAAA]")],
+        "8:38: error[bad-key] users[vision].keys[0]: 'ssh-ed25519 AAAA' is not a public key such as 'ssh-ed25519 AAAA… name'",
+    ),
+    (
+        "a key of another kind than it says",
+        [("uid: 5001", f"uid: 5001, keys: [{OTHER_KIND}]")],
+        "8:38: error[bad-key] users[vision].keys[0]: 'ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAAAAAAAAAAAAAAAAAAAAAAAAAA...' is not a public key such as 'ssh-ed25519 AAAA… name'",
+    ),
+    (
+        "a private key",
+        [("uid: 5001", 'uid: 5001, keys: ["-----BEGIN OPENSSH PRIVATE KEY-----\\nb3Bl"]')],
+        "8:38: error[private-key] users[vision].keys[0]: this is a private key, which belongs in no file of others; write the .pub file's line",
+    ),
+    (
+        "a mount over the system",
+        [("mount: /home", "mount: /usr")],
+        "10:13: error[mounted-over-system] storage[0].mount: nothing is mounted over /usr: the host would not live without it",
+    ),
+    (
+        "a mount over the export",
+        [("mount: /home", "mount: /srv")],
+        "10:45: error[export-hidden] storage[0].nfs.export: the head would hide its own export /srv/home by mounting /srv above it",
+    ),
+    (
+        "a cloud's file system",
+        [("nfs: {from: head, export: /srv/home}", "fsx_lustre: {zone: a, size: 1200GiB}")],
+        "10:32: error[hosts-or-cloud] storage[0].fsx_lustre: FSx for Lustre is AWS's, and this cluster stands on `hosts`",
+    ),
+]
