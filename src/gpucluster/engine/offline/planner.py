@@ -2,12 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
@@ -76,7 +77,8 @@ def _answer(order: Order, report: Report) -> tuple[bytes, int, list[str]]:
         try:
             with suppress(BrokenPipeError), child.stdin as sink:
                 sink.write(dumps(order).encode())
-            told = child.stdout.read()
+            with child.stdout as source:
+                told = source.read()
         finally:
             watch.cancel()
         return told, child.wait(), said
@@ -97,23 +99,21 @@ def _child() -> Generator[subprocess.Popen[bytes]]:
         yield child
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(child.pid, 9)
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-        for stream in (child.stdout, child.stderr):
-            if stream is not None:
-                stream.close()
 
 
 @contextmanager
 def _lines(stream: IO[bytes] | None, heard: Report) -> Generator[None]:
     def listen() -> None:
-        for line in stream or ():
-            heard(line.decode(errors="replace").rstrip())
+        with stream or nullcontext(()) as source:
+            for line in source:
+                heard(line.decode(errors="replace").rstrip())
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     yield
-    listener.join(1.0)
+    listener.join(1.0)  # a process that the program left behind may hold the pipe
 
 
 def _planned(order: Order, told: bytes, code: int, said: list[str]) -> Planned:
