@@ -58,6 +58,11 @@ def quotas(owner: Obj) -> Iterator[Quota]:
                 )
 
 
+def asked_levels(annotations: Mapping[str, Any]) -> dict[str, str]:
+    """Annotation -> the topology level that a pod template asks for."""
+    return {key: text(annotations[key]) for key in (REQUIRED, PREFERRED, SLICE) if text(annotations.get(key))}
+
+
 def queue_of(world: World, workload: Obj) -> Obj | None:
     """The cluster queue that a workload's label leads to."""
     local = world.get(LOCAL_QUEUE, text(workload.labels.get(QUEUE_LABEL)), workload.namespace)
@@ -142,7 +147,7 @@ def _parent(thing: Obj) -> str:
 
 
 def _root(world: World, name: str) -> str:
-    """The topmost cohort; in a circle the one where it closes."""
+    """The topmost cohort; in a circle, which `references` reports, the first by name."""
     seen: set[str] = set()
     while name and name not in seen:
         seen.add(name)
@@ -151,4 +156,4 @@ def _root(world: World, name: str) -> str:
         if not above:
             return name
         name = above
-    return name
+    return min(seen, default="")

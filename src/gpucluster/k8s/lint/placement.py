@@ -49,10 +49,7 @@ def _hostname_last(topology: Obj) -> Iterator[Finding]:
 
 def _annotations(world: World, pods: Pods) -> Iterator[Finding]:
     """A workload that asks for a topology must be in a queue whose flavors have that level."""
-    for key in (kueue.REQUIRED, kueue.PREFERRED, kueue.SLICE):
-        asked = text(pods.annotations.get(key))
-        if not asked:
-            continue
+    for key, asked in kueue.asked_levels(pods.annotations).items():
         queue = kueue.queue_of(world, pods.owner)
         flavors = kueue.flavors_of(world, queue) if queue else ()
         known = sorted({level for flavor in flavors for level in kueue.levels_of(world, flavor)})

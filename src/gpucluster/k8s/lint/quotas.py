@@ -73,12 +73,13 @@ def _flavor_lists(queue: Obj) -> Iterator[tuple[Path, tuple[list[str], list[str]
 def _workload(world: World, workload: Obj, queue: Obj) -> Iterator[Finding]:
     covered = kueue.covered(queue)
     total: dict[str, Decimal] = {}
+    flavors = _placeable(world, workload, queue)
     for pods in pods_of(workload):
         yield from _covered(pods, covered, queue)
         for resource, amount in needs(pods).items():
             total[resource] = total.get(resource, Decimal(0)) + amount * pods.count
     for resource, amount in total.items():
-        reach = _reach(world, queue, resource)
+        reach = _reach(world, queue, resource, flavors)
         if resource in covered and amount > reach:
             words = f"asks for {quantity.shown(amount)} {resource}, queue {queue.name!r} reaches {quantity.shown(reach)}"  # fmt: skip
             yield workload.found("workload-above-quota", f"{words}: it would wait for ever", ("spec",))
@@ -93,12 +94,20 @@ def _covered(pods: Pods, covered: frozenset[str], queue: Obj) -> Iterator[Findin
             yield pods.owner.found("quota-uncovered", words, pods.where("spec"))
 
 
-def _reach(world: World, queue: Obj, resource: str) -> Decimal:
+def _placeable(world: World, workload: Obj, queue: Obj) -> frozenset[str]:
+    """The queue's flavors that a workload can have: of all, when it asks for no topology or for one that none has."""
+    asked = {level for pods in pods_of(workload) for level in kueue.asked_levels(pods.annotations).values()}
+    flavors = kueue.flavors_of(world, queue)
+    able = [flavor.name for flavor in flavors if asked <= {*kueue.levels_of(world, flavor)}]
+    return frozenset(able or (flavor.name for flavor in flavors))
+
+
+def _reach(world: World, queue: Obj, resource: str, flavors: frozenset[str]) -> Decimal:
     """The most that one flavor can give: one's own quota and what may be borrowed in the whole family."""
     family = kueue.family(world, queue)
     best = Decimal(0)
     for own in kueue.quotas(queue):
-        if own.resource == resource:
+        if own.resource == resource and own.flavor in flavors:
             all_of_it = sum(
                 (q.nominal for owner in family for q in kueue.quotas(owner) if (q.flavor, q.resource) == (own.flavor, resource)),
                 start=Decimal(0),

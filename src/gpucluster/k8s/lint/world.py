@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from gpucluster.catalog import crd_schemas, kubernetes_facts
@@ -96,10 +97,10 @@ def build(sources: Iterable[Document], facts: Facts) -> tuple[World, list[Findin
 
 
 def is_namespaced(api_version: str, kind: str) -> bool:
-    """By what we know of the kind; an unknown one counts as namespaced."""
-    if (crd := crd_schemas().get((api_version, kind))) is not None:
-        return not crd.cluster_scoped
-    return not (is_built_in(api_version) and kind in kubernetes_facts().cluster_scoped)
+    """By what we know of the kind, in whatever version; an unknown one counts as namespaced."""
+    if is_built_in(api_version):
+        return kind not in kubernetes_facts().cluster_scoped
+    return (api_version.rpartition("/")[0], kind) not in _cluster_scoped()
 
 
 def is_built_in(api_version: str) -> bool:
@@ -108,6 +109,15 @@ def is_built_in(api_version: str) -> bool:
     return group in _built_in_groups()
 
 
+@cache
+def _cluster_scoped() -> frozenset[tuple[str, str]]:
+    """Group and kind of the custom resources in no namespace."""
+    return frozenset(
+        (api.rpartition("/")[0], kind) for (api, kind), crd in crd_schemas().items() if crd.cluster_scoped
+    )
+
+
+@cache
 def _built_in_groups() -> frozenset[str]:
     return frozenset(api_version.rpartition("/")[0] for api_version, _ in kubernetes_facts().served)
 
