@@ -70,10 +70,13 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
     yield f"cluster {plan.name}:{slurm}"
     if plan.aws is not None:
         yield from _aws(plan.aws)
+    if plan.hosts is not None:
+        yield f"hosts   by ssh as {plan.hosts.ssh_user}, port {plan.hosts.ssh_port}"
     if plan.head is not None:
         yield _head(plan.head)
+    yield from _switches(plan)
     for pool in plan.pools:
-        yield from _pool(pool)
+        yield from _pool(pool) if pool.sources else _hosts(pool)
     for partition in plan.partitions:
         limit = (
             "no time limit"
@@ -82,6 +85,7 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
         )
         default = ", the default" if partition.default else ""
         yield f"partition {partition.name}: {', '.join(partition.pools)}; {limit}{default}"
+    yield from _people(plan)
 
 
 def _aws(site: "Aws") -> Iterator[str]:
@@ -108,6 +112,34 @@ def _pool(pool: "Pool") -> Iterator[str]:
     for source in pool.sources:
         most = f", at most {source.max}" if source.max is not None else ""
         yield f"  {source.position + 1}. {source.market} {' or '.join(source.machines)} in {', '.join(source.zones)}{most}"
+
+
+def _hosts(pool: "Pool") -> Iterator[str]:
+    from gpucluster.plan.hostlist import fold
+
+    shape = pool.shape
+    gpus = f"{shape.gpu_count} x {shape.gpu_model}, " if shape.gpu_count else ""
+    machine = pool.hardware.machine if pool.hardware else "?"
+    yield f"pool {pool.name}: {pool.max} hosts, each {machine}"
+    yield f"  each {gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
+    yield f"  hosts {','.join(span.hostlist for span in pool.slots)} at {fold(pool.addresses)}"
+
+
+def _switches(plan: "ClusterPlan") -> Iterator[str]:
+    for spine in plan.spines:
+        below = (leaf for leaf in plan.leaves if leaf.name in spine.leaves)
+        said = "; ".join(f"{leaf.name} {','.join(span.hostlist for span in leaf.slots)}" for leaf in below)
+        yield f"spine {spine.name}: {said}"
+
+
+def _people(plan: "ClusterPlan") -> Iterator[str]:
+    for user in plan.users:
+        yield f"user {user.name}: uid {user.uid}, {len(user.keys)} key{'s' * (len(user.keys) != 1)}"
+    for mount in plan.storage:
+        if mount.nfs is not None:
+            yield f"mount {mount.path}: nfs {mount.nfs.server}:{mount.nfs.export}"
+        elif mount.other is not None:
+            yield f"mount {mount.path}: {mount.other.type} {mount.other.source}"
 
 
 def _reasons(notes: "tuple[Note, ...]") -> Iterator[str]:

@@ -1,28 +1,20 @@
 """What nobody wrote: each default that the plan took and each fact that it derived, with the reason."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import defaults
-from gpucluster.plan.defaults import Default
+from gpucluster.plan import defaults, explain_hosts
 from gpucluster.plan.model import ClusterPlan, Pool, there
+from gpucluster.plan.note import Note
+from gpucluster.plan.note import of_default as _default
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
-from gpucluster.spec.units import write_duration
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One decision of the plan's."""
-
-    path: str
-    value: str
-    reason: str
 
 
 def explain(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> tuple[Note, ...]:
     """Every decision, in the order in which the plan shows them."""
+    if plan.hosts is not None:
+        return tuple(explain_hosts.explain(spec, plan))
     pools = (
         note for wish, pool in zip(spec.pools, plan.pools, strict=True) for note in _pool(wish, pool, catalog)
     )
@@ -111,7 +103,3 @@ def _times(plan: ClusterPlan) -> Iterator[Note]:
         yield _default(f"slurm.{name}", rule.value, rule)
     tolerance = defaults.NODE_REG_MEM_PERCENT
     yield Note("slurm.node_reg_mem_percent", f"{tolerance.value:g} %", tolerance.reason)
-
-
-def _default(path: str, seconds: float, rule: Default) -> Note:
-    return Note(path, write_duration(seconds), rule.reason)

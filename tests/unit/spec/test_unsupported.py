@@ -20,6 +20,7 @@ CONSEQUENCES = {
     "machines-differ",
     "storage-kind",
     "nfs-source",
+    "bad-key",  # the page shortens its keys
 }
 
 

@@ -1,7 +1,6 @@
 """Hosts that exist: who is where, once each; what they are; which switch they hang on; who may work there."""
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names
@@ -15,9 +14,38 @@ from gpucluster.spec.rules.findings import error, or_none, warning
 OF_HOSTS = ("machine", "hosts", "addresses")
 OF_A_CLOUD = ("nodes", "idle", "capacity")
 DEBIAN_USERS = frozenset(
-    """root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc nobody _apt sshd messagebus
-    systemd-network systemd-resolve systemd-timesync systemd-journal systemd-coredump statd _rpc munge slurm""".split()
-)  # a person of that name would get a program's files
+    (
+        "root",
+        "daemon",
+        "bin",
+        "sys",
+        "sync",
+        "games",
+        "man",
+        "lp",
+        "mail",
+        "news",
+        "uucp",
+        "proxy",
+        "www-data",
+        "backup",
+        "list",
+        "irc",
+        "nobody",
+        "_apt",
+        "sshd",
+        "messagebus",
+        "systemd-network",
+        "systemd-resolve",
+        "systemd-timesync",
+        "systemd-journal",
+        "systemd-coredump",
+        "statd",
+        "_rpc",
+        "munge",
+        "slurm",
+    )
+)  # fmt: skip - a person of that name would get a program's files
 NEVER_MOUNTED_OVER = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys",
                       "/usr", "/var", names.VENV.rpartition("/")[0], names.STATE_DIR)  # fmt: skip
 
@@ -191,11 +219,11 @@ def _all(spec: ClusterSpec, of_pools: str, of_head: str) -> Iterator[_Place]:
         yield from ((("pools", index, of_pools), one) for one in found)
 
 
-def _once(places: "list[_Place] | Iterator[_Place]", what: str, *, id: str) -> Iterator[Finding]:
+def _once(places: Iterable[_Place], what: str, *, id: str) -> Iterator[Finding]:  # noqa: A002
     """One finding for each place that names again what an earlier one, or itself, has named."""
     seen: set[str] = set()
     told: set[Path] = set()
-    for path, value in chain(places):
+    for path, value in places:
         if value in seen and path not in told:
             told.add(path)
             yield error(*path, id=id, says=f"{what} {quoted(value)} is named twice")
