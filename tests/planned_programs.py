@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pulumi
-import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 SECRET = "planted-7f3a"  # never to be seen
@@ -57,6 +56,8 @@ def unknown_lookup(_: object) -> None:
 
 def lookup_twice(_: object) -> None:
     """One question of the table, asked by two; what comes of it is unknown."""
+    import pulumi_aws as aws
+
     for name in ("a", "b"):
         image = aws.ec2.get_ami_output(owners=["self"])
         Thing(name, {"image": image.image_id, "of": image.image_id.apply(lambda text: f"from {text}")})
@@ -104,6 +105,8 @@ def unknowns(_: object) -> None:
 
 
 def options(_: object) -> None:
+    import pulumi_aws as aws
+
     first = Thing("first")
     Thing(
         "kept",
@@ -200,6 +203,8 @@ def never_told(_: object) -> None:
 
 def before(_: object) -> None:
     """The names of yesterday; `after` has today's."""
+    import pulumi_aws as aws
+
     provider = aws.Provider("aws", region="us-east-2")
     opts = ResourceOptions(provider=provider)
     old = Box("net", opts, kind="gpucluster:test:OldBox")
@@ -209,6 +214,8 @@ def before(_: object) -> None:
 
 def after(_: object) -> None:
     """Another type, other names, another parent, and options: nothing is made anew."""
+    import pulumi_aws as aws
+
     provider = aws.Provider("aws", region="us-east-2")
     opts = ResourceOptions(provider=provider)
     box = Box(
@@ -235,5 +242,7 @@ def after(_: object) -> None:
 
 
 def _vpc(name: str, day: str, opts: ResourceOptions) -> None:
+    import pulumi_aws as aws
+
     tags = {"day": day, "owner": Output.secret("somebody")}
     aws.ec2.Vpc(name, cidr_block="10.0.0.0/16", tags=tags, opts=opts)

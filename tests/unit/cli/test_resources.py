@@ -42,7 +42,8 @@ def test_resources_as_json(good: str, capsys: pytest.CaptureFixture[str]) -> Non
 def test_resources_as_a_comment(good: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["plan", good, "--resources", "-o", "markdown"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("### burst: 35 resources in the cloud, 7 components, 1 provider\n\n| component |")
+    head = "### burst: 35 resources in the cloud, 7 components, 1 provider"
+    assert told.startswith(f"<!-- gpucluster:resources:burst -->\n\n{head}\n\n| component |")
     assert "`gpucluster plan " in told
     assert len(told) < 65_535
 

@@ -13,7 +13,7 @@ from gpucluster.engine.offline.urns import name_of, type_of
 
 NO_COMPONENT: Final = "the stack"  # what has no component above it
 
-BRIEFLY: Final = 6  # dependencies named in a tree without properties
+BRIEFLY: Final = 6  # names in one place where more would hide the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,7 @@ def comment(planned: Planned, *, reproduce: str, limit: int = markdown.LIMIT) ->
     notes = "\n".join(f"- {markdown.text(text)}" for text in remarks(planned))
     summary = "\n\n".join(
         (
+            marker(planned.stack),
             f"### {markdown.text(verdict(planned))}",
             head,
             notes,
@@ -85,7 +86,14 @@ def comment(planned: Planned, *, reproduce: str, limit: int = markdown.LIMIT) ->
         )
     )
     parts = [markdown.details(_title(top, group), _listing(group)) for top, group in groups]
-    return markdown.fitted(summary, parts, f"`{reproduce} --properties` shows them", limit=limit)
+    return markdown.fitted(
+        summary, parts, f"{markdown.code(f'{reproduce} --properties')} shows them", limit=limit
+    )
+
+
+def marker(name: str) -> str:
+    """The hidden line by which one cluster's comment is found again."""
+    return f"<!-- gpucluster:resources:{markdown.printable(name).replace('--', '-')} -->"
 
 
 def remarks(planned: Planned) -> Iterator[str]:
@@ -229,7 +237,8 @@ def _kinds(group: Sequence[Resource]) -> str:
 
 def _guarded(group: Sequence[Resource]) -> str:
     names = [r.name for r in group if r.protect or r.retain_on_delete]
-    return ", ".join(map(markdown.code, names)) or "-"
+    more = f" and {len(names) - BRIEFLY} more" if len(names) > BRIEFLY else ""
+    return (", ".join(map(markdown.code, names[:BRIEFLY])) or "-") + more
 
 
 def _listing(group: Sequence[Resource]) -> str:
