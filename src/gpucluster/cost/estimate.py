@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
+from gpucluster.plan.kubernetes import Distribution, NodePool
 from gpucluster.plan.model import ClusterPlan, Market, Pool, Source
+
+AnyPool = Pool | NodePool
 
 HOURS = 730  # of a month, as public calculators count it
 SPOT_NOTE = "spot counted at the on-demand price, its ceiling"
@@ -20,15 +23,15 @@ ASSUMPTIONS = (
     "the most: every node all month, each at the dearest machine that a source may give",
     f"on-demand Linux list prices; {SPOT_NOTE}",
     "not counted: storage and snapshots, root volumes, data transfer, public addresses, NAT, logs, secrets, "
-    "a Kubernetes control plane, taxes, and any discount or commitment",
+    "taxes, and any discount or commitment",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The head, or a pool."""
+    """The head, a control plane, or a pool."""
 
-    kind: str  # head | pool
+    kind: str  # head | control-plane | pool
     name: str
     least: Amount
     most: Amount
@@ -61,11 +64,16 @@ def estimate(plan: ClusterPlan, prices: Prices) -> Estimate:
     """The month of a plan; pure, so the age of the prices is the caller's to judge."""
     price = _PriceList(prices, plan.aws.region if plan.aws else None)
     return Estimate(
-        lines=(*_head(plan, price), *(_pool(pool, price) for pool in plan.pools)),
+        lines=(*_head(plan, price), *_control_plane(plan), *(_pool(pool, price) for pool in pools_of(plan))),
         currency=prices.currency,
         prices_date=prices.date,
         prices_region=prices.region,
     )
+
+
+def pools_of(plan: ClusterPlan) -> tuple[AnyPool, ...]:
+    """Slurm's pools and Kubernetes'."""
+    return (*plan.pools, *(plan.kubernetes.pools if plan.kubernetes else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,8 @@ class _PriceList:
     def month(self, machine: str) -> Amount:
         """One machine all month."""
         if self.region != self.prices.region:
-            return Amount(unknown=(f"{machine} (no price for {self.region})",))
+            where = f"for {self.region}" if self.region else "outside of a cloud"
+            return Amount(unknown=(f"{machine} (no price {where})",))
         if machine not in self.prices.rows:
             return Amount(unknown=(f"{machine} (no on-demand price)",))
         return Amount(self.prices.rows[machine] * HOURS)
@@ -98,7 +107,14 @@ def _head(plan: ClusterPlan, price: _PriceList) -> Iterator[Line]:
     yield Line(kind="head", name=plan.head.name, least=month, most=month)
 
 
-def _pool(pool: Pool, price: _PriceList) -> Line:
+def _control_plane(plan: ClusterPlan) -> Iterator[Line]:
+    """EKS takes a fee by the hour, which no row of the list is about."""
+    if plan.kubernetes is not None and plan.kubernetes.distribution is Distribution.EKS:
+        fee = Amount(unknown=("eks control plane (its fee is not in the price list)",))
+        yield Line(kind="control-plane", name="eks", least=fee, most=fee)
+
+
+def _pool(pool: AnyPool, price: _PriceList) -> Line:
     if not pool.sources:
         own = _of_ones_own(pool.name)
         return Line(kind="pool", name=pool.name, least=own, most=own)
@@ -109,7 +125,7 @@ def _pool(pool: Pool, price: _PriceList) -> Line:
     return Line(kind="pool", name=pool.name, least=least, most=_most(pool, price), notes=notes)
 
 
-def _most(pool: Pool, price: _PriceList) -> Amount:
+def _most(pool: AnyPool, price: _PriceList) -> Amount:
     """The dearest source gives as many as it may, then the next; what is unknown anywhere is named."""
     total, left = Amount(), pool.max
     dearest = [(_dearest(source, price), source) for source in pool.sources]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.artifacts import Artifact
+from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops import files
 from gpucluster.gitops.classes import ORDER, worse, worst
 from gpucluster.gitops.consequences import consequences
@@ -57,19 +58,20 @@ def _says(
 
 
 def _rows(old: Side, new: Side) -> Iterator[PoolRow]:
-    before = {pool.name: pool for pool in old.plan.pools}
-    after = {pool.name: pool for pool in new.plan.pools}
+    before = {pool.name: pool for pool in pools_of(old.plan)}
+    after = {pool.name: pool for pool in pools_of(new.plan)}
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
         yield PoolRow(name=name, before=was and _facts(was, old), after=now and _facts(now, new))
 
 
-def _facts(pool: Pool, side: Side) -> PoolFacts:
+def _facts(pool: AnyPool, side: Side) -> PoolFacts:
     line = side.cost.line("pool", pool.name)
     if line is None:
         raise ValueError(f"the estimate has no line for the pool {pool.name}")
     machines = dict.fromkeys(machine for source in pool.sources for machine in source.machines)
-    gpus = f"{pool.shape.gpu_count} x {pool.shape.gpu_model}" if pool.shape.gpu_count else ""
+    look = pool.shape if isinstance(pool, Pool) else pool
+    gpus = f"{look.gpu_count} x {look.gpu_model}" if look.gpu_count else ""
     return PoolFacts(
         least=pool.min,
         most=pool.max,

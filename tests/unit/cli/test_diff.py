@@ -56,7 +56,19 @@ def test_two_files_are_compared(tmp_path: Path, capsys: Said) -> None:
     ]
     assert "pools[h200].nodes.max: 16 -> 32" in out
     assert "resources" not in out
+    assert err == "", "nothing in this region has a price that could be old"
+
+
+def test_old_prices_are_a_warning_where_they_are_used(tmp_path: Path, capsys: Said) -> None:
+    east = (
+        ("region: us-east-2", "region: us-east-1"),
+        ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"),
+    )
+    old, new = _two(tmp_path, a_spec_text(*east), a_spec_text(*east, ("max: 16", "max: 32")))
+    assert program.run(["diff", old, new, QUICK]) == 0
+    out, err = capsys.readouterr()
     assert "warning[old-prices] the prices are of 2026-02-09" in err
+    assert "days ago" not in out, "the result does not change by the day"
 
 
 def test_a_revision_is_compared_with_a_file(repository: Path, capsys: Said) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from builders import a_plan
@@ -12,9 +13,12 @@ from gpucluster import catalog
 from gpucluster.cost import Amount, estimate
 from gpucluster.cost.estimate import HOURS, SPOT_NOTE
 from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import inspect_text
 
 EAST = (("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"))
 NO_P5E = ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]")
+STACKS = Path(__file__).parents[3] / "stacks"
 P5EN, M7I = Decimal("63.296"), Decimal("0.4032")
 
 
@@ -71,6 +75,15 @@ def test_hosts_of_ones_own_have_no_price() -> None:
     least, most = _month(bare)
     assert least == most
     assert least.words("USD").startswith("unknown: burst-head (hosts of your own have no price here), h200 (")
+
+
+def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
+    text = (STACKS / "kube.yaml").read_text().replace("us-west-2", "us-east-1")
+    plan = resolve(inspect_text(text, "kube.yaml", catalog.load()).result(), catalog.load())
+    least, most = _month(plan)
+    hour = Decimal("27.44705")
+    assert (least.known, most.known) == (HOURS * 5 * hour, HOURS * 10 * hour)
+    assert most.unknown == ("eks control plane (its fee is not in the price list)",)
 
 
 def test_without_a_head_only_pools_are_counted() -> None:
