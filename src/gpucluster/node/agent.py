@@ -1,13 +1,13 @@
 """The service that makes this machine a part of the cluster: `python -m gpucluster.node.agent`, as root.
 
-It starts at every boot, waits for the user data's file, and takes the role that it names. Every line that it
-says goes to the journal and to the console, where the cloud keeps it for those who cannot log in.
+It starts at every boot, waits for the user data's file, and takes the role that it names. On a host that exists the
+file is Ansible's, and the agent ends when all is so. Every line that it says goes to the journal and to the console, where the cloud keeps it for those who cannot log in.
 """
 
 import logging
 import sys
 
-from gpucluster.node import effects, guard, head_role, identity, node_role
+from gpucluster.node import effects, guard, head_role, host_role, identity, node_role
 from gpucluster.node.doorbell import Doorbell
 from gpucluster.node.known import Known
 from gpucluster.node.machine import Machine
@@ -18,11 +18,13 @@ FIRST = (("guard", guard.strict), ("machine", identity.find))
 
 
 def main() -> int:
-    """Run until the machine ends."""
+    """Run until the machine ends; on a host that exists, until it is ready."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("gpucluster").setLevel(logging.INFO)  # and nothing of botocore's chatter
     machine = effects.real()
-    if role(machine) == names.ROLE_HEAD:
+    if identity.is_host(machine):
+        host_role.live(machine)
+    elif role(machine) == names.ROLE_HEAD:
         head_role.live(machine)
     else:
         with Doorbell(machine.place(names.DOORBELL)) as bell:

@@ -8,7 +8,7 @@ import hashlib
 import shutil
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def stored(machine: Machine, digest: str) -> Bundle | None:
     tree = machine.place(TREES) / digest
     try:
         plan = codec.loads(ClusterPlan, (tree / names.PLAN_FILE).read_bytes())
-        bindings = codec.loads(Bindings, (tree / names.BINDINGS_FILE).read_bytes())
+        bindings = _bindings(plan, (tree / names.BINDINGS_FILE).read_bytes)
     except (OSError, ValueError):
         return None
     return Bundle(digest=digest, etag="", tree=tree, plan=plan, bindings=bindings)
@@ -91,12 +91,16 @@ def _unpacked(machine: Machine, body: bytes, etag: str) -> Bundle:
     try:
         members = artifacts.unpack(body)
         plan = codec.loads(ClusterPlan, _member(members, names.PLAN_FILE))
-        bindings = codec.loads(Bindings, _member(members, names.BINDINGS_FILE))
+        bindings = _bindings(plan, lambda: _member(members, names.BINDINGS_FILE))
     except (ValueError, KeyError, EOFError, OSError, tarfile.TarError, zlib.error) as error:
         # StepError on purpose: the same bytes will not become right
         raise StepError(f"the bundle {digest[:12]} is not whole: {error}") from error
     tree = _written(machine, digest, members)
     return Bundle(digest=digest, etag=etag, tree=tree, plan=plan, bindings=bindings)
+
+
+def _bindings(plan: ClusterPlan, read: Callable[[], bytes]) -> Bindings | None:
+    return None if plan.aws is None else codec.loads(Bindings, read())
 
 
 def _member(members: Sequence[Artifact], path: str) -> bytes:

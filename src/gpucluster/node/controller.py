@@ -87,8 +87,16 @@ def ready(machine: Machine, known: Known) -> Known:
     return known
 
 
-def publish(machine: Machine, known: Known, *, ready: bool, detail: str, last: bytes) -> bytes:
-    """Put the head's status in the bucket if it is not the `last` one; return what stands there now."""
+def answers(machine: Machine, known: Known) -> Known:
+    """slurmctld answers, which is all that is to be waited for where no daemon launches."""
+    _until_up(machine)
+    return known
+
+
+def publish(
+    machine: Machine, known: Known, *, ready: bool, detail: str, last: bytes, key: str = names.STATUS_KEY
+) -> bytes:
+    """Put the machine's status in the bucket if it is not the `last` one; return what stands there now."""
     me = of(known.identity)
     status = {
         "bundle": known.offered.digest if known.offered else "",
@@ -99,7 +107,7 @@ def publish(machine: Machine, known: Known, *, ready: bool, detail: str, last: b
     }
     settled = json.dumps({**status, "steps": []}).encode()  # the seconds of a step are no news
     if settled != last:
-        machine.store(me.region).put(me.bucket, names.STATUS_KEY, codec.dumps(status).encode())
+        machine.store(me.region).put(me.bucket, key, codec.dumps(status).encode())
     return settled
 
 

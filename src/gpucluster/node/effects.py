@@ -10,8 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from gpucluster.node.aws import RoleStore
+from gpucluster.node.folder import FolderStore
+from gpucluster.node.identity import HERE
 from gpucluster.node.imds import Metadata
-from gpucluster.node.machine import Machine, Reply
+from gpucluster.node.machine import Machine, Reply, Store
 from gpucluster.shell import run
 
 POST_S = 5.0
@@ -24,13 +26,18 @@ def real() -> Machine:
         root=Path("/"),
         run=run,
         metadata=Metadata(),
-        store=cache(RoleStore),
+        store=cache(store),
         post=post,
         listening=listening,
         own=own,
         now=time.monotonic,  # the same for every process of one boot
         pause=time.sleep,
     )
+
+
+def store(region: str) -> Store:
+    """The cloud's services of a region, or this machine's own folders."""
+    return FolderStore() if region == HERE else RoleStore(region)
 
 
 def post(address: str, port: int, path: str, body: bytes) -> Reply:

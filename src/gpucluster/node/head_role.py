@@ -7,6 +7,7 @@ from gpucluster.node import controller, guard, identity, key, naming, state
 from gpucluster.node.known import Known
 from gpucluster.node.machine import Machine
 from gpucluster.node.walk import StoppedError, Table, one_line, walk
+from gpucluster.plan import names
 
 FOLLOW: Table = (  # again at each look: each does nothing if all is so already
     ("bundle", controller.offered),
@@ -40,20 +41,23 @@ def live(machine: Machine) -> None:
         machine.pause(known.bundle.plan.times.reconcile_s if known.bundle else LOOK_S)
 
 
-def look(machine: Machine, table: Table, known: Known, last: bytes) -> tuple[Known, bool, bytes]:
+def look(
+    machine: Machine, table: Table, known: Known, last: bytes, *, key: str = names.STATUS_KEY
+) -> tuple[Known, bool, bytes]:
     """Walk once and publish how it went; return what is known, whether all steps were done, what stands published."""
     deadline = machine.now() + TELL_S
     try:
         known, done, detail = walk(machine, table, known, until=lambda _: deadline), True, ""
     except StoppedError as failure:
         known, done, detail = failure.known, False, one_line(failure)
-        log.warning("the head is not ready: %s", detail)
+        log.warning("this machine is not ready: %s", detail)
     if known.refused:
         detail = f"the offered bundle is not applied: {known.refused}"
     if known.identity is None:
         return known, done, last
     try:
-        last = controller.publish(machine, known, ready=done and not known.refused, detail=detail, last=last)
+        ready = done and not known.refused
+        last = controller.publish(machine, known, ready=ready, detail=detail, last=last, key=key)
     except (GpuclusterError, OSError) as error:
         log.warning("the status cannot be published: %s", one_line(error))
     return known, done, last

@@ -9,6 +9,8 @@ from gpucluster.node.machine import Machine, NotYetError, StepError
 from gpucluster.plan import names
 
 FIELDS = ("cluster", "region", "bucket", "key", "role")
+HOST_FIELDS = ("cluster", "role", "node", "address", "folder")
+HERE = ""  # the region of a bucket that is a folder of this machine
 
 
 def find(machine: Machine, known: Known) -> Known:
@@ -32,7 +34,36 @@ def role_told(machine: Machine) -> str | None:
         return None
 
 
+def is_host(machine: Machine) -> bool:
+    """Whether Ansible wrote the file: a host that was there before the cluster."""
+    try:
+        return bool(_told(machine).get("folder"))
+    except (NotYetError, StepError):
+        return False
+
+
+def of_host(machine: Machine, known: Known) -> Known:
+    """Read the file that Ansible wrote; no service is asked."""
+    told = _fields(_told(machine), HOST_FIELDS)
+    return replace(
+        known,
+        identity=Identity(
+            instance_id=told["node"],
+            address=told["address"],
+            cluster=told["cluster"],
+            region=HERE,
+            bucket=told["folder"],
+            key=names.BUNDLE_KEY,
+            role=told["role"],
+        ),
+    )
+
+
 def _user_data(machine: Machine) -> dict[str, str]:
+    return _fields(_told(machine), FIELDS)
+
+
+def _told(machine: Machine) -> dict[str, Any]:
     text = machine.read(names.USER_DATA_FILE)
     try:
         told = json.loads(text)
@@ -40,10 +71,13 @@ def _user_data(machine: Machine) -> dict[str, str]:
         raise NotYetError(f"cloud-init has not written {names.USER_DATA_FILE} yet") from error
     if not isinstance(told, dict):
         raise StepError(f"{names.USER_DATA_FILE}: expected an object")
-    fields = cast("dict[str, Any]", told)
-    wrong = [name for name in FIELDS if not isinstance(fields.get(name), str) or not fields[name]]
+    return cast("dict[str, Any]", told)
+
+
+def _fields(fields: dict[str, Any], expected: tuple[str, ...]) -> dict[str, str]:
+    wrong = [name for name in expected if not isinstance(fields.get(name), str) or not fields[name]]
     if wrong:
         raise StepError(f"{names.USER_DATA_FILE}: no {', '.join(wrong)}")
     if fields["role"] not in (names.ROLE_HEAD, names.ROLE_NODE):
         raise StepError(f"{names.USER_DATA_FILE}: role is {fields['role']!r}, expected head or node")
-    return {name: fields[name] for name in FIELDS}
+    return {name: fields[name] for name in expected}

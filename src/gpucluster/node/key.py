@@ -38,12 +38,21 @@ def make_or_take(machine: Machine, known: Known) -> Known:
     return _use(machine, known, value)
 
 
+def there(machine: Machine, known: Known) -> Known:
+    """On a host that exists Ansible brought it; munge starts with what is there."""
+    try:
+        value = machine.place(names.MUNGE_KEY).read_bytes()
+    except FileNotFoundError as error:
+        raise StepError(f"there is no {names.MUNGE_KEY}: run the playbook again") from error
+    return _use(machine, known, value)
+
+
 def _store(machine: Machine, known: Known) -> Store:
     return machine.store(of(known.identity).region)
 
 
 def _arn(known: Known) -> str:
-    return of(known.bundle).bindings.secret
+    return of(of(known.bundle).bindings).secret
 
 
 def _use(machine: Machine, known: Known, value: bytes) -> Known:

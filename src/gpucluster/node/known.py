@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this machine is to the cloud, and what its user data says."""
+    """Who this machine is, and where its bundle is.
+
+    A host that exists has its own name for an id, no region, and a folder of its own for a bucket.
+    """
 
     instance_id: str
     address: str
@@ -32,7 +35,7 @@ class Bundle:
     etag: str
     tree: Path
     plan: ClusterPlan
-    bindings: Bindings
+    bindings: Bindings | None  # what only a cloud knows; hosts that exist have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,22 @@ def head(machine: Machine, known: Known) -> Known:
     return known
 
 
+def host(machine: Machine, known: Known) -> Known:
+    """A host that exists keeps its name, which must be the plan's, and knows all others by theirs.
+
+    Two addresses swapped in a spec would else make two hosts each other.
+    """
+    me, called = of(known.identity), machine.read(NOW).strip().split(".")[0]
+    if called != me.instance_id:
+        raise StepError(
+            f"this host is called {called!r}; the plan calls the one at {me.address} {me.instance_id!r}"
+        )
+    _hosts(machine, (of(known.bundle).tree / names.HOSTS_FILE).read_text().splitlines())
+    if state.load(machine).node != me.instance_id:
+        state.change(machine, node=me.instance_id)
+    return known
+
+
 def with_block(text: str, lines: Iterable[str]) -> str:
     """`text` with our block replaced, or put at its end; every other line is as it was."""
     kept: list[str] = []

@@ -1,11 +1,14 @@
 """slurmd, last of all: its devices, its options, its start with -b once a life."""
 
 import re
+from dataclasses import replace
 
 from gpucluster.node import state, systemd
 from gpucluster.node.known import Known, of
-from gpucluster.node.machine import Machine, NotYetError
+from gpucluster.node.machine import Machine, NotYetError, StepError
 from gpucluster.plan import names
+from gpucluster.plan.messages import NodeAnswer
+from gpucluster.plan.model import there
 
 OPTIONS = f"{names.AGENT_RUN}/slurmd.env"
 DEVICE = re.compile(r"nvidia[0-9]+")
@@ -20,6 +23,27 @@ def devices(machine: Machine, known: Known) -> Known:
     found = sum(1 for p in machine.place("/dev").glob("nvidia*") if DEVICE.fullmatch(p.name))
     if found < wanted:
         raise NotYetError(f"{found} of {wanted} GPUs are there (/dev/nvidia*)", limit_s=DEVICES_S)
+    return known
+
+
+def planned(machine: Machine, known: Known) -> Known:
+    """On a host that exists the plan says what a controller would: the name, and where slurmctld is."""
+    plan, node = of(known.bundle).plan, of(known.identity).instance_id
+    if plan.pool_of(node) is None:
+        raise StepError(f"the plan has no node {node!r}")
+    head = there(plan.head)
+    answer = NodeAnswer(
+        node=node, life=0, controller=f"{head.address}:{head.controller_port}", heartbeat_s=0.0
+    )
+    return replace(known, answer=answer)
+
+
+def serve(machine: Machine, known: Known) -> Known:
+    """Have slurmd run with its options: a host that exists has one life, so never with -b."""
+    answer = of(known.answer)
+    fresh = machine.write(OPTIONS, options(answer.node, answer.controller))
+    if fresh or not systemd.active(machine, "slurmd"):
+        systemd.ensure(machine, "slurmd", restart=True)
     return known
 
 

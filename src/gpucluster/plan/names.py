@@ -25,12 +25,15 @@ HOSTS_FILE = "head/hosts"  # lines for the head's /etc/hosts
 VENV = "/opt/gpucluster/venv"
 HOOK_DIR = "/opt/gpucluster/bin"  # resume, suspend, resume_fail (one file), prolog_slurmctld
 AGENT_UNIT = "gpucluster-agent.service"  # user data starts it, the image enables it
-USER_DATA_FILE = "/etc/gpucluster/machine.json"  # written from user data: {region, bucket, key, role}
+USER_DATA_FILE = "/etc/gpucluster/machine.json"  # from user data: {cluster, region, bucket, key, role}; on hosts that
+# exist from Ansible: {cluster, role, node, address, folder}
 ENDPOINT_FILE = "/etc/gpucluster/agent.env"  # sandbox only: AWS_ENDPOINT_URL
 STATE_DIR = "/var/lib/gpucluster"  # applied bundle, plan.json, bindings.json, journal
 BUNDLE_DIR = (
     f"{STATE_DIR}/bundle"  # link to the applied bundle's tree: BUNDLE_DIR/plan.json, BUNDLE_DIR/slurm/...
 )
+SITE_DIR = f"{STATE_DIR}/site"  # hosts that exist: what Ansible brought (the bundle), and the agent's status
+SITE_STATUS = "status.json"  # in it
 AGENT_STATE = f"{STATE_DIR}/agent.json"
 AGENT_RUN = "/run/gpucluster-agent"  # root's: slurmd.env, the Prolog's doorbell
 DOORBELL = f"{AGENT_RUN}/doorbell"  # Unix datagram: a hostlist whose names must resolve here
