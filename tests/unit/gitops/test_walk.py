@@ -162,6 +162,14 @@ def test_a_list_matches_itself_in_its_order(items: list[Part]) -> None:
     assert all(i == j for i, j in pairs)
 
 
+def test_items_that_have_nothing_in_common_are_not_the_same() -> None:
+    one, other = (
+        Capacity.model_construct(source=market, machines=(machine,), max=None, zones=None)
+        for market, machine in (("spot", "a"), ("on-demand", "b"))
+    )
+    assert matched([one], [other]) == ((None, 0), (0, None))
+
+
 def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
     found, waiting = set[type[BaseModel]](), [model]
     while waiting:
