@@ -21,6 +21,7 @@ VERBS: dict[str, str] = {
     "plan": "gpucluster.cli.plan",
     "render": "gpucluster.cli.render",
     "diff": "gpucluster.cli.diff",
+    "lint": "gpucluster.cli.lint",
     "validate": "gpucluster.cli.validate",
     "sandbox": "gpucluster.cli.sandbox",
     "down": "gpucluster.cli.down",
@@ -31,14 +32,19 @@ OF_EXTRAS = frozenset(
         "ansible",
         "boto3",
         "botocore",
+        "cel",
         "grpc",
+        "jsonschema",
+        "kubernetes_validate",
         "moto",
         "paramiko",
         "pulumi",
         "pulumi_aws",
         "pytest",
+        "referencing",
         "testinfra",
         "werkzeug",
+        "yaml",
     }
 )
 
@@ -71,7 +77,7 @@ def _without_extra(error: ModuleNotFoundError) -> int:
         raise error
     lack = HostError(
         f"this verb needs {error.name}, which the light install leaves out",
-        next_step="pip install 'gpucluster[aws,sandbox]', or `make install` in a clone",
+        next_step="pip install 'gpucluster[aws,kubernetes,sandbox]', or `make install` in a clone",
     )
     say_error(lack)
     return lack.exit_code

@@ -106,3 +106,27 @@ def test_a_mig_profile_alone_fits_its_gpu_as_often_as_it_says_and_no_more() -> N
 def test_every_gpu_of_a_machine_that_can_be_sliced_is_in_the_mig_table() -> None:
     gpus = {(m.gpu.model, m.gpu.memory_mib) for m in catalog.load().machines.values() if m.gpu}
     assert gpus - catalog.load().mig.keys() == {("l40s", 45776)}
+
+
+def test_kubernetes_versions_are_what_the_script_makes_of_the_schemas() -> None:
+    tool = _tool("make_kubernetes_facts")
+    written = (tool.DATA / "kubernetes-versions.json").read_text()
+    assert written == json.dumps(tool.build(), indent=1) + "\n", "run tools/make_kubernetes_facts.py"
+
+
+def test_each_custom_resource_has_its_schema_and_its_source() -> None:
+    for (api_version, kind), crd in catalog.crd_schemas().items():
+        schema = catalog.crd_schema(api_version, kind)
+        assert schema["type"] == "object"
+        assert (crd.licence, bool(crd.project), bool(crd.tag)) == ("Apache-2.0", True, True)
+    folder = ROOT / "src/gpucluster/catalog/data/crds"
+    listed = {crd.file for crd in catalog.crd_schemas().values()}
+    assert {file.name for file in folder.glob("*.json")} == listed | {"index.json"}
+
+
+def test_gpus_claims_are_served_since_1_34_and_betas_are_off() -> None:
+    facts = catalog.kubernetes_facts()
+    assert facts.served["resource.k8s.io/v1", "ResourceClaim"] == facts.versions
+    assert facts.served["resource.k8s.io/v1", "DeviceTaintRule"] == ("1.37",)
+    assert {api for api, _ in facts.served if "alpha" in api or "beta" in api} == facts.off_by_default
+    assert ("v1", "Endpoints") in facts.deprecated

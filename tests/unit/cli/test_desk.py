@@ -248,7 +248,7 @@ def test_a_verb_that_the_light_install_cannot_run_says_what_to_install(
     assert program.run(["fails"]) == 2
     assert capsys.readouterr().err == (
         "error: this verb needs botocore.auth, which the light install leaves out\n"
-        "  next: pip install 'gpucluster[aws,sandbox]', or `make install` in a clone\n"
+        "  next: pip install 'gpucluster[aws,kubernetes,sandbox]', or `make install` in a clone\n"
     )
 
 

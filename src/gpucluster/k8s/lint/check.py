@@ -7,6 +7,7 @@ from gpucluster.catalog import crd_schema, crd_schemas, kubernetes_facts
 from gpucluster.k8s.lint import (
     builtin,
     cel,
+    kustomize,
     names,
     pairs,
     placement,
@@ -31,6 +32,7 @@ CHECKERS: dict[str, Callable[[World], Iterator[Finding]]] = {
     "placement": placement.check,
     "resources": resources.check,
     "pairs": pairs.check,
+    "kustomize": kustomize.check,
 }
 
 
@@ -54,7 +56,7 @@ def unchecked(manifests: Iterable[Any], facts: Facts) -> tuple[str, ...]:
         if (api_version, kind) in crd_schemas():
             count = len(cel.transitions(crd_schema(api_version, kind)))
             if count:
-                found.append(f"{count} rules of {kind} compare with the object in the cluster")
+                found.append(f"{kind}: what may not change later ({count} of its rules)")
         if api_version.rpartition("/")[0] in CLIENT_GROUPS:
             found.append(f"{kind}: it is a client's, the API server never sees it")
     return tuple(found)

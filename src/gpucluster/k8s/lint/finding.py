@@ -30,5 +30,6 @@ class Finding:
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line or "") if part)
         owner = f"{self.namespace}/" if self.namespace else ""
-        about = " ".join(part for part in (f"{self.kind} {owner}{self.name}".strip(), self.path) if part)
+        who = f"{self.kind} {owner}{self.name}" if self.kind else ""
+        about = " ".join(part for part in (who, self.path) if part)
         return ": ".join(part for part in (place, f"{self.level}[{self.rule}]", about, self.message) if part)

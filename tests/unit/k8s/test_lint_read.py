@@ -1,0 +1,83 @@
+"""YAML of manifests: strict, by kubectl's meaning of plain words, located, and bounded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucluster.k8s.lint import Facts, check
+from gpucluster.k8s.lint.read import read
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("on", True), ("yes", True), ("No", False), ('"on"', "on"), ("'no'", "no"), ("0644", 420), ("0o17", 15),
+        ("-0x1F", -31), ("1_000", 1000), ("089", 89.0), ("1.5", 1.5), ("1e3", 1000.0), ("~", None), ("", None),
+        ("1:30", "1:30"), ("2026-11-21", "2026-11-21"), ("=", "="), ("16Gi", "16Gi"), ("[a, b]", ["a", "b"]),
+        ("|\n  on\n", "on\n"),
+    ],
+)  # fmt: skip
+def test_plain_words_mean_what_they_mean_to_kubectl(written: str, value: object) -> None:
+    (document,) = read(f"a: {written}\n", "x.yaml").documents
+    assert document.value == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "the key 'a' is already given on line 1"),
+        ("a:\n  {b: 1, b: 2}\n", 2, "the key 'b' is already given on line 2"),
+        ("1: a\n", 1, "a key is text (quote it), found '1'"),
+        ("on: a\n", 1, "a key is text (quote it), found 'on'"),
+        ("a: &x {b: 1}\nc:\n  <<: *x\n", 3, "a key is text (quote it), found '<<'"),
+        ("a: !python/name x\n", 1, "the tag '!python/name' is not read"),
+        ("a: !!binary x\n", 1, "the tag 'tag:yaml.org,2002:binary' is not read"),
+        ("a: [1\n", 2, "did not find expected ',' or ']'"),
+        ("a: *b\n", 1, "found undefined alias"),
+        ("- " * 70 + "x", 1, "nested deeper than 64 levels"),
+        ("a: &a [*a]", 1, "nested deeper than 64 levels"),
+        ("[" * 100_000, 1, "nested deeper than 64 levels"),
+        ("a" * (4 * 1024 * 1024 + 1), 1, "a file of manifests has at most 4 MiB"),
+        ("a: \x00", 0, "unacceptable character #x0000: control characters are not allowed"),
+    ],
+)
+def test_what_is_refused_says_where(text: str, line: int, message: str) -> None:
+    (found,) = read(text, "x.yaml").findings
+    assert (found.file, found.line, found.message) == ("x.yaml", line, message)
+
+
+def test_aliases_that_multiply_are_stopped() -> None:
+    text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 8)
+    )
+    (found,) = read(text, "x.yaml").findings
+    assert found.message == "with its aliases followed a file has at most 200000 parts"
+
+
+def test_documents_are_counted_and_empty_ones_left_out() -> None:
+    got = read("a: 1\n---\n# nothing\n---\nb: 2\n", "x.yaml")
+    assert [(document.number, document.value) for document in got.documents] == [(1, {"a": 1}), (3, {"b": 2})]
+
+
+def test_a_finding_stands_at_its_line() -> None:
+    text = "# top\napiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  ports:\n    - port: 80\n      prot: x\n"  # fmt: skip
+    (found,) = check(read(text, "x.yaml").documents, Facts(kubernetes="1.36", whole=False))
+    assert str(found).startswith("x.yaml:9: error[unknown-field]: Service default/a spec.ports[0].prot: ")
+
+
+def test_the_items_of_a_list_are_objects_of_their_own() -> None:
+    text = "apiVersion: v1\nkind: List\nitems:\n  - {apiVersion: v1, kind: Secret}\n  - {apiVersion: v1, kind: Pod}\n"  # fmt: skip
+    found = check(read(text, "x.yaml").documents, Facts(kubernetes="1.36"))
+    assert {(finding.kind, finding.line) for finding in found if finding.rule == "name"} == {("Secret", 4), ("Pod", 5)}  # fmt: skip
+
+
+def test_a_bad_document_hides_no_other() -> None:
+    got = read("a: 1\na: 2\n---\nb: 2\n", "x.yaml")
+    assert len(got.documents) == 2
+    assert len(got.findings) == 1
+
+
+@given(st.text(max_size=200) | st.text(alphabet="{}[]:,-&*!|>'\"#?%@` \n\tab01", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    got = read(text, "x.yaml")
+    check(got.documents, Facts(kubernetes="1.36", whole=False))
