@@ -99,7 +99,17 @@ def _no_document() -> NoReturn:
 def _compare(old: "Side", new: "Side", *, with_resources: bool) -> "Diff":
     from gpucluster.gitops.diff import diff as compare
 
+    if with_resources and not all(_declared(side.plan) for side in (old, new)):
+        progress(
+            "resources are not compared: Pulumi's program builds no cluster on AWS that is without Slurm"
+        )
+        with_resources = False
     return compare(old, new, _resources(old.plan, new.plan) if with_resources else None)
+
+
+def _declared(plan: "ClusterPlan") -> bool:
+    """Whether there is a program for it, or nothing to declare."""
+    return plan.aws is None or plan.head is not None
 
 
 def _resources(old: "ClusterPlan", new: "ClusterPlan") -> "tuple[ResourceChange, ...]":

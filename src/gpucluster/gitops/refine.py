@@ -91,7 +91,7 @@ _ROWS = (
         "pools[].nodes.max",
         _lowered,
         UpdateClass.DRAIN,
-        "the slots above the new max leave Slurm's files: what runs there must end first",
+        "the nodes above the new max are given up: what runs there must end first",
     ),
     _Row(
         "pools[].capacity[].zones",

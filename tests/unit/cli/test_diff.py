@@ -190,3 +190,17 @@ def test_no_difference_ends_with_zero_also_when_asked(tmp_path: Path, capsys: Sa
     old, new = _two(tmp_path, SPEC, f"# the same\n{SPEC}")
     assert program.run(["diff", old, new, QUICK, "--exit-code"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "no change"
+
+
+def test_a_cluster_that_no_program_builds_is_compared_without_resources(tmp_path: Path, capsys: Said) -> None:
+    kube = (Path(__file__).parents[3] / "stacks/kube.yaml").read_text()
+    old, new = _two(tmp_path, kube, kube.replace("gpu: 32}", "gpu: 24}"))
+    assert program.run(["diff", old, new, "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)["diff"]
+    assert "resources are not compared" in err
+    assert found["resources"] is None
+    (change,) = found["changes"]
+    assert change["path"] == "kubernetes.teams[research].quota[nvidia.com/gpu]"
+    assert (change["before"], change["after"]) == ("32", "24")
+    assert [row["name"] for row in found["pools"]] == ["serve", "tune"]
