@@ -138,13 +138,10 @@ def parse_units(got: tuple[Answer, ...]) -> dict[str, Unit]:
 
 def judge_units(found: dict[str, Unit], want: Units) -> Judgement:
     expected = f"active: {listed([_unit(u) for u in want.units], 9)}"
-    bad = [
-        f"{_unit(u)} {_words(found[u])}" if u in found else f"{_unit(u)} is not known"
-        for u in want.units
-        if u not in found or found[u].active != "active"
-    ]
+    bad = [unit for unit in want.units if unit not in found or found[unit].active != "active"]
     if bad:
-        return failed(listed(bad), expected)
+        said = [f"{_unit(u)} {_words(found[u]) if u in found else 'is not known'}" for u in bad]
+        return failed(listed(said), expected, tuple(map(_unit, bad)))
     restless = [
         f"{_unit(u)} restarted {found[u].restarts} times" for u in want.units if found[u].restarts >= RESTARTS
     ]

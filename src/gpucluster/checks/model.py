@@ -67,11 +67,12 @@ class ParseError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the rule says, in one line each."""
+    """What the rule says, in one line each; `culprits` are the parts that it is about, where a part can be named."""
 
     verdict: Verdict
     found: str
     expected: str
+    culprits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Check(Generic[V, W]):
     """One thing that can be asked, read, judged and mended.
 
     `needs` are checks that must not have failed before this one means anything: `id` on the same machine, `id@head`,
-    or `id@pool` for the job that brought the machine up.
+    or `id@pool` for the job that brought the machine up. `id:part` is hurt only by that part among the culprits.
     """
 
     id: str
@@ -101,8 +102,8 @@ def warned(found: str, expected: str) -> Judgement:
     return Judgement(verdict=Verdict.WARN, found=found, expected=expected)
 
 
-def failed(found: str, expected: str) -> Judgement:
-    return Judgement(verdict=Verdict.FAIL, found=found, expected=expected)
+def failed(found: str, expected: str, culprits: tuple[str, ...] = ()) -> Judgement:
+    return Judgement(verdict=Verdict.FAIL, found=found, expected=expected, culprits=culprits)
 
 
 def unknown(found: str, expected: str) -> Judgement:

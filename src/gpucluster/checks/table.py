@@ -28,7 +28,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         judge=slurm.judge_pings,
         want=slurm.Controllers,
         remedy=f"on {{machine}}: systemctl restart slurmctld; {_LOG} slurmctld; ss -ltn sport = :6817",
-        needs=("svc.active@head",),
+        needs=("svc.active@head:munge", "svc.active@head:slurmctld"),
     ),
     Check(
         id="elastic.ping",
@@ -39,7 +39,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         judge=cloud.judge_daemon,
         want=cloud.Daemon,
         remedy=f"on {{machine}}: systemctl restart gpucluster-elastic; {_LOG} gpucluster-elastic",
-        needs=("svc.active@head",),
+        needs=("svc.active@head:gpucluster-elastic",),
     ),
     Check(
         id="cfg.same",
@@ -50,7 +50,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         judge=files.judge_files,
         want=files.Files,
         remedy="on {machine}: ls -l /etc/slurm /var/lib/gpucluster/bundle/slurm; gpucluster render SPEC and compare; then pulumi up or playbooks/site.yml again, which undo edits by hand; scontrol reconfigure",
-        needs=("svc.active",),
+        needs=("svc.active:slurmd",),
     ),
     Check(
         id="cfg.bundle",
@@ -61,7 +61,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         judge=files.judge_applied,
         want=files.Applied,
         remedy=f"on {{machine}}: {_LOG} gpucluster-agent (it says why it refuses a bundle); systemctl restart gpucluster-agent",
-        needs=("svc.active",),
+        needs=("svc.active:gpucluster-agent",),
     ),
     Check(
         id="nodes.state",
@@ -105,7 +105,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         judge=pairs.judge_munge,
         want=pairs.Munge,
         remedy="on {machine} and on the head: sha256sum /etc/munge/munge.key; date; then systemctl restart gpucluster-agent munge",
-        needs=("svc.active", "svc.active@head"),
+        needs=("svc.active:munge", "svc.active@head:munge"),
     ),
     Check(
         id="clock.sync",

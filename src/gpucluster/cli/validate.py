@@ -119,7 +119,9 @@ def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run
             expectations(ways.plan, ways.bindings, up=ways.up, bundle=ways.bundle), tier=tier, only=only
         )
     except ValueError as error:
-        raise GpuclusterError(str(error)) from error
+        raise GpuclusterError(
+            str(error), next_step="--only takes checks, or one of a target: --only 'disk[head]'"
+        ) from error
     if not chosen:
         raise GpuclusterError(
             f"nothing is left to ask at tier {tier} of {', '.join(only)}",

@@ -21,6 +21,10 @@ SEATS = 2  # nodes of a pool's job
 SLACK_S = 30.0  # above what the plan's times add up to: the polls of slurmctld, of the daemon and of ours
 STATIC_START_S = 60.0  # a job on nodes that are up starts within this, or others use them
 CONF_CACHE = "/run/slurm/conf"  # where a configless slurmd keeps what slurmctld sent
+ALWAYS = (  # data loaders and NCCL live in /dev/shm
+    machine.MountWant(path="/", types=(), source=""),
+    machine.MountWant(path="/dev/shm", types=("tmpfs",), source=""),  # noqa: S108  asked about, not written to
+)
 STATE_SAVE, NODE_SPOOL = "/var/spool/slurmctld", "/var/spool/slurmd"
 
 
@@ -148,7 +152,7 @@ def _pool_node(plan: ClusterPlan, target: str, pool: Pool) -> Iterator[Expectati
 def _any_machine(plan: ClusterPlan, target: str, spool: str) -> Iterator[Expectation]:
     if plan.aws is not None:
         yield _expect("imds.guard", target, machine.Guard())
-    mounts = (machine.MountWant(path="/", types=(), source=""), *_mounts(plan, target))
+    mounts = (*ALWAYS, *_mounts(plan, target))
     yield _expect("fs.mount", target, machine.Mounts(mounts=mounts))
     yield _expect("disk", target, machine.Disks(paths=("/", "/tmp", spool)))  # noqa: S108  asked about, not written to
 

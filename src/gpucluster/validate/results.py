@@ -23,6 +23,7 @@ class Result:
     expected: str
     remedy: str  # empty for what is healthy
     seconds: float
+    culprits: tuple[str, ...] = ()  # the units, files or nodes that it is about, where they can be named
     blocked_by: str = ""  # id of the check whose failure left this one unasked
 
     @property

@@ -55,7 +55,10 @@ class Stage:
         """Ask, read and judge; or say by which check it is blocked."""
         began, check = time.monotonic(), expectation.of
         blocker = self._blocker(expectation)
-        judgement = unknown(f"blocked by {blocker}", check.title) if blocker else self._judged(expectation)
+        if not blocker:
+            judgement, blocker = self._judged(expectation)
+        else:
+            judgement = unknown(f"blocked by {blocker}", check.title)
         machine = self._gangs.sitting(expectation.target) or expectation.target
         result = Result(
             check=check.id,
@@ -68,6 +71,7 @@ class Stage:
             expected=short(judgement.expected, 400),
             remedy="" if judgement.verdict is Verdict.PASS else _remedy(check, machine),
             seconds=round(time.monotonic() - began, 3),
+            culprits=judgement.culprits,
             blocked_by=blocker,
         )
         self.results.append(result)
@@ -84,17 +88,27 @@ class Stage:
                 self._watch.close()
             self._ways.close()
 
-    def _judged(self, expectation: Expectation) -> Judgement:
+    def _judged(self, expectation: Expectation) -> tuple[Judgement, str]:
+        """The judgement, and the check that says why there is none."""
         check = expectation.of
         try:
             got = self._answers(check, expectation)
-            return check.judge(check.parse(got), expectation.want)
+            return check.judge(check.parse(got), expectation.want), ""
         except NoJobError as error:
-            verdict = error.verdict if check.id == "job.multi" else Verdict.UNKNOWN
-            return Judgement(verdict=verdict, found=error.message, expected=check.title)
+            return self._without_job(expectation, error)
         except (ParseError, GpuclusterError) as error:
             words = error.message if isinstance(error, GpuclusterError) else str(error)
-            return unknown(words, check.title)
+            return unknown(words, check.title), ""
+
+    def _without_job(self, expectation: Expectation, error: NoJobError) -> tuple[Judgement, str]:
+        """`job.multi` tells of its own job; what needed its nodes is blocked by it, if it was asked."""
+        check, pool = expectation.of, expectation.target.partition("/")[0]
+        if check.id == "job.multi":
+            return Judgement(verdict=error.verdict, found=error.message, expected=check.title), ""
+        before = find(self.results, f"job.multi[{pool}]")
+        if before is None or before.healthy:
+            return unknown(error.message, check.title), ""
+        return unknown(f"blocked by {before.id}", check.title), before.blocked_by or before.id
 
     def _answers(self, check: Check[Any, Any], expectation: Expectation) -> tuple[Answer, ...]:
         got: list[Answer] = []
@@ -185,21 +199,27 @@ class Stage:
 
     def _blocker(self, expectation: Expectation) -> str:
         """The id of the check that must be mended first, or nothing."""
-        pool = expectation.target.partition("/")[0]
-        needs = [_need(need, expectation.target, pool) for need in expectation.of.needs]
-        if "/" in expectation.target:
-            needs.append(f"job.multi[{pool}]")
+        needs = (
+            expectation.of.needs
+            if "/" not in expectation.target
+            else ("job.multi@pool", *expectation.of.needs)
+        )
         for need in needs:
-            before = find(self.results, need)
-            if before is not None and not before.healthy:
+            ident, part = _need(need, expectation.target)
+            before = find(self.results, ident)
+            if before is None or before.healthy:
+                continue
+            if not part or not before.culprits or part in before.culprits:
                 return before.blocked_by or before.id
         return ""
 
 
-def _need(need: str, target: str, pool: str) -> str:
-    check, _, where = need.partition("@")
-    at = {"": target, "head": HEAD, "pool": pool}[where]
-    return f"{check}[{at}]"
+def _need(need: str, target: str) -> tuple[str, str]:
+    """`id@where:part` as the id of a result, and the part."""
+    check, _, part = need.partition(":")
+    check, _, where = check.partition("@")
+    at = {"": target, "head": HEAD, "pool": target.partition("/")[0]}[where]
+    return f"{check}[{at}]", part
 
 
 def _remedy(check: Check[Any, Any], machine: str) -> str:
