@@ -1,9 +1,11 @@
 """Values for tests: each builder makes a small, valid one, and takes what a test wants different."""
 
 from gpucluster import catalog
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.plan.resolve import resolve
-from gpucluster.spec import ClusterSpec, inspect_text
+from gpucluster.plan.running import workloads
+from gpucluster.plan.workloads import Workloads
+from gpucluster.spec import ClusterSpec, inspect_text, inspect_workloads_text
 
 SPEC = """\
 schema: 1
@@ -84,3 +86,73 @@ def a_lab_plan(*changes: tuple[str, str]) -> ClusterPlan:
     """The plan of that spec: a head, one pool of four H100 hosts below two leaves and a spine."""
     spec = inspect_text(a_lab_text(*changes), "lab.yaml", catalog.load()).result()
     return resolve(spec, catalog.load())
+
+
+KUBE = """\
+schema: 1
+name: kube
+aws:
+  region: us-west-2
+  network: {cidr: 10.60.0.0/16, zones: [us-west-2a]}
+kubernetes:
+  version: "1.36"
+  control_plane: eks
+  teams:
+    - {name: serving, quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true}
+    - {name: research, quota: {nvidia.com/gpu: 32}}
+storage:
+  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}
+pools:
+  - name: tune
+    nodes: 4
+    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]
+  - name: serve
+    nodes: {min: 1, max: 6}
+    sharing: {mig: {1g.10gb: 7}}
+    capacity: [{from: spot, machines: [p4de.24xlarge]}]
+"""
+
+WORKLOADS = """\
+schema: 1
+cluster: kube
+serve:
+  - name: chat
+    team: serving
+    image: registry.example.org/chat:1.4
+    resources: {nvidia.com/mig-1g.10gb: 1}
+    replicas: {min: 2, max: 8}
+    scale_on: {queue_depth: 10}
+train:
+  - name: tune
+    team: research
+    image: registry.example.org/train:2.0
+    nodes: 4
+    gpus_per_node: 8
+    topology: {required: block}
+"""
+
+
+def changed(text: str, *changes: tuple[str, str]) -> str:
+    """The text with each `(old, new)` replaced; an `old` that is not there exactly once is a mistake of the test."""
+    for old, new in changes:
+        if text.count(old) != 1:
+            raise ValueError(f"{old!r} stands {text.count(old)} times in the text")
+        text = text.replace(old, new)
+    return text
+
+
+def a_kube_spec(*changes: tuple[str, str]) -> ClusterSpec:
+    """KUBE, changed: a static pool of four nodes with EFA, and an elastic one with sliced GPUs."""
+    return inspect_text(changed(KUBE, *changes), "kube.yaml", catalog.load()).result()
+
+
+def a_kube_plan(*changes: tuple[str, str]) -> ClusterPlan:
+    """The plan of that spec."""
+    return resolve(a_kube_spec(*changes), catalog.load())
+
+
+def some_workloads(plan: ClusterPlan, spec: ClusterSpec, *changes: tuple[str, str]) -> Workloads:
+    """WORKLOADS, changed: a service and a gang on the cluster of `spec` and `plan`."""
+    text = changed(WORKLOADS, *changes)
+    read = inspect_workloads_text(text, "workloads.yaml", spec, catalog.load()).result()
+    return workloads(read, there(plan.kubernetes))

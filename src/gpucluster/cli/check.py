@@ -10,7 +10,7 @@ from gpucluster.cli.output import answer, say, say_error
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
-    from gpucluster.spec import Problem, Report
+    from gpucluster.spec import Problem, Report, WorkloadsReport
 
 
 class CheckOutput(StrEnum):
@@ -28,17 +28,20 @@ CheckOutputOption = Annotated[
 
 
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Specs, such as stacks/burst.yaml.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="Specs, such as stacks/burst.yaml or workloads/kube.yaml."),
+    ],
     output: CheckOutputOption = CheckOutput.TEXT,
 ) -> None:
     """Check specs: every problem with its place. Exit 1 if one has an error, 2 if one cannot be read."""
-    from gpucluster.spec import inspect
+    from gpucluster.spec import inspect_any
 
-    reports: dict[Path, Report] = {}
+    reports: dict[Path, Report | WorkloadsReport] = {}
     unread: list[GpuclusterError] = []
     for file in files:
         try:
-            reports[file] = inspect(file)
+            reports[file] = inspect_any(file)
         except GpuclusterError as error:
             unread.append(error)
     code = 2 if unread else 1 if any(report.errors for report in reports.values()) else 0
@@ -46,7 +49,7 @@ def check(
     raise typer.Exit(code)
 
 
-def _text(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: int) -> None:
+def _text(reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], _code: int) -> None:
     for file, report in reports.items():
         for problem in report.problems:
             say(str(problem))
@@ -55,14 +58,16 @@ def _text(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: i
         say_error(error)
 
 
-def _json(reports: "dict[Path, Report]", unread: list[GpuclusterError], code: int) -> None:
+def _json(reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], code: int) -> None:
     from gpucluster.plan.codec import to_json
 
     errors = [{"message": error.message, "next": error.next_step} for error in unread]
     answer(ok=code == 0, problems=to_json(_problems(reports)), errors=errors)
 
 
-def _sarif(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: int) -> None:
+def _sarif(
+    reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], _code: int
+) -> None:
     import json
     from importlib.metadata import version
 
@@ -77,7 +82,9 @@ def _sarif(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: 
     say(json.dumps(log, indent=1, sort_keys=True))
 
 
-def _github(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code: int) -> None:
+def _github(
+    reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], _code: int
+) -> None:
     from gpucluster.gitops.annotations import annotations
 
     for line in annotations(_problems(reports), {str(file): _from_top(file) for file in reports}):
@@ -86,7 +93,7 @@ def _github(reports: "dict[Path, Report]", unread: list[GpuclusterError], _code:
         say_error(error)
 
 
-def _problems(reports: "dict[Path, Report]") -> "list[Problem]":
+def _problems(reports: "dict[Path, Report | WorkloadsReport]") -> "list[Problem]":
     return [problem for report in reports.values() for problem in report.problems]
 
 

@@ -56,9 +56,12 @@ def artifacts_of(plan: "ClusterPlan") -> "tuple[Artifact, ...]":
     """plan.json and every rendered file, by path."""
     from gpucluster.artifacts import Artifact
     from gpucluster.plan import codec, names
-    from gpucluster.slurm import render as render_slurm
 
-    made = (Artifact(names.PLAN_FILE, codec.dumps(plan).encode()), *render_slurm(plan))
+    made = [Artifact(names.PLAN_FILE, codec.dumps(plan).encode())]
+    if plan.slurm is not None:
+        from gpucluster.slurm import render as render_slurm
+
+        made += render_slurm(plan)
     return tuple(sorted(made))
 
 

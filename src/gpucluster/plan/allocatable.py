@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gpucluster.catalog import Machine
 from gpucluster.plan import defaults
+from gpucluster.plan import defaults_kubernetes as kube
 from gpucluster.plan.kubernetes import CPU, EFA, HUGE_PAGES, MEMORY, accelerators
 
 
@@ -15,7 +16,7 @@ def allocatable(machines: Sequence[Machine], mig: Mapping[str, int]) -> dict[str
         MEMORY: _memory_mib(min(machine.memory_mib for machine in machines), pages=efa > 0),
         **accelerators(gpus_of(machines), dict(mig)),
     }
-    return {**found, EFA: efa, HUGE_PAGES: int(defaults.HUGE_PAGES_MIB.value)} if efa else found
+    return {**found, EFA: efa, HUGE_PAGES: int(kube.HUGE_PAGES_MIB.value)} if efa else found
 
 
 def gpus_of(machines: Sequence[Machine]) -> int:
@@ -24,11 +25,11 @@ def gpus_of(machines: Sequence[Machine]) -> int:
 
 
 def _cpu_milli(vcpus: int) -> int:
-    share = vcpus * 10 * int(defaults.KUBE_CPU_PERCENT.value)
-    return vcpus * 1000 - max(share, int(defaults.KUBE_CPU_LEAST_MILLI.value))
+    share = vcpus * 10 * int(kube.CPU_PERCENT.value)
+    return vcpus * 1000 - max(share, int(kube.CPU_LEAST_MILLI.value))
 
 
 def _memory_mib(nameplate: int, *, pages: bool) -> int:
     visible = nameplate * int(defaults.MEMORY_PERCENT.value) // 100
-    aside = int(defaults.HUGE_PAGES_SET_ASIDE_MIB.value) if pages else 0
-    return visible - aside - int(defaults.KUBE_MEMORY_MIB.value)
+    aside = int(kube.HUGE_PAGES_SET_ASIDE_MIB.value) if pages else 0
+    return visible - aside - int(kube.MEMORY_MIB.value)

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import defaults, explain_hosts
+from gpucluster.plan import defaults, explain_hosts, explain_kubernetes
 from gpucluster.plan.model import ClusterPlan, Pool, there
 from gpucluster.plan.note import Note
 from gpucluster.plan.note import of_default as _default
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
+from gpucluster.spec.pools import of_slurm
 
 
 def explain(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> tuple[Note, ...]:
@@ -16,15 +17,27 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> tuple[Not
     if plan.hosts is not None:
         return tuple(explain_hosts.explain(spec, plan))
     pools = (
-        note for wish, pool in zip(spec.pools, plan.pools, strict=True) for note in _pool(wish, pool, catalog)
+        note
+        for wish, pool in zip(of_slurm(spec), plan.pools, strict=True)
+        for note in _pool(wish, pool, catalog)
     )
-    return (*_network(plan), *_head(plan), *pools, *_partitions(spec, plan), *_times(plan))
+    slurm = (
+        ()
+        if plan.slurm is None
+        else (*_leaves(plan), *_head(plan), *pools, *_partitions(spec, plan), *_times(plan))
+    )
+    part = plan.kubernetes
+    kubernetes = () if part is None else explain_kubernetes.explain(spec, catalog, part)
+    return (*_network(plan), *slurm, *kubernetes)
 
 
 def _network(plan: ClusterPlan) -> Iterator[Note]:
     why = "an eighth of the network, by the zone's letter: another zone moves no address"
     for subnet in there(plan.aws).network.subnets:
         yield Note(f"network.subnets[{subnet.zone}]", subnet.cidr, why)
+
+
+def _leaves(plan: ClusterPlan) -> Iterator[Note]:
     leaves = ", ".join(leaf.name for leaf in plan.leaves)
     yield Note(
         "leaves", leaves, "one a zone and no common switch: Slurm places a job in one zone or not at all"

@@ -147,7 +147,7 @@ class Kubernetes:
 
 def accelerators(gpus: int, mig: dict[str, int]) -> dict[str, int]:
     """The resources by which pods ask for a node's GPUs: whole ones, or slices of each."""
-    if mig:
+    if mig and gpus:
         return {f"{MIG_PREFIX}{profile}": gpus * slices for profile, slices in sorted(mig.items())}
     return {GPU: gpus} if gpus else {}
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from gpucluster.catalog import Catalog, Machine
-from gpucluster.plan import defaults, names, shares
+from gpucluster.plan import defaults_kubernetes as kube
+from gpucluster.plan import names, shares
 from gpucluster.plan.allocatable import allocatable, gpus_of
 from gpucluster.plan.kubernetes import (
     CPU,
@@ -86,7 +87,7 @@ def _pool(
         name=wish.name,
         min=nodes.min,
         max=nodes.max,
-        idle_s=int(defaults.KUBE_IDLE_S.value) if wish.idle is None else wish.idle,
+        idle_s=int(kube.IDLE_S.value) if wish.idle is None else wish.idle,
         sources=sources,
         zone=sources[0].zones[0],
         zones=tuple(zone for zone in site.network.zones if zone in used),

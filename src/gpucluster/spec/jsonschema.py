@@ -1,16 +1,27 @@
-"""The spec's JSON Schema for editors, draft-07 for reach; committed as schema/cluster.json, checked for drift."""
+"""The specs' JSON Schemas for editors, draft-07 for reach; committed as schema/NAME.json, checked for drift."""
 
 import json
 from typing import Any
 
 from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.part import Part
+from gpucluster.spec.workloads import WorkloadsSpec
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 def schema_text() -> str:
-    """The committed file's text."""
-    made = ClusterSpec.model_json_schema(by_alias=True, ref_template="#/definitions/{model}")
+    """The text of schema/cluster.json."""
+    return _text(ClusterSpec)
+
+
+def workloads_text() -> str:
+    """The text of schema/workloads.json."""
+    return _text(WorkloadsSpec)
+
+
+def _text(model: type[Part]) -> str:
+    made = model.model_json_schema(by_alias=True, ref_template="#/definitions/{model}")
     made["definitions"] = made.pop("$defs")
     made["patternProperties"] = {"^x-": {"description": "For anchors; not read."}}
     return json.dumps({"$schema": _DRAFT, **_tidy(made)}, indent=1, sort_keys=True) + "\n"

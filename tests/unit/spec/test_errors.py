@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from builders import a_lab_text, a_spec_text
 from host_rows import HOST_ROWS
+from kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
 
 from gpucluster import catalog, spec
 from gpucluster.spec import inspect_text
@@ -83,8 +84,8 @@ ROWS: list[tuple[str, list[Change], str]] = [
     ),
     (
         "a key of a later release",
-        [("idle: 5m", "idle: 5m\n    runs: slurm")],
-        "16:5: error[not-supported] pools[h200].runs: 'runs' is not supported yet",
+        [("idle: 5m", "idle: 5m\n    image: a")],
+        "16:5: error[not-supported] pools[h200].image: 'image' is not supported yet",
     ),
     (
         "a source of a later release",
@@ -438,12 +439,18 @@ def test_what_only_hosts_have_is_refused_on_aws(old: str, new: str, at: str) -> 
     assert [(p.path, p.id) for p in report.errors] in ([(at, "hosts-or-cloud")], [(at, "not-supported")])
 
 
+# Ids whose rows need another cluster or files: tests/unit/spec/test_kubernetes_errors.py.
+ELSEWHERE = [
+    ("", "", f"[{name}]") for name in ("cluster-not-read", "gang-above-domain", "no-kubernetes", "too-many")
+]
+
+
 def test_every_id_has_a_row() -> None:
     sources = "".join(path.read_text() for path in Path(spec.__file__).parent.rglob("*.py"))
     ids = set(re.findall(r'(?:refuse\(\s*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"', sources))
     shown = {
         match[1]
-        for row in (*ROWS, *STORAGE_ROWS, *HOST_ROWS)
+        for row in (*ROWS, *STORAGE_ROWS, *HOST_ROWS, *CLUSTER_ROWS, *WORKLOAD_ROWS, *ELSEWHERE)
         if (match := re.search(r"\[([a-z-]+)\]", str(row[2])))
     }
     assert len(ids) > 30

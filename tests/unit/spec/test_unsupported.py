@@ -21,6 +21,8 @@ CONSEQUENCES = {
     "storage-kind",
     "nfs-source",
     "bad-key",  # the page shortens its keys
+    "who-runs",
+    "control-plane",
 }
 
 
@@ -51,6 +53,7 @@ def test_each_row_is_refused_at_its_path(row: str) -> None:
         "aws": ("  region:", "  KEY: 1\n  region:"),
         "slurm": ("  version:", "  KEY: 1\n  version:"),
         "head": ("  machine:", "  KEY: 1\n  machine:"),
+        "kubernetes": ("schema: 1", 'schema: 1\nkubernetes: {version: "1.36", KEY: 1}'),
         "": ("schema: 1", "schema: 1\nKEY: 1"),
     }
     parent, _, key = row.rpartition(".")

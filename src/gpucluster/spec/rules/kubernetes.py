@@ -9,7 +9,7 @@ from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import AbsentError, written
-from gpucluster.spec.pools import of_kubernetes, run_by
+from gpucluster.spec.pools import of_kubernetes, of_slurm, run_by
 from gpucluster.spec.problem import Finding, quoted
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, or_none, same_names, warning
@@ -69,7 +69,8 @@ def pool_of_other(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[
 
 
 def partition_pools(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    kubernetes = {pool.name for pool in of_kubernetes(spec)}
+    written(spec.slurm)
+    kubernetes = {pool.name for pool in of_kubernetes(spec)} - {pool.name for pool in of_slurm(spec)}
     for at, name in enumerate(spec.partitions[index].pools):
         if name in kubernetes:
             says = f"the pool '{name}' runs Kubernetes, and a pool has one orchestrator"
@@ -104,6 +105,8 @@ def quotas(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
 def unpromised(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     teams = written(spec.kubernetes).teams
     named = {resource for team in teams for resource in team.quota}
+    if not named or named - offered(spec, catalog).keys():
+        return  # said above; the pool may be meant
     for index, pool in enumerate(spec.pools):
         if run_by(spec, pool) is Runs.KUBERNETES and not named & set(shared_by(pool, catalog)):
             says = f"no team has a quota of what the pool '{pool.name}' has ({', '.join(shared_by(pool, catalog))})"
@@ -124,6 +127,8 @@ def storage(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Findin
 
 def offered(spec: ClusterSpec, catalog: Catalog) -> dict[str, int]:
     """What quotas can name, over all of Kubernetes' pools at their max."""
+    if any(run_by(spec, pool) is None for pool in spec.pools) or not of_kubernetes(spec):
+        raise AbsentError
     total: dict[str, int] = {}
     for pool in of_kubernetes(spec):
         gives, most = gives_of(pool, catalog), written(pool.nodes).max

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.spec.decode import did_you_mean
+from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import written
+from gpucluster.spec.pools import run_by
 from gpucluster.spec.problem import Finding, quoted
 from gpucluster.spec.rules.findings import error, or_none, repeated, same_names
 
@@ -38,10 +40,12 @@ def defaults(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
 
 
 def unused_pools(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    written(spec.slurm)
     used = {name for partition in spec.partitions for name in partition.pools}
     for index, pool in enumerate(spec.pools):
         name = or_none(lambda pool=pool: pool.name)
-        if name is not None and name not in used:
+        slurms = or_none(lambda pool=pool: run_by(spec, pool)) is Runs.SLURM
+        if name is not None and name not in used and slurms:
             says = f"no partition uses the pool '{name}', so no job could reach it"
             yield error("pools", index, "name", id="unused-pool", says=says)
 

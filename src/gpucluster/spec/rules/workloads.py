@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan.kubernetes import CPU, GPU, MEMORY, MIG_PREFIX
@@ -12,7 +13,7 @@ from gpucluster.spec.pools import of_kubernetes
 from gpucluster.spec.problem import Finding, Path, quoted
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, or_none, parsed, run
-from gpucluster.spec.rules.kubernetes import gives_of, offered
+from gpucluster.spec.rules.kubernetes import gives_of, offered, shared_by
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 
 LEVELS = {"eks": ("zone", "spine", "block", "leaf"), "existing": ("zone",)}  # words for `topology`
@@ -129,7 +130,7 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
 def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
     for resource, amount in wanted.items():
         limit = _limit(on, one.team, resource)
-        if resource not in (CPU, MEMORY) and amount * one.replicas.max > limit:
+        if amount * one.replicas.max > limit:
             says = f"{one.replicas.max} replicas take {amount * one.replicas.max} of {resource}, the team has {limit}"
             yield error(*path, resource, id="above-quota", says=says)
 
@@ -236,9 +237,16 @@ def _room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
 
 
 def _limit(on: _On, team: str, resource: str) -> int:
-    """The most that the team may hold at once."""
+    """The most that the team may hold at once; of CPU and memory, what goes with its quota at the best."""
     cluster = written(on.cluster)
     mine = next(t for t in written(cluster.kubernetes).teams if t.name == team)
-    if mine.may_borrow:
-        return offered(cluster, on.catalog).get(resource, 0)
-    return in_unit(resource, mine.quota.get(resource, 0)) or 0
+    offers = offered(cluster, on.catalog)
+    if resource in offers:
+        own = in_unit(resource, mine.quota.get(resource, 0)) or 0
+        return offers[resource] if mine.may_borrow else min(own, offers[resource])
+    total = 0
+    for pool in _pools_of(on, team, {}):
+        gives, most = gives_of(pool, on.catalog), written(pool.nodes).max
+        part = sum(Fraction(_limit(on, team, r), gives[r] * most) for r in shared_by(pool, on.catalog))
+        total += int(gives[resource] * most * min(part, Fraction(1)))
+    return total

@@ -1,0 +1,157 @@
+"""Each error of a Kubernetes spec, and of what runs on it, by an example: where it points and what it says."""
+
+from pathlib import Path
+
+import pytest
+from builders import KUBE, SPEC, WORKLOADS, a_kube_spec, changed
+from hypothesis import given
+from hypothesis import strategies as st
+from kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
+
+from gpucluster import catalog
+from gpucluster.spec import inspect_any, inspect_text, inspect_workloads_text
+from gpucluster.spec.resources import in_unit, parse_quantity
+
+Change = tuple[str, str]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [r[1:] for r in CLUSTER_ROWS], ids=[r[0] for r in CLUSTER_ROWS]
+)
+def test_an_error_of_kubernetes_says_where_and_what(changes: list[Change], expected: str) -> None:
+    report = inspect_text(changed(KUBE, *changes), "spec.yaml", catalog.load())
+    assert [str(problem).splitlines()[0] for problem in report.problems] == [f"spec.yaml:{expected}"]
+    assert (report.spec is None) == ("error[" in expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [r[1:] for r in WORKLOAD_ROWS], ids=[r[0] for r in WORKLOAD_ROWS]
+)
+def test_an_error_of_workloads_says_where_and_what(changes: list[Change], expected: str) -> None:
+    report = inspect_workloads_text(changed(WORKLOADS, *changes), "w.yaml", a_kube_spec(), catalog.load())
+    assert [str(problem).splitlines()[0] for problem in report.problems] == [f"w.yaml:{expected}"]
+
+
+# Each needs another cluster than the usual one.
+CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
+    (
+        "a gang larger than any pool",
+        [
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 48}"),
+            (
+                "  - name: serve\n",
+                "  - {name: more, nodes: 2, capacity: [{from: spot, machines: [p4de.24xlarge]}]}\n  - name: serve\n",
+            ),
+        ],
+        [("nodes: 4", "nodes: 5")],
+        "error[gang-above-domain] train[tune].nodes: no pool has room for 5 pods of 8 GPUs at its max",
+    ),
+    (
+        "a block of nodes that come and go",
+        [("nodes: 4", "nodes: {min: 3, max: 4}")],
+        [],
+        "error[gang-above-domain] train[tune].topology: for a place in one block Kueue counts on nodes that stand: no pool of the team's has 4 of them always (min = max)",
+    ),
+    (
+        "a level that only EKS tells",
+        [("control_plane: eks", "existing: {context: prod}")],
+        [],
+        "error[unknown-level] train[tune].topology.required: 'block' is not a level of the topology; there are zone",
+    ),
+    (
+        "replicas above the quota of a team that may not borrow",
+        [(", may_borrow: true", ""), ("mig-1g.10gb: 28", "mig-1g.10gb: 7")],
+        [],
+        "error[above-quota] serve[chat].resources.'nvidia.com/mig-1g.10gb': 8 replicas take 8 of nvidia.com/mig-1g.10gb, the team has 7",
+    ),
+    (
+        "replicas with more memory than goes with the quota",
+        [(", may_borrow: true", "")],
+        [("mig-1g.10gb: 1}", "mig-1g.10gb: 1, memory: 100Gi}")],
+        "error[above-quota] serve[chat].resources.memory: 8 replicas take 819200 of memory, the team has 558284",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "changes", "expected"), [row[1:] for row in CLUSTERS], ids=[row[0] for row in CLUSTERS]
+)
+def test_workloads_are_held_against_their_cluster(
+    cluster: list[Change], changes: list[Change], expected: str
+) -> None:
+    spec = a_kube_spec(*cluster)
+    report = inspect_workloads_text(changed(WORKLOADS, *changes), "w.yaml", spec, catalog.load())
+    (said,) = [str(problem).splitlines()[0] for problem in report.problems]
+    assert said.partition(" ")[2] == expected
+
+
+def test_a_container_has_no_more_variables_than_it_should() -> None:
+    env = "\n    env: {" + ", ".join(f"A{n}: x" for n in range(201)) + "}"
+    report = inspect_workloads_text(
+        changed(WORKLOADS, ("gpus_per_node: 8", f"gpus_per_node: 8{env}")),
+        "w.yaml",
+        a_kube_spec(),
+        catalog.load(),
+    )
+    assert [problem.id for problem in report.problems] == ["too-many"]
+
+
+# --- where the cluster's spec is found ----------------------------------------------------------
+
+
+def _repository(root: Path, cluster: str | None) -> Path:
+    (root / "workloads").mkdir()
+    if cluster is not None:
+        (root / "stacks").mkdir()
+        (root / "stacks/kube.yaml").write_text(cluster)
+    (root / "workloads/kube.yaml").write_text(WORKLOADS)
+    return root / "workloads/kube.yaml"
+
+
+def test_check_knows_workloads_by_their_keys_and_finds_their_cluster(tmp_path: Path) -> None:
+    file = _repository(tmp_path, KUBE)
+    assert inspect_any(file).problems == ()
+    file.write_text(changed(WORKLOADS, ("team: serving", "team: nobody")))
+    assert [problem.id for problem in inspect_any(file).problems] == ["unknown-team"]
+    assert [problem.id for problem in inspect_any(tmp_path / "stacks/kube.yaml").problems] == []
+
+
+def test_a_cluster_that_cannot_be_read_is_a_named_unknown(tmp_path: Path) -> None:
+    """What could not be checked is said; silence would be a pass."""
+    file = _repository(tmp_path, None)
+    (alone,) = inspect_any(file).problems
+    assert (
+        str(alone)
+        .splitlines()[0]
+        .endswith(
+            "warning[cluster-not-read] cluster: there is no ../stacks beside this file: "
+            "teams, resources and topology were not checked"
+        )
+    )
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks/kube.yaml").write_text(changed(KUBE, ("name: kube", "name: K")))
+    (wrong,) = inspect_any(file).problems
+    assert (wrong.id, wrong.level.value) == ("cluster-not-read", "warning")
+
+
+def test_a_cluster_that_has_no_spec_where_specs_stand_is_an_error(tmp_path: Path) -> None:
+    file = _repository(tmp_path, KUBE)
+    (tmp_path / "stacks/kube.yaml").rename(tmp_path / "stacks/cube.yaml")
+    (missing,) = inspect_any(file).problems
+    assert "error[unknown-cluster] cluster: there is no stacks/kube.yaml; did you mean 'cube'?" in str(
+        missing
+    )
+
+
+def test_a_cluster_without_kubernetes_runs_no_workloads(tmp_path: Path) -> None:
+    file = _repository(tmp_path, changed(SPEC, ("name: burst", "name: kube")))
+    assert [problem.id for problem in inspect_any(file).problems] == ["no-kubernetes"]
+
+
+@given(st.integers(0, 10**12), st.sampled_from(["", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"]))
+def test_a_quantity_is_read_exactly(number: int, suffix: str) -> None:
+    scale = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+    scale |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+    assert parse_quantity(f"{number}{suffix}") == number * scale[suffix] * 1000
+    assert in_unit("memory", parse_quantity(f"{number}Mi")) == number
+    assert in_unit("cpu", parse_quantity(f"{number}m")) == number

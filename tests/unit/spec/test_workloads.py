@@ -1,0 +1,162 @@
+"""The models of workloads: pydantic and our decoder agree, every field has an update class, the schema is committed."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pydantic
+import pytest
+from builders import KUBE, WORKLOADS, a_kube_spec, changed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucluster import catalog
+from gpucluster.spec import ClusterSpec, UpdateClass, WorkloadsSpec, inspect_text, inspect_workloads_text
+from gpucluster.spec.decode import Decoder
+from gpucluster.spec.jsonschema import schema_text, workloads_text
+from gpucluster.spec.part import Part
+from gpucluster.spec.tree import plain
+from gpucluster.spec.workloads import Replicas, ScaleOn, Serve, Topology, Train
+from gpucluster.spec.yaml import parse
+
+ROOT = Path(__file__).parents[3]
+CLUSTER = a_kube_spec()
+
+
+def test_the_committed_schema_is_the_models(request: pytest.FixtureRequest) -> None:
+    committed = ROOT / "schema/workloads.json"
+    if request.config.getoption("--update-golden"):
+        committed.write_text(workloads_text())
+    assert committed.read_text() == workloads_text(), "run: make golden"
+
+
+def test_the_schema_is_draft_07_and_takes_the_shipped_files() -> None:
+    schema = json.loads(workloads_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    for file in (ROOT / "workloads").glob("*.yaml"):
+        jsonschema.Draft7Validator(schema).validate(plain(parse(file.read_text()).root))
+        first = file.read_text().splitlines()[0]
+        assert (file.parent / first.partition("$schema=")[2]).resolve() == ROOT / "schema/workloads.json"
+
+
+@pytest.mark.parametrize("model", [WorkloadsSpec, Serve, Train, Replicas, ScaleOn, Topology])
+def test_every_field_has_an_update_class_and_a_description(model: type[Part]) -> None:
+    for name, info in model.model_fields.items():
+        extra: Any = info.json_schema_extra
+        assert UpdateClass(extra["x-update-class"]), name
+        assert info.description, name
+
+
+CHANGES = [
+    ("cluster: kube", "cluster: K"),
+    ("mig-1g.10gb: 1", "mig-1g.10gb: one"),
+    ("mig-1g.10gb: 1", "mig-1g.10gb: 1, cpu: 500m"),
+    ("min: 2", "min: 0"),
+    ("gpus_per_node: 8", "gpus_per_node: 8\n    restarts: 0"),
+    ("gpus_per_node: 8", "gpus_per_node: 8\n    args: [a, -b, 'c d']"),
+    ("gpus_per_node: 8", "gpus_per_node: 8\n    args: []"),
+    ("    topology: {required: block}\n", ""),
+    ("team: research", "team: default"),
+]
+
+
+@given(st.sets(st.sampled_from(range(len(CHANGES))), max_size=3))
+def test_pydantic_and_the_decoder_agree(chosen: set[int]) -> None:
+    """The same values pass or fail in both, and pass to the same spec."""
+    try:
+        text = changed(WORKLOADS, *(CHANGES[i] for i in sorted(chosen)))
+    except ValueError:
+        return  # two changes of one line
+    tree = parse(text)
+    decoder = Decoder()
+    decoded = decoder.part(WorkloadsSpec, tree.root)
+    try:
+        built = WorkloadsSpec.model_validate(plain(tree.root))
+    except pydantic.ValidationError:
+        assert decoder.findings
+    else:
+        assert (decoder.findings, decoded) == ([], built)
+
+
+def _paths(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner: list[tuple[str | int, object]] = (
+        list(value.items())
+        if isinstance(value, dict)
+        else list(enumerate(value))
+        if isinstance(value, list)
+        else []
+    )
+    return [at, *(path for key, item in inner for path in _paths(item, (*at, key)))]
+
+
+SCHEMA = {
+    "workloads": jsonschema.Draft7Validator(json.loads(workloads_text())),
+    "cluster": jsonschema.Draft7Validator(json.loads(schema_text())),
+}
+PLAIN = {"workloads": plain(parse(WORKLOADS).root), "cluster": plain(parse(KUBE).root)}
+PLACES = [(kind, path) for kind, tree in PLAIN.items() for path in _paths(tree)[1:]]
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        -1,
+        3,
+        1.5,
+        "",
+        "x",
+        "5m",
+        "16Gi",
+        "1g.10gb",
+        "eks",
+        [],
+        ["x"],
+        {},
+        {"x": 1},
+        {"x": "1Gi"},
+    ]
+)
+
+
+@given(st.sampled_from(PLACES), ODD, st.sampled_from(["set", "drop", "add"]))
+def test_what_the_schema_refuses_check_refuses(
+    place: tuple[str, tuple[str | int, ...]], odd: object, how: str
+) -> None:
+    """An editor must not underline what passes; and whatever is written, no rule falls over."""
+    kind, path = place
+    values: Any = copy.deepcopy(PLAIN[kind])
+    holder = values
+    for key in path[:-1]:
+        holder = holder[key]
+    if how == "set":
+        holder[path[-1]] = odd
+    elif how == "drop":
+        del holder[path[-1]]
+    elif isinstance(holder, dict):
+        holder["strange"] = odd
+    text = json.dumps(values)
+    if kind == "cluster":
+        errors = inspect_text(text, "s.yaml", catalog.load()).errors
+    else:
+        errors = inspect_workloads_text(text, "w.yaml", CLUSTER, catalog.load()).errors
+    if not errors:
+        SCHEMA[kind].validate(values)
+
+
+def test_a_cluster_with_both_orchestrators_passes() -> None:
+    text = changed(
+        KUBE,
+        ("storage:\n  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}\n", ""),
+        (
+            "pools:\n",
+            'slurm: {version: "24.11"}\nhead: {machine: m7i.xlarge}\npartitions: [{name: gpu, pools: [old]}]\npools:\n'
+            "  - {name: old, runs: slurm, nodes: 2, capacity: [{from: on-demand, machines: [p4d.24xlarge]}]}\n",
+        ),
+        ("    nodes: 4\n", "    nodes: 4\n    runs: kubernetes\n"),
+        ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: kubernetes\n"),
+    )
+    report = inspect_text(text, "both.yaml", catalog.load())
+    assert report.problems == ()
+    assert isinstance(report.spec, ClusterSpec)
