@@ -107,6 +107,9 @@ ROWS: list[tuple[str, str, str, Any, set[str]]] = [
     ("a pool that is not there", "Deployment/chat", f"{CHAT}/nodeSelector/example.org~pool", "serv", {"node-selector"}),
     ("an affinity to what no node has", "Deployment/chat", f"{CHAT}/affinity", {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}}}, {"node-label", "node-selector"}),
     ("a spread over what no node has", "Deployment/chat", f"{CHAT}/topologySpreadConstraints", [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}], {"node-label"}),
+    ("nodes made without their pool's label", "NodePool/serve", "spec/template/metadata/labels", {"pool": "serve"}, {"node-pool"}),
+    ("nodes made without their pool's taint", "NodePool/serve", "spec/template/spec/taints", [], {"node-pool"}),
+    ("nodes made with another taint", "NodePool/serve", "spec/template/spec/taints/0/effect", "NoExecute", {"node-pool"}),
     ("a level that is not in the queue's topology", "JobSet/tune", f"{GANG}/metadata/annotations/{LEVEL}", "topology.k8s.aws/network-node-layer-2", {"topology-level"}),
     ("more GPUs than a node has", "JobSet/tune", f"{CONTAINER}/resources", {"limits": {"nvidia.com/gpu": 16}}, {"too-large", "workload-above-quota"}),
     ("more memory than a node has", "Deployment/chat", f"{CHAT}/containers/0/resources", {"limits": {"memory": "2Ti", "nvidia.com/gpu": 1}}, {"too-large"}),
@@ -221,7 +224,7 @@ def test_a_pool_that_shrank_makes_quotas_too_large() -> None:
 def test_another_taint_on_a_pool_keeps_its_pods_away() -> None:
     extra = Taint(key="example.org/reserved", effect="NoExecute")
     pools = tuple(replace(one, taints=(*one.taints, extra)) for one in FACTS.pools or ())
-    assert rules(good(), replace(FACTS, pools=pools)) == {"flavor-toleration", "untolerated"}
+    assert rules(good(), replace(FACTS, pools=pools)) == {"flavor-toleration", "node-pool", "untolerated"}
 
 
 def test_a_label_that_any_value_fits() -> None:

@@ -12,6 +12,7 @@ from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text, te
 from gpucluster.k8s.lint.world import Obj, World
 from gpucluster.spec.problem import quoted
 
+_NODE_POOL = "NodePool.karpenter.sh"
 _HARD = ("NoSchedule", "NoExecute")
 _SYSTEM_TAINTS = (
     "node.kubernetes.io/",
@@ -36,6 +37,8 @@ def _with_pools(world: World, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]
                 yield topology.found("topology-label", f"no pool has the label {quoted(label)}", path)
     for flavor in world.all(kueue.FLAVOR):
         yield from _flavor(world, flavor, pools)
+    for maker in world.all(_NODE_POOL):
+        yield from _node_pool(maker, pools)
     for thing in world.objects:
         for pods in pods_of(thing):
             yield from _pods(world, pods, pools)
@@ -81,6 +84,29 @@ def _flavor_taints(flavor: Obj, chosen: tuple[PoolFacts, ...]) -> Iterator[Findi
             if taint.effect in _HARD and not kueue.tolerates(spec.get("tolerations"), taint.key, taint.value, taint.effect):  # fmt: skip
                 words = f"does not tolerate {taint.key}:{taint.effect} of pool {pool.name!r}"
                 yield flavor.found("flavor-toleration", words, ("spec", "tolerations"), level)
+
+
+def _node_pool(maker: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    """Karpenter's nodes carry the labels and taints of the pool that they join, or nothing finds or spares them."""
+    labels = texts(at(maker.body, "spec", "template", "metadata", "labels"))
+    joined = [pool for pool in pools if _fixed(pool).items() <= labels.items()]
+    if not joined:
+        yield maker.found("node-pool", "no pool has these labels on its nodes", ("spec", "template", "metadata", "labels"))  # fmt: skip
+    taints = [mapping(taint) for _, taint in entries(maker.body, "spec", "template", "spec", "taints")]
+    made = {(taint.get("key"), text(taint.get("value")), taint.get("effect")) for taint in taints}
+    for pool in joined:
+        for taint in pool.taints:
+            if (taint.key, taint.value, taint.effect) not in made:
+                words = (
+                    f"its nodes lack the taint {taint.key}={taint.value}:{taint.effect} of pool {pool.name!r}"
+                )
+                yield maker.found("node-pool", words, ("spec", "template", "spec", "taints"))
+
+
+def _fixed(pool: PoolFacts) -> dict[str, str]:
+    """What is the same on each node of the pool and is not the cluster's to set."""
+    ours = {key: values for key, values in pool.labels.items() if key not in kueue.ON_EVERY_NODE}
+    return {key: next(iter(values)) for key, values in ours.items() if len(values) == 1}
 
 
 def _pods(world: World, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
