@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "lint": "gpucluster.cli.lint",
     "validate": "gpucluster.cli.validate",
     "sandbox": "gpucluster.cli.sandbox",
+    "inventory": "gpucluster.cli.inventory",
     "down": "gpucluster.cli.down",
 }
 

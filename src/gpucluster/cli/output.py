@@ -59,7 +59,7 @@ def progress(line: str) -> None:
 
 
 @contextmanager
-def reporting(output: Output | ReviewOutput) -> Generator[None]:
+def reporting(output: StrEnum) -> Generator[None]:
     """Turn a GpuclusterError into words, or into JSON, and its exit code."""
     try:
         yield

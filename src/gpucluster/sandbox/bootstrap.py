@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gpucluster.files import shipped
 from gpucluster.plan import names
-from gpucluster.sandbox.archives import GUARD_UNIT, WHEELS
 from gpucluster.sandbox.places import API_ENDPOINT
 from gpucluster.sandbox.within import Overlay, within
+from gpucluster.shipment import CODE_MARK, GUARD_UNIT, WHEELS
 
 ANSIBLE_ENV = {
     "ANSIBLE_NOCOWS": "1",
@@ -70,16 +70,21 @@ def ansible_argv(
     return within(argv, overlay=overlay, proc=root / "proc")
 
 
-def variables(*, wheels_archive: Path, code_archive: Path, our_wheel: str) -> str:
+def variables(*, wheels_archive: Path, code_archive: Path, our_wheel: str, code_digest: str) -> str:
     """Every path and name that the playbooks take from us, as the JSON for --extra-vars."""
-    return json.dumps(
-        {**_FIXED, **_folders(), **_files(wheels_archive, code_archive, our_wheel)}, sort_keys=True
-    )
+    files = {
+        "wheels_archive": str(wheels_archive),
+        "code_archive": str(code_archive),
+        "our_wheel": our_wheel,
+        "code_digest": code_digest,
+    }
+    return json.dumps({**_FIXED, **_folders(), **files}, sort_keys=True)
 
 
 _FIXED: Mapping[str, object] = {
     "venv": names.VENV,
     "wheels": WHEELS,
+    "code_mark": CODE_MARK,
     "agent_unit": names.AGENT_UNIT,
     "guard_unit": GUARD_UNIT,
     "endpoint_file": names.ENDPOINT_FILE,
@@ -102,12 +107,4 @@ def _folders() -> Mapping[str, object]:
             {"path": "/var/spool/slurmd", "owner": "root", "mode": "0755"},
             {"path": "/var/log/slurm", "owner": "slurm", "mode": "0755"},
         ]
-    }
-
-
-def _files(wheels_archive: Path, code_archive: Path, our_wheel: str) -> Mapping[str, object]:
-    return {
-        "wheels_archive": str(wheels_archive),
-        "code_archive": str(code_archive),
-        "our_wheel": our_wheel,
     }

@@ -17,13 +17,14 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from gpucluster import shell
+from gpucluster import shell, shipment
 from gpucluster.errors import GpuclusterError
 from gpucluster.files import shipped
-from gpucluster.sandbox import archives, bootstrap, mirrors, places
+from gpucluster.sandbox import bootstrap, mirrors, places
 from gpucluster.sandbox.within import Overlay
 
 SUITE, PYTHON = "trixie", "3.13"  # Debian 13: Slurm 24.11, cloud-init 25.1, systemd 257
+_OF_BASE = ("packages", "image", "sandbox", "tasks/cgroups", "tasks/folders", "tasks/venv")
 _KEPT = 3  # code layers that stay for a quick way back
 _FORMAT = "2"  # raise it when the way of building changes what is built
 # mmdebstrap leaves them in the tree: this host's mirrors and proxies, perhaps with a password in the address
@@ -41,7 +42,7 @@ class Image:
 
 def find_or_build(progress: Progress, *, cache: Path = places.CACHE) -> Image:
     """Return the image of these sources, built if it is not in the cache."""
-    found = archives.sources()
+    found = shipment.sources()
     folder = cache / "images"
     base = f"base-{_base_digest(found)}"
     code = f"code-{_digest(base, found.digest())}"
@@ -65,7 +66,7 @@ def cached(cache: Path = places.CACHE) -> tuple[tuple[str, int], ...]:
     return tuple((str(p.relative_to(cache)), _size(p)) for p in (*parts, *others))
 
 
-def _base(found: archives.Sources, scratch: Path, cache: Path) -> None:
+def _base(found: shipment.Sources, scratch: Path, cache: Path) -> None:
     root, debs = scratch / "root", cache / "debs" / SUITE
     debs.mkdir(parents=True, exist_ok=True)
     argv = bootstrap.mmdebstrap_argv(
@@ -78,9 +79,11 @@ def _base(found: archives.Sources, scratch: Path, cache: Path) -> None:
     )
     shell.run(argv, timeout_s=1800)
     wheels = scratch / "wheels.tar"
-    archives.wheels_archive(found, cache=cache / "wheels", python=PYTHON, out=wheels)
+    shipment.wheels_archive(found, cache=cache / "wheels", python=PYTHON, out=wheels)
     values = scratch / "variables.json"
-    values.write_text(bootstrap.variables(wheels_archive=wheels, code_archive=Path("-"), our_wheel="-"))
+    values.write_text(
+        bootstrap.variables(wheels_archive=wheels, code_archive=Path("-"), our_wheel="-", code_digest="-")
+    )
     _play(bootstrap.ansible_argv("image.yml", root=root, variables=values, tags="system"), scratch)
     _play(bootstrap.ansible_argv("sandbox.yml", root=root, variables=values), scratch)
     listing = shell.run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]).stdout
@@ -90,11 +93,15 @@ def _base(found: archives.Sources, scratch: Path, cache: Path) -> None:
     _clean(root)
 
 
-def _code(found: archives.Sources, scratch: Path, base: Path) -> None:
+def _code(found: shipment.Sources, scratch: Path, base: Path) -> None:
     archive = scratch / "code.tar"
-    ours = archives.code_archive(found, scratch=scratch, out=archive)
+    ours = shipment.code_archive(found, scratch=scratch, out=archive)
     values = scratch / "variables.json"
-    values.write_text(bootstrap.variables(wheels_archive=Path("-"), code_archive=archive, our_wheel=ours))
+    values.write_text(
+        bootstrap.variables(
+            wheels_archive=Path("-"), code_archive=archive, our_wheel=ours, code_digest=found.digest()
+        )
+    )
     at = scratch / "merged"
     overlay = Overlay(lower=(base,), upper=scratch / "root", work=scratch / "work", at=at)
     _play(
@@ -115,7 +122,7 @@ def _play(argv: list[str], scratch: Path) -> None:
 
 
 def _clean(root: Path) -> None:
-    for path in ("tmp/.ansible", "root/.ansible", archives.WHEELS.lstrip("/")):
+    for path in ("tmp/.ansible", "root/.ansible", shipment.WHEELS.lstrip("/")):
         shutil.rmtree(root / path, ignore_errors=True)
 
 
@@ -151,9 +158,11 @@ def _packages() -> list[str]:
     return sorted(YAML(typ="safe").load(text)["packages"])  # pyright: ignore[reportUnknownMemberType]
 
 
-def _base_digest(found: archives.Sources) -> str:
-    texts = [(shipped("playbooks") / f"{p}.yml").read_text() for p in ("packages", "image", "sandbox")]
-    fixed = bootstrap.variables(wheels_archive=Path("-"), code_archive=Path("-"), our_wheel="-")
+def _base_digest(found: shipment.Sources) -> str:
+    texts = [(shipped("playbooks") / f"{p}.yml").read_text() for p in _OF_BASE]
+    fixed = bootstrap.variables(
+        wheels_archive=Path("-"), code_archive=Path("-"), our_wheel="-", code_digest="-"
+    )
     return _digest(_FORMAT, SUITE, PYTHON, *texts, found.pins.read_text(), fixed)
 
 

@@ -4,8 +4,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from gpucluster import shipment
 from gpucluster.plan import names
-from gpucluster.sandbox import archives, bootstrap, capsule, inside, machines, network
+from gpucluster.sandbox import bootstrap, capsule, inside, machines, network
 from gpucluster.sandbox.capsule import Charge
 from gpucluster.sandbox.inside import Resident
 from gpucluster.sandbox.machines import MachineSpec
@@ -120,13 +121,13 @@ def test_a_machine_answers_to_its_id_its_slurm_name_and_the_head_to_head():
 
 
 def test_the_wheels_are_asked_for_with_hashes_and_for_the_images_python():
-    argv = archives.download_argv(Path("/r/node.txt"), Path("/c"), python="3.13")
+    argv = shipment.download_argv(Path("/r/node.txt"), Path("/c"), python="3.13")
     assert {"--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version=3.13"} <= set(argv)
 
 
 def test_the_playbooks_get_every_path_from_the_names():
     found = json.loads(
-        bootstrap.variables(wheels_archive=Path("/w.tar"), code_archive=Path("/c.tar"), our_wheel="/o.whl")
+        bootstrap.variables(wheels_archive=Path("/w.tar"), code_archive=Path("/c.tar"), our_wheel="/o.whl", code_digest="d")
     )
     assert (found["venv"], found["endpoint_file"]) == (names.VENV, names.ENDPOINT_FILE)
     owned = {folder["path"]: (folder["owner"], folder["mode"]) for folder in found["folders"]}
@@ -135,8 +136,8 @@ def test_the_playbooks_get_every_path_from_the_names():
 
 
 def test_the_code_archive_holds_the_hooks_under_all_their_names(tmp_path):
-    found = archives.sources()
-    held = {a.path: a.mode for a in archives.ours(found)}
+    found = shipment.sources()
+    held = {a.path: a.mode for a in shipment.ours(found)}
     for hook in ("resume", "suspend", "resume_fail", "prolog_slurmctld", "prolog"):
         assert held[f"{names.HOOK_DIR}/{hook}".lstrip("/")] == 0o755
     assert held["etc/systemd/system/gpucluster-agent.service"] == 0o644

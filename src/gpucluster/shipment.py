@@ -1,4 +1,7 @@
-"""What goes into an image from this machine: the pinned wheels, and our own code laid out at its places."""
+"""What goes from this machine onto others: the pinned wheels, and our own code laid out at its places.
+
+An image (the sandbox's, an AMI) takes all of it. A host that exists takes only what its agent needs, which is Python.
+"""
 
 import hashlib
 import io
@@ -14,7 +17,8 @@ from gpucluster.errors import HostError
 from gpucluster.files import checkout
 from gpucluster.plan import names
 
-WHEELS = "/opt/gpucluster/wheels"  # in the image, while it is built
+WHEELS = "/opt/gpucluster/wheels"  # in the image, while it is built; on a host for good
+CODE_MARK = "/opt/gpucluster/code"  # the digest of our code that is there
 GUARD_UNIT = "gpucluster-guard.service"
 _HOOKS = {
     "resume": "hook.py",
@@ -22,6 +26,8 @@ _HOOKS = {
     "resume_fail": "hook.py",
     "prolog_slurmctld": "waiter.py",
 }
+_OF_HOSTS = (f"etc/systemd/system/{names.AGENT_UNIT}", "etc/systemd/system/munge.service.d/",
+             "etc/systemd/system/slurmctld.service.d/", "etc/systemd/system/slurmd.service.d/")  # fmt: skip
 _IGNORED = frozenset({"__pycache__", ".ruff_cache"})
 
 
@@ -96,17 +102,31 @@ def download_argv(pins: Path, folder: Path, *, python: str) -> list[str]:
 
 def code_archive(found: Sources, *, scratch: Path, out: Path) -> str:
     """Build our wheel, write it with the hooks and units as one tar to unpack at `/`; return the wheel's path there."""
-    argv = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(scratch)]
-    shell.run(argv, cwd=found.root, timeout_s=120)
-    wheel = next(scratch.glob("gpucluster-*.whl"))
-    at = f"{WHEELS}/{wheel.name}"
-    write_tar(out, (Artifact(at.lstrip("/"), wheel.read_bytes()), *ours(found)))
-    return at
+    return _with_wheel(found, ours(found), scratch=scratch, out=out)
+
+
+def host_archive(found: Sources, *, scratch: Path, out: Path) -> str:
+    """The same for a host that exists: no hook, no guard, no daemon, no cloud-init."""
+    return _with_wheel(found, of_hosts(found), scratch=scratch, out=out)
+
+
+def of_hosts(found: Sources) -> tuple[Artifact, ...]:
+    """The agent's unit, and what it needs of the units of munge and Slurm."""
+    return tuple(a for a in ours(found) if a.path.startswith(_OF_HOSTS))
 
 
 def ours(found: Sources) -> tuple[Artifact, ...]:
     """The hooks under all their names, the units and what they start, each at its place below `/`."""
     return (*_hooks(found), *_units(found))
+
+
+def _with_wheel(found: Sources, files: Iterable[Artifact], *, scratch: Path, out: Path) -> str:
+    argv = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(scratch)]
+    shell.run(argv, cwd=found.root, timeout_s=120)
+    wheel = next(scratch.glob("gpucluster-*.whl"))
+    at = f"{WHEELS}/{wheel.name}"
+    write_tar(out, (Artifact(at.lstrip("/"), wheel.read_bytes()), *files))
+    return at
 
 
 def write_tar(out: Path, artifacts: Iterable[Artifact]) -> None:

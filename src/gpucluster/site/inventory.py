@@ -1,0 +1,167 @@
+"""Plan to a static Ansible inventory: the head, a group a pool, and every value that `playbooks/site.yml` takes. Pure.
+
+Nothing in it is secret, and no value can be taken for a template: the spec allows no brace in a name, path or key.
+Paths of the files beside it are told by Ansible's own `inventory_dir`, so the folder may be moved.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpucluster.plan import names
+from gpucluster.plan.model import ClusterPlan, Mount, Nfs, there
+from gpucluster.shipment import CODE_MARK, WHEELS
+
+HEAD, NODES = "head", "nodes"
+BUNDLE, CODE, KNOWN_HOSTS = "bundle.tar.gz", "code.tar", "known_hosts"
+FILE = "inventory.yml"
+KEY_FOLDER = "/etc/ssh/authorized_keys.d"  # root's own: a user's key that leaves the spec leaves the host
+
+_EXPORT = "rw,sync,no_subtree_check"  # root of a client is nobody here: the server's default
+_NFS = "rw,hard,nosuid,nodev,_netdev,nofail"  # nofail: a dead server must not stop a boot; the agent waits for it
+_BIND = "bind,nofail"
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cargo:
+    """What stands beside the inventory, by digest; whose host keys are trusted, and who logs in."""
+
+    bundle_digest: str
+    code_digest: str
+    wheel: str  # our wheel's place on the host
+    known_hosts: bool = False  # a file of ours beside the inventory, instead of the operator's own
+    private_key: str | None = None  # path of a rehearsal's key; an operator's agent knows his
+
+
+def inventory(plan: ClusterPlan, cargo: Cargo) -> Values:
+    """The whole inventory as plain values."""
+    pools = {_group(pool.name): pool for pool in plan.pools}
+    children: Values = {
+        HEAD: {
+            "hosts": {there(plan.head).name: {"ansible_host": there(plan.head).address}},
+            "vars": _of_head(plan),
+        },
+        NODES: {"children": {group: {} for group in pools}, "vars": _of_nodes(plan)},
+    }
+    for group, pool in pools.items():
+        children[group] = {"hosts": {name: {"ansible_host": address} for name, address in pool.hosts()}}
+    return {
+        "all": {"vars": {**_reach(plan, cargo), **_places(), **_cluster(plan, cargo)}, "children": children}
+    }
+
+
+def _group(pool: str) -> str:
+    """A pool's group: Ansible wants no '-' in it, and a pool's name has no '_'."""
+    return f"pool_{pool.replace('-', '_')}"
+
+
+def _reach(plan: ClusterPlan, cargo: Cargo) -> Values:
+    """A host whose key is not known is not talked to, whatever the operator's own configuration says."""
+    words = ["-o StrictHostKeyChecking=yes"]
+    if cargo.known_hosts:
+        words.append(
+            f"""'-o UserKnownHostsFile="{{{{ inventory_dir }}}}/{KNOWN_HOSTS}"' -o GlobalKnownHostsFile=none"""
+        )
+    found: Values = {
+        "ansible_user": there(plan.hosts).ssh_user,
+        "ansible_port": there(plan.hosts).ssh_port,
+        "ansible_become": True,
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_pipelining": True,  # modules and what they are given touch no disk on the way
+        "ansible_host_key_checking": True,
+        "ansible_ssh_common_args": " ".join(words),
+    }
+    if cargo.private_key is not None:
+        found |= {
+            "ansible_ssh_private_key_file": cargo.private_key,
+            "ansible_control_path_dir": "{{ inventory_dir }}/cp",  # another rehearsal may use the same addresses
+        }
+    return found
+
+
+def _places() -> Values:
+    return {
+        "venv": names.VENV,
+        "wheels": WHEELS,
+        "code_mark": CODE_MARK,
+        "agent_unit": names.AGENT_UNIT,
+        "machine_file": names.USER_DATA_FILE,
+        "site_folder": names.SITE_DIR,
+        "bundle_file": f"{names.SITE_DIR}/{names.BUNDLE_KEY}",
+        "munge_key": names.MUNGE_KEY,
+        "key_folder": KEY_FOLDER,
+        "folders": [
+            *(
+                {"path": path, "owner": "root", "mode": "0755"}
+                for path in (
+                    names.SLURM_ETC,
+                    names.STATE_DIR,
+                    names.SITE_DIR,
+                    "/etc/gpucluster",
+                    WHEELS,
+                    "/var/spool/slurmd",
+                )
+            ),
+            {"path": "/var/spool/slurmctld", "owner": "slurm", "mode": "0700"},
+            {"path": "/var/log/slurm", "owner": "slurm", "mode": "0755"},
+        ],
+    }
+
+
+def _cluster(plan: ClusterPlan, cargo: Cargo) -> Values:
+    return {
+        "cluster": plan.name,
+        "slurm_version": there(plan.slurm).version,
+        "bundle_archive": f"{{{{ inventory_dir }}}}/{BUNDLE}",
+        "bundle_digest": cargo.bundle_digest,
+        "code_archive": f"{{{{ inventory_dir }}}}/{CODE}",
+        "code_digest": cargo.code_digest,
+        "our_wheel": cargo.wheel,
+        "mount_points": sorted(mount.path for mount in plan.storage),
+        "people": [{"name": user.name, "uid": user.uid, "keys": list(user.keys)} for user in plan.users],
+    }
+
+
+def _of_head(plan: ClusterPlan) -> Values:
+    exported = sorted({nfs.export for nfs in _exports(plan)})
+    clients = " ".join(f"{address}({_EXPORT})" for pool in plan.pools for _, address in pool.hosts())
+    return {
+        "role": names.ROLE_HEAD,
+        "exported": exported,
+        "exports": "".join(f"{path} {clients}\n" for path in exported),
+        "mounts": list(_mounts(plan, on_head=True)),
+        "makes_homes": not any(m.path == "/home" and not _from_head(m) for m in plan.storage),
+    }
+
+
+def _of_nodes(plan: ClusterPlan) -> Values:
+    return {
+        "role": names.ROLE_NODE,
+        "exported": [],
+        "mounts": list(_mounts(plan, on_head=False)),
+        "makes_homes": not any(m.path == "/home" for m in plan.storage),
+    }
+
+
+def _mounts(plan: ClusterPlan, *, on_head: bool) -> Iterator[Mapping[str, str]]:
+    """Lines of fstab, outer mount points first."""
+    for mount in sorted(plan.storage, key=lambda m: m.path):
+        if mount.nfs is not None and on_head and mount.nfs.from_head:
+            if mount.nfs.export != mount.path:
+                yield {"path": mount.path, "src": mount.nfs.export, "fstype": "none", "opts": _BIND}
+        elif mount.nfs is not None:
+            source = f"{mount.nfs.server}:{mount.nfs.export}"
+            yield {"path": mount.path, "src": source, "fstype": "nfs4", "opts": _NFS}
+        elif mount.other is not None:
+            options = ",".join(mount.other.options) or "defaults"
+            yield {"path": mount.path, "src": mount.other.source, "fstype": mount.other.type, "opts": options}
+
+
+def _exports(plan: ClusterPlan) -> Iterator[Nfs]:
+    return (mount.nfs for mount in plan.storage if mount.nfs is not None and mount.nfs.from_head)
+
+
+def _from_head(mount: Mount) -> bool:
+    return mount.nfs is not None and mount.nfs.from_head
