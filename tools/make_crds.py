@@ -23,6 +23,7 @@ USED = {
     "kueue.x-k8s.io/v1beta1": KUEUE,  # never rendered: so that what others wrote is checked and called deprecated
     "jobset.x-k8s.io/v1alpha2": ("JobSet",),
     "karpenter.sh/v1": ("NodePool",),
+    "karpenter.sh/v1alpha1": ("NodeOverlay",),
     "karpenter.k8s.aws/v1": ("EC2NodeClass",),
     "nvidia.com/v1": ("ClusterPolicy",),
     "nvidia.com/v1alpha1": ("NVIDIADriver",),

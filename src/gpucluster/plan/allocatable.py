@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from gpucluster.catalog import Machine
-from gpucluster.plan import defaults
 from gpucluster.plan import defaults_kubernetes as kube
 from gpucluster.plan.kubernetes import CPU, EFA, HUGE_PAGES, MEMORY, accelerators
 
@@ -30,6 +29,7 @@ def _cpu_milli(vcpus: int) -> int:
 
 
 def _memory_mib(nameplate: int, *, pages: bool) -> int:
-    visible = nameplate * int(defaults.MEMORY_PERCENT.value) // 100
+    visible = nameplate * int(kube.MEMORY_PERCENT.value) // 100
+    daemons = nameplate * int(kube.DAEMONS_MEMORY_PERCENT.value) // 100
     aside = int(kube.HUGE_PAGES_SET_ASIDE_MIB.value) if pages else 0
-    return visible - aside - int(kube.MEMORY_MIB.value)
+    return visible - max(daemons, int(kube.DAEMONS_MEMORY_LEAST_MIB.value)) - aside

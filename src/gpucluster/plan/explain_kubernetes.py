@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import defaults
 from gpucluster.plan import defaults_kubernetes as kube
 from gpucluster.plan.defaults import Default
 from gpucluster.plan.kubernetes import (
@@ -66,7 +65,11 @@ def _cpu(at: str, pool: NodePool) -> Iterator[Note]:
 
 def _memory(at: str, wish: PoolSpec, pool: NodePool, catalog: Catalog) -> Iterator[Note]:
     nameplate = min(catalog.machines[name].memory_mib for source in wish.capacity for name in source.machines)
-    why = f"{defaults.MEMORY_PERCENT.value:g} % of the nameplate's {nameplate} MiB, less {kube.MEMORY_MIB.value:g} MiB: {kube.MEMORY_MIB.reason}"
+    daemons, least = kube.DAEMONS_MEMORY_PERCENT, kube.DAEMONS_MEMORY_LEAST_MIB
+    why = (
+        f"{kube.MEMORY_PERCENT.value:g} % of the nameplate's {nameplate} MiB: {kube.MEMORY_PERCENT.reason}; "
+        f"less {daemons.value:g} % for {daemons.reason}; at least {least.value:g} MiB ({least.reason})"
+    )
     if HUGE_PAGES in pool.allocatable:
         aside = kube.HUGE_PAGES_SET_ASIDE_MIB
         why = f"{why}; less {aside.value:g} MiB: {aside.reason}"
@@ -100,5 +103,9 @@ _PODS: tuple[tuple[str, str, Default], ...] = (
     ("shm", f"memory / {kube.SHM_PART.value:g}", kube.SHM_PART),
     ("shm_most", f"{kube.SHM_MOST_MIB.value:g}Mi", kube.SHM_MOST_MIB),
     ("port", f"{kube.SERVICE_PORT.value:g}", kube.SERVICE_PORT),
+    ("request.cpu", quantity(CPU, int(kube.REQUEST_CPU_MILLI.value)), kube.REQUEST_CPU_MILLI),
+    ("request.memory", quantity(MEMORY, int(kube.REQUEST_MEMORY_MIB.value)), kube.REQUEST_MEMORY_MIB),
+    ("root_disk", f"{kube.ROOT_DISK_GIB.value:g}Gi", kube.ROOT_DISK_GIB),
+    ("volume", f"{kube.VOLUME_GIB.value:g}Gi", kube.VOLUME_GIB),
     ("restarts", f"{kube.RESTARTS.value:g}", kube.RESTARTS),
 )

@@ -68,7 +68,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "replicas with more memory than goes with the quota",
         [(", may_borrow: true", "")],
         [("mig-1g.10gb: 1}", "mig-1g.10gb: 1, memory: 100Gi}")],
-        "error[above-quota] serve[chat].resources.memory: 8 replicas take 819200 of memory, the team has 558284",
+        "error[above-quota] serve[chat].resources.memory: 8 replicas take 819200 of memory, the team has 536740",
     ),
 ]
 
