@@ -6,7 +6,7 @@ Units stand in the names: `_s` seconds, `_mib` MiB.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -320,6 +320,15 @@ class TemplateBinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystemBinding:
+    """An FSx for Lustre as the cloud knows it."""
+
+    id: str
+    dns_name: str
+    mount_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bindings:
     """What only the cloud knows, from Pulumi's outputs; `bindings.json` beside the plan."""
 
@@ -329,3 +338,6 @@ class Bindings:
     secret: str  # ARN of the munge key's secret
     subnets: dict[str, str]  # zone -> subnet id
     templates: dict[str, TemplateBinding]  # LaunchTemplate.key -> template
+    file_systems: dict[str, FileSystemBinding] = field(
+        default_factory=dict[str, FileSystemBinding]
+    )  # by mount
