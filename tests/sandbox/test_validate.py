@@ -344,6 +344,18 @@ def test_instances_that_do_not_end_are_found(standing, held):
     assert "gpucluster-elastic" in results["burst.rt[h200]"]["remedy"]
 
 
+def test_an_interrupted_run_leaves_no_job_of_ours_and_all_of_others(standing, held):
+    ours = ("squeue", "--noheader", "--name=gpucluster-validate", "--format=%i")
+    argv = [sys.executable, "-m", "gpucluster.cli.start", "validate", standing.name]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        standing.wait("our job is there", lambda: standing.exec("head", *ours) != "")
+        run.terminate()
+        _, err = run.communicate(timeout=60)
+    assert (run.returncode, "Traceback" in err) == (143, False), err
+    assert standing.exec("head", *ours) == ""
+    assert standing.exec("head", "squeue", "--noheader", f"--user={USER}", "--format=%T") == "RUNNING\n"
+
+
 def test_what_is_asked_for_and_is_not_there_is_an_error_of_the_user(standing):
     for options in (
         ("nowhere",),

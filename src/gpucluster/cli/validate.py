@@ -110,7 +110,7 @@ def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
     from gpucluster.cli.validate_table import Live
-    from gpucluster.validate.expectations import expectations, select
+    from gpucluster.validate.expect import expectations, select
     from gpucluster.validate.run import run
     from gpucluster.validate.stage import Scene
 
@@ -220,7 +220,7 @@ def _offered(home: "Home") -> "tuple[Bindings, str]":
 
 def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
     from gpucluster.cli.desk import resolve_file
-    from gpucluster.validate.expectations import HEAD
+    from gpucluster.validate.expect import HEAD
     from gpucluster.validate.reach import SshKeys, SshPlace, by_ssh
 
     plan = resolve_file(file).plan

@@ -16,7 +16,7 @@ from gpucluster.validate.report import headline
 from gpucluster.validate.results import Result, Run, troubled
 
 if TYPE_CHECKING:
-    from gpucluster.validate.expectations import Expectation
+    from gpucluster.validate.expect import Expectation
 
 COLOURS = {
     Verdict.PASS: "green",

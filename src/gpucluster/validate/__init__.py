@@ -3,6 +3,6 @@
 `expectations` is pure. The rest is a pytest-testinfra suite, its ways into machines, and its reports.
 """
 
-from gpucluster.validate.expectations import Expectation, expectations
+from gpucluster.validate.expect import Expectation, expectations
 
 __all__ = ["Expectation", "expectations"]

@@ -14,7 +14,7 @@ from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] --
 from gpucluster.checks import answers, slurm
 from gpucluster.checks.model import Answer, ParseError, Verdict, short
 from gpucluster.errors import GpuclusterError
-from gpucluster.validate.expectations import Gang, seats
+from gpucluster.validate.expect import Gang, seats
 
 NAME = "gpucluster-validate"
 LOOK_S = 0.3
@@ -46,8 +46,14 @@ class Held:
 class Gangs:
     """The gangs of a run. Not safe for two threads."""
 
-    def __init__(self, head: Head, pause: Callable[[float], object] | None = None) -> None:
-        self._head = head
+    def __init__(
+        self,
+        head: Head,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._head, self._now = head, now
         self._pause = pause or threading.Event().wait
         self._ours: list[int] = []  # every job that we submitted and that may still live
         self._submitted: dict[str, tuple[Gang, int, float]] = {}
@@ -59,7 +65,7 @@ class Gangs:
         for gang in gangs:
             try:
                 job = self._sbatch(self._argv(gang))
-                self._submitted[gang.pool] = (gang, job, time.monotonic())
+                self._submitted[gang.pool] = (gang, job, self._now())
             except NoJobError as error:
                 self._failed[gang.pool] = error
 
@@ -96,9 +102,9 @@ class Gangs:
             job = self._sbatch(argv)
         except NoJobError as error:
             return Answer(code=1, stdout="", stderr=error.message)
-        end = time.monotonic() + limit_s
+        end = self._now() + limit_s
         answer = self._show(job)
-        while not (_states(answer) & OVER) and time.monotonic() < end:
+        while not (_states(answer) & OVER) and self._now() < end:
             self._pause(LOOK_S)
             answer = self._show(job)
         self._cancel([job])
@@ -160,8 +166,8 @@ class Gangs:
             states = _states(answer)
             if "RUNNING" in states and "CONFIGURING" not in states:
                 return Held(gang=gang, job=job, nodes=_nodes(answer))
-            if states & OVER or time.monotonic() - since > gang.start_s:
-                raise _not_running(job, answer, states, time.monotonic() - since)
+            if states & OVER or self._now() - since > gang.start_s:
+                raise _not_running(job, answer, states, self._now() - since)
             self._pause(LOOK_S)
 
 

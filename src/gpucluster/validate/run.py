@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucluster.errors import GpuclusterError
-from gpucluster.validate.expectations import Expectation
+from gpucluster.validate.expect import Expectation
 from gpucluster.validate.reach import Reach
 from gpucluster.validate.results import Result, Run
 from gpucluster.validate.stage import Scene, Stage

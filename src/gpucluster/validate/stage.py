@@ -16,7 +16,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan
 from gpucluster.validate import reach, watch
-from gpucluster.validate.expectations import HEAD, Expectation, gangs, needed_tier
+from gpucluster.validate.expect import HEAD, Expectation, gangs, needed_tier
 from gpucluster.validate.gangs import Gangs, NoJobError
 from gpucluster.validate.reach import Reach
 from gpucluster.validate.results import Result, find

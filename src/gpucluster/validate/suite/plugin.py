@@ -12,7 +12,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec
 from gpucluster.plan.model import Bindings, ClusterPlan
 from gpucluster.validate import reach
-from gpucluster.validate.expectations import Expectation, expectations, select
+from gpucluster.validate.expect import Expectation, expectations, select
 from gpucluster.validate.results import Result
 from gpucluster.validate.stage import Scene, Stage
 

@@ -1,0 +1,112 @@
+"""`gpucluster validate`: what it says, and its exit codes, up to the first machine."""
+
+import io
+import json
+
+import builders
+import pytest
+from typer.testing import CliRunner
+
+from gpucluster.checks.model import Verdict
+from gpucluster.cli.main import app_of
+from gpucluster.cli.validate_table import Live, final
+from gpucluster.validate import expectations
+from gpucluster.validate.results import Result, Run
+
+RESULT = Result(
+    check="nodes.state",
+    target="head",
+    machine="head",
+    tier=0,
+    title="every node is there",
+    verdict=Verdict.FAIL,
+    found="e1 DOWN ([bold]not markup[/bold] <b>)",
+    expected="1 nodes",
+    remedy="on head: sinfo -R",
+    seconds=0.5,
+)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    file = tmp_path / "lab.yaml"
+    file.write_text(builders.a_lab_text())
+    return file
+
+
+def ran(*argv: object):
+    words = ["validate", *map(str, argv)]
+    return CliRunner().invoke(app_of(words), words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            ("--known-hosts", "/nowhere/known"),
+            "/nowhere/known is not there: host keys are never taken on trust",
+        ),
+        (("--backend", "sandbox"), "is a spec file, not a sandbox"),
+    ],
+)
+def test_what_cannot_be_run_is_said_with_the_next_step(lab, options, words):
+    done = ran(lab, *options)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert "next: " in done.stderr
+    as_json = ran(lab, *options, "--output", "json")
+    assert (as_json.exit_code, json.loads(as_json.stdout)["ok"]) == (2, False)
+
+
+def test_machines_that_cannot_be_reached_are_unknown_and_the_run_is_not_green(lab, tmp_path):
+    known = tmp_path / "known"
+    known.write_text("")
+    (tmp_path / "config").write_text("Host *\n  ProxyCommand false\n")
+    where = (
+        "--known-hosts",
+        known,
+        "--ssh-config",
+        tmp_path / "config",
+        "--only",
+        "ctl.ping,disk",
+        "--tier",
+        "0",
+    )
+    done = ran(lab, *where, "--output", "json")
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["ok"]) == (1, False)
+    assert answer["counts"] == {"pass": 0, "warn": 0, "fail": 0, "unknown": 6}
+    assert all("cannot be reached" in r["found"] or r["blocked_by"] for r in answer["results"])
+
+
+def test_a_cluster_on_a_cloud_is_not_validated_by_its_spec(tmp_path):
+    file = tmp_path / "burst.yaml"
+    file.write_text(builders.SPEC)
+    done = ran(file)
+    assert (done.exit_code, "sandbox up" in done.stderr) == (2, True)
+
+
+def test_a_name_is_a_sandbox_and_ssh_needs_a_file():
+    done = ran("lab", "--backend", "ssh")
+    assert (done.exit_code, "lab is no spec file" in done.stderr) == (2, True)
+
+
+def test_a_spec_that_is_wrong_is_exit_one(tmp_path):
+    file = tmp_path / "lab.yaml"
+    file.write_text(builders.a_lab_text().replace("192.0.2.[11-14]", "192.0.2.[11-12]"))
+    assert ran(file).exit_code == 1
+
+
+def test_the_final_table_is_plain_text_and_ends_with_what_to_do():
+    text = final(Run(name="lab", results=(RESULT,), seconds=1.0), io.StringIO())
+    assert "\x1b" not in text
+    assert "[bold]not markup[/bold] <b>" in text
+    assert text.endswith("lab: not proven healthy: 1 fail of 1 checks, in 1.0 s")
+    assert "  remedy: on head: sinfo -R" in text
+
+
+def test_a_stream_that_is_no_terminal_sees_no_living_table():
+    stream = io.StringIO()
+    with Live(1, stream) as live:
+        live.told(expectations(builders.a_lab_plan())[0], RESULT)
+    assert stream.getvalue() == ""

@@ -1,0 +1,109 @@
+"""Ways into machines: argv stays argv, time is bounded, and a host key that is not the known one ends it."""
+
+import paramiko
+import pytest
+from ssh_server import SshServer
+
+from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.validate import reach
+from gpucluster.validate.reach import SshKeys, SshPlace, UnreachableError, by_argv, by_ssh
+
+AWKWARD = ("printf", "%s|", "a b", "$(id)", "'q'", "100%s %d", "*", "", "ü\n")
+KEY = paramiko.RSAKey.generate(2048)
+
+
+def asked(ways, argv, machine="node"):
+    return reach.ask(ways, machine, argv, limit_s=5, user=None, sudo=False)
+
+
+def test_a_program_that_enters_gets_the_words_as_they_are():
+    answer = asked(by_argv(lambda machine: ["env", f"MACHINE={machine}"]), AWKWARD)
+    assert answer.stdout == "".join(f"{word}|" for word in AWKWARD[2:])
+    assert asked(by_argv(lambda _machine: ["env", "A=1"]), ("sh", "-c", "echo no >&2; exit 3")).code == 3
+
+
+def test_what_is_not_text_is_no_traceback_and_a_hang_ends():
+    ways = by_argv(lambda _machine: ["env"])
+    assert "\ufffd" in asked(ways, ("printf", r"\377\376")).stdout
+    slow = reach.ask(ways, "node", ("sleep", "60"), limit_s=0.1, user=None, sudo=False)
+    assert slow.code == 124
+
+
+def test_a_machine_that_is_not_there_is_told_as_its_way_tells_it():
+    def enter(machine):
+        raise StateError(f"no running machine is called {machine}")
+
+    with pytest.raises(GpuclusterError, match="no running machine is called node"):
+        asked(by_argv(enter), ("true",))
+
+
+def test_root_and_users_are_reached_by_programs_that_ask_nothing():
+    said = asked(by_argv(lambda _machine: ["echo"]), ("true",))
+    assert said.stdout == "sh -c timeout --kill-after=2 5 true\n"
+    both = reach.ask(by_argv(lambda _machine: ["echo"]), "n", ("true",), limit_s=5, user="ann", sudo=True)
+    assert both.stdout.startswith(
+        "sh -c sudo --non-interactive -- timeout --kill-after=2 5 runuser --login ann "
+    )
+
+
+@pytest.fixture
+def identity(tmp_path):
+    file = tmp_path / "id"
+    KEY.write_private_key_file(str(file))
+    return file
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("by_paramiko", [False, True], ids=["OpenSSH", "paramiko"])
+def test_ssh_takes_the_known_key_and_no_other(by_paramiko, identity, tmp_path):
+    with SshServer(KEY) as server:
+        place = {"node": SshPlace(address="127.0.0.1", user="ops", port=server.port)}
+        good = server.known_hosts(tmp_path / "good")
+        ways = by_ssh(place, SshKeys(known_hosts=good, identity=identity), paramiko=by_paramiko)
+        try:
+            assert asked(ways, AWKWARD).stdout == "".join(f"{word}|" for word in AWKWARD[2:])
+            assert asked(ways, ("sh", "-c", "exit 3")).code == 3
+        finally:
+            ways.close()
+        ran = len(server.commands)
+        other, none = (
+            server.known_hosts(tmp_path / "other", paramiko.RSAKey.generate(2048)),
+            tmp_path / "none",
+        )
+        none.write_text("")
+        for file in (other, none):
+            refusing = by_ssh(place, SshKeys(known_hosts=file, identity=identity), paramiko=by_paramiko)
+            with pytest.raises(UnreachableError, match="node cannot be reached"):
+                asked(refusing, ("true",))
+            refusing.close()
+        assert len(server.commands) == ran
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("by_paramiko", [False, True], ids=["OpenSSH", "paramiko"])
+def test_a_key_that_the_host_does_not_know_is_unreachable_and_asks_nothing(by_paramiko, tmp_path):
+    with SshServer(KEY) as server:
+        mine = tmp_path / "mine"
+        paramiko.RSAKey.generate(2048).write_private_key_file(str(mine))
+        keys = SshKeys(known_hosts=server.known_hosts(tmp_path / "known"), identity=mine)
+        ways = by_ssh(
+            {"node": SshPlace(address="127.0.0.1", user="ops", port=server.port)}, keys, paramiko=by_paramiko
+        )
+        with pytest.raises(UnreachableError):
+            asked(ways, ("true",))
+        ways.close()
+
+
+def test_without_known_hosts_nothing_is_tried(tmp_path):
+    with pytest.raises(GpuclusterError, match="never taken on trust") as raised:
+        by_ssh({}, SshKeys(known_hosts=tmp_path / "nowhere"))
+    assert "ssh-keyscan" in (raised.value.next_step or "")
+
+
+def test_a_machine_without_an_address_is_unreachable(tmp_path):
+    known = tmp_path / "known"
+    known.write_text("")
+    ways = by_ssh({}, SshKeys(known_hosts=known))
+    with pytest.raises(UnreachableError, match="no address is known for gpu09"):
+        asked(ways, ("true",), machine="gpu09")
+    ways.close()
