@@ -20,7 +20,7 @@ def test_good_manifests_pass_and_say_what_was_not_checked(capsys: pytest.Capture
     assert run(GOOD, "--kubernetes", "1.36") == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0].startswith("not checked: quotas, labels, taints and sizes")
-    assert out.endswith("27 documents for Kubernetes 1.36: 0 errors, 0 warnings\n")
+    assert out.endswith("29 documents for Kubernetes 1.36: 0 errors, 0 warnings\n")
     assert err == ""
 
 

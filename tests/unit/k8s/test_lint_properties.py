@@ -113,7 +113,7 @@ def test_no_quantities(written: Any) -> None:
     assert quantity.parse(written) is None
 
 
-@given(st.integers(0, 2**50))
+@given(st.integers(0, 2**50) | st.sampled_from([10**24 - 1]))
 def test_what_is_shown_is_read_again(amount: int) -> None:
     assert quantity.parse(quantity.shown(Decimal(amount))) == amount
 
@@ -121,3 +121,8 @@ def test_what_is_shown_is_read_again(amount: int) -> None:
 def test_a_pool_without_facts_has_nothing() -> None:
     bare = Facts(kubernetes="1.36", pools=(PoolFacts(name="x", max_nodes=0, allocatable={}),))
     assert "quota-above-pools" in {finding.rule for finding in check(good(), bare)}
+
+
+def test_an_amount_beyond_all_reason_is_shown() -> None:
+    """A quota of 1e34 once ended in decimal's InvalidOperation."""
+    assert quantity.shown(Decimal("1.0485760000000002e+34")) == "1.049E+34"

@@ -85,6 +85,10 @@ ROWS: list[tuple[str, str, str, Any, set[str]]] = [
     ("a priority class that is not there", "Deployment/chat", f"{CHAT}/priorityClassName", "very-urgent", {"reference"}),
     ("a scaler of nothing", "HorizontalPodAutoscaler/chat", "spec/scaleTargetRef/name", "chatt", {"reference"}),
     ("a scaler of another kind", "HorizontalPodAutoscaler/chat", "spec/scaleTargetRef/kind", "StatefulSet", {"reference"}),
+    ("a policy that is not there", "ValidatingAdmissionPolicyBinding/no-host", "spec/policyName", "none", {"reference"}),
+    # policies
+    ("a policy's rule that does not parse", "ValidatingAdmissionPolicy/no-host", "spec/validations/0/expression", "!variables.host)", {"cel-syntax"}),
+    ("a policy's variable that is not there", "ValidatingAdmissionPolicy/no-host", "spec/validations/0/expression", "!variables.hosts", {"cel-variable"}),
     # quotas
     ("more GPUs promised than there are", "ClusterQueue/research", GPUS, "24", {"quota-above-pools"}),
     ("one GPU too many in the cohort", "Cohort/science", GPUS, "17", {"quota-above-pools"}),

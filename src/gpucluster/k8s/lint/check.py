@@ -11,6 +11,7 @@ from gpucluster.k8s.lint import (
     names,
     pairs,
     placement,
+    policies,
     quotas,
     references,
     resources,
@@ -32,6 +33,7 @@ CHECKERS: dict[str, Callable[[World], Iterator[Finding]]] = {
     "placement": placement.check,
     "resources": resources.check,
     "pairs": pairs.check,
+    "policies": policies.check,
     "kustomize": kustomize.check,
 }
 

@@ -9,6 +9,7 @@ _SUFFIX = {
     **{letter: Decimal(10) ** power for letter, power in zip("numkMGTPE", (-9, -6, -3, 3, 6, 9, 12, 15, 18), strict=True)},
     **{f"{letter}i": Decimal(2) ** (10 * power) for power, letter in enumerate("KMGTPE", start=1)},
 }  # fmt: skip
+_HUGE = Decimal(10) ** 24
 _LONGEST = 64  # characters; more is no quantity that anybody wrote
 
 
@@ -26,6 +27,8 @@ def parse(value: Any) -> Decimal | None:
 
 def shown(amount: Decimal) -> str:
     """For people: whole binary units where it comes out even."""
+    if amount >= _HUGE:  # more than Decimal divides exactly; nobody meant it
+        return f"{amount:.3E}"
     for suffix in ("Ti", "Gi", "Mi"):
         if amount and amount == amount.to_integral() and amount % _SUFFIX[suffix] == 0:
             return f"{int(amount / _SUFFIX[suffix])}{suffix}"

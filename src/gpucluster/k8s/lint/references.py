@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from gpucluster.catalog import crd_schemas, kubernetes_facts
-from gpucluster.k8s.lint import kueue
+from gpucluster.k8s.lint import kueue, policies
 from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.pods import Pods, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
@@ -29,6 +29,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("NodePool.karpenter.sh", "spec.template.spec.nodeClassRef.name", NODE_CLASS),
     (CLAIM, "spec.volumeName", VOLUME),
     ("StatefulSet.apps", "spec.serviceName", "Service"),
+    (f"{policies.POLICY_KIND}Binding.{policies.GROUP}", "spec.policyName", policies.POLICY),
     ("Ingress.networking.k8s.io", "spec.rules.*.http.paths.*.backend.service.name", "Service"),
 )  # fmt: skip
 _IN_PODS: tuple[tuple[str, str], ...] = (
