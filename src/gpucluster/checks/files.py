@@ -15,7 +15,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The bundle that the bucket offers, by its digest."""
+    """The bundle of the plan, by its digest: what the bucket offers, or Ansible brings."""
 
     link: str
     digest: str
@@ -34,7 +34,7 @@ def parse_applied(got: tuple[Answer, ...]) -> str:
 
 
 def judge_applied(found: str, want: Applied) -> Judgement:
-    expected = f"bundle {want.digest[:12]}, which the bucket offers"
+    expected = f"bundle {want.digest[:12]}, the plan's"
     return passed(expected) if found == want.digest else failed(f"bundle {found[:12]}", expected)
 
 

@@ -55,12 +55,12 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="cfg.bundle",
         tier=0,
-        title="the head has applied the bundle that is offered",
+        title="the head has applied the plan's bundle",
         question=files.ask_applied,
         parse=files.parse_applied,
         judge=files.judge_applied,
         want=files.Applied,
-        remedy=f"on {{machine}}: {_LOG} gpucluster-agent (it says why it refuses a bundle); systemctl restart gpucluster-agent",
+        remedy=f"on {{machine}}: {_LOG} gpucluster-agent (it says why it refuses a bundle); on hosts: playbooks/site.yml again",
         needs=("svc.active:gpucluster-agent",),
     ),
     Check(

@@ -36,7 +36,7 @@ class Ways:
 
     plan: "ClusterPlan"
     bindings: "Bindings | None"
-    bundle: str  # digest of what the bucket offers; empty where there is no bucket
+    bundle: str  # digest of what must be applied
     reach: "Reach"
     up: Sequence[str]
     user: str
@@ -57,7 +57,9 @@ class SshOptions:
 
 
 def validate(
-    name: Annotated[str, typer.Argument(help="A living sandbox, or the spec file of a cluster on hosts.")],
+    name: Annotated[
+        str, typer.Argument(help="A living sandbox, or a spec file or stack of a cluster on hosts.")
+    ],
     *,
     tier: Annotated[
         int,
@@ -146,16 +148,32 @@ def _write(path: Path | None, run: "Run") -> None:
 
 
 def _ways(name: str, backend: Backend | None, ssh: SshOptions, user: str | None) -> Ways:
-    """A name with a dot or a slash is a spec file; any other is a sandbox."""
-    is_file = "/" in name or Path(name).suffix in (".yaml", ".yml")
-    if is_file and backend is Backend.SANDBOX:
-        raise StateError(f"{name} is a spec file, not a sandbox", next_step="gpucluster sandbox status")
-    if not is_file and backend not in (None, Backend.SANDBOX):
+    """A living or dead sandbox of that name comes first, then a file or a stack."""
+    from gpucluster.cli.inventory import spec_of
+
+    file = spec_of(name)
+    if backend is None:
+        backend = Backend.SSH if file.is_file() and not _is_sandbox(name) else Backend.SANDBOX
+    if backend is Backend.SANDBOX:
+        return _sandbox(name, user)
+    if not file.is_file():
         raise StateError(
             f"{name} is no spec file: ssh needs one, for addresses",
-            next_step=f"gpucluster validate stacks/{name}.yaml",
+            next_step=f"gpucluster validate stacks/{name}.yaml --backend {backend.value}",
         )
-    return _hosts(Path(name), ssh, user) if is_file else _sandbox(name, user)
+    return _hosts(file, ssh, user)
+
+
+def _is_sandbox(name: str) -> bool:
+    from gpucluster.sandbox import ledger
+
+    try:
+        return ledger.Home(name=name).path.is_dir()
+    except (
+        StateError,
+        PermissionError,
+    ):  # no sandbox can have such a name; or they are root's, and not ours to see
+        return False
 
 
 def _sandbox(name: str, user: str | None) -> Ways:
@@ -219,7 +237,9 @@ def _offered(home: "Home") -> "tuple[Bindings, str]":
 
 
 def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
+    from gpucluster.artifacts import digest, pack
     from gpucluster.cli.desk import resolve_file
+    from gpucluster.cli.render import artifacts_of
     from gpucluster.validate.expect import HEAD
     from gpucluster.validate.reach import SshKeys, SshPlace, by_ssh
 
@@ -240,7 +260,7 @@ def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
     return Ways(
         plan=plan,
         bindings=None,
-        bundle="",
+        bundle=digest(pack(artifacts_of(plan))),
         reach=by_ssh(places, keys, paramiko=ssh.paramiko),
         up=(),
         user=user or (plan.users[0].name if plan.users else name),

@@ -65,7 +65,7 @@ def expectations(
     plan: ClusterPlan, bindings: Bindings | None = None, *, up: Sequence[str] = (), bundle: str = ""
 ) -> tuple[Expectation, ...]:
     """All that must hold, in the order in which it is asked. `up` are elastic nodes that happen to be up, `bundle` the
-    digest of what the bucket offers.
+    digest of the plan's.
 
     A cloud's nodes may be off, so they are asked while a job of ours holds them; hosts must be up, and are all asked.
     """
@@ -274,8 +274,11 @@ def _sha256(content: bytes) -> str:
 
 def _mounts(plan: ClusterPlan, target: str) -> Iterator[machine.MountWant]:
     for mount in plan.storage:
-        if not (target == HEAD and mount.nfs is not None and mount.nfs.from_head):  # its own disk, exported
+        own = target == HEAD and mount.nfs is not None and mount.nfs.from_head
+        if mount.nfs is None or not own:
             yield _mount(mount)
+        elif mount.nfs.export != mount.path:  # its own disk, bound there as the nodes see it
+            yield machine.MountWant(path=mount.path, types=(), source="")
 
 
 def _mount(mount: Mount) -> machine.MountWant:
