@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpucluster.plan.model import ClusterPlan
     from gpucluster.sandbox.inside import Resident
     from gpucluster.sandbox.ledger import Home
+    from gpucluster.sandbox.plain_up import PlainUp
     from gpucluster.sandbox.up import Up
 
 app = typer.Typer(
@@ -42,6 +43,9 @@ def up(
         desk = resolve_file(file)
         for warning in desk.warnings:
             progress(str(warning))
+        if desk.plan.hosts is not None:
+            _up_plain(desk.plan, output)
+            return
         machines = desk.catalog.machines.items()
         done = sandbox.up(
             desk.plan,
@@ -155,6 +159,22 @@ def exec(  # noqa: A001  the verb's name
     os.execvp(argv[0], argv)  # noqa: S606  we become the command, so that its exit code is ours
 
 
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    name: NameArgument,
+    command: Annotated[list[str], typer.Argument(help="A program of this machine, after `--`.")],
+) -> None:
+    """Run a program of this machine in the sandbox's network, where its machines have their addresses."""
+    from gpucluster.sandbox import host, ledger
+    from gpucluster.sandbox.plain import reach_argv
+
+    host.require_root()
+    capsule = ledger.living(name).read_capsule()
+    argv = reach_argv(capsule.init if capsule else 0, tuple(command))
+    sys.stdout.flush()
+    os.execvp(argv[0], argv)  # noqa: S606  we become the command, so that its exit code is ours
+
+
 @app.command()
 def logs(
     name: NameArgument,
@@ -173,6 +193,50 @@ def _declare(plan: "ClusterPlan") -> None:
     from gpucluster.aws.program import declare
 
     declare(plan)
+
+
+def _up_plain(plan: "ClusterPlan", output: Output) -> None:
+    """Plain machines, and beside them what Ansible is given for them."""
+    from gpucluster.sandbox import plain_up
+
+    done = plain_up.up(plan, progress=_teller(), furnish=_write_site)
+    inventory = done.home.site / "inventory.yml"
+    if output is Output.JSON:
+        answer(
+            ok=True,
+            name=plan.name,
+            inventory=str(inventory),
+            state=str(done.home.path),
+            differences=list(done.differences),
+            seconds=dict(done.seconds),
+        )
+    else:
+        typer.echo(_plain_text(plan, inventory, done.differences))
+
+
+def _write_site(done: "PlainUp") -> None:
+    from gpucluster.cli.inventory import write_site
+    from gpucluster.site.folder import Access
+
+    access = Access(known_hosts=done.known_hosts, private_key=done.private_key)
+    write_site(done.plan, access, done.home.site)
+
+
+def _plain_text(plan: "ClusterPlan", inventory: Path, differences: tuple[str, ...]) -> str:
+    from gpucluster.files import shipped
+    from gpucluster.plan.model import there
+
+    name = plan.name
+    return "\n".join(
+        (
+            f"{name}: plain machines, with nothing on them. They differ from hosts that exist in this:",
+            *(f"  - {line}" for line in differences),
+            "How to go on:",
+            f"  gpucluster sandbox run {name} -- ansible-playbook -i {inventory} {shipped('playbooks') / 'site.yml'}",
+            f"  gpucluster sandbox exec {name} {there(plan.head).name} -- sinfo",
+            f"  gpucluster sandbox down {name}",
+        )
+    )
 
 
 def _teller() -> Callable[[str], None]:

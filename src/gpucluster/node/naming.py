@@ -1,7 +1,7 @@
 """The machine's name, and the names of its peers: our own block in /etc/hosts, the rest is left as it is."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from gpucluster.node import state
 from gpucluster.node.known import Known, of
@@ -43,7 +43,10 @@ def host(machine: Machine, known: Known) -> Known:
         raise StepError(
             f"this host is called {called!r}; the plan calls the one at {me.address} {me.instance_id!r}"
         )
-    _hosts(machine, (of(known.bundle).tree / names.HOSTS_FILE).read_text().splitlines())
+    lines = (of(known.bundle).tree / names.HOSTS_FILE).read_text().splitlines()
+    ours = {name for line in lines for name in line.split("#")[0].split()[1:]}
+    text = without_loopback(machine.read(HOSTS), ours)
+    _hosts(machine, lines, text)
     if state.load(machine).node != me.instance_id:
         state.change(machine, node=me.instance_id)
     return known
@@ -61,18 +64,33 @@ def with_block(text: str, lines: Iterable[str]) -> str:
     return "\n".join([*kept, BEGIN, *lines, END]) + "\n"
 
 
+def without_loopback(text: str, names: Set[str]) -> str:
+    """`text` without these names on loopback's lines: Debian's installer writes `127.0.1.1 NAME`, where no peer finds it."""
+    return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _kept(line, names)) is not None)
+
+
 def known_names(machine: Machine) -> frozenset[str]:
     """Every name that /etc/hosts resolves."""
     lines = (line.split("#")[0].split() for line in machine.read(HOSTS).splitlines())
     return frozenset(name for fields in lines for name in fields[1:])
 
 
-def _hosts(machine: Machine, lines: Iterable[str]) -> None:
+def _kept(line: str, names: Set[str]) -> str | None:
+    """The line less these names; None if no name is left."""
+    fields = line.split("#")[0].split()
+    if not fields or not fields[0].startswith("127.") or not names & set(fields[1:]):
+        return line
+    left = [name for name in fields[1:] if name not in names]
+    return "\t".join((fields[0], " ".join(left))) if left else None
+
+
+def _hosts(machine: Machine, lines: Iterable[str], text: str | None = None) -> None:
+    """Our block in `text`, which is what stands there if nothing else is said."""
     wanted = [line for line in dict.fromkeys(lines) if line.strip() and not line.lstrip().startswith("#")]
     for line in wanted:
         if not LINE.fullmatch(line.strip()):
             raise StepError(f"this is no line for {HOSTS}: {line!r}")
-    machine.write(HOSTS, with_block(machine.read(HOSTS), wanted))
+    machine.write(HOSTS, with_block(machine.read(HOSTS) if text is None else text, wanted))
 
 
 def _hostname(machine: Machine, name: str) -> None:

@@ -11,6 +11,8 @@ from gpucluster.sandbox.places import API_ENDPOINT
 from gpucluster.sandbox.within import Overlay, within
 from gpucluster.shipment import CODE_MARK, GUARD_UNIT, WHEELS
 
+_DOWNLOAD = "apt-get install --yes --download-only --no-install-recommends"
+
 ANSIBLE_ENV = {
     "ANSIBLE_NOCOWS": "1",
     "ANSIBLE_RETRY_FILES_ENABLED": "0",
@@ -30,8 +32,9 @@ def mmdebstrap_argv(
     options: Sequence[str],
     debs: Path,
     root: Path,
+    later: Sequence[str] = (),
 ) -> list[str]:
-    """Make `root` from Debian packages; .deb files go through the cache folder `debs`."""
+    """Make `root` from Debian packages; .deb files go through the cache folder `debs`, those of `later`, too."""
     archives = "/var/cache/apt/archives"
     return within(
         [
@@ -46,6 +49,7 @@ def mmdebstrap_argv(
             "--skip=essential/unlink",
             f'--setup-hook=mkdir -p "$1"{archives}',
             f"--setup-hook=sync-in {debs} {archives}",
+            *((f'--customize-hook=chroot "$1" {_DOWNLOAD} {" ".join(later)}',) if later else ()),
             f"--customize-hook=sync-out {archives} {debs}",
             suite,
             str(root),
@@ -79,6 +83,12 @@ def variables(*, wheels_archive: Path, code_archive: Path, our_wheel: str, code_
         "code_digest": code_digest,
     }
     return json.dumps({**_FIXED, **_folders(), **files}, sort_keys=True)
+
+
+def bare_variables(*, admin: str, home: str, repository: str) -> str:
+    """The same for the playbook of plain machines."""
+    values = {"admin": admin, "admin_home": home, "repository": repository, "agent_unit": names.AGENT_UNIT}
+    return json.dumps(values, sort_keys=True)
 
 
 _FIXED: Mapping[str, object] = {

@@ -23,6 +23,16 @@ from gpucluster.sandbox.ledger import Capsule, Home
 
 _START_S = 60.0  # the API needs 1-2 s; a loaded machine more
 SUPERVISOR = "gpucluster.sandbox.supervisor"
+PLAIN_SUPERVISOR = "gpucluster.sandbox.plain_supervisor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """A machine that no cloud launches."""
+
+    name: str
+    address: str
+    gpus: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +50,8 @@ class Charge:
     hello: int
     lock: int
     state_root: str
+    plain: tuple[Plain, ...] = ()  # machines of a plan on hosts, instead of a cloud's
+    shares: tuple[str, ...] = ()  # what they share with this host
 
 
 @dataclass(slots=True)
@@ -77,6 +89,8 @@ def start(
     gpus: Mapping[str, int],
     room: int,
     module: str = SUPERVISOR,
+    plain: tuple[Plain, ...] = (),
+    shares: tuple[str, ...] = (),
 ) -> Running:
     """Start the capsule, wait for its API, and write the ledger."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
@@ -94,6 +108,8 @@ def start(
                 hello=theirs.fileno(),
                 lock=lock,
                 state_root=str(home.root),
+                plain=plain,
+                shares=shares,
             )
             process = _spawn(charge, home, module)
         running = Running(home=home, port=listener.getsockname()[1], process=process, hello=ours)

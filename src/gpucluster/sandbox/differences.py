@@ -18,29 +18,35 @@ _FILE = Path(__file__).with_name("differences.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One row: what differs, why, and in which cgroup mode (None = in each); a Slurm line, if it is one."""
+    """One row: what differs, why, in which cgroup mode (None = in each), on what; a Slurm line, if it is one."""
 
     what: str
     because: str
     when: CgroupMode | None = None
+    on: str | None = None  # "aws" or "hosts"; None = both
     line: SlurmLine | None = None
 
 
 def apply(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> ClusterPlan:
     """Return the plan as the sandbox runs it; nothing that is not in the file changes."""
-    lines = tuple(row.line for row in rows(mode) if row.line is not None)
+    lines = tuple(row.line for row in rows(mode, stands_on(plan)) if row.line is not None)
     changed = replace(plan, slurm=replace(there(plan.slurm), lines=(*there(plan.slurm).lines, *lines)))
     return changed if real_times else _shortened(changed)
 
 
-def rows(mode: CgroupMode) -> tuple[Difference, ...]:
-    """The rows that hold on such a host, in the file's order."""
-    return tuple(row for row in _read() if row.when in (None, mode))
+def rows(mode: CgroupMode, on: str = "aws") -> tuple[Difference, ...]:
+    """The rows that hold on such a host for such a plan, in the file's order."""
+    return tuple(row for row in _read() if row.when in (None, mode) and row.on in (None, on))
+
+
+def stands_on(plan: ClusterPlan) -> str:
+    """In the file's words."""
+    return "aws" if plan.hosts is None else "hosts"
 
 
 def explain(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> tuple[str, ...]:
     """Every difference as a sentence, the times with the plan's own beside them."""
-    said = [f"{row.what}: {row.because}" for row in rows(mode)]
+    said = [f"{row.what}: {row.because}" for row in rows(mode, stands_on(plan))]
     return (*said, *(() if real_times else _explain_times(plan)))
 
 
@@ -71,7 +77,7 @@ def _times(group: str) -> Mapping[str, Any]:
 @cache
 def _read() -> tuple[Difference, ...]:
     file = _file()
-    things = (Difference(what=row["what"], because=row["because"]) for row in file["thing"])
+    things = (Difference(what=row["what"], because=row["because"], on=row.get("on")) for row in file["thing"])
     return (*things, *(_slurm(row) for row in file["slurm"]))
 
 
@@ -82,6 +88,7 @@ def _slurm(row: Mapping[str, str]) -> Difference:
         what=f"{row['file']}: {row['key']} {said}",
         because=row["because"],
         when=CgroupMode(row["when"]) if "when" in row else None,
+        on=row.get("on"),
         line=SlurmLine(file=row["file"], key=row["key"], value=value),
     )
 

@@ -45,16 +45,16 @@ def find_or_build(progress: Progress, *, cache: Path = places.CACHE) -> Image:
     found = shipment.sources()
     folder = cache / "images"
     base = f"base-{_base_digest(found)}"
-    code = f"code-{_digest(base, found.digest())}"
+    code = f"code-{digest_of(base, found.digest())}"
     image = Image(name=code, layers=(folder / code / "root", folder / base / "root"))
-    with _locked(cache, progress):
-        _remove_unfinished(folder)
+    with locked(cache, progress):
+        remove_unfinished(folder)
         if not (folder / base).exists():
             progress(f"building the image's base: {SUITE}, Slurm and the pinned wheels")
-            _build(folder / base, lambda scratch: _base(found, scratch, cache))
+            build(folder / base, lambda scratch: _base(found, scratch, cache))
         if not (folder / code).exists():
             progress("building the image's layer of our own code")
-            _build(folder / code, lambda scratch: _code(found, scratch, image.layers[1]))
+            build(folder / code, lambda scratch: _code(found, scratch, image.layers[1]))
             _prune(folder, image)
     return image
 
@@ -84,13 +84,18 @@ def _base(found: shipment.Sources, scratch: Path, cache: Path) -> None:
     values.write_text(
         bootstrap.variables(wheels_archive=wheels, code_archive=Path("-"), our_wheel="-", code_digest="-")
     )
-    _play(bootstrap.ansible_argv("image.yml", root=root, variables=values, tags="system"), scratch)
-    _play(bootstrap.ansible_argv("sandbox.yml", root=root, variables=values), scratch)
+    play(bootstrap.ansible_argv("image.yml", root=root, variables=values, tags="system"), scratch)
+    play(bootstrap.ansible_argv("sandbox.yml", root=root, variables=values), scratch)
     listing = shell.run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]).stdout
     (scratch / "manifest.txt").write_text(listing)
+    scrub(root)
+
+
+def scrub(root: Path) -> None:
+    """Remove what a build leaves in a tree, and what it took from this host."""
     for path in _OF_THE_HOST:
         (root / path).unlink(missing_ok=True)
-    _clean(root)
+    clean(root)
 
 
 def _code(found: shipment.Sources, scratch: Path, base: Path) -> None:
@@ -104,14 +109,15 @@ def _code(found: shipment.Sources, scratch: Path, base: Path) -> None:
     )
     at = scratch / "merged"
     overlay = Overlay(lower=(base,), upper=scratch / "root", work=scratch / "work", at=at)
-    _play(
+    play(
         bootstrap.ansible_argv("image.yml", root=at, variables=values, tags="code", overlay=overlay), scratch
     )
-    _clean(scratch / "root")
+    clean(scratch / "root")
     (scratch / "root").chmod(0o755)
 
 
-def _play(argv: list[str], scratch: Path) -> None:
+def play(argv: list[str], scratch: Path) -> None:
+    """Run a playbook of the image's."""
     config = scratch / "ansible.cfg"
     config.touch()  # a host's own must not change our images
     env = {**bootstrap.ANSIBLE_ENV, "ANSIBLE_HOME": str(scratch / "ansible"), "ANSIBLE_CONFIG": str(config)}
@@ -121,24 +127,29 @@ def _play(argv: list[str], scratch: Path) -> None:
         raise GpuclusterError(f"the image's playbook failed:\n{tail}", next_step="run the same command again")
 
 
-def _clean(root: Path) -> None:
+def clean(root: Path) -> None:
+    """Ansible's own left-overs, and the wheels."""
     for path in ("tmp/.ansible", "root/.ansible", shipment.WHEELS.lstrip("/")):
         shutil.rmtree(root / path, ignore_errors=True)
 
 
-def _build(target: Path, make: Callable[[Path], None]) -> None:
+def build(
+    target: Path, make: Callable[[Path], None], *, keep: tuple[str, ...] = ("root", "manifest.txt")
+) -> None:
+    """Have `make` fill a folder of another name; it gets its own at the end."""
     scratch = target.with_name(f"{target.name}.part")
     scratch.mkdir(parents=True)
     try:
         make(scratch)
-        for leaving in [p for p in scratch.iterdir() if p.name not in ("root", "manifest.txt")]:
+        for leaving in [p for p in scratch.iterdir() if p.name not in keep]:
             shutil.rmtree(leaving) if leaving.is_dir() else leaving.unlink()
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _remove_unfinished(folder: Path) -> None:
+def remove_unfinished(folder: Path) -> None:
+    """What a killed build left; the caller holds the lock."""
     for left in folder.glob("*.part"):  # we hold the lock, so its builder is dead
         shutil.rmtree(left, ignore_errors=True)
 
@@ -163,15 +174,17 @@ def _base_digest(found: shipment.Sources) -> str:
     fixed = bootstrap.variables(
         wheels_archive=Path("-"), code_archive=Path("-"), our_wheel="-", code_digest="-"
     )
-    return _digest(_FORMAT, SUITE, PYTHON, *texts, found.pins.read_text(), fixed)
+    return digest_of(_FORMAT, SUITE, PYTHON, *texts, found.pins.read_text(), fixed)
 
 
-def _digest(*parts: str) -> str:
+def digest_of(*parts: str) -> str:
+    """The name of what is made of these."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 @contextmanager
-def _locked(cache: Path, progress: Progress) -> Generator[None]:
+def locked(cache: Path, progress: Progress) -> Generator[None]:
+    """One build at a time on this machine."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as file:
         try:

@@ -87,6 +87,11 @@ class Home:
         return self.path / "i"
 
     @property
+    def site(self) -> Path:
+        """Of plain machines: what Ansible is given, the key of whom it logs in as, and the shared folders."""
+        return self.path / "site"
+
+    @property
     def log(self) -> Path:
         return self.path / "supervisor.log"
 

@@ -30,10 +30,11 @@ class MachineSpec:
     mac: str
     gpus: int
     number: int  # unique while the capsule lives; names its link
+    called: str = ""  # a plain machine's own name
 
     @property
     def hostname(self) -> str:
-        return f"ip-{self.address.replace('.', '-')}"  # as EC2 names them
+        return self.called or f"ip-{self.address.replace('.', '-')}"  # as EC2 names them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class Ground:
     trees: tuple[CgroupTree, ...]
     instances: Path  # overlays' own files, on the host's disk
     console: Path
+    shares: tuple[str, ...] = ()  # nspawn's binds of this host's folders
 
 
 class Machine:
@@ -69,7 +71,7 @@ class Machine:
         """Start systemd in it: the first time, and after each reboot."""
         procs = cgroups.make(self._groups)
         devices = gpu_nodes(self.spec.gpus)
-        argv = nspawn_argv(self.spec, root=self._root, devices=devices)
+        argv = nspawn_argv(self.spec, root=self._root, devices=devices, shares=self._ground.shares)
         self._ground.console.mkdir(parents=True, exist_ok=True)
         with (self._ground.console / self.spec.id).open("ab") as console:
             self._process = subprocess.Popen(
@@ -101,7 +103,9 @@ class Machine:
             shutil.rmtree(self._ground.instances / self.spec.id, ignore_errors=True)
 
 
-def nspawn_argv(spec: MachineSpec, *, root: Path, devices: Sequence[Path]) -> list[str]:
+def nspawn_argv(
+    spec: MachineSpec, *, root: Path, devices: Sequence[Path], shares: Sequence[str] = ()
+) -> list[str]:
     """Boot the tree at `root`, in the machine's own network namespace.
 
     Joined by nsenter, not by --network-namespace-path: nspawn 252 mounts /sys before it joins, and the
@@ -121,6 +125,7 @@ def nspawn_argv(spec: MachineSpec, *, root: Path, devices: Sequence[Path]) -> li
         "--resolv-conf=off",
         "--timezone=off",
         *(f"--bind={node}:/dev/{node.name}" for node in devices),
+        *shares,
         "--boot",
         "systemd.unit=multi-user.target",
     ]

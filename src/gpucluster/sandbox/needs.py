@@ -14,6 +14,8 @@ PROGRAMS = {  # program -> the Debian package that brings it
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "setpriv": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
 }
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 FILES = {KEYRING: "debian-archive-keyring"}

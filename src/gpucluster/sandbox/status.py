@@ -11,6 +11,7 @@ from gpucluster.sandbox import host, images, inside, ledger, places
 from gpucluster.sandbox.control import SandboxControl
 from gpucluster.sandbox.host import CgroupTree
 from gpucluster.sandbox.ledger import Home
+from gpucluster.sandbox.plain import plain_of
 
 _MIB = 2**20
 
@@ -73,6 +74,8 @@ def _seen(home: Home, trees: tuple[CgroupTree, ...]) -> Seen:
     if not ledger.alive(home):
         return Seen(name=home.name, state="dead")
     capsule = home.read_capsule()
+    if capsule is not None and home.site.is_dir():
+        return Seen(name=home.name, state="up", instances=tuple(_plain(home, trees)))
     if capsule is None or not home.endpoint.exists():
         return Seen(name=home.name, state="starting")
     nodes = {resident.instance: resident.node for resident in inside.residents(home, trees)}
@@ -82,6 +85,23 @@ def _seen(home: Home, trees: tuple[CgroupTree, ...]) -> Seen:
         endpoint=f"http://127.0.0.1:{capsule.port}",
         instances=tuple(sorted((_instance(i, nodes) for i in control(home).instances()), key=_order)),
     )
+
+
+def _plain(home: Home, trees: tuple[CgroupTree, ...]) -> Iterable[dict[str, Any]]:
+    """Machines that no cloud knows; `state` is whether they run."""
+    running = {resident.instance: resident for resident in inside.residents(home, trees)}
+    for machine in plain_of(home.read_plan()):
+        found = running.get(machine.name)
+        yield {
+            "id": machine.name,
+            "role": found.role if found else "",
+            "state": "running" if found else "off",
+            "node": found.node if found else "",
+            "address": machine.address,
+            "machine": "plain",
+            "market": "",
+            "zone": "",
+        }
 
 
 def _instance(raw: dict[str, Any], nodes: Mapping[str, str]) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def main(text: str) -> int:
             console=lambda instance: _console(home, instance),
         )
         hello.sendall(b"ready\n")
-        threading.Thread(target=_watch, args=(hello,), daemon=True).start()
-        _run(Launcher(served.model, _ground(charge, home), gpus=charge.gpus, room=charge.room))
+        threading.Thread(target=watch, args=(hello,), daemon=True).start()
+        _run(Launcher(served.model, ground_of(charge, home), gpus=charge.gpus, room=charge.room))
     return 0
 
 
@@ -62,7 +62,8 @@ def prepare() -> None:
     network.prepare()
 
 
-def _ground(charge: Charge, home: Home) -> Ground:
+def ground_of(charge: Charge, home: Home) -> Ground:
+    """Where this sandbox's machines stand."""
     trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in charge.trees.items()]
     return Ground(
         name=charge.name,
@@ -70,6 +71,7 @@ def _ground(charge: Charge, home: Home) -> Ground:
         trees=tuple(sorted(trees, key=lambda tree: not tree.controllers)),  # the v2 one last
         instances=home.instances,
         console=home.console,
+        shares=charge.shares,
     )
 
 
@@ -94,7 +96,7 @@ def _run(launcher: Launcher) -> None:
         time.sleep(_STEP_S)
 
 
-def _watch(hello: socket.socket) -> None:
+def watch(hello: socket.socket) -> None:
     """End everything if the other side closes before it says `keep`."""
     select.select([hello], [], [])
     if hello.recv(64) != b"keep\n":

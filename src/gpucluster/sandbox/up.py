@@ -6,11 +6,9 @@ Until the last step everything hangs on this process: whatever ends it ends the 
 import json
 import os
 import secrets
-import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -19,7 +17,8 @@ from gpucluster import engine
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ClusterPlan, there
-from gpucluster.sandbox import capsule, differences, host, images, ledger, places
+from gpucluster.sandbox import capsule, differences, host, images, places
+from gpucluster.sandbox.claimed import claimed
 from gpucluster.sandbox.host import Host
 from gpucluster.sandbox.images import Image
 from gpucluster.sandbox.ledger import Home
@@ -67,33 +66,8 @@ def up(
         home=Home(name=plan.name, root=root),
         differences=differences.explain(plan, found.cgroup, real_times=real_times),
     )
-    lock = ledger.claim(wish.home)
-    try:
-        ledger.empty(wish.home, found.trees)
+    with claimed(wish.home, found.trees, progress) as lock:
         return _up(wish, lock, lambda: program(wish.plan), progress)
-    except BaseException:
-        with _undisturbed():
-            ledger.clean(wish.home, found.trees)
-        progress(f"the sandbox '{plan.name}' is not up; nothing of this try is left running or on disk")
-        raise
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def _undisturbed() -> Generator[None]:
-    """A second Ctrl-C must not stop the cleaning after the first; it takes a second at most."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # Python takes signals in the main one alone
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
