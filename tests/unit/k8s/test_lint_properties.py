@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from manifests import FACTS, good
 
-from gpucluster.k8s.lint import Facts, check, quantity, unchecked
+from gpucluster.k8s.lint import CHECKERS, Facts, check, documents, quantity, unchecked
 from gpucluster.k8s.lint.facts import PoolFacts
+from gpucluster.k8s.lint.world import build
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
@@ -126,3 +127,18 @@ def test_a_pool_without_facts_has_nothing() -> None:
 def test_an_amount_beyond_all_reason_is_shown() -> None:
     """A quota of 1e34 once ended in decimal's InvalidOperation."""
     assert quantity.shown(Decimal("1.0485760000000002e+34")) == "1.049E+34"
+
+
+WRONG: tuple[Any, ...] = (None, [], {}, "x", 1, [[]], {"a": 1}, [{}], True, 1e34)
+CHEAP = sorted(CHECKERS.keys() - {"builtin", "schemas"})  # those two are jsonschema's walk, and slow for this
+
+
+def test_each_place_of_good_manifests_may_hold_something_else() -> None:
+    """A taint's key that was a list once ended in a TypeError."""
+    for number, _ in enumerate(places(good())):
+        manifests = good()
+        container, key = places(manifests)[number]
+        container[key] = deepcopy(WRONG[number % len(WRONG)])
+        world, _ = build(documents(manifests), FACTS)
+        for name in CHEAP:
+            assert all(finding.rule for finding in CHECKERS[name](world))

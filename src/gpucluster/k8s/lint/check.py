@@ -61,7 +61,14 @@ def unchecked(manifests: Iterable[Any], facts: Facts) -> tuple[str, ...]:
                 found.append(f"{kind}: what may not change later ({count} of its rules)")
         if api_version.rpartition("/")[0] in CLIENT_GROUPS:
             found.append(f"{kind}: it is a client's, the API server never sees it")
-    return tuple(found)
+    return (*found, *_left_out(world))
+
+
+def _left_out(world: World) -> Iterator[str]:
+    """Volumes that our renderer makes once the bindings name their file systems."""
+    for there in world.facts.present:
+        if there.kind == "PersistentVolume" and world.get(there.kind, there.name) is None:
+            yield f"PersistentVolume {there.name}: left out until the bindings name its file system"
 
 
 def _documents(manifests: Iterable[Any]) -> list[Document]:

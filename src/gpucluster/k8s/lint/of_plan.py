@@ -1,7 +1,10 @@
 """A plan to the facts that its manifests are checked against."""
 
+from collections.abc import Iterator
+
 from gpucluster.k8s.lint.facts import ANY, Distribution, Facts, PoolFacts, Present, Taint
 from gpucluster.plan import kubernetes as planned
+from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, there
 
 _DISTRIBUTIONS = {
@@ -20,8 +23,17 @@ def facts(plan: ClusterPlan) -> Facts:
         kubernetes=part.version,
         distribution=_DISTRIBUTIONS[part.distribution],
         pools=tuple(_pool(pool) for pool in part.pools),
-        present=_BY_CHARTS,
+        present=(*_BY_CHARTS, *_by_bindings(plan, part)),
     )
+
+
+def _by_bindings(plan: ClusterPlan, part: planned.Kubernetes) -> Iterator[Present]:
+    """Volumes of file systems that only the cloud can name: `unchecked` says which of them are not rendered."""
+    for mount in plan.storage:
+        for team in part.teams if mount.lustre is not None else ():
+            yield Present(
+                kind="PersistentVolume", name=names.persistent_volume(plan.name, team.name, mount.path)
+            )
 
 
 def _pool(pool: planned.NodePool) -> PoolFacts:

@@ -93,7 +93,7 @@ def _node_pool(maker: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
     if not joined:
         yield maker.found("node-pool", "no pool has these labels on its nodes", ("spec", "template", "metadata", "labels"))  # fmt: skip
     taints = [mapping(taint) for _, taint in entries(maker.body, "spec", "template", "spec", "taints")]
-    made = {(taint.get("key"), text(taint.get("value")), taint.get("effect")) for taint in taints}
+    made = {tuple(text(taint.get(part)) for part in ("key", "value", "effect")) for taint in taints}
     for pool in joined:
         for taint in pool.taints:
             if (taint.key, taint.value, taint.effect) not in made:
