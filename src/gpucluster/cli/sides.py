@@ -1,5 +1,6 @@
 """A spec by file or by git revision (`main:stacks/burst.yaml`), read and checked."""
 
+import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ def inspect_side(given: str) -> "Report":
     from gpucluster import catalog
     from gpucluster.spec import inspect, inspect_text
 
-    if ":" not in given or Path(given).exists():
+    if ":" not in given or os.path.exists(given):  # noqa: PTH110  a Path raises where the name is too long
         return inspect(Path(given))
     return inspect_text(_of_revision(given), given, catalog.load())
 
@@ -33,11 +34,10 @@ def _of_revision(given: str) -> str:
     if revision.startswith("-") or not revision or not path:
         found = "a revision does not begin with '-'" if revision.startswith("-") else "half of it is missing"
         raise GpuclusterError(f"{given}: neither a file nor REVISION:PATH: {found}", next_step=_STEP)
-    argv = ["git", "show", "--end-of-options", given]
+    # `git show` would take a `*` as a pattern and `a..b` as a range, and answer with nothing.
+    argv = ["git", "cat-file", "blob", "--end-of-options", given]
     found = run(argv, timeout_s=_TIMEOUT_S, env=_GIT_ENV, check=False)
     if found.code != 0:
         said = (found.stderr.strip() or f"ended with code {found.code}").splitlines()[0]
         raise GpuclusterError(f"{given}: no such file, and git says: {said}", next_step=_STEP)
-    if found.stdout.startswith(f"tree {given}\n"):
-        raise GpuclusterError(f"{given}: that is a folder", next_step=_STEP)
     return found.stdout.removeprefix("\ufeff")

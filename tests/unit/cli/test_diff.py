@@ -95,7 +95,13 @@ def test_a_file_wins_over_a_revision_of_the_same_spelling(repository: Path, caps
     [
         ("main:nope.yaml", "git says: fatal: path 'nope.yaml' does not exist in 'main'"),
         ("none:stacks/burst.yaml", "git says: fatal: invalid object name 'none'."),
-        ("main:stacks", "that is a folder"),
+        ("main:stacks", "git says: fatal: git cat-file main:stacks: bad file"),
+        # `git show` took the first two as a pattern and a range, and an empty spec was blamed on the user
+        ("main:stacks/*.yaml", "git says: fatal: path 'stacks/*.yaml' does not exist in 'main'"),
+        ("main..main:stacks/burst.yaml", "git says: fatal: invalid object name 'main..main'"),
+        ("main:../etc/passwd", "is outside repository"),
+        ("a" * 5000, "cannot be read: File name too long"),
+        (f"main:{'a' * 5000}", "git says: fatal: "),  # was a traceback
         ("-x:stacks/burst.yaml", "a revision does not begin with '-'"),
         (":stacks/burst.yaml", "half of it is missing"),
         ("main:", "half of it is missing"),
