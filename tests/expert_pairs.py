@@ -17,9 +17,23 @@ SECOND = a_spec_text(
     ("partitions:\n", SECOND_POOL + "partitions:\n"),
     ("max_time: 1d}\n", "max_time: 1d}\n  - {name: old, pools: [a100]}\n"),
 )
-LAB = (Path(__file__).parent.parent / "stacks/lab.yaml").read_text()
+STACKS = Path(__file__).parent.parent / "stacks"
+LAB, KUBE = ((STACKS / name).read_text() for name in ("lab.yaml", "kube.yaml"))
 FIVE_HOSTS = (
     LAB.replace("gpu[01-04]", "gpu[01-05]").replace("[11-14]", "[11-15]").replace("gpu[03-04]", "gpu[03-05]")
+)
+# One address more in front: every host gets that of its neighbour.
+SHIFTED = FIVE_HOSTS.replace("[11-15]", "[20,11-14]")
+TURNED = SECOND.replace(SECOND_POOL, "").replace("pools:\n  - name", f"pools:\n{SECOND_POOL}  - name")
+LARGER = KUBE.replace("2400GiB", "4800GiB")
+NO_STORAGE = "".join(line for line in KUBE.splitlines(True) if not line.startswith("storage"))
+BOTH = NO_STORAGE.replace(
+    "kubernetes:\n", 'slurm: {version: "24.11"}\nhead: {machine: m7i.2xlarge}\nkubernetes:\n'
+)
+BOTH = BOTH.replace("name: tune,", "name: tune, runs: kubernetes,")
+BOTH = BOTH.replace("name: serve,", "name: serve, runs: kubernetes,") + (
+    "  - {name: train, runs: slurm, nodes: 2, capacity: [{from: on-demand, machines: [p5.48xlarge]}]}\n"
+    "partitions: [{name: train, pools: [train]}]\n"
 )
 THREE_ZONES = a_spec_text(("[us-east-2a, us-east-2b]", "[us-east-2a, us-east-2b, us-east-2c]"))
 ALWAYS_ON = a_spec_text(("min: 0", "min: 2"))
@@ -192,6 +206,62 @@ PAIRS = (
         UpdateClass.STOP_FLEET,
         "the queue moves while nothing runs",
     ),
+    Pair(
+        "pools in another order",
+        SECOND,
+        TURNED,
+        UpdateClass.LIVE,
+        "Slurm's files change, and which of two alike it fills first",
+    ),
+    _of_spec(
+        "all zones, written out",
+        UpdateClass.NONE,
+        "that is what no choice means",
+        (
+            "machines: [p5en.48xlarge], max: 4",
+            "machines: [p5en.48xlarge], max: 4, zones: [us-east-2a, us-east-2b]",
+        ),
+    ),
+    Pair(
+        "another address of the head among the hosts",
+        LAB,
+        LAB.replace("192.0.2.10", "192.0.2.9"),
+        UpdateClass.STOP_FLEET,
+        "no machine is destroyed",
+    ),
+    Pair(
+        "addresses shifted by a further host", LAB, SHIFTED, UpdateClass.DRAIN, "each name is another machine"
+    ),
+    Pair("a larger Lustre", KUBE, LARGER, UpdateClass.RESTART, "it stalls while it grows"),
+    Pair("a smaller Lustre", LARGER, KUBE, UpdateClass.DATA_LOSS, "FSx never shrinks: it is made anew"),
+    Pair(
+        "an older Kubernetes",
+        KUBE,
+        KUBE.replace("1.36", "1.35"),
+        UpdateClass.REPLACE,
+        "EKS refuses to go back: a new control plane",
+    ),
+    Pair(
+        "another GPU for nodes of Kubernetes",
+        KUBE,
+        KUBE.replace(
+            "nodes: 4, capacity: [{from: on-demand, machines: [p4de.24xlarge]}]",
+            "nodes: 4, capacity: [{from: on-demand, machines: [p5.48xlarge]}]",
+        ),
+        UpdateClass.DRAIN,
+        "those that stand are none of the pool any more",
+    ),
+    Pair(
+        "Kubernetes' zone moves",
+        KUBE,
+        KUBE.replace("[us-west-2a]}", "[us-west-2b, us-west-2a]}"),
+        UpdateClass.DRAIN,
+        "nodes that stand always are in the first",
+    ),
+    Pair(
+        "Slurm beside Kubernetes", NO_STORAGE, BOTH, UpdateClass.LIVE, "pools say what runs them, and it did"
+    ),
+    Pair("Slurm leaves", BOTH, NO_STORAGE, UpdateClass.DATA_LOSS, "the queue and its accounting go"),
     _of_spec(
         "the cluster's other name",
         UpdateClass.DATA_LOSS,

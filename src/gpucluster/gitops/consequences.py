@@ -6,9 +6,10 @@ A question compares one pool, or the cluster, before and after; it answers with 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops.classes import worse, worst
 from gpucluster.gitops.model import Consequence, SpecChange
-from gpucluster.plan.model import ClusterPlan, NodeShape, Pool, SlotRange
+from gpucluster.plan.model import ClusterPlan, Pool, SlotRange
 from gpucluster.spec import UpdateClass
 
 
@@ -24,20 +25,23 @@ def consequences(
 
 def _all(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
     yield from _head(old, new)
-    before = {pool.name: pool for pool in old.pools}
-    for pool in new.pools:
-        if pool.name in before:
+    before = {pool.name: pool for pool in pools_of(old)}
+    for pool in pools_of(new):
+        if type(before.get(pool.name)) is type(
+            pool
+        ):  # one that another orchestrator runs now is another pool
             for question in _OF_POOL:
                 yield from question(before[pool.name], pool)
 
 
 def _head(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
-    if old.head is None or new.head is None:
+    """On AWS: a host that exists is neither destroyed nor made."""
+    if old.head is None or new.head is None or old.aws is None or new.aws is None:
         return
     for what, was, now in (
         ("zone", old.head.zone, new.head.zone),
         ("address", old.head.address, new.head.address),
-        ("image", old.aws and old.aws.image, new.aws and new.aws.image),
+        ("image", old.aws.image, new.aws.image),
     ):
         if was != now:
             says = f"the head's {what} is another ({was} -> {now}): it is destroyed and made anew, with the queue on it"
@@ -45,7 +49,9 @@ def _head(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
             return
 
 
-def _slots(old: Pool, new: Pool) -> Iterator[Consequence]:
+def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+    if not (isinstance(old, Pool) and isinstance(new, Pool)):
+        return  # Kubernetes' nodes have no names of ours
     gone = [lost for span in old.slots for lost in _lost(span, new.slots)]
     if gone:
         names = ", ".join(span.hostlist for span in gone)
@@ -53,25 +59,36 @@ def _slots(old: Pool, new: Pool) -> Iterator[Consequence]:
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, says=says)
 
 
-def _shape(old: Pool, new: Pool) -> Iterator[Consequence]:
-    if old.shape != new.shape:
-        says = (
-            f"the nodes look different to Slurm ({_look(old.shape)} -> {_look(new.shape)}): "
-            "those that are up must end before they come back"
-        )
+def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+    was, now = _look(old), _look(new)
+    if was != now:
+        says = f"the nodes look different ({was} -> {now}): those that are up must end, and others come"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, says=says)
 
 
-def _always_on(old: Pool, new: Pool) -> Iterator[Consequence]:
-    if not (old.sources and new.sources and old.min and new.min):
-        return
-    was, now = old.sources[0].zones[0], new.sources[0].zones[0]
-    if was != now:
+def _always_on(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+    was, now = _zone(old), _zone(new)
+    if old.min and new.min and was != now:
         says = f"the always-on nodes stand in {now} instead of {was}: the old ones end when their jobs do"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, says=says)
 
 
-_OF_POOL: tuple[Callable[[Pool, Pool], Iterator[Consequence]], ...] = (_slots, _shape, _always_on)
+def _moved(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+    if not (isinstance(old, Pool) and isinstance(new, Pool)):
+        return
+    before = dict(old.hosts())
+    moved = [f"{name} {before[name]} -> {now}" for name, now in new.hosts() if before.get(name, now) != now]
+    if moved:
+        says = f"a host's name leads to another address, which is another machine: {', '.join(moved)}"
+        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, says=says)
+
+
+_OF_POOL: tuple[Callable[[AnyPool, AnyPool], Iterator[Consequence]], ...] = (
+    _slots,
+    _shape,
+    _always_on,
+    _moved,
+)
 
 
 def _lost(span: SlotRange, now: tuple[SlotRange, ...]) -> Iterator[SlotRange]:
@@ -83,9 +100,22 @@ def _lost(span: SlotRange, now: tuple[SlotRange, ...]) -> Iterator[SlotRange]:
     return (replace(span, first=first, last=last) for first, last in zip(starts, ends, strict=True))
 
 
-def _look(shape: NodeShape) -> str:
-    gpus = f"{shape.gpu_count} x {shape.gpu_model}, " if shape.gpu_count else ""
-    return f"{gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
+def _look(pool: AnyPool) -> str:
+    """What jobs are matched with."""
+    if not isinstance(pool, Pool):
+        return f"{_gpus(pool.gpu_count, pool.gpu_model)}{pool.vcpus} CPUs"
+    shape = pool.shape
+    cpus = f"{shape.sockets} x {shape.cores_per_socket} x {shape.threads_per_core} CPUs"
+    return f"{_gpus(shape.gpu_count, shape.gpu_model)}{cpus}, {shape.real_memory_mib} MiB"
+
+
+def _gpus(count: int, model: str | None) -> str:
+    return f"{count} x {model}, " if count else ""
+
+
+def _zone(pool: AnyPool) -> str | None:
+    """Where the always-on nodes stand; None for hosts that exist."""
+    return pool.sources[0].zones[0] if pool.sources else None
 
 
 def _told_of(path: str, changes: tuple[SpecChange, ...]) -> UpdateClass | None:

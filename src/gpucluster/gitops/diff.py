@@ -1,6 +1,7 @@
 """Two sides to everything that a review shows. Pure: specs, plans, files, costs and resources are handed in."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
@@ -12,12 +13,13 @@ from gpucluster.gitops.refine import refined
 from gpucluster.gitops.walk import walk
 from gpucluster.plan import names
 from gpucluster.plan.model import Pool
-from gpucluster.spec import UpdateClass
+from gpucluster.spec import ClusterSpec, UpdateClass
+from gpucluster.spec.pools import run_by
 
 
 def diff(old: Side, new: Side, resources: tuple[ResourceChange, ...] | None = None) -> Diff:
     """Compare; `resources` is what `gitops.resources.compare` said, None when nobody asked it."""
-    spec = _worst_first(refined(found) for found in walk(old.spec, new.spec, old.document, new.document))
+    spec = _worst_first(_changes(old, new))
     follows = consequences(old.plan, new.plan, spec)
     by_spec = worst(one.update for one in (*spec, *follows))
     by_engine = worst(one.update for one in resources or ())
@@ -35,6 +37,20 @@ def diff(old: Side, new: Side, resources: tuple[ResourceChange, ...] | None = No
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
         engine_says=_says(by_spec, by_engine, resources or ()),
     )
+
+
+def _changes(old: Side, new: Side) -> Iterator[SpecChange]:
+    """What only says what held already, such as a default written out, costs nothing: the plan is the witness."""
+    same = old.plan == new.plan
+    for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
+        change = refined(found)
+        yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
+
+
+def _settled(spec: ClusterSpec) -> ClusterSpec:
+    """Each pool says what runs it: it must be written once there are two, and moves nothing by that."""
+    pools = tuple(pool.model_copy(update={"runs": run_by(spec, pool)}) for pool in spec.pools)
+    return spec.model_copy(update={"pools": pools})
 
 
 def _worst_first(changes: Iterator[SpecChange]) -> tuple[SpecChange, ...]:

@@ -1,9 +1,10 @@
 """Where a class depends on the direction of a change, not on its field alone.
 
 The field's own class is the base; the first row whose pattern and question fit takes its place.
-To refine a field: one row, and a pair in tests/unit/gitops/test_pairs.py.
+To refine a field: one row, and a pair in tests/expert_pairs.py.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,22 @@ def _lowered(found: Found) -> bool:
     return found.kind is Kind.CHANGED and found.new < found.old
 
 
+def _older(found: Found) -> bool:
+    return found.kind is Kind.CHANGED and _release(found.new) < _release(found.old)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _reordered(found: Found) -> bool:
+    return found.kind is Kind.REORDERED
+
+
+def _added(found: Found) -> bool:
+    return found.kind is Kind.ADDED
+
+
 def _removed(found: Found) -> bool:
     return found.kind is Kind.REMOVED
 
@@ -60,6 +77,30 @@ def _changed(found: Found) -> bool:
 
 
 _ROWS = (
+    _Row(
+        "storage",
+        _reordered,
+        UpdateClass.NEW_NODES,
+        "the order is the order of mounting, as a machine starts",
+    ),
+    _Row(
+        "storage[].fsx_lustre.size",
+        _lowered,
+        UpdateClass.DATA_LOSS,
+        "FSx grows and never shrinks: a smaller file system is another one, and empty",
+    ),
+    _Row(
+        "slurm.version",
+        _older,
+        UpdateClass.DATA_LOSS,
+        "an older slurmctld does not read the state of a newer one: the queue is lost",
+    ),
+    _Row(
+        "kubernetes.version",
+        _older,
+        UpdateClass.REPLACE,
+        "a control plane does not go back to an older release: it is made anew",
+    ),
     _Row("pools[].hosts", _only_more, UpdateClass.LIVE, "a further host joins; no other is touched"),
     _Row("pools[].addresses", _only_more, UpdateClass.LIVE, "the address of a further host"),
     _Row(
@@ -75,11 +116,20 @@ _ROWS = (
         "the name is the stack's: a new cluster is made, and the old one stays until `gpucluster down` takes it",
     ),
     _Row("aws", _removed, UpdateClass.DATA_LOSS, "the cluster leaves AWS: everything there is destroyed"),
+    _Row("slurm", _added, UpdateClass.LIVE, "a controller comes beside what runs"),
+    _Row(
+        "slurm", _removed, UpdateClass.DATA_LOSS, "slurmctld goes, and with it the queue and its accounting"
+    ),
+    _Row("head", _added, UpdateClass.LIVE, "a machine comes beside what runs"),
+    _Row("head", _removed, UpdateClass.REPLACE, "the controller's machine is destroyed"),
+    _Row("kubernetes", _added, UpdateClass.LIVE, "a control plane comes beside what runs"),
+    _Row("machines[]", _added, UpdateClass.LIVE, "a kind of machine that no pool had"),
+    _Row("pools[]", _removed, UpdateClass.DRAIN, "its nodes take no new jobs, then they go"),
     _Row(
         "aws.network.zones",
         _only_more,
         UpdateClass.LIVE,
-        "a further zone gets its own subnet and slots; no address and no name moves",
+        "a further zone gets its own subnet and slots; no address and no name of a node moves",
     ),
     _Row(
         "aws.network.zones",

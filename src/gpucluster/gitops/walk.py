@@ -4,8 +4,8 @@ Parts are compared field by field. Items of a list that have a name (`name`, `mo
 others by likeness; lists of plain values are one value; mappings match by key.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gpucluster.gitops.classes import worst
@@ -55,6 +55,9 @@ class _Place:
 
     def item(self, name: object, old: object, new: object) -> "_Place":
         return _Place(f"{self.path}[{name}]", f"{self.pattern}[]", self.update, old, new)
+
+    def unwritten(self) -> "_Place":
+        return replace(self, old=None, new=None)
 
 
 def walk(old: ClusterSpec, new: ClusterSpec, old_document: Node, new_document: Node) -> Iterator[Found]:
@@ -106,9 +109,16 @@ def _named(old: Sequence[Part], new: Sequence[Part], at: _Place, name: str) -> I
     before = {getattr(part, name): (index, part) for index, part in enumerate(old)}
     after = {getattr(part, name): (index, part) for index, part in enumerate(new)}
     for key in sorted(before.keys() | after.keys()):
-        was, now = before.get(key), after.get(key)
-        place = at.item(key, _at(at.old, was), _at(at.new, now))
-        yield from _item(was and was[1], now and now[1], place)
+        left, right = before.get(key), after.get(key)
+        place = at.item(key, _at(at.old, left), _at(at.new, right))
+        yield from _item(left and left[1], right and right[1], place)
+    was, now = _stayed(before, after), _stayed(after, before)
+    if was != now:
+        yield _found(at.unwritten(), Kind.REORDERED, was, now, at.update)
+
+
+def _stayed(names: Iterable[object], others: Container[object]) -> tuple[object, ...]:
+    return tuple(name for name in names if name in others)
 
 
 def _anonymous(old: Sequence[Part], new: Sequence[Part], at: _Place) -> Iterator[Found]:

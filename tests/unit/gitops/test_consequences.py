@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from builders import SPEC, a_plan, a_spec_text
-from reviewed import a_diff
+from expert_pairs import LAB, SHIFTED
+from reviewed import a_diff, a_side
 
 from gpucluster.gitops.consequences import consequences
 from gpucluster.gitops.model import Consequence
@@ -55,6 +56,25 @@ def test_another_image_makes_the_head_anew() -> None:
 
 def test_a_renamed_cluster_has_no_consequences_but_its_loss() -> None:
     assert consequences(a_plan(), a_plan(("name: burst", "name: rush"), (TWO, "[us-east-2b]")), ()) == ()
+
+
+def test_a_host_whose_address_is_anothers_is_named() -> None:
+    """`a further host joins; no other is touched`, it said, while every name led to its neighbour."""
+    (one,) = _follows(LAB, SHIFTED)
+    assert one.update is UpdateClass.DRAIN
+    assert "gpu01 192.0.2.11 -> 192.0.2.20, gpu02 192.0.2.12 -> 192.0.2.11, gpu03 " in one.says
+
+
+def test_a_head_that_exists_is_never_destroyed() -> None:
+    assert _follows(LAB, LAB.replace("192.0.2.10", "192.0.2.9")) == []
+
+
+def test_as_many_cpus_of_other_sockets_are_another_look() -> None:
+    other = LAB.replace("sockets: 2, cores_per_socket: 56", "sockets: 1, cores_per_socket: 112")
+    plans = (a_side(LAB).plan, a_side(other).plan)
+    (one,) = consequences(*plans, ())
+    assert "2 x 56 x 2 CPUs" in one.says
+    assert "1 x 112 x 2 CPUs" in one.says
 
 
 def _with_slots(*numbers: tuple[int, int]) -> ClusterPlan:

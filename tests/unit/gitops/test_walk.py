@@ -80,8 +80,9 @@ def test_a_wish_that_came_or_went_has_one_value() -> None:
     assert _changes(without, SPEC) == [("pools[h200].idle", Kind.ADDED, None, "5m")]
 
 
-def test_pools_are_matched_by_name_wherever_they_stand() -> None:
-    assert _changes(BOTH, TURNED) == []
+def test_pools_are_matched_by_name_and_their_order_is_told() -> None:
+    """It was no change, though Slurm's files differed: `no change of the spec; files differ`, without a class."""
+    assert _changes(BOTH, TURNED) == [("pools", Kind.REORDERED, "[h200, a100]", "[a100, h200]")]
 
 
 def test_a_new_pool_is_told_whole() -> None:
