@@ -11,6 +11,7 @@ from gpucluster.aws.identity import HeadIdentity, NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
 from gpucluster.aws.storage import Storage
+from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.plan.names import TAG_CLUSTER
 
@@ -27,6 +28,7 @@ def main() -> None:
 
 def declare(plan: ClusterPlan) -> None:
     """Declare every resource of the plan inside a running program; export `bindings`, `bucket`, `head`."""
+    _able(plan)
     provider = aws.Provider(  # region and tags come from the spec alone, keys from the environment
         "aws", region=there(plan.aws).region, default_tags={"tags": {TAG_CLUSTER: plan.name}}
     )
@@ -56,3 +58,13 @@ def declare(plan: ClusterPlan) -> None:
     pulumi.export("bindings", bundle.bindings)
     pulumi.export("bucket", storage.bucket)
     pulumi.export("head", head.id)
+
+
+def _able(plan: ClusterPlan) -> None:
+    """Pulumi makes Slurm's side of a cluster on AWS; half of another kind would be worse than none."""
+    if plan.aws is None or plan.slurm is None or plan.head is None:
+        lacks = "`aws:`" if plan.aws is None else "`slurm:`"
+        raise GpuclusterError(
+            f"Pulumi makes nothing of the cluster '{plan.name}', for its spec has no {lacks}",
+            next_step=f"gpucluster render stacks/{plan.name}.yaml, for a cluster that is there already",
+        )

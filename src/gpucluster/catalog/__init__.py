@@ -2,6 +2,7 @@
 
 from gpucluster.catalog.model import (
     Catalog,
+    Chart,
     Crd,
     Gpu,
     KubernetesFacts,
@@ -10,10 +11,19 @@ from gpucluster.catalog.model import (
     Prices,
     SlurmFacts,
 )
-from gpucluster.catalog.read import crd_schema, crd_schemas, kubernetes_facts, load, prices, slurm_facts
+from gpucluster.catalog.read import (
+    crd_schema,
+    crd_schemas,
+    kubernetes_charts,
+    kubernetes_facts,
+    load,
+    prices,
+    slurm_facts,
+)
 
 __all__ = [
     "Catalog",
+    "Chart",
     "Crd",
     "Gpu",
     "KubernetesFacts",
@@ -23,6 +33,7 @@ __all__ = [
     "SlurmFacts",
     "crd_schema",
     "crd_schemas",
+    "kubernetes_charts",
     "kubernetes_facts",
     "load",
     "prices",

@@ -107,3 +107,11 @@ class KubernetesFacts:
     off_by_default: frozenset[str]  # apiVersions; on EKS they cannot be turned on
     deprecated: Mapping[tuple[str, str], str]  # served still -> since when, and what instead
     cluster_scoped: frozenset[str]  # kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A Helm chart that manifests of ours take for granted."""
+
+    version: str
+    namespace: str

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpucluster.catalog.model import (
     Catalog,
+    Chart,
     Crd,
     Gpu,
     KubernetesFacts,
@@ -99,6 +100,13 @@ def kubernetes_facts() -> KubernetesFacts:
         deprecated={_pair(name): since for name, since in table["deprecated"].items()},
         cluster_scoped=frozenset(table["cluster_scoped"]),
     )
+
+
+@cache
+def kubernetes_charts() -> dict[str, Chart]:
+    """By name, in order."""
+    rows = _read("kubernetes-charts.json")["charts"]
+    return {name: Chart(**row) for name, row in sorted(rows.items())}
 
 
 def _pair(name: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import typer
 from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, progress, reporting, say
 
 if TYPE_CHECKING:
+    from gpucluster.cli.desk import Desk
     from gpucluster.plan.explain import Note
     from gpucluster.plan.model import Aws, ClusterPlan, Head, Pool
 
@@ -37,10 +38,9 @@ def plan(
             show(resolve_file(file), file, properties=properties, output=output)
             return
         from gpucluster.plan.codec import to_json
-        from gpucluster.plan.explain import explain as notes_of
 
         desk = resolve_file(file)
-        notes = notes_of(desk.spec, desk.catalog, desk.plan) if explain else ()
+        notes = _notes(desk) if explain else ()
         if output is ReviewOutput.JSON:
             extra = {"explain": to_json(notes)} if explain else {}
             answer(ok=True, plan=to_json(desk.plan), problems=to_json(desk.warnings), **extra)
@@ -49,6 +49,18 @@ def plan(
             progress(str(warning))
         for line in (*_summary(desk.plan), *_reasons(notes)):
             say(line)
+
+
+def _notes(desk: "Desk") -> "tuple[Note, ...]":
+    """The plan's own, and the order in which manifests are applied."""
+    from gpucluster.plan.explain import explain
+
+    notes = explain(desk.spec, desk.catalog, desk.plan)
+    if desk.plan.kubernetes is None:
+        return notes
+    from gpucluster.cli.plan_kubernetes import waves
+
+    return (*notes, *waves())
 
 
 def _fitting(*, explain: bool, resources: bool, properties: bool, output: ReviewOutput) -> None:
@@ -67,7 +79,7 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
     from gpucluster.spec.units import write_duration
 
     slurm = f" Slurm {plan.slurm.version}" if plan.slurm else ""
-    yield f"cluster {plan.name}:{slurm}"
+    yield f"cluster {plan.name}:{slurm}" if slurm else f"cluster {plan.name}"
     if plan.aws is not None:
         yield from _aws(plan.aws)
     if plan.hosts is not None:
@@ -85,6 +97,10 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
         )
         default = ", the default" if partition.default else ""
         yield f"partition {partition.name}: {', '.join(partition.pools)}; {limit}{default}"
+    if plan.kubernetes is not None:
+        from gpucluster.cli.plan_kubernetes import summary
+
+        yield from summary(plan.kubernetes)
     yield from _people(plan)
 
 
@@ -140,6 +156,8 @@ def _people(plan: "ClusterPlan") -> Iterator[str]:
             yield f"mount {mount.path}: nfs {mount.nfs.server}:{mount.nfs.export}"
         elif mount.other is not None:
             yield f"mount {mount.path}: {mount.other.type} {mount.other.source}"
+        elif mount.lustre is not None:
+            yield f"mount {mount.path}: FSx for Lustre of {mount.lustre.size_gib} GiB in {mount.lustre.zone}"
 
 
 def _reasons(notes: "tuple[Note, ...]") -> Iterator[str]:

@@ -12,7 +12,8 @@ OWN = ("head", "k8s", "slurm")  # folders of which everything is ours: what else
 
 if TYPE_CHECKING:
     from gpucluster.artifacts import Artifact
-    from gpucluster.plan.model import ClusterPlan
+    from gpucluster.plan.model import Bindings, ClusterPlan
+    from gpucluster.plan.workloads import Workloads
 
 
 def render(
@@ -23,27 +24,36 @@ def render(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if the folder of --to holds anything else.")
     ] = False,
+    bindings: Annotated[
+        Path | None,
+        typer.Option("--bindings", metavar="FILE", help="What only the cloud knows, for volumes."),
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Render the plan and Slurm's files, to stdout or below a folder."""
+    """Render the plan, Slurm's files and Kubernetes' manifests, to stdout or below a folder."""
     with reporting(output):
         if check and to is None:
             raise GpuclusterError("--check compares with a folder", next_step="name it: --to DIR")
-        from gpucluster.cli.desk import resolve_file
+        from gpucluster.cli.desk import bindings_of, resolve_file, workloads_beside
         from gpucluster.plan.codec import to_json
 
         desk = resolve_file(file)
-        artifacts = artifacts_of(desk.plan)
+        running, more = workloads_beside(file, desk)
+        artifacts, warnings = artifacts_of(desk.plan, running, bindings_of(bindings)), (*desk.warnings, *more)
         if check and to is not None:
             raise typer.Exit(_check(artifacts, to, output))
         if to is not None:
             _write(artifacts, to)
         if output is Output.JSON:
             files = [_file(artifact, with_content=to is None) for artifact in artifacts]
-            answer(ok=True, files=files, to=None if to is None else str(to), problems=to_json(desk.warnings))
+            answer(ok=True, files=files, to=None if to is None else str(to), problems=to_json(warnings))
             return
-        for warning in desk.warnings:
+        for warning in warnings:
             progress(str(warning))
+        if any(artifact.path.endswith("/MISSING.md") for artifact in artifacts):
+            progress(
+                "k8s/MISSING.md: volumes are left out that only the cloud can name; give them by --bindings"
+            )
         for artifact in artifacts:
             say(
                 f"==> {artifact.path} <==\n{artifact.content.decode()}"
@@ -52,7 +62,9 @@ def render(
             )
 
 
-def artifacts_of(plan: "ClusterPlan") -> "tuple[Artifact, ...]":
+def artifacts_of(
+    plan: "ClusterPlan", workloads: "Workloads | None" = None, bindings: "Bindings | None" = None
+) -> "tuple[Artifact, ...]":
     """plan.json and every rendered file, by path."""
     from gpucluster.artifacts import Artifact
     from gpucluster.plan import codec, names
@@ -62,6 +74,10 @@ def artifacts_of(plan: "ClusterPlan") -> "tuple[Artifact, ...]":
         from gpucluster.slurm import render as render_slurm
 
         made += render_slurm(plan)
+    if plan.kubernetes is not None:
+        from gpucluster.k8s import render as render_manifests
+
+        made += render_manifests(plan, workloads, bindings)
     return tuple(sorted(made))
 
 

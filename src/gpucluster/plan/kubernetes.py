@@ -82,7 +82,9 @@ class NodePool:
     taints: tuple[Taint, ...]
     local_disks: bool  # every machine has NVMe of its own
     interfaces: tuple[Interface, ...]  # empty: the machine's one
-    levels: tuple[Level, ...]  # widest first, the host last; only where all nodes stand: Kueue counts on what is there
+    levels: tuple[
+        Level, ...
+    ]  # widest first, the host last; only where all nodes stand: Kueue counts on what is there
 
     @property
     def elastic(self) -> int:

@@ -25,7 +25,9 @@ HOSTS_FILE = "head/hosts"  # lines for the head's /etc/hosts
 VENV = "/opt/gpucluster/venv"
 HOOK_DIR = "/opt/gpucluster/bin"  # resume, suspend, resume_fail (one file), prolog_slurmctld
 AGENT_UNIT = "gpucluster-agent.service"  # user data starts it, the image enables it
-USER_DATA_FILE = "/etc/gpucluster/machine.json"  # from user data: {cluster, region, bucket, key, role}; on hosts that
+USER_DATA_FILE = (
+    "/etc/gpucluster/machine.json"  # from user data: {cluster, region, bucket, key, role}; on hosts that
+)
 # exist from Ansible: {cluster, role, node, address, folder}
 ENDPOINT_FILE = "/etc/gpucluster/agent.env"  # sandbox only: AWS_ENDPOINT_URL
 STATE_DIR = "/var/lib/gpucluster"  # applied bundle, plan.json, bindings.json, journal
@@ -98,3 +100,18 @@ def volume_name(path: str) -> str:
     if name == plain:
         return name
     return f"{name or 'x'}-{hashlib.sha256(path.encode()).hexdigest()[:6]}"
+
+
+def persistent_volume(cluster: str, team: str, path: str) -> str:
+    """One a team: a volume is bound to one claim."""
+    return kubernetes_name(cluster, f"{team}-{volume_name(path)}")
+
+
+def kubernetes_node_role(cluster: str) -> str:
+    """The IAM role of Kubernetes' nodes."""
+    return f"{cluster}-kubernetes-node"
+
+
+def interruption_queue(cluster: str) -> str:
+    """The SQS queue in which Karpenter reads spot notices."""
+    return f"{cluster}-interruptions"

@@ -1,0 +1,114 @@
+"""What stands beside the manifests: Kustomize's lists of files, how to apply the waves, and what is not known yet."""
+
+from collections.abc import Iterator, Mapping
+
+from gpucluster import catalog
+from gpucluster.k8s.manifest import dump
+from gpucluster.k8s.site import Site
+from gpucluster.k8s.views.storage import missing
+from gpucluster.k8s.waves import CHARTS, WAVES
+from gpucluster.plan import names
+from gpucluster.plan.kubernetes import EFA, Distribution
+from gpucluster.plan.market import Market
+
+_KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+_FILE = "kustomization.yaml"
+
+
+def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
+    """One a wave that has files, which names exactly these, and one at the top, which names the waves in order."""
+    by_wave = {
+        wave.folder: sorted(path.partition("/")[2] for path in files if path.startswith(f"{wave.folder}/"))
+        for wave in WAVES
+    }
+    there = {folder: inside for folder, inside in by_wave.items() if inside}
+    made = {f"{folder}/{_FILE}": _kustomization(inside) for folder, inside in there.items()}
+    return {**made, _FILE: _kustomization(list(there))}
+
+
+def pages(site: Site) -> dict[str, str]:
+    """README.md, and MISSING.md if something is."""
+    made = {"README.md": "\n".join(_readme(site)) + "\n"}
+    return {**made, "MISSING.md": "\n".join(_missing(site)) + "\n"} if missing(site) else made
+
+
+def _kustomization(resources: list[str]) -> str:
+    return dump([{**_KUSTOMIZATION, "resources": resources}])
+
+
+def _readme(site: Site) -> Iterator[str]:
+    part = site.kubernetes
+    where = f"the context `{part.context}`" if part.context else f"an EKS cluster called `{site.plan.name}`"
+    yield f"# {site.plan.name}: manifests for Kubernetes {part.version}"
+    yield ""
+    yield f"Made by `gpucluster render`, for {where}. Change the spec, not these files."
+    yield ""
+    yield "## Before the first wave"
+    yield ""
+    yield "Control plane, nodes that stand, roles and file systems are not made from the spec yet. What follows takes them for granted:"
+    yield ""
+    yield from (f"- {line}" for line in _needed(site))
+    yield ""
+    yield "## The waves"
+    yield ""
+    for wave in WAVES:
+        yield f"- `{wave.folder}`: {wave.holds}"
+    yield ""
+    yield "Apply them in this order, a folder that is there each: `kubectl apply --server-side -k FOLDER`."
+    if missing(site):
+        yield ""
+        yield "`MISSING.md` says what is not known yet; pods that need it wait."
+
+
+def _needed(site: Site) -> Iterator[str]:
+    """What our objects take for granted, by the names that they use."""
+    part, cluster = site.kubernetes, site.plan.name
+    for chart, version, namespace in _charts(site):
+        values = "" if chart == "jobset" else f", values in `{CHARTS.folder}/{chart}.yaml`"
+        yield f"the chart `{chart}` {version} in the namespace `{namespace}`{values}"
+    if any(EFA in pool.allocatable for pool in part.pools):
+        yield f"AWS's EFA device plugin, which tolerates the taint `{names.TAINT_GPU}` and counts `{EFA}`"
+    for pool in part.pools:
+        if pool.min:
+            labels = ", ".join(f"`{key}={value}`" for key, value in sorted(pool.labels.items()))
+            taints = ", ".join(f"`{t.key}={t.value}:{t.effect}`" for t in pool.taints) or "none"
+            yield f"pool {pool.name}: {pool.min} node{'s' * (pool.min > 1)} in {pool.zone} with the labels {labels}; taints: {taints}"
+    if any(pool.elastic for pool in part.pools):
+        yield f"the IAM role `{names.kubernetes_node_role(cluster)}` for nodes that Karpenter makes"
+        group = f"`{names.TAG_CLUSTER}={cluster}` and `{names.TAG_ROLE}={names.ROLE_KUBERNETES}`"
+        yield f"subnets tagged `{names.TAG_CLUSTER}={cluster}`, security groups tagged {group}"
+    if any(s.market is Market.SPOT for pool in part.pools if pool.elastic for s in pool.sources):
+        yield f"the SQS queue `{names.interruption_queue(cluster)}`, which gets EC2's spot notices"
+    if any(mount.lustre for mount in site.mounts()):
+        yield "the FSx for Lustre CSI driver"
+    groups = ", ".join(f"`{team.group}`" for team in part.teams)
+    yield f"people in the groups {groups}{_how(part.distribution)}"
+    if any(one.queue_depth is not None for one in site.workloads.services):
+        yield "an adapter that serves the pods' metric `queue_depth` to the autoscaler (`custom.metrics.k8s.io`)"
+
+
+def _how(distribution: Distribution) -> str:
+    return ", by EKS access entries" if distribution is Distribution.EKS else ""
+
+
+def _charts(site: Site) -> Iterator[tuple[str, str, str]]:
+    pools = site.kubernetes.pools
+    wanted = {
+        "gpu-operator": any(pool.gpu_count for pool in pools),
+        "jobset": True,
+        "karpenter": any(pool.elastic for pool in pools),
+        "kueue": True,
+    }
+    for chart, row in catalog.kubernetes_charts().items():
+        if wanted[chart]:
+            yield chart, row.version, row.namespace
+
+
+def _missing(site: Site) -> Iterator[str]:
+    yield f"# {site.plan.name}: not known yet"
+    yield ""
+    yield "Only the cloud knows these. Their volumes are left out; claims and pods that need them wait, and say so."
+    yield "Give them with `gpucluster render FILE --bindings bindings.json`: `file_systems`, by the mount."
+    yield ""
+    for mount in missing(site):
+        yield f"- `{mount.path}`: `id`, `dns_name` and `mount_name` of its FSx for Lustre"

@@ -1,0 +1,81 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Manifests between a template and its file: read strictly, then written by the one dumper.
+
+kubectl reads YAML 1.1, where `on` is true and `1:30` a number: whatever is not plainly a word is quoted. A key whose
+value is null is left out: a template says so where the plan has nothing to say. No anchors, no tags, no clock.
+"""
+
+import io
+import re
+from functools import cache
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.events import AliasEvent
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.representer import SafeRepresenter
+
+Manifest = dict[
+    str, Any
+]  # the one place where plain JSON goes on: what a resource looks like is its schema's business
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
+_WORDS_OF_YAML = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
+_WIDTH = 110
+
+
+def documents(text: str) -> list[Manifest]:
+    """The documents of a rendered template; ValueError for what is not a strict mapping."""
+    for event in _reader().parse(text):
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None) or getattr(event, "ctag", None):
+            raise ValueError("a template uses an anchor or a tag")
+    found = list(_reader().load_all(text))
+    if not all(isinstance(one, dict) for one in found):
+        raise ValueError("a template's document is not a mapping")
+    return [_without_nulls(one) for one in found]
+
+
+def dump(manifests: list[Manifest], comment: str = "") -> str:
+    """The text of a file: a comment of lines with `#`, then the documents."""
+    out = io.StringIO()
+    _writer().dump_all(manifests, out)
+    return f"{comment}{out.getvalue()}"
+
+
+def plain(value: str) -> bool:
+    """A string that every reader takes for one without quotes."""
+    return bool(_WORD.fullmatch(value)) and value.lower() not in _WORDS_OF_YAML
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _reader() -> YAML:
+    return YAML(typ="safe", pure=True)
+
+
+def _writer() -> YAML:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _representer()
+    yaml.default_flow_style = False
+    yaml.width = _WIDTH
+    yaml.allow_unicode = True
+    return yaml
+
+
+@cache
+def _representer() -> type[SafeRepresenter]:
+    class Representer(SafeRepresenter):
+        def ignore_aliases(self, data: Any) -> bool:  # the same value twice is written twice
+            return True
+
+    Representer.add_representer(str, _text)
+    return Representer
+
+
+def _text(representer: SafeRepresenter, value: str) -> ScalarNode:
+    style = None if plain(value) else "|" if "\n" in value else '"'
+    return representer.represent_scalar("tag:yaml.org,2002:str", value, style=style)

@@ -1,0 +1,114 @@
+"""Plan to manifests, wave by wave. To add a component: template, View, a row in COMPONENTS.
+
+A template's text is only a way to write a resource down: it is read strictly, and what is read is dumped.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from gpucluster.artifacts import Artifact
+from gpucluster.files import shipped
+from gpucluster.k8s import guide, waves
+from gpucluster.k8s.manifest import Manifest, documents, dump
+from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.site import Site, site
+from gpucluster.k8s.views import charts, gangs, nodes, queues, services, storage, teams
+from gpucluster.k8s.waves import Wave
+from gpucluster.plan import names
+from gpucluster.plan.model import Bindings, ClusterPlan
+from gpucluster.plan.workloads import Workloads
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What a template makes, in which wave: `views` gives a file's name and its View, for each file."""
+
+    wave: Wave
+    template: str
+    views: Callable[[Site], Iterable[tuple[str, Any]]]
+
+
+def _kueue(of: Site) -> Iterator[tuple[str, charts.Kueue]]:
+    """Its configuration is a text within the chart's values."""
+    config = dump(_documents(charts.KUEUE_CONFIG, charts.kueue_config(of)))
+    yield "kueue", charts.Kueue(config=scalar(config))
+
+
+COMPONENTS: tuple[Component, ...] = (
+    Component(waves.CHARTS, "values-gpu-operator.yaml.j2", charts.gpu_operators),
+    Component(waves.CHARTS, "values-kueue.yaml.j2", _kueue),
+    Component(waves.CHARTS, "values-karpenter.yaml.j2", charts.karpenters),
+    Component(waves.NAMESPACES, "namespace.yaml.j2", teams.namespaces),
+    Component(waves.ACCESS, "guard.yaml.j2", teams.guards),
+    Component(waves.ACCESS, "limits.yaml.j2", teams.limits),
+    Component(waves.ACCESS, "network.yaml.j2", teams.networks),
+    Component(waves.ACCESS, "role.yaml.j2", teams.roles),
+    Component(waves.NODES, "nodeclass.yaml.j2", nodes.classes),
+    Component(waves.NODES, "nodepool.yaml.j2", nodes.pools),
+    Component(waves.NODES, "overlay.yaml.j2", nodes.overlays),
+    Component(waves.QUEUES, "priorities.yaml.j2", queues.priorities),
+    Component(waves.QUEUES, "topology.yaml.j2", queues.topologies),
+    Component(waves.QUEUES, "flavor.yaml.j2", queues.flavors),
+    Component(waves.QUEUES, "cohort.yaml.j2", queues.cohorts),
+    Component(waves.QUEUES, "clusterqueue.yaml.j2", queues.cluster_queues),
+    Component(waves.QUEUES, "localqueue.yaml.j2", queues.local_queues),
+    Component(waves.STORAGE, "volume-lustre.yaml.j2", storage.lustre_volumes),
+    Component(waves.STORAGE, "volume-nfs.yaml.j2", storage.nfs_volumes),
+    Component(waves.STORAGE, "claim.yaml.j2", storage.claims),
+    Component(waves.SERVICES, "service.yaml.j2", services.services),
+    Component(waves.SERVICES, "autoscaler.yaml.j2", services.autoscalers),
+    Component(waves.TRAINING, "gang.yaml.j2", gangs.gangs),
+)
+
+
+def render(
+    plan: ClusterPlan, workloads: Workloads | None = None, bindings: Bindings | None = None
+) -> tuple[Artifact, ...]:
+    """The whole tree below `k8s/`; ValueError for a plan without Kubernetes."""
+    of = site(plan, workloads, bindings)
+    texts = {path: text for component in COMPONENTS for path, text in _files(component, of)}
+    texts |= guide.kustomizations(texts)
+    texts |= guide.pages(of)
+    return tuple(Artifact(f"{names.K8S_DIR}/{path}", texts[path].encode()) for path in sorted(texts))
+
+
+def _files(component: Component, of: Site) -> Iterator[tuple[str, str]]:
+    for stem, view in component.views(of):
+        text = dump(_documents(component.template, view), _comment(component.template))
+        yield f"{component.wave.folder}/{stem}.yaml", text
+
+
+def _documents(template: str, view: Any) -> list[Manifest]:
+    values = {field.name: getattr(view, field.name) for field in fields(view)}
+    return documents(_template(template).render(values))
+
+
+@cache
+def _comment(template: str) -> str:
+    """What the template says of itself goes with each file that it makes."""
+    lines = (shipped("templates") / "k8s" / template).read_text(encoding="utf-8").splitlines()
+    return "".join(
+        f"{line}\n" for line in lines[: next(i for i, line in enumerate(lines) if line[:1] != "#")]
+    )
+
+
+@cache
+def _template(name: str) -> Template:
+    return environment().get_template(name)
+
+
+@cache
+def environment() -> Environment:
+    """The one way in which templates are read."""
+    return Environment(
+        loader=FileSystemLoader(shipped("templates") / "k8s"),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - every value is JSON already
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

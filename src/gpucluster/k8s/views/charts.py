@@ -1,0 +1,93 @@
+"""Helm values of what must run before our objects mean anything. They configure; nothing of the charts is rendered."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.site import Site
+from gpucluster.plan import names
+from gpucluster.plan.kubernetes import Distribution, NodePool
+from gpucluster.plan.market import Market
+
+KUEUE_CONFIG = "kueue-config.yaml.j2"  # rendered into the values, as text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuOperator:
+    """templates/k8s/values-gpu-operator.yaml.j2"""
+
+    driver: str
+    strategy: str
+    sliced: str
+    config_name: str
+    config: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KueueConfig:
+    """templates/k8s/kueue-config.yaml.j2"""
+
+    namespaces: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kueue:
+    """templates/k8s/values-kueue.yaml.j2"""
+
+    config: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Karpenter:
+    """templates/k8s/values-karpenter.yaml.j2"""
+
+    cluster: str
+    queue: str
+    overlay: str
+
+
+def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
+    """EKS's accelerated images carry driver and toolkit; two owners of one driver would fight."""
+    sliced = [pool for pool in site.kubernetes.pools if pool.mig]
+    if not any(pool.gpu_count for pool in site.kubernetes.pools):
+        return
+    ours = site.kubernetes.distribution is Distribution.EKS
+    yield (
+        "gpu-operator",
+        GpuOperator(
+            driver=scalar(False if ours else None),
+            strategy=scalar("mixed" if sliced else "none"),
+            sliced=scalar(bool(sliced)),
+            config_name=scalar(site.name("mig") if sliced else ""),
+            config=scalar(_mig_config(sliced) if sliced else None),
+        ),
+    )
+
+
+def kueue_config(site: Site) -> KueueConfig:
+    return KueueConfig(namespaces=scalar({names.LABEL_CLUSTER: site.plan.name}))
+
+
+def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
+    elastic = [pool for pool in site.kubernetes.pools if pool.elastic]
+    if not elastic:
+        return
+    spot = any(source.market is Market.SPOT for pool in elastic for source in pool.sources)
+    ours = site.kubernetes.distribution is Distribution.EKS
+    yield (
+        "karpenter",
+        Karpenter(
+            cluster=scalar(site.plan.name if ours else None),
+            queue=scalar(names.interruption_queue(site.plan.name) if spot else None),
+            overlay=scalar(any(pool.mig for pool in elastic)),
+        ),
+    )
+
+
+def _mig_config(pools: list[NodePool]) -> str:
+    """mig-parted's own format; a node's label names its entry."""
+    lines = ["version: v1", "mig-configs:", "  all-disabled:", "  - devices: all", "    mig-enabled: false"]
+    for pool in pools:
+        lines += [f"  {pool.labels[names.LABEL_MIG]}:", "  - devices: all", "    mig-enabled: true"]
+        lines += ["    mig-devices:", *(f"      {scalar(name)}: {n}" for name, n in sorted(pool.mig.items()))]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,88 @@
+"""Gangs: pods that start together, and find each other as torch expects."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.site import Site
+from gpucluster.k8s.views import pods
+from gpucluster.k8s.views.queues import GANG
+from gpucluster.plan.workloads import Gang as GangPlan
+
+JOB = "node"  # the one replicated job; in each pod's host name
+RENDEZVOUS_PORT = 29500  # torch's own
+REQUIRED = "kueue.x-k8s.io/podset-required-topology"
+PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """templates/k8s/gang.yaml.j2"""
+
+    name: str
+    namespace: str
+    labels: str
+    pod_labels: str
+    annotations: str
+    job: str
+    nodes: str
+    restarts: str
+    priority: str
+    tolerations: str
+    image: str
+    args: str
+    env: tuple[pods.EnvLine, ...]
+    port: str
+    requests: str
+    limits: str
+    capabilities: str
+    shm: str
+    mounts: tuple[pods.MountLine, ...]
+    volumes: tuple[pods.VolumeLine, ...]
+
+
+def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
+    for one in site.workloads.gangs:
+        yield (
+            f"gang-{one.team}-{one.name}",
+            Gang(
+                name=scalar(one.name),
+                namespace=scalar(site.kubernetes.team(one.team).namespace),
+                labels=pods.labels(site, one, GANG),
+                pod_labels=pods.pod_labels(site, one),
+                annotations=scalar(_annotations(one)),
+                job=scalar(JOB),
+                nodes=scalar(one.nodes),
+                restarts=scalar(one.restarts),
+                priority=scalar(site.name(GANG)),
+                tolerations=pods.tolerated(site, one),
+                image=scalar(one.image),
+                args=scalar(list(one.args) or None),
+                env=pods.env_lines({**_fabric(one), **one.env, **_rendezvous(one)}),
+                port=scalar(RENDEZVOUS_PORT),
+                requests=pods.requests(one),
+                limits=pods.limits(one),
+                capabilities=scalar({"add": ["IPC_LOCK"]} if one.fabric else None),
+                shm=pods.shm(one),
+                mounts=pods.mount_lines(site),
+                volumes=pods.volume_lines(site),
+            ),
+        )
+
+
+def _annotations(one: GangPlan) -> dict[str, str]:
+    place = {REQUIRED: one.required_level, PREFERRED: one.preferred_level}
+    asked = {key: label for key, label in place.items() if label is not None}
+    return {"karpenter.sh/do-not-disrupt": "true", **asked}
+
+
+def _rendezvous(one: GangPlan) -> dict[str, str]:
+    first = f"{one.name}-{JOB}-0-0.{one.name}"  # JobSet's name of the first pod, in its headless service
+    address = {"MASTER_ADDR": first, "MASTER_PORT": str(RENDEZVOUS_PORT)}
+    sizes = {"PET_NNODES": str(one.nodes), "PET_NPROC_PER_NODE": str(one.gpus_per_node)}
+    return {**sizes, **{f"PET_{name}": value for name, value in address.items()}, **address}
+
+
+def _fabric(one: GangPlan) -> dict[str, str]:
+    """What every NCCL wants to be told; with EFA's present software nothing more is good (aws-ofi-nccl 1.7 and later)."""
+    return {"NCCL_SOCKET_IFNAME": "^lo,docker,veth"} if one.nodes > 1 else {}

@@ -1,0 +1,176 @@
+"""Kueue: flavors of the pools, the cohort, each team's quota and queue, priorities."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.site import Site, tolerations
+from gpucluster.plan import names
+from gpucluster.plan.kubernetes import Share, Team, quantity
+
+SERVICE, GANG = "service", "gang"  # priority classes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priorities:
+    """templates/k8s/priorities.yaml.j2"""
+
+    service: str
+    gang: str
+    labels: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelLine:
+    """One level of the topology."""
+
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """templates/k8s/topology.yaml.j2"""
+
+    name: str
+    labels: str
+    levels: tuple[LevelLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavor:
+    """templates/k8s/flavor.yaml.j2"""
+
+    name: str
+    labels: str
+    node_labels: str
+    tolerations: str
+    topology: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cohort:
+    """templates/k8s/cohort.yaml.j2"""
+
+    name: str
+    labels: str
+    groups: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorLine:
+    """What a team has of one pool."""
+
+    name: str
+    quotas: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterQueue:
+    """templates/k8s/clusterqueue.yaml.j2"""
+
+    name: str
+    labels: str
+    cohort: str
+    namespaces: str
+    resources: str
+    flavors: tuple[FlavorLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalQueue:
+    """templates/k8s/localqueue.yaml.j2"""
+
+    name: str
+    namespace: str
+    labels: str
+    queue: str
+
+
+def priorities(site: Site) -> Iterator[tuple[str, Priorities]]:
+    service, gang = scalar(site.name(SERVICE)), scalar(site.name(GANG))
+    yield "priorities", Priorities(service=service, gang=gang, labels=scalar(site.labels))
+
+
+def topologies(site: Site) -> Iterator[tuple[str, Topology]]:
+    """All pools that have levels have the same."""
+    levels = next((pool.levels for pool in site.kubernetes.pools if pool.levels), ())
+    if levels:
+        lines = tuple(LevelLine(label=scalar(level.label)) for level in levels)
+        yield "topology", Topology(name=_fabric(site), labels=scalar(site.labels), levels=lines)
+
+
+def flavors(site: Site) -> Iterator[tuple[str, Flavor]]:
+    for pool in site.kubernetes.pools:
+        ours = {names.LABEL_CLUSTER: site.plan.name, names.LABEL_POOL: pool.name}
+        yield (
+            f"flavor-{pool.name}",
+            Flavor(
+                name=scalar(site.name(pool.name)),
+                labels=scalar(site.labels),
+                node_labels=scalar(ours),
+                tolerations=scalar(tolerations(pool.taints) or None),
+                topology=_fabric(site) if pool.levels else scalar(None),
+            ),
+        )
+
+
+def cohorts(site: Site) -> Iterator[tuple[str, Cohort]]:
+    spare = [share for share in site.kubernetes.spare if any(share.nominal.values())]
+    covered = sorted({r for share in spare for r in share.nominal})
+    flavors = [
+        {"name": site.name(share.pool), "resources": [_quota(r, share.nominal) for r in covered]}
+        for share in spare
+    ]
+    groups = [{"coveredResources": covered, "flavors": flavors}] if spare else None
+    yield "cohort", Cohort(name=scalar(site.plan.name), labels=scalar(site.labels), groups=scalar(groups))
+
+
+def cluster_queues(site: Site) -> Iterator[tuple[str, ClusterQueue]]:
+    for team in site.kubernetes.teams:
+        covered = sorted({r for share in team.shares for r in share.nominal})
+        lines = tuple(
+            FlavorLine(name=scalar(site.name(share.pool)), quotas=scalar(_quotas(share, covered)))
+            for share in team.shares
+        )
+        yield (
+            f"clusterqueue-{team.name}",
+            ClusterQueue(
+                name=scalar(team.queue),
+                labels=_labels(site, team),
+                cohort=scalar(site.plan.name),
+                namespaces=scalar({names.LABEL_NAMESPACE: team.namespace}),
+                resources=scalar(covered),
+                flavors=lines,
+            ),
+        )
+
+
+def local_queues(site: Site) -> Iterator[tuple[str, LocalQueue]]:
+    for team in site.kubernetes.teams:
+        yield (
+            f"localqueue-{team.name}",
+            LocalQueue(
+                name=scalar(names.LOCAL_QUEUE),
+                namespace=scalar(team.namespace),
+                labels=_labels(site, team),
+                queue=scalar(team.queue),
+            ),
+        )
+
+
+def _fabric(site: Site) -> str:
+    return scalar(site.name("fabric"))
+
+
+def _labels(site: Site, team: Team) -> str:
+    return scalar({**site.labels, names.LABEL_TEAM: team.name})
+
+
+def _quotas(share: Share, covered: list[str]) -> list[dict[str, str]]:
+    return [
+        {**_quota(r, share.nominal), "borrowingLimit": quantity(r, share.borrow.get(r, 0))} for r in covered
+    ]
+
+
+def _quota(resource: str, nominal: Mapping[str, int]) -> dict[str, str]:
+    return {"name": resource, "nominalQuota": quantity(resource, nominal.get(resource, 0))}

@@ -1,0 +1,86 @@
+"""Services: replicas, their address, and what scales them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.site import Site
+from gpucluster.k8s.views import pods
+from gpucluster.k8s.views.queues import SERVICE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """templates/k8s/service.yaml.j2"""
+
+    name: str
+    namespace: str
+    labels: str
+    pod_labels: str
+    selector: str
+    replicas: str
+    priority: str
+    tolerations: str
+    image: str
+    args: str
+    env: tuple[pods.EnvLine, ...]
+    port: str
+    requests: str
+    limits: str
+    shm: str
+    mounts: tuple[pods.MountLine, ...]
+    volumes: tuple[pods.VolumeLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaler:
+    """templates/k8s/autoscaler.yaml.j2"""
+
+    name: str
+    namespace: str
+    labels: str
+    least: str
+    most: str
+    depth: str
+
+
+def services(site: Site) -> Iterator[tuple[str, Service]]:
+    for one in site.workloads.services:
+        yield (
+            f"service-{one.team}-{one.name}",
+            Service(
+                name=scalar(one.name),
+                namespace=scalar(site.kubernetes.team(one.team).namespace),
+                labels=pods.labels(site, one, SERVICE),
+                pod_labels=pods.pod_labels(site, one),
+                selector=scalar(pods.own(one)),
+                replicas=scalar(one.replicas_min if one.queue_depth is None else None),
+                priority=scalar(site.name(SERVICE)),
+                tolerations=pods.tolerated(site, one),
+                image=scalar(one.image),
+                args=scalar(list(one.args) or None),
+                env=pods.env_lines(one.env),
+                port=scalar(one.port),
+                requests=pods.requests(one),
+                limits=pods.limits(one),
+                shm=pods.shm(one),
+                mounts=pods.mount_lines(site),
+                volumes=pods.volume_lines(site),
+            ),
+        )
+
+
+def autoscalers(site: Site) -> Iterator[tuple[str, Autoscaler]]:
+    for one in site.workloads.services:
+        if one.queue_depth is not None:
+            yield (
+                f"autoscaler-{one.team}-{one.name}",
+                Autoscaler(
+                    name=scalar(one.name),
+                    namespace=scalar(site.kubernetes.team(one.team).namespace),
+                    labels=pods.pod_labels(site, one),
+                    least=scalar(one.replicas_min),
+                    most=scalar(one.replicas_max),
+                    depth=scalar(str(one.queue_depth)),
+                ),
+            )

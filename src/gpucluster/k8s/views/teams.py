@@ -1,0 +1,114 @@
+"""A team's namespace, rights, limits and borders."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.site import Site
+from gpucluster.plan import defaults_kubernetes as kube
+from gpucluster.plan import names
+from gpucluster.plan.kubernetes import CPU, MEMORY, PodSecurity, Team, quantity
+from gpucluster.plan.model import there
+
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_LINK_LOCAL = "169.254.0.0/16"  # the metadata service and its like
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """templates/k8s/namespace.yaml.j2"""
+
+    name: str
+    labels: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """templates/k8s/role.yaml.j2"""
+
+    namespace: str
+    labels: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """templates/k8s/limits.yaml.j2"""
+
+    namespace: str
+    labels: str
+    claims: str
+    cpu: str
+    memory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """templates/k8s/network.yaml.j2"""
+
+    namespace: str
+    labels: str
+    inside: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """templates/k8s/guard.yaml.j2"""
+
+    name: str
+    labels: str
+    guarded: str
+
+
+def namespaces(site: Site) -> Iterator[tuple[str, Namespace]]:
+    for team in site.kubernetes.teams:
+        levels = {"enforce": team.pod_security.value, "warn": "restricted"}
+        security = {f"pod-security.kubernetes.io/{key}": level for key, level in levels.items()}
+        versions = {f"{key}-version": f"v{site.kubernetes.version}" for key in security}
+        labels = {**site.labels, names.LABEL_TEAM: team.name, **security, **versions}
+        yield team.name, Namespace(name=scalar(team.namespace), labels=scalar(labels))
+
+
+def roles(site: Site) -> Iterator[tuple[str, Role]]:
+    for team in site.kubernetes.teams:
+        yield (
+            f"role-{team.name}",
+            Role(namespace=scalar(team.namespace), labels=_labels(site, team), group=scalar(team.group)),
+        )
+
+
+def limits(site: Site) -> Iterator[tuple[str, Limits]]:
+    for team in site.kubernetes.teams:
+        yield (
+            f"limits-{team.name}",
+            Limits(
+                namespace=scalar(team.namespace),
+                labels=_labels(site, team),
+                claims=scalar(str(len(site.mounts()))),
+                cpu=scalar(quantity(CPU, int(kube.REQUEST_CPU_MILLI.value))),
+                memory=scalar(quantity(MEMORY, int(kube.REQUEST_MEMORY_MIB.value))),
+            ),
+        )
+
+
+def networks(site: Site) -> Iterator[tuple[str, Network]]:
+    inside = [_LINK_LOCAL, there(site.plan.aws).network.cidr]
+    for team in site.kubernetes.teams:
+        yield (
+            f"network-{team.name}",
+            Network(namespace=scalar(team.namespace), labels=_labels(site, team), inside=scalar(inside)),
+        )
+
+
+def guards(site: Site) -> Iterator[tuple[str, Guard]]:
+    """Only where a team's namespace is privileged."""
+    if any(team.pod_security is PodSecurity.PRIVILEGED for team in site.kubernetes.teams):
+        guarded = {names.LABEL_CLUSTER: site.plan.name, _ENFORCE: PodSecurity.PRIVILEGED.value}
+        yield (
+            "guard",
+            Guard(name=scalar(site.name("pod-guard")), labels=scalar(site.labels), guarded=scalar(guarded)),
+        )
+
+
+def _labels(site: Site, team: Team) -> str:
+    return scalar({**site.labels, names.LABEL_TEAM: team.name})
