@@ -4,7 +4,7 @@ The most of a pool is a ceiling: each node at the dearest machine that a source 
 on-demand price. What has no price makes the sum "at least".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpucluster.catalog import Prices
@@ -19,7 +19,7 @@ SPOT_NOTE = "spot counted at the on-demand price, its ceiling"
 _BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT})
 
 ASSUMPTIONS = (
-    f"a month is {HOURS} h; the least: only the always-on nodes, each at the first machine of its pool's first source; "
+    f"a month is {HOURS} h; the least: only the always-on nodes, each at the first machine of the first source that may give it; "
     "the most: every node all month, each at the dearest machine that a source may give",
     f"on-demand Linux list prices; {SPOT_NOTE}",
     "not counted: storage and snapshots, root volumes, data transfer, public addresses, NAT, logs, secrets, "
@@ -118,22 +118,36 @@ def _pool(pool: AnyPool, price: _PriceList) -> Line:
     if not pool.sources:
         own = _of_ones_own(pool.name)
         return Line(kind="pool", name=pool.name, least=own, most=own)
-    first = pool.sources[0]
-    least = price.bought(first.machines[0], first.market).times(pool.min)
     spot = any(source.market is Market.SPOT for source in pool.sources)
     notes = (SPOT_NOTE,) if spot else ()
-    return Line(kind="pool", name=pool.name, least=least, most=_most(pool, price), notes=notes)
+    least, most = _least(pool, price), _most(pool, price)
+    return Line(kind="pool", name=pool.name, least=least, most=most, notes=notes)
+
+
+def _least(pool: AnyPool, price: _PriceList) -> Amount:
+    """The always-on nodes, each at the first machine of its source."""
+    taken = _taken(pool.min, pool.sources)
+    months = (price.bought(source.machines[0], source.market).times(count) for source, count in taken)
+    return sum(months, Amount())
 
 
 def _most(pool: AnyPool, price: _PriceList) -> Amount:
     """The dearest source gives as many as it may, then the next; what is unknown anywhere is named."""
-    total, left = Amount(), pool.max
-    dearest = [(_dearest(source, price), source) for source in pool.sources]
-    for month, source in sorted(dearest, key=lambda pair: (-pair[0].known, pair[1].position)):
-        count = min(left, pool.max if source.max is None else source.max)
+    months = {source.position: _dearest(source, price) for source in pool.sources}
+    ranked = sorted(pool.sources, key=lambda source: (-months[source.position].known, source.position))
+    total = Amount()
+    for source, count in _taken(pool.max, ranked):
+        month = months[source.position]
         total += month.times(count) + Amount(unknown=month.unknown)
-        left -= count
     return total
+
+
+def _taken(count: int, sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
+    """How many nodes each source gives when they are asked in turn."""
+    for source in sources:
+        taken = count if source.max is None else min(count, source.max)
+        yield source, taken
+        count -= taken
 
 
 def _dearest(source: Source, price: _PriceList) -> Amount:

@@ -59,6 +59,16 @@ def test_a_ceiling_takes_the_dearest_source_as_far_as_its_max() -> None:
     assert most.known == HOURS * (M7I + 4 * P5EN + 12 * Decimal("21.957642"))
 
 
+def test_always_on_nodes_beyond_a_sources_max_are_of_the_next() -> None:
+    """All five were counted at the first source, which gives three."""
+    plan = a_plan(*EAST)
+    pool = plan.pools[0]
+    few = replace(pool.sources[0], machines=("p5e.48xlarge",), max=3)
+    rest = replace(pool.sources[1], machines=("p5en.48xlarge",), max=None)
+    least, _ = _month(replace(plan, pools=(replace(pool, min=5, sources=(few, rest)),)))
+    assert least == Amount(HOURS * (M7I + 2 * P5EN), ("p5e.48xlarge (no on-demand price)",))
+
+
 def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
     found = estimate(a_plan(*EAST), catalog.prices())
     line = found.line("pool", "h200")
