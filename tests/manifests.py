@@ -41,7 +41,9 @@ def good() -> list[Any]:
 def pick(manifests: list[Any], what: str) -> Any:
     """`Kind/name` among them."""
     kind, _, name = what.partition("/")
-    (found,) = [one for one in manifests if one["kind"] == kind and one["metadata"]["name"] == name]
+    (found,) = [
+        one for one in manifests if one["kind"] == kind and one.get("metadata", {}).get("name") == name
+    ]
     return found
 
 

@@ -1,0 +1,164 @@
+"""The rendered kube stack passes every checker on every release, and seeded mistakes in it are caught: so both work."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from manifests import GONE, changed, pick
+
+from gpucluster import catalog, k8s
+from gpucluster.k8s.lint import CHECKERS, Document, Facts, check, facts
+from gpucluster.k8s.lint.read import read
+from gpucluster.k8s.lint.world import build
+from gpucluster.plan.model import Bindings, FileSystemBinding, there
+from gpucluster.plan.resolve import resolve
+from gpucluster.plan.running import workloads
+from gpucluster.spec import load
+from gpucluster.spec.load_workloads import inspect_workloads
+
+ROOT = Path(__file__).parents[3]
+CHARTS = "k8s/helm/"  # values, no manifests
+BOUND = Bindings(
+    schema=1,
+    region="us-west-2",
+    bucket="b",
+    secret="s",
+    subnets={},
+    templates={},
+    file_systems={"/data": FileSystemBinding(id="fs-0123456789abcdef0", dns_name="fs.example.org", mount_name="abcd")},
+)  # fmt: skip
+
+
+@cache
+def rendered() -> tuple[tuple[Document, ...], Facts]:
+    spec = load(ROOT / "stacks/kube.yaml")
+    plan = resolve(spec, catalog.load())
+    running = inspect_workloads(ROOT / "workloads/kube.yaml", spec).result()
+    artifacts = k8s.render(plan, workloads(running, there(plan.kubernetes)), BOUND)
+    files = [file for file in artifacts if file.path.endswith(".yaml") and not file.path.startswith(CHARTS)]
+    got = [read(file.content.decode(), file.path) for file in files]
+    assert not [finding for one in got for finding in one.findings]
+    return tuple(document for one in got for document in one.documents), facts(plan)
+
+
+def caught_by(documents: list[Document], known: Facts) -> set[str]:
+    world, broken = build(documents, known)
+    assert not broken
+    return {name for name, checker in CHECKERS.items() if any(True for _ in checker(world))}
+
+
+@pytest.mark.parametrize("release", catalog.kubernetes_facts().versions)
+def test_the_rendered_stack_passes_every_checker(release: str) -> None:
+    documents, known = rendered()
+    assert check(documents, replace(known, kubernetes=release)) == ()
+
+
+def test_it_holds_what_the_issue_asks_for() -> None:
+    kinds = {document.value["kind"] for document in rendered()[0]}
+    assert kinds >= {
+        "Namespace", "ResourceQuota", "LimitRange", "Role", "RoleBinding", "NetworkPolicy", "Topology", "ResourceFlavor",
+        "Cohort", "ClusterQueue", "LocalQueue", "WorkloadPriorityClass", "PriorityClass", "NodePool", "EC2NodeClass",
+        "JobSet", "Deployment", "Service", "HorizontalPodAutoscaler", "PersistentVolume", "PersistentVolumeClaim",
+        "Kustomization",
+    }  # fmt: skip
+
+
+POD = "spec/replicatedJobs/0/template/spec/template"
+WORKER = f"{POD}/spec/containers/0"
+QUOTA = "spec/resourceGroups/0/flavors/0/resources"
+
+
+def put(what: str, path: str, value: Any) -> Callable[[list[Any]], None]:
+    def seed(values: list[Any]) -> None:
+        changed(what, path, value, values)
+
+    return seed
+
+
+def uncover(values: list[Any]) -> None:
+    """EFA forgotten in queue and flavor: well formed, and the gang would wait for ever."""
+    group = pick(values, "ClusterQueue/kube-research")["spec"]["resourceGroups"][0]
+    group["coveredResources"].remove("vpc.amazonaws.com/efa")
+    group["flavors"][0]["resources"] = [r for r in group["flavors"][0]["resources"] if "efa" not in r["name"]]
+
+
+def swap_volumes(values: list[Any]) -> None:
+    mine, other = (
+        one for one in values if one["kind"] == "PersistentVolumeClaim" and one["metadata"]["name"] == "data"
+    )
+    mine["spec"]["volumeName"], other["spec"]["volumeName"] = (
+        other["spec"]["volumeName"],
+        mine["spec"]["volumeName"],
+    )
+
+
+def twice(values: list[Any]) -> None:
+    tune, serve = pick(values, "ResourceFlavor/kube-tune"), pick(values, "ResourceFlavor/kube-serve")
+    serve["metadata"]["name"] = tune["metadata"]["name"]
+
+
+def forget(values: list[Any]) -> None:
+    listing = next(one for one in values if one["kind"] == "Kustomization" and "cohort.yaml" in one["resources"])  # fmt: skip
+    listing["resources"].remove("cohort.yaml")
+
+
+def reverse_levels(values: list[Any]) -> None:
+    pick(values, "Topology/kube-fabric")["spec"]["levels"].reverse()
+
+
+def break_policy(values: list[Any]) -> None:
+    policy = next(one for one in values if one["kind"] == "ValidatingAdmissionPolicy")
+    policy["spec"]["validations"][0]["expression"] += " &&"
+
+
+# a mistake as people make it, and the checker that must say so
+SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
+    ("a typing mistake in a Deployment", put("Deployment/chat", "spec/replica", 3), "builtin"),
+    ("a typing mistake in a JobSet", put("JobSet/tune", "spec/failurePolicy/maxRestart", 3), "schemas"),
+    ("a field of Kueue's older API", put("ClusterQueue/kube-research", "spec/cohort", "kube"), "schemas"),
+    ("a Karpenter requirement without values", put("NodePool/kube-serve-0", "spec/template/spec/requirements/0/values", []), "schemas"),
+    ("the levels of the topology turned round", reverse_levels, "schemas"),
+    ("an API that Kubernetes took away", put("HorizontalPodAutoscaler/chat", "apiVersion", "autoscaling/v2beta2"), "versions"),
+    ("one GPU too many in a quota", put("ClusterQueue/kube-research", f"{QUOTA}/3/nominalQuota", "33"), "quotas"),
+    ("GPUs in no quota", put("ClusterQueue/kube-research", f"{QUOTA}/3/nominalQuota", "31"), "quotas"),
+    ("EFA that the queue does not cover", uncover, "quotas"),
+    ("a gang of one node too many", put("JobSet/tune", "spec/replicatedJobs/0/template/spec/parallelism", 5), "quotas"),
+    ("a topology of another name", put("ResourceFlavor/kube-tune", "spec/topologyName", "fabric"), "references"),
+    ("a queue of another name", put("JobSet/tune", "metadata/labels/kueue.x-k8s.io~queue-name", "defaults"), "references"),
+    ("a scaler of another name", put("HorizontalPodAutoscaler/chat", "spec/scaleTargetRef/name", "chatt"), "references"),
+    ("a namespace of another name", put("Namespace/serving", "metadata/name", "service"), "references"),
+    ("a cohort above itself", put("Cohort/kube", "spec/parentName", "kube"), "references"),
+    ("a node class of another name", put("NodePool/kube-serve-0", "spec/template/spec/nodeClassRef/name", "kube"), "references"),
+    ("a label that no node has", put("Topology/kube-fabric", "spec/levels/1/nodeLabel", "topology.k8s.aws/network-node-layer-9"), "placement"),
+    ("a gang's level that is none", put("JobSet/tune", f"{POD}/metadata/annotations/kueue.x-k8s.io~podset-required-topology", "block"), "placement"),
+    ("a flavor without its toleration", put("ResourceFlavor/kube-tune", "spec/tolerations", []), "placement"),
+    ("a pool of another name", put("ResourceFlavor/kube-tune", "spec/nodeLabels/gpucluster~pool", "tuna"), "placement"),
+    ("Karpenter's nodes without the taint", put("NodePool/kube-serve-0", "spec/template/spec/taints", []), "placement"),
+    ("a pod larger than its node", put("Deployment/chat", "spec/template/spec/containers/0/resources/requests/cpu", "200"), "placement"),
+    ("a GPU request that is not its limit", put("JobSet/tune", f"{WORKER}/resources/requests/nvidia.com~gpu", "4"), "resources"),
+    ("shared memory larger than the memory", put("JobSet/tune", f"{POD}/spec/volumes/0/emptyDir/sizeLimit", "2Ti"), "resources"),
+    ("a gang that restarts its pods", put("JobSet/tune", f"{POD}/spec/restartPolicy", GONE), "pairs"),
+    ("volumes of two teams swapped", swap_volumes, "pairs"),
+    ("a service that selects nothing", put("Service/chat", "spec/selector/gpucluster~workload", "chatt"), "pairs"),
+    ("two flavors of one name", twice, "names"),
+    ("a space in a label", put("Deployment/chat", "metadata/labels/gpucluster~team", "ser ving"), "names"),
+    ("memory in a unit that is none", put("JobSet/tune", f"{WORKER}/resources/limits/memory", "900GB"), "names"),
+    ("a policy that does not parse", break_policy, "policies"),
+    ("a file that the kustomization forgets", forget, "kustomize"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seed", "checker"), [row[1:] for row in SEEDS], ids=[row[0] for row in SEEDS])
+def test_a_seeded_mistake_is_caught_by_its_checker(seed: Callable[[list[Any]], None], checker: str) -> None:
+    documents, known = rendered()
+    seeded = [replace(document, value=deepcopy(document.value)) for document in documents]
+    seed([document.value for document in seeded])
+    assert checker in caught_by(seeded, known)
+
+
+def test_every_checker_has_a_seed() -> None:
+    assert {checker for _, _, checker in SEEDS} == CHECKERS.keys()
