@@ -1,4 +1,4 @@
-"""What a machine is asked about itself: units, devices, metadata guard, mounts, disks, clock, hardware."""
+"""What a machine is asked about its system: units, metadata guard, mounts, disks, clock."""
 
 import re
 from collections.abc import Iterator
@@ -43,13 +43,6 @@ class Unit:
     load: str
     active: str
     restarts: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpus:
-    """How many GPUs Slurm is told of."""
-
-    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +95,6 @@ class Clock:
     """The machine's clock agrees with the head's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
-    """What slurmd must find: at least so much."""
-
-    cpus: int
-    sockets: int
-    cores: int
-    threads: int
-    memory_mib: int
-
-
 def ask_units(want: Units) -> tuple[Ask, ...]:
     shown = "--property=Id,LoadState,ActiveState,NRestarts"
     return (Ask(argv=("systemctl", "show", shown, "--", *want.units)),)
@@ -146,28 +128,6 @@ def judge_units(found: dict[str, Unit], want: Units) -> Judgement:
         f"{_unit(u)} restarted {found[u].restarts} times" for u in want.units if found[u].restarts >= RESTARTS
     ]
     return warned(listed(restless), expected) if restless else passed(expected)
-
-
-def ask_gpus(_want: Gpus) -> tuple[Ask, ...]:
-    seen = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia[0-9]*")
-    # stat, not find's -type: that trusts the folder's entry, which a mount over it may hide
-    return (Ask(argv=(*seen, "-exec", "stat", "--format=%F:%n", "{}", "+")),)
-
-
-def parse_gpus(got: tuple[Answer, ...]) -> frozenset[str]:
-    """Names of character devices."""
-    return frozenset(
-        re.findall(r"^character special file:/dev/(nvidia[0-9]{1,3})$", got[0].text(), re.MULTILINE)
-    )
-
-
-def judge_gpus(found: frozenset[str], want: Gpus) -> Judgement:
-    expected = f"{want.count} GPUs, /dev/nvidia0 to {want.count - 1}"
-    absent = [f"nvidia{n}" for n in range(want.count) if f"nvidia{n}" not in found]
-    if absent or len(found) != want.count:
-        lacks = f", {listed(absent)} missing" if absent else ""
-        return failed(f"{len(found)} GPUs{lacks}", expected)
-    return passed(f"{len(found)} GPUs", expected)
 
 
 def ask_guard(_want: Guard) -> tuple[Ask, ...]:
@@ -272,32 +232,6 @@ def judge_clock(found: tuple[float, float], _want: Clock) -> Judgement:
     return warned(said, expected) if off > SKEW_WARN_S else passed(said, expected)
 
 
-def ask_board(_want: Board) -> tuple[Ask, ...]:
-    return (Ask(argv=("slurmd", "-C")),)
-
-
-def parse_board(got: tuple[Answer, ...]) -> Board:
-    """`slurmd -C` in 24.11: one line of Key=Value, then the uptime."""
-    pairs = dict(re.findall(r"(\w+)=([0-9]{1,12})(?:\s|$)", got[0].text()))
-    keys = ("CPUs", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
-    if any(key not in pairs for key in keys):
-        raise ParseError(f"slurmd -C said {short(got[0].stdout, 80)}")
-    cpus, sockets, cores, threads, memory = (int(pairs[key]) for key in keys)
-    return Board(cpus=cpus, sockets=sockets, cores=cores, threads=threads, memory_mib=memory)
-
-
-def judge_board(found: Board, want: Board) -> Judgement:
-    """More memory than planned is well; another count of cores is another machine."""
-    same = (found.cpus, found.sockets, found.cores, found.threads) == (
-        want.cpus,
-        want.sockets,
-        want.cores,
-        want.threads,
-    )
-    well = same and found.memory_mib >= want.memory_mib
-    return (passed if well else failed)(_board(found), f"{_board(want)} or more memory")
-
-
 def _unit(unit: str) -> str:
     return unit.removesuffix(".service")
 
@@ -347,7 +281,3 @@ def _seconds(answer: Answer) -> float:
     if not re.fullmatch(r"[0-9]{1,12}\.[0-9]{1,9}", found):
         raise ParseError(f"date said {short(found, 40)}")
     return float(found)
-
-
-def _board(board: Board) -> str:
-    return f"CPUs={board.cpus} {board.sockets}x{board.cores}x{board.threads} RealMemory={board.memory_mib}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpucluster.checks import cloud, files, jobs, machine, pairs, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, machine, pairs, slurm
 from gpucluster.checks.model import Check
 
 _LOG = "journalctl --no-pager -n 30 -u"
@@ -121,20 +121,20 @@ _ALL: tuple[Check[Any, Any], ...] = (
         id="hw.real",
         tier=0,
         title="the machine is what Slurm is told",
-        question=machine.ask_board,
-        parse=machine.parse_board,
-        judge=machine.judge_board,
-        want=machine.Board,
+        question=hardware.ask_board,
+        parse=hardware.parse_board,
+        judge=hardware.judge_board,
+        want=hardware.Board,
         remedy="on {machine}: slurmd -C; lscpu; it is another machine type than planned: correct `machines:` or replace it",
     ),
     Check(
         id="gpu.count",
         tier=0,
         title="every GPU is there",
-        question=machine.ask_gpus,
-        parse=machine.parse_gpus,
-        judge=machine.judge_gpus,
-        want=machine.Gpus,
+        question=hardware.ask_gpus,
+        parse=hardware.parse_gpus,
+        judge=hardware.judge_gpus,
+        want=hardware.Gpus,
         remedy="on {machine}: nvidia-smi -L; lspci -d 10de: ; then on the head: scontrol update nodename={machine} state=drain reason='[node_problem] gpu.count', and replace it",
     ),
     Check(

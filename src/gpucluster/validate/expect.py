@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpucluster.checks import cloud, files, jobs, machine, pairs, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, machine, pairs, slurm
 from gpucluster.checks.model import Check
 from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
@@ -145,7 +145,7 @@ def _pool_node(plan: ClusterPlan, target: str, pool: Pool) -> Iterator[Expectati
     if not _overridden(plan):
         yield _expect("hw.real", target, _board(pool))
     if pool.shape.gpu_count:
-        yield _expect("gpu.count", target, machine.Gpus(count=pool.shape.gpu_count))
+        yield _expect("gpu.count", target, hardware.Gpus(count=pool.shape.gpu_count))
     yield from _any_machine(plan, target, NODE_SPOOL)
 
 
@@ -232,9 +232,9 @@ def _hardware(pool: Pool) -> slurm.Hardware:
     )
 
 
-def _board(pool: Pool) -> machine.Board:
+def _board(pool: Pool) -> hardware.Board:
     shape = pool.shape
-    return machine.Board(
+    return hardware.Board(
         cpus=shape.cpus,
         sockets=shape.sockets,
         cores=shape.cores_per_socket,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster.checks import cloud, files, jobs, machine, pairs, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, machine, pairs, slurm
 from gpucluster.checks.machine import Disk, Unit
 from gpucluster.checks.model import TIMED_OUT, Answer, Judgement, ParseError, Verdict
 from gpucluster.checks.table import CHECKS
@@ -59,11 +59,11 @@ def test_machines():
         "slurmd.service": Unit(load="loaded", active="active", restarts=0),
         "nosuch.service": Unit(load="not-found", active="inactive", restarts=0),
     }
-    assert machine.parse_gpus(said("gpus.txt")) == {f"nvidia{n}" for n in range(8)}
+    assert hardware.parse_gpus(said("gpus.txt")) == {f"nvidia{n}" for n in range(8)}
     mounts = machine.parse_mounts(said("mountinfo.txt"))
     assert (mounts["/"].type, mounts["/"].writable, mounts["/sys"].writable) == ("overlay", True, False)
     assert machine.parse_disks(said("df.txt"))["/tmp"] == Disk(space=0, inodes=1)
-    board = machine.parse_board(said("slurmd-C.txt"))
+    board = hardware.parse_board(said("slurmd-C.txt"))
     assert (board.cpus, board.sockets, board.cores, board.threads, board.memory_mib) == (2, 1, 2, 1, 24105)
 
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpucluster.checks import cloud, files, jobs, machine, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, machine, slurm
 from gpucluster.checks.cloud import Holdings, Instance, Owned
+from gpucluster.checks.hardware import Board
 from gpucluster.checks.jobs import Devices, Ended, Gang, Gres, Leaves, Life, Lives, Rank, RoundTrip, Small
-from gpucluster.checks.machine import Board, Disk, Disks, Mounted, Mounts, MountWant, Unit, Units
+from gpucluster.checks.machine import Disk, Disks, Mounted, Mounts, MountWant, Unit, Units
 from gpucluster.checks.model import Verdict, short
 from gpucluster.checks.slurm import Hardware, HardwareLines, Node, Nodes, Partition, Partitions, PartitionWant
 from gpucluster.checks.table import CHECKS
@@ -158,15 +159,15 @@ def test_clock(off, blur, verdict):
 
 def test_board():
     want = Board(cpus=2, sockets=1, cores=2, threads=1, memory_mib=1000)
-    assert machine.judge_board(replace(want, memory_mib=1100), want).verdict is PASS
-    assert machine.judge_board(replace(want, memory_mib=999), want).verdict is FAIL
-    assert machine.judge_board(replace(want, threads=2), want).verdict is FAIL
+    assert hardware.judge_board(replace(want, memory_mib=1100), want).verdict is PASS
+    assert hardware.judge_board(replace(want, memory_mib=999), want).verdict is FAIL
+    assert hardware.judge_board(replace(want, threads=2), want).verdict is FAIL
 
 
 def test_gpus_and_files():
-    assert machine.judge_gpus(frozenset({"nvidia0", "nvidia1"}), machine.Gpus(count=2)).verdict is PASS
-    assert "nvidia1 missing" in machine.judge_gpus(frozenset({"nvidia0"}), machine.Gpus(count=2)).found
-    assert machine.judge_gpus(frozenset({"nvidia0", "nvidia1"}), machine.Gpus(count=1)).verdict is FAIL
+    assert hardware.judge_gpus(frozenset({"nvidia0", "nvidia1"}), hardware.Gpus(count=2)).verdict is PASS
+    assert "nvidia1 missing" in hardware.judge_gpus(frozenset({"nvidia0"}), hardware.Gpus(count=2)).found
+    assert hardware.judge_gpus(frozenset({"nvidia0", "nvidia1"}), hardware.Gpus(count=1)).verdict is FAIL
     want = files.Files(sha256={"/a": "1", "/b": "2"})
     assert files.judge_files({"/a": "1", "/b": "2"}, want).verdict is PASS
     assert files.judge_files({"/a": "x"}, want).found == "/a is another, /b cannot be read"
