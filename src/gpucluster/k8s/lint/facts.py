@@ -52,6 +52,4 @@ class Facts:
     distribution: Distribution = Distribution.UPSTREAM
     pools: tuple[PoolFacts, ...] | None = None
     present: tuple[Present, ...] = ()
-    whole: bool = (
-        True  # manifests and `present` are all there is; else what is not found may be in the cluster
-    )
+    whole: bool = True  # False: only a part of a cluster, so what is not found may be there
