@@ -21,7 +21,9 @@ def run() -> Iterator[Figure]:
         _call("render", ROOT / "stacks/kube.yaml", "--to", folder)
         spec = ("--spec", ROOT / "stacks/kube.yaml")
         yield figure("lint.kube", median_ms(lambda: _call("lint", folder, *spec), TIMES), "ms", LIMIT_MS)
-        texts = [file.read_text() for file in sorted(Path(folder).rglob("*.yaml")) if file.parent.name != "helm"]
+        texts = [
+            file.read_text() for file in sorted(Path(folder).rglob("*.yaml")) if file.parent.name != "helm"
+        ]
     documents = [document for text in texts for document in read(text, "x.yaml").documents]
     facts = Facts(kubernetes="1.36", whole=False)
     reading = median_ms(lambda: [read(text, "x.yaml") for text in texts], TIMES)
