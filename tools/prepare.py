@@ -16,7 +16,10 @@ EXTRA = {  # beside what the sandbox itself needs: what must be there -> the Deb
     "git": "git",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go trusts the system's alone
 }
-OF_TEST = {"chromium": "chromium"}  # a real browser opens the reports; the demo needs none
+OF_TEST = {  # a real browser opens the reports, hosts are reached by ssh; the demo needs neither
+    "chromium": "chromium",
+    "ssh": "openssh-client",
+}
 SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/needs.py"
 
 
