@@ -11,6 +11,7 @@ State = Mapping[str, Any]
 # Inputs that the engine or the provider's Check adds; each default's name stands in `__defaults`.
 ENGINES_OWN = frozenset({"__defaults", "__internal", "tagsAll"})
 PROVIDERS_OWN = frozenset({"version"})
+LOOKED_UP = frozenset({"ami", "imageId", "blockDeviceMappings"})  # from the look-up of the image
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -56,6 +57,15 @@ def _fields(resource: Resource, state: State, planned: Planned) -> Iterator[tupl
     yield "protect", resource.protect, state.get("protect", False)
     yield "retain on delete", resource.retain_on_delete, state.get("retainOnDelete", False)
     yield "timeouts", {k: v for k, v in times.items() if v}, state.get("customTimeouts", {})
+    yield "deleted with", resource.deleted_with, state.get("deletedWith")
+    yield "external", resource.external, state.get("external", False)
+    yield "import id", resource.import_id, state.get("importID", "")
+    for word, ours, theirs in (
+        ("ignores changes of", resource.ignore_changes, "ignoreChanges"),
+        ("replaced on changes of", resource.replace_on_changes, "replaceOnChanges"),
+        ("hides changes of", resource.hide_diffs, "hideDiff"),
+    ):
+        yield word, list(ours), sorted(state.get(theirs, []))
     yield "secret outputs", list(resource.secret_outputs), sorted(state.get("additionalSecretOutputs", []))
 
 
@@ -69,17 +79,21 @@ def _inputs(resource: Resource, inputs: Mapping[str, Any]) -> Iterator[str]:
     if resource.type.startswith("pulumi:providers:"):
         defaults |= PROVIDERS_OWN
     given = {name: value for name, value in inputs.items() if name not in defaults}
-    yield from _values("", dict(resource.properties), given)
+    for name in _keys(resource.properties, given):
+        open_here = name in LOOKED_UP or name in resource.property_dependencies
+        yield from _values(name, resource.properties.get(name), given.get(name), open_here=open_here)
 
 
-def _values(where: str, ours: Value, theirs: Value) -> Iterator[str]:
-    """Offline fewer things are known: what is unknown here may be known there, and not the other way round."""
-    if ours == UNKNOWN:
+def _values(where: str, ours: Value, theirs: Value, *, open_here: bool) -> Iterator[str]:
+    """Of a look-up or of another resource fewer things are known offline; not the other way round, and no other."""
+    if ours == UNKNOWN and open_here:
         return
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        yield from _each(where, _keys(ours, theirs), ours.get, theirs.get)
+        keys = _keys(ours, theirs)
+        yield from _each(where, keys, ours.get, theirs.get, open_here=open_here)
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        yield from _each(where, range(len(ours)), ours.__getitem__, theirs.__getitem__)
+        keys = range(len(ours))
+        yield from _each(where, keys, ours.__getitem__, theirs.__getitem__, open_here=open_here)
     elif ours != (UNKNOWN if theirs == UNKNOWN_ON_WIRE else theirs):
         yield f"property {where}: planned {ours!r}, previewed {theirs!r}"
 
@@ -89,7 +103,12 @@ def _keys(ours: Mapping[str, Value], theirs: Mapping[str, Value]) -> Iterable[st
 
 
 def _each(
-    where: str, keys: Iterable[Any], ours: Callable[[Any], Value], theirs: Callable[[Any], Value]
+    where: str,
+    keys: Iterable[Any],
+    ours: Callable[[Any], Value],
+    theirs: Callable[[Any], Value],
+    *,
+    open_here: bool,
 ) -> Iterator[str]:
     for key in keys:
-        yield from _values(f"{where}.{key}".lstrip("."), ours(key), theirs(key))
+        yield from _values(f"{where}.{key}", ours(key), theirs(key), open_here=open_here)

@@ -93,6 +93,19 @@ PLANTED: Mapping[str, tuple[Callable[[Resource], Resource], str]] = {
     "another name": (lambda r: replace(r, name="other"), "name"),
     "secret outputs": (lambda r: replace(r, secret_outputs=("id",)), "secret outputs"),
     "a timeout": (lambda r: replace(r, timeouts=replace(r.timeouts, create="5m")), "timeouts"),
+    "a change that is ignored": (
+        lambda r: replace(r, ignore_changes=("gatewayId",)), "ignores changes of"),
+    "a change that replaces": (
+        lambda r: replace(r, replace_on_changes=("gatewayId",)), "replaced on changes of"),
+    "a hidden change": (lambda r: replace(r, hide_diffs=("gatewayId",)), "hides changes of"),
+    "another's end": (lambda r: replace(r, deleted_with=r.urn), "deleted with"),
+    "somebody else's": (lambda r: replace(r, external=True), "external"),
+    "an adoption": (lambda r: replace(r, import_id="r-1"), "import id"),
+    # a planner that called everything unknown was equal to the engine
+    "a known value called unknown": (
+        lambda r: with_property(r, destinationCidrBlock="[unknown]"), "property destinationCidrBlock"),
+    "a value called secret": (
+        lambda r: with_property(r, destinationCidrBlock="[secret]"), "property destinationCidrBlock"),
     "another property": (
         lambda r: with_property(r, destinationCidrBlock="10.0.0.0/8"), "property destinationCidrBlock"),
     "one property more": (lambda r: with_property(r, natGatewayId="nat-1"), "property natGatewayId"),
