@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.representer import SafeRepresenter
 
@@ -25,10 +24,7 @@ _WIDTH = 110
 
 
 def documents(text: str) -> list[Manifest]:
-    """The documents of a rendered template; ValueError for what is not a strict mapping."""
-    for event in _reader().parse(text):
-        if isinstance(event, AliasEvent) or getattr(event, "anchor", None) or getattr(event, "ctag", None):
-            raise ValueError("a template uses an anchor or a tag")
+    """The documents of a rendered template; ruamel refuses keys given twice, and ours are mappings."""
     found = list(_reader().load_all(text))
     if not all(isinstance(one, dict) for one in found):
         raise ValueError("a template's document is not a mapping")

@@ -104,7 +104,7 @@ def _template(name: str) -> Template:
 @cache
 def environment() -> Environment:
     """The one way in which templates are read."""
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(shipped("templates") / "k8s"),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - every value is JSON already
@@ -112,3 +112,5 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.globals = {}  # jinja's own `namespace` would stand in for one that a View forgot
+    return made

@@ -1,0 +1,516 @@
+"""Plan to manifests: the whole tree of the stack, and each decision that stands in it."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_kube_plan, a_plan
+from golden_tree import Golden
+from kube import BOUND, Change, files, golden_files, objects
+from ruamel.yaml import YAML
+
+from gpucluster import k8s
+from gpucluster.k8s.render import COMPONENTS
+from gpucluster.k8s.waves import WAVES
+from gpucluster.plan import codec
+from gpucluster.plan.model import ClusterPlan, there
+
+KUBE = Path(__file__).parents[3] / "stacks/kube.yaml"
+QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+HOST = "kubernetes.io/hostname"
+CPUS = ("machines: [p4de.24xlarge]}]\n  - name: serve", "machines: [m7i.2xlarge]}]\n  - name: serve")
+
+
+@cache
+def _objects(*changes: Change, running: tuple[Change, ...] = ()) -> dict[str, Any]:
+    return objects(files(*changes, running=running))
+
+
+def _gang(*changes: Change, running: tuple[Change, ...] = ()) -> Any:
+    jobset = _objects(*changes, running=running)["JobSet/research/tune"]
+    return jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+
+
+def _chat(*changes: Change, running: tuple[Change, ...] = ()) -> Any:
+    return _objects(*changes, running=running)["Deployment/serving/chat"]["spec"]["template"]["spec"]
+
+
+def _env(pod: Any) -> dict[str, Any]:
+    return {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+
+
+def test_the_kube_stack_is_the_golden_tree(golden: Golden) -> None:
+    golden("kube", golden_files(KUBE))
+
+
+def test_the_same_plan_gives_the_same_bytes() -> None:
+    assert k8s.render(a_kube_plan()) == k8s.render(codec.loads(ClusterPlan, codec.dumps(a_kube_plan())))
+
+
+def test_a_plan_without_kubernetes_has_no_manifests() -> None:
+    with pytest.raises(ValueError, match="another kind"):
+        k8s.render(a_plan())
+
+
+# --- waves and Kustomize ------------------------------------------------------------------------
+
+
+def _yaml(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def test_kustomize_names_exactly_the_files() -> None:
+    texts = files()
+    top = _yaml(texts["kustomization.yaml"])["resources"]
+    named = {
+        f"{wave}/{file}" for wave in top for file in _yaml(texts[f"{wave}/kustomization.yaml"])["resources"]
+    }
+    beside = {
+        path for path in texts if path.endswith((".md", "kustomization.yaml")) or path.startswith("helm/")
+    }
+    assert named == texts.keys() - beside
+    assert top == sorted(top) == [w.folder for w in WAVES]
+
+
+def test_a_wave_without_files_is_not_named() -> None:
+    texts = files(("nodes: {min: 1, max: 6}", "nodes: 6"))
+    assert "20-nodes" not in texts["kustomization.yaml"]
+    assert not [path for path in texts if path.startswith("20-nodes")]
+
+
+def test_what_an_object_names_stands_in_an_earlier_wave() -> None:
+    order = {wave.folder: number for number, wave in enumerate(WAVES)}
+    texts = files(bindings=BOUND)
+    place = {
+        key: order[path.split("/")[0]]
+        for path, text in texts.items()
+        if path.split("/")[0] in order and "kustomization" not in path
+        for key in objects({path: text})
+    }
+    assert (
+        place["Namespace/research"]
+        < place["Role/research/team-member"]
+        < place["LocalQueue/research/default"]
+    )
+    assert place["PersistentVolume/kube-research-data"] <= place["PersistentVolumeClaim/research/data"]
+    assert place["ClusterQueue/kube-research"] <= place["LocalQueue/research/default"]
+    assert max(place[k] for k in place if "Queue/" in k) < place["Deployment/serving/chat"]
+    assert place["PersistentVolumeClaim/research/data"] < place["JobSet/research/tune"]
+
+
+def test_every_component_is_used_by_some_spec() -> None:
+    nfs = ("fsx_lustre: {zone: us-west-2a, size: 2400GiB}", "nfs: {server: 192.0.2.5, export: /srv}")
+    made = {*files(bindings=BOUND), *files(nfs)}
+    stems = {path.split("/")[-1] for path in made}
+    assert len({c.template for c in COMPONENTS}) == len(COMPONENTS)
+    assert {"overlay", "volume", "autoscaler"} & {stem.split("-")[0] for stem in stems} >= {
+        "volume",
+        "autoscaler",
+    }
+
+
+# --- namespaces, rights, borders ----------------------------------------------------------------
+
+
+def test_a_namespace_enforces_what_its_pods_need_and_a_policy_takes_the_rest_back() -> None:
+    found = _objects()
+    labels = {name: found[f"Namespace/{name}"]["metadata"]["labels"] for name in ("serving", "research")}
+    enforce = "pod-security.kubernetes.io/enforce"
+    assert (labels["serving"][enforce], labels["research"][enforce]) == ("baseline", "privileged")
+    assert labels["research"][f"{enforce}-version"] == "v1.36"
+    selector = found["ValidatingAdmissionPolicyBinding/kube-pod-guard"]["spec"]["matchResources"][
+        "namespaceSelector"
+    ]
+    assert selector["matchLabels"].items() <= labels["research"].items()
+    assert not selector["matchLabels"].items() <= labels["serving"].items()
+
+
+def test_no_privileged_namespace_no_policy() -> None:
+    plan = a_kube_plan(CPUS, ("{nvidia.com/gpu: 32}", "{cpu: 8}"))
+    assert not [a.path for a in k8s.render(plan) if "guard" in a.path]
+
+
+def test_a_team_has_rights_in_its_namespace_only() -> None:
+    found = _objects()
+    assert not [key for key in found if key.startswith(("ClusterRole/", "ClusterRoleBinding/"))]
+    binding = found["RoleBinding/serving/team-member"]
+    assert binding["subjects"] == [
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "gpucluster:serving"}
+    ]
+    rules = found["Role/serving/team-member"]["rules"]
+    assert not any("*" in rule["verbs"] + rule["resources"] + rule["apiGroups"] for rule in rules)
+    may = {resource: set(rule["verbs"]) for rule in rules for resource in rule["resources"]}
+    for theirs in (
+        "resourcequotas",
+        "limitranges",
+        "networkpolicies",
+        "localqueues",
+        "persistentvolumeclaims",
+    ):
+        assert may[theirs] <= {"get", "list", "watch"}
+    assert not may.keys() & {"roles", "rolebindings", "clusterqueues", "namespaces", "nodes"}
+
+
+def test_gpus_are_counted_once_by_the_queue() -> None:
+    hard = _objects()["ResourceQuota/research/team"]["spec"]["hard"]
+    assert not [key for key in hard if "gpu" in key or "cpu" in key or "memory" in key]
+
+
+def test_every_container_has_requests_for_the_queue_to_count() -> None:
+    (limit,) = _objects()["LimitRange/research/team"]["spec"]["limits"]
+    assert limit["defaultRequest"].keys() == {"cpu", "memory"}
+
+
+def test_nothing_passes_a_namespaces_border_but_what_is_named() -> None:
+    found = {k: v["spec"] for k, v in _objects().items() if k.startswith("NetworkPolicy/research/")}
+    deny = found["NetworkPolicy/research/default-deny"]
+    assert deny == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    inside = found["NetworkPolicy/research/within-team"]
+    assert inside["ingress"] == [{"from": [{"podSelector": {}}]}]  # every port: NCCL's are random
+    (out,) = found["NetworkPolicy/research/https-out"]["egress"]
+    assert out["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16", "10.60.0.0/16"]
+
+
+# --- queues -------------------------------------------------------------------------------------
+
+
+def _quotas(queue: Any) -> dict[tuple[str, str], tuple[str, str]]:
+    return {
+        (flavor["name"], row["name"]): (row["nominalQuota"], row.get("borrowingLimit", ""))
+        for group in queue["spec"].get("resourceGroups", [])
+        for flavor in group["flavors"]
+        for row in flavor["resources"]
+    }
+
+
+def test_a_team_that_may_not_borrow_has_its_quota_and_no_more() -> None:
+    rows = _quotas(_objects()["ClusterQueue/kube-research"])
+    assert rows["kube-tune", "nvidia.com/gpu"] == ("32", "0")
+    assert rows["kube-tune", "vpc.amazonaws.com/efa"] == ("16", "0")
+    assert {limit for _, limit in rows.values()} == {"0", "0Mi"}
+
+
+def test_a_team_that_may_borrow_has_the_rest_of_its_pools_as_limit_and_the_cohort_lends_it() -> None:
+    found = _objects()
+    slices = ("kube-serve", "nvidia.com/mig-1g.10gb")
+    assert _quotas(found["ClusterQueue/kube-serving"])[slices] == ("28", "308")
+    assert _quotas(found["Cohort/kube"])[slices] == ("308", "")
+    assert found["ClusterQueue/kube-serving"]["spec"]["preemption"]["reclaimWithinCohort"] == "Any"
+
+
+def test_a_cohort_without_a_rest_lends_nothing_of_its_own() -> None:
+    found = _objects(("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 336}"))
+    assert "resourceGroups" not in found["Cohort/kube"].get("spec", {})
+
+
+def test_a_queue_covers_everything_that_its_pods_ask_for() -> None:
+    found = _objects()
+    pairs = [
+        ("ClusterQueue/kube-research", _gang()["template"]["spec"]),
+        ("ClusterQueue/kube-serving", _chat()),
+    ]
+    for queue, pod in pairs:
+        covered = set(found[queue]["spec"]["resourceGroups"][0]["coveredResources"])
+        assert pod["containers"][0]["resources"]["requests"].keys() <= covered
+
+
+def test_the_toleration_is_in_the_flavor_and_the_topology_only_where_nodes_stand() -> None:
+    found = _objects()
+    tune, serve = (found[f"ResourceFlavor/kube-{pool}"]["spec"] for pool in ("tune", "serve"))
+    assert tune["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert tune["nodeLabels"] == {"gpucluster/cluster": "kube", "gpucluster/pool": "tune"}
+    assert tune["topologyName"] == "kube-fabric"
+    assert "topologyName" not in serve
+    levels = [level["nodeLabel"] for level in found["Topology/kube-fabric"]["spec"]["levels"]]
+    assert levels[-1] == HOST
+    assert len(levels) == 5
+
+
+def test_what_names_no_queue_lands_in_the_teams() -> None:
+    queue = _objects()["LocalQueue/serving/default"]
+    assert queue["spec"] == {"clusterQueue": "kube-serving"}
+    config = _yaml(_yaml(files()["helm/kueue.yaml"])["managerConfig"]["controllerManagerConfigYaml"])
+    assert config["manageJobsWithoutQueueName"] is True
+    namespace = _objects()["Namespace/serving"]["metadata"]["labels"]
+    assert config["managedJobsNamespaceSelector"]["matchLabels"].items() <= namespace.items()
+    assert {"pod", "deployment", "jobset.x-k8s.io/jobset"} <= set(config["integrations"]["frameworks"])
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+def test_only_what_comes_and_goes_is_karpenters() -> None:
+    found = _objects()
+    assert [key for key in found if key.startswith("NodePool/")] == ["NodePool/kube-serve-0"]
+    spec = found["NodePool/kube-serve-0"]["spec"]
+    assert spec["limits"] == {"cpu": str(5 * 96)}
+    assert spec["disruption"]["consolidationPolicy"] == "WhenEmpty"
+    assert spec["disruption"]["consolidateAfter"] == "1800s"
+    assert {"nodes": "0", "reasons": ["Drifted"]} in spec["disruption"]["budgets"]
+    template = spec["template"]
+    assert template["spec"]["expireAfter"] == "Never"
+    assert template["metadata"]["labels"]["nvidia.com/mig.config"] == "kube-serve"
+    assert template["spec"]["taints"] == [
+        {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    ]
+
+
+def test_sources_are_tried_in_order_by_weight() -> None:
+    more = "capacity: [{from: spot, machines: [p4de.24xlarge], max: 2}, {from: on-demand, machines: [p4de.24xlarge]}]"
+    found = _objects(("capacity: [{from: spot, machines: [p4de.24xlarge]}]", more))
+    first, second = (found[f"NodePool/kube-serve-{n}"]["spec"] for n in (0, 1))
+    assert first["weight"] > second["weight"]
+    assert (first["limits"]["cpu"], second["limits"]["cpu"]) == (str(2 * 96), str(5 * 96))
+    market = {r["key"]: r["values"] for r in first["template"]["spec"]["requirements"]}
+    assert market["karpenter.sh/capacity-type"] == ["spot"]
+
+
+def test_spot_needs_the_queue_of_notices() -> None:
+    assert _yaml(files()["helm/karpenter.yaml"])["settings"]["interruptionQueue"] == "kube-interruptions"
+    assert "interruptionQueue" not in files(("from: spot", "from: on-demand"))["helm/karpenter.yaml"]
+
+
+def test_a_node_class_finds_by_tags_and_names_no_id() -> None:
+    spec = _objects()["EC2NodeClass/kube-serve"]["spec"]
+    assert spec["subnetSelectorTerms"] == [{"tags": {"gpucluster:cluster": "kube"}}]
+    assert spec["instanceStorePolicy"] == "RAID0"
+    assert spec["metadataOptions"]["httpPutResponseHopLimit"] == 1
+    assert "networkInterfaces" not in spec  # sliced GPUs have no fabric
+
+
+def test_an_elastic_pool_with_a_fabric_has_an_efa_on_each_card() -> None:
+    spec = _objects(
+        ("    nodes: 4\n", "    nodes: {min: 2, max: 4}\n"),
+        running=(("    topology: {required: block}\n", ""),),
+    )
+    cards = spec["EC2NodeClass/kube-tune"]["spec"]["networkInterfaces"]
+    assert cards[0] == {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+    assert [(c["networkCardIndex"], c["deviceIndex"]) for c in cards[1:]] == [(0, 1), (1, 0), (2, 0), (3, 0)]
+    assert {c["interfaceType"] for c in cards[1:]} == {"efa-only"}
+
+
+def test_karpenter_is_told_of_slices() -> None:
+    overlay = _objects()["NodeOverlay/kube-serve"]["spec"]
+    assert overlay["capacity"] == {"nvidia.com/mig-1g.10gb": "56"}
+    assert overlay["requirements"][0]["values"] == ["kube-serve-0"]
+    assert _yaml(files()["helm/karpenter.yaml"])["settings"]["featureGates"]["nodeOverlay"] is True
+
+
+# --- GPU operator -------------------------------------------------------------------------------
+
+
+def test_on_eks_the_image_owns_the_driver_and_the_operator_the_slices() -> None:
+    values = _yaml(files()["helm/gpu-operator.yaml"])
+    assert (values["driver"], values["toolkit"]) == ({"enabled": False}, {"enabled": False})
+    assert values["mig"] == {"strategy": "mixed"}
+    config = values["migManager"]["config"]
+    assert (config["create"], config["name"]) == (True, "kube-mig")
+    parted = _yaml(config["data"]["config.yaml"])["mig-configs"]
+    assert parted["kube-serve"] == [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
+    assert config["default"] in parted
+
+
+def test_of_a_cluster_that_exists_nobody_said_who_owns_the_driver() -> None:
+    existing = ("control_plane: eks", "existing: {context: prod}")
+    values = _yaml(
+        files(existing, running=(("    topology: {required: block}\n", ""),))["helm/gpu-operator.yaml"]
+    )
+    assert values["driver"] == {}
+
+
+# --- gangs --------------------------------------------------------------------------------------
+
+
+def test_a_gang_is_queued_whole_and_stands_in_one_block() -> None:
+    jobset = _objects()["JobSet/research/tune"]
+    assert jobset["metadata"]["labels"][QUEUE] == "default"
+    assert jobset["metadata"]["labels"][PRIORITY] == "kube-gang"
+    gang = _gang()
+    assert (gang["parallelism"], gang["completions"], gang["completionMode"]) == (4, 4, "Indexed")
+    notes = gang["template"]["metadata"]["annotations"]
+    assert notes["kueue.x-k8s.io/podset-required-topology"] == "topology.k8s.aws/network-node-layer-2"
+    assert notes["karpenter.sh/do-not-disrupt"] == "true"
+
+
+def test_a_preferred_place_and_none() -> None:
+    preferred = _gang(running=(("required: block", "preferred: leaf"),))["template"]["metadata"][
+        "annotations"
+    ]
+    assert preferred["kueue.x-k8s.io/podset-preferred-topology"] == "topology.k8s.aws/network-node-layer-3"
+    none = _gang(running=(("    topology: {required: block}\n", ""),))["template"]["metadata"]["annotations"]
+    assert none == {"karpenter.sh/do-not-disrupt": "true"}
+
+
+def test_a_pod_of_a_gang_has_a_whole_node_with_its_fabric() -> None:
+    pod = _gang()["template"]["spec"]
+    asked, limits = (pod["containers"][0]["resources"][key] for key in ("requests", "limits"))
+    assert {r: asked[r] for r in ("nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi")} == {
+        "nvidia.com/gpu": "8",
+        "vpc.amazonaws.com/efa": "4",
+        "hugepages-2Mi": "5120Mi",
+    }
+    assert limits == {r: amount for r, amount in asked.items() if r != "cpu"}
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"]}
+    (shm,) = [v for v in pod["volumes"] if v["name"] == "shm"]
+    assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "65536Mi"}
+
+
+def test_half_a_node_has_half_of_everything() -> None:
+    asked = _gang(running=(("gpus_per_node: 8", "gpus_per_node: 4"),))["template"]["spec"]["containers"][0][
+        "resources"
+    ]
+    assert asked["requests"]["vpc.amazonaws.com/efa"] == "2"
+    assert asked["requests"]["cpu"] == "46080m"
+    assert asked["requests"]["hugepages-2Mi"] == "2560Mi"
+
+
+def test_one_gpu_has_no_interface_and_locks_nothing() -> None:
+    one = (("gpus_per_node: 8", "gpus_per_node: 1"),)
+    container = _gang(running=one)["template"]["spec"]["containers"][0]
+    assert not {"vpc.amazonaws.com/efa", "hugepages-2Mi"} & container["resources"]["requests"].keys()
+    assert "capabilities" not in container["securityContext"]
+
+
+def test_torch_finds_its_peers_by_jobsets_own_names() -> None:
+    jobset = _objects()["JobSet/research/tune"]["spec"]
+    assert jobset["network"] == {
+        "enableDNSHostnames": True,
+        "subdomain": "tune",
+        "publishNotReadyAddresses": True,
+    }
+    (job,) = jobset["replicatedJobs"]
+    env = _env(_gang()["template"]["spec"])
+    assert env["MASTER_ADDR"] == env["PET_MASTER_ADDR"] == f"tune-{job['name']}-0-0.tune"
+    assert (env["PET_NNODES"], env["PET_NPROC_PER_NODE"]) == ("4", "8")
+    assert env["PET_NODE_RANK"] is None  # from the pod's own index
+
+
+def test_a_lost_pod_begins_the_gang_anew_and_a_drained_node_costs_no_attempt() -> None:
+    policy = _objects()["JobSet/research/tune"]["spec"]["failurePolicy"]
+    assert (policy["maxRestarts"], policy["restartStrategy"]) == (3, "BlockingRecreate")
+    assert policy["rules"][0]["action"] == "RestartJobSetAndIgnoreMaxRestarts"
+    assert _gang()["backoffLimit"] == 0
+    restarts = (("gpus_per_node: 8", "gpus_per_node: 8\n    restarts: 0"),)
+    assert _objects(running=restarts)["JobSet/research/tune"]["spec"]["failurePolicy"]["maxRestarts"] == 0
+
+
+# --- services -----------------------------------------------------------------------------------
+
+
+def test_a_service_is_scaled_by_its_queue_and_the_autoscaler_owns_its_number() -> None:
+    found = _objects()
+    scaler = found["HorizontalPodAutoscaler/serving/chat"]["spec"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 8)
+    assert scaler["metrics"][0]["pods"]["target"] == {"type": "AverageValue", "averageValue": "10"}
+    assert "replicas" not in found["Deployment/serving/chat"]["spec"]
+    assert found["Deployment/serving/chat"]["metadata"]["labels"][QUEUE] == "default"
+
+
+def test_a_service_of_a_fixed_number_has_no_autoscaler() -> None:
+    fixed = (("{min: 2, max: 8}", "{min: 3, max: 3}"), ("    scale_on: {queue_depth: 10}\n", ""))
+    found = _objects(running=fixed)
+    assert "HorizontalPodAutoscaler/serving/chat" not in found
+    assert found["Deployment/serving/chat"]["spec"]["replicas"] == 3
+
+
+def test_a_replica_has_its_part_of_the_node_unless_it_says_otherwise() -> None:
+    asked = _chat()["containers"][0]["resources"]["requests"]
+    assert (asked["cpu"], asked["memory"]) == (f"{92160 // 56}m", f"{1073480 // 56}Mi")
+    own = _chat(running=(("mig-1g.10gb: 1", "mig-1g.10gb: 1, memory: 30Gi"),))
+    resources = own["containers"][0]["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"] == "30720Mi"
+
+
+def test_selectors_meet_their_pods_and_no_others() -> None:
+    found = _objects()
+    pod = found["Deployment/serving/chat"]["spec"]["template"]["metadata"]["labels"]
+    for kind, path in (
+        ("Service", "selector"),
+        ("PodDisruptionBudget", "selector"),
+        ("NetworkPolicy", "podSelector"),
+    ):
+        selector = found[f"{kind}/serving/chat"]["spec"][path]
+        assert selector.get("matchLabels", selector).items() <= pod.items()
+    assert found["PodDisruptionBudget/serving/chat"]["spec"]["maxUnavailable"] == 1
+
+
+# --- storage ------------------------------------------------------------------------------------
+
+
+def test_without_bindings_a_volume_is_left_out_and_said_and_no_id_is_made_up() -> None:
+    texts = files()
+    found = objects(texts)
+    assert not [key for key in found if key.startswith("PersistentVolume/")]
+    assert found["PersistentVolumeClaim/research/data"]["spec"]["volumeName"] == "kube-research-data"
+    assert "- `/data`: `id`, `dns_name` and `mount_name`" in texts["MISSING.md"]
+    assert not [text for text in texts.values() if "fs-" in text]
+
+
+def test_with_bindings_each_team_has_a_volume_of_its_own_on_the_one_file_system() -> None:
+    texts = files(bindings=BOUND)
+    found = objects(texts)
+    volumes = {key: one["spec"] for key, one in found.items() if key.startswith("PersistentVolume/")}
+    assert volumes.keys() == {"PersistentVolume/kube-serving-data", "PersistentVolume/kube-research-data"}
+    assert len({one["csi"]["volumeHandle"] for one in volumes.values()}) == 2
+    assert {one["csi"]["volumeAttributes"]["mountname"] for one in volumes.values()} == {"abcdefgh"}
+    for key, one in volumes.items():
+        claim = found[f"PersistentVolumeClaim/{one['claimRef']['namespace']}/{one['claimRef']['name']}"][
+            "spec"
+        ]
+        assert key == f"PersistentVolume/{claim['volumeName']}"
+        assert (claim["storageClassName"], one["storageClassName"]) == ("", "")
+        assert claim["resources"]["requests"]["storage"] == one["capacity"]["storage"] == "2400Gi"
+        assert one["persistentVolumeReclaimPolicy"] == "Retain"
+    assert "MISSING.md" not in texts
+
+
+def test_an_nfs_volume_needs_no_bindings() -> None:
+    texts = files(
+        ("fsx_lustre: {zone: us-west-2a, size: 2400GiB}", "nfs: {server: 192.0.2.5, export: /srv/Data_1}")
+    )
+    volume = objects(texts)["PersistentVolume/kube-research-data"]["spec"]
+    assert volume["nfs"] == {"server": "192.0.2.5", "path": "/srv/Data_1"}
+    assert "MISSING.md" not in texts
+
+
+def test_pods_have_the_file_system_where_the_spec_says() -> None:
+    for pod in (_chat(), _gang()["template"]["spec"]):
+        mounts = {one["mountPath"]: one["name"] for one in pod["containers"][0]["volumeMounts"]}
+        volumes = {one["name"]: one for one in pod["volumes"]}
+        assert volumes[mounts["/data"]]["persistentVolumeClaim"] == {"claimName": "data"}
+
+
+def test_without_workloads_the_cluster_stands_and_runs_nothing() -> None:
+    plan = a_kube_plan()
+    found = objects({a.path.removeprefix("k8s/"): a.content.decode() for a in k8s.render(plan)})
+    assert not [key for key in found if key.startswith(("JobSet/", "Deployment/"))]
+    assert "ClusterQueue/kube-research" in found
+
+
+def test_the_guide_names_what_the_objects_take_for_granted() -> None:
+    page = files()["README.md"]
+    for word in (
+        "`kueue` 0.19.2",
+        "`kube-kubernetes-node`",
+        "`gpucluster:role=kubernetes-node`",
+        "4 nodes in us-west-2a",
+        "`queue_depth`",
+        "`gpucluster:research`",
+    ):
+        assert word in page
+    other = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
+    made = {a.path: a.content.decode() for a in k8s.render(other)}
+    assert "the context `prod`" in made["k8s/README.md"]
+
+
+def test_a_pool_without_gpus_is_shared_by_its_cpus() -> None:
+    plan = a_kube_plan(CPUS, ("{nvidia.com/gpu: 32}", "{cpu: 8}"))
+    (tune, _) = there(plan.kubernetes).pools
+    assert (tune.shared_by, tune.taints, tune.levels) == (("cpu",), (), ())
+    found = objects({a.path.removeprefix("k8s/"): a.content.decode() for a in k8s.render(plan)})
+    assert found["ClusterQueue/kube-research"]["spec"]["resourceGroups"][0]["coveredResources"] == [
+        "cpu",
+        "memory",
+    ]
+    assert "tolerations" not in found["ResourceFlavor/kube-tune"]["spec"]

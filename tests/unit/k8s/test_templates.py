@@ -1,0 +1,80 @@
+"""A View holds exactly its template's variables, both ways, down to the lines of its tables; each template has one."""
+
+import importlib
+import pkgutil
+import typing
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from jinja2 import meta, nodes
+
+from gpucluster.files import shipped
+from gpucluster.k8s import views
+from gpucluster.k8s.render import COMPONENTS, environment
+from gpucluster.k8s.views.charts import KUEUE_CONFIG
+
+FOLDER = shipped("templates") / "k8s"
+
+
+def _views() -> dict[str, Any]:
+    """Every View of the room by the template that its first line names."""
+    modules = [
+        importlib.import_module(f"{views.__name__}.{m.name}") for m in pkgutil.iter_modules(views.__path__)
+    ]
+    found = [one for module in modules for one in vars(module).values() if is_dataclass(one)]
+    named = [(str(one.__doc__).removeprefix("templates/k8s/"), one) for one in found]
+    return {template: one for template, one in named if template.endswith(".j2")}
+
+
+VIEWS = _views()
+
+
+def test_every_template_is_rendered_and_has_a_view() -> None:
+    on_disk = {path.name for path in FOLDER.iterdir()}
+    assert on_disk == {component.template for component in COMPONENTS} | {KUEUE_CONFIG} == set(VIEWS)
+
+
+@pytest.mark.parametrize("template", sorted(VIEWS))
+def test_template_and_view_name_the_same_variables(template: str) -> None:
+    used, lines = _variables(template)
+    view = VIEWS[template]
+    assert used == {field.name for field in fields(view)}
+    hints = typing.get_type_hints(view)
+    tables = {
+        name: typing.get_args(hint)[0] for name, hint in hints.items() if typing.get_origin(hint) is tuple
+    }
+    assert lines.keys() == tables.keys()
+    for name, line in tables.items():
+        assert lines[name] == {field.name for field in fields(line)}, name
+
+
+@pytest.mark.parametrize("template", sorted(VIEWS))
+def test_a_view_is_json_already(template: str) -> None:
+    """Only text and tables of text: a template decides nothing."""
+    hints = typing.get_type_hints(VIEWS[template])
+    assert {typing.get_origin(hint) or hint for hint in hints.values()} <= {str, tuple}
+    tree = environment().parse((FOLDER / template).read_text())
+    assert not list(tree.find_all((nodes.If, nodes.Filter, nodes.Call)))
+
+
+@pytest.mark.parametrize("template", sorted(VIEWS))
+def test_a_template_says_what_it_is_for_in_its_first_line(template: str) -> None:
+    first = (FOLDER / template).read_text().splitlines()[0]
+    assert first.startswith("# ")
+    assert len(first) > 30
+
+
+def _variables(template: str) -> tuple[set[str], dict[str, set[str]]]:
+    """The template's variables, and for each table the attributes that its loop reads."""
+    tree = environment().parse((FOLDER / template).read_text())
+    lines: dict[str, set[str]] = {}
+    for loop in tree.find_all(nodes.For):
+        assert isinstance(loop.iter, nodes.Name)
+        assert isinstance(loop.target, nodes.Name)
+        name = loop.target.name
+        reads = loop.find_all(nodes.Getattr)
+        lines[loop.iter.name] = {
+            r.attr for r in reads if isinstance(r.node, nodes.Name) and r.node.name == name
+        }
+    return meta.find_undeclared_variables(tree), lines
