@@ -110,10 +110,19 @@ def _standing(artifacts: "tuple[Artifact, ...]", to: Path) -> "tuple[Artifact, .
     try:
         inside = {path.relative_to(to).as_posix() for own in OWN for path in (to / own).rglob("*")}
         found = sorted(path for path in made | inside if (to / path).is_file())
-        return tuple(Artifact(path, (to / path).read_bytes()) for path in found)
+        return tuple(Artifact(path, _content(to, path)) for path in found)
     except OSError as error:
         step = "name a folder that can be read"
         raise GpuclusterError(f"{to}: cannot be read: {error.strerror}", next_step=step) from error
+
+
+def _content(to: Path, path: str) -> bytes:
+    """What is shown to a reviewer must not be led elsewhere by whoever made the folder."""
+    file = to / path
+    if file.resolve() != to.resolve() / path:
+        step = "remove the link, or look at the file yourself"
+        raise GpuclusterError(f"{file}: a link leads out of what is compared", next_step=step)
+    return file.read_bytes()
 
 
 def _write(artifacts: "tuple[Artifact, ...]", to: Path) -> None:

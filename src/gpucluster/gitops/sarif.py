@@ -83,9 +83,10 @@ def _result(problem: Problem, uri: str, rules: Sequence[str], counted: Counter[s
 
 
 def _artifact(uri: str) -> dict[str, str]:
+    quoted = quote(uri, errors="surrogateescape")  # a file's name is bytes
     if uri.startswith("/"):  # outside of any repository
-        return {"uri": f"file://{quote(uri)}"}
-    return {"uri": quote(uri), "uriBaseId": _ROOT}
+        return {"uri": f"file://{quoted}"}
+    return {"uri": quoted, "uriBaseId": _ROOT}
 
 
 def _fingerprint(problem: Problem, uri: str) -> str:

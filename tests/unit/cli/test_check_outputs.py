@@ -96,6 +96,24 @@ def test_what_is_missing_stale_or_changed_is_shown_and_nothing_is_written(
     assert not (to / "slurm/cgroup.conf").exists()
 
 
+@pytest.mark.parametrize(("link", "target"), [("slurm/extra", "secret"), ("slurm", "elsewhere")])
+def test_a_link_shows_nothing_from_elsewhere(
+    link: str, target: str, rendered: tuple[str, Path], tmp_path: Path, capsys: Said
+) -> None:
+    """`slurm/x -> /etc/shadow` in a pull request printed that file into its log."""
+    spec, to = rendered
+    (tmp_path / "secret").write_text("hidden")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/slurm.conf").write_text("hidden")
+    if link == "slurm":
+        (to / "slurm").rename(to / "gone")
+    (to / link).symlink_to(tmp_path / target)
+    assert program.run(["render", spec, "--to", str(to), "--check"]) == 2
+    out, err = capsys.readouterr()
+    assert "hidden" not in out
+    assert "a link leads out of what is compared" in err
+
+
 def test_a_folder_that_is_not_there_lacks_everything(
     rendered: tuple[str, Path], tmp_path: Path, capsys: Said
 ) -> None:

@@ -97,6 +97,12 @@ def test_a_file_outside_of_a_repository_is_an_absolute_uri() -> None:
     assert artifact == {"uri": "file:///srv/a%20b.yaml"}
 
 
+def test_a_file_whose_name_is_no_text_has_a_uri() -> None:
+    """It was a traceback."""
+    (result,) = _log(_a_problem(), uri="stacks/b\udcffd.yaml")["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "stacks/b%FFd.yaml"
+
+
 def test_a_finding_is_known_again_when_lines_move() -> None:
     moved = "# a\n# longer\n# head\n" + BAD
     before, after = _results(BAD), _results(moved)
