@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 LIMIT: Final = 60_000  # GitHub takes 65,535 characters in a comment; a tool around us adds its own
-_MARKUP: Final = re.compile(r"([\\`*_\[\]~|]|^[-+=>]|(?<=^\d)[.)])")  # what a backslash makes plain
+_MARKUP: Final = re.compile(r"([\\`*_\[\]~|$]|^[-+=>]|(?<=^\d)[.)])")  # what a backslash makes plain
 _CALLS: Final = re.compile(r"([@#])")  # GitHub reads these after markdown: a person, an issue
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 

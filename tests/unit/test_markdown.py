@@ -26,6 +26,7 @@ HOSTILE = st.text(alphabet="ab|`~<>@#*_[]()\\&\n\r\t\x1b\x07\u202e-", max_size=3
         ("\x1b[31mred\x1b[0m", "red"),
         ("turn\u202eed", "turn\ufffded"),
         ("a & b", "a &amp; b"),
+        ("$x$ and $$y$$", r"\$x\$ and \$\$y\$\$"),  # a formula to GitHub
     ],
 )
 def test_text_is_no_markup(value: str, shown: str) -> None:

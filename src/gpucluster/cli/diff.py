@@ -116,11 +116,11 @@ def _resources(old: "ClusterPlan", new: "ClusterPlan") -> "tuple[ResourceChange,
     """Two programs side by side; each waits for its own process."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from gpucluster.gitops.resources import compare
-
     with ThreadPoolExecutor(2) as pool:
-        before, after = pool.map(_planned, (old, new))
-    return compare(before, after)
+        sides = pool.map(_planned, (old, new))
+        from gpucluster.gitops.resources import compare  # boto3 comes with it: while the programs run
+
+        return compare(*sides)
 
 
 def _planned(plan: "ClusterPlan") -> "Planned":

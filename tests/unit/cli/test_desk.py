@@ -286,8 +286,9 @@ def _imported_by(*argv: str) -> set[str]:
         (["check", BURST], {"jinja2", "boto3", "pulumi", "moto", "rich"}),
         (["plan", BURST], {"jinja2", "boto3", "pulumi", "moto", "rich"}),
         (["render", BURST], {"boto3", "pulumi", "moto", "rich"}),
+        (["diff", BURST, BURST, "--no-resources"], {"boto3", "pulumi", "grpc", "moto", "rich"}),
     ],
-    ids=["help", "check", "plan", "render"],
+    ids=["help", "check", "plan", "render", "diff"],
 )
 def test_a_verb_imports_only_what_it_needs(argv: list[str], kept_out: set[str]) -> None:
     assert not _imported_by(*argv) & kept_out

@@ -24,7 +24,7 @@ def property_change(one: PropertyChange) -> str:
     return f"{one.name}: {before} -> {after}"
 
 
-NOT_COMPARED = "values that only the deployment tells are not compared"
+NOT_COMPARED = "secrets, and values that only the deployment tells, are not compared"
 
 
 def counted(resources: tuple[ResourceChange, ...]) -> str:
