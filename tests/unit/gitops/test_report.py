@@ -143,6 +143,12 @@ def test_the_comment_never_outgrows_what_a_host_takes(count: int) -> None:
     assert ("Left out" in made) is (count > 1)
 
 
+def test_a_comment_without_resources_says_so() -> None:
+    """The reason stands on standard error, which no reviewer of a pull request sees."""
+    assert "\n\nResources were not compared.\n" in _markdown(a_diff(OLD, NEW))
+    assert "Resources: none touched" in _markdown(a_diff(OLD, NEW, ()))
+
+
 def test_what_is_left_out_is_named() -> None:
     big = FileChange(path="slurm/slurm.conf", kind=Kind.CHANGED, diff="+x\n" * 30_000, lines=30_000)
     small = replace(big, path="slurm/gres.conf", diff="+y", lines=1)

@@ -44,7 +44,9 @@ def _summary(diff: Diff) -> Iterator[str]:
     if diff.spec or diff.consequences:
         yield "### What happens to running jobs"
         yield from _by_class(diff)
-    if diff.resources is not None:
+    if diff.resources is None:
+        yield "Resources were not compared."
+    else:
         yield f"Resources: {words.counted(diff.resources)}; {words.NOT_COMPARED}."
 
 
