@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpucluster.validate.reach import Reach
     from gpucluster.validate.results import Run
 
+KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 SANDBOX_USER = "researcher"  # the sandbox's image has this ordinary user
 
 
@@ -76,7 +77,7 @@ def validate(
     user: Annotated[str | None, typer.Option("--user", help="The ordinary user who submits jobs.")] = None,
     known_hosts: Annotated[
         Path, typer.Option("--known-hosts", help="Host keys that ssh may trust; no other is.")
-    ] = Path("~/.ssh/known_hosts"),
+    ] = KNOWN_HOSTS,
     identity: Annotated[Path | None, typer.Option("--identity", help="The private key for ssh.")] = None,
     ssh_config: Annotated[
         Path | None, typer.Option("--ssh-config", help="For jump hosts; OpenSSH only.")
@@ -156,6 +157,8 @@ def _ways(name: str, backend: Backend | None, ssh: SshOptions, user: str | None)
         backend = Backend.SSH if file.is_file() and not _is_sandbox(name) else Backend.SANDBOX
     if backend is Backend.SANDBOX:
         return _sandbox(name, user)
+    if (home := _rehearsal(name)) is not None:
+        return _rehearsed(home, ssh, user)
     if not file.is_file():
         raise StateError(
             f"{name} is no spec file: ssh needs one, for addresses",
@@ -176,6 +179,30 @@ def _is_sandbox(name: str) -> bool:
         return False
 
 
+def _rehearsal(name: str) -> "Home | None":
+    """The living sandbox of plain machines of that name: its plan, host keys and key are known."""
+    from gpucluster.sandbox import ledger
+
+    if not _is_sandbox(name):
+        return None
+    home = ledger.living(name)
+    return home if home.site.is_dir() else None
+
+
+def _rehearsed(home: "Home", ssh: SshOptions, user: str | None) -> Ways:
+    """By ssh to a rehearsal's machines, from inside its network: `gpucluster sandbox run NAME -- gpucluster validate ...`."""
+    from dataclasses import replace
+
+    keys = replace(
+        ssh,
+        known_hosts=home.site / "known_hosts"
+        if ssh.known_hosts == KNOWN_HOSTS.expanduser()
+        else ssh.known_hosts,
+        identity=ssh.identity or home.site / "id_ed25519",
+    )
+    return _by_ssh(home.read_plan(), _offered(home)[1], keys, user)
+
+
 def _sandbox(name: str, user: str | None) -> Ways:
     from gpucluster.sandbox import host, inside, ledger
     from gpucluster.validate.reach import by_argv
@@ -190,20 +217,21 @@ def _sandbox(name: str, user: str | None) -> Ways:
         leader = inside.find(home, trees, machine).leader
         return inside.enter_argv(leader, (), user=None, term="dumb")
 
+    plan = home.read_plan()
     return Ways(
-        plan=home.read_plan(),
+        plan=plan,
         bindings=bindings,
         bundle=bundle,
         reach=by_argv(enter),
         up=[resident.node for resident in inside.residents(home, trees) if resident.node],
-        user=user or SANDBOX_USER,
+        user=user or (plan.users[0].name if plan.users else SANDBOX_USER),
         sudo=False,
-        ec2=lambda: home.client("ec2"),
+        ec2=None if plan.aws is None else lambda: home.client("ec2"),
     )
 
 
-def _offered(home: "Home") -> "tuple[Bindings, str]":
-    """Bindings and digest of the bundle in the cloud, not of what the head has, which is what we doubt."""
+def _offered(home: "Home") -> "tuple[Bindings | None, str]":
+    """Bindings and digest of the bundle that was offered, not of what the head has, which is what we doubt."""
     import zlib
 
     from botocore.exceptions import BotoCoreError, ClientError
@@ -212,6 +240,8 @@ def _offered(home: "Home") -> "tuple[Bindings, str]":
     from gpucluster.plan import codec, names
     from gpucluster.plan.model import Bindings
 
+    if home.site.is_dir():  # plain machines: no cloud, and the bundle is what Ansible was given
+        return None, artifacts.digest((home.site / names.BUNDLE_KEY).read_bytes())
     client = home.client("s3")
     try:
         buckets = [
@@ -240,8 +270,6 @@ def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
     from gpucluster.artifacts import digest, pack
     from gpucluster.cli.desk import resolve_file
     from gpucluster.cli.render import artifacts_of
-    from gpucluster.validate.expect import HEAD
-    from gpucluster.validate.reach import SshKeys, SshPlace, by_ssh
 
     plan = resolve_file(file).plan
     if plan.hosts is None or plan.head is None or plan.slurm is None:
@@ -249,18 +277,26 @@ def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
             f"{plan.name} does not stand on hosts with Slurm; from here only such a cluster or a sandbox is validated",
             next_step=f"gpucluster sandbox up {file}, then gpucluster validate {plan.name}",
         )
-    name = ssh.user or plan.hosts.ssh_user
-    port = ssh.port or plan.hosts.ssh_port
+    return _by_ssh(plan, digest(pack(artifacts_of(plan))), ssh, user)
+
+
+def _by_ssh(plan: "ClusterPlan", bundle: str, ssh: SshOptions, user: str | None) -> Ways:
+    from gpucluster.plan.model import there
+    from gpucluster.validate.expect import HEAD
+    from gpucluster.validate.reach import SshKeys, SshPlace, by_ssh
+
+    name = ssh.user or there(plan.hosts).ssh_user
+    port = ssh.port or there(plan.hosts).ssh_port
     nodes = {node: address for pool in plan.pools for node, address in pool.hosts()}
     places = {
         machine: SshPlace(address=address, user=name, port=port)
-        for machine, address in {**nodes, HEAD: plan.head.address}.items()
+        for machine, address in {**nodes, HEAD: there(plan.head).address}.items()
     }
     keys = SshKeys(known_hosts=ssh.known_hosts, identity=ssh.identity, config=ssh.config)
     return Ways(
         plan=plan,
         bindings=None,
-        bundle=digest(pack(artifacts_of(plan))),
+        bundle=bundle,
         reach=by_ssh(places, keys, paramiko=ssh.paramiko),
         up=(),
         user=user or (plan.users[0].name if plan.users else name),

@@ -248,6 +248,7 @@ class Nfs:
     server: str  # address
     export: str
     from_head: bool
+    stand_in: bool = False  # a rehearsal's: mounted by a stand-in, so neither type nor source are NFS's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpucluster.plan.model import ClusterPlan, Pool, SlurmLine, there
+from gpucluster.plan.model import ClusterPlan, Mount, Pool, SlurmLine, there
 from gpucluster.sandbox.host import CgroupMode
 
 _FILE = Path(__file__).with_name("differences.toml")
@@ -30,7 +30,11 @@ class Difference:
 def apply(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> ClusterPlan:
     """Return the plan as the sandbox runs it; nothing that is not in the file changes."""
     lines = tuple(row.line for row in rows(mode, stands_on(plan)) if row.line is not None)
-    changed = replace(plan, slurm=replace(there(plan.slurm), lines=(*there(plan.slurm).lines, *lines)))
+    changed = replace(
+        plan,
+        slurm=replace(there(plan.slurm), lines=(*there(plan.slurm).lines, *lines)),
+        storage=tuple(map(_stood_in, plan.storage)) if _stands_in("nfs", stands_on(plan)) else plan.storage,
+    )
     return changed if real_times else _shortened(changed)
 
 
@@ -48,6 +52,14 @@ def explain(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) ->
     """Every difference as a sentence, the times with the plan's own beside them."""
     said = [f"{row.what}: {row.because}" for row in rows(mode, stands_on(plan))]
     return (*said, *(() if real_times else _explain_times(plan)))
+
+
+def _stands_in(kind: str, on: str) -> bool:
+    return any(row.get("stand_in") == kind and row.get("on") in (None, on) for row in _file()["thing"])
+
+
+def _stood_in(mount: Mount) -> Mount:
+    return mount if mount.nfs is None else replace(mount, nfs=replace(mount.nfs, stand_in=True))
 
 
 def _shortened(plan: ClusterPlan) -> ClusterPlan:

@@ -6,6 +6,7 @@ Paths of the files beside it are told by Ansible's own `inventory_dir`, so the f
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from gpucluster.plan import names
@@ -92,20 +93,9 @@ def _places() -> Values:
         "bundle_file": f"{names.SITE_DIR}/{names.BUNDLE_KEY}",
         "munge_key": names.MUNGE_KEY,
         "key_folder": KEY_FOLDER,
-        "folders": [
-            *(
-                {"path": path, "owner": "root", "mode": "0755"}
-                for path in (
-                    names.SLURM_ETC,
-                    names.STATE_DIR,
-                    names.SITE_DIR,
-                    "/etc/gpucluster",
-                    WHEELS,
-                    "/var/spool/slurmd",
-                )
-            ),
-            {"path": "/var/spool/slurmctld", "owner": "slurm", "mode": "0700"},
-            {"path": "/var/log/slurm", "owner": "slurm", "mode": "0755"},
+        "folders": [  # Slurm's own are made by its packages, by slurmd, and on the head by the agent
+            {"path": names.SITE_DIR, "owner": "root", "mode": "0755"},
+            {"path": str(PurePosixPath(names.USER_DATA_FILE).parent), "owner": "root", "mode": "0755"},
         ],
     }
 
@@ -120,6 +110,8 @@ def _cluster(plan: ClusterPlan, cargo: Cargo) -> Values:
         "code_digest": cargo.code_digest,
         "our_wheel": cargo.wheel,
         "mount_points": sorted(mount.path for mount in plan.storage),
+        "people_ids": [f"{user.name}:{user.uid}" for user in plan.users],
+        "names_and_uids": [word for user in plan.users for word in (user.name, str(user.uid))],
         "people": [{"name": user.name, "uid": user.uid, "keys": list(user.keys)} for user in plan.users],
     }
 

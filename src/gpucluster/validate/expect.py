@@ -282,6 +282,8 @@ def _mounts(plan: ClusterPlan, target: str) -> Iterator[machine.MountWant]:
 
 
 def _mount(mount: Mount) -> machine.MountWant:
+    if mount.nfs is not None and mount.nfs.stand_in:
+        return machine.MountWant(path=mount.path, types=(), source="")
     if mount.nfs is not None:
         source = f"{mount.nfs.server}:{mount.nfs.export}"
         return machine.MountWant(path=mount.path, types=("nfs", "nfs4"), source=source)

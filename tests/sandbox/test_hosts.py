@@ -1,0 +1,234 @@
+"""Hosts that exist: plain Debian machines become a cluster by the playbook alone, and a second run changes nothing.
+
+The machines have Debian, sshd, python3 and sudo; no cloud made them. One head and two nodes.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cluster import ROOT, Cluster, gpucluster
+
+from gpucluster import artifacts
+from gpucluster.errors import StateError
+from gpucluster.sandbox import ledger
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+
+NAME, HEAD, NODES = "hosts", "ctl0", ("gpu01", "gpu02")
+PLAYBOOK = ROOT / "playbooks/site.yml"
+RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
+LESS = (  # of stacks/lab.yaml: the machine that runs this may be small
+    ("name: lab\n", f"name: {NAME}\n"),
+    (
+        'hosts: "gpu[01-04]", addresses: "192.0.2.[11-14]"',
+        'hosts: "gpu[01-02]", addresses: "192.0.2.[11-12]"',
+    ),
+    ('{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}', '{leaf1: "gpu[01-02]"}'),
+)
+
+
+@dataclass
+class Site:
+    """The rehearsal, and what each run of the playbook said."""
+
+    cluster: Cluster
+    spec: Path
+    folder: Path
+    first: dict[str, int]
+
+    def play(self, *options: str, inventory: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """ansible-playbook as an operator gives it, in the sandbox's network."""
+        argv = [
+            "ansible-playbook",
+            "-i",
+            str(inventory or self.folder / "inventory.yml"),
+            *options,
+            str(PLAYBOOK),
+        ]
+        return reach(*argv)
+
+
+def reach(*argv: str) -> subprocess.CompletedProcess[str]:
+    path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_DEPRECATION_WARNINGS": "0"}
+    whole = ["gpucluster", "sandbox", "run", NAME, "--", *argv]
+    return subprocess.run(whole, env=env, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
+
+
+def changed(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    """How much changed on each host; a host that failed fails the test."""
+    rows = RECAP.findall(done.stdout)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert {row[0] for row in rows} == {HEAD, *NODES}
+    return {row[0]: int(row[2]) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Plain machines, and the playbook run once."""
+    spec = tmp_path_factory.mktemp("stack") / f"{NAME}.yaml"
+    text = (ROOT / "stacks/lab.yaml").read_text()
+    for old, new in LESS:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    spec.write_text(text)
+    gpucluster("sandbox", "up", str(spec), timeout=900)
+    try:
+        folder = ledger.living(NAME).site
+        made = Site(Cluster(NAME), spec, folder, {})
+        plain = made.cluster.exec(
+            NODES[0], "sh", "-c", "command -v slurmd munged; ls -d /opt/gpucluster", check=False
+        )
+        assert plain == ""  # nothing of ours, and no Slurm
+        made.first = changed(made.play())
+        yield made
+    finally:
+        gpucluster("sandbox", "down", NAME)
+        assert not Path("/var/lib/gpucluster-sandbox", NAME).exists()
+
+
+def states(site: Site) -> dict[str, list[str]]:
+    return {name: node["state"] for name, node in site.cluster.nodes().items()}
+
+
+def boot_of_running(site: Site, machine: str) -> str:
+    """The machine's boot, empty while it has none."""
+    try:
+        return site.cluster.exec(machine, "cat", "/proc/sys/kernel/random/boot_id", check=False).strip()
+    except StateError:
+        return ""
+
+
+def job(site: Site, *argv: str) -> str:
+    return site.cluster.exec(HEAD, *argv, user="vision")
+
+
+def test_bare_machines_run_a_job_of_an_ordinary_user_on_two_nodes(site):
+    assert all(count > 5 for count in site.first.values())
+    said = job(
+        site,
+        "srun",
+        "-N2",
+        "--gres=gpu:h100:8",
+        "sh",
+        "-c",
+        'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES $(id -u) $PWD"',
+    )
+    assert sorted(said.splitlines()) == [f"{node} 0,1,2,3,4,5,6,7 5001 /home/vision" for node in NODES]
+    site.cluster.wait(
+        "both are idle again", lambda: states(site) == {node: ["IDLE"] for node in NODES}, within=15
+    )
+    # what a job writes at home is there on the head: the head's export, mounted by the nodes
+    job(site, "srun", "-N2", "sh", "-c", "touch ~/$SLURMD_NODENAME")
+    assert job(site, "ls").split() == list(NODES)
+
+
+def test_peers_find_each_other_although_the_installer_gave_each_name_to_loopback(site):
+    for machine in (HEAD, *NODES):
+        hosts = site.cluster.exec(machine, "cat", "/etc/hosts")
+        assert "127.0.1.1" not in hosts
+        assert site.cluster.exec(machine, "getent", "hosts", *NODES).split()[::2] == [
+            "192.0.2.11",
+            "192.0.2.12",
+        ]
+
+
+def test_a_second_run_changes_nothing_and_a_dry_run_says_so(site):
+    key = site.cluster.exec(HEAD, "sha256sum", "/etc/munge/munge.key")
+    assert changed(site.play()) == dict.fromkeys((HEAD, *NODES), 0)
+    assert changed(site.play("--check", "--diff")) == dict.fromkeys((HEAD, *NODES), 0)
+    assert {site.cluster.exec(m, "sha256sum", "/etc/munge/munge.key") for m in (HEAD, *NODES)} == {key}
+
+
+def test_the_key_is_in_no_log_and_no_file_but_its_own(site):
+    for machine in (HEAD, *NODES):
+        key = site.cluster.exec(machine, "base64", "--wrap=0", "/etc/munge/munge.key")
+        part = key[8:40]
+        script = f"journalctl --no-pager -o cat | grep -c -F '{part}'; grep -r -l -F '{part}' /tmp /var/tmp /root /var/lib/gpucluster /var/lib/admin /etc 2>/dev/null | head"
+        assert site.cluster.exec(machine, "sh", "-c", script, check=False).split() == ["0"]
+    assert part not in "".join(p.read_text(errors="replace") for p in site.folder.iterdir() if p.is_file())
+
+
+def test_a_host_with_another_key_than_the_one_we_know_is_not_talked_to(site, tmp_path):
+    other = tmp_path / "id"
+    subprocess.run(["/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    kind, body = other.with_suffix(".pub").read_text().split()[:2]
+    known = (site.folder / "known_hosts").read_text().splitlines()
+    (tmp_path / "known").write_text(
+        "\n".join(f"192.0.2.12 {kind} {body}" if line.startswith("192.0.2.12 ") else line for line in known)
+        + "\n"
+    )
+    options = f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={tmp_path / 'known'} -o GlobalKnownHostsFile=none -o ControlPath=none"
+    done = site.play(
+        "--limit", "gpu02", "-e", json.dumps({"ansible_ssh_common_args": options, "ansible_ssh_args": "-C"})
+    )
+    assert done.returncode != 0
+    assert "unreachable=1" in done.stdout
+    assert "Host key verification failed" in done.stdout + done.stderr
+
+
+def test_a_wrong_name_at_an_address_stops_everything_before_anything_changes(site, tmp_path):
+    text = (site.folder / "inventory.yml").read_text()
+    swapped = (
+        text.replace("192.0.2.11\n", "192.0.2.99\n")
+        .replace("192.0.2.12\n", "192.0.2.11\n")
+        .replace("192.0.2.99\n", "192.0.2.12\n")
+    )
+    place = site.folder / "swapped.yml"
+    place.write_text(swapped)
+    done = site.play(inventory=place)
+    place.unlink()
+    assert done.returncode != 0
+    assert "the host at 192.0.2.12 is called gpu02, the plan calls it gpu01" in " ".join(done.stdout.split())
+    assert "Packages, folders and our own code" not in done.stdout
+
+
+def test_a_rebooted_node_mounts_home_and_comes_back_by_itself(site):
+    before = boot_of_running(site, "gpu02")
+    site.cluster.exec("gpu02", "systemctl", "reboot", check=False)
+    site.cluster.wait("it has booted", lambda: boot_of_running(site, "gpu02") not in ("", before), within=60)
+    site.cluster.wait(
+        "slurmd runs",
+        lambda: (
+            site.cluster.exec("gpu02", "systemctl", "is-active", "slurmd", check=False).strip() == "active"
+        ),
+        within=60,
+    )
+    assert "/home" in site.cluster.exec("gpu02", "findmnt", "--noheadings", "--output", "TARGET", "/home")
+
+
+def test_what_the_operator_is_given_is_what_the_verb_writes(site, tmp_path):
+    """The rehearsal's bundle differs from the spec's by the printed lines alone."""
+    gpucluster("inventory", str(site.spec), "--to", str(tmp_path / "out"))
+    gpucluster("inventory", str(site.spec), "--to", str(tmp_path / "again"))
+    ours, theirs = tmp_path / "out", site.folder
+    assert [p.name for p in sorted(ours.iterdir())] == ["bundle.tar.gz", "code.tar", "inventory.yml"]
+    for file in sorted(ours.iterdir()):
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+    files, rehearsed = (
+        {a.path: a.content.decode() for a in artifacts.unpack((d / "bundle.tar.gz").read_bytes())}
+        for d in (ours, theirs)
+    )
+    assert files.keys() == rehearsed.keys()
+    differing = {path for path in files if files[path] != rehearsed[path]}
+    assert differing == {"plan.json", "slurm/slurm.conf", "slurm/cgroup.conf"}
+
+
+@pytest.mark.parametrize("backend", ["ssh", "paramiko"])
+def test_validation_over_ssh_is_green(site, backend):
+    """Keys and plan are the rehearsal's; everything is asked over ssh, by the administrator with sudo."""
+    done = reach("gpucluster", "validate", NAME, "--backend", backend, "--output", "json")
+    results = json.loads(done.stdout)["results"]
+    assert {r["id"]: r["verdict"] for r in results if r["verdict"] != "pass"} == {}, (
+        done.stdout[-4000:] + done.stderr[-2000:]
+    )
+    assert done.returncode == 0
+    assert {"ctl.ping[head]", "job.multi[h100]", "gpu.count[gpu01]", "auth.rt[gpu02]"} <= {
+        r["id"] for r in results
+    }
