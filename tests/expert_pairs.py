@@ -35,6 +35,12 @@ BOTH = BOTH.replace("name: serve,", "name: serve, runs: kubernetes,") + (
     "  - {name: train, runs: slurm, nodes: 2, capacity: [{from: on-demand, machines: [p5.48xlarge]}]}\n"
     "partitions: [{name: train, pools: [train]}]\n"
 )
+NO_KUBERNETES = BOTH[: BOTH.index("kubernetes:\n")] + BOTH[BOTH.index("pools:\n") :]
+ONLY_SLURM = "".join(
+    line
+    for line in NO_KUBERNETES.splitlines(True)
+    if not line.startswith(("  - {name: tune", "  - {name: serve"))
+)
 THREE_ZONES = a_spec_text(("[us-east-2a, us-east-2b]", "[us-east-2a, us-east-2b, us-east-2c]"))
 ALWAYS_ON = a_spec_text(("min: 0", "min: 2"))
 
@@ -262,6 +268,14 @@ PAIRS = (
         "Slurm beside Kubernetes", NO_STORAGE, BOTH, UpdateClass.LIVE, "pools say what runs them, and it did"
     ),
     Pair("Slurm leaves", BOTH, NO_STORAGE, UpdateClass.DATA_LOSS, "the queue and its accounting go"),
+    Pair(
+        "Kubernetes leaves",
+        BOTH,
+        ONLY_SLURM,
+        UpdateClass.DATA_LOSS,
+        "the teams' namespaces go with it, and all that is in them",
+    ),
+    Pair("Kubernetes beside Slurm", ONLY_SLURM, BOTH, UpdateClass.LIVE, "no job of Slurm's is touched"),
     _of_spec(
         "the cluster's other name",
         UpdateClass.DATA_LOSS,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 LIMIT: Final = 60_000  # GitHub takes 65,535 characters in a comment; a tool around us adds its own
-_MARKUP: Final = re.compile(r"([\\`*_\[\]~|$]|^[-+=>]|(?<=^\d)[.)])")  # what a backslash makes plain
+_MARKUP: Final = re.compile(r"([\\`*_\[\]~|$]|^[-+=>])")  # what a backslash makes plain
+_ITEM: Final = re.compile(r"^(\d+)([.)])")  # `12. ` begins a list
 _CALLS: Final = re.compile(r"([@#])")  # GitHub reads these after markdown: a person, an issue
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
@@ -14,7 +15,7 @@ _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07
 def text(value: str) -> str:
     """A piece of a sentence or a table's cell, on one line."""
     plain = _MARKUP.sub(r"\\\1", printable(value).strip().replace("&", "&amp;"))
-    return _CALLS.sub("\\1\u200b", plain.replace("<", "&lt;"))
+    return _CALLS.sub("\\1\u200b", _ITEM.sub(r"\1\\\2", plain).replace("<", "&lt;"))
 
 
 def code(value: str) -> str:

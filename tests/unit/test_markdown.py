@@ -22,6 +22,7 @@ HOSTILE = st.text(alphabet="ab|`~<>@#*_[]()\\&\n\r\t\x1b\x07\u202e-", max_size=3
         ("- no list", r"\- no list"),
         ("us-east-2", "us-east-2"),
         ("1. no list", r"1\. no list"),
+        ("12) no list", r"12\) no list"),  # only one figure was thought of
         ("two\nlines", "two lines"),
         ("\x1b[31mred\x1b[0m", "red"),
         ("turn\u202eed", "turn\ufffded"),

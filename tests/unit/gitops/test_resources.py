@@ -111,6 +111,17 @@ def test_what_hangs_on_a_replaced_resource_goes_with_it_or_follows_it() -> None:
     ]
 
 
+def test_what_a_replaced_provider_made_is_made_anew_elsewhere() -> None:
+    """Another region changes no property of a role, and no role of the old one is kept."""
+    role = replace(_resource("aws:iam/role:Role", "r"), provider="urn::pulumi:providers:aws::aws")
+
+    def world(region: str) -> Planned:
+        return _planned(_resource("pulumi:providers:aws", "aws", region=region), role)
+
+    found = {one.name: one for one in compare(world("us-east-1"), world("us-east-2"))}
+    assert (found["r"].kind, found["r"].why) == (Kind.REPLACED, "its provider looks elsewhere")
+
+
 def test_what_is_replaced_by_order_of_the_program_is_replaced() -> None:
     old, new = (_resource(VPC, "v", enableDnsSupport=flag) for flag in (True, False))
     found = _only(old, replace(new, replace_on_changes=("enableDnsSupport",)))
