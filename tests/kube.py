@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from builders import a_kube_spec, some_workloads
-from ruamel.yaml import YAML
 
 from gpucluster import catalog, k8s
+from gpucluster.k8s.lint.read import read
 from gpucluster.plan import codec
 from gpucluster.plan.model import Bindings, ClusterPlan, FileSystemBinding
 from gpucluster.plan.resolve import resolve
@@ -61,7 +61,9 @@ def objects(texts: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, text in sorted(texts.items()):
         if path.endswith(".yaml") and "kustomization" not in path and not path.startswith("helm/"):
-            for one in YAML(typ="safe", pure=True).load_all(text):
+            got = read(text, path)
+            assert not got.findings
+            for one in (document.value for document in got.documents):
                 names = [one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]]
                 key = "/".join(name for name in names if name)
                 assert key not in found, f"{key} twice"

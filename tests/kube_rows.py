@@ -111,6 +111,11 @@ CLUSTER_ROWS: list[Row] = [
         "11:31: error[empty-list] kubernetes.teams[research].quota: name at least one resource, such as nvidia.com/gpu: 8",
     ),
     (
+        "a team with nothing",
+        [("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 0}")],
+        "11:31: error[empty-handed] kubernetes.teams[research].quota: the team is promised nothing and may not borrow: nothing of its would ever run",
+    ),
+    (
         "MIG on a GPU without it",
         [("{from: spot, machines: [p4de.24xlarge]}", "{from: spot, machines: [g6e.48xlarge]}")],
         "20:20: error[no-mig] pools[serve].sharing.mig: MIG cannot slice the l40s of 45776 MiB of 'g6e.48xlarge'",
@@ -219,7 +224,7 @@ CLUSTER_ROWS: list[Row] = [
             ("    sharing: {mig: {1g.10gb: 7}}\n", ""),
             ("pools: [tune]", "pools: [tune, serve]"),
             ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}"),
-            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 0}"),
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 1}"),
         ],
         "7:3: error[no-pool] kubernetes: no pool runs Kubernetes, so no pod could start",
     ),

@@ -8,9 +8,9 @@ import pytest
 from builders import a_kube_plan, a_plan
 from golden_tree import Golden
 from kube import BOUND, Change, files, golden_files, objects
-from ruamel.yaml import YAML
 
 from gpucluster import k8s
+from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.render import COMPONENTS
 from gpucluster.k8s.waves import WAVES
 from gpucluster.plan import codec
@@ -57,7 +57,9 @@ def test_a_plan_without_kubernetes_has_no_manifests() -> None:
 
 
 def _yaml(text: str) -> Any:
-    return YAML(typ="safe", pure=True).load(text)
+    got = read(text, "file")
+    assert not got.findings
+    return got.documents[0].value
 
 
 def test_kustomize_names_exactly_the_files() -> None:

@@ -37,6 +37,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     kubernetes.its_pools,
     kubernetes.team_names,
     kubernetes.quotas,
+    kubernetes.empty_handed,
     kubernetes.unpromised,
     storage.mounted_twice,
 )

@@ -102,6 +102,14 @@ def quotas(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
                     yield error(*path, id="quota-above-pools", says=_too_much(resource, amount, left, offers))
 
 
+def empty_handed(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    for index, team in enumerate(written(spec.kubernetes).teams):
+        quota = or_none(lambda team=team: team.quota)
+        if quota and not any(team.quota.values()) and not team.may_borrow:
+            says = "the team is promised nothing and may not borrow: nothing of its would ever run"
+            yield error("kubernetes", "teams", index, "quota", id="empty-handed", says=says)
+
+
 def unpromised(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     teams = written(spec.kubernetes).teams
     named = {resource for team in teams for resource in team.quota}

@@ -1,0 +1,97 @@
+"""Any Kubernetes spec that passes: pools with and without GPUs, slices, several sources, teams that share them."""
+
+import json
+from typing import Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from gpucluster import catalog
+from gpucluster.plan.allocatable import allocatable, gpus_of
+from gpucluster.plan.kubernetes import CPU, accelerators
+from gpucluster.spec import ClusterSpec, inspect_text
+
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,21}[a-z0-9]", fullmatch=True).filter(
+    lambda name: not name.startswith("kube-") and name != "default"
+)
+MIG = {
+    "p4d.24xlarge": [{"1g.5gb": 7}, {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}],
+    "p4de.24xlarge": [{"1g.10gb": 7}, {"1g.20gb": 2, "3g.40gb": 1}, {"7g.80gb": 1}],
+    "p5.48xlarge": [{"1g.10gb": 7}],
+    "p5en.48xlarge": [{"2g.35gb": 3}, {"4g.71gb": 1, "3g.71gb": 1}],
+}
+MACHINES = (*MIG, "g6e.48xlarge", "m7i.2xlarge", "m7i.xlarge")
+MOUNTS = [
+    [],
+    [{"mount": "/data", "fsx_lustre": {"zone": "us-east-1a", "size": "1200GiB"}}],
+    [{"mount": "/Big/data.1", "nfs": {"server": "192.0.2.5", "export": "/srv"}}],
+    [
+        {"mount": "/a-b", "nfs": {"server": "192.0.2.5", "export": "/srv"}},
+        {"mount": "/a/b", "nfs": {"server": "192.0.2.6", "export": "/srv"}},
+    ],
+]
+
+
+@st.composite
+def pools(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    machine = draw(st.sampled_from(MACHINES))
+    least = draw(st.integers(0, 3))
+    zones = draw(st.sampled_from([None, ["us-east-1a"], ["us-east-1b", "us-east-1a"]]))
+    sources = [{"from": "spot", "machines": [machine]}, {"from": "on-demand", "machines": [machine]}]
+    if zones:
+        sources[0]["zones"] = zones
+    pool: dict[str, Any] = {
+        "name": name,
+        "nodes": {"min": least, "max": max(1, least + draw(st.integers(0, 4)))},
+        "capacity": draw(st.sampled_from([sources, sources[:1], sources[1:]])),
+    }
+    if machine in MIG and draw(st.booleans()):
+        pool["sharing"] = {"mig": draw(st.sampled_from(MIG[machine]))}
+    return pool
+
+
+@st.composite
+def kube_specs(draw: st.DrawFn) -> ClusterSpec:
+    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    made = [draw(pools(name)) for name in names]
+    left = offers(made)
+    teams = []
+    for team in draw(st.lists(NAMES, min_size=1, max_size=3, unique=True)):
+        quota: dict[str, Any] = {}
+        for resource, amount in left.items():
+            took = draw(st.integers(0, amount))
+            if took or draw(st.booleans()):
+                quota[resource] = f"{took}m" if resource == CPU else took
+                left[resource] -= took
+        some = any(str(amount) not in ("0", "0m") for amount in quota.values())
+        teams.append({"name": team, "quota": quota, "may_borrow": draw(st.booleans()) or not some})
+    assume(all(team["quota"] for team in teams))
+    where = draw(st.sampled_from([{"control_plane": "eks"}, {"existing": {"context": "prod"}}]))
+    text = {
+        "schema": 1,
+        "name": draw(NAMES),
+        "aws": {
+            "region": "us-east-1",
+            "network": {"cidr": "10.0.0.0/16", "zones": ["us-east-1a", "us-east-1b"]},
+        },
+        "kubernetes": {"version": draw(st.sampled_from(["1.34", "1.37"])), **where, "teams": teams},
+        "pools": made,
+    }
+    storage = draw(st.sampled_from(MOUNTS))
+    if storage:
+        text["storage"] = storage
+    report = inspect_text(json.dumps(text), "any.yaml", catalog.load())
+    assert report.errors == (), [str(problem) for problem in report.errors]
+    return report.result()
+
+
+def offers(made: list[dict[str, Any]]) -> dict[str, int]:
+    """What the pools have to share out, counted apart from the code under test as far as that goes."""
+    total: dict[str, int] = {}
+    for pool in made:
+        machines = [catalog.load().machines[source["machines"][0]] for source in pool["capacity"]]
+        mig = pool.get("sharing", {}).get("mig", {})
+        gives = allocatable(machines, mig)
+        for resource in accelerators(gpus_of(machines), mig) or {CPU: 0}:
+            total[resource] = total.get(resource, 0) + gives[resource] * pool["nodes"]["max"]
+    return total

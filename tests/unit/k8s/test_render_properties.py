@@ -1,0 +1,165 @@
+"""Whatever passes as a spec gives manifests that every checker takes; whatever text is in them stays in its field."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from builders import WORKLOADS, a_kube_spec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kube import objects, tree
+from kube_specs import kube_specs
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from gpucluster import catalog, k8s
+from gpucluster.k8s import manifest
+from gpucluster.k8s.lint import check, facts
+from gpucluster.k8s.lint.read import read
+from gpucluster.k8s.scalar import scalar
+from gpucluster.plan.model import ClusterPlan, there
+from gpucluster.plan.resolve import resolve
+from gpucluster.plan.running import workloads
+from gpucluster.spec import ClusterSpec, inspect_workloads_text
+from gpucluster.spec.tree import plain
+from gpucluster.spec.yaml import parse
+
+DNS_1123 = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+@settings(max_examples=12)
+@given(kube_specs())
+def test_any_spec_gives_manifests_that_every_checker_takes_and_its_pools_can_hold(spec: ClusterSpec) -> None:
+    plan = resolve(spec, catalog.load())
+    texts = tree(spec, plan, running=None)
+    documents = [
+        document
+        for path, text in texts.items()
+        if path.endswith(".yaml") and not path.startswith("helm/")
+        for document in read(text, path).documents
+    ]
+    assert [str(finding) for finding in check(documents, facts(plan))] == []
+    found = objects(texts)
+    _promised(plan, found)
+    for one in found.values():
+        assert DNS_1123.fullmatch(one["metadata"]["name"])
+
+
+def _promised(plan: ClusterPlan, found: dict[str, Any]) -> None:
+    """The queues and the cohort give out no more than the pools have at their max."""
+    most = {
+        (f"{plan.name}-{pool.name}", r): amount
+        for pool in there(plan.kubernetes).pools
+        for r, amount in pool.offers().items()
+    }
+    given_out: dict[tuple[str, str], int] = {}
+    for key, one in found.items():
+        if key.startswith(("ClusterQueue/", "Cohort/")):
+            for group in one.get("spec", {}).get("resourceGroups", []):
+                for flavor in group["flavors"]:
+                    for row in flavor["resources"]:
+                        place = (flavor["name"], row["name"])
+                        given_out[place] = given_out.get(place, 0) + _amount(row["name"], row["nominalQuota"])
+    assert all(amount <= most.get(place, 0) for place, amount in given_out.items())
+
+
+def _amount(resource: str, text: str) -> int:
+    if resource == "cpu":
+        return int(text.removesuffix("m")) * (1 if text.endswith("m") else 1000)
+    return int(text.removesuffix("Mi"))
+
+
+# --- hostile text -------------------------------------------------------------------------------
+
+HOSTILE = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
+    [
+        "on",
+        "1:30",
+        "0644",
+        "null",
+        "~",
+        "{{ namespace }}",
+        "{% raw %}",
+        '"\n      privileged: true\n#',
+        "'}]\n---\nkind: Pod",
+        "a: b",
+        "- x",
+        "!!python/object:os.system x",
+        "*alias",
+        "&anchor x",
+        "%YAML 1.1",
+        "\u2028x",
+        "\x85",
+        "\ufeff",
+        "😀",
+        "a\tb",
+        " lead",
+        "trail ",
+        "x\n y\n",
+        "",
+    ]
+)
+CLUSTER = a_kube_spec()
+PLAN = resolve(CLUSTER, catalog.load())
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(HOSTILE, max_size=3),
+    st.dictionaries(st.sampled_from(["A", "B_1", "on", "y"]), HOSTILE, max_size=3),
+)
+def test_no_text_of_a_workload_leaves_its_field(args: list[str], env: dict[str, str]) -> None:
+    """Refused by the spec, or in the manifest exactly as it was written."""
+    values: Any = plain(parse(WORKLOADS).root)
+    for one in (values["serve"][0], values["train"][0]):
+        one["env"] = env
+        if args:
+            one["args"] = args
+    report = inspect_workloads_text(json.dumps(values), "w.yaml", CLUSTER, catalog.load())
+    if report.errors:
+        assert {problem.id for problem in report.errors} <= {"bad-text", "yaml"}
+        return
+    some = workloads(report.result(), there(PLAN.kubernetes))
+    found = objects({a.path.removeprefix("k8s/"): a.content.decode() for a in k8s.render(PLAN, some)})
+    assert len(found) == len(objects(tree(CLUSTER, PLAN)))
+    gang = found["JobSet/research/tune"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    for pod in (found["Deployment/serving/chat"]["spec"]["template"]["spec"], gang):
+        (container,) = pod["containers"]
+        assert container.get("args", []) == args
+        assert env.items() <= {one["name"]: one.get("value") for one in container.get("env", [])}.items()
+        assert "privileged" not in container["securityContext"]
+
+
+@given(st.text(st.characters(codec="utf-8")) | HOSTILE)
+def test_a_scalar_is_one_line_that_yaml_reads_back(text: str) -> None:
+    written = scalar({"a": [text]})
+    assert "\n" not in written
+    assert YAML(typ="safe", pure=True).load(f"key: {written}") == {"key": {"a": [text]}}
+
+
+@given(
+    st.dictionaries(
+        st.from_regex("[a-z]{1,8}", fullmatch=True), HOSTILE | st.integers() | st.booleans(), max_size=5
+    )
+)
+def test_what_is_dumped_is_read_back_by_yaml_1_1_and_1_2(values: dict[str, Any]) -> None:
+    text = manifest.dump([{"data": values}])
+    assert manifest.documents(text) == [{"data": values}]
+    got = read(text, "file")
+    assert not got.findings
+    assert [document.value for document in got.documents] == [{"data": values}]
+
+
+def test_a_key_given_twice_and_what_is_no_mapping_are_refused() -> None:
+    with pytest.raises(YAMLError):
+        manifest.documents("a: 1\na: 2\n")
+    with pytest.raises(ValueError, match="not a mapping"):
+        manifest.documents("- a\n")
+
+
+def test_what_is_dumped_has_no_anchor_and_no_tag() -> None:
+    same = {"x": ["y"]}
+    text = manifest.dump([{"a": same, "b": same}])
+    assert "&" not in text
+    assert "*" not in text
