@@ -77,7 +77,7 @@ def known_names(machine: Machine) -> frozenset[str]:
 
 def _kept(line: str, names: Set[str]) -> str | None:
     """The line less these names; None if no name is left."""
-    fields = line.split("#")[0].split()
+    fields = line.split("#", maxsplit=1)[0].split()
     if not fields or not fields[0].startswith("127.") or not names & set(fields[1:]):
         return line
     left = [name for name in fields[1:] if name not in names]

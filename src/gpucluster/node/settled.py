@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any, cast
 
-from gpucluster.node import effects
+from gpucluster.node import effects, state
 from gpucluster.node.machine import Machine
 from gpucluster.plan import names
 
@@ -36,14 +36,12 @@ def missing(machine: Machine, digest: str) -> str:
     """What is not so yet, in one line."""
     unit = machine.run(["systemctl", "show", "--property=SubState", "--value", names.AGENT_UNIT], check=False)
     status = _status(machine)
-    failed = [step for step in status.get("steps", []) if not step.get("ok")]
-    detail = str(status.get("detail") or "") or (
-        f"{failed[-1]['name']}: {failed[-1]['detail']}" if failed else ""
-    )
+    waits = [f"{step.name}: {step.detail}" for step in state.load(machine).steps if not step.ok]
     if unit.stdout.strip() != "exited":
-        return f"the agent is {unit.stdout.strip() or 'not there'}; {detail or 'it has said nothing yet'}"
+        said = "; ".join(waits[-1:]) or "it has said nothing yet"
+        return f"the agent is {unit.stdout.strip() or 'not there'}; {said}"
     if status.get("ready") is not True:
-        return detail or "the agent has ended without a word"
+        return str(status.get("detail") or "") or "the agent has ended without a word"
     return (
         ""
         if status.get("applied") == digest

@@ -104,7 +104,7 @@ def _numbers(word: str) -> Run:
     low, high = match[1], match[2] or match[1]
     if int(high) < int(low):
         raise HostlistError(f"the range {word!r} runs backwards")
-    if len(high) > len(low) and (low[0] == "0" or high[0] == "0"):
+    if len(high) > len(low) and ((low != "0" and low[0] == "0") or high[0] == "0"):
         raise HostlistError(f"the two ends of {word!r} are padded differently")
     return Run("", int(low), int(high), len(low))
 

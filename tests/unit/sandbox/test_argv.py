@@ -127,7 +127,9 @@ def test_the_wheels_are_asked_for_with_hashes_and_for_the_images_python():
 
 def test_the_playbooks_get_every_path_from_the_names():
     found = json.loads(
-        bootstrap.variables(wheels_archive=Path("/w.tar"), code_archive=Path("/c.tar"), our_wheel="/o.whl", code_digest="d")
+        bootstrap.variables(
+            wheels_archive=Path("/w.tar"), code_archive=Path("/c.tar"), our_wheel="/o.whl", code_digest="d"
+        )
     )
     assert (found["venv"], found["endpoint_file"]) == (names.VENV, names.ENDPOINT_FILE)
     owned = {folder["path"]: (folder["owner"], folder["mode"]) for folder in found["folders"]}

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import a_plan
+from builders import a_lab_plan, a_plan
 from golden_tree import Golden
 
 from gpucluster import catalog, slurm, spec
@@ -125,6 +125,41 @@ def test_every_cloud_name_resolves_on_the_head_and_the_head_itself() -> None:
     assert set(table) == {name for pool in plan.pools for span in pool.slots for name in span}
     assert all(re.fullmatch(r"192\.0\.2\.([1-9]|[1-9]\d|1\d\d|2[0-4]\d|25[0-4])", a) for a in table.values())
     assert (table["h200-2a-254"], table["h200-2a-255"]) == ("192.0.2.254", "192.0.2.1")
+
+
+# --- hosts that exist -------------------------------------------------------------------------
+
+CLOUDS = ("CLOUD", "ResumeProgram", "SuspendProgram", "SuspendTime", "Prolog=", "PrologSlurmctld", "idle_on_node_suspend",
+          "DeferBatch", "salloc_wait_nodes", "DebugFlags")  # fmt: skip
+
+
+def test_nodes_that_are_always_there_have_nothing_of_a_cloud() -> None:
+    conf = _conf(a_lab_plan())
+    assert [word for word in CLOUDS if word in conf] == []
+    assert "NodeName=gpu[01-04] NodeAddr=192.0.2.[11-14] CPUs=224 " in conf
+    assert "\nReturnToService=1\nRebootProgram=/sbin/reboot\nResumeTimeout=1260\n" in conf
+
+
+def test_addresses_stand_in_the_order_of_the_names() -> None:
+    plan = a_lab_plan(
+        ('hosts: "gpu[01-04]"', 'hosts: "gpu[04,01-02],gpu03"'),
+        ('"192.0.2.[11-14]"', '"192.0.2.[21-22],192.0.2.9,192.0.2.23"'),
+    )
+    lines = re.findall(r"^NodeName=(\S+) NodeAddr=(\S+) ", _conf(plan), re.M)
+    assert lines == [("gpu04", "192.0.2.21"), ("gpu[01-03]", "192.0.2.[22,9,23]")]
+
+
+def test_without_a_topology_there_is_no_file_of_one() -> None:
+    files = _files(
+        a_lab_plan(('  topology: {tree: {spine: {leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}}}\n', ""))
+    )
+    assert "slurm/topology.conf" not in files
+    assert "TopologyPlugin" not in files["slurm/slurm.conf"]
+
+
+def test_every_machine_resolves_every_other() -> None:
+    lines = [line for line in _files(a_lab_plan())["head/hosts"].splitlines() if not line.startswith("#")]
+    assert lines == ["192.0.2.10 ctl0", *(f"192.0.2.{10 + n} gpu0{n}" for n in range(1, 5))]
 
 
 # --- the lines in which a rehearsal differs ---------------------------------------------------

@@ -1,0 +1,101 @@
+"""A plan on hosts that exist: names and addresses as written, nothing of a cloud."""
+
+import pytest
+from builders import LAB, a_lab_plan, a_lab_text
+
+from gpucluster import catalog
+from gpucluster.plan import codec
+from gpucluster.plan.explain import explain
+from gpucluster.plan.model import ClusterPlan, SlotRange, there
+from gpucluster.spec import inspect_text
+
+ODD = 'hosts: "r1-n[08-09],hercules,r2-n[1-2]-b"'
+ODD_ADDRESSES = '"192.0.2.[11-15]"'
+ODD_TREE = '{leaf1: "r1-n[08-09],hercules", leaf2: "r2-n[1-2]-b"}'
+
+
+def an_odd_plan() -> ClusterPlan:
+    return a_lab_plan(
+        ('hosts: "gpu[01-04]"', ODD),
+        ('"192.0.2.[11-14]"', ODD_ADDRESSES),
+        ('{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}', ODD_TREE),
+    )
+
+
+def test_every_host_is_a_node_that_is_always_on() -> None:
+    (pool,) = a_lab_plan().pools
+    assert (pool.min, pool.max, pool.sources, pool.templates) == (4, 4, (), ())
+    assert pool.always_on() == ("gpu01", "gpu02", "gpu03", "gpu04")
+    assert pool.hosts()[0] == ("gpu01", "192.0.2.11")
+    assert pool.shape.real_memory_mib == 2000 * 1024 * 95 // 100
+
+
+def test_the_head_has_neither_type_nor_zone() -> None:
+    plan = a_lab_plan()
+    head = there(plan.head)
+    assert (head.name, head.machine, head.zone, head.address) == ("ctl0", None, None, "192.0.2.10")
+    assert (plan.aws, there(plan.hosts).ssh_user, there(plan.hosts).ssh_port) == (None, "admin", 22)
+
+
+def test_names_of_any_form_stay_in_their_order_beside_their_addresses() -> None:
+    plan = an_odd_plan()
+    names = ("r1-n08", "r1-n09", "hercules", "r2-n1-b", "r2-n2-b")
+    assert plan.pools[0].hosts() == tuple((n, f"192.0.2.{11 + i}") for i, n in enumerate(names))
+    assert all(plan.pool_of(name) is plan.pools[0] for name in names)
+    for strange in ("r1-n8", "r1-n10", "r1-n", "hercules1", "r2-n1", "", "r1-n\u06608"):
+        assert plan.pool_of(strange) is None, strange
+
+
+def test_a_plan_survives_its_json() -> None:
+    for plan in (a_lab_plan(), an_odd_plan()):
+        assert codec.loads(ClusterPlan, codec.dumps(plan)) == plan
+
+
+def test_leaves_and_spines_are_the_specs_and_absent_if_it_says_nothing() -> None:
+    plan = a_lab_plan()
+    assert [(leaf.name, [s.hostlist for s in leaf.slots]) for leaf in plan.leaves] == [
+        ("leaf1", ["gpu[01-02]"]),
+        ("leaf2", ["gpu[03-04]"]),
+    ]
+    assert [(spine.name, spine.leaves) for spine in plan.spines] == [("spine", ("leaf1", "leaf2"))]
+    flat = a_lab_plan(('  topology: {tree: {spine: {leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}}}\n', ""))
+    assert (flat.leaves, flat.spines) == ((), ())
+
+
+def test_the_head_is_who_exports() -> None:
+    nfs = there(a_lab_plan().storage[0].nfs)
+    assert (nfs.server, nfs.export, nfs.from_head) == ("192.0.2.10", "/srv/home", True)
+    given = there(a_lab_plan(("from: head", "server: 192.0.2.5")).storage[0].nfs)
+    assert (given.server, given.from_head) == ("192.0.2.5", False)
+
+
+@pytest.mark.parametrize(
+    ("span", "hostlist"),
+    [
+        (SlotRange(zone="", prefix="gpu", first=1, last=2, width=2), "gpu[01-02]"),
+        (SlotRange(zone="", prefix="gpu", first=7, last=7, width=2), "gpu07"),
+        (SlotRange(zone="", prefix="hercules", first=0, last=0, width=None), "hercules"),
+        (SlotRange(zone="z", prefix="h-1a-", first=1, last=16), "h-1a-[1-16]"),
+    ],
+)
+def test_a_range_writes_itself(span: SlotRange, hostlist: str) -> None:
+    assert span.hostlist == hostlist
+    assert len(tuple(span)) == len(span)
+    assert all(name in span for name in span)
+
+
+def test_the_explanation_says_what_nobody_wrote() -> None:
+    spec = inspect_text(LAB, "lab.yaml", catalog.load()).result()
+    notes = {note.path: note for note in explain(spec, catalog.load(), a_lab_plan())}
+    assert notes["pools[h100].memory"].value == "1945600 MiB"
+    assert notes["storage[/home].server"].value == "192.0.2.10"
+    assert "no job spans" in notes["spines[spine]"].reason
+    assert not [path for path in notes if "zone" in path or "idle" in path]
+
+
+def test_people_come_in_the_order_of_their_uids() -> None:
+    plan = a_lab_plan(
+        ("{name: vision, uid: 5001}", "{name: vision, uid: 5002}\n  - {name: speech, uid: 5001}")
+    )
+    assert [user.name for user in plan.users] == ["speech", "vision"]
+    assert "keys" in a_lab_text(("uid: 5001", "uid: 5001, keys: []"))
