@@ -1,6 +1,8 @@
 """What verbs at the desk share: a spec file to its plan, and what stands beside it."""
 
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,16 +46,38 @@ def workloads_beside(file: Path, desk: Desk) -> tuple[Workloads | None, tuple[Pr
     return workloads(report.result(), desk.plan.kubernetes), report.problems
 
 
-def bindings_of(file: Path | None) -> Bindings | None:
-    """What the cloud said, from a file; GpuclusterError for what is none."""
+def bindings_of(file: Path | None, plan: ClusterPlan) -> Bindings | None:
+    """What the cloud said, from a file; GpuclusterError for what is none, or is not of this plan."""
     from gpucluster.plan import codec
 
     if file is None:
         return None
     step = "name the bindings.json that `pulumi up` wrote"
     try:
-        return codec.loads(Bindings, file.read_bytes())
+        found = codec.loads(Bindings, file.read_bytes())
     except OSError as error:
         raise GpuclusterError(f"{file}: cannot be read: {error.strerror}", next_step=step) from error
     except (ValueError, RecursionError) as error:
         raise GpuclusterError(f"{file}: not bindings: {error}", next_step=step) from error
+    for complaint in _strange(found, plan):
+        raise GpuclusterError(f"{file}: {complaint}", next_step="take the values that `aws fsx` shows")
+    return found
+
+
+def _strange(bindings: Bindings, plan: ClusterPlan) -> Iterator[str]:
+    """File systems that are none, or that the spec does not mount: a volume with a made-up id would pass every check."""
+    mounted = {mount.path for mount in plan.storage if mount.lustre is not None}
+    for path, found in sorted(bindings.file_systems.items()):
+        if path not in mounted:
+            yield f"file_systems has {path!r}, which the spec does not mount"
+        for key, form in _FORMS.items():
+            value = getattr(found, key)
+            if not form.fullmatch(value):
+                yield f"file_systems[{path!r}].{key} is {value!r}, which is none"
+
+
+_FORMS = {  # as FSx gives them
+    "id": re.compile("fs-[0-9a-f]{8,40}"),
+    "dns_name": re.compile(r"fs-[0-9a-f]{8,40}\.fsx\.[a-z0-9-]{1,40}\.amazonaws\.com(?:\.cn)?"),
+    "mount_name": re.compile("[a-z0-9]{1,8}"),
+}

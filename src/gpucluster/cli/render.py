@@ -39,7 +39,8 @@ def render(
 
         desk = resolve_file(file)
         running, more = workloads_beside(file, desk)
-        artifacts, warnings = artifacts_of(desk.plan, running, bindings_of(bindings)), (*desk.warnings, *more)
+        bound = bindings_of(bindings, desk.plan)
+        artifacts, warnings = artifacts_of(desk.plan, running, bound), (*desk.warnings, *more)
         if check and to is not None:
             raise typer.Exit(_check(artifacts, to, output))
         if to is not None:

@@ -7,9 +7,10 @@ from gpucluster.k8s.manifest import dump
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
 from gpucluster.k8s.waves import CHARTS, WAVES
-from gpucluster.plan import names
+from gpucluster.plan import codec, names
 from gpucluster.plan.kubernetes import EFA, Distribution
 from gpucluster.plan.market import Market
+from gpucluster.plan.model import Bindings, FileSystemBinding, there
 
 _KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 _FILE = "kustomization.yaml"
@@ -108,7 +109,26 @@ def _missing(site: Site) -> Iterator[str]:
     yield f"# {site.plan.name}: not known yet"
     yield ""
     yield "Only the cloud knows these. Their volumes are left out; claims and pods that need them wait, and say so."
-    yield "Give them with `gpucluster render FILE --bindings bindings.json`: `file_systems`, by the mount."
     yield ""
     for mount in missing(site):
         yield f"- `{mount.path}`: `id`, `dns_name` and `mount_name` of its FSx for Lustre"
+    yield ""
+    yield "Give them with `gpucluster render FILE --bindings bindings.json`; of a cluster that Pulumi made nothing of:"
+    yield ""
+    yield "```json"
+    yield codec.dumps(_to_fill(site)).rstrip()
+    yield "```"
+
+
+def _to_fill(site: Site) -> Bindings:
+    """Bindings with nothing in their places: `render` refuses them so."""
+    nothing = FileSystemBinding(id="", dns_name="", mount_name="")
+    return Bindings(
+        schema=1,
+        region=there(site.plan.aws).region,
+        bucket="",
+        secret="",
+        subnets={},
+        templates={},
+        file_systems={mount.path: nothing for mount in missing(site)},
+    )

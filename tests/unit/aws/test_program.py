@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from builders import a_plan
+from builders import a_kube_plan, a_lab_plan, a_plan
 from declared import Declared, declared_by
 
 from gpucluster.artifacts import unpack
@@ -14,6 +14,7 @@ from gpucluster.aws.program import declare, main
 from gpucluster.engine.provider.check import check
 from gpucluster.engine.provider.servicer import KEYS
 from gpucluster.engine.provider.table import TYPES
+from gpucluster.errors import GpuclusterError
 from gpucluster.files import checkout
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Bindings, ClusterPlan
@@ -164,3 +165,13 @@ def test_pulumi_up_reads_the_spec_that_the_stack_names(
     monkeypatch.chdir(root)  # as Pulumi does
     by_hand = declared_by(main)
     assert {r.type for r in by_hand} == {r.type for r in resources}
+
+
+@pytest.mark.parametrize(("plan", "lacks"), [(a_kube_plan(), "`slurm:`"), (a_lab_plan(), "`aws:`")])
+def test_a_cluster_that_pulumi_makes_nothing_of_is_refused_before_anything_is_declared(
+    plan: ClusterPlan, lacks: str
+) -> None:
+    with pytest.raises(GpuclusterError, match=lacks) as caught:
+        declare(plan)
+    assert caught.value.exit_code == 2
+    assert f"render stacks/{plan.name}.yaml" in str(caught.value)

@@ -21,8 +21,8 @@ class Gang:
 
     name: str
     namespace: str
+    queued: str  # the labels of what Kueue queues
     labels: str
-    pod_labels: str
     annotations: str
     job: str
     nodes: str
@@ -48,8 +48,8 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
             Gang(
                 name=scalar(one.name),
                 namespace=scalar(site.kubernetes.team(one.team).namespace),
-                labels=pods.labels(site, one, GANG),
-                pod_labels=pods.pod_labels(site, one),
+                queued=pods.queued(site, one, GANG),
+                labels=pods.labels(site, one),
                 annotations=scalar(_annotations(one)),
                 job=scalar(JOB),
                 nodes=scalar(one.nodes),

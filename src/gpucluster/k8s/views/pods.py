@@ -65,14 +65,15 @@ def shm(one: Service | Gang) -> str:
     return scalar(quantity(MEMORY, one.shm_mib))
 
 
-def labels(site: Site, one: Service | Gang, priority: str) -> str:
-    """Of the object that Kueue queues."""
-    queued = {QUEUE_LABEL: names.LOCAL_QUEUE, PRIORITY_LABEL: site.name(priority)}
-    return scalar({**site.labels, names.LABEL_TEAM: one.team, **own(one), **queued})
+def queued(site: Site, one: Service | Gang, priority: str) -> str:
+    """Labels of the object that Kueue queues."""
+    queue = {QUEUE_LABEL: names.LOCAL_QUEUE, PRIORITY_LABEL: site.name(priority)}
+    return scalar({**_labels(site, one), **queue})
 
 
-def pod_labels(site: Site, one: Service | Gang) -> str:
-    return scalar({**site.labels, names.LABEL_TEAM: one.team, **own(one)})
+def labels(site: Site, one: Service | Gang) -> str:
+    """Of its pods, and of what stands beside them."""
+    return scalar(_labels(site, one))
 
 
 def own(one: Service | Gang) -> dict[str, str]:
@@ -84,6 +85,10 @@ def tolerated(site: Site, one: Service | Gang) -> str:
     """What keeps others off the team's pools; the flavor says the same to the queue."""
     pools = site.pools_of(site.kubernetes.team(one.team))
     return scalar(tolerations(tuple(taint for pool in pools for taint in pool.taints)) or None)
+
+
+def _labels(site: Site, one: Service | Gang) -> dict[str, str]:
+    return {**site.labels, names.LABEL_TEAM: one.team, **own(one)}
 
 
 def _volume(path: str) -> str:

@@ -15,8 +15,8 @@ class Service:
 
     name: str
     namespace: str
+    queued: str  # the labels of what Kueue queues
     labels: str
-    pod_labels: str
     selector: str
     replicas: str
     priority: str
@@ -51,8 +51,8 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
             Service(
                 name=scalar(one.name),
                 namespace=scalar(site.kubernetes.team(one.team).namespace),
-                labels=pods.labels(site, one, SERVICE),
-                pod_labels=pods.pod_labels(site, one),
+                queued=pods.queued(site, one, SERVICE),
+                labels=pods.labels(site, one),
                 selector=scalar(pods.own(one)),
                 replicas=scalar(one.replicas_min if one.queue_depth is None else None),
                 priority=scalar(site.name(SERVICE)),
@@ -78,7 +78,7 @@ def autoscalers(site: Site) -> Iterator[tuple[str, Autoscaler]]:
                 Autoscaler(
                     name=scalar(one.name),
                     namespace=scalar(site.kubernetes.team(one.team).namespace),
-                    labels=pods.pod_labels(site, one),
+                    labels=pods.labels(site, one),
                     least=scalar(one.replicas_min),
                     most=scalar(one.replicas_max),
                     depth=scalar(str(one.queue_depth)),
