@@ -1,4 +1,4 @@
-"""Build what every test that boots something needs, once and before them: the engine and the machine image, side by side."""
+"""Build what every test that boots something needs, once and before them: the engine and the machine images, side by side."""
 
 import sys
 import threading
@@ -6,7 +6,7 @@ import time
 
 from gpucluster import engine
 from gpucluster.errors import GpuclusterError
-from gpucluster.sandbox import images
+from gpucluster.sandbox import bare, images
 
 BEGAN = time.monotonic()
 
@@ -21,7 +21,8 @@ def main() -> int:
             failed.append(error)
 
     builds = [
-        threading.Thread(target=build, args=(work,)) for work in (engine.find_or_build, images.find_or_build)
+        threading.Thread(target=build, args=(work,))
+        for work in (engine.find_or_build, images.find_or_build, bare.find_or_build)
     ]
     for thread in builds:
         thread.start()

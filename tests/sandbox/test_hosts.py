@@ -189,6 +189,22 @@ def test_a_wrong_name_at_an_address_stops_everything_before_anything_changes(sit
     assert "Packages, folders and our own code" not in done.stdout
 
 
+REFUSALS = [
+    ("another Slurm", {"slurm_version": "26.05"}, "the plan wants Slurm 26.05, and this host's apt has 24.11."),
+    ("a mount over the administrator's home", {"mount_points": ["/var/lib"]}, "admin lives in /var/lib/admin, which the mount at /var/lib would hide"),
+    ("a uid that somebody has", {"names_and_uids": ["vision", "5002"], "people_ids": ["vision:5002"]}, "the host has vision:5001, speech:5002 (name:uid), and the spec says vision:5002"),
+    ("an inventory of somebody else's", {"bundle_digest": None}, "this inventory is not one that"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "said"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
+def test_what_is_missing_is_said_before_anything_changes(site, values, said):
+    done = site.play("--limit", "gpu01", "--extra-vars", json.dumps(values))
+    assert done.returncode != 0
+    assert said in " ".join(done.stdout.split())
+    assert "changed=0" in done.stdout
+
+
 def test_a_rebooted_node_mounts_home_and_comes_back_by_itself(site):
     before = boot_of_running(site, "gpu02")
     site.cluster.exec("gpu02", "systemctl", "reboot", check=False)

@@ -22,6 +22,7 @@ from gpucluster.sandbox.images import (
     digest_of,
     locked,
     play,
+    prune,
     remove_unfinished,
     scrub,
 )
@@ -45,6 +46,7 @@ def find_or_build(progress: Progress, *, admin: str = "admin", cache: Path = pla
         if not (folder / name).exists():
             progress(f"building the image of plain machines: {SUITE}, sshd, python3 and sudo")
             build(folder / name, lambda scratch: _make(scratch, admin, cache), keep=("root", "apt"))
+            prune(folder, "bare-*", name)
     return Image(name=name, layers=(folder / name / "root",))
 
 

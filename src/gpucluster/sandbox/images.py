@@ -155,12 +155,18 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _prune(folder: Path, image: Image) -> None:
-    """Drop layers that no living sandbox stands on: other bases, and all but the newest of our code."""
-    used = "".join(p.read_text() for p in places.STATE_ROOT.glob("*/capsule.json"))
+    """Drop other bases, and all but the newest layers of our code."""
     needed = {layer.parent.name for layer in image.layers}
     layers = sorted(folder.glob("code-*"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for layer in (*layers[_KEPT:], *folder.glob("base-*")):
-        if layer.name not in needed and layer.name not in used:
+    prune(folder, "base-*", *needed)
+    prune(folder, "code-*", *needed, *(layer.name for layer in layers[:_KEPT]))
+
+
+def prune(folder: Path, pattern: str, *keep: str) -> None:
+    """Drop what matches, but for these and for what a living sandbox stands on."""
+    used = "".join(p.read_text() for p in places.STATE_ROOT.glob("*/capsule.json"))
+    for layer in folder.glob(pattern):
+        if layer.name not in keep and layer.name not in used:
             shutil.rmtree(layer, ignore_errors=True)
 
 

@@ -78,6 +78,7 @@ def _reach(plan: ClusterPlan, cargo: Cargo) -> Values:
         found |= {
             "ansible_ssh_private_key_file": cargo.private_key,
             "ansible_control_path_dir": "{{ inventory_dir }}/cp",  # another rehearsal may use the same addresses
+            "ansible_ssh_args": "-C -o ControlMaster=auto -o ControlPersist=5s",  # and nothing outlives it for long
         }
     return found
 
