@@ -1,0 +1,68 @@
+"""Where the direction of a change decides: each row of the table by a case, and none without one."""
+
+from typing import Any
+
+import pytest
+
+from gpucluster.gitops.model import Kind
+from gpucluster.gitops.refine import _ROWS, refined
+from gpucluster.gitops.walk import Found
+from gpucluster.spec import UpdateClass
+
+C = UpdateClass
+FIELD = C.RESTART  # what the field itself says: no row gives it
+
+
+def _found(pattern: str, kind: Kind, old: Any, new: Any) -> Found:
+    return Found(
+        path=pattern, pattern=pattern, kind=kind, old=old, new=new, before="", after="", update=FIELD
+    )
+
+
+CASES = (
+    ("name", Kind.CHANGED, "a", "b", C.DATA_LOSS),
+    ("aws", Kind.REMOVED, object(), None, C.DATA_LOSS),
+    ("aws", Kind.ADDED, None, object(), FIELD),
+    ("slurm", Kind.ADDED, None, object(), C.LIVE),
+    ("slurm", Kind.REMOVED, object(), None, C.DATA_LOSS),
+    ("slurm.version", Kind.CHANGED, "25.05", "24.11", C.DATA_LOSS),
+    ("slurm.version", Kind.CHANGED, "24.11", "25.05", FIELD),
+    ("head", Kind.ADDED, None, object(), C.LIVE),
+    ("head", Kind.REMOVED, object(), None, C.REPLACE),
+    ("kubernetes", Kind.ADDED, None, object(), C.LIVE),
+    ("kubernetes", Kind.REMOVED, object(), None, FIELD),
+    ("kubernetes.version", Kind.CHANGED, "1.10", "1.9", C.REPLACE),
+    ("kubernetes.version", Kind.CHANGED, "1.9", "1.10", FIELD),
+    ("storage", Kind.REORDERED, ("/a", "/b"), ("/b", "/a"), C.NEW_NODES),
+    ("storage[].fsx_lustre.size", Kind.CHANGED, 4800, 2400, C.DATA_LOSS),
+    ("storage[].fsx_lustre.size", Kind.CHANGED, 2400, 4800, FIELD),
+    ("machines[]", Kind.ADDED, None, object(), C.LIVE),
+    ("machines[]", Kind.REMOVED, object(), None, FIELD),
+    ("pools[]", Kind.REMOVED, object(), None, C.DRAIN),
+    ("pools[].hosts", Kind.CHANGED, ("a",), ("a", "b"), C.LIVE),
+    ("pools[].hosts", Kind.CHANGED, ("a", "b"), ("b", "a", "c"), FIELD),
+    ("pools[].addresses", Kind.CHANGED, ("1",), ("1", "2"), C.LIVE),
+    ("pools[].nodes.max", Kind.CHANGED, 4, 3, C.DRAIN),
+    ("pools[].nodes.max", Kind.CHANGED, 3, 4, FIELD),
+    ("pools[].capacity[].zones", Kind.CHANGED, ("a",), ("a", "b"), C.LIVE),
+    ("pools[].capacity[].zones", Kind.CHANGED, ("a", "b"), ("b", "a"), C.NEW_NODES),
+    ("pools[].capacity[].zones", Kind.CHANGED, ("a", "b"), ("a",), FIELD),
+    ("pools[].capacity[].zones", Kind.REMOVED, ("a",), None, C.LIVE),
+    ("aws.network.zones", Kind.CHANGED, ("a",), ("b", "a"), C.LIVE),
+    ("aws.network.zones", Kind.CHANGED, ("a", "b"), ("b", "a"), C.NEW_NODES),
+    ("aws.network.zones", Kind.CHANGED, ("a", "b"), ("a", "c"), FIELD),
+    ("slurm.topology.tree[][]", Kind.CHANGED, ("a",), ("a", "b"), C.LIVE),
+    ("slurm.topology.tree[][]", Kind.CHANGED, ("a", "b"), ("a",), FIELD),
+)
+
+
+@pytest.mark.parametrize(("pattern", "kind", "old", "new", "expected"), CASES)
+def test_the_direction_decides(pattern: str, kind: Kind, old: Any, new: Any, expected: UpdateClass) -> None:
+    found = refined(_found(pattern, kind, old, new))
+    assert found.update is expected
+    assert bool(found.why) is (expected is not FIELD)
+
+
+def test_every_row_of_the_table_has_its_case() -> None:
+    told = {refined(_found(*case[:4])).why for case in CASES}
+    assert [row.pattern for row in _ROWS if row.why not in told] == []
