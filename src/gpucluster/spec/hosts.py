@@ -81,4 +81,6 @@ class User(Part):
 
     name: UserName = wish(UpdateClass.LIVE, "The account.")
     uid: Uid = wish(UpdateClass.DRAIN, "The same on every host, for files and Slurm.")
-    keys: tuple[PublicKey, ...] = wish(UpdateClass.LIVE, "Public keys that open it.", default=())
+    keys: tuple[PublicKey, ...] = wish(
+        UpdateClass.LIVE, "Public keys that open it.", default=(), min_length=1
+    )

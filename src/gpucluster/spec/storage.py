@@ -28,7 +28,7 @@ class Other(Part):
 
     type: Word = wish(UpdateClass.DRAIN, "File system type for `mount -t`.")
     source: Word = wish(UpdateClass.DATA_LOSS, "What is mounted.")
-    options: tuple[Word, ...] = wish(UpdateClass.DRAIN, "Mount options.", default=())
+    options: tuple[Word, ...] = wish(UpdateClass.DRAIN, "Mount options.", default=(), min_length=1)
 
 
 class Storage(Part):

@@ -1,7 +1,7 @@
 """A plan on hosts that exist: names and addresses as written, nothing of a cloud."""
 
 import pytest
-from builders import LAB, a_lab_plan, a_lab_text
+from builders import LAB, a_lab_plan
 
 from gpucluster import catalog
 from gpucluster.plan import codec
@@ -98,4 +98,3 @@ def test_people_come_in_the_order_of_their_uids() -> None:
         ("{name: vision, uid: 5001}", "{name: vision, uid: 5002}\n  - {name: speech, uid: 5001}")
     )
     assert [user.name for user in plan.users] == ["speech", "vision"]
-    assert "keys" in a_lab_text(("uid: 5001", "uid: 5001, keys: []"))

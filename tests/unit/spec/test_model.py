@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pydantic
 import pytest
-from builders import a_spec, a_spec_text
+from builders import a_lab_text, a_spec, a_spec_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +94,40 @@ def test_pydantic_and_the_decoder_agree(chosen: set[int]) -> None:
         assert (decoder.findings, decoded) == ([], built)
 
 
+LAB_CHANGES = [
+    ("uid: 5001", "uid: 5001, keys: []"),
+    ("uid: 5001", "uid: 5001.5"),
+    ("{ssh: {user: admin}", "{ssh: {user: admin, port: 0}"),
+    ('"192.0.2.[11-14]"', "[192.0.2.11]"),
+    ('"192.0.2.[11-14]"', '"127.0.0.[1-4]"'),
+    ('{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}', "{}"),
+    ('{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}', "{Leaf: gpu01}"),
+    ('{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}', "{leaf1: [gpu01]}"),
+    ("{spine: ", "{spine: x, other: "),
+    ("sockets: 2", "sockets: two"),
+    ("count: 8}", "count: 8, memory: 80GiB}, fabric: {kind: roce}"),
+    ("count: 8}", "count: 8}, fabric: {kind: string}"),
+    ("memory: 2000GiB", "memory: 2000"),
+]
+
+
+@given(st.sets(st.sampled_from(range(len(LAB_CHANGES))), max_size=3))
+def test_they_agree_on_hosts_too(chosen: set[int]) -> None:
+    try:
+        text = a_lab_text(*(LAB_CHANGES[i] for i in sorted(chosen)))
+    except ValueError:
+        return  # two changes of one line
+    tree = parse(text)
+    decoder = Decoder()
+    decoded = decoder.part(ClusterSpec, tree.root)
+    try:
+        built = ClusterSpec.model_validate(plain(tree.root))
+    except pydantic.ValidationError:
+        assert decoder.findings
+    else:
+        assert (decoder.findings, decoded) == ([], built)
+
+
 def _paths(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     inner: list[tuple[str | int, object]] = (
         list(value.items())
@@ -107,13 +141,19 @@ def _paths(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | in
 
 SCHEMA = jsonschema.Draft7Validator(json.loads(schema_text()))
 PLAIN = plain(parse(a_spec_text()).root)
+LAB = plain(parse(a_lab_text()).root)
 ODD = st.sampled_from([None, True, 0, -1, 3, 1.5, "", "x", "5m", "p5.48xlarge", [], ["x"], {}, {"x": 1}])
 
 
-@given(st.sampled_from(_paths(PLAIN)[1:]), ODD, st.sampled_from(["set", "drop", "add"]))
-def test_what_the_schema_refuses_check_refuses(path: tuple[str | int, ...], odd: object, how: str) -> None:
+SPECS = [(PLAIN, path) for path in _paths(PLAIN)[1:]] + [(LAB, path) for path in _paths(LAB)[1:]]
+
+
+@given(st.sampled_from(SPECS), ODD, st.sampled_from(["set", "drop", "add"]))
+def test_what_the_schema_refuses_check_refuses(
+    at: tuple[object, tuple[str | int, ...]], odd: object, how: str
+) -> None:
     """An editor must not underline what passes. The other way is the rules' business: a schema knows no catalog."""
-    values = copy.deepcopy(PLAIN)
+    values, path = copy.deepcopy(at[0]), at[1]
     holder: Any = values
     for key in path[:-1]:
         holder = holder[key]
