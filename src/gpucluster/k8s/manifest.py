@@ -72,6 +72,11 @@ def _representer() -> type[SafeRepresenter]:
     return Representer
 
 
+def _lines(value: str) -> bool:
+    """Text of several lines, and nothing in it that only quotes can hold."""
+    return "\n" in value and all(character.isprintable() for character in value.replace("\n", ""))
+
+
 def _text(representer: SafeRepresenter, value: str) -> ScalarNode:
-    style = None if plain(value) else "|" if "\n" in value else '"'
+    style = None if plain(value) else "|" if _lines(value) else '"'
     return representer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
