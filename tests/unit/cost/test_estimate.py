@@ -3,6 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 import pytest
 from builders import a_plan
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from gpucluster import catalog
 from gpucluster.cost import Amount, estimate
 from gpucluster.cost.estimate import HOURS, SPOT_NOTE
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import ClusterPlan, Market
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
 
@@ -74,6 +75,25 @@ def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
     line = found.line("pool", "h200")
     assert line is not None
     assert line.notes == (SPOT_NOTE,)
+
+
+def test_a_source_that_may_be_dearer_than_all_known_ones_is_named_though_they_could_fill_the_pool() -> None:
+    plan = a_plan(*EAST)
+    spot, demand = plan.pools[0].sources
+    sources = (
+        replace(spot, machines=("p5e.48xlarge",)),
+        replace(demand, machines=("p5en.48xlarge",), max=None),
+    )
+    _, most = _month(replace(plan, pools=(replace(plan.pools[0], sources=sources),)))
+    assert most == Amount(HOURS * (M7I + 16 * P5EN), ("p5e.48xlarge (no on-demand price)",))
+
+
+def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
+    plan = a_plan(*EAST)
+    pool = plan.pools[0]
+    block = replace(pool.sources[0], market=cast(Market, "capacity-block"), machines=("p5en.48xlarge",))
+    _, most = _month(replace(plan, pools=(replace(pool, sources=(block,)),)))
+    assert most == Amount(HOURS * M7I, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
 
 
 def test_hosts_of_ones_own_have_no_price() -> None:

