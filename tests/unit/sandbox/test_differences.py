@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import a_plan
+from builders import a_lab_plan, a_plan
 
 from gpucluster import slurm
 from gpucluster.artifacts import unpack
@@ -28,15 +28,28 @@ def rendered(plan, path):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_slurms_files_differ_in_the_tables_keys_alone(mode):
-    plan = a_plan()
+@pytest.mark.parametrize("plan", [a_plan(), a_lab_plan()], ids=["aws", "hosts"])
+def test_slurms_files_differ_in_the_tables_keys_alone(mode, plan):
     ours = differences.apply(plan, mode, real_times=True)
     for file in ("slurm.conf", "cgroup.conf"):
         before, after = rendered(plan, f"slurm/{file}"), rendered(ours, f"slurm/{file}")
         changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         assert changed == {
-            row.line.key for row in differences.rows(mode) if row.line and row.line.file == file
+            row.line.key
+            for row in differences.rows(mode, differences.stands_on(plan))
+            if row.line and row.line.file == file
         }
+
+
+def test_hosts_are_told_of_their_own_differences_and_nfs_is_known_for_a_stand_in():
+    plan = differences.apply(a_lab_plan(), CgroupMode.HYBRID, real_times=True)
+    assert [mount.nfs.stand_in for mount in plan.storage] == [True]
+    said = " ".join(differences.explain(plan, CgroupMode.HYBRID, real_times=True))
+    assert "NFS is a stand-in" in said
+    assert "packages come from a folder" in said
+    for word in ("EC2", "AWS API", "idle_on_node_suspend", "cloud-init"):
+        assert word not in said
+    assert "NFS" not in " ".join(differences.explain(a_plan(), CgroupMode.HYBRID))
 
 
 def test_on_a_hybrid_host_the_jobs_devices_stay_constrained():
