@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+from gpucluster.errors import StateError
 
 if TYPE_CHECKING:
     from gpucluster.engine.events import Change
@@ -46,6 +47,11 @@ def up(
         if desk.plan.hosts is not None:
             _up_plain(desk.plan, output)
             return
+        if desk.plan.slurm is None:
+            raise StateError(
+                f"{desk.plan.name} has no Slurm, and the sandbox rehearses no Kubernetes yet",
+                next_step=f"gpucluster render {file}, gpucluster lint FOLDER --spec {file}",
+            )
         machines = desk.catalog.machines.items()
         done = sandbox.up(
             desk.plan,

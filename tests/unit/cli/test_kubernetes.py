@@ -133,3 +133,8 @@ def test_check_reads_both_kinds_of_files(kube: Path, capsys: Said) -> None:
     beside = kube.parent.parent / "workloads/kube.yaml"
     assert program.run(["check", str(kube), str(beside)]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{kube}: ok", f"{beside}: ok"]
+
+
+def test_the_sandbox_says_that_it_rehearses_no_kubernetes(kube: Path, capsys: Said) -> None:
+    assert program.run(["sandbox", "up", str(kube)]) == 2
+    assert "kube has no Slurm, and the sandbox rehearses no Kubernetes yet" in capsys.readouterr().err
