@@ -84,6 +84,7 @@ def test_what_is_missing_stale_or_changed_is_shown_and_nothing_is_written(
     (to / "slurm/old.conf").write_text("")
     (to / "slurm/cgroup.conf").unlink()
     (to / "README.md").write_text("mine")
+    (to / "slurm/empty").mkdir()
     assert program.run(["render", spec, "--to", str(to), "--check"]) == 1
     out, err = capsys.readouterr()
     lines = out.splitlines()

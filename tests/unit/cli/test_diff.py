@@ -84,6 +84,13 @@ def test_a_revision_is_found_from_a_folder_below(
     assert program.run(["diff", "HEAD:./burst.yaml", "burst.yaml", QUICK]) == 0
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_a_spec(repository: Path, capsys: Said) -> None:
+    spec = repository / "stacks/burst.yaml"
+    spec.write_text(f"\ufeff{SPEC}")
+    _git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "from an editor that adds one")
+    assert program.run(["diff", "main:stacks/burst.yaml", str(spec), QUICK, "--exit-code"]) == 0
+
+
 def test_a_file_wins_over_a_revision_of_the_same_spelling(repository: Path, capsys: Said) -> None:
     (repository / "main:stacks").mkdir()
     (repository / "main:stacks/burst.yaml").write_text(HIGHER)
