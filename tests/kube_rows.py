@@ -108,7 +108,7 @@ CLUSTER_ROWS: list[Row] = [
             ("{nvidia.com/gpu: 32}", "{}"),
             ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, nvidia.com/gpu: 8}"),
         ],
-        "11:31: error[empty-list] kubernetes.teams[research].quota: name at least one resource, such as nvidia.com/gpu: 8",
+        "11:31: error[empty-mapping] kubernetes.teams[research].quota: the mapping is empty; it needs at least one key",
     ),
     (
         "a team with nothing",
@@ -146,7 +146,7 @@ CLUSTER_ROWS: list[Row] = [
     (
         "no slices",
         [("{1g.10gb: 7}", "{}"), ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}")],
-        "20:20: error[empty-list] pools[serve].sharing.mig: name at least one profile, such as 1g.10gb: 7",
+        "20:20: error[empty-mapping] pools[serve].sharing.mig: the mapping is empty; it needs at least one key",
     ),
     (
         "a pool that nobody is promised",
@@ -304,6 +304,11 @@ WORKLOAD_ROWS: list[Row] = [
         "none of a resource",
         [("mig-1g.10gb: 1", "mig-1g.10gb: 0")],
         "7:41: error[bad-amount] serve[chat].resources.'nvidia.com/mig-1g.10gb': nothing is not an amount; leave it out",
+    ),
+    (
+        "resources without any, which the schema refused and check let pass",
+        [("{nvidia.com/mig-1g.10gb: 1}", "{}")],
+        "7:16: error[empty-mapping] serve[chat].resources: the mapping is empty; it needs at least one key",
     ),
     (
         "GPUs and slices",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
+from annotated_types import MinLen
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
@@ -35,6 +36,7 @@ class _Wanted:
     many: bool
     keyed: Callable[[object], object] | None  # the parser of the keys of a mapping whose keys are the user's
     each: "_Wanted | None"  # what stands under such a key
+    filled: bool  # an empty mapping is refused
     required: bool
     part: type[Part] | None
     parse: Callable[[object], object]
@@ -82,6 +84,9 @@ class Decoder:
         return _made(model, {"min": value, "max": value}, absent=())
 
     def _value(self, wanted: _Wanted, node: Node, path: Path) -> object:
+        if wanted.filled and isinstance(node, MapNode) and not node.entries:
+            self._note(path, "empty-mapping", "the mapping is empty; it needs at least one key")
+            raise _NotParsed
         if wanted.keyed is not None and wanted.each is not None:
             return self._by_key(wanted.each, wanted.keyed, node, path)
         if not wanted.many:
@@ -183,6 +188,7 @@ def _wanted(name: str, info: Any, hint: Any) -> _Wanted:
         many=many,
         keyed=_parser(key) if by_key else None,
         each=_wanted(name, info, value) if by_key else None,
+        filled=by_key and any(isinstance(limit, MinLen) for limit in info.metadata),
         required=info.is_required(),
         part=inner if isinstance(inner, type) and issubclass(inner, Part) else None,
         parse=_parser(inner),

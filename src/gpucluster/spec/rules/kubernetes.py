@@ -81,12 +81,7 @@ def quotas(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     """Each quota names what some pool has, in whole numbers, and all together stay within the pools."""
     offers, given = offered(spec, catalog), dict[str, int]()
     for index, team in enumerate(written(spec.kubernetes).teams):
-        if not or_none(lambda team=team: team.quota):
-            path = ("kubernetes", "teams", index, "quota")
-            if or_none(lambda team=team: team.quota) is not None:
-                yield error(
-                    *path, id="empty-list", says="name at least one resource, such as nvidia.com/gpu: 8"
-                )
+        if or_none(lambda team=team: team.quota) is None:
             continue
         for resource, written_amount in team.quota.items():
             path = ("kubernetes", "teams", index, "quota", resource)

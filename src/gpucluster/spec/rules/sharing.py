@@ -14,9 +14,6 @@ SEVENTHS, EIGHTHS = 7, 8  # of a GPU's compute and memory, whatever the model
 
 def mig(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
     wanted, path = written(spec.pools[index].sharing).mig, ("pools", index, "sharing", "mig")
-    if not wanted:
-        yield error(*path, id="empty-list", says="name at least one profile, such as 1g.10gb: 7")
-        return
     machine = machines_of(spec.pools[index], catalog)[0]
     if machine.gpu is None:
         yield error(*path, id="no-mig", says=f"'{machine.name}' has no GPU that MIG could slice")
