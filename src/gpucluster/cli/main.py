@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gpucluster.cli.output import PIPE_CLOSED, leave_quietly, say_error
+from gpucluster.cli.output import say_error, unsaid
 from gpucluster.cli.start import INTERRUPTED
 from gpucluster.errors import GpuclusterError, HostError
 
@@ -30,6 +30,7 @@ VERBS: dict[str, str] = {
 
 OF_EXTRAS = frozenset(
     {
+        "ClusterShell",
         "ansible",
         "boto3",
         "botocore",
@@ -66,10 +67,9 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        if error.errno != errno.EPIPE:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC) or error.filename is not None:
             raise
-        leave_quietly()
-        return PIPE_CLOSED
+        return unsaid(error)
 
 
 def _without_extra(error: ModuleNotFoundError) -> int:
@@ -78,7 +78,7 @@ def _without_extra(error: ModuleNotFoundError) -> int:
         raise error
     lack = HostError(
         f"this verb needs {error.name}, which the light install leaves out",
-        next_step="pip install 'gpucluster[aws,kubernetes,sandbox]', or `make install` in a clone",
+        next_step="pip install 'gpucluster[aws,kubernetes,sandbox,validate]', or `make install` in a clone",
     )
     say_error(lack)
     return lack.exit_code
@@ -87,9 +87,8 @@ def _without_extra(error: ModuleNotFoundError) -> int:
 def _flushed(left: SystemExit) -> int:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        leave_quietly()
-        return PIPE_CLOSED
+    except OSError as error:
+        return unsaid(error)
     return left.code if isinstance(left.code, int) else 0
 
 

@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 the spec is wrong, 2 the tool could not run, 130 and 143 i
 """
 
 import json
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpucluster.errors import GpuclusterError, SpecError
+from gpucluster.errors import GpuclusterError, HostError, SpecError
 
 PIPE_CLOSED = 141  # as a shell shows SIGPIPE
 SCHEMA = 1  # of every JSON answer; raised when a field changes its meaning
@@ -40,12 +39,11 @@ ReviewOutputOption = Annotated[
 
 
 def say(text: str) -> None:
-    """A part of the result, on stdout; a reader that went away ends the program quietly."""
+    """A part of the result, on stdout; a reader that went away ends the program quietly, a full disk with a sentence."""
     try:
         typer.echo(text)
-    except BrokenPipeError:
-        leave_quietly()
-        raise SystemExit(PIPE_CLOSED) from None
+    except OSError as error:
+        raise SystemExit(unsaid(error)) from None
 
 
 def answer(**values: Any) -> None:
@@ -87,10 +85,17 @@ def _error(error: GpuclusterError) -> dict[str, Any]:
     return {"message": error.message, "next": error.next_step, "exit_code": error.exit_code}
 
 
-def leave_quietly() -> None:
-    """After a reader closed our pipe: nothing more can be said, and Python must not try at exit."""
+def unsaid(error: OSError) -> int:
+    """After stdout took no more: the exit code. Python must not try again at its end."""
     import os
 
     null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(null, stream.fileno())
+    os.dup2(null, 1)
+    if isinstance(error, BrokenPipeError):
+        os.dup2(null, 2)
+        return PIPE_CLOSED
+    lack = HostError(
+        f"the answer cannot be written: {error.strerror}", next_step="give stdout a place with room"
+    )
+    say_error(lack)
+    return lack.exit_code

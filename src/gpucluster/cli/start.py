@@ -21,6 +21,9 @@ def main() -> NoReturn:
         got[0] = signal.SIGTERM
         raise KeyboardInterrupt
 
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us: nobody reads
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
     try:
         signal.signal(signal.SIGTERM, end)
         from gpucluster.cli.main import run

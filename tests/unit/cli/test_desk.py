@@ -248,7 +248,7 @@ def test_a_verb_that_the_light_install_cannot_run_says_what_to_install(
     assert program.run(["fails"]) == 2
     assert capsys.readouterr().err == (
         "error: this verb needs botocore.auth, which the light install leaves out\n"
-        "  next: pip install 'gpucluster[aws,kubernetes,sandbox]', or `make install` in a clone\n"
+        "  next: pip install 'gpucluster[aws,kubernetes,sandbox,validate]', or `make install` in a clone\n"
     )
 
 
@@ -271,6 +271,22 @@ def test_a_closed_pipe_ends_quietly() -> None:
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
     assert done.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("argv", "redirect", "code"),
+    [("check", ">/dev/full", 2), ("--help", ">/dev/full", 2), ("check", ">&-", 0), ("check", "2>&-", 0)],
+)
+def test_a_stream_that_takes_nothing_is_no_traceback(argv: str, redirect: str, code: int) -> None:
+    words = [argv, *([BURST] if argv == "check" else [])]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {redirect}', "sh", sys.executable, "-m", "gpucluster.cli.start", *words],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert ("cannot be written: No space left" in done.stderr) == (code == 2)
 
 
 def _imported_by(*argv: str) -> set[str]:
