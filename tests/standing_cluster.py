@@ -36,12 +36,13 @@ class StandingCluster:
         self.asked: list[tuple[str, str]] = []
         self.closed = 0
         self.jobs: dict[int, str] = {}  # id -> state
+        self.names: dict[int, str] = {}
         self.before_run: Callable[[str, str], None] = lambda _machine, _command: None
         self._wants = {e.check: e.want for e in expectations(plan)}
 
     def host(self, machine: str) -> "Host":
         if machine != "head" and machine not in self.up:
-            raise UnreachableError(f"no running machine is called {machine!r}")
+            raise UnreachableError(machine, "it is off", next_step="switch it on")
         return Host(self, machine)
 
     def close(self) -> None:
@@ -76,7 +77,10 @@ class StandingCluster:
             {
                 "name": p.name,
                 "partition": {"state": ["UP"]},
-                "maximums": {"time": _number(p.max_time_min)},
+                "maximums": {"time": _number(p.max_time_min), "nodes": _number(None)},
+                "minimums": {"nodes": 0},
+                "nodes": {"allowed_allocation": ""},
+                **{who: {"allowed": "", "deny": ""} for who in ("groups", "accounts", "qos")},
             }
             for p in self._wants["part.up"].partitions
         ]
@@ -84,13 +88,14 @@ class StandingCluster:
 
     def sbatch(self, _machine: str, _found: re.Match[str]) -> str:
         job = len(self.jobs) + 1
+        self.names[job] = re.search(r"--job-name=(\S+)", _found.string)[1]  # type: ignore[index]
         self.jobs[job] = "RUNNING" if "exec sleep" in _found.string else "COMPLETED"
         return f"{job}\n"
 
     def scancel(self, _machine: str, found: re.Match[str]) -> str:
-        for job in found[1].split():
-            if self.jobs.get(int(job)) == "RUNNING":
-                self.jobs[int(job)] = "CANCELLED"
+        for job, state in self.jobs.items():
+            if state == "RUNNING" and found[1] in (str(job), f"--name={self.names[job]}"):
+                self.jobs[job] = "CANCELLED"
         return ""
 
     def job(self, _machine: str, found: re.Match[str]) -> str:
@@ -162,7 +167,9 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"scontrol show partition", StandingCluster.partitions),
     (r"scontrol show job (\d+)", StandingCluster.job),
     (r"sbatch ", StandingCluster.sbatch),
-    (r"scancel ([\d ]+)", StandingCluster.scancel),
+    (r"scancel (.+)", StandingCluster.scancel),
+    (r"sinfo ", lambda c, _m, _f: "".join(p.name + "*" * p.default + "\n" for p in c.plan.partitions)),
+    (r"scontrol show slurmd", lambda _c, _m, _f: "Version                  = 24.11.5\n"),
     (r"srun .*SLURM_PROCID", StandingCluster.ranks),
     (r"srun .*--gres=gpu:(\d+)", StandingCluster.gres),
     (r"systemctl show \S+ -- (.*)", StandingCluster.units),
@@ -189,7 +196,7 @@ class Host:
     cluster: StandingCluster
     machine: str
 
-    def run(self, command: str, *args: str) -> Done:
+    def run(self, command: str, *args: str, timeout_s: float) -> Done:
         whole = command % tuple(shlex.quote(arg) for arg in args)
         return self.cluster.run(self.machine, " ".join(shlex.split(whole)))
 

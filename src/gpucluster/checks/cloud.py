@@ -12,10 +12,14 @@ from gpucluster.plan import names
 ENDED = ("shutting-down", "terminated")
 # Read as the daemon's own user: root would leave files beside the database that the daemon cannot open.
 _OWNED = """
-import json, sqlite3
-db = sqlite3.connect("file:JOURNAL?mode=ro", uri=True)
+import json, sqlite3, sys
 open_requests, launched = set(), set()
-for kind, body in db.execute("SELECT kind, body FROM events WHERE kind LIKE 'Launch%' OR kind = 'Adopted' ORDER BY id"):
+try:
+    db = sqlite3.connect("file:JOURNAL?mode=ro", uri=True)
+    events = db.execute("SELECT kind, body FROM events WHERE kind LIKE 'Launch%' OR kind = 'Adopted' ORDER BY id").fetchall()
+except sqlite3.Error as error:
+    sys.exit(f"the daemon's journal cannot be read: JOURNAL: {error}")
+for kind, body in events:
     body = json.loads(body)
     if kind == "LaunchAsked":
         open_requests.add(body["ask"]["request"])

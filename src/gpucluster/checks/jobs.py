@@ -1,7 +1,7 @@
 """What jobs show: of an ordinary user, bounded in time, a few seconds long."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,7 +32,7 @@ for path in sorted(glob.glob("/dev/nvidia[0-9]*")):
         seen[path] = errno.errorcode.get(error.errno, str(error.errno))
 print(json.dumps({"told": os.environ.get("CUDA_VISIBLE_DEVICES", ""), "opened": seen}))
 """
-RANK = 'echo "$SLURM_PROCID $SLURM_NTASKS ${SLURMD_NODENAME} ${SLURM_TOPOLOGY_ADDR:--}"'
+_RANK = 'echo "$SLURM_PROCID $SLURM_NTASKS ${SLURMD_NODENAME} ${SLURM_TOPOLOGY_ADDR:--}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,35 +98,11 @@ class Ended:
     states: tuple[str, ...]
     node: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundTrip:
-    """How long a node may take from off to running, and from its last job to off."""
-
-    up_s: float
-    down_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """A node's phases with the seconds since the job was submitted, and what the cloud has at its address now."""
-
-    node: str
-    moments: tuple[tuple[float, str], ...]
-    instance: str  # "" = no living instance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lives:
-    """What was watched; the job left its nodes at `left_s`."""
-
-    left_s: float
-    lives: tuple[Life, ...]
+    comment: str = ""  # the elastic daemon's words: why the cloud gives no node
 
 
 def ask_ranks(want: Gang | Leaves) -> tuple[Ask, ...]:
-    argv = (f"--nodes={want.nodes}", "--ntasks-per-node=1", "--", "sh", "-c", RANK)
+    argv = (f"--nodes={want.nodes}", "--ntasks-per-node=1", "--", "sh", "-c", _RANK)
     return (Ask(argv=argv, at=Place.STEP, limit_s=30),)
 
 
@@ -142,11 +118,12 @@ def parse_ranks(got: tuple[Answer, ...]) -> tuple[Rank, ...]:
 
 
 def judge_gang(found: tuple[Rank, ...], want: Gang) -> Judgement:
-    expected = f"{want.nodes} tasks on {want.nodes} nodes"
+    one = " (the pool has no second one to test a gang on)" if want.nodes == 1 else ""
+    expected = f"{want.nodes} tasks on {want.nodes} nodes{one}"
     nodes = sorted({rank.node for rank in found})
     said = f"{len(found)} tasks on {listed(nodes) or 'no node'}"
     well = [r.number for r in found] == list(range(want.nodes)) and len(nodes) == want.nodes
-    return (passed if well else failed)(said, expected)
+    return (passed if well else failed)(said + one, expected)
 
 
 def judge_leaves(found: tuple[Rank, ...], want: Leaves) -> Judgement:
@@ -213,6 +190,7 @@ def parse_job(got: tuple[Answer, ...]) -> Ended:
         states=answers.words(jobs[0], "job_state"),
         node=answers.text(jobs[0], "nodes"),
         reason=answers.text(jobs[0], "state_reason"),
+        comment=answers.text(jobs[0], "admin_comment"),
     )
 
 
@@ -221,82 +199,22 @@ def judge_small(found: Ended, want: Small) -> Judgement:
     said = f"job {found.id} {'+'.join(found.states)}" + (f" on {short(found.node, 60)}" if found.node else "")
     if "COMPLETED" in found.states:
         return (passed if found.node in want.nodes else failed)(said, expected)
-    why = f" after {want.limit_s:g} s ({short(found.reason, 80)})" if found.reason not in ("", "None") else ""
-    if "PENDING" in found.states and found.reason in ("Resources", "Priority"):
-        return unknown(f"{said}{why}: others use the nodes", expected)
-    return failed(said + why, expected)
+    waits = f" after {want.limit_s:g} s" if not found.states or "PENDING" in found.states else ""
+    said += waits + because(found.reason, found.comment)
+    if is_queued(found.states, found.reason):
+        return unknown(f"{said}: others use the nodes", expected)
+    return failed(said, expected)
 
 
-def ask_lives(want: RoundTrip) -> tuple[Ask, ...]:
-    return (Ask(at=Place.WATCH, limit_s=want.down_s),)
+def is_queued(states: Collection[str], reason: str) -> bool:
+    """A job that waits for others' nodes says nothing against the cluster; every other wait does."""
+    return "PENDING" in states and reason in ("Resources", "Priority")
 
 
-def parse_lives(got: tuple[Answer, ...]) -> Lives:
-    """What validation itself wrote of its watch."""
-    whole = answers.table(got[0].text())
-    return Lives(
-        left_s=answers.number(whole, "left_s"),
-        lives=tuple(
-            Life(
-                node=answers.text(item, "node"),
-                moments=tuple(
-                    (answers.number(moment, "at"), answers.text(moment, "phase"))
-                    for moment in answers.members(item, "moments")
-                ),
-                instance=answers.text(item, "instance"),
-            )
-            for item in answers.members(whole, "lives")
-        ),
-    )
-
-
-PHASES = ("POWERED_DOWN", "POWERING_UP", "RUNNING", "IDLE", "POWERING_DOWN", "POWERED_DOWN")
-
-
-def judge_lives(found: Lives, want: RoundTrip) -> Judgement:
-    """The first life that is not as it should be speaks for all."""
-    expected = f"off, up within {want.up_s:g} s, off within {want.down_s:g} s of its job, no instance left"
-    if not found.lives:
-        return unknown("no node was watched", expected)
-    for life in found.lives:
-        if said := _unseen(life, found.left_s):
-            return unknown(said, expected)
-        if said := _ill(life, found.left_s, want):
-            return failed(said, expected)
-    return passed(listed([_times(life, found.left_s) for life in found.lives]), expected)
-
-
-def _unseen(life: Life, left_s: float) -> str:
-    """Why this life shows no round trip, through nobody's fault."""
-    if not life.moments or life.moments[0][1] != PHASES[0]:
-        return f"{life.node} was {life.moments[0][1] if life.moments else 'not seen'} before the job"
-    at, phase = life.moments[-1]
-    return f"{life.node} has another job now" if phase == "RUNNING" and at > left_s else ""
-
-
-def _ill(life: Life, left_s: float, want: RoundTrip) -> str:
-    phases = tuple(phase for _, phase in life.moments)
-    if phases != PHASES:
-        return f"{life.node} went {' > '.join(phases)}"
-    if _up_s(life) > want.up_s or _down_s(life, left_s) > want.down_s:
-        return _times(life, left_s)
-    return f"{life.node} is off, but {short(life.instance, 60)} lives at its address" if life.instance else ""
-
-
-def _times(life: Life, left_s: float) -> str:
-    return f"{life.node} up in {_up_s(life):.1f} s, off {_down_s(life, left_s):.1f} s after its job"
-
-
-def _up_s(life: Life) -> float:
-    return _first(life, "RUNNING") - _first(life, "POWERING_UP")
-
-
-def _down_s(life: Life, left_s: float) -> float:
-    return life.moments[-1][0] - left_s
-
-
-def _first(life: Life, phase: str) -> float:
-    return next(at for at, name in life.moments if name == phase)
+def because(*words: str) -> str:
+    """Slurm's reason and the daemon's comment, where there are any."""
+    said = "; ".join(short(word, 250) for word in words if word not in ("", "None"))
+    return f" ({said})" if said else ""
 
 
 def _devices(whole: Mapping[str, Any]) -> Devices:

@@ -22,8 +22,8 @@ from gpucluster.plan import names
 RESTARTS = 3  # a unit that systemd brought back so often does not stay up by itself
 DISK_WARN, DISK_FAIL = 80, 90  # percent of space or of inodes
 SKEW_WARN_S, SKEW_FAIL_S = 0.1, 5.0  # munge refuses at 300 s; jobs' logs and file times mislead long before
-TOKEN = (
-    *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "3"),
+_TOKEN = (
+    *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "8"),
     *("--request", "PUT", "--header", "X-aws-ec2-metadata-token-ttl-seconds: 60"),
     f"{names.METADATA}/latest/api/token",
 )
@@ -131,7 +131,7 @@ def judge_units(found: dict[str, Unit], want: Units) -> Judgement:
 
 
 def ask_guard(_want: Guard) -> tuple[Ask, ...]:
-    return (Ask(argv=TOKEN), Ask(argv=TOKEN, as_user=True))
+    return (Ask(argv=_TOKEN), Ask(argv=_TOKEN, as_user=True))
 
 
 def parse_guard(got: tuple[Answer, ...]) -> tuple[str, str]:

@@ -23,6 +23,9 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+HEALTHY = (Verdict.PASS, Verdict.WARN)
+
+
 class Place(StrEnum):
     """Where a question is asked."""
 
@@ -73,6 +76,10 @@ class Judgement:
     found: str
     expected: str
     culprits: tuple[str, ...] = ()
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.verdict in HEALTHY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

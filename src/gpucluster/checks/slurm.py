@@ -1,5 +1,6 @@
-"""What slurmctld says of itself, its nodes and its partitions, read from --json only: a name can imitate a line."""
+"""What slurmctld says of itself and its nodes, read from --json only: a name can imitate a line."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,13 @@ from gpucluster.checks.model import (
 from gpucluster.plan import names
 
 ASK_NODES = Ask(argv=("scontrol", "show", "nodes", "--json"))
-BAD = ("DOWN", "FAIL", "DRAIN", "INVALID_REG", "ERROR", "NOT_RESPONDING", "UNKNOWN", "FUTURE")
+BAD = ("DOWN", "FAIL", "DRAIN", "INVALID_REG", "ERROR", "UNKNOWN", "FUTURE")
 POWERED = (
     "POWERED_DOWN",
     "POWERING_DOWN",
     "POWERING_UP",
 )  # a cloud node's life; a static node must have none
+SILENT = "NOT_RESPONDING"  # so is each node that boots, and some that are off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,11 @@ class Controllers:
     """Every slurmctld that must answer."""
 
     hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slurmd:
+    """The machine's own slurmd answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,22 +71,6 @@ class HardwareLines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWant:
-    """A partition; `max_time_min` None is unlimited. 24.11's JSON does not say which one is the default."""
-
-    name: str
-    max_time_min: int | None
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partitions:
-    """All of them."""
-
-    partitions: tuple[PartitionWant, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node as slurmctld shows it."""
 
@@ -89,16 +80,6 @@ class Node:
     address: str
     partitions: frozenset[str]
     hardware: tuple[int, int, int, int, int, str]  # as Hardware, without the names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """A partition as slurmctld shows it."""
-
-    name: str
-    state: tuple[str, ...]
-    max_time_min: int | None
-    nodes: frozenset[str]
 
 
 def parse_pings(got: tuple[Answer, ...]) -> dict[str, str]:
@@ -119,14 +100,29 @@ def ask_nodes(_want: object) -> tuple[Ask, ...]:
     return (ASK_NODES,)
 
 
-def ask_partitions(_want: Partitions) -> tuple[Ask, ...]:
-    return (Ask(argv=("scontrol", "show", "partition", "--json")), ASK_NODES)
-
-
 def judge_pings(found: dict[str, str], want: Controllers) -> Judgement:
     expected = ", ".join(f"{host} UP" for host in want.hosts)
     said = ", ".join(f"{host} {found.get(host, 'does not answer')}" for host in want.hosts)
     return passed(said) if said == expected else failed(said, expected)
+
+
+def ask_slurmd(_want: Slurmd) -> tuple[Ask, ...]:
+    return (Ask(argv=("scontrol", "show", "slurmd"), limit_s=6.0),)
+
+
+def parse_slurmd(got: tuple[Answer, ...]) -> str:
+    """The version that answers; nothing if scontrol waited in vain or was refused."""
+    if got[0].code == TIMED_OUT or "slurm_load_slurmd_status" in got[0].stderr:
+        return ""
+    version = re.search(r"^Version\s+= (\S+)$", got[0].text(), re.MULTILINE)
+    if version is None:
+        raise ParseError(f"scontrol show slurmd said {short(got[0].stdout, 80)}")
+    return version[1]
+
+
+def judge_slurmd(found: str, _want: Slurmd) -> Judgement:
+    expected = "an answer from this machine's slurmd"
+    return passed(f"slurmd {short(found, 30)} answers", expected) if found else failed("no answer", expected)
 
 
 def parse_nodes(got: tuple[Answer, ...]) -> tuple[Node, ...]:
@@ -177,43 +173,6 @@ def judge_hardware(found: tuple[Node, ...], want: HardwareLines) -> Judgement:
     return failed(listed(wrong, 3), expected) if wrong else passed(f"{len(seen)} nodes as planned", expected)
 
 
-def parse_partitions(got: tuple[Answer, ...]) -> tuple[Partition, ...]:
-    """Partitions with their nodes: the second answer is of the nodes, which name their partitions."""
-    nodes = parse_nodes(got[1:])
-    return tuple(
-        Partition(
-            name=(name := answers.text(item, "name")),
-            state=answers.words(item, "partition", "state"),
-            max_time_min=_minutes(answers.optional(item, "maximums", "time")),
-            nodes=frozenset(node.name for node in nodes if name in node.partitions),
-        )
-        for item in answers.objects(got[0], "partitions")
-    )
-
-
-def judge_partitions(found: tuple[Partition, ...], want: Partitions) -> Judgement:
-    seen = {partition.name: partition for partition in found}
-    wrong = [words for one in want.partitions for words in _partition_problems(seen.get(one.name), one)]
-    wrong += [
-        f"{name} is not in the plan" for name in sorted(seen.keys() - {p.name for p in want.partitions})
-    ]
-    expected = ", ".join(f"{p.name} UP with {len(p.nodes)} nodes" for p in want.partitions)
-    return failed(listed(wrong, 4), expected) if wrong else passed(expected)
-
-
-def _partition_problems(found: Partition | None, want: PartitionWant) -> list[str]:
-    if found is None:
-        return [f"{want.name} is missing"]
-    problems: list[str] = []
-    if found.state != ("UP",):
-        problems.append(f"{want.name} is {'+'.join(found.state)}")
-    if found.max_time_min != want.max_time_min:
-        problems.append(f"{want.name} MaxTime {_time(found.max_time_min)}, not {_time(want.max_time_min)}")
-    if found.nodes != frozenset(want.nodes):
-        problems.append(f"{want.name} has {len(found.nodes)} nodes, not {len(want.nodes)}")
-    return problems
-
-
 def _node(item: Mapping[str, Any]) -> Node:
     cpus, sockets, cores, threads, memory = (int(answers.number(item, key)) for key in _SHAPE)
     return Node(
@@ -230,13 +189,20 @@ _SHAPE = ("cpus", "sockets", "cores", "threads", "real_memory")
 
 
 def _is_bad(node: Node, static: frozenset[str]) -> bool:
-    off = node.name in static and any(word in node.states for word in POWERED)
-    return off or any(word in node.states for word in BAD)
+    if any(word in node.states for word in BAD):
+        return True
+    return node.name in static if is_away(node) else SILENT in node.states
+
+
+def is_away(node: Node) -> bool:
+    """Off, or on its way up or down: nobody can be asked there."""
+    return any(word in node.states for word in POWERED)
 
 
 def _blocked(node: Node) -> bool:
-    """Drained and off with the daemon's own reason: the cloud refuses it now, and the daemon lifts it."""
-    return "DRAIN" in node.states and node.reason.startswith(names.REASON_PREFIX)
+    """Out of use and off with the daemon's own reason: the cloud refuses it now, and the daemon lifts it."""
+    out = "DRAIN" in node.states or "DOWN" in node.states
+    return out and is_away(node) and node.reason.startswith(names.REASON_PREFIX)
 
 
 def _because(node: Node) -> str:
@@ -246,11 +212,3 @@ def _because(node: Node) -> str:
 def _shape(shape: tuple[int, int, int, int, int, str]) -> str:
     cpus, sockets, cores, threads, memory, gres = shape
     return f"CPUs={cpus} {sockets}x{cores}x{threads} RealMemory={memory} Gres={short(gres, 60) or 'none'}"
-
-
-def _minutes(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _time(minutes: int | None) -> str:
-    return "UNLIMITED" if minutes is None else f"{minutes} min"

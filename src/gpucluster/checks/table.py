@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpucluster.checks import cloud, files, hardware, jobs, machine, pairs, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, lives, machine, pairs, partitions, slurm
 from gpucluster.checks.model import Check
 
 _LOG = "journalctl --no-pager -n 30 -u"
@@ -20,6 +20,17 @@ _ALL: tuple[Check[Any, Any], ...] = (
         remedy="on {machine}: systemctl --failed; systemctl restart UNIT; journalctl --no-pager -n 30 -u UNIT",
     ),
     Check(
+        id="auth.rt",
+        tier=0,
+        title="munge credentials are believed both ways",
+        question=pairs.ask_munge,
+        parse=pairs.parse_munge,
+        judge=pairs.judge_munge,
+        want=pairs.Munge,
+        remedy="on {machine}: systemctl restart gpucluster-agent munge; if that does not help, compare here and on the head: sha256sum /etc/munge/munge.key; date",
+        needs=("svc.active:munge", "svc.active@head:munge", "auth.rt@head"),
+    ),
+    Check(
         id="ctl.ping",
         tier=0,
         title="slurmctld answers",
@@ -28,7 +39,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         judge=slurm.judge_pings,
         want=slurm.Controllers,
         remedy=f"on {{machine}}: systemctl restart slurmctld; {_LOG} slurmctld; ss -ltn sport = :6817",
-        needs=("svc.active@head:munge", "svc.active@head:slurmctld"),
+        needs=("svc.active@head:slurmctld", "auth.rt@head"),
     ),
     Check(
         id="elastic.ping",
@@ -89,23 +100,23 @@ _ALL: tuple[Check[Any, Any], ...] = (
         id="part.up",
         tier=0,
         title="partitions are up, with their nodes and limits",
-        question=slurm.ask_partitions,
-        parse=slurm.parse_partitions,
-        judge=slurm.judge_partitions,
-        want=slurm.Partitions,
-        remedy="on {machine}: scontrol update partition=NAME state=up; for limits and nodes: scontrol reconfigure",
+        question=partitions.ask_partitions,
+        parse=partitions.parse_partitions,
+        judge=partitions.judge_partitions,
+        want=partitions.Partitions,
+        remedy="on {machine}: scontrol update partition=NAME state=up; for all else: scontrol reconfigure, which takes back what was set by hand",
         needs=("ctl.ping@head",),
     ),
     Check(
-        id="auth.rt",
+        id="slurmd.ping",
         tier=0,
-        title="munge credentials are believed both ways",
-        question=pairs.ask_munge,
-        parse=pairs.parse_munge,
-        judge=pairs.judge_munge,
-        want=pairs.Munge,
-        remedy="on {machine} and on the head: sha256sum /etc/munge/munge.key; date; then systemctl restart gpucluster-agent munge",
-        needs=("svc.active:munge", "svc.active@head:munge"),
+        title="its slurmd answers",
+        question=slurm.ask_slurmd,
+        parse=slurm.parse_slurmd,
+        judge=slurm.judge_slurmd,
+        want=slurm.Slurmd,
+        remedy=f"on {{machine}}: systemctl restart slurmd; {_LOG} slurmd; tail /var/log/slurm/slurmd.log",
+        needs=("svc.active:slurmd", "auth.rt"),
     ),
     Check(
         id="clock.sync",
@@ -170,7 +181,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="job.multi",
         tier=1,
-        title="a job starts on two nodes and every task answers",
+        title="a job over nodes of the pool starts and every task answers",
         question=jobs.ask_ranks,
         parse=jobs.parse_ranks,
         judge=jobs.judge_gang,
@@ -215,10 +226,10 @@ _ALL: tuple[Check[Any, Any], ...] = (
         id="burst.rt",
         tier=1,
         title="nodes come when needed and go when idle",
-        question=jobs.ask_lives,
-        parse=jobs.parse_lives,
-        judge=jobs.judge_lives,
-        want=jobs.RoundTrip,
+        question=lives.ask_lives,
+        parse=lives.parse_lives,
+        judge=lives.judge_lives,
+        want=lives.RoundTrip,
         remedy=f"on the head: {_LOG} gpucluster-elastic; sinfo -N -o '%N %T %E'; tail /var/log/slurm/slurmctld.log",
         needs=("job.multi@pool",),
     ),

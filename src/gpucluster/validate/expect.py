@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpucluster.checks import cloud, files, hardware, jobs, machine, pairs, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, lives, machine, pairs, partitions, slurm
 from gpucluster.checks.model import Check
 from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
@@ -56,6 +56,7 @@ class Gang:
     nodes: int
     gpus: int
     exclude: str  # hostlist of the partition's other pools
+    leaves: tuple[tuple[str, ...], ...]  # its nodes by switch: a job has one of them
     elastic: bool
     start_s: float  # it runs within this
     life_s: float  # it ends by itself after this
@@ -118,6 +119,7 @@ def _head(plan: ClusterPlan, bundle: str) -> Iterator[Expectation]:
     head = there(plan.head)
     units = ("munge", "slurmctld", "gpucluster-agent")
     yield _expect("svc.active", HEAD, machine.Units(units=_units(units, plan, daemon=True)))
+    yield _expect("auth.rt", HEAD, pairs.Munge(alone=True))
     yield _expect("ctl.ping", HEAD, slurm.Controllers(hosts=(head.name,)))
     if plan.aws is not None:
         url = f"http://{head.address}:{head.registration_port}/v1/node"
@@ -127,7 +129,7 @@ def _head(plan: ClusterPlan, bundle: str) -> Iterator[Expectation]:
         yield _expect("cfg.bundle", HEAD, files.Applied(link=names.BUNDLE_DIR, digest=bundle))
     yield _expect("nodes.state", HEAD, _nodes(plan))
     yield _expect("nodes.hw", HEAD, slurm.HardwareLines(lines=tuple(_hardware(pool) for pool in plan.pools)))
-    yield _expect("part.up", HEAD, slurm.Partitions(partitions=tuple(_partitions(plan))))
+    yield _expect("part.up", HEAD, partitions.Partitions(partitions=tuple(_partitions(plan))))
     yield from _any_machine(plan, HEAD, STATE_SAVE)
 
 
@@ -141,6 +143,7 @@ def _pool_node(plan: ClusterPlan, target: str, pool: Pool) -> Iterator[Expectati
     yield _expect("svc.active", target, machine.Units(units=_units(units, plan, daemon=False)))
     yield _expect("cfg.same", target, files.Files(sha256=_slurm_files(plan, CONF_CACHE)))
     yield _expect("auth.rt", target, pairs.Munge())
+    yield _expect("slurmd.ping", target, slurm.Slurmd())
     yield _expect("clock.sync", target, machine.Clock())
     if not _overridden(plan):
         yield _expect("hw.real", target, _board(pool))
@@ -243,10 +246,11 @@ def _board(pool: Pool) -> hardware.Board:
     )
 
 
-def _partitions(plan: ClusterPlan) -> Iterator[slurm.PartitionWant]:
+def _partitions(plan: ClusterPlan) -> Iterator[partitions.PartitionWant]:
     for partition in plan.partitions:
-        yield slurm.PartitionWant(
+        yield partitions.PartitionWant(
             name=partition.name,
+            default=partition.default,
             max_time_min=None if partition.max_time_s is None else -(-partition.max_time_s // 60),
             nodes=_partition_nodes(plan, partition),
         )
@@ -316,10 +320,17 @@ def _gang(plan: ClusterPlan, pool: Pool, partition: Partition) -> Gang:
         nodes=min(SEATS, pool.max - pool.min if elastic else len(pool.always_on())),
         gpus=pool.shape.gpu_count,
         exclude=",".join(span.hostlist for other in others for span in other.slots),
+        leaves=_leaves(plan, pool),
         elastic=elastic,
         start_s=start_s,
         life_s=start_s + 300,
     )
+
+
+def _leaves(plan: ClusterPlan, pool: Pool) -> tuple[tuple[str, ...], ...]:
+    mine = set(_slots(pool))
+    leaves = (tuple(node for span in leaf.slots for node in span if node in mine) for leaf in plan.leaves)
+    return tuple(leaf for leaf in leaves if leaf) or (_slots(pool),)
 
 
 def _small(plan: ClusterPlan, partition: Partition) -> jobs.Small:
@@ -330,6 +341,6 @@ def _small(plan: ClusterPlan, partition: Partition) -> jobs.Small:
     )
 
 
-def _round_trip(plan: ClusterPlan, pool: Pool) -> jobs.RoundTrip:
+def _round_trip(plan: ClusterPlan, pool: Pool) -> lives.RoundTrip:
     down_s = pool.idle_s + plan.times.suspend_timeout_s + plan.times.reconcile_s + SLACK_S
-    return jobs.RoundTrip(up_s=float(pool.boot_timeout_s), down_s=float(down_s))
+    return lives.RoundTrip(up_s=float(pool.boot_timeout_s), down_s=float(down_s))

@@ -1,8 +1,12 @@
-"""Validation's own jobs: submitted as an ordinary user, bounded in time, cancelled on every exit, nobody else's touched."""
+"""Validation's own jobs: submitted as an ordinary user, bounded in time, cancelled on every exit, nobody else's touched.
 
+All jobs of a run have a name that no other run has: a submission whose answer was lost is cancelled by it.
+"""
+
+import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] -- it ships none
@@ -12,6 +16,7 @@ from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] --
 )
 
 from gpucluster.checks import answers, slurm
+from gpucluster.checks.jobs import because, is_queued
 from gpucluster.checks.model import Answer, ParseError, Verdict, short
 from gpucluster.errors import GpuclusterError
 from gpucluster.validate.expect import Gang, seats
@@ -55,7 +60,8 @@ class Gangs:
     ) -> None:
         self._head, self._now = head, now
         self._pause = pause or threading.Event().wait
-        self._ours: list[int] = []  # every job that we submitted and that may still live
+        self._name = f"{NAME}-{secrets.token_hex(4)}"
+        self._living = False  # may a job of ours live?
         self._submitted: dict[str, tuple[Gang, int, float]] = {}
         self._held: dict[str, Held] = {}
         self._failed: dict[str, NoJobError] = {}
@@ -97,31 +103,25 @@ class Gangs:
         return self._head(("srun", f"--jobid={job}", "--overlap", "--quiet", *argv), True, limit_s)
 
     def to_its_end(self, argv: Sequence[str], limit_s: float) -> Answer:
-        """A job of its own: what scontrol says of it at its end, or when `limit_s` is over. It is cancelled then."""
-        try:
-            job = self._sbatch(argv)
-        except NoJobError as error:
-            return Answer(code=1, stdout="", stderr=error.message)
+        """What scontrol says of a job of its own at its end, or when `limit_s` is over. NoJobError if it is not taken."""
+        job = self._sbatch(argv)
         end = self._now() + limit_s
         answer = self._show(job)
         while not (_states(answer) & OVER) and self._now() < end:
             self._pause(LOOK_S)
             answer = self._show(job)
-        self._cancel([job])
+        self._head(("scancel", str(job)), True, 10)
         return answer
 
     def leave(self) -> None:
-        """Cancel every job of ours that may live."""
-        self._cancel(tuple(self._ours))
-
-    def _cancel(self, jobs: Sequence[int]) -> None:
-        if jobs:
-            self._head(("scancel", *map(str, jobs)), True, 10)
-            self._ours = [job for job in self._ours if job not in jobs]
+        """Cancel every job of ours that may live, also one whose submission was never answered."""
+        if self._living:
+            self._head(("scancel", f"--name={self._name}"), True, 10)
+            self._living = False
 
     def _argv(self, gang: Gang) -> tuple[str, ...]:
         gpus = (f"--gres=gpu:{gang.gpus}", "--cpus-per-gpu=1") if gang.gpus else ("--cpus-per-task=1",)
-        apart = ",".join(word for word in (gang.exclude, self._warm(gang)) if word)
+        apart = ",".join(word for word in (gang.exclude, *self._warm(gang)) if word)
         return (
             f"--partition={gang.partition}",
             f"--nodes={gang.nodes}",
@@ -133,26 +133,32 @@ class Gangs:
             *("--wrap", f"exec sleep {gang.life_s:g}"),
         )
 
-    def _warm(self, gang: Gang) -> str:
-        """Nodes of the partition that are up: a job on them would show no boot."""
+    def _warm(self, gang: Gang) -> Iterator[str]:
+        """Nodes that are up: a job on them would show no boot. None, if too few others are left for the job."""
         if not gang.elastic:
-            return ""
+            return
         try:
             nodes = slurm.parse_nodes((self._head(slurm.ASK_NODES.argv, False, 10),))
         except ParseError as error:
             raise NoJobError(Verdict.UNKNOWN, f"slurmctld does not list its nodes: {error}") from error
-        warm = (n.name for n in nodes if gang.partition in n.partitions and "POWERED_DOWN" not in n.states)
-        return str(NodeSet(",".join(warm), resolver=RESOLVER_NOGROUP))
+        cold = {n.name for n in nodes if "POWERED_DOWN" in n.states and "DRAIN" not in n.states}
+        warm = {n.name for n in nodes if gang.partition in n.partitions and "POWERED_DOWN" not in n.states}
+        if any(len(cold & set(leaf)) >= gang.nodes for leaf in gang.leaves):
+            yield str(NodeSet(",".join(warm), resolver=RESOLVER_NOGROUP))
 
     def _sbatch(self, argv: Sequence[str]) -> int:
-        common = ("sbatch", "--parsable", f"--job-name={NAME}", "--output=/dev/null")
+        common = ("sbatch", "--parsable", f"--job-name={self._name}", "--output=/dev/null")
+        self._living = True
         answer = self._head((*common, *argv), True, 20)
         word = answer.stdout.strip().partition(";")[0]
-        if answer.code != 0 or not word.isdecimal():
-            said = short(answer.stderr or answer.stdout) or f"exit {answer.code}"
-            raise NoJobError(Verdict.FAIL, f"sbatch refuses the job: {said}")
-        self._ours.append(int(word))
-        return int(word)
+        if answer.code == 0 and word.isdecimal():
+            return int(word)
+        said = short(answer.stderr or answer.stdout) or f"exit {answer.code}"
+        if "sbatch: error: " in answer.stderr:
+            raise NoJobError(Verdict.FAIL, f"the job is refused: {said}")
+        raise NoJobError(
+            Verdict.UNKNOWN, f"no job can be submitted: {said}"
+        )  # no such user, no way to be him
 
     def _show(self, job: int) -> Answer:
         return self._head(("scontrol", "show", "job", str(job), "--json"), False, 10)
@@ -190,13 +196,12 @@ def _nodes(answer: Answer) -> tuple[str, ...]:
 
 
 def _not_running(job: int, answer: Answer, states: frozenset[str], seconds: float) -> NoJobError:
-    """A job that waits for others' nodes says nothing against the cluster; every other wait does."""
     try:
         shown = answers.objects(answer, "jobs")[0]
-        words = [answers.text(shown, "state_reason"), answers.text(shown, "admin_comment")]
+        reason, comment = answers.text(shown, "state_reason"), answers.text(shown, "admin_comment")
     except (ParseError, IndexError) as error:
         return NoJobError(Verdict.UNKNOWN, f"slurmctld says nothing of job {job}: {error}")
-    why = "; ".join(short(word, 120) for word in words if word not in ("", "None"))
-    said = f"job {job} is {'+'.join(sorted(states))} after {seconds:.0f} s" + (f" ({why})" if why else "")
-    busy = "PENDING" in states and words[0] in ("Resources", "Priority")
-    return NoJobError(Verdict.UNKNOWN if busy else Verdict.FAIL, said)
+    said = f"job {job} is {'+'.join(sorted(states))} after {seconds:.0f} s{because(reason, comment)}"
+    if is_queued(states, reason):
+        return NoJobError(Verdict.UNKNOWN, f"{said}: others use the nodes")
+    return NoJobError(Verdict.FAIL, said)

@@ -6,7 +6,6 @@
 """
 
 import functools
-import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,20 +13,36 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testinfra.backend.base import BaseBackend, CommandResult  # pyright: ignore[reportMissingTypeStubs] -- it ships none
-from testinfra.backend.ssh import SshBackend  # pyright: ignore[reportMissingTypeStubs] -- it ships none
 from testinfra.host import Host  # pyright: ignore[reportMissingTypeStubs] -- it ships none
 
 from gpucluster import shell
-from gpucluster.checks.model import Answer, short
+from gpucluster.checks.model import TIMED_OUT, Answer, short
 from gpucluster.errors import GpuclusterError
 
 CONNECT_S = 10
+GRACE_S = (
+    20.0  # a machine that does not end a question itself, as with a hung file system, is left after so long
+)
+SSH_FAILED = 255  # ssh's own code: it did not get there
+KILLED = 137  # timeout's own code when a program had to be killed
+SSH = (  # options that a user's configuration, which may name jump hosts, must not weaken
+    *("BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=/dev/null", "UpdateHostKeys=no"),
+    *("KnownHostsCommand=none", "VerifyHostKeyDNS=no", "NoHostAuthenticationForLocalhost=no"),
+    *("ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no"),
+    *("RemoteCommand=none", "RequestTTY=no", "LogLevel=ERROR"),
+    *("ServerAliveInterval=5", "ServerAliveCountMax=3"),
+)
+USERS_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 Enter = Callable[[str], Sequence[str]]  # machine -> argv that runs what stands after it there, as root
 
 
 class UnreachableError(GpuclusterError):
-    """There is no way into the machine now; nothing that is asked there can be judged."""
+    """There is no way into `machine` now; nothing that is asked there can be judged."""
+
+    def __init__(self, machine: str, words: str, *, next_step: str | None = None) -> None:
+        super().__init__(f"{machine} cannot be reached: {words}", next_step=next_step)
+        self.machine = machine
 
 
 class Reach(Protocol):
@@ -67,27 +82,49 @@ def ask(
     whole = ["timeout", "--kill-after=2", f"{limit_s:g}", *_as(user), *argv]
     if sudo:
         whole = ["sudo", "--non-interactive", "--", *whole]
-    host = reach.host(machine)
     try:
-        done = host.run(" ".join(["%s"] * len(whole)), *whole)
-    except GpuclusterError:
+        host = reach.host(machine)
+        done = host.run(" ".join(["%s"] * len(whole)), *whole, timeout_s=limit_s + GRACE_S)
+    except UnreachableError:
         raise
+    except GpuclusterError as error:
+        raise UnreachableError(machine, short(error.message), next_step=error.next_step) from error
     except Exception as error:  # testinfra lets through whatever its transport raises
-        raise UnreachableError(f"{machine} cannot be reached: {_words(error)}") from error
+        words = _words(error)
+        step = next(step for part, step in _STEPS if part in words)
+        raise UnreachableError(machine, words, next_step=step) from error
     out, err = done.stdout_bytes, done.stderr_bytes
-    return Answer(code=done.rc, stdout=out.decode(errors="replace"), stderr=err.decode(errors="replace"))
+    code = TIMED_OUT if done.rc == KILLED else done.rc
+    return Answer(code=code, stdout=out.decode(errors="replace"), stderr=err.decode(errors="replace"))
 
 
 def _as(user: str | None) -> tuple[str, ...]:
+    """No login: a profile that greets would speak into the answer, and a home may hang."""
     if user is None:
         return ()
-    # a login, so that the folder, HOME and groups are the user's; not --command: argv stays argv
-    return ("runuser", "--login", user, "--session-command", 'exec "$@"', "--", "sh")
+    return ("runuser", f"--user={user}", "--", "env", "-i", "--chdir=/tmp", f"PATH={USERS_PATH}")
+
+
+_CHANGED = "compare its key with the machine's own console; then ssh-keygen -R ADDRESS, and add the new key"
+_NEW = (
+    "ssh-keyscan ADDRESS, compare the key with the machine's own console, add it to the file of --known-hosts"
+)
+_STEPS = (  # a part of what ssh says, what to do
+    ("has changed", _CHANGED),
+    ("does not match", _CHANGED),
+    ("key is known", _NEW),
+    ("not found in known_hosts", _NEW),
+    ("", "ssh there by hand as the spec's user; --ssh-user, --ssh-port and --identity say otherwise"),
+)
 
 
 def _words(error: Exception) -> str:
+    """One line: OpenSSH's warning of a changed key is a page, paramiko's has both keys in it."""
     result = error.args[0] if error.args and isinstance(error.args[0], CommandResult) else None
-    return short(result.stderr if result is not None else f"{type(error).__name__}: {error}")
+    if result is None:
+        return short(str(error).partition(": got ")[0] or type(error).__name__)
+    lines = result.stderr.strip().splitlines() or ["ssh ended with 255"]
+    return short(next((line for line in lines if "strict checking" in line), lines[-1]))
 
 
 class ArgvBackend(BaseBackend):
@@ -99,38 +136,43 @@ class ArgvBackend(BaseBackend):
         super().__init__(hostspec)
         self._enter = enter
 
-    def run(self, command: str, *args: str, **_options: Any) -> CommandResult:
+    def run(self, command: str, *args: str, timeout_s: float = 60, **_options: Any) -> CommandResult:
         argv = [*self._enter(self.hostname), "sh", "-c", self.get_command(command, *args)]
-        done = shell.run(argv, check=False, timeout_s=600)
+        done = shell.run(argv, check=False, timeout_s=timeout_s)
         return self.result(done.code, command.encode(), done.stdout.encode(), done.stderr.encode())
 
 
-class StrictSshBackend(SshBackend):
+class OpenSshBackend(BaseBackend):
     """OpenSSH without a question: an unknown or changed host key ends it."""
 
+    NAME = "ssh"
+
     def __init__(self, place: SshPlace, keys: SshKeys, sockets: str) -> None:
-        options = (
-            *("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"),
-            *("-o", f"UserKnownHostsFile={keys.known_hosts}", "-o", "GlobalKnownHostsFile=/dev/null"),
-            *("-o", "UpdateHostKeys=no", "-o", "LogLevel=ERROR"),
-            *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
+        super().__init__(place.address)
+        own = (
+            f'UserKnownHostsFile="{keys.known_hosts}"',
+            f"ConnectTimeout={CONNECT_S}",
+            f"Port={place.port}",
         )
-        super().__init__(
-            _spec(place),
-            ssh_config=None if keys.config is None else str(keys.config),
-            ssh_identity_file=None if keys.identity is None else str(keys.identity),
-            timeout=CONNECT_S,
-            controlpath=f"{sockets}/%%C",
-            ssh_extra_args=shlex.join(options),
-        )
-        self._place, self._sockets = place, sockets
+        shared = ("ControlMaster=auto", "ControlPersist=60s", f"ControlPath={sockets}/%C")
+        self._ssh = [
+            "ssh",
+            *(() if keys.config is None else ("-F", str(keys.config))),
+            *(() if keys.identity is None else ("-i", str(keys.identity))),
+            *(word for option in (*SSH, *own, f"User={place.user}", *shared) for word in ("-o", option)),
+        ]
+
+    def run(self, command: str, *args: str, timeout_s: float = 60, **_options: Any) -> CommandResult:
+        words = self.get_command(command, *args)
+        done = shell.run([*self._ssh, "--", self.hostname, words], check=False, timeout_s=timeout_s)
+        result = self.result(done.code, words.encode(), done.stdout.encode(), done.stderr.encode())
+        if done.code == SSH_FAILED:
+            raise RuntimeError(result)
+        return result
 
     def close(self) -> None:
         """End the shared connection."""
-        where = ["-p", str(self._place.port), "-l", self._place.user, self._place.address]
-        config = [] if self.ssh_config is None else ["-F", self.ssh_config]
-        argv = ["ssh", *config, "-o", f"ControlPath={self._sockets}/%C", "-O", "exit", *where]
-        shell.run(argv, check=False, timeout_s=10)
+        shell.run([*self._ssh, "-O", "exit", "--", self.hostname], check=False, timeout_s=10)
 
 
 def paramiko_backend(place: SshPlace, keys: SshKeys) -> BaseBackend:
@@ -159,6 +201,23 @@ def paramiko_backend(place: SshPlace, keys: SshKeys) -> BaseBackend:
             if transport is not None:
                 transport.set_keepalive(5)
             return client
+
+        def run(self, command: str, *args: str, timeout_s: float = 60, **_options: Any) -> CommandResult:
+            self._limit_s = timeout_s
+            return super().run(command, *args)
+
+        def _exec_command(self, command: bytes) -> tuple[int, bytes, bytes]:
+            """testinfra's waits for ever."""
+            transport = self.client.get_transport()
+            if transport is None:
+                raise ConnectionResetError("the connection is closed")
+            channel = transport.open_session(timeout=CONNECT_S)
+            channel.settimeout(self._limit_s)
+            channel.exec_command(command)
+            out, err = b"".join(channel.makefile("rb")), b"".join(channel.makefile_stderr("rb"))
+            if not channel.status_event.wait(self._limit_s):
+                raise TimeoutError(f"no end within {self._limit_s:g} s")
+            return channel.recv_exit_status(), out, err
 
         def close(self) -> None:
             if "client" in self.__dict__:
@@ -220,10 +279,10 @@ class SshMachines(Machines):
     def _backend(self, machine: str) -> BaseBackend:
         place = self._places.get(machine)
         if place is None:
-            raise UnreachableError(f"no address is known for {machine}")
+            raise UnreachableError(machine, "no address is known for it")
         if self._paramiko:
             return paramiko_backend(place, self._keys)
-        return StrictSshBackend(place, self._keys, self._sockets.name)
+        return OpenSshBackend(place, self._keys, self._sockets.name)
 
 
 def _spec(place: SshPlace) -> str:

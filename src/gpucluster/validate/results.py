@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpucluster.checks.model import Verdict
+from gpucluster.checks.model import HEALTHY, Verdict
 
 SCHEMA = 1  # of the JSON; raised when a field changes its meaning
 
@@ -21,7 +21,7 @@ class Result:
     verdict: Verdict
     found: str
     expected: str
-    remedy: str  # empty for what is healthy
+    remedy: str  # empty for a pass
     seconds: float
     culprits: tuple[str, ...] = ()  # the units, files or nodes that it is about, where they can be named
     blocked_by: str = ""  # id of the check whose failure left this one unasked
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def healthy(self) -> bool:
-        return self.verdict in (Verdict.PASS, Verdict.WARN)
+        return self.verdict in HEALTHY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucluster.checks.model import listed, short
 from gpucluster.errors import GpuclusterError
 from gpucluster.validate.expect import Expectation
 from gpucluster.validate.reach import Reach
-from gpucluster.validate.results import Result, Run
+from gpucluster.validate.results import Result, Run, find
 from gpucluster.validate.stage import Scene, Stage
 from gpucluster.validate.suite import plugin
 
@@ -28,14 +29,21 @@ def run(
     """Ask all of `selection`. Our jobs are gone when this returns, however it does."""
     began = time.monotonic()
     stage = Stage(scene, ways, selection)
+    hooks = _Hooks(stage, selection, told)
     try:
-        code = _pytest(_Hooks(stage, selection, told), junit)
+        code = _pytest(hooks, junit)
     finally:
         stage.close()
     if code == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise GpuclusterError(f"pytest could not run the checks: {pytest.ExitCode(code).name}")
+    told_of = {result.id for result in stage.results}
+    if lost := [expectation.id for expectation in selection if expectation.id not in told_of]:
+        raise GpuclusterError(  # a check that broke off must not leave a run that looks whole
+            f"no result of {listed(lost)}: {hooks.broke}",
+            next_step="report it: it is a mistake of gpucluster's own",
+        )
     return Run(name=scene.plan.name, results=tuple(stage.results), seconds=time.monotonic() - began)
 
 
@@ -44,18 +52,23 @@ class _Hooks:
 
     def __init__(self, stage: Stage, selection: Sequence[Expectation], told: Told) -> None:
         self._stage, self._selection, self._told = stage, tuple(selection), told
+        self.broke = "it was not asked"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         config.stash[plugin.STAGE], config.stash[plugin.SELECTION] = self._stage, self._selection
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        asked = len(self._stage.results)
-        if nodeid.endswith(self._selection[asked].id):
-            self._told(self._selection[asked], None)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self._told(item.stash[plugin.EXPECTATION], None)
 
-    def pytest_runtest_logfinish(self) -> None:
-        self._told(self._selection[len(self._stage.results) - 1], self._stage.results[-1])
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        result = find(self._stage.results, item.stash[plugin.EXPECTATION].id)
+        if result is not None:
+            self._told(item.stash[plugin.EXPECTATION], result)
+
+    def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
+        if call.excinfo is not None and not call.excinfo.errisinstance(pytest.fail.Exception):
+            self.broke = short(call.excinfo.exconly())
 
 
 def _pytest(hooks: _Hooks, junit: Path | None) -> int:
@@ -66,5 +79,15 @@ def _pytest(hooks: _Hooks, junit: Path | None) -> int:
         report = (
             [] if junit is None else [f"--junitxml={junit}", "-o", "junit_suite_name=gpucluster validate"]
         )
-        argv = ["-c", str(ini), "--rootdir", str(suite.parent), "-p", "no:cacheprovider", "-p", "no:terminal"]
+        argv = [
+            "-c",
+            str(ini),
+            "--rootdir",
+            str(suite.parent),
+            "--noconftest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:terminal",
+        ]
         return pytest.main([*argv, *report, str(suite)], plugins=[hooks, plugin])

@@ -10,15 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpucluster.checks import slurm
-from gpucluster.checks.jobs import RoundTrip
-from gpucluster.checks.model import Answer, Ask, Check, Judgement, ParseError, Place, Verdict, short, unknown
+from gpucluster.checks.lives import RoundTrip
+from gpucluster.checks.model import (
+    Answer,
+    Ask,
+    Check,
+    Judgement,
+    ParseError,
+    Place,
+    Verdict,
+    short,
+    unknown,
+    warned,
+)
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan
 from gpucluster.validate import reach, watch
 from gpucluster.validate.expect import HEAD, Expectation, gangs, needed_tier
 from gpucluster.validate.gangs import Gangs, NoJobError
-from gpucluster.validate.reach import Reach
+from gpucluster.validate.reach import Reach, UnreachableError
 from gpucluster.validate.results import Result, find
 from gpucluster.validate.watch import Watch
 
@@ -49,14 +60,19 @@ class Stage:
         self._submitted = False
         self._watch: Watch | None = None
         self._left_s: float | None = None
+        self._away: dict[str, str] = {}  # machine -> the first expectation that found no way in
+        steady = {node for pool in scene.plan.pools for node in pool.always_on()}
+        self._elastic = {n for pool in scene.plan.pools for span in pool.slots for n in span} - steady
         self.results: list[Result] = []
 
     def result(self, expectation: Expectation) -> Result:
         """Ask, read and judge; or say by which check it is blocked."""
         began, check = time.monotonic(), expectation.of
-        blocker = self._blocker(expectation)
+        blocker, step = self._blocker(expectation), ""
         if not blocker:
-            judgement, blocker = self._judged(expectation)
+            judgement, blocker, step = self._judged(expectation)
+            if not judgement.is_healthy and self._has_gone(expectation.target):
+                judgement = warned(f"it is off, or on its way, by now: {judgement.found}", check.title)
         else:
             judgement = unknown(f"blocked by {blocker}", check.title)
         machine = self._gangs.sitting(expectation.target) or expectation.target
@@ -69,7 +85,7 @@ class Stage:
             verdict=judgement.verdict,
             found=short(judgement.found, 400),
             expected=short(judgement.expected, 400),
-            remedy="" if judgement.verdict is Verdict.PASS else _remedy(check, machine),
+            remedy="" if judgement.verdict is Verdict.PASS else step or _remedy(check, machine),
             seconds=round(time.monotonic() - began, 3),
             culprits=judgement.culprits,
             blocked_by=blocker,
@@ -88,22 +104,37 @@ class Stage:
                 self._watch.close()
             self._ways.close()
 
-    def _judged(self, expectation: Expectation) -> tuple[Judgement, str]:
-        """The judgement, and the check that says why there is none."""
+    def _judged(self, expectation: Expectation) -> tuple[Judgement, str, str]:
+        """The judgement, the check that says why there is none, and what to do if that is not the check's own remedy."""
         check = expectation.of
         try:
             got = self._answers(check, expectation)
-            return check.judge(check.parse(got), expectation.want), ""
+            return check.judge(check.parse(got), expectation.want), "", ""
         except NoJobError as error:
-            return self._without_job(expectation, error)
-        except (ParseError, GpuclusterError) as error:
-            words = error.message if isinstance(error, GpuclusterError) else str(error)
-            return unknown(words, check.title), ""
+            return *self._without_job(expectation, error), ""
+        except UnreachableError as error:
+            before = self._away.setdefault(error.machine, expectation.id)
+            other = "" if before == expectation.id else before
+            return unknown(error.message, check.title), other, error.next_step or ""
+        except GpuclusterError as error:
+            return unknown(error.message, check.title), "", error.next_step or ""
+        except ParseError as error:
+            return unknown(str(error), check.title), "", ""
+
+    def _has_gone(self, target: str) -> bool:
+        """Is it an elastic node that slurmctld, asked now, has powered down or is about to? Then its silence is no fault."""
+        if target not in self._elastic:
+            return False
+        try:
+            nodes = slurm.parse_nodes((self._on_head(slurm.ASK_NODES.argv, False, 10),))
+        except (ParseError, GpuclusterError):
+            return False
+        return any(node.name == target and slurm.is_away(node) for node in nodes)
 
     def _without_job(self, expectation: Expectation, error: NoJobError) -> tuple[Judgement, str]:
-        """`job.multi` tells of its own job; what needed its nodes is blocked by it, if it was asked."""
+        """A check of a job tells of its own; what needed the nodes of `job.multi` is blocked by it, if it was asked."""
         check, pool = expectation.of, expectation.target.partition("/")[0]
-        if check.id == "job.multi":
+        if check.id in ("job.multi", "job.part"):
             return Judgement(verdict=error.verdict, found=error.message, expected=check.title), ""
         before = find(self.results, f"job.multi[{pool}]")
         if before is None or before.healthy:
@@ -211,7 +242,7 @@ class Stage:
                 continue
             if not part or not before.culprits or part in before.culprits:
                 return before.blocked_by or before.id
-        return ""
+        return self._away.get(self._gangs.sitting(expectation.target) or expectation.target, "")
 
 
 def _need(need: str, target: str) -> tuple[str, str]:
@@ -223,4 +254,6 @@ def _need(need: str, target: str) -> tuple[str, str]:
 
 
 def _remedy(check: Check[Any, Any], machine: str) -> str:
-    return check.remedy.replace("{machine}", machine)
+    return check.remedy.replace(
+        "on {machine}: ", f"on {'the head' if machine == HEAD else machine}: "
+    ).replace("{machine}", machine)

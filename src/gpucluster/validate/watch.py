@@ -7,23 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.checks import answers, slurm
+from gpucluster.checks import answers, lives, slurm
 from gpucluster.checks.cloud import ENDED
 from gpucluster.checks.model import Answer, ParseError
 from gpucluster.errors import GpuclusterError
 
 LOOK_S = 0.5
+SETTLE_S = 10.0  # a job that is cancelled has left its nodes by then
 
 # state word -> phase; the first that a node has
 _PHASES = (
-    ("POWERING_UP", "POWERING_UP"),
-    ("POWERING_DOWN", "POWERING_DOWN"),
-    ("POWERED_DOWN", "POWERED_DOWN"),
+    ("POWERING_UP", lives.UP),
+    ("POWERING_DOWN", lives.LEAVING),
+    ("POWERED_DOWN", lives.OFF),
     ("DOWN", "DOWN"),
-    ("ALLOCATED", "RUNNING"),
-    ("MIXED", "RUNNING"),
-    ("COMPLETING", "RUNNING"),
-    ("IDLE", "IDLE"),
+    ("ALLOCATED", lives.BUSY),
+    ("MIXED", lives.BUSY),
+    ("COMPLETING", lives.ENDING),
+    ("IDLE", lives.IDLE),
 )
 
 
@@ -53,9 +54,13 @@ class Watch:
         return time.monotonic() - self._began
 
     def until_off(self, nodes: Sequence[str], limit_s: float) -> None:
-        """Wait until all of `nodes` are off, or one has another job, or `limit_s` is over."""
+        """Wait until each of `nodes` is off or has another job, or `limit_s` is over. Ours has left them."""
         end = self.now() + limit_s
-        while self.now() < end and not all(self._phase(node) == "POWERED_DOWN" for node in nodes):
+        settle = self.now() + SETTLE_S
+        while self.now() < end:
+            phases = {self._phase(node) for node in nodes}
+            if phases == {lives.OFF} or (self.now() > settle and phases <= {lives.OFF, lives.BUSY}):
+                return
             self.pause()
 
     def pause(self) -> None:

@@ -1,6 +1,7 @@
 """Parsers read what real programs answered, and say ParseError, and nothing else, of whatever others make up."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import builders
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster.checks import cloud, files, hardware, jobs, machine, pairs, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, machine, pairs, partitions, slurm
 from gpucluster.checks.machine import Disk, Unit
 from gpucluster.checks.model import TIMED_OUT, Answer, Judgement, ParseError, Verdict
 from gpucluster.checks.table import CHECKS
@@ -38,9 +39,34 @@ def test_nodes_and_partitions():
         "h200-1b-2",
     }
     assert nodes["h200-1b-1"].hardware == (192, 2, 48, 2, 1992294, "gpu:h200:8")
-    (partition,) = slurm.parse_partitions((*said("partition.json"), *said("nodes-two-up.json")))
+    default = Answer(code=0, stdout="gpu*\n")
+    (partition,) = partitions.parse_partitions((*said("partition.json"), *said("nodes-two-up.json"), default))
+    assert (partition.default, partition.barriers) == (True, ())
     assert (partition.name, partition.state, partition.max_time_min) == ("gpu", ("UP",), 1440)
     assert partition.nodes == nodes.keys()
+
+
+def test_what_keeps_jobs_out_of_a_partition():
+    item = json.loads((RECORDED / "partition.json").read_text())
+    shown = item["partitions"][0]
+    shown["groups"]["allowed"] = "root"
+    shown["maximums"]["nodes"] = {"set": True, "infinite": False, "number": 1}
+    shown["minimums"]["nodes"] = 2
+    asked = (
+        Answer(code=0, stdout=json.dumps(item)),
+        *said("nodes-two-up.json"),
+        Answer(code=0, stdout="gpu"),
+    )
+    (partition,) = partitions.parse_partitions(asked)
+    assert not partition.default
+    assert partition.barriers == ("AllowGroups=root", "MaxNodes=1", "MinNodes=2")
+
+
+def test_slurmd():
+    assert slurm.parse_slurmd(said("slurmd.txt")) == "24.11.5"
+    refused = Answer(code=1, stdout="", stderr="slurm_load_slurmd_status: Connection refused\n")
+    assert slurm.parse_slurmd((refused,)) == ""
+    assert slurm.parse_slurmd((Answer(code=TIMED_OUT, stdout=""),)) == ""  # it hangs
 
 
 def test_an_exit_of_zero_beside_errors_says_nothing():
@@ -77,10 +103,16 @@ def test_a_path_with_a_space_and_the_mount_on_top_of_another():
 
 
 def test_files_pairs_and_jobs():
-    assert list(files.parse_files(said("sha256.txt", code=1))) == ["/run/slurm/conf/cgroup.conf"]
+    (sums,) = said("sha256.txt", code=1)
+    absent = replace(sums, stderr="sha256sum: /run/slurm/conf/x: No such file or directory\n")
+    assert list(files.parse_files((absent,))) == ["/run/slurm/conf/cgroup.conf"]
+    with pytest.raises(ParseError, match="password"):  # sudo's no is no missing file
+        files.parse_files((Answer(code=1, stdout="", stderr="sudo: a password is required"),))
     made, read = Answer(code=0, stdout="MUNGE:AwQ=:"), said("unmunge.txt")[0]
     assert pairs.parse_munge((made, read, made, read)) == ("uid 0", "uid 0")
     refused = Answer(code=9, stdout="", stderr="unmunge: Error: Invalid credential\n")
+    hung = Answer(code=TIMED_OUT, stdout="")
+    assert pairs.parse_munge((hung, refused)) == ("munged does not answer in time",)
     assert pairs.parse_munge((made, refused, made, read)) == ("unmunge: Error: Invalid credential", "uid 0")
     assert [rank.node for rank in jobs.parse_ranks(said("ranks.txt"))] == ["h200-1b-1", "h200-1b-2"]
     ended = jobs.parse_job(said("job-running.json"))

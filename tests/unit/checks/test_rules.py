@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpucluster.checks import cloud, files, hardware, jobs, machine, slurm
+from gpucluster.checks import cloud, files, hardware, jobs, lives, machine, pairs, partitions, slurm
 from gpucluster.checks.cloud import Holdings, Instance, Owned
 from gpucluster.checks.hardware import Board
-from gpucluster.checks.jobs import Devices, Ended, Gang, Gres, Leaves, Life, Lives, Rank, RoundTrip, Small
+from gpucluster.checks.jobs import Devices, Ended, Gang, Gres, Leaves, Rank, Small
+from gpucluster.checks.lives import Life, Lives, RoundTrip
 from gpucluster.checks.machine import Disk, Disks, Mounted, Mounts, MountWant, Unit, Units
 from gpucluster.checks.model import Verdict, short
-from gpucluster.checks.slurm import Hardware, HardwareLines, Node, Nodes, Partition, Partitions, PartitionWant
+from gpucluster.checks.partitions import Partition, Partitions, PartitionWant
+from gpucluster.checks.slurm import Hardware, HardwareLines, Node, Nodes
 from gpucluster.checks.table import CHECKS
 
 PASS, WARN, FAIL, UNKNOWN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN
@@ -58,6 +60,25 @@ UP = (node("e1", "IDLE", "CLOUD"), node("e2", "IDLE", "CLOUD", "POWERED_DOWN"), 
             WARN,
             "e2 is blocked",
         ),
+        (
+            "a node that boots for somebody's job does not respond yet",
+            (node("e1", "ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"), *UP[1:]),
+            PASS,
+            "3 nodes",
+        ),
+        (
+            "off, with what is left of a refusal that is over",
+            (node("e1", "IDLE", "NOT_RESPONDING", "POWERED_DOWN", reason="gpucluster: no h200"), *UP[1:]),
+            PASS,
+            "3 nodes",
+        ),
+        ("up and silent", (node("e1", "IDLE", "NOT_RESPONDING"), *UP[1:]), FAIL, "e1 IDLE+NOT_RESPONDING"),
+        (
+            "the daemon's words on a node that is up are no block",
+            (node("e1", "MIXED", "DRAIN", reason="gpucluster: x"), *UP[1:]),
+            FAIL,
+            "e1 DRAIN+MIXED (gpucluster: x)",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
 )
@@ -86,13 +107,17 @@ def test_hardware():
         ({"state": ("UP", "INACTIVE")}, "gpu is UP+INACTIVE"),
         ({"max_time_min": None}, "MaxTime UNLIMITED, not 60 min"),
         ({"nodes": frozenset({"e1"})}, "gpu has 1 nodes, not 2"),
+        ({"default": False}, "gpu is not the default"),
+        ({"barriers": ("AllowGroups=root", "MaxNodes=1")}, "gpu has AllowGroups=root, which no plan sets"),
         ({"name": "other"}, "gpu is missing"),
     ],
 )
 def test_partitions(change, found):
-    up = Partition(name="gpu", state=("UP",), max_time_min=60, nodes=frozenset({"e1", "e2"}))
-    want = Partitions(partitions=(PartitionWant(name="gpu", max_time_min=60, nodes=("e1", "e2")),))
-    judged = slurm.judge_partitions((replace(up, **change),), want)
+    up = Partition(name="gpu", default=True, state=("UP",), max_time_min=60, nodes=frozenset({"e1", "e2"}))
+    want = Partitions(
+        partitions=(PartitionWant(name="gpu", default=True, max_time_min=60, nodes=("e1", "e2")),)
+    )
+    judged = partitions.judge_partitions((replace(up, **change),), want)
     assert (judged.verdict is PASS) == (not found)
     assert found in judged.found
 
@@ -173,6 +198,20 @@ def test_gpus_and_files():
     assert files.judge_files({"/a": "x"}, want).found == "/a is another, /b cannot be read"
 
 
+def test_a_pool_of_one_node_says_that_it_proves_no_gang():
+    judged = jobs.judge_gang((Rank(number=0, of=1, node="n0", address="-"),), Gang(nodes=1))
+    assert (judged.verdict, "no second one" in judged.found) == (PASS, True)
+
+
+def test_munge_and_slurmd():
+    alone, both = pairs.Munge(alone=True), pairs.Munge()
+    assert pairs.judge_munge(("uid 0",), alone).verdict is PASS
+    assert pairs.judge_munge(("uid 0", "uid 1"), both).found == "on the head, of this machine's: uid 1"
+    assert pairs.judge_munge(("Expired",), alone).verdict is FAIL
+    assert slurm.judge_slurmd("24.11.5", slurm.Slurmd()).verdict is PASS
+    assert slurm.judge_slurmd("", slurm.Slurmd()).verdict is FAIL
+
+
 def test_gang_and_leaves():
     ranks = tuple(Rank(number=n, of=2, node=f"n{n}", address=f"top.leaf.n{n}") for n in range(2))
     assert jobs.judge_gang(ranks, Gang(nodes=2)).verdict is PASS
@@ -218,8 +257,10 @@ def test_gres(found, isolated, verdict):
     ],
 )
 def test_small_jobs(states, node_, reason, verdict):
-    ended = Ended(id=1, states=states, node=node_, reason=reason)
-    assert jobs.judge_small(ended, Small(partition="gpu", nodes=("e1",), limit_s=60)).verdict is verdict
+    ended = Ended(id=1, states=states, node=node_, reason=reason, comment="gpucluster: no h200")
+    judged = jobs.judge_small(ended, Small(partition="gpu", nodes=("e1",), limit_s=60))
+    assert judged.verdict is verdict
+    assert states == ("COMPLETED",) or "gpucluster: no h200" in judged.found
 
 
 WHOLE = (
@@ -235,19 +276,29 @@ WHOLE = (
 @pytest.mark.parametrize(
     ("moments", "instance", "verdict", "found"),
     [
-        (WHOLE, "", PASS, "up in 4.0 s, off 14.0 s after its job"),
+        (WHOLE, "", PASS, "up in 4.0 s, off 13.0 s after its job"),
         (WHOLE, "i-1", FAIL, "i-1 lives at its address"),
         (WHOLE[:4], "i-1", FAIL, "POWERED_DOWN > POWERING_UP > RUNNING > IDLE"),
         ((*WHOLE[:3], (9.0, "DOWN")), "", FAIL, "DOWN"),
         (WHOLE[2:], "", UNKNOWN, "was RUNNING before the job"),
         ((*WHOLE[:4], (12.0, "RUNNING")), "i-1", UNKNOWN, "another job"),
+        (WHOLE[:3], "i-1", UNKNOWN, "another job"),  # one that shared the node with ours
+        (
+            (*WHOLE[:4], (12.0, "RUNNING"), (40.0, "IDLE"), (50.0, "POWERING_DOWN"), (52.0, "POWERED_DOWN")),
+            "",
+            PASS,
+            "off 12.0 s after its job",  # and the idle time begins after the last of others' jobs
+        ),
+        ((*WHOLE[:3], (9.0, "COMPLETING")), "i-1", FAIL, "COMPLETING"),  # an epilog that hangs
+        ((*WHOLE[:4], (22.0, "POWERED_DOWN")), "", PASS, "off 13.0 s"),  # looks may miss how it leaves
+        ((*WHOLE, (23.0, "POWERING_UP")), "", FAIL, "POWERED_DOWN > POWERING_UP"),
         ((), "", UNKNOWN, "not seen"),
         ((*WHOLE[:2], (99.0, "RUNNING"), *WHOLE[3:]), "", FAIL, "up in 98.0 s"),
     ],
 )  # fmt: skip
 def test_lives(moments, instance, verdict, found):
     life = Life(node="e1", moments=moments, instance=instance)
-    judged = jobs.judge_lives(Lives(left_s=8.0, lives=(life,)), RoundTrip(up_s=60, down_s=60))
+    judged = lives.judge_lives(Lives(left_s=8.0, lives=(life,)), RoundTrip(up_s=60, down_s=60))
     assert judged.verdict is verdict
     assert found in judged.found
 
@@ -279,11 +330,10 @@ def test_every_check_says_what_to_type_and_rests_on_checks_that_exist():
         for need in check.needs:
             assert need.partition(":")[0].partition("@")[0] in CHECKS
     order = list(CHECKS)
-    assert all(
-        order.index(n.partition(":")[0].partition("@")[0]) < order.index(c.id)
-        for c in CHECKS.values()
-        for n in c.needs
-    )
+    for check in CHECKS.values():
+        for need in check.needs:
+            before, _, where = need.partition(":")[0].partition("@")
+            assert order.index(before) < order.index(check.id) or (before, where) == (check.id, "head")
 
 
 def test_the_words_of_others_move_no_cursor():

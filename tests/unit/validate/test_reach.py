@@ -42,7 +42,7 @@ def test_root_and_users_are_reached_by_programs_that_ask_nothing():
     assert said.stdout == "sh -c timeout --kill-after=2 5 true\n"
     both = reach.ask(by_argv(lambda _machine: ["echo"]), "n", ("true",), limit_s=5, user="ann", sudo=True)
     assert both.stdout.startswith(
-        "sh -c sudo --non-interactive -- timeout --kill-after=2 5 runuser --login ann "
+        "sh -c sudo --non-interactive -- timeout --kill-after=2 5 runuser --user=ann -- env -i --chdir=/tmp PATH=/"
     )
 
 
@@ -104,6 +104,6 @@ def test_a_machine_without_an_address_is_unreachable(tmp_path):
     known = tmp_path / "known"
     known.write_text("")
     ways = by_ssh({}, SshKeys(known_hosts=known))
-    with pytest.raises(UnreachableError, match="no address is known for gpu09"):
+    with pytest.raises(UnreachableError, match="gpu09 cannot be reached: no address"):
         asked(ways, ("true",), machine="gpu09")
     ways.close()

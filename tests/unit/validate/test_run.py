@@ -45,7 +45,7 @@ def test_a_healthy_lab_is_green_and_our_jobs_are_gone():
     assert cluster.closed >= 1
     assert all("--time=" in command for _, command in cluster.asked if "sbatch" in command)
     assert all(
-        "runuser --login vision" in command
+        "runuser --user=vision " in command
         for _, command in cluster.asked
         if "sbatch" in command or "srun" in command
     )
@@ -58,7 +58,9 @@ def test_what_rests_on_what_failed_is_unknown_and_says_on_what():
         units.format(u, "failed" if u == "slurmctld" else "active")
         for u in ("munge", "slurmctld", "gpucluster-agent")
     )
-    done = ran(lab(**{"head: systemctl show": dead, "scontrol": (1, "Unable to contact slurm controller")}))
+    done = ran(
+        lab(**{"head: systemctl show": dead, "head: scontrol": (1, "Unable to contact slurm controller")})
+    )
     found = bad(done)
     assert found.pop("svc.active[head]") == ("fail", "")
     assert set(found.values()) == {("unknown", "svc.active[head]")}
@@ -91,7 +93,7 @@ def test_a_job_that_fails_at_once_blocks_what_needs_its_nodes():
     first, second = ran(cluster, only=["job.multi", "job.gres"]).results
     assert (first.verdict, "NonZeroExitCode" in first.found) == (Verdict.FAIL, True)
     assert (second.verdict, second.blocked_by) == (Verdict.UNKNOWN, "job.multi[h100]")
-    assert any("scancel 1" in command for _, command in cluster.asked)
+    assert any("scancel --name=gpucluster-validate-" in command for _, command in cluster.asked)
 
 
 def test_a_refused_submission_is_a_failure_in_sbatchs_words():
