@@ -5,7 +5,9 @@ import base64
 Change = tuple[str, str]
 
 KIND = b"ssh-ed25519"
-GOOD_KEY = f"ssh-ed25519 {base64.b64encode(len(KIND).to_bytes(4) + KIND + bytes(36)).decode()} me@example.org"
+WORDS = len(KIND).to_bytes(4) + KIND + (32).to_bytes(4) + bytes(32)  # the key itself is 32 bytes of 0
+GOOD_KEY = f"ssh-ed25519 {base64.b64encode(WORDS).decode()} me@example.org"
+CUT_KEY = f"ssh-ed25519 {base64.b64encode(WORDS[:-9]).decode()}"
 OTHER_KIND = GOOD_KEY.replace("ssh-ed25519", "ssh-rsa", 1)
 USER = "{name: vision, uid: 5001}"
 HOSTS = 'hosts: "gpu[01-04]"'
@@ -199,7 +201,7 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a system's user",
         [("name: vision", "name: slurm")],
-        "8:12: error[reserved-name] users[slurm].name: 'slurm' is one of the system's own users",
+        "8:12: error[reserved-name] users[slurm].name: 'slurm' is one of the system's own users or groups",
     ),
     (
         "Ansible's own user",
@@ -239,7 +241,7 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a key of another kind than it says",
         [("uid: 5001", f"uid: 5001, keys: [{OTHER_KIND}]")],
-        "8:38: error[bad-key] users[vision].keys[0]: 'ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAAAAAAAAAAAAAAAAAAAAAAAAAA...' is not a public key such as 'ssh-ed25519 AAAA… name'",
+        "8:38: error[bad-key] users[vision].keys[0]: 'ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAA...' is not a public key such as 'ssh-ed25519 AAAA… name'",
     ),
     (
         "a private key",
@@ -249,7 +251,7 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a mount over the system",
         [("mount: /home", "mount: /usr")],
-        "10:13: error[mounted-over-system] storage[0].mount: nothing is mounted over /usr: the host would not live without it",
+        "10:13: error[mounted-over-system] storage[0].mount: nothing is mounted over /usr: /usr/bin is in it, and the host would not live without it",
     ),
     (
         "a mount over the export",
@@ -260,5 +262,75 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
         "a cloud's file system",
         [("nfs: {from: head, export: /srv/home}", "fsx_lustre: {zone: a, size: 1200GiB}")],
         "10:32: error[hosts-or-cloud] storage[0].fsx_lustre: FSx for Lustre is AWS's, and this cluster stands on `hosts`",
+    ),
+    (
+        "loopback's name for a host",
+        [(HOSTS, 'hosts: "gpu[01-03],localhost"')],
+        "15:44: error[reserved-name] pools[h100].hosts: 'localhost' is not a host's name: to Ansible, Slurm or /etc/hosts it means another thing",
+    ),
+    (
+        "the name of slurm.conf's defaults",
+        [("name: ctl0", "name: default")],
+        "3:42: error[reserved-name] hosts.head.name: 'default' is not a host's name: to Ansible, Slurm or /etc/hosts it means another thing",
+    ),
+    (
+        "a group of base-passwd, which useradd would refuse after half the work",
+        [("name: vision", "name: video")],
+        "8:12: error[reserved-name] users[video].name: 'video' is one of the system's own users or groups",
+    ),
+    (
+        "a key that was cut off where it was pasted",
+        [("uid: 5001", f"uid: 5001, keys: [{CUT_KEY}]")],
+        "8:38: error[bad-key] users[vision].keys[0]: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAA...' is not a public key such as 'ssh-ed25519 AAAA… name'",
+    ),
+    (
+        "a template in a key's comment",
+        [("uid: 5001", f'uid: 5001, keys: ["{GOOD_KEY} {{{{x}}}}"]')],
+        "8:38: error[bad-key] users[vision].keys[0]: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAA...' is not a public key such as 'ssh-ed25519 AAAA… name'",
+    ),
+    (
+        "a private key without its header",
+        [("uid: 5001", "uid: 5001, keys: [b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ]")],
+        "8:38: error[private-key] users[vision].keys[0]: this is a private key, which belongs in no file of others; write the .pub file's line",
+    ),
+    (
+        "a leaf of a host's name",
+        [(TREE, '{leaf1: "gpu[01-02]", gpu01: "gpu[03-04]"}')],
+        "6:57: error[duplicate-switch] slurm.topology.tree.spine.gpu01: 'gpu01' is a host of a pool; a switch has a name of its own",
+    ),
+    (
+        "memory of which nothing is left for Slurm, to whom 0 is no limit",
+        [("memory: 2000GiB", "memory: 1MiB")],
+        "13:69: error[out-of-range] machines.'hgx-h100'.memory: 1 MiB are too little for Slurm's daemon; it needs 512",
+    ),
+    (
+        "fewer CPUs than GPUs, which made DefCpuPerGPU 0",
+        [("sockets: 2, cores_per_socket: 56, threads_per_core: 2", "sockets: 1, cores_per_socket: 4")],
+        "13:83: error[gpus-above-cpus] machines.'hgx-h100'.gpus.count: 8 GPUs on 4 CPUs: a job takes at least one CPU with each",
+    ),
+    (
+        "a mount within the system",
+        [("mount: /home", "mount: /usr/bin")],
+        "10:13: error[mounted-over-system] storage[0].mount: nothing is mounted over /usr/bin: the host would not live without it",
+    ),
+    (
+        "a mount around our own files",
+        [("mount: /home", "mount: /opt")],
+        "10:13: error[mounted-over-system] storage[0].mount: nothing is mounted over /opt: /opt/gpucluster is in it, and the host would not live without it",
+    ),
+    (
+        "a mount where sshd keeps its keys",
+        [("mount: /home", "mount: /etc/ssh")],
+        "10:13: error[mounted-over-system] storage[0].mount: nothing is mounted over /etc/ssh: /etc is around it, and the host would not live without it",
+    ),
+    (
+        "the munge key's folder exported",
+        [("export: /srv/home", "export: /etc/munge")],
+        "10:46: error[exported-system] storage[0].nfs.export: the head does not export /etc/munge: /etc is around it, and every node could write there",
+    ),
+    (
+        "another mount over the export",
+        [(STORAGE, STORAGE + "  - {mount: /srv, nfs: {server: 192.0.2.5, export: /x}}\n")],
+        "10:46: error[export-hidden] storage[0].nfs.export: the head would hide its own export /srv/home by mounting /srv above it",
     ),
 ]

@@ -22,11 +22,27 @@ KEY_KINDS = (
     "ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",
     "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
 )  # fmt: skip
-PRIVATE_KEY = "private-key"  # the id of a finding whose source line must not be shown
-
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _USER = re.compile(r"[a-z][a-z0-9_-]{0,30}")
-_KEY = re.compile(r"(\S+) ([A-Za-z0-9+/]{16,8192}={0,2})(?: ([\w.@+:/-]{1,100}))?", re.ASCII)
+_KEY = re.compile(
+    r"(\S+) ([A-Za-z0-9+/]{16,8192}={0,2})(?: ([ -z|~]{1,100}))?"
+)  # no brace: Ansible has templates
+_OPENSSH_PRIVATE = "b3BlbnNzaC1rZXktdj"  # "openssh-key-v" in base64: the first line of its body
+_ED25519_BYTES = 32
+_OTHERS_NAMES = (
+    frozenset(  # of /etc/hosts, of Ansible's groups, of slurm.conf's NodeName: each means something there
+        (
+            "localhost",
+            "ip6-localhost",
+            "ip6-loopback",
+            "ip6-allnodes",
+            "ip6-allrouters",
+            "all",
+            "ungrouped",
+            "default",
+        )
+    )
+)
 _REACH = (  # what an address is, why ssh cannot go there
     ("is_unspecified", "it is no host's"),
     ("is_loopback", "it is each machine's own"),
@@ -43,6 +59,11 @@ def parse_host_name(value: object) -> str:
         raise refuse(
             "bad-host-name",
             f"{quoted(text)} is not a short host name of a-z, 0-9 and '-', at most 63 characters",
+        )
+    if text in _OTHERS_NAMES:
+        raise refuse(
+            "reserved-name",
+            f"{quoted(text)} is not a host's name: to Ansible, Slurm or /etc/hosts it means another thing",
         )
     return text
 
@@ -91,7 +112,7 @@ def parse_uid(value: object) -> int:
 def parse_key(value: object) -> str:
     """A public key of OpenSSH, by form; the key's own kind stands in its first bytes once more."""
     text = parse_text(value).strip()
-    if "PRIVATE KEY" in text:
+    if holds_private_key(text):
         raise refuse(
             "private-key",
             "this is a private key, which belongs in no file of others; write the .pub file's line",
@@ -100,6 +121,11 @@ def parse_key(value: object) -> str:
     if match is None or match[1] not in KEY_KINDS or not _is_of(match[1], match[2]):
         raise refuse("bad-key", f"{quoted(text)} is not a public key such as 'ssh-ed25519 AAAA… name'")
     return text
+
+
+def holds_private_key(text: str) -> bool:
+    """Whether a text has the marks of one, with its headers or without."""
+    return "PRIVATE KEY" in text or _OPENSSH_PRIVATE in text
 
 
 def parse_fabric(value: object) -> str:
@@ -135,12 +161,21 @@ def _hostlist(value: object, parse: Callable[[object], str]) -> tuple[str, ...]:
 
 
 def _is_of(kind: str, body: str) -> bool:
-    """Whether the key's bytes begin with its kind, as the wire format has it: a length of four bytes, then the word."""
+    """Whether the key is whole and of its kind: on the wire it is words, each after its length in four bytes."""
     try:
         raw = base64.b64decode(body, validate=True)
     except (ValueError, binascii.Error):
         return False
-    return raw[4 : 4 + int.from_bytes(raw[:4])] == kind.encode() and len(raw) > 4 + len(kind)
+    words = list[bytes]()
+    while raw:
+        length = int.from_bytes(raw[:4])
+        if len(raw) < 4 + length:
+            return False  # cut off where it was pasted
+        words.append(raw[4 : 4 + length])
+        raw = raw[4 + length :]
+    if kind == "ssh-ed25519":
+        return len(words) == 2 and words[0] == kind.encode() and len(words[1]) == _ED25519_BYTES
+    return len(words) > 2 and words[0] == kind.encode()
 
 
 def _number(least: int, most: int) -> tuple[BeforeValidator, WithJsonSchema]:

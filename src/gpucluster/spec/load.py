@@ -10,7 +10,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.errors import GpuclusterError, SpecError
 from gpucluster.spec import rules
 from gpucluster.spec.decode import Decoder
-from gpucluster.spec.host_fields import PRIVATE_KEY
+from gpucluster.spec.host_fields import holds_private_key
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import Part
 from gpucluster.spec.problem import Finding, Level, Mark, Path, Problem, quoted
@@ -102,7 +102,10 @@ class _Places:
     """Findings to problems of one file."""
 
     def __init__(self, text: str, file: str) -> None:
-        self._lines = text.splitlines()
+        secret = holds_private_key(
+            text
+        )  # it would go on into logs and reports, whatever the finding is about
+        self._lines = [] if secret else text.splitlines()
         self._file = file
 
     def problems(self, found: Iterable[tuple[Mark, Finding]], root: Node) -> tuple[Problem, ...]:
@@ -117,12 +120,11 @@ class _Places:
             id=finding.id,
             path=path,
             message=finding.message,
-            source=self._shown(mark, finding),
+            source=self._shown(mark),
         )
 
-    def _shown(self, mark: Mark, finding: Finding) -> str:
-        secret = finding.id == PRIVATE_KEY  # it would go on into logs and reports
-        return self._lines[mark.line - 1] if mark.line <= len(self._lines) and not secret else ""
+    def _shown(self, mark: Mark) -> str:
+        return self._lines[mark.line - 1] if mark.line <= len(self._lines) else ""
 
 
 def spell(path: Path, root: Node) -> str:

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from builders import a_lab_text, a_spec_text
-from host_rows import HOST_ROWS
+from host_rows import GOOD_KEY, HOST_ROWS
 from kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
 
 from gpucluster import catalog, spec
 from gpucluster.spec import inspect_text
-from gpucluster.spec.host_fields import PRIVATE_KEY
 
 Change = tuple[str, str]
 NAME_RULE = "use a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most 24 characters"
@@ -418,11 +417,20 @@ def test_an_error_of_hosts_says_where_and_what(changes: list[Change], expected: 
     assert [str(problem).splitlines()[0] for problem in report.problems] == [f"lab.yaml:{expected}"]
 
 
-def test_a_private_key_is_shown_nowhere() -> None:
-    text = a_lab_text(("uid: 5001", 'uid: 5001, keys: ["-----BEGIN OPENSSH PRIVATE KEY-----\\nc2VjcmV0"]'))
-    (problem,) = inspect_text(text, "lab.yaml", catalog.load()).problems
-    assert problem.id == PRIVATE_KEY
-    assert "c2VjcmV0" not in str(problem) + problem.source
+def test_a_private_key_is_shown_nowhere_not_even_by_a_finding_beside_it() -> None:
+    text = a_lab_text(("uid: 5001", 'uid: 0, keys: ["-----BEGIN OPENSSH PRIVATE KEY-----\\nc2VjcmV0"]'))
+    found = inspect_text(text, "lab.yaml", catalog.load()).problems
+    assert [problem.id for problem in found] == ["out-of-range", "private-key"]
+    assert not any("c2VjcmV0" in str(problem) + problem.source for problem in found)
+    (broken,) = inspect_text(f"{text}\n] c2VjcmV0", "lab.yaml", catalog.load()).problems
+    assert "c2VjcmV0" not in str(broken) + broken.source
+
+
+@pytest.mark.parametrize("comment", ["me@example.org", "Ada on her (old) laptop, 2026", ""])
+def test_a_key_may_have_any_comment_that_ssh_keygen_takes(comment: str) -> None:
+    key = f"{' '.join(GOOD_KEY.split()[:2])} {comment}".strip()
+    text = a_lab_text(("uid: 5001", f"uid: 5001, keys: ['{key}']"))
+    assert inspect_text(text, "lab.yaml", catalog.load()).problems == ()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     hosts.named_once,
     hosts.how_many,
     hosts.unused_machines,
+    hosts.machines,
     hosts.switches,
     hosts.people,
     aws.region,

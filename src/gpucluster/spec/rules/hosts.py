@@ -13,41 +13,21 @@ from gpucluster.spec.rules.findings import error, or_none, warning
 
 OF_HOSTS = ("machine", "hosts", "addresses")
 OF_A_CLOUD = ("nodes", "idle", "capacity")
-DEBIAN_USERS = frozenset(
-    (
-        "root",
-        "daemon",
-        "bin",
-        "sys",
-        "sync",
-        "games",
-        "man",
-        "lp",
-        "mail",
-        "news",
-        "uucp",
-        "proxy",
-        "www-data",
-        "backup",
-        "list",
-        "irc",
-        "nobody",
-        "_apt",
-        "sshd",
-        "messagebus",
-        "systemd-network",
-        "systemd-resolve",
-        "systemd-timesync",
-        "systemd-journal",
-        "systemd-coredump",
-        "statd",
-        "_rpc",
-        "munge",
-        "slurm",
-    )
-)  # fmt: skip - a person of that name would get a program's files
-NEVER_MOUNTED_OVER = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys",
-                      "/usr", "/var", names.VENV.rpartition("/")[0], names.STATE_DIR)  # fmt: skip
+DEBIAN_USERS = frozenset((  # users and groups of base-passwd and of packages that hosts have: useradd would take or refuse them
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy",
+    "www-data", "backup", "list", "irc", "nobody", "_apt", "sshd", "messagebus", "systemd-network",
+    "systemd-resolve", "systemd-timesync", "systemd-journal", "systemd-coredump", "systemd-oom",
+    "statd", "_rpc", "munge", "slurm", "adm", "audio", "cdrom", "crontab", "dialout", "dip", "disk",
+    "docker", "fax", "floppy", "gnats", "input", "kmem", "kvm", "netdev", "nogroup", "operator",
+    "plugdev", "polkitd", "postfix", "render", "sasl", "sgx", "shadow", "src", "staff", "sudo", "tape",
+    "tty", "users", "utmp", "video", "voice"
+))  # fmt: skip
+SYSTEMS = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr/bin",
+           "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/sbin", "/usr/share", "/var/cache", "/var/lib/dpkg",
+           "/var/lib/munge", "/var/lib/nfs", "/var/lib/slurm", "/var/lib/systemd", "/var/log", "/var/run",
+           "/var/spool/slurm", "/var/spool/slurmctld", "/var/spool/slurmd", names.SPOOL, names.STATE_DIR,
+           names.VENV.rpartition("/")[0])  # fmt: skip
+LEAST_MEMORY_MIB = 512  # for Debian and slurmd; nearer 0 Slurm would take what is left for no limit
 
 _Place = tuple[Path, str]
 
@@ -135,6 +115,20 @@ def unused_machines(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
             yield warning("machines", name, id="unused-machine", says=f"no pool is made of '{name}'")
 
 
+def machines(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """What Slurm would take a share of and find nothing: 0 memory or 0 CPUs for each GPU is no limit to it."""
+    for name, machine in spec.machines.items():
+        memory = or_none(lambda machine=machine: machine.memory)
+        if isinstance(memory, int) and memory < LEAST_MEMORY_MIB:
+            says = f"{memory} MiB are too little for Slurm's daemon; it needs {LEAST_MEMORY_MIB}"
+            yield error("machines", name, "memory", id="out-of-range", says=says)
+        cpus = or_none(lambda m=machine: m.sockets * m.cores_per_socket * m.threads_per_core)
+        gpus = or_none(lambda m=machine: written(m.gpus).count)
+        if isinstance(cpus, int) and isinstance(gpus, int) and cpus < gpus:
+            says = f"{_many(gpus, 'GPU')} on {_many(cpus, 'CPU')}: a job takes at least one CPU with each"
+            yield error("machines", name, "gpus", "count", id="gpus-above-cpus", says=says)
+
+
 def switches(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     """Each switch once, each host of a pool on exactly one leaf, nobody else."""
     written(spec.hosts)
@@ -144,11 +138,15 @@ def switches(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     yield from _once(
         [*(((*at, spine), spine) for spine in tree), *leaves], "the switch", id="duplicate-switch"
     )
+    ours = dict.fromkeys(host for pool in spec.pools for host in written(pool.hosts))
+    for path, leaf in leaves:
+        if leaf in ours:
+            says = f"{quoted(leaf)} is a host of a pool; a switch has a name of its own"
+            yield error(*path, id="duplicate-switch", says=says)
     hung = [
         ((*at, spine, leaf), host) for spine in tree for leaf in tree[spine] for host in tree[spine][leaf]
     ]
     yield from _once(hung, "the host", id="duplicate-host")
-    ours = dict.fromkeys(host for pool in spec.pools for host in written(pool.hosts))
     for path, host in hung:
         if host not in ours:
             near = did_you_mean(host, ours)
@@ -174,7 +172,9 @@ def people(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     admin = or_none(lambda: written(spec.hosts).ssh.user)
     for path, name in found:
         if name in DEBIAN_USERS:
-            yield error(*path, id="reserved-name", says=f"{quoted(name)} is one of the system's own users")
+            yield error(
+                *path, id="reserved-name", says=f"{quoted(name)} is one of the system's own users or groups"
+            )
         elif name is not None and name == admin:
             yield error(
                 *path,
@@ -187,16 +187,41 @@ def mounts(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding
     """On hosts that exist there is something to lose."""
     written(spec.hosts)
     wish = spec.storage[index]
-    if wish.mount in NEVER_MOUNTED_OVER:
-        says = f"nothing is mounted over {wish.mount}: the host would not live without it"
+    if system := _touched(wish.mount):
+        says = f"nothing is mounted over {wish.mount}: {_why(wish.mount, system)}the host would not live without it"
         yield error("storage", index, "mount", id="mounted-over-system", says=says)
     if wish.fsx_lustre is not None:
         says = "FSx for Lustre is AWS's, and this cluster stands on `hosts`"
         yield error("storage", index, "fsx_lustre", id="hosts-or-cloud", says=says)
     nfs = written(wish.nfs)
-    if nfs.source == "head" and nfs.export != wish.mount and f"{nfs.export}/".startswith(f"{wish.mount}/"):
-        says = f"the head would hide its own export {nfs.export} by mounting {wish.mount} above it"
-        yield error("storage", index, "nfs", "export", id="export-hidden", says=says)
+    if nfs.source != "head":
+        return
+    at = ("storage", index, "nfs", "export")
+    if system := _touched(nfs.export):
+        says = (
+            f"the head does not export {nfs.export}: {_why(nfs.export, system)}every node could write there"
+        )
+        yield error(*at, id="exported-system", says=says)
+    for other in (or_none(lambda one=one: one.mount) for one in spec.storage):
+        if isinstance(other, str) and _hides(other, nfs.export, own=other == wish.mount):
+            says = f"the head would hide its own export {nfs.export} by mounting {other} above it"
+            yield error(*at, id="export-hidden", says=says)
+
+
+def _touched(path: str) -> str | None:
+    """The system's folder that is this one, or in it, or around it."""
+    return next(
+        (one for one in SYSTEMS if f"{path}/".startswith(f"{one}/") or f"{one}/".startswith(f"{path}/")), None
+    )
+
+
+def _why(path: str, system: str) -> str:
+    return "" if path == system else f"{system} is {'around' if path.startswith(system) else 'in'} it, and "
+
+
+def _hides(mount: str, export: str, *, own: bool) -> bool:
+    """Its own mount may be the very folder: then the head binds nothing."""
+    return f"{export}/".startswith(f"{mount}/") and not (own and mount == export)
 
 
 def _strange(spec: ClusterSpec, index: int, keys: tuple[str, ...], why: str) -> Iterator[Finding]:
