@@ -1,6 +1,7 @@
 """`gpucluster validate NAME`: prove that a living cluster is what its plan says."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 SANDBOX_USER = "researcher"  # the sandbox's image has this ordinary user
+USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # never an option of runuser's or ssh's
 
 
 class Backend(StrEnum):
@@ -83,11 +85,17 @@ def validate(
         Path | None, typer.Option("--ssh-config", help="For jump hosts; OpenSSH only.")
     ] = None,
     ssh_user: Annotated[str | None, typer.Option("--ssh-user", help="Instead of the spec's.")] = None,
-    ssh_port: Annotated[int | None, typer.Option("--ssh-port", help="Instead of the spec's.")] = None,
+    ssh_port: Annotated[
+        int | None, typer.Option("--ssh-port", min=1, max=65535, help="Instead of the spec's.")
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Ask a living cluster whether it is what its plan says. Exit 0 healthy, 1 not proven so, 2 could not run."""
     with reporting(output):
+        for option, word in (("--user", user), ("--ssh-user", ssh_user)):
+            _hold_user(option, word)
+        for option, path in (("--html", html), ("--junit", junit)):
+            _hold_writable(option, path)
         ssh = SshOptions(
             paramiko=backend is Backend.PARAMIKO,
             known_hosts=known_hosts.expanduser(),
@@ -108,10 +116,30 @@ def validate(
         raise typer.Exit(0 if run.ok else 1)
 
 
+def _hold_user(option: str, word: str | None) -> None:
+    if word is not None and not USER.fullmatch(word):
+        raise GpuclusterError(
+            f"{option}: {word!r} is no user's name", next_step="letters, digits, . _ and -, no - in front"
+        )
+
+
+def _hold_writable(option: str, path: Path | None) -> None:
+    """Before the run, which takes a while, and not after it."""
+    if path is None:
+        return
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        why = "is a folder" if path.is_dir() else "cannot be written"
+        raise GpuclusterError(
+            f"{path} {why}", next_step=f"name a file in a folder that is there with {option}"
+        )
+
+
 def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run":
     # pytest loads every plugin that is installed; ours needs none of them
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    os.environ.pop("PYTEST_ADDOPTS", None)
+    for word in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+        os.environ.pop(word, None)
     from gpucluster.cli.validate_table import Live
     from gpucluster.validate.expect import expectations, select
     from gpucluster.validate.run import run

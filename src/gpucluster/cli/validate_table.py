@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gpucluster.checks.model import Verdict
 from gpucluster.validate.report import headline
-from gpucluster.validate.results import Result, Run, troubled
+from gpucluster.validate.results import Result, Run, to_look_at
 
 if TYPE_CHECKING:
     from gpucluster.validate.expect import Expectation
@@ -79,7 +79,7 @@ def final(run: Run, stream: TextIO | None = None) -> str:
     )
     with contextlib.closing(out):
         console.print(rows(run.results))
-        for result in troubled(run.results):
+        for result in to_look_at(run.results):
             console.print(_trouble(result), soft_wrap=True)
         console.print(Text(f"{run.name}: {headline(run)}, in {run.seconds:.1f} s"), soft_wrap=True)
         return out.getvalue().rstrip("\n")

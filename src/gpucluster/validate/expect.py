@@ -5,6 +5,7 @@ whichever Slurm picks), a pool, a partition, or `cloud`. Targets do not change f
 results can be kept by them.
 """
 
+import difflib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -96,9 +97,10 @@ def seats(gang: Gang) -> tuple[str, ...]:
 def select(all_of: Sequence[Expectation], *, tier: int, only: Sequence[str] = ()) -> tuple[Expectation, ...]:
     """Those of the tier and below; with `only`, those of these checks or ids (`gpu.count`, `disk[head]`)."""
     known = {e.check for e in all_of} | {e.id for e in all_of} | CHECKS.keys()
-    strange = sorted(set(only) - known)
-    if strange:
-        raise ValueError(f"no check is called {', '.join(strange)}; there are {', '.join(CHECKS)}")
+    for word in sorted(set(only) - known):
+        near = difflib.get_close_matches(word[:200], sorted(known), n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(CHECKS)}"
+        raise ValueError(f"no check is called {word[:200]}{hint}")
     kept = (e for e in all_of if not only or e.check in only or e.id in only)
     return tuple(e for e in kept if needed_tier(e) <= tier)
 

@@ -269,12 +269,13 @@ class SshMachines(Machines):
                 next_step=f"ssh-keyscan HOST >> {keys.known_hosts}, and compare each key with the machine's own",
             )
         self._places, self._keys, self._paramiko = places, keys, paramiko
-        self._sockets = tempfile.TemporaryDirectory(prefix="gpc-", ignore_cleanup_errors=True)
+        self._sockets: tempfile.TemporaryDirectory[str] | None = None
         super().__init__(self._backend)
 
     def close(self) -> None:
         super().close()
-        self._sockets.cleanup()
+        if self._sockets is not None:
+            self._sockets.cleanup()
 
     def _backend(self, machine: str) -> BaseBackend:
         place = self._places.get(machine)
@@ -282,6 +283,8 @@ class SshMachines(Machines):
             raise UnreachableError(machine, "no address is known for it")
         if self._paramiko:
             return paramiko_backend(place, self._keys)
+        if self._sockets is None:
+            self._sockets = tempfile.TemporaryDirectory(prefix="gpc-", ignore_cleanup_errors=True)
         return OpenSshBackend(place, self._keys, self._sockets.name)
 
 

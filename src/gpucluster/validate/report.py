@@ -3,7 +3,7 @@
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpucluster.files import shipped
-from gpucluster.validate.results import Run, troubled
+from gpucluster.validate.results import Run, to_look_at
 
 
 def html(run: Run) -> str:
@@ -20,7 +20,7 @@ def html(run: Run) -> str:
         headline=headline(run),
         counts=[(verdict, count) for verdict, count in run.counts().items() if count],
         seconds=f"{run.seconds:.1f}",
-        troubled=troubled(run.results),
+        looked_at=to_look_at(run.results),
         rows=run.results,
     )
 

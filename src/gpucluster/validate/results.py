@@ -66,9 +66,14 @@ class Run:
 
 
 def troubled(results: Iterable[Result]) -> tuple[Result, ...]:
-    """What someone must look at, root causes first."""
+    """What is not healthy, root causes first."""
     bad = [result for result in results if not result.healthy]
     return tuple(sorted(bad, key=lambda r: (r.verdict is not Verdict.FAIL, r.blocked_by != "")))
+
+
+def to_look_at(results: Sequence[Result]) -> tuple[Result, ...]:
+    """What someone must mend, and then what is about to become so."""
+    return (*troubled(results), *(result for result in results if result.verdict is Verdict.WARN))
 
 
 def find(results: Sequence[Result], ident: str) -> Result | None:

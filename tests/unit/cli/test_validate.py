@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import builders
 import pytest
@@ -73,6 +74,37 @@ def test_machines_that_cannot_be_reached_are_unknown_and_the_run_is_not_green(la
     assert all("cannot be reached" in r["found"] or r["blocked_by"] for r in answer["results"])
 
 
+def test_machines_that_are_away_are_tried_once_each(lab, tmp_path):
+    known, tried = tmp_path / "known", tmp_path / "tried"
+    known.write_text("")
+    (tmp_path / "config").write_text(f"Host *\n  ProxyCommand sh -c 'echo %h >>{tried}; false'\n")
+    done = ran(lab, "--known-hosts", known, "--ssh-config", tmp_path / "config", "--output", "json")
+    assert sorted(tried.read_text().split()) == ["192.0.2.10", *(f"192.0.2.1{n}" for n in range(1, 5))]
+    causes = [r for r in json.loads(done.stdout)["results"] if not r["blocked_by"]]
+    assert [r["id"] for r in causes] == [
+        f"svc.active[{m}]" for m in ("head", "gpu01", "gpu02", "gpu03", "gpu04")
+    ]
+    assert all("ssh there by hand" in r["remedy"] for r in causes)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--ssh-user", "-oProxyCommand=touch x"), "--ssh-user: '-oProxyCommand=touch x' is no user's name"),
+        (("--user", "-c"), "--user: '-c' is no user's name"),
+        (("--user", "a b"), "is no user's name"),
+        (("--html", "/proc/nowhere/x.html"), "/proc/nowhere/x.html cannot be written"),
+        (("--junit", "/proc"), "/proc is a folder"),
+        (("--only", "gpu.cuont"), "did you mean gpu.count?"),
+    ],
+)
+def test_an_option_that_cannot_be_is_told_before_anything_is_asked(lab, tmp_path, options, words):
+    known = tmp_path / "known"
+    known.write_text("")
+    done = ran(lab, "--known-hosts", known, *options)
+    assert (done.exit_code, words in " ".join(done.stderr.split())) == (2, True), done.stderr
+
+
 def test_a_cluster_on_a_cloud_is_not_validated_by_its_spec(tmp_path):
     file = tmp_path / "burst.yaml"
     file.write_text(builders.SPEC)
@@ -97,6 +129,13 @@ def test_the_final_table_is_plain_text_and_ends_with_what_to_do():
     assert "[bold]not markup[/bold] <b>" in text
     assert text.endswith("lab: not proven healthy: 1 fail of 1 checks, in 1.0 s")
     assert "  remedy: on head: sinfo -R" in text
+
+
+def test_a_warning_says_what_to_do_too():
+    warned = replace(RESULT, verdict=Verdict.WARN)
+    text = final(Run(name="lab", results=(warned,), seconds=1.0), io.StringIO())
+    assert "  remedy: on head: sinfo -R" in text
+    assert "healthy, 1 checks, 1 with a warning" in text
 
 
 def test_a_stream_that_is_no_terminal_sees_no_living_table():

@@ -96,8 +96,13 @@ def test_tiers_and_a_choice():
         "gpu.count[h200/1]",
         "gpu.count[h200/2]",
     ]
-    with pytest.raises(ValueError, match=r"no check is called gpu\.cuont"):
-        select(every, tier=1, only=["gpu.cuont"])
+    for word, hint in (
+        ("gpu.cuont", "did you mean gpu.count"),
+        ("disk[haed]", r"disk\[head\]"),
+        ("?", "ctl.ping"),
+    ):
+        with pytest.raises(ValueError, match=hint):
+            select(every, tier=1, only=[word])
 
 
 @pytest.mark.parametrize("plan", [builders.a_plan(), builders.a_lab_plan()], ids=["burst", "lab"])

@@ -71,12 +71,55 @@ def test_ssh_takes_the_known_key_and_no_other(by_paramiko, identity, tmp_path):
             tmp_path / "none",
         )
         none.write_text("")
-        for file in (other, none):
+        for file, step in ((other, "ssh-keygen -R"), (none, "ssh-keyscan")):
             refusing = by_ssh(place, SshKeys(known_hosts=file, identity=identity), paramiko=by_paramiko)
-            with pytest.raises(UnreachableError, match="node cannot be reached"):
+            with pytest.raises(
+                UnreachableError, match=r"node cannot be reached: .*(key|known_hosts)"
+            ) as raised:
                 asked(refusing, ("true",))
+            assert step in (raised.value.next_step or "")
             refusing.close()
         assert len(server.commands) == ran
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("by_paramiko", [False, True], ids=["OpenSSH", "paramiko"])
+def test_a_program_that_its_machine_cannot_end_is_left(by_paramiko, identity, tmp_path):
+    with SshServer(KEY) as server:
+        place = {"node": SshPlace(address="127.0.0.1", user="ops", port=server.port)}
+        keys = SshKeys(known_hosts=server.known_hosts(tmp_path / "known"), identity=identity)
+        ways = by_ssh(place, keys, paramiko=by_paramiko)
+        # as on a file system that hangs: the words come, and the end does not
+        server.stuck = "df"
+        with pytest.raises((GpuclusterError, TimeoutError)):
+            ways.host("node").run("df", timeout_s=1.0)
+        ways.close()
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    "weaker",
+    [
+        "StrictHostKeyChecking no",
+        "UserKnownHostsFile OTHER",
+        "GlobalKnownHostsFile OTHER",
+        "KnownHostsCommand /bin/cat OTHER",
+        "NoHostAuthenticationForLocalhost yes",
+        "StrictHostKeyChecking accept-new",
+    ],
+)
+def test_a_users_configuration_makes_no_key_known(weaker, identity, tmp_path):
+    with SshServer(KEY) as server:
+        (known := tmp_path / "none").write_text("")
+        good = server.known_hosts(tmp_path / "good")
+        config = tmp_path / "config"
+        config.write_text(f"Host *\n  {weaker.replace('OTHER', str(good))}\n")
+        keys = SshKeys(known_hosts=known, identity=identity, config=config)
+        ways = by_ssh({"node": SshPlace(address="127.0.0.1", user="ops", port=server.port)}, keys)
+        with pytest.raises(UnreachableError, match="key is known"):
+            asked(ways, ("true",))
+        ways.close()
+        assert server.commands == []
 
 
 @pytest.mark.loopback

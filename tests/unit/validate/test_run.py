@@ -2,12 +2,14 @@
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import builders
 import pytest
 from standing_cluster import HEAD, Ec2, StandingCluster
 
 from gpucluster.checks.model import Verdict
+from gpucluster.errors import GpuclusterError
 from gpucluster.validate import expectations
 from gpucluster.validate.expect import select
 from gpucluster.validate.report import headline, html
@@ -25,9 +27,9 @@ def lab(**answers):
     )
 
 
-def ran(cluster, *, only=(), tier=1, junit=None, ec2=None, told=lambda _e, _r: None) -> Run:
+def ran(cluster, *, only=(), tier=1, junit=None, ec2=None, told=lambda _e, _r: None, chosen=()) -> Run:
     scene = Scene(plan=cluster.plan, user="vision", ec2=ec2)
-    chosen = select(expectations(cluster.plan), tier=tier, only=only)
+    chosen = chosen or select(expectations(cluster.plan), tier=tier, only=only)
     return run(scene, cluster, chosen, junit=junit, told=told)
 
 
@@ -122,6 +124,43 @@ def test_the_cloud_is_asked_when_it_can_be():
     stranger = {**HEAD, "InstanceId": "i-99999999", "Tags": []}
     done = ran(StandingCluster(builders.a_plan()), tier=0, ec2=lambda: Ec2(HEAD, stranger))
     assert bad(done) == {"cloud.orphans[cloud]": ("fail", "")}
+
+
+def test_a_check_that_breaks_off_never_leaves_a_run_that_looks_whole():
+    cluster = lab()
+    ping, disk = select(expectations(cluster.plan), tier=0, only=["ctl.ping", "disk[head]"])
+    broken = replace(disk, want=ping.want)
+    with pytest.raises(GpuclusterError, match=r"no result of disk\[head\]: AttributeError"):
+        ran(cluster, chosen=[ping, broken])
+    assert cluster.closed
+
+
+def test_the_users_own_pytest_has_no_say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conftest.py").write_text("raise RuntimeError('mine')")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --nonsense\n")
+    assert ran(lab(), only=["ctl.ping"]).ok
+
+
+@pytest.mark.parametrize(
+    ("states", "verdict"),
+    [
+        (("IDLE", "POWERED_DOWN"), "warn"),
+        (("IDLE", "NOT_RESPONDING", "POWERING_UP"), "warn"),
+        (("IDLE",), "unknown"),
+    ],
+)
+def test_a_node_that_went_off_while_others_were_asked_is_no_fault(states, verdict):
+    plan = builders.a_plan()
+    cluster = StandingCluster(plan, up=["h200-2a-3"])
+    nodes = json.loads(cluster.nodes("head", None))  # type: ignore[arg-type]
+    gone = next(node for node in nodes["nodes"] if node["name"] == "h200-2a-3")
+    gone["state"] = list(states)
+    cluster.answers["scontrol show nodes"] = json.dumps(nodes)
+    cluster.up = ()
+    chosen = select(expectations(plan, up=["h200-2a-3"]), tier=0, only=["svc.active[h200-2a-3]"])
+    done = ran(cluster, chosen=chosen)
+    assert [r.verdict.value for r in done.results] == [verdict]
 
 
 def test_whoever_watches_hears_of_each_question_before_and_after():
