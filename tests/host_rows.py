@@ -269,6 +269,11 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
         "15:44: error[reserved-name] pools[h100].hosts: 'localhost' is not a host's name: to Ansible, Slurm or /etc/hosts it means another thing",
     ),
     (
+        "a node of the name of the head's group, to which the plays of the head would go",
+        [(HOSTS, 'hosts: "gpu[01-03],head"'), (TREE, '{leaf1: "gpu[01-03],head"}')],
+        "15:44: error[reserved-name] pools[h100].hosts: only the head may be called 'head': Ansible has its group by that name",
+    ),
+    (
         "the name of slurm.conf's defaults",
         [("name: ctl0", "name: default")],
         "3:42: error[reserved-name] hosts.head.name: 'default' is not a host's name: to Ansible, Slurm or /etc/hosts it means another thing",

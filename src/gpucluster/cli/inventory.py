@@ -1,8 +1,9 @@
 """`gpucluster inventory`: what Ansible needs to make hosts that exist into the cluster."""
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -86,8 +87,10 @@ def _access(known_hosts: Path | None) -> "Access":
 def _next(to: Path) -> str:
     from gpucluster.files import shipped
 
-    return f"{to / 'inventory.yml'}\n  next: ansible-playbook -i {to / 'inventory.yml'} {_short(shipped('playbooks') / 'site.yml')}"
+    file = to / "inventory.yml"
+    argv = ["ansible-playbook", "-i", str(file), str(_short(shipped("playbooks") / "site.yml"))]
+    return f"{file}\n  next: {shlex.join(argv)}"
 
 
-def _short(path: Path) -> Any:
+def _short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -11,6 +11,8 @@ from gpucluster.node import effects, key
 from gpucluster.node.machine import Machine
 from gpucluster.plan import names
 
+STOP_S = 30.0
+
 
 def main() -> int:
     try:
@@ -22,14 +24,26 @@ def main() -> int:
 
 
 def take(machine: Machine, text: str) -> bool:
-    """Make the key's file so; False if it was so before."""
+    """Make the key's file so; False if it was so before. munged has the old one in memory until the agent starts it again."""
     try:
         value = base64.b64decode(text.strip(), validate=True)
     except binascii.Error:
         raise ValueError("the key is not in base64") from None  # and never the text itself
     if not key.SHORTEST <= len(value) <= key.LONGEST:
         raise ValueError(f"the key has {len(value)} bytes, munge takes {key.SHORTEST} to {key.LONGEST}")
+    if _held(machine) not in (
+        None,
+        value,
+    ):  # stopped first: a run that breaks off here leaves no munged with another key
+        machine.run(["systemctl", "stop", "munge.service"], timeout_s=STOP_S)
     return machine.write(names.MUNGE_KEY, value, mode=0o400, owner="munge")
+
+
+def _held(machine: Machine) -> bytes | None:
+    try:
+        return machine.place(names.MUNGE_KEY).read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ def _places() -> Values:
         "machine_file": names.USER_DATA_FILE,
         "site_folder": names.SITE_DIR,
         "bundle_file": f"{names.SITE_DIR}/{names.BUNDLE_KEY}",
+        "started_file": f"{names.SITE_DIR}/started",
         "munge_key": names.MUNGE_KEY,
         "key_folder": KEY_FOLDER,
         "folders": [  # Slurm's own are made by its packages, by slurmd, and on the head by the agent

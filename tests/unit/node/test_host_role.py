@@ -229,7 +229,12 @@ def test_the_key_is_taken_once_and_only_if_it_is_one(tmp_path):
     node = a_node(tmp_path)
     other = base64.b64encode(bytes(128)).decode()
     assert keyfile.take(node.machine(), f"{other}\n") is True
+    assert ("systemctl", "stop", "munge.service") in node.commands(
+        "systemctl"
+    )  # or munged would keep the old key
+    before = len(node.commands("systemctl"))
     assert keyfile.take(node.machine(), other) is False
+    assert len(node.commands("systemctl")) == before
     assert (tmp_path / names.MUNGE_KEY.lstrip("/")).stat().st_mode & 0o777 == 0o400
     for text, words in (
         ("not base64 SECRET", "not in base64"),

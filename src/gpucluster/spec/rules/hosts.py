@@ -98,6 +98,13 @@ def pool_addresses(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator
 def named_once(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     written(spec.hosts)
     yield from _once(_all(spec, "hosts", "name"), "the host", id="duplicate-host")
+    for path, name in _all(spec, "hosts", "name"):
+        if name == "head" and path[0] == "pools":
+            yield error(
+                *path,
+                id="reserved-name",
+                says="only the head may be called 'head': Ansible has its group by that name",
+            )
     yield from _once(_all(spec, "addresses", "address"), "the address", id="duplicate-address")
 
 
