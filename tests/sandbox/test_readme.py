@@ -1,0 +1,34 @@
+"""The README's path to AWS, rehearsed: each of its commands, in its order, as written but for the cluster's name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import ROOT, gpucluster
+from readme import commands, instead
+
+NAME = "readme"
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Path]:
+    """stacks/burst.yaml under our own name; whatever the commands leave is taken down."""
+    spec = tmp_path / f"{NAME}.yaml"
+    spec.write_text((ROOT / "stacks/burst.yaml").read_text().replace("name: burst\n", f"name: {NAME}\n", 1))
+    yield spec
+    gpucluster("sandbox", "down", NAME, check=False)
+
+
+def test_the_path_to_aws_works_as_it_is_written(stack: Path, tmp_path: Path) -> None:
+    lines = [instead(line, burst=NAME) for line in commands("Path 1")]
+    assert [line[1] for line in lines if line[:1] == ["gpucluster"]].count("validate") == 1
+    for line in lines:
+        words = [str(stack) if word == f"stacks/{NAME}.yaml" else word for word in line]
+        words = [str(tmp_path / word) if word.startswith(("report.", "junit.")) else word for word in words]
+        assert words[0] == "gpucluster"
+        gpucluster(*words[1:], timeout=250)
+    assert (tmp_path / "report.html").stat().st_size > 1000
+    assert (tmp_path / "junit.xml").stat().st_size > 1000
+    assert not Path("/var/lib/gpucluster-sandbox", NAME).exists()
