@@ -45,7 +45,7 @@ def inventory(
             progress(str(warning))
         written = write_site(desk.plan, _access(known_hosts), to)
         if output is Form.JSON:
-            where = {} if to is None else {"to": str(to), "files": sorted(p.name for p in to.iterdir())}
+            where = {} if to is None else {"to": str(to), "files": list(written.files)}
             answer(ok=True, inventory=written.values, **where)
             return
         say(written.text.rstrip("\n") if to is None else _next(to))

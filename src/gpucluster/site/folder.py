@@ -31,10 +31,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The inventory, as values and as the file's text."""
+    """The inventory, as values and as the file's text; what stands in the folder with it."""
 
     values: dict[str, Any]
     text: str
+    files: tuple[str, ...]
 
 
 def write(plan: ClusterPlan, files: Iterable[Artifact], access: Access, to: Path | None) -> Written:
@@ -57,7 +58,7 @@ def write(plan: ClusterPlan, files: Iterable[Artifact], access: Access, to: Path
     except OSError as error:
         step = "name a folder that can be written"
         raise GpuclusterError(f"{to}: cannot be written: {error.strerror}", next_step=step) from error
-    return Written(values=made, text=text)
+    return Written(values=made, text=text, files=tuple(sorted(one.path for one in held)))
 
 
 def yaml_text(values: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """`gpucluster inventory`: what it writes, and what it says when it cannot."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,17 @@ def test_the_folder_has_all_that_ansible_needs(
     assert said["bundle_digest"] == artifacts.digest((to / "bundle.tar.gz").read_bytes())
 
 
+def test_the_command_to_go_on_with_can_be_pasted(
+    lab: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.run(["inventory", lab, "--to", str(tmp_path / "a; b")]) == 0
+    words = shlex.split(capsys.readouterr().out.splitlines()[1].partition("next: ")[2])
+    assert words[:3] == ["ansible-playbook", "-i", str(tmp_path / "a; b/inventory.yml")]
+
+
 def test_as_json(lab: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/notes.txt").write_text("not ours: not told\n")
     assert program.run(["inventory", lab, "--to", str(tmp_path / "out"), "--output", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["ok"], said["files"]) == (True, ["bundle.tar.gz", "code.tar", "inventory.yml"])
