@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cluster import ROOT, Cluster, gpucluster
+from readme import commands, instead
 
 from gpucluster import artifacts
 from gpucluster.errors import StateError
@@ -21,7 +22,8 @@ from gpucluster.sandbox import ledger
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
 
 NAME, HEAD, NODES = "hosts", "ctl0", ("gpu01", "gpu02")
-PLAYBOOK = ROOT / "playbooks/site.yml"
+MUNGE_KEY = "/etc/munge/munge.key"
+NEW_KEY = f"rm {MUNGE_KEY} && runuser -u munge -- mungekey --create --keyfile={MUNGE_KEY}"
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
 LESS = (  # of stacks/lab.yaml: the machine that runs this may be small
     ("name: lab\n", f"name: {NAME}\n"),
@@ -43,15 +45,17 @@ class Site:
     first: dict[str, int]
 
     def play(self, *options: str, inventory: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """ansible-playbook as an operator gives it, in the sandbox's network."""
-        argv = [
-            "ansible-playbook",
-            "-i",
-            str(inventory or self.folder / "inventory.yml"),
-            *options,
-            str(PLAYBOOK),
-        ]
-        return reach(*argv)
+        """ansible-playbook as the README gives it, in the sandbox's network."""
+        *_, at, playbook = said = _said("ansible-playbook")
+        assert (at, playbook) == (str(self.folder / "inventory.yml"), "playbooks/site.yml")
+        return reach(*said[:-2], str(inventory or at), *options, playbook)
+
+
+def _said(program: str) -> list[str]:
+    """The command that the README runs in the network of the rehearsed lab, under our name."""
+    inside = ["gpucluster", "sandbox", "run", NAME, "--", program]
+    lines = [instead(line, lab=NAME) for line in commands("Path 2")]
+    return next(line[5:] for line in lines if line[:6] == inside)
 
 
 def reach(*argv: str) -> subprocess.CompletedProcess[str]:
@@ -103,6 +107,13 @@ def boot_of_running(site: Site, machine: str) -> str:
         return site.cluster.exec(machine, "cat", "/proc/sys/kernel/random/boot_id", check=False).strip()
     except StateError:
         return ""
+
+
+def running(site: Site, machine: str) -> str:
+    """The processes of Slurm and munge there."""
+    return site.cluster.exec(
+        machine, "systemctl", "show", "--property=MainPID", "slurmctld", "slurmd", "munge", check=False
+    )
 
 
 def job(site: Site, *argv: str) -> str:
@@ -204,6 +215,61 @@ def test_what_is_missing_is_said_before_anything_changes(site, values, said):
     assert "changed=0" in done.stdout
 
 
+def test_a_run_without_the_head_says_that_the_key_is_there(site):
+    done = site.play("--limit", "gpu02")
+    assert done.returncode != 0
+    assert "the cluster's key comes from the head, which --limit leaves out: --limit head,gpu02" in " ".join(
+        done.stdout.split()
+    )
+    part = site.play("--limit", "head,gpu02")
+    assert part.returncode == 0
+    assert "gpu01" not in part.stdout.partition("PLAY RECAP")[2]
+
+
+def test_a_new_user_has_one_number_for_all_and_logs_in_and_slurm_does_not_notice(site, tmp_path):
+    key = tmp_path / "id"
+    subprocess.run(
+        ["/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "Ada (laptop)", "-f", str(key)],
+        check=True,
+    )
+    people = [
+        ("vision", 5001, []),
+        ("speech", 5002, []),
+        ("ada", 5003, [key.with_suffix(".pub").read_text().strip()]),
+    ]
+    values = {
+        "people": [{"name": name, "uid": uid, "keys": keys} for name, uid, keys in people],
+        "people_ids": [f"{name}:{uid}" for name, uid, _ in people],
+        "names_and_uids": [word for name, uid, _ in people for word in (name, str(uid))],
+    }
+    before = {m: running(site, m) for m in (HEAD, *NODES)}
+    first = changed(site.play("--extra-vars", json.dumps(values)))
+    assert first == dict.fromkeys((HEAD, *NODES), 5)  # group, user, key, sshd's line, sshd
+    login = reach("ssh", "-i", str(key), "-o", f"UserKnownHostsFile={site.folder / 'known_hosts'}", "-o", "StrictHostKeyChecking=yes", "ada@192.0.2.11", "id")  # fmt: skip
+    assert login.stdout.strip() == "uid=5003(ada) gid=5003(ada) groups=5003(ada)", login.stderr
+    assert "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/" in site.cluster.exec(
+        "gpu01", "cat", "/etc/ssh/sshd_config.d/gpucluster.conf"
+    )  # what sshd had before comes first
+    assert changed(site.play()) == dict.fromkeys((HEAD, *NODES), 1)  # who left has no key any more
+    assert {m: running(site, m) for m in (HEAD, *NODES)} == before
+
+
+def test_a_run_that_broke_off_before_the_agent_is_made_good_by_the_next_one(site):
+    """The head was installed anew and its key came to the nodes; then the run broke off: munged still has the old one."""
+    site.cluster.exec(HEAD, "sh", "-c", f"{NEW_KEY}; systemctl stop munge")
+    site.cluster.exec("gpu01", "sh", "-c", f"cp -p {MUNGE_KEY} /root/old")
+    done = site.play("--extra-vars", json.dumps({"bundle_archive": "/nonexistent"}))
+    assert done.returncode != 0  # after the key, before the agent
+    assert (
+        site.cluster.exec("gpu01", "sh", "-c", f"cmp -s {MUNGE_KEY} /root/old || echo new").strip() == "new"
+    )
+    again = changed(site.play())
+    assert all(again.values())
+    site.cluster.wait("both are idle", lambda: states(site) == {node: ["IDLE"] for node in NODES}, within=60)
+    assert job(site, "srun", "-N2", "hostname").split()
+    assert changed(site.play()) == dict.fromkeys((HEAD, *NODES), 0)
+
+
 def test_a_rebooted_node_mounts_home_and_comes_back_by_itself(site):
     before = boot_of_running(site, "gpu02")
     site.cluster.exec("gpu02", "systemctl", "reboot", check=False)
@@ -238,7 +304,9 @@ def test_what_the_operator_is_given_is_what_the_verb_writes(site, tmp_path):
 @pytest.mark.parametrize("backend", ["ssh", "paramiko"])
 def test_validation_over_ssh_is_green(site, backend):
     """Keys and plan are the rehearsal's; everything is asked over ssh, by the administrator with sudo."""
-    done = reach("gpucluster", "validate", NAME, "--backend", backend, "--output", "json")
+    *said, ssh = _said("gpucluster")
+    assert (said, ssh) == (["gpucluster", "validate", NAME, "--backend"], "ssh")
+    done = reach(*said, backend, "--output", "json")
     results = json.loads(done.stdout)["results"]
     assert {r["id"]: r["verdict"] for r in results if r["verdict"] != "pass"} == {}, (
         done.stdout[-4000:] + done.stderr[-2000:]
