@@ -102,9 +102,14 @@ def volume_name(path: str) -> str:
     return f"{name or 'x'}-{hashlib.sha256(path.encode()).hexdigest()[:6]}"
 
 
+def of_team(team: str, thing: str) -> str:
+    """`a.b-c`: no name has a dot, so `b-c` of team `a` is not `c` of team `a-b`."""
+    return f"{team}.{thing}"
+
+
 def persistent_volume(cluster: str, team: str, path: str) -> str:
     """One a team: a volume is bound to one claim."""
-    return kubernetes_name(cluster, f"{team}-{volume_name(path)}")
+    return kubernetes_name(cluster, of_team(team, volume_name(path)))
 
 
 def kubernetes_node_role(cluster: str) -> str:

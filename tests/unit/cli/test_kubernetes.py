@@ -29,7 +29,7 @@ def test_render_takes_what_runs_from_beside_the_spec(kube: Path, tmp_path: Path,
         for path in (tmp_path / "out").rglob("*")
         if path.is_file()
     }
-    assert {"plan.json", "k8s/60-training/gang-research-tune.yaml", "k8s/MISSING.md"} <= written
+    assert {"plan.json", "k8s/60-training/gang-research.tune.yaml", "k8s/MISSING.md"} <= written
     assert not [path for path in written if path.startswith("slurm")]
     assert "k8s/MISSING.md: volumes are left out that only the cloud can name" in said.err
     assert program.run(["render", str(kube), "--to", str(tmp_path / "out"), "--check"]) == 0
@@ -75,7 +75,7 @@ def test_bindings_bring_the_volumes(kube: Path, tmp_path: Path, capsys: Said) ->
         program.run(["render", str(kube), "--bindings", str(tmp_path / "bindings.json"), "-o", "json"]) == 0
     )
     paths = [file["path"] for file in json.loads(capsys.readouterr().out)["files"]]
-    assert "k8s/40-storage/volume-research-data.yaml" in paths
+    assert "k8s/40-storage/volume-research.data.yaml" in paths
     assert "k8s/MISSING.md" not in paths
 
 

@@ -53,6 +53,26 @@ def test_a_plan_without_kubernetes_has_no_manifests() -> None:
         k8s.render(a_plan())
 
 
+def test_names_that_only_a_hyphen_divides_have_files_and_volumes_of_their_own() -> None:
+    """`b-c` of team `a` and `c` of team `a-b` were one file: a service, a gang and a volume were lost in silence."""
+    hyphens = (
+        ("name: serving", "name: a"),
+        ("name: research, quota: {nvidia.com/gpu: 32}", "name: a-b, quota: {nvidia.com/gpu: 32, nvidia.com/mig-1g.10gb: 14}"),
+        ("  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}\n",
+         "".join(f'  - {{mount: /{path}, nfs: {{server: 192.0.2.4, export: /x}}}}\n' for path in ("b-c", "c"))),
+    )  # fmt: skip
+    twins = (
+        ("name: chat\n    team: serving", "name: b-c\n    team: a"),
+        ("train:\n  - name: tune\n    team: research",
+         "  - {name: c, team: a-b, image: x, resources: {nvidia.com/mig-1g.10gb: 1}, replicas: {min: 1, max: 1}}\n"
+         "train:\n  - name: tune\n    team: a-b"),
+    )  # fmt: skip
+    found = _objects(*hyphens, running=twins)
+    assert {key for key in found if key.startswith("Deployment/")} == {"Deployment/a/b-c", "Deployment/a-b/c"}
+    volumes = [one for one in found.values() if one["kind"] == "PersistentVolume"]
+    assert len({one["metadata"]["name"] for one in volumes}) == 4
+
+
 # --- waves and Kustomize ------------------------------------------------------------------------
 
 
@@ -95,7 +115,7 @@ def test_what_an_object_names_stands_in_an_earlier_wave() -> None:
         < place["Role/research/team-member"]
         < place["LocalQueue/research/default"]
     )
-    assert place["PersistentVolume/kube-research-data"] <= place["PersistentVolumeClaim/research/data"]
+    assert place["PersistentVolume/kube-research.data"] <= place["PersistentVolumeClaim/research/data"]
     assert place["ClusterQueue/kube-research"] <= place["LocalQueue/research/default"]
     assert max(place[k] for k in place if "Queue/" in k) < place["Deployment/serving/chat"]
     assert place["PersistentVolumeClaim/research/data"] < place["JobSet/research/tune"]
@@ -444,7 +464,7 @@ def test_without_bindings_a_volume_is_left_out_and_said_and_no_id_is_made_up() -
     texts = files()
     found = objects(texts)
     assert not [key for key in found if key.startswith("PersistentVolume/")]
-    assert found["PersistentVolumeClaim/research/data"]["spec"]["volumeName"] == "kube-research-data"
+    assert found["PersistentVolumeClaim/research/data"]["spec"]["volumeName"] == "kube-research.data"
     assert "- `/data`: `id`, `dns_name` and `mount_name`" in texts["MISSING.md"]
     assert not [text for text in texts.values() if "fs-" in text]
 
@@ -453,7 +473,7 @@ def test_with_bindings_each_team_has_a_volume_of_its_own_on_the_one_file_system(
     texts = files(bindings=BOUND)
     found = objects(texts)
     volumes = {key: one["spec"] for key, one in found.items() if key.startswith("PersistentVolume/")}
-    assert volumes.keys() == {"PersistentVolume/kube-serving-data", "PersistentVolume/kube-research-data"}
+    assert volumes.keys() == {"PersistentVolume/kube-serving.data", "PersistentVolume/kube-research.data"}
     assert len({one["csi"]["volumeHandle"] for one in volumes.values()}) == 2
     assert {one["csi"]["volumeAttributes"]["mountname"] for one in volumes.values()} == {"abcdefgh"}
     for key, one in volumes.items():
@@ -471,7 +491,7 @@ def test_an_nfs_volume_needs_no_bindings() -> None:
     texts = files(
         ("fsx_lustre: {zone: us-west-2a, size: 2400GiB}", "nfs: {server: 192.0.2.5, export: /srv/Data_1}")
     )
-    volume = objects(texts)["PersistentVolume/kube-research-data"]["spec"]
+    volume = objects(texts)["PersistentVolume/kube-research.data"]["spec"]
     assert volume["nfs"] == {"server": "192.0.2.5", "path": "/srv/Data_1"}
     assert "MISSING.md" not in texts
 

@@ -43,7 +43,7 @@ def test_any_spec_gives_manifests_that_every_checker_takes_and_its_pools_can_hol
     found = objects(texts)
     _promised(plan, found)
     for one in found.values():
-        assert DNS_1123.fullmatch(one["metadata"]["name"])
+        assert all(DNS_1123.fullmatch(part) for part in one["metadata"]["name"].split("."))
 
 
 def _promised(plan: ClusterPlan, found: dict[str, Any]) -> None:

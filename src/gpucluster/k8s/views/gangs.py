@@ -7,6 +7,7 @@ from gpucluster.k8s.scalar import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
 from gpucluster.k8s.views.queues import GANG
+from gpucluster.plan import names
 from gpucluster.plan.workloads import Gang as GangPlan
 
 JOB = "node"  # the one replicated job; in each pod's host name
@@ -44,7 +45,7 @@ class Gang:
 def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
     for one in site.workloads.gangs:
         yield (
-            f"gang-{one.team}-{one.name}",
+            f"gang-{names.of_team(one.team, one.name)}",
             Gang(
                 name=scalar(one.name),
                 namespace=scalar(site.kubernetes.team(one.team).namespace),

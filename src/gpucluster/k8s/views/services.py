@@ -7,6 +7,7 @@ from gpucluster.k8s.scalar import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
 from gpucluster.k8s.views.queues import SERVICE
+from gpucluster.plan import names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Autoscaler:
 def services(site: Site) -> Iterator[tuple[str, Service]]:
     for one in site.workloads.services:
         yield (
-            f"service-{one.team}-{one.name}",
+            f"service-{names.of_team(one.team, one.name)}",
             Service(
                 name=scalar(one.name),
                 namespace=scalar(site.kubernetes.team(one.team).namespace),
@@ -74,7 +75,7 @@ def autoscalers(site: Site) -> Iterator[tuple[str, Autoscaler]]:
     for one in site.workloads.services:
         if one.queue_depth is not None:
             yield (
-                f"autoscaler-{one.team}-{one.name}",
+                f"autoscaler-{names.of_team(one.team, one.name)}",
                 Autoscaler(
                     name=scalar(one.name),
                     namespace=scalar(site.kubernetes.team(one.team).namespace),

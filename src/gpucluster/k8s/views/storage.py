@@ -60,7 +60,7 @@ def lustre_volumes(site: Site) -> Iterator[tuple[str, LustreVolume]]:
         if mount.lustre is not None and bound is not None:
             name = names.persistent_volume(site.plan.name, team.name, mount.path)
             yield (
-                f"volume-{team.name}-{names.volume_name(mount.path)}",
+                f"volume-{names.of_team(team.name, names.volume_name(mount.path))}",
                 LustreVolume(
                     name=scalar(name),
                     labels=_labels(site, team),
@@ -79,7 +79,7 @@ def nfs_volumes(site: Site) -> Iterator[tuple[str, NfsVolume]]:
     for mount, team in _pairs(site):
         if mount.nfs is not None:
             yield (
-                f"volume-{team.name}-{names.volume_name(mount.path)}",
+                f"volume-{names.of_team(team.name, names.volume_name(mount.path))}",
                 NfsVolume(
                     name=scalar(names.persistent_volume(site.plan.name, team.name, mount.path)),
                     labels=_labels(site, team),
@@ -95,7 +95,7 @@ def nfs_volumes(site: Site) -> Iterator[tuple[str, NfsVolume]]:
 def claims(site: Site) -> Iterator[tuple[str, Claim]]:
     for mount, team in _pairs(site):
         yield (
-            f"claim-{team.name}-{names.volume_name(mount.path)}",
+            f"claim-{names.of_team(team.name, names.volume_name(mount.path))}",
             Claim(
                 name=scalar(names.volume_name(mount.path)),
                 namespace=scalar(team.namespace),
