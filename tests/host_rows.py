@@ -338,4 +338,9 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
         [(STORAGE, STORAGE + "  - {mount: /srv, nfs: {server: 192.0.2.5, export: /x}}\n")],
         "10:46: error[export-hidden] storage[0].nfs.export: the head would hide its own export /srv/home by mounting /srv above it",
     ),
+    (
+        "the head as a server that nobody told to export",
+        [("from: head", "server: 192.0.2.10")],
+        "10:34: error[nfs-source] storage[0].nfs.server: 192.0.2.10 is the head, which exports only what it is told: write `from: head`",
+    ),
 ]

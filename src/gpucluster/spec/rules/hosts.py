@@ -201,6 +201,9 @@ def mounts(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding
         says = "FSx for Lustre is AWS's, and this cluster stands on `hosts`"
         yield error("storage", index, "fsx_lustre", id="hosts-or-cloud", says=says)
     nfs = written(wish.nfs)
+    if nfs.server is not None and nfs.server == or_none(lambda: written(spec.hosts).head.address):
+        says = f"{nfs.server} is the head, which exports only what it is told: write `from: head`"
+        yield error("storage", index, "nfs", "server", id="nfs-source", says=says)
     if nfs.source != "head":
         return
     at = ("storage", index, "nfs", "export")
