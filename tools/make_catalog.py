@@ -10,6 +10,7 @@ import argparse
 import gzip
 import importlib.metadata
 import json
+import re
 import string
 import sys
 from pathlib import Path
@@ -33,6 +34,11 @@ MACHINES = {
     "p5en.48xlarge": 2,
 }
 
+# EC2's DescribeInstanceTopology answers for these families (EC2 user guide, prerequisites of instance topology), with
+# three layers or more; EKS makes node labels of the answer (cloud-provider-aws, pkg/resourcemanagers/topology.go).
+LAYERED = re.compile(r"(?:hpc|p|trn)[0-9]")
+LAYERS = 3
+
 # moto's table is one account's view. Letters differ by account, so every letter up to the highest counts;
 # us-west-1 has three zones, of which an account sees two.
 HIGHEST_LETTER = {"us-west-1": "c"}
@@ -44,7 +50,7 @@ def build() -> dict[str, Any]:
     offers = {path.name.split(".")[0]: _read(path) for path in sorted(_offer_files())}
     return {
         "source": f"moto {importlib.metadata.version('moto')} (Apache-2.0), ec2/resources: describe-instance-types and "
-        "describe-instance-type-offerings of one AWS account; sockets by tools/make_catalog.py",
+        "describe-instance-type-offerings of one AWS account; sockets and network layers by tools/make_catalog.py",
         "date": READ_ON,
         "regions": {region: _zones(region, rows) for region, rows in offers.items()},
         "machines": {
@@ -103,6 +109,7 @@ def _machine(row: dict[str, Any], sockets: int, offers: dict[str, Any]) -> dict[
         "gpu": _gpu(row.get("GpuInfo")),
         "network_cards": network["MaximumNetworkCards"],
         "efa": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "network_layers": LAYERS if LAYERED.match(row["InstanceType"]) else 0,
         "local_disks": sum(disk["Count"] for disk in row.get("InstanceStorageInfo", {}).get("Disks", [])),
         "markets": sorted(row["SupportedUsageClasses"]),
         "zones_selling": {region: count for region, count in counts.items() if count},

@@ -28,6 +28,7 @@ class Machine:
     gpu: Gpu | None
     network_cards: int
     efa: int  # EFA interfaces at most, one a card; 0: it has none
+    network_layers: int  # switches above it that EC2 tells, and EKS as labels of its node; 0: it tells none
     local_disks: int  # NVMe of the machine's own, empty at each boot
     markets: tuple[str, ...]  # EC2's usage classes: on-demand, spot, capacity-block
     zones_selling: Mapping[

@@ -131,6 +131,7 @@ def _machine(name: str, row: dict[str, Any]) -> Machine:
         gpu=None if gpu is None else Gpu(**gpu),
         network_cards=row["network_cards"],
         efa=row["efa"],
+        network_layers=row["network_layers"],
         local_disks=row["local_disks"],
         markets=tuple(row["markets"]),
         zones_selling=row["zones_selling"],

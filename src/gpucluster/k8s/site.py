@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import Kubernetes, NodePool, Taint, Team
+from gpucluster.plan.kubernetes import Kubernetes, Taint
 from gpucluster.plan.model import Bindings, ClusterPlan, Mount, there
 from gpucluster.plan.workloads import Workloads
 
@@ -25,10 +25,6 @@ class Site:
     def name(self, thing: str) -> str:
         """Of a cluster-scoped object."""
         return names.kubernetes_name(self.plan.name, thing)
-
-    def pools_of(self, team: Team) -> tuple[NodePool, ...]:
-        """Where the team's pods may land."""
-        return tuple(self.kubernetes.pool(share.pool) for share in team.shares)
 
     def mounts(self) -> tuple[Mount, ...]:
         """File systems that pods can mount."""

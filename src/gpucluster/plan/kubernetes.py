@@ -115,7 +115,7 @@ class Team:
     queue: str  # name of its ClusterQueue
     quota: dict[str, int]  # as wished
     may_borrow: bool
-    shares: tuple[Share, ...]  # in the order of the pools
+    shares: tuple[Share, ...]  # in the order in which the queue tries them
     pod_security: PodSecurity
 
 

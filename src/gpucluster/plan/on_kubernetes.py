@@ -12,18 +12,18 @@ from gpucluster.plan.kubernetes import (
     Distribution,
     Interface,
     Kubernetes,
-    Level,
     NodePool,
     PodSecurity,
     Taint,
     Team,
     accelerators,
 )
+from gpucluster.plan.levels import levels, stands
 from gpucluster.plan.model import there
 from gpucluster.plan.on_aws import sources_of
 from gpucluster.spec import ClusterSpec
-from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
 from gpucluster.spec.kubernetes import Team as TeamSpec
+from gpucluster.spec.kubernetes import distribution
 from gpucluster.spec.model import Aws as AwsSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.pools import of_kubernetes
@@ -31,23 +31,14 @@ from gpucluster.spec.resources import in_unit
 
 KUBERNETES_ARCH = {"x86_64": "amd64", "arm64": "arm64"}
 
-# AWS's own labels of where a node hangs (EKS sets them); 1 is the widest, and only a zone is always told.
-_FABRIC = (
-    Level(word="spine", label="topology.k8s.aws/network-node-layer-1"),
-    Level(word="block", label="topology.k8s.aws/network-node-layer-2"),
-    Level(word="leaf", label="topology.k8s.aws/network-node-layer-3"),
-)
-_ZONE, _HOST = Level(word="zone", label=names.LABEL_ZONE), Level(word="host", label=names.LABEL_HOST)
-LEVELS = {Distribution.EKS: (_ZONE, *_FABRIC, _HOST), Distribution.EXISTING: (_ZONE, _HOST)}
-
 
 def kubernetes(spec: ClusterSpec, catalog: Catalog) -> Kubernetes | None:
     """The part, if the cluster has it."""
     wish = spec.kubernetes
     if wish is None:
         return None
-    levels, site = LEVELS[distribution(wish)], there(spec.aws)
-    pools = tuple(_pool(spec.name, pool, site, levels, catalog) for pool in of_kubernetes(spec))
+    site, pools_of_it = there(spec.aws), of_kubernetes(spec)
+    pools = tuple(_pool(spec.name, pool, site, distribution(wish), catalog) for pool in pools_of_it)
     taken = shares.promised(pools, [quota_of(team) for team in wish.teams])
     return Kubernetes(
         version=wish.version,
@@ -66,18 +57,12 @@ def kubernetes(spec: ClusterSpec, catalog: Catalog) -> Kubernetes | None:
     )
 
 
-def distribution(wish: KubernetesSpec) -> Distribution:
-    return Distribution.EKS if wish.existing is None else Distribution.EXISTING
-
-
 def quota_of(team: TeamSpec) -> dict[str, int]:
     """In the plan's units; the spec's rules have seen that each is a whole number."""
     return {resource: there(in_unit(resource, amount)) for resource, amount in team.quota.items()}
 
 
-def _pool(
-    cluster: str, wish: PoolSpec, site: AwsSpec, levels: tuple[Level, ...], catalog: Catalog
-) -> NodePool:
+def _pool(cluster: str, wish: PoolSpec, site: AwsSpec, where: Distribution, catalog: Catalog) -> NodePool:
     sources, nodes = sources_of(wish, site.network.zones), there(wish.nodes)
     machines = [catalog.machines[name] for source in sources for name in source.machines]
     mig = {} if wish.sharing is None else dict(sorted(wish.sharing.mig.items()))
@@ -102,7 +87,7 @@ def _pool(
         taints=(Taint(key=names.TAINT_GPU, value="present", effect="NoSchedule"),) if gpus else (),
         local_disks=all(machine.local_disks for machine in machines),
         interfaces=_interfaces(machines) if gives.get(EFA) else (),
-        levels=levels if gpus and not mig and nodes.min == nodes.max else (),
+        levels=levels(where, machines) if stands(gpus, mig, nodes.min, nodes.max) else (),
     )
 
 

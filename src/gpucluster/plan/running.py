@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from gpucluster.plan import defaults_kubernetes as kube
-from gpucluster.plan.kubernetes import CPU, EFA, GPU, HUGE_PAGES, MEMORY, Kubernetes, NodePool
+from gpucluster.plan import places
+from gpucluster.plan.kubernetes import CPU, EFA, GPU, HUGE_PAGES, MEMORY, Kubernetes, NodePool, Share
 from gpucluster.plan.model import there
 from gpucluster.plan.shares import of_node
 from gpucluster.plan.workloads import Gang, Service, Workloads
@@ -24,7 +25,8 @@ def workloads(spec: WorkloadsSpec, kubernetes: Kubernetes) -> Workloads:
 
 def _service(wish: Serve, kubernetes: Kubernetes) -> Service:
     wanted = {resource: there(in_unit(resource, amount)) for resource, amount in wish.resources.items()}
-    resources = _least([_of_replica(wanted, pool) for pool in _pools(kubernetes, wish.team, wanted)])
+    found = places.of_service(_places(kubernetes, wish.team), wanted, wish.replicas.max)
+    resources = _least([_of_replica(wanted, kubernetes.pool(place.pool)) for place in found])
     return Service(
         name=wish.name,
         team=wish.team,
@@ -34,6 +36,9 @@ def _service(wish: Serve, kubernetes: Kubernetes) -> Service:
         port=int(kube.SERVICE_PORT.value) if wish.port is None else wish.port,
         resources=resources,
         shm_mib=_shm_mib(resources),
+        pools=tuple(place.pool for place in found),
+        anywhere=any(place.words for place in found),
+        surge=places.held(found, wanted) > wish.replicas.max,
         replicas_min=wish.replicas.min,
         replicas_max=wish.replicas.max,
         queue_depth=None if wish.scale_on is None else wish.scale_on.queue_depth,
@@ -41,17 +46,13 @@ def _service(wish: Serve, kubernetes: Kubernetes) -> Service:
 
 
 def _gang(wish: Train, kubernetes: Kubernetes) -> Gang:
-    wanted = {GPU: wish.gpus_per_node}
-    pools = [
-        pool
-        for pool in _pools(kubernetes, wish.team, wanted)
-        if pool.gpu_count % wish.gpus_per_node == 0
-        and pool.max * (pool.gpu_count // wish.gpus_per_node) >= wish.nodes
-    ]
-    resources = _least([of_node(pool, wanted) for pool in pools])
+    word = None if wish.topology is None else wish.topology.required or wish.topology.preferred
+    found = places.of_gang(_places(kubernetes, wish.team), wish.nodes, wish.gpus_per_node, word)
+    pools = [kubernetes.pool(place.pool) for place in found]
+    resources = _least([of_node(pool, {GPU: wish.gpus_per_node}) for pool in pools])
     fabric = resources.get(EFA, 0) > 0
-    labels = {level.word: level.label for pool in pools for level in pool.levels}
-    place = wish.topology
+    labels = {level.word: level.label for level in pools[0].levels}
+    required = wish.topology is not None and wish.topology.required is not None
     return Gang(
         name=wish.name,
         team=wish.team,
@@ -62,19 +63,29 @@ def _gang(wish: Train, kubernetes: Kubernetes) -> Gang:
         gpus_per_node=wish.gpus_per_node,
         resources=resources if fabric else _without(resources, _FABRIC),
         shm_mib=_shm_mib(resources),
+        pools=tuple(pool.name for pool in pools),
         fabric=fabric,
-        required_level=None if place is None or place.required is None else labels[place.required],
-        preferred_level=None if place is None or place.preferred is None else labels[place.preferred],
+        required_level=labels[word] if word is not None and required else None,
+        preferred_level=labels[word] if word is not None and not required else None,
+        anywhere=word is None and bool(labels),
         restarts=int(kube.RESTARTS.value) if wish.restarts is None else wish.restarts,
     )
 
 
-def _pools(kubernetes: Kubernetes, team: str, wanted: Mapping[str, int]) -> list[NodePool]:
-    """The team's pools whose nodes have room for `wanted`."""
-    mine = [kubernetes.pool(share.pool) for share in kubernetes.team(team).shares]
-    return [
-        pool for pool in mine if all(pool.allocatable.get(r, 0) >= amount for r, amount in wanted.items())
-    ]
+def _places(kubernetes: Kubernetes, team: str) -> list[places.Place]:
+    """The team's pools."""
+    return [_place(kubernetes.pool(share.pool), share) for share in kubernetes.team(team).shares]
+
+
+def _place(pool: NodePool, share: Share) -> places.Place:
+    return places.Place(
+        pool=pool.name,
+        node=pool.allocatable,
+        most=pool.max,
+        reach={r: amount + share.borrow.get(r, 0) for r, amount in share.nominal.items()},
+        shared_by=pool.shared_by,
+        words=tuple(level.word for level in pool.levels),
+    )
 
 
 def _of_replica(wanted: Mapping[str, int], pool: NodePool) -> dict[str, int]:

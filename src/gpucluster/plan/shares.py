@@ -4,15 +4,29 @@ A quota names the resource that is scarce (GPUs, slices, or CPUs where there is 
 The rest of a node (CPU, memory, EFA, huge pages) follows in proportion, so that a team's GPUs never wait for its CPUs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Protocol, TypeVar
 
-from gpucluster.plan.kubernetes import HUGE_PAGES, NodePool, Share, weight
+from gpucluster.plan.kubernetes import CPU, HUGE_PAGES, NodePool, Share, weight
 
 Amounts = dict[str, int]
 
 
-def promised(pools: Sequence[NodePool], quotas: Sequence[Mapping[str, int]]) -> list[dict[str, Amounts]]:
+class Offer(Protocol):
+    """A pool, planned or only wished for: what it is shared out by, and all that it has at its max."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shared_by(self) -> tuple[str, ...]: ...
+    def offers(self) -> dict[str, int]: ...
+
+
+T = TypeVar("T", bound=Offer)
+
+
+def promised(pools: Sequence[Offer], quotas: Sequence[Mapping[str, int]]) -> list[dict[str, Amounts]]:
     """For each quota: pool -> everything that it is promised there. Teams fill pools in order, first come."""
     free = {pool.name: {r: pool.offers()[r] for r in pool.shared_by} for pool in pools}
     taken: list[dict[str, Amounts]] = []
@@ -30,12 +44,22 @@ def promised(pools: Sequence[NodePool], quotas: Sequence[Mapping[str, int]]) -> 
 def shares(
     pools: Sequence[NodePool], quota: Mapping[str, int], mine: Mapping[str, Amounts], *, may_borrow: bool
 ) -> tuple[Share, ...]:
-    """A team's pools: those that promise it something, and those it may borrow from, by the resources it named."""
+    """A team's pools, in the order in which the queue tries them."""
     return tuple(
         Share(pool=pool.name, nominal=mine[pool.name], borrow=_borrow(pool, mine[pool.name], may=may_borrow))
-        for pool in pools
-        if any(mine[pool.name].values()) or (may_borrow and set(pool.shared_by) & set(quota))
+        for pool in in_order(pools)
+        if has(pool, quota, mine[pool.name], may_borrow=may_borrow)
     )
+
+
+def in_order(pools: Iterable[T]) -> list[T]:
+    """As the queue tries them: CPUs alone before CPUs beside a GPU, else as in the spec."""
+    return sorted(pools, key=lambda pool: pool.shared_by != (CPU,))
+
+
+def has(pool: Offer, quota: Mapping[str, int], mine: Mapping[str, int], *, may_borrow: bool) -> bool:
+    """Whether a team has a share: something is promised there, or it may borrow by a resource that it named."""
+    return any(mine.values()) or (may_borrow and bool(set(pool.shared_by) & set(quota)))
 
 
 def spare(pools: Sequence[NodePool], taken: Sequence[Mapping[str, Amounts]]) -> tuple[Share, ...]:
@@ -57,12 +81,12 @@ def of_node(pool: NodePool, wanted: Mapping[str, int]) -> Amounts:
     return _in_proportion(pool.allocatable, _part(pool, wanted, pool.allocatable), wanted)
 
 
-def _whole(pool: NodePool, named: Mapping[str, int]) -> Amounts:
+def _whole(pool: Offer, named: Mapping[str, int]) -> Amounts:
     offers = pool.offers()
     return _in_proportion(offers, _part(pool, named, offers), named)
 
 
-def _part(pool: NodePool, named: Mapping[str, int], of: Mapping[str, int]) -> Fraction:
+def _part(pool: Offer, named: Mapping[str, int], of: Mapping[str, int]) -> Fraction:
     everything = sum(of[r] * weight(r) for r in pool.shared_by)
     return Fraction(sum(named.get(r, 0) * weight(r) for r in pool.shared_by), everything)
 

@@ -15,6 +15,9 @@ class Service:
     port: int
     resources: dict[str, int]  # of a replica; requests and limits alike, but for the CPU, which has no limit
     shm_mib: int
+    pools: tuple[str, ...]  # where its pods may stand, of the team's
+    anywhere: bool  # these pools have a topology, and no place in it is asked for
+    surge: bool  # the team has room for one replica more while a new version comes
     replicas_min: int
     replicas_max: int
     queue_depth: int | None  # waiting requests a replica at which one more is wanted; None: never scaled
@@ -33,9 +36,11 @@ class Gang:
     gpus_per_node: int
     resources: dict[str, int]  # of a pod; requests and limits alike
     shm_mib: int
+    pools: tuple[str, ...]  # where it may stand, of the team's
     fabric: bool  # has EFA interfaces, so it locks memory
     required_level: str | None  # node label; the whole gang in one domain of it
     preferred_level: str | None
+    anywhere: bool  # its pools have a topology, and no place in it is asked for
     restarts: int
 
 

@@ -82,6 +82,11 @@ class Kubernetes(Part):
     teams: tuple[Team, ...] = wish(UpdateClass.LIVE, "Who shares the pools.", min_length=1)
 
 
+def distribution(wish: Kubernetes) -> Distribution:
+    """Whose control plane it is."""
+    return Distribution.EKS if wish.existing is None else Distribution.EXISTING
+
+
 class Sharing(Part):
     """How one GPU serves several pods."""
 

@@ -107,7 +107,7 @@ def forget(values: list[Any]) -> None:
 
 
 def reverse_levels(values: list[Any]) -> None:
-    pick(values, "Topology/kube-fabric")["spec"]["levels"].reverse()
+    pick(values, "Topology/kube-topology-zone-spine-block-leaf-host")["spec"]["levels"].reverse()
 
 
 def break_policy(values: list[Any]) -> None:
@@ -133,7 +133,7 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a namespace of another name", put("Namespace/serving", "metadata/name", "service"), "references"),
     ("a cohort above itself", put("Cohort/kube", "spec/parentName", "kube"), "references"),
     ("a node class of another name", put("NodePool/kube-serve-0", "spec/template/spec/nodeClassRef/name", "kube"), "references"),
-    ("a label that no node has", put("Topology/kube-fabric", "spec/levels/1/nodeLabel", "topology.k8s.aws/network-node-layer-9"), "placement"),
+    ("a label that no node has", put("Topology/kube-topology-zone-spine-block-leaf-host", "spec/levels/1/nodeLabel", "topology.k8s.aws/network-node-layer-9"), "placement"),
     ("a gang's level that is none", put("JobSet/tune", f"{POD}/metadata/annotations/kueue.x-k8s.io~podset-required-topology", "block"), "placement"),
     ("a flavor without its toleration", put("ResourceFlavor/kube-tune", "spec/tolerations", []), "placement"),
     ("a pool of another name", put("ResourceFlavor/kube-tune", "spec/nodeLabels/gpucluster~pool", "tuna"), "placement"),
@@ -162,3 +162,20 @@ def test_a_seeded_mistake_is_caught_by_its_checker(seed: Callable[[list[Any]], N
 
 def test_every_checker_has_a_seed() -> None:
     assert {checker for _, _, checker in SEEDS} == CHECKERS.keys()
+
+
+def test_a_gang_that_asks_for_no_place_beside_flavors_with_a_topology_is_caught() -> None:
+    """Kueue would give it only the queue's flavor without one, which has no GPU."""
+    documents, known = rendered()
+    manifests = [deepcopy(document.value) for document in documents]
+    del pick(manifests, "ResourceFlavor/kube-serve")["spec"]["tolerations"]
+    queue = pick(manifests, "ClusterQueue/kube-research")["spec"]["resourceGroups"][0]
+    (own,) = queue["flavors"]
+    none = [{"name": one["name"], "nominalQuota": "0"} for one in own["resources"]]
+    queue["flavors"].append({"name": "kube-serve", "resources": none})
+    pods = pick(manifests, "JobSet/tune")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    assert "workload-above-quota" not in {finding.rule for finding in check(manifests, known)}
+    del pods["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"]
+    assert "workload-above-quota" in {finding.rule for finding in check(manifests, known)}
+    pods["metadata"]["annotations"]["kueue.x-k8s.io/podset-unconstrained-topology"] = "true"
+    assert "workload-above-quota" not in {finding.rule for finding in check(manifests, known)}

@@ -19,6 +19,7 @@ from gpucluster.plan.model import ClusterPlan, there
 KUBE = Path(__file__).parents[3] / "stacks/kube.yaml"
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 HOST = "kubernetes.io/hostname"
+ANYWHERE = "kueue.x-k8s.io/podset-unconstrained-topology"
 CPUS = ("machines: [p4de.24xlarge]}]\n  - name: serve", "machines: [m7i.2xlarge]}]\n  - name: serve")
 
 
@@ -242,9 +243,12 @@ def test_the_toleration_is_in_the_flavor_and_the_topology_only_where_nodes_stand
     tune, serve = (found[f"ResourceFlavor/kube-{pool}"]["spec"] for pool in ("tune", "serve"))
     assert tune["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert tune["nodeLabels"] == {"gpucluster/cluster": "kube", "gpucluster/pool": "tune"}
-    assert tune["topologyName"] == "kube-fabric"
+    assert tune["topologyName"] == "kube-topology-zone-spine-block-leaf-host"
     assert "topologyName" not in serve
-    levels = [level["nodeLabel"] for level in found["Topology/kube-fabric"]["spec"]["levels"]]
+    levels = [
+        level["nodeLabel"]
+        for level in found["Topology/kube-topology-zone-spine-block-leaf-host"]["spec"]["levels"]
+    ]
     assert levels[-1] == HOST
     assert len(levels) == 5
 
@@ -361,7 +365,77 @@ def test_a_preferred_place_and_none() -> None:
     ]
     assert preferred["kueue.x-k8s.io/podset-preferred-topology"] == "topology.k8s.aws/network-node-layer-3"
     none = _gang(running=(("    topology: {required: block}\n", ""),))["template"]["metadata"]["annotations"]
-    assert none == {"karpenter.sh/do-not-disrupt": "true"}
+    assert none == {"karpenter.sh/do-not-disrupt": "true", ANYWHERE: "true"}
+
+
+BESIDE = (  # an elastic pool of the same GPUs beside the four nodes that stand
+    ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 48}"),
+    ("  - name: serve\n", "  - {name: more, nodes: {min: 0, max: 4}, capacity: [{from: spot, machines: [p4de.24xlarge]}]}\n  - name: serve\n"),
+)  # fmt: skip
+
+
+def _only_in(pod: Any) -> list[str]:
+    """The pools of its affinity."""
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    (expression,) = terms[0]["matchExpressions"]
+    assert (expression["key"], expression["operator"]) == ("gpucluster/pool", "In")
+    return expression["values"]
+
+
+def test_beside_an_elastic_pool_a_gang_says_that_a_topology_will_do() -> None:
+    """Kueue gives no flavor with a topology to pods that ask for none, if their queue has others: it waited for ever."""
+    gang = _gang(*BESIDE, running=(("    topology: {required: block}\n", ""),))["template"]
+    assert gang["metadata"]["annotations"][ANYWHERE] == "true"
+    assert _only_in(gang["spec"]) == ["tune"]
+
+
+def test_a_gang_that_asks_for_a_place_asks_for_nothing_else() -> None:
+    gang = _gang(*BESIDE)["template"]
+    asked = {key for key in gang["metadata"]["annotations"] if "kueue" in key}
+    assert (asked, _only_in(gang["spec"])) == ({"kueue.x-k8s.io/podset-required-topology"}, ["tune"])
+
+
+def test_a_gang_goes_where_the_team_has_room_for_all_of_it() -> None:
+    smaller = (("    nodes: 4\n", "    nodes: 3\n"), ("{nvidia.com/gpu: 48}", "{nvidia.com/gpu: 56}"))
+    gang = _gang(*BESIDE, *smaller, running=(("    topology: {required: block}\n", ""),))["template"]
+    assert _only_in(gang["spec"]) == ["more"]
+    assert ANYWHERE not in gang["metadata"]["annotations"]
+
+
+def test_what_asks_for_no_gpu_starts_no_node_that_has_some() -> None:
+    """A queue tries its flavors in their order: a web server's CPU started a node of eight GPUs."""
+    cpus = (
+        ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, cpu: 4}"),
+        ("pools:\n", "pools:\n  - {name: last, nodes: {min: 0, max: 2}, capacity: [{from: spot, machines: [m7i.2xlarge]}]}\n"),
+    )  # fmt: skip
+    light = (("{nvidia.com/mig-1g.10gb: 1}", "{cpu: 500m}"),)
+    pod = _chat(*cpus, running=light)
+    assert _only_in(pod) == ["last"]
+    assert "tolerations" not in pod
+    queue = _objects(*cpus)["ClusterQueue/kube-serving"]["spec"]["resourceGroups"][0]
+    assert [flavor["name"] for flavor in queue["flavors"]] == ["kube-last", "kube-serve"]
+
+
+def test_a_machine_whose_place_ec2_does_not_tell_has_no_level_but_zone_and_host() -> None:
+    """The g family has no network-node labels: Kueue passes over a node that lacks one, so the pool was dead."""
+    plain = (("machines: [p4de.24xlarge]}]\n  - name: serve", "machines: [g6e.48xlarge]}]\n  - name: serve"),)
+    found = _objects(*plain, running=(("required: block", "required: zone"),))
+    topology = found["Topology/kube-topology-zone-host"]["spec"]["levels"]
+    assert [level["nodeLabel"] for level in topology] == ["topology.kubernetes.io/zone", HOST]
+    assert found["ResourceFlavor/kube-tune"]["spec"]["topologyName"] == "kube-topology-zone-host"
+
+
+@pytest.mark.parametrize(("most", "surge"), [("27", (1, 0)), ("28", (0, 1))])
+def test_a_new_version_takes_an_old_ones_place_where_the_quota_has_no_room(
+    most: str, surge: tuple[int, int]
+) -> None:
+    """With all of the quota in use the one replica more was never admitted, and the old ones never went."""
+    never = (("may_borrow: true", "may_borrow: false"),)
+    running = (("max: 8", f"max: {most}"),)
+    update = _objects(*never, running=running)["Deployment/serving/chat"]["spec"]["strategy"]["rollingUpdate"]
+    assert (update["maxSurge"], update["maxUnavailable"]) == surge
 
 
 def test_a_pod_of_a_gang_has_a_whole_node_with_its_fabric() -> None:

@@ -53,6 +53,45 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "error[gang-above-domain] train[tune].topology: for a place in one block Kueue counts on nodes that stand: no pool of the team's has 4 of them always (min = max)",
     ),
     (
+        "a quota in two pools, and a gang that needs all of it in one",
+        [
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 48}"),
+            (
+                "  - name: serve\n",
+                "  - {name: more, nodes: {min: 0, max: 5}, capacity: [{from: spot, machines: [p4de.24xlarge]}]}\n  - name: serve\n",
+            ),
+        ],
+        [("nodes: 4", "nodes: 5"), ("    topology: {required: block}\n", "")],
+        "error[above-quota] train[tune].nodes: 5 x 8 GPUs must be in one pool; the team has 32 in tune, 16 in more",
+    ),
+    (
+        "a block of machines whose place EC2 does not tell",
+        [("p4de.24xlarge]}]\n  - name: serve", "g6e.48xlarge]}]\n  - name: serve")],
+        [],
+        "error[gang-above-domain] train[tune].topology: EC2 does not tell the block of every machine of the team's pools (it does of p, trn and hpc)",
+    ),
+    (
+        "replicas that would need pools with a topology and pools without",
+        [
+            ("{nvidia.com/mig-1g.10gb: 28}, may_borrow: true", "{nvidia.com/gpu: 8}"),
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 32, nvidia.com/mig-1g.10gb: 1}"),
+            (
+                "  - name: tune\n    nodes: 4\n",
+                "  - {name: base, nodes: 1, capacity: [{from: spot, machines: [p4de.24xlarge]}]}\n"
+                "  - name: tune\n    nodes: {min: 0, max: 4}\n",
+            ),
+            ("serving, quota: {nvidia.com/gpu: 8}", "serving, quota: {nvidia.com/gpu: 12}"),
+            ("{nvidia.com/gpu: 32,", "{nvidia.com/gpu: 28,"),
+        ],
+        [
+            ("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/gpu: 1}"),
+            ("max: 8", "max: 9"),
+            ("nodes: 4", "nodes: 3"),
+            ("    topology: {required: block}\n", ""),
+        ],
+        "error[above-quota] serve[chat].resources: 9 replicas in pools of one kind; with a topology (base) is room for 8, without a topology (tune) is room for 4",
+    ),
+    (
         "a level that only EKS tells",
         [("control_plane: eks", "existing: {context: prod}")],
         [],

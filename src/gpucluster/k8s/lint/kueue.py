@@ -17,6 +17,7 @@ ADMISSION_CHECK, PRIORITY_CLASS = f"AdmissionCheck.{_GROUP}", f"WorkloadPriority
 QUEUE_LABEL, PRIORITY_LABEL = f"{_GROUP}/queue-name", f"{_GROUP}/priority-class"
 REQUIRED, PREFERRED = f"{_GROUP}/podset-required-topology", f"{_GROUP}/podset-preferred-topology"
 SLICE = f"{_GROUP}/podset-slice-required-topology"
+UNCONSTRAINED = f"{_GROUP}/podset-unconstrained-topology"
 HOSTNAME = "kubernetes.io/hostname"
 ON_EVERY_NODE = frozenset(  # the kubelet's and the cloud provider's
     {
@@ -61,6 +62,16 @@ def quotas(owner: Obj) -> Iterator[Quota]:
 def asked_levels(annotations: Mapping[str, Any]) -> dict[str, str]:
     """Annotation -> the topology level that a pod template asks for."""
     return {key: text(annotations[key]) for key in (REQUIRED, PREFERRED, SLICE) if text(annotations.get(key))}
+
+
+def given(world: World, queue: Obj, annotations: Mapping[str, Any]) -> tuple[Obj, ...]:
+    """The queue's flavors that Kueue gives to such pods: with the levels that they ask for, and those that ask for no
+    place only flavors without a topology, unless all of the queue's have one."""
+    flavors, asked = flavors_of(world, queue), {*asked_levels(annotations).values()}
+    plain = tuple(flavor for flavor in flavors if not at(flavor.body, "spec", "topologyName"))
+    if asked or annotations.get(UNCONSTRAINED) == "true":
+        return tuple(f for f in flavors if f not in plain and asked <= {*levels_of(world, f)})
+    return plain or flavors
 
 
 def queue_of(world: World, workload: Obj) -> Obj | None:

@@ -156,7 +156,7 @@ def _fits(world: World, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Fi
         return  # it may run on the cluster's own nodes, which are no pool of ours
     queue = kueue.queue_of(world, pods.owner)
     flavors = kueue.flavors_of(world, queue) if queue else ()
-    chosen = [pool for pool in pools if _selected(pods, pool)]
+    chosen = [pool for pool in pools if selected(pods, pool)]
     if flavors:
         behind = {pool.name for flavor in flavors for pool in kueue.pools_of(world, flavor)}
         chosen = [pool for pool in chosen if pool.name in behind]
@@ -178,7 +178,7 @@ def _must(pods: Pods) -> bool:
     return devices or bool(pods.spec.get("nodeSelector")) or kueue.QUEUE_LABEL in pods.owner.labels
 
 
-def _selected(pods: Pods, pool: PoolFacts) -> bool:
+def selected(pods: Pods, pool: PoolFacts) -> bool:
     if not all(kueue.carries(pool, *pair) for pair in texts(pods.spec.get("nodeSelector")).items()):
         return False
     terms = list(_required_terms(pods.spec))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from decimal import Decimal
 
-from gpucluster.k8s.lint import kueue, quantity
+from gpucluster.k8s.lint import kueue, placement, quantity
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
@@ -95,11 +95,18 @@ def _covered(pods: Pods, covered: frozenset[str], queue: Obj) -> Iterator[Findin
 
 
 def _placeable(world: World, workload: Obj, queue: Obj) -> frozenset[str]:
-    """The queue's flavors that a workload can have: of all, when it asks for no topology or for one that none has."""
-    asked = {level for pods in pods_of(workload) for level in kueue.asked_levels(pods.annotations).values()}
-    flavors = kueue.flavors_of(world, queue)
-    able = [flavor.name for flavor in flavors if asked <= {*kueue.levels_of(world, flavor)}]
-    return frozenset(able or (flavor.name for flavor in flavors))
+    """The flavors that all its pods can have; one that asks for a level that none has is `placement`'s to say."""
+    names = frozenset(flavor.name for flavor in kueue.flavors_of(world, queue))
+    for pods in pods_of(workload):
+        able = kueue.given(world, queue, pods.annotations) or kueue.flavors_of(world, queue)
+        names &= {flavor.name for flavor in able if _chosen(world, pods, flavor)}
+    return names
+
+
+def _chosen(world: World, pods: Pods, flavor: Obj) -> bool:
+    """Whether the pods' own selector and affinity let them on the flavor's nodes; yes where no pool is known."""
+    pools = kueue.pools_of(world, flavor)
+    return not pools or any(placement.selected(pods, pool) for pool in pools)
 
 
 def _reach(world: World, queue: Obj, resource: str, flavors: frozenset[str]) -> Decimal:

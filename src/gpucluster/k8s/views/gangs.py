@@ -30,6 +30,7 @@ class Gang:
     restarts: str
     priority: str
     tolerations: str
+    affinity: str
     image: str
     args: str
     env: tuple[pods.EnvLine, ...]
@@ -57,6 +58,7 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
                 restarts=scalar(one.restarts),
                 priority=scalar(site.name(GANG)),
                 tolerations=pods.tolerated(site, one),
+                affinity=pods.affinity(site, one),
                 image=scalar(one.image),
                 args=scalar(list(one.args) or None),
                 env=pods.env_lines({**_fabric(one), **one.env, **_rendezvous(one)}),
@@ -74,7 +76,7 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
 def _annotations(one: GangPlan) -> dict[str, str]:
     place = {REQUIRED: one.required_level, PREFERRED: one.preferred_level}
     asked = {key: label for key, label in place.items() if label is not None}
-    return {"karpenter.sh/do-not-disrupt": "true", **asked}
+    return {"karpenter.sh/do-not-disrupt": "true", **asked, **pods.anywhere(one)}
 
 
 def _rendezvous(one: GangPlan) -> dict[str, str]:

@@ -10,6 +10,7 @@ from gpucluster.plan.kubernetes import CPU, MEMORY, quantity
 from gpucluster.plan.workloads import Gang, Service
 
 QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+ANYWHERE = "kueue.x-k8s.io/podset-unconstrained-topology"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +83,23 @@ def own(one: Service | Gang) -> dict[str, str]:
 
 
 def tolerated(site: Site, one: Service | Gang) -> str:
-    """What keeps others off the team's pools; the flavor says the same to the queue."""
-    pools = site.pools_of(site.kubernetes.team(one.team))
+    """What keeps others off its pools; the flavor says the same to the queue."""
+    pools = (site.kubernetes.pool(name) for name in one.pools)
     return scalar(tolerations(tuple(taint for pool in pools for taint in pool.taints)) or None)
+
+
+def affinity(site: Site, one: Service | Gang) -> str:
+    """Keeps it off the team's other pools: Kueue compares this with each flavor's labels. Nothing if there are none."""
+    if len(one.pools) == len(site.kubernetes.team(one.team).shares):
+        return scalar(None)
+    term = {"key": names.LABEL_POOL, "operator": "In", "values": list(one.pools)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+    return scalar({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+
+
+def anywhere(one: Service | Gang) -> dict[str, str]:
+    """Without it Kueue gives no pool that has a topology, if the team has others beside it."""
+    return {ANYWHERE: "true"} if one.anywhere else {}
 
 
 def _labels(site: Site, one: Service | Gang) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpucluster.k8s.scalar import scalar
 from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import Share, Team, quantity
+from gpucluster.plan.kubernetes import Level, Share, Team, quantity
 
 SERVICE, GANG = "service", "gang"  # priority classes
 
@@ -92,11 +92,11 @@ def priorities(site: Site) -> Iterator[tuple[str, Priorities]]:
 
 
 def topologies(site: Site) -> Iterator[tuple[str, Topology]]:
-    """All pools that have levels have the same."""
-    levels = next((pool.levels for pool in site.kubernetes.pools if pool.levels), ())
-    if levels:
+    """One for all pools whose nodes tell the same levels."""
+    for levels in dict.fromkeys(pool.levels for pool in site.kubernetes.pools if pool.levels):
         lines = tuple(LevelLine(label=scalar(level.label)) for level in levels)
-        yield "topology", Topology(name=_fabric(site), labels=scalar(site.labels), levels=lines)
+        name = _topology(levels)
+        yield name, Topology(name=scalar(site.name(name)), labels=scalar(site.labels), levels=lines)
 
 
 def flavors(site: Site) -> Iterator[tuple[str, Flavor]]:
@@ -109,7 +109,7 @@ def flavors(site: Site) -> Iterator[tuple[str, Flavor]]:
                 labels=scalar(site.labels),
                 node_labels=scalar(ours),
                 tolerations=scalar(tolerations(pool.taints) or None),
-                topology=_fabric(site) if pool.levels else scalar(None),
+                topology=scalar(site.name(_topology(pool.levels)) if pool.levels else None),
             ),
         )
 
@@ -158,8 +158,9 @@ def local_queues(site: Site) -> Iterator[tuple[str, LocalQueue]]:
         )
 
 
-def _fabric(site: Site) -> str:
-    return scalar(site.name("fabric"))
+def _topology(levels: tuple[Level, ...]) -> str:
+    """By what it tells, for its levels can never change: `topology-zone-host`."""
+    return "-".join(("topology", *(level.word for level in levels)))
 
 
 def _labels(site: Site, team: Team) -> str:

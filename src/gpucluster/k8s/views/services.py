@@ -20,8 +20,12 @@ class Service:
     labels: str
     selector: str
     replicas: str
+    annotations: str
+    surge: str
+    unavailable: str
     priority: str
     tolerations: str
+    affinity: str
     image: str
     args: str
     env: tuple[pods.EnvLine, ...]
@@ -56,8 +60,12 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
                 labels=pods.labels(site, one),
                 selector=scalar(pods.own(one)),
                 replicas=scalar(one.replicas_min if one.queue_depth is None else None),
+                annotations=scalar(pods.anywhere(one) or None),
+                surge=scalar(int(one.surge)),
+                unavailable=scalar(int(not one.surge)),
                 priority=scalar(site.name(SERVICE)),
                 tolerations=pods.tolerated(site, one),
+                affinity=pods.affinity(site, one),
                 image=scalar(one.image),
                 args=scalar(list(one.args) or None),
                 env=pods.env_lines(one.env),

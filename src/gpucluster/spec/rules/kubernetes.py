@@ -143,12 +143,12 @@ def offered(spec: ClusterSpec, catalog: Catalog) -> dict[str, int]:
 def shared_by(pool: Pool, catalog: Catalog) -> tuple[str, ...]:
     """The resources by which the pool is shared out."""
     gpus = gpus_of(machines_of(pool, catalog))
-    return tuple(accelerators(gpus, _mig_of(pool))) or (CPU,)
+    return tuple(accelerators(gpus, mig_of(pool))) or (CPU,)
 
 
 def gives_of(pool: Pool, catalog: Catalog) -> dict[str, int]:
     """What a node of the pool gives to pods."""
-    return allocatable(machines_of(pool, catalog), _mig_of(pool))
+    return allocatable(machines_of(pool, catalog), mig_of(pool))
 
 
 def machines_of(pool: Pool, catalog: Catalog) -> Sequence[Machine]:
@@ -159,7 +159,7 @@ def machines_of(pool: Pool, catalog: Catalog) -> Sequence[Machine]:
     return [machine for machine in found if machine is not None]
 
 
-def _mig_of(pool: Pool) -> dict[str, int]:
+def mig_of(pool: Pool) -> dict[str, int]:
     return {} if pool.sharing is None else dict(pool.sharing.mig)
 
 

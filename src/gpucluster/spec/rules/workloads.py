@@ -1,12 +1,15 @@
 """What runs, against the cluster that it runs on: teams, resources, quotas, and whether a gang fits its domain."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan.kubernetes import CPU, GPU, MEMORY, MIG_PREFIX
+from gpucluster.plan import places
+from gpucluster.plan.kubernetes import CPU, GPU, MEMORY, MIG_PREFIX, Distribution
+from gpucluster.plan.levels import WORDS
 from gpucluster.spec.decode import did_you_mean
+from gpucluster.spec.kubernetes import distribution
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import AbsentError, written
 from gpucluster.spec.pools import of_kubernetes
@@ -14,9 +17,9 @@ from gpucluster.spec.problem import Finding, Path, quoted
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, or_none, parsed, run
 from gpucluster.spec.rules.kubernetes import gives_of, offered, shared_by
+from gpucluster.spec.rules.places import amounts, places_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 
-LEVELS = {"eks": ("zone", "spine", "block", "leaf"), "existing": ("zone",)}  # words for `topology`
 MAX_ENV = 200  # variables of one container
 OURS = ("PET_", "MASTER_")  # torch's words for where the peers are
 
@@ -117,14 +120,21 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
                 *path, resource, id="unknown-resource", says=f"no pool offers {quoted(resource)}{near}"
             )
             return
-    wanted = _amounts(one.resources)
+    wanted = amounts(one.resources)
+    if not all(wanted.values()):
+        return  # said by `_serve_amounts`
     if sum(resource == GPU or resource.startswith(MIG_PREFIX) for resource in wanted) > 1:
         yield error(*path, id="two-accelerators", says="a replica has one kind of GPU or slice, found two")
     elif not any(_room(wanted, gives_of(pool, on.catalog)) for pool in _pools_of(on, one.team, wanted)):
         says = "no node of the pools that the team has a quota of has room for one replica"
         yield error(*path, id="no-room", says=says)
-    else:
-        yield from _within_quota(on, one, wanted, path)
+    elif above := list(_within_quota(on, one, wanted, path)):
+        yield from above
+    elif not places.of_service(
+        found := places_of(one.team, written(on.cluster), on.catalog), wanted, one.replicas.max
+    ):
+        says = f"{one.replicas.max} replicas in pools of one kind; {_by_kind(found, wanted)}"
+        yield error(*path, id="above-quota", says=says)
 
 
 def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
@@ -133,6 +143,15 @@ def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) ->
         if amount * one.replicas.max > limit:
             says = f"{one.replicas.max} replicas take {amount * one.replicas.max} of {resource}, the team has {limit}"
             yield error(*path, resource, id="above-quota", says=says)
+
+
+def _by_kind(found: Sequence[places.Place], wanted: Mapping[str, int]) -> str:
+    """Kueue gives the pods of one template either pools with a topology or pools without."""
+    kinds = (
+        f"{'with' if some[0].words else 'without'} a topology ({', '.join(p.pool for p in some)}) is room for {places.held(some, wanted)}"
+        for some in places.alike(found)
+    )
+    return ", ".join(kinds)
 
 
 def _train_fits(on: _On, index: int) -> Iterator[Finding]:
@@ -158,19 +177,31 @@ def _train_fits(on: _On, index: int) -> Iterator[Finding]:
 
 
 def _domain(on: _On, one: Train, pools: list[tuple[Pool, int]], path: Path) -> Iterator[Finding]:
-    """A pool's nodes that stand are in one zone, so that is the most that any domain holds."""
+    """A gang stands in one pool. A pool's nodes that stand are in one zone, so that is the most that any domain holds."""
     wish = one.topology
     word = None if wish is None else wish.required or wish.preferred
     fit = [p for p, gpus in pools if written(p.nodes).max * (gpus // one.gpus_per_node) >= one.nodes]
+    mine = places_of(one.team, written(on.cluster), on.catalog)
     if not fit:
         says = f"no pool has room for {one.nodes} pods of {one.gpus_per_node} GPUs at its max"
         yield error(*path, "nodes", id="gang-above-domain", says=says)
-    elif word is not None and not any(written(p.nodes).min == written(p.nodes).max for p in fit):
-        says = (
-            f"for a place in one {word} Kueue counts on nodes that stand: "
-            f"no pool of the team's has {one.nodes} of them always (min = max)"
+    elif not places.of_gang(mine, one.nodes, one.gpus_per_node, None):
+        has = ", ".join(f"{place.reach.get(GPU, 0)} in {place.pool}" for place in mine if GPU in place.node)
+        says = f"{one.nodes} x {one.gpus_per_node} GPUs must be in one pool; the team has {has}"
+        yield error(*path, "nodes", id="above-quota", says=says)
+    elif word in _known(on) and not places.of_gang(mine, one.nodes, one.gpus_per_node, word):
+        yield error(*path, "topology", id="gang-above-domain", says=_no_level(word, one.nodes, mine))
+
+
+def _no_level(word: str, nodes: int, mine: Sequence[places.Place]) -> str:
+    if any(place.words and word not in place.words for place in mine):
+        return (
+            f"EC2 does not tell the {word} of every machine of the team's pools (it does of p, trn and hpc)"
         )
-        yield error(*path, "topology", id="gang-above-domain", says=says)
+    return (
+        f"for a place in one {word} Kueue counts on nodes that stand: "
+        f"no pool of the team's has {nodes} of them always (min = max)"
+    )
 
 
 def _train_topology(on: _On, index: int) -> Iterator[Finding]:
@@ -179,13 +210,18 @@ def _train_topology(on: _On, index: int) -> Iterator[Finding]:
         yield error(*path, id="topology", says="exactly one of 'required' and 'preferred'")
         return
     word, key = (wish.required, "required") if wish.required is not None else (wish.preferred, "preferred")
-    kubernetes = None if on.cluster is None else on.cluster.kubernetes
-    known = LEVELS["existing" if kubernetes is not None and kubernetes.existing is not None else "eks"]
+    known = _known(on)
     if word not in known:
         near = did_you_mean(str(word), known) or f"; there are {', '.join(known)}"
         yield error(
             *path, key, id="unknown-level", says=f"{quoted(word)} is not a level of the topology{near}"
         )
+
+
+def _known(on: _On) -> tuple[str, ...]:
+    """The words for levels; of a cluster that nobody read, all that there are."""
+    kubernetes = None if on.cluster is None else on.cluster.kubernetes
+    return WORDS[Distribution.EKS if kubernetes is None else distribution(kubernetes)]
 
 
 def _env(kind: str) -> Callable[[_On, int], Iterator[Finding]]:
@@ -206,14 +242,6 @@ _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
     "serve": (_serve_replicas, _serve_amounts, _serve_team, _serve_fits, _env("serve")),
     "train": (_train_team, _train_topology, _train_fits, _env("train")),
 }
-
-
-def _amounts(resources: Mapping[str, int]) -> dict[str, int]:
-    """In the plan's units; AbsentError for what `_serve_amounts` refuses."""
-    found = {resource: in_unit(resource, amount) for resource, amount in resources.items()}
-    if None in found.values():
-        raise AbsentError
-    return {resource: amount for resource, amount in found.items() if amount is not None}
 
 
 def _pools_of(on: _On, team: str, wanted: Mapping[str, int]) -> list[Pool]:
