@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from collections import Counter
 from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
@@ -80,7 +81,10 @@ def final(run: Run, stream: TextIO | None = None) -> str:
     with contextlib.closing(out):
         console.print(rows(run.results))
         for result in to_look_at(run.results):
-            console.print(_trouble(result), soft_wrap=True)
+            if not result.blocked_by:
+                console.print(_trouble(result), soft_wrap=True)
+        for cause, count in Counter(r.blocked_by for r in run.results if r.blocked_by).items():
+            console.print(Text(f"unknown: {count} more, until {cause} is mended"), soft_wrap=True)
         console.print(Text(f"{run.name}: {headline(run)}, in {run.seconds:.1f} s"), soft_wrap=True)
         return out.getvalue().rstrip("\n")
 
@@ -103,15 +107,10 @@ def rows(results: Iterable[Result]) -> Table:
 
 
 def _trouble(result: Result) -> Text:
-    lines = (
-        [("expected", result.expected)]
-        if result.blocked_by
-        else [("expected", result.expected), ("remedy", result.remedy)]
-    )
     text = Text(
         f"\n{result.verdict.value}: {result.check}[{result.machine}] {result.found}\n",
         style=COLOURS[result.verdict],
     )
-    for name, words in lines:
+    for name, words in (("expected", result.expected), ("remedy", result.remedy)):
         text.append(f"  {name}: {words}\n", style="none")
     return text

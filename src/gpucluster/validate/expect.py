@@ -6,7 +6,6 @@ results can be kept by them.
 """
 
 import difflib
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,8 @@ from gpucluster.checks import cloud, files, hardware, jobs, lives, machine, pair
 from gpucluster.checks.model import Check
 from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
-from gpucluster.plan.model import Bindings, ClusterPlan, Mount, Partition, Pool, there
+from gpucluster.plan.model import Bindings, ClusterPlan, Partition, Pool, there
+from gpucluster.validate import wants
 
 HEAD, CLOUD = "head", "cloud"
 SEATS = 2  # nodes of a pool's job
@@ -126,12 +126,14 @@ def _head(plan: ClusterPlan, bundle: str) -> Iterator[Expectation]:
     if plan.aws is not None:
         url = f"http://{head.address}:{head.registration_port}/v1/node"
         yield _expect("elastic.ping", HEAD, cloud.Daemon(url=url))
-    yield _expect("cfg.same", HEAD, files.Files(sha256=_slurm_files(plan, names.SLURM_ETC)))
+    yield _expect("cfg.same", HEAD, files.Files(sha256=wants.slurm_files(plan, names.SLURM_ETC)))
     if bundle:
         yield _expect("cfg.bundle", HEAD, files.Applied(link=names.BUNDLE_DIR, digest=bundle))
-    yield _expect("nodes.state", HEAD, _nodes(plan))
-    yield _expect("nodes.hw", HEAD, slurm.HardwareLines(lines=tuple(_hardware(pool) for pool in plan.pools)))
-    yield _expect("part.up", HEAD, partitions.Partitions(partitions=tuple(_partitions(plan))))
+    yield _expect("nodes.state", HEAD, wants.nodes(plan))
+    yield _expect(
+        "nodes.hw", HEAD, slurm.HardwareLines(lines=tuple(wants.hardware_line(pool) for pool in plan.pools))
+    )
+    yield _expect("part.up", HEAD, partitions.Partitions(partitions=tuple(wants.partition_wants(plan))))
     yield from _any_machine(plan, HEAD, STATE_SAVE)
 
 
@@ -143,12 +145,12 @@ def _node(plan: ClusterPlan, node: str) -> Iterator[Expectation]:
 def _pool_node(plan: ClusterPlan, target: str, pool: Pool) -> Iterator[Expectation]:
     units = ("munge", "slurmd", "gpucluster-agent")
     yield _expect("svc.active", target, machine.Units(units=_units(units, plan, daemon=False)))
-    yield _expect("cfg.same", target, files.Files(sha256=_slurm_files(plan, CONF_CACHE)))
+    yield _expect("cfg.same", target, files.Files(sha256=wants.slurm_files(plan, CONF_CACHE)))
     yield _expect("auth.rt", target, pairs.Munge())
     yield _expect("slurmd.ping", target, slurm.Slurmd())
     yield _expect("clock.sync", target, machine.Clock())
     if not _overridden(plan):
-        yield _expect("hw.real", target, _board(pool))
+        yield _expect("hw.real", target, wants.board(pool))
     if pool.shape.gpu_count:
         yield _expect("gpu.count", target, hardware.Gpus(count=pool.shape.gpu_count))
     yield from _any_machine(plan, target, NODE_SPOOL)
@@ -157,7 +159,7 @@ def _pool_node(plan: ClusterPlan, target: str, pool: Pool) -> Iterator[Expectati
 def _any_machine(plan: ClusterPlan, target: str, spool: str) -> Iterator[Expectation]:
     if plan.aws is not None:
         yield _expect("imds.guard", target, machine.Guard())
-    mounts = (*ALWAYS, *_mounts(plan, target))
+    mounts = (*ALWAYS, *wants.mounts(plan, on_head=target == HEAD))
     yield _expect("fs.mount", target, machine.Mounts(mounts=mounts))
     yield _expect("disk", target, machine.Disks(paths=("/", "/tmp", spool)))  # noqa: S108  asked about, not written to
 
@@ -181,7 +183,7 @@ def _jobs(plan: ClusterPlan) -> Iterator[Expectation]:
     pools = {pool.name: pool for pool in plan.pools}
     for gang in gangs(plan):
         if leaf:
-            mine = {node: leaf[node] for node in _slots(pools[gang.pool]) if node in leaf}
+            mine = {node: leaf[node] for node in wants.slots_of(pools[gang.pool]) if node in leaf}
             yield _expect("topo.place", gang.pool, jobs.Leaves(leaf=mine, nodes=gang.nodes))
         if gang.gpus:
             yield _expect("job.gres", gang.pool, jobs.Gres(count=gang.gpus, isolated=_isolated(plan)))
@@ -209,93 +211,13 @@ def _elastic(plan: ClusterPlan, pool: Pool) -> bool:
     return plan.aws is not None and pool.max > pool.min
 
 
-def _slots(pool: Pool) -> tuple[str, ...]:
-    return tuple(node for span in pool.slots for node in span)
-
-
 def _units(units: tuple[str, ...], plan: ClusterPlan, *, daemon: bool) -> tuple[str, ...]:
     ours = () if plan.aws is None else ("gpucluster-guard", *(("gpucluster-elastic",) if daemon else ()))
     return tuple(f"{unit}.service" for unit in (*units, *ours))
 
 
-def _nodes(plan: ClusterPlan) -> slurm.Nodes:
-    steady = tuple(node for pool in plan.pools for node in pool.always_on())
-    others = tuple(n for pool in plan.pools for n in _slots(pool) if n not in steady)
-    return slurm.Nodes(elastic=others, static=steady)
-
-
-def _hardware(pool: Pool) -> slurm.Hardware:
-    shape = pool.shape
-    return slurm.Hardware(
-        nodes=_slots(pool),
-        cpus=shape.cpus,
-        sockets=shape.sockets,
-        cores=shape.cores_per_socket,
-        threads=shape.threads_per_core,
-        memory_mib=shape.real_memory_mib,
-        gres=f"gpu:{shape.gpu_model}:{shape.gpu_count}" if shape.gpu_count else "",
-    )
-
-
-def _board(pool: Pool) -> hardware.Board:
-    shape = pool.shape
-    return hardware.Board(
-        cpus=shape.cpus,
-        sockets=shape.sockets,
-        cores=shape.cores_per_socket,
-        threads=shape.threads_per_core,
-        memory_mib=shape.real_memory_mib,
-    )
-
-
-def _partitions(plan: ClusterPlan) -> Iterator[partitions.PartitionWant]:
-    for partition in plan.partitions:
-        yield partitions.PartitionWant(
-            name=partition.name,
-            default=partition.default,
-            max_time_min=None if partition.max_time_s is None else -(-partition.max_time_s // 60),
-            nodes=_partition_nodes(plan, partition),
-        )
-
-
-def _partition_nodes(plan: ClusterPlan, partition: Partition) -> tuple[str, ...]:
-    return tuple(node for pool in plan.pools if pool.name in partition.pools for node in _slots(pool))
-
-
 def _partition_of(plan: ClusterPlan, pool: Pool) -> Partition | None:
     return next((p for p in plan.partitions if pool.name in p.pools), None)
-
-
-def _slurm_files(plan: ClusterPlan, folder: str) -> dict[str, str]:
-    from gpucluster.slurm import render  # noqa: PLC0415  jinja2: a run that expects nothing does without
-
-    below = f"{names.SLURM_DIR}/"
-    found = (a for a in render(plan) if a.path.startswith(below))
-    return {f"{folder}/{a.path.removeprefix(below)}": _sha256(a.content) for a in found}
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _mounts(plan: ClusterPlan, target: str) -> Iterator[machine.MountWant]:
-    for mount in plan.storage:
-        own = target == HEAD and mount.nfs is not None and mount.nfs.from_head
-        if mount.nfs is None or not own:
-            yield _mount(mount)
-        elif mount.nfs.export != mount.path:  # its own disk, bound there as the nodes see it
-            yield machine.MountWant(path=mount.path, types=(), source="")
-
-
-def _mount(mount: Mount) -> machine.MountWant:
-    if mount.nfs is not None and mount.nfs.stand_in:
-        return machine.MountWant(path=mount.path, types=(), source="")
-    if mount.nfs is not None:
-        source = f"{mount.nfs.server}:{mount.nfs.export}"
-        return machine.MountWant(path=mount.path, types=("nfs", "nfs4"), source=source)
-    if mount.other is not None:
-        return machine.MountWant(path=mount.path, types=(mount.other.type,), source=mount.other.source)
-    return machine.MountWant(path=mount.path, types=("lustre",), source="")
 
 
 def _overridden(plan: ClusterPlan) -> bool:
@@ -330,16 +252,16 @@ def _gang(plan: ClusterPlan, pool: Pool, partition: Partition) -> Gang:
 
 
 def _leaves(plan: ClusterPlan, pool: Pool) -> tuple[tuple[str, ...], ...]:
-    mine = set(_slots(pool))
+    mine = set(wants.slots_of(pool))
     leaves = (tuple(node for span in leaf.slots for node in span if node in mine) for leaf in plan.leaves)
-    return tuple(leaf for leaf in leaves if leaf) or (_slots(pool),)
+    return tuple(leaf for leaf in leaves if leaf) or (wants.slots_of(pool),)
 
 
 def _small(plan: ClusterPlan, partition: Partition) -> jobs.Small:
     pools = [pool for pool in plan.pools if pool.name in partition.pools]
     limit_s = max((p.boot_timeout_s if _elastic(plan, p) else STATIC_START_S) for p in pools) + SLACK_S
     return jobs.Small(
-        partition=partition.name, nodes=_partition_nodes(plan, partition), limit_s=float(limit_s)
+        partition=partition.name, nodes=wants.partition_nodes(plan, partition), limit_s=float(limit_s)
     )
 
 

@@ -110,7 +110,7 @@ class Gangs:
         while not (_states(answer) & OVER) and self._now() < end:
             self._pause(LOOK_S)
             answer = self._show(job)
-        self._head(("scancel", str(job)), True, 10)
+        self._cancel(job)
         return answer
 
     def leave(self) -> None:
@@ -118,6 +118,9 @@ class Gangs:
         if self._living:
             self._head(("scancel", f"--name={self._name}"), True, 10)
             self._living = False
+
+    def _cancel(self, job: int) -> None:
+        self._head(("scancel", str(job)), True, 10)
 
     def _argv(self, gang: Gang) -> tuple[str, ...]:
         gpus = (f"--gres=gpu:{gang.gpus}", "--cpus-per-gpu=1") if gang.gpus else ("--cpus-per-task=1",)
@@ -173,6 +176,7 @@ class Gangs:
             if "RUNNING" in states and "CONFIGURING" not in states:
                 return Held(gang=gang, job=job, nodes=_nodes(answer))
             if states & OVER or self._now() - since > gang.start_s:
+                self._cancel(job)  # or our own next job would wait behind it
                 raise _not_running(job, answer, states, self._now() - since)
             self._pause(LOOK_S)
 

@@ -138,6 +138,15 @@ def test_a_warning_says_what_to_do_too():
     assert "healthy, 1 checks, 1 with a warning" in text
 
 
+def test_what_one_fault_hides_is_one_line_and_not_fifty():
+    hidden = [
+        replace(RESULT, check=f"c{n}", verdict=Verdict.UNKNOWN, blocked_by=RESULT.id) for n in range(50)
+    ]
+    text = final(Run(name="lab", results=(RESULT, *hidden), seconds=1.0), io.StringIO())
+    assert text.count("remedy") == 1
+    assert "unknown: 50 more, until nodes.state[head] is mended" in text
+
+
 def test_a_stream_that_is_no_terminal_sees_no_living_table():
     stream = io.StringIO()
     with Live(1, stream) as live:

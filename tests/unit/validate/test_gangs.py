@@ -78,6 +78,7 @@ def test_patience_ends_and_a_wait_for_others_is_not_the_clusters_fault(shown, ve
     assert raised.value.verdict is verdict
     assert shown.get("admin_comment", shown["state_reason"]) in raised.value.message
     assert LAB.start_s < slurm.seconds < LAB.start_s + 1
+    assert slurm.said[-1] == (("scancel", "7"), True)  # or our own next job would wait behind it
     before = len(slurm.said)
     with pytest.raises(NoJobError):
         ours.held("h100")  # is not waited for twice
