@@ -5,7 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-BENCHES = ("hook", "decide", "check", "kube", "lint", "diff", "planner")  # one module here each; a new one is one more word
+# One module here each; a new one is one more word.
+BENCHES = ("hook", "decide", "check", "kube", "lint", "diff", "planner")
 ROOTS = ("burst",)  # these need root: without it they are left out, and it is said
 
 
