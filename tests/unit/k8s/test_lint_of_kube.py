@@ -3,46 +3,15 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from manifests import GONE, changed, pick
+from rendered import rendered
 
-from gpucluster import catalog, k8s
-from gpucluster.k8s.lint import CHECKERS, Document, Facts, check, facts
-from gpucluster.k8s.lint.read import read
+from gpucluster import catalog
+from gpucluster.k8s.lint import CHECKERS, Document, Facts, check
 from gpucluster.k8s.lint.world import build
-from gpucluster.plan.model import Bindings, FileSystemBinding, there
-from gpucluster.plan.resolve import resolve
-from gpucluster.plan.running import workloads
-from gpucluster.spec import load
-from gpucluster.spec.load_workloads import inspect_workloads
-
-ROOT = Path(__file__).parents[3]
-CHARTS = "k8s/helm/"  # values, no manifests
-BOUND = Bindings(
-    schema=1,
-    region="us-west-2",
-    bucket="b",
-    secret="s",
-    subnets={},
-    templates={},
-    file_systems={"/data": FileSystemBinding(id="fs-0123456789abcdef0", dns_name="fs.example.org", mount_name="abcd")},
-)  # fmt: skip
-
-
-@cache
-def rendered() -> tuple[tuple[Document, ...], Facts]:
-    spec = load(ROOT / "stacks/kube.yaml")
-    plan = resolve(spec, catalog.load())
-    running = inspect_workloads(ROOT / "workloads/kube.yaml", spec).result()
-    artifacts = k8s.render(plan, workloads(running, there(plan.kubernetes)), BOUND)
-    files = [file for file in artifacts if file.path.endswith(".yaml") and not file.path.startswith(CHARTS)]
-    got = [read(file.content.decode(), file.path) for file in files]
-    assert not [finding for one in got for finding in one.findings]
-    return tuple(document for one in got for document in one.documents), facts(plan)
 
 
 def caught_by(documents: list[Document], known: Facts) -> set[str]:
@@ -148,6 +117,9 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a space in a label", put("Deployment/chat", "metadata/labels/gpucluster~team", "ser ving"), "names"),
     ("memory in a unit that is none", put("JobSet/tune", f"{WORKER}/resources/limits/memory", "900GB"), "names"),
     ("a policy that does not parse", break_policy, "policies"),
+    ("fewer pods at once than in all", put("JobSet/tune", f"{POD.removesuffix('/template')}/parallelism", 3), "values"),
+    ("no image", put("JobSet/tune", f"{WORKER}/image", ""), "containers"),
+    ("a privileged container", put("Deployment/chat", "spec/template/spec/containers/0/securityContext/privileged", True), "security"),
     ("a file that the kustomization forgets", forget, "kustomize"),
 ]  # fmt: skip
 

@@ -79,7 +79,7 @@ def test_all_errors_of_an_object_are_said_not_the_first_only() -> None:
     manifests = changed("Deployment/chat", "spec/replicas", "two")
     pick(manifests, "Deployment/chat")["spec"]["replica"] = 2
     assert {(found.path, found.message) for found in check(manifests, FACTS)} == {
-        ("spec.replicas", "expected a integer or nothing, found 'two'"),
+        ("spec.replicas", "expected a whole number or nothing, found 'two'"),
         ("spec.replica", "no field of that name: 'replica'; did you mean 'replicas'?"),
     }
 

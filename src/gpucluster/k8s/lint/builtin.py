@@ -18,6 +18,8 @@ from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.words import Validator, complaints
 from gpucluster.k8s.lint.world import Obj, World
 
+_METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
 
 def check(world: World) -> Iterator[Finding]:
     """What the version has; a kind that it has not is `versions`' to say."""
@@ -42,6 +44,13 @@ def _validator(release: str, api_version: str, kind: str) -> Validator:
     return Draft202012Validator(
         _contents(release, f"{kind.lower()}-{short}.json"), registry=_registry(release)
     )
+
+
+@cache
+def metadata(release: str) -> Validator:
+    """Every object's, custom ones' too: their schemas leave it out."""
+    (definitions,) = _registry(release)
+    return Draft202012Validator({"$ref": f"{definitions}#/$defs/{_METADATA}"}, registry=_registry(release))
 
 
 @cache

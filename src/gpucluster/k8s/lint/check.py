@@ -7,6 +7,7 @@ from gpucluster.catalog import crd_schema, crd_schemas, kubernetes_facts
 from gpucluster.k8s.lint import (
     builtin,
     cel,
+    containers,
     kustomize,
     names,
     pairs,
@@ -16,6 +17,8 @@ from gpucluster.k8s.lint import (
     references,
     resources,
     schemas,
+    security,
+    values,
     versions,
 )
 from gpucluster.k8s.lint.document import Document, documents
@@ -33,6 +36,9 @@ CHECKERS: dict[str, Callable[[World], Iterator[Finding]]] = {
     "placement": placement.check,
     "resources": resources.check,
     "pairs": pairs.check,
+    "values": values.check,
+    "containers": containers.check,
+    "security": security.check,
     "policies": policies.check,
     "kustomize": kustomize.check,
 }

@@ -18,7 +18,11 @@ QUEUE_LABEL, PRIORITY_LABEL = f"{_GROUP}/queue-name", f"{_GROUP}/priority-class"
 REQUIRED, PREFERRED = f"{_GROUP}/podset-required-topology", f"{_GROUP}/podset-preferred-topology"
 SLICE = f"{_GROUP}/podset-slice-required-topology"
 UNCONSTRAINED = f"{_GROUP}/podset-unconstrained-topology"
+WISHES = (REQUIRED, PREFERRED, UNCONSTRAINED)
 HOSTNAME = "kubernetes.io/hostname"
+QUEUED = frozenset(  # what Kueue takes in of itself
+    {"Pod", "Deployment.apps", "StatefulSet.apps", "Job.batch", "JobSet.jobset.x-k8s.io"}
+)
 ON_EVERY_NODE = frozenset(  # the kubelet's and the cloud provider's
     {
         HOSTNAME,
@@ -75,8 +79,9 @@ def given(world: World, queue: Obj, annotations: Mapping[str, Any]) -> tuple[Obj
 
 
 def queue_of(world: World, workload: Obj) -> Obj | None:
-    """The cluster queue that a workload's label leads to."""
-    local = world.get(LOCAL_QUEUE, text(workload.labels.get(QUEUE_LABEL)), workload.namespace)
+    """The cluster queue that a workload's label leads to; without one Kueue takes the queue `default`, if it is there."""
+    named = text(workload.labels.get(QUEUE_LABEL)) or ("default" if workload.key in QUEUED else "")
+    local = world.get(LOCAL_QUEUE, named, workload.namespace)
     return world.get(CLUSTER_QUEUE, text(at(local.body, "spec", "clusterQueue"))) if local else None
 
 

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpucluster.catalog import crd_schemas
 from gpucluster.k8s.lint import quantity
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
-from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_namespaced
+from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_built_in, is_namespaced
 from gpucluster.spec.problem import quoted
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -102,6 +103,8 @@ def _forms(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
     """Labels and quantities wherever they stand; what a string holds (a ConfigMap's file) is not looked into."""
     for key, inner in mapping(value).items():
         here = (*path, key)
+        if not path and key != "metadata" and not _is_read(thing):
+            continue
         if key in _LABELS:
             yield from _labels(thing, mapping(inner), here)
         elif key in _AMOUNTS:
@@ -110,6 +113,13 @@ def _forms(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
             yield from _forms(thing, inner, here)
     for number, inner in enumerate(items(value)):
         yield from _forms(thing, inner, (*path, number))
+
+
+def _is_read(thing: Obj) -> bool:
+    """A kind whose fields we know: `labels` and `limits` of others may mean anything, in a CRD they are schemas."""
+    if is_built_in(thing.api_version):
+        return thing.kind != "CustomResourceDefinition"
+    return (thing.api_version, thing.kind) in crd_schemas()
 
 
 def _labels(thing: Obj, labels: Mapping[str, Any], path: Path) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpucluster.k8s.lint import quantity
+from gpucluster.k8s.lint import kueue, quantity
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
 from gpucluster.k8s.lint.references import CLAIM, VOLUME
@@ -23,6 +23,9 @@ def check(world: World) -> Iterator[Finding]:
         yield from _mounts(made)
     for thing in world.objects:
         yield from _service(thing, pods)
+        yield from _budget(thing, pods)
+        yield from _queue(world, thing)
+        yield from _class(thing)
         yield from _scaler(thing)
         yield from _dependencies(thing)
         yield from _claim(world, thing)
@@ -56,8 +59,48 @@ def _service(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
     if thing.key != "Service" or not wanted or any("jobset" in key for key in wanted):
         return
     here = [made for made in pods if made.owner.namespace == thing.namespace]
-    if not any(_selects(wanted, made.labels) for made in here):
+    chosen = [made for made in here if _selects(wanted, made.labels)]
+    if not chosen:
         yield thing.warned("selector", "selects no pod of these manifests", ("spec", "selector"))
+    names = {
+        text(at(p, "name")) for made in chosen for _, c in made.containers() for _, p in entries(c, "ports")
+    }
+    for path, port in entries(thing.body, "spec", "ports") if chosen else ():
+        target = at(port, "targetPort")
+        if isinstance(target, str) and target not in names:
+            yield thing.found("port", f"its pods have no port {quoted(target)}", (*path, "targetPort"))
+
+
+def _budget(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
+    wanted = mapping(at(thing.body, "spec", "selector", "matchLabels"))
+    if thing.key != "PodDisruptionBudget.policy" or not wanted:
+        return
+    if not any(_selects(wanted, made.labels) for made in pods if made.owner.namespace == thing.namespace):
+        yield thing.warned("selector", "selects no pod of these manifests", ("spec", "selector"))
+
+
+def _queue(world: World, thing: Obj) -> Iterator[Finding]:
+    """Kueue takes workloads only from namespaces that the cluster queue selects."""
+    name = text(at(thing.body, "spec", "clusterQueue")) if thing.key == kueue.LOCAL_QUEUE else ""
+    queue, namespace = world.get(kueue.CLUSTER_QUEUE, name), world.get("Namespace", thing.namespace)
+    if queue is None or namespace is None:
+        return
+    selector = at(queue.body, "spec", "namespaceSelector")
+    labels = {**namespace.labels, "kubernetes.io/metadata.name": namespace.name}
+    if selector is None or not _selects(mapping(at(selector, "matchLabels")), labels):
+        words = (
+            f"cluster queue {name!r} does not select namespace {namespace.name!r}: nothing of it is admitted"
+        )
+        yield thing.found("selector", words, ("spec", "clusterQueue"))
+
+
+def _class(thing: Obj) -> Iterator[Finding]:
+    """Karpenter for AWS knows one kind of class."""
+    ref = at(thing.body, "spec", "template", "spec", "nodeClassRef")
+    aws, kind = at(ref, "group") == "karpenter.k8s.aws", text(at(ref, "kind"))
+    if thing.key == "NodePool.karpenter.sh" and aws and kind != "EC2NodeClass":
+        where = ("spec", "template", "spec", "nodeClassRef", "kind")
+        yield thing.found("reference", f"{quoted(kind)} is no class of nodes, EC2NodeClass is", where)
 
 
 def _scaler(thing: Obj) -> Iterator[Finding]:

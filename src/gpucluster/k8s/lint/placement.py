@@ -52,6 +52,7 @@ def _hostname_last(topology: Obj) -> Iterator[Finding]:
 
 def _annotations(world: World, pods: Pods) -> Iterator[Finding]:
     """A workload that asks for a topology must be in a queue whose flavors have that level."""
+    yield from _one_place(pods)
     for key, asked in kueue.asked_levels(pods.annotations).items():
         queue = kueue.queue_of(world, pods.owner)
         flavors = kueue.flavors_of(world, queue) if queue else ()
@@ -60,6 +61,18 @@ def _annotations(world: World, pods: Pods) -> Iterator[Finding]:
             where = pods.where("metadata", "annotations", key)
             have = ", ".join(known) or "none"
             yield pods.owner.found("topology-level", f"{quoted(asked)} is no level of its queue's topologies (they have {have})", where)  # fmt: skip
+
+
+def _one_place(pods: Pods) -> Iterator[Finding]:
+    """Kueue's webhook takes one wish, and reads it at the pods."""
+    wishes = [key for key in kueue.WISHES if key in pods.annotations]
+    if len(wishes) > 1:
+        where = pods.where("metadata", "annotations")
+        yield pods.owner.found("topology-wish", f"{' and '.join(wishes)} exclude each other", where)
+    for key in kueue.WISHES if pods.path else ():
+        if key in mapping(at(pods.owner.body, "metadata", "annotations")):
+            words = "Kueue reads this at the pods' template, here it means nothing"
+            yield pods.owner.found("topology-wish", words, ("metadata", "annotations", key))
 
 
 def _flavor(world: World, flavor: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from gpucluster.catalog import crd_schemas, kubernetes_facts
 from gpucluster.k8s.lint import kueue, policies
 from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.pods import Pods, pods_of
-from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
+from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_namespaced
 from gpucluster.spec.problem import quoted
 
@@ -67,7 +67,7 @@ def check(world: World) -> Iterator[Finding]:
 
 
 def _follow(world: World, thing: Obj, path: str, target: str) -> Iterator[Finding]:
-    for where, value in _values(thing.body, path.split(".")):
+    for where, value in along(thing.body, path.split(".")):
         yield from _resolve(world, thing, where, target, text(value))
 
 
@@ -88,19 +88,6 @@ def _cluster_scoped() -> frozenset[str]:
     facts = kubernetes_facts()
     pairs = ((api.rpartition("/")[0], kind) for api, kind in facts.served if kind in facts.cluster_scoped)
     return frozenset(own | {f"{kind}.{group}" if group else kind for group, kind in pairs})
-
-
-def _values(value: Any, keys: list[str]) -> Iterator[tuple[Path, Any]]:
-    """All values along a path."""
-    if not keys:
-        yield (), value
-    elif keys[0] == "*":
-        for number, entry in enumerate(items(value)):
-            for where, found in _values(entry, keys[1:]):
-                yield (number, *where), found
-    elif (inner := mapping(value).get(keys[0])) is not None:
-        for where, found in _values(inner, keys[1:]):
-            yield (keys[0], *where), found
 
 
 def _namespace(world: World, thing: Obj) -> Iterator[Finding]:
@@ -156,7 +143,7 @@ def _queue(world: World, thing: Obj) -> Iterator[Finding]:
 
 def _in_pods(world: World, pods: Pods) -> Iterator[Finding]:
     for path, target in _IN_PODS:
-        for where, value in _values(pods.template, path.split(".")):
+        for where, value in along(pods.template, path.split(".")):
             parent = _parent(pods.template, where)
             if at(parent, "optional") is not True:
                 yield from _resolve(world, pods.owner, pods.where(*where), target, text(value))

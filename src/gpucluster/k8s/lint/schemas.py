@@ -13,13 +13,14 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
 from gpucluster.catalog import crd_schema, crd_schemas
-from gpucluster.k8s.lint import cel
+from gpucluster.k8s.lint import builtin, cel
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.tree import at, items, mapping
 from gpucluster.k8s.lint.words import Complaint, Validator, complaints
 from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_built_in
 
 Schema = Mapping[str, Any]
+_BY_NAMES = (("annotations",), ("labels",), ("name",), ("namespace",))  # its checker's, for all kinds
 
 
 def check(world: World) -> Iterator[Finding]:
@@ -27,6 +28,7 @@ def check(world: World) -> Iterator[Finding]:
     for thing in world.objects:
         if not is_built_in(thing.api_version) and thing.group not in CLIENT_GROUPS:
             yield from _check(thing) if _known(thing) else _unknown(thing)
+            yield from _metadata(thing, world.facts.kubernetes)
 
 
 def defaulted(schema: Schema, value: Any) -> Any:
@@ -62,6 +64,12 @@ def _check(thing: Obj) -> Iterator[Finding]:
     yield from _rules(thing, schema, body, found)
     if "status" in thing.body:
         yield thing.warned("status", "the status is the cluster's to write; it is not checked", ("status",))
+
+
+def _metadata(thing: Obj, release: str) -> Iterator[Finding]:
+    for said in complaints(builtin.metadata(release), thing.body.get("metadata", {})):
+        if said.path[:1] not in _BY_NAMES:
+            yield thing.found(said.rule, said.message, ("metadata", *said.path))
 
 
 def _rules(thing: Obj, schema: Schema, body: Any, found: list[Complaint]) -> Iterator[Finding]:

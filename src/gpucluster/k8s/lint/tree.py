@@ -39,6 +39,19 @@ def entries(value: Any, *path: str) -> Iterator[tuple[Path, Any]]:
         yield (*path, number), entry
 
 
+def along(value: Any, keys: Sequence[str]) -> Iterator[tuple[Path, Any]]:
+    """All values along a path, `*` is each entry; what is not there or null is passed by."""
+    if not keys:
+        yield (), value
+    elif keys[0] == "*":
+        for number, entry in enumerate(items(value)):
+            for where, found in along(entry, keys[1:]):
+                yield (number, *where), found
+    elif (inner := mapping(value).get(keys[0])) is not None:
+        for where, found in along(inner, keys[1:]):
+            yield (keys[0], *where), found
+
+
 def depth_of(value: Any, limit: int) -> int:
     """How deep lists and mappings are nested, counted up to `limit`; does not recurse."""
     level, depth = [value], 0

@@ -10,7 +10,7 @@ from jsonschema import ValidationError
 from gpucluster.k8s.lint.tree import Path, items, mapping
 from gpucluster.spec.problem import quoted
 
-_TYPES = {"object": "a mapping", "array": "a list", "string": "text", "boolean": "true or false", "null": "nothing"}  # fmt: skip
+_TYPES = {"object": "a mapping", "array": "a list", "string": "text", "boolean": "true or false", "integer": "a whole number", "number": "a number", "null": "nothing"}  # fmt: skip
 _LONGEST = 200
 
 

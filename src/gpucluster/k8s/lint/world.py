@@ -106,7 +106,9 @@ def is_namespaced(api_version: str, kind: str) -> bool:
 def is_built_in(api_version: str) -> bool:
     """By the full group: `scheduling.volcano.sh` is no relative of `scheduling.k8s.io`."""
     group = api_version.rpartition("/")[0]
-    return group in _built_in_groups()
+    return (
+        group in _built_in_groups() or "." not in group
+    )  # a group of others is a domain; `extensions` was ours
 
 
 @cache

@@ -1,0 +1,135 @@
+"""What the API server asks of a pod's template beyond its schema: images, names, ports, probes, variables, restarts."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
+from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
+from gpucluster.k8s.lint.values import PROTOCOLS
+from gpucluster.k8s.lint.world import World
+from gpucluster.spec.problem import quoted
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
+_VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)  # printed, and no `=`
+_HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_ALWAYS = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
+_POLICIES: dict[str, Path] = {
+    "Job.batch": ("spec", "podFailurePolicy"),
+    "CronJob.batch": ("spec", "jobTemplate", "spec", "podFailurePolicy"),
+}
+# path in the template, the words that it takes
+_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("spec.restartPolicy", ("Always", "Never", "OnFailure")),
+    ("spec.dnsPolicy", ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")),
+    ("spec.preemptionPolicy", ("Never", "PreemptLowerPriority")),
+    ("spec.tolerations.*.operator", ("Equal", "Exists", "Gt", "Lt")),
+    ("spec.tolerations.*.effect", ("NoExecute", "NoSchedule", "PreferNoSchedule", "")),
+    ("spec.topologySpreadConstraints.*.whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway")),
+    ("spec.containers.*.imagePullPolicy", ("Always", "IfNotPresent", "Never")),
+    ("spec.containers.*.ports.*.protocol", PROTOCOLS),
+)
+
+
+def check(world: World) -> Iterator[Finding]:
+    for thing in world.objects:
+        for pods in pods_of(thing):
+            yield from _template(pods)
+            for path, container in pods.containers():
+                yield from _container(pods, path, container)
+
+
+def _template(pods: Pods) -> Iterator[Finding]:
+    owner = pods.owner
+    if not items(pods.spec.get("containers")):
+        yield owner.found("container", "a pod has a container", pods.where("spec", "containers"))
+    for path, words in _WORDS:
+        for where, value in along(pods.template, path.split(".")):
+            if isinstance(value, str) and value not in words:
+                yield owner.found("word", f"{quoted(value)} is none of {', '.join(filter(None, words))}", pods.where(*where))  # fmt: skip
+    yield from _restart(pods)
+    for kind in (["containers", "initContainers"], ["volumes"]):
+        yield from _twice(pods, kind)
+    for path, volume in entries(pods.spec, "volumes"):
+        if len(mapping(volume)) > 2:
+            yield owner.found("one-of", "a volume has one source", pods.where("spec", *path))
+
+
+def _restart(pods: Pods) -> Iterator[Finding]:
+    policy, where = pods.spec.get("restartPolicy", "Always"), pods.where("spec", "restartPolicy")
+    if pods.owner.key in _ALWAYS and policy in ("Never", "OnFailure"):
+        yield pods.owner.found("restart-policy", f"the pods of a {pods.owner.kind} restart Always", where)
+    if _failure_policy(pods) and policy == "OnFailure":
+        yield pods.owner.found("restart-policy", "with a podFailurePolicy a job's pods restart Never", where)
+
+
+def _failure_policy(pods: Pods) -> bool:
+    if pods.owner.key == JOBSET:
+        way: Path = (*pods.path[:-1], "podFailurePolicy")
+    else:
+        way = _POLICIES.get(pods.owner.key, ("",))
+    value: Any = pods.owner.body
+    for key in way:
+        value = items(value)[key] if isinstance(key, int) else mapping(value).get(key)
+    return bool(value)
+
+
+def _twice(pods: Pods, kinds: list[str]) -> Iterator[Finding]:
+    """Two of one name, or one that is no DNS label."""
+    seen: set[str] = set()
+    for kind in kinds:
+        for path, entry in entries(pods.spec, kind):
+            name, where = text(at(entry, "name")), pods.where("spec", *path, "name")
+            if name in seen:
+                yield pods.owner.found("container", f"the name {quoted(name)} is given twice", where)
+            elif not _LABEL.fullmatch(name):
+                yield pods.owner.found("container", f"{quoted(name)} is no name here: lower-case letters, digits and `-`", where)  # fmt: skip
+            seen.add(name)
+
+
+def _container(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
+    image = container.get("image")
+    if image is None or (isinstance(image, str) and (not image or image != image.strip())):
+        yield pods.owner.found("container", "a container has an image, without spaces around it", (*path, "image"))  # fmt: skip
+    yield from _ports(pods, path, container)
+    for name in _PROBES:
+        if name in container:
+            yield from _probe(pods, (*path, name), mapping(container[name]), _names(container))
+    for inner, variable in entries(container, "env"):
+        yield from _variable(pods, (*path, *inner), mapping(variable))
+
+
+def _ports(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
+    for inner, port in entries(container, "ports"):
+        name, number = at(port, "name"), at(port, "containerPort")
+        if isinstance(name, str) and not _PORT_NAME.fullmatch(name):
+            words = f"{quoted(name)} is no port's name: at most 15 of a-z, 0-9 and `-`, one of them a letter"
+            yield pods.owner.found("port", words, (*path, *inner, "name"))
+        if type(number) is int and not 0 < number < 2**16:
+            yield pods.owner.found("port", f"{number} is not from 1 to 65535", (*path, *inner, "containerPort"))  # fmt: skip
+
+
+def _names(container: Mapping[str, Any]) -> set[str]:
+    return {text(at(port, "name")) for _, port in entries(container, "ports")}
+
+
+def _probe(pods: Pods, path: Path, probe: Mapping[str, Any], names: set[str]) -> Iterator[Finding]:
+    given = sorted(_HANDLERS & probe.keys())
+    if len(given) != 1:
+        words = f"one of {', '.join(sorted(_HANDLERS))}, found {' and '.join(given) or 'none'}"
+        yield pods.owner.found("one-of", words, path)
+    for handler in given:
+        port = at(probe[handler], "port")
+        if isinstance(port, str) and port not in names:
+            yield pods.owner.found("port", f"the container has no port {quoted(port)}", (*path, handler, "port"))  # fmt: skip
+
+
+def _variable(pods: Pods, path: Path, variable: Mapping[str, Any]) -> Iterator[Finding]:
+    name = text(variable.get("name"))
+    if not _VARIABLE.fullmatch(name):
+        yield pods.owner.found("variable", f"{quoted(name)} is no variable's name", (*path, "name"))
+    if text(variable.get("value")) and variable.get("valueFrom") is not None:
+        yield pods.owner.found("one-of", "value and valueFrom exclude each other", path)

@@ -1,0 +1,228 @@
+"""What the API server's own code asks of one object beyond its schema: words of a set, numbers in a range, parts that
+exclude each other. To add one: a row in its table."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
+from typing import Any
+
+from gpucluster.k8s.lint import kueue, quantity
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.pods import JOBSET
+from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
+from gpucluster.k8s.lint.world import Obj, World
+from gpucluster.spec.problem import quoted
+
+PROTOCOLS = ("TCP", "UDP", "SCTP")
+_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+_LEVELS = ("privileged", "baseline", "restricted")
+_RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+_HPA = "HorizontalPodAutoscaler.autoscaling"
+_POLICY = "NetworkPolicy.networking.k8s.io"
+
+# kind, path (`*` is each entry), the words that it takes
+_WORDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("Service", "spec.type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
+    ("Service", "spec.ports.*.protocol", PROTOCOLS),
+    ("PersistentVolume", "spec.accessModes.*", _MODES),
+    ("PersistentVolume", "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
+    ("PersistentVolume", "spec.volumeMode", ("Block", "Filesystem")),
+    ("PersistentVolumeClaim", "spec.accessModes.*", _MODES),
+    ("PersistentVolumeClaim", "spec.volumeMode", ("Block", "Filesystem")),
+    ("LimitRange", "spec.limits.*.type", ("Container", "PersistentVolumeClaim", "Pod")),
+    ("Deployment.apps", "spec.strategy.type", ("Recreate", "RollingUpdate")),
+    ("Job.batch", "spec.completionMode", ("Indexed", "NonIndexed")),
+    ("CronJob.batch", "spec.concurrencyPolicy", ("Allow", "Forbid", "Replace")),
+    (_HPA, "spec.metrics.*.type", ("ContainerResource", "External", "Object", "Pods", "Resource")),
+    (_POLICY, "spec.policyTypes.*", ("Egress", "Ingress")),
+    ("PriorityClass.scheduling.k8s.io", "preemptionPolicy", ("Never", "PreemptLowerPriority")),
+    ("PodDisruptionBudget.policy", "spec.unhealthyPodEvictionPolicy", ("AlwaysAllow", "IfHealthyBudget")),
+    (f"RoleBinding.{_RBAC}", "roleRef.kind", ("ClusterRole", "Role")),
+    (f"RoleBinding.{_RBAC}", "subjects.*.kind", ("Group", "ServiceAccount", "User")),
+    (f"ClusterRoleBinding.{_RBAC}", "roleRef.kind", ("ClusterRole",)),
+    (f"ClusterRoleBinding.{_RBAC}", "subjects.*.kind", ("Group", "ServiceAccount", "User")),
+    (f"ValidatingAdmissionPolicy.{_ADMISSION}", "spec.failurePolicy", ("Fail", "Ignore")),
+    (f"ValidatingAdmissionPolicyBinding.{_ADMISSION}", "spec.validationActions.*", ("Audit", "Deny", "Warn")),
+    *(
+        ("Namespace", f"metadata.labels.pod-security~kubernetes~io/{mode}", _LEVELS)
+        for mode in ("audit", "enforce", "warn")
+    ),
+)
+# kind, path, the least and the most that it takes
+_RANGES: tuple[tuple[str, str, int, int], ...] = (
+    ("Service", "spec.ports.*.port", 1, 65535),
+    ("Deployment.apps", "spec.replicas", 0, 2**31 - 1),
+    ("StatefulSet.apps", "spec.replicas", 0, 2**31 - 1),
+    ("Job.batch", "spec.parallelism", 0, 2**31 - 1),
+    ("Job.batch", "spec.completions", 0, 2**31 - 1),
+    ("Job.batch", "spec.backoffLimit", 0, 2**31 - 1),
+    (_HPA, "spec.minReplicas", 1, 2**31 - 1),
+    (_HPA, "spec.maxReplicas", 1, 2**31 - 1),
+    ("PriorityClass.scheduling.k8s.io", "value", -(2**31), 10**9),
+    (JOBSET, "spec.replicatedJobs.*.replicas", 1, 2**31 - 1),
+    (JOBSET, "spec.replicatedJobs.*.template.spec.parallelism", 1, 2**31 - 1),
+)
+# kind, path to the part, its fields of which one may be given, whether one must be
+_ONE_OF: tuple[tuple[str, str, frozenset[str], bool], ...] = (
+    ("PodDisruptionBudget.policy", "spec", frozenset({"maxUnavailable", "minAvailable"}), False),
+    (
+        "PersistentVolume",
+        "spec",
+        frozenset({"csi", "fc", "hostPath", "iscsi", "local", "nfs", "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "gcePersistentDisk", "rbd"}),
+        True,
+    ),
+)  # fmt: skip
+
+
+def check(world: World) -> Iterator[Finding]:
+    scaled = {_target(scaler) for scaler in world.all(_HPA)}
+    for thing in world.objects:
+        yield from _words(thing)
+        yield from _ranges(thing)
+        yield from _parts(thing)
+        for special in _SPECIAL.get(thing.key, ()):
+            yield from special(thing)
+        owned = (thing.kind, thing.name, thing.namespace) in scaled
+        if owned and type(at(thing.body, "spec", "replicas")) is int:
+            words = "an autoscaler owns this number: each apply would take it back"
+            yield thing.warned("replicas", words, ("spec", "replicas"))
+
+
+def _target(scaler: Obj) -> tuple[str, str, str]:
+    ref = at(scaler.body, "spec", "scaleTargetRef")
+    return text(at(ref, "kind")), text(at(ref, "name")), scaler.namespace
+
+
+def _words(thing: Obj) -> Iterator[Finding]:
+    for path, words in ((path, words) for key, path, words in _WORDS if key == thing.key):
+        for where, value in along(thing.body, _keys(path)):
+            if isinstance(value, str) and value not in words:
+                yield thing.found("word", f"{quoted(value)} is none of {', '.join(words)}", where)
+
+
+def _ranges(thing: Obj) -> Iterator[Finding]:
+    for path, least, most in ((path, least, most) for key, path, least, most in _RANGES if key == thing.key):
+        for where, value in along(thing.body, _keys(path)):
+            if type(value) is int and not least <= value <= most:
+                yield thing.found("range", f"{value} is not from {least} to {most}", where)
+
+
+def _parts(thing: Obj) -> Iterator[Finding]:
+    for path, fields, needed in (
+        (path, fields, need) for key, path, fields, need in _ONE_OF if key == thing.key
+    ):
+        for where, part in along(thing.body, _keys(path)):
+            given = sorted(fields & mapping(part).keys())
+            if len(given) > 1 or (needed and not given):
+                yield thing.found("one-of", _one_of(given, fields), where)
+
+
+def _keys(path: str) -> list[str]:
+    return [key.replace("~", ".") for key in path.split(".")]
+
+
+def _one_of(given: list[str], fields: frozenset[str]) -> str:
+    return (
+        f"{' and '.join(given)} exclude each other"
+        if given
+        else f"one of {', '.join(sorted(fields))} is needed"
+    )
+
+
+# --- single kinds -------------------------------------------------------------------------------
+
+
+def _deployment(thing: Obj) -> Iterator[Finding]:
+    strategy = mapping(at(thing.body, "spec", "strategy"))
+    update = mapping(strategy.get("rollingUpdate"))
+    where = ("spec", "strategy", "rollingUpdate")
+    if strategy.get("type") == "Recreate" and update:
+        yield thing.found("one-of", "Recreate has no rollingUpdate", where)
+    if all(update.get(side) in (0, "0%") for side in ("maxSurge", "maxUnavailable")) and update:
+        yield thing.found("range", "maxSurge and maxUnavailable are both 0: nothing could move", where)
+
+
+def _selector(thing: Obj) -> Iterator[Finding]:
+    """Only of apps: for others an empty selector takes all."""
+    selector = mapping(at(thing.body, "spec", "selector"))
+    if "selector" in mapping(thing.body.get("spec")) and not any(selector.values()):
+        yield thing.found("selector", "an empty selector is not taken", ("spec", "selector"))
+
+
+def _metrics(thing: Obj) -> Iterator[Finding]:
+    for path, metric in entries(thing.body, "spec", "metrics"):
+        kind = text(at(metric, "type"))
+        field = kind[:1].lower() + kind[1:]
+        if kind and field not in mapping(metric):
+            yield thing.found("one-of", f"a metric of type {kind} has `{field}`", path)
+
+
+def _blocks(thing: Obj) -> Iterator[Finding]:
+    for side, peers in (("ingress", "from"), ("egress", "to")):
+        for path, rule in entries(thing.body, "spec", side):
+            for inner, peer in entries(rule, peers):
+                block = mapping(at(peer, "ipBlock"))
+                if block:
+                    yield from _block(thing, block, (*path, *inner, "ipBlock"))
+
+
+def _block(thing: Obj, block: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    whole = _network(block.get("cidr"))
+    if whole is None:
+        yield thing.found("cidr", f"{quoted(block.get('cidr'))} is no network", (*path, "cidr"))
+    for number, written in enumerate(items(block.get("except"))):
+        hole = _network(written)
+        inside = whole is None or (hole is not None and hole.version == whole.version and hole != whole and hole.subnet_of(whole))  # type: ignore[arg-type]  # fmt: skip
+        if hole is None or not inside:
+            words = "is no network" if hole is None else f"is not inside {whole}"
+            yield thing.found("cidr", f"{quoted(written)} {words}", (*path, "except", number))
+
+
+def _network(written: Any) -> Any:
+    try:
+        return ip_network(text(written), strict=False)
+    except ValueError:
+        return None
+
+
+def _limits(thing: Obj) -> Iterator[Finding]:
+    """A container without requests gets both; a request above the limit would be refused each time."""
+    for path, limit in entries(thing.body, "spec", "limits"):
+        for name, written in mapping(at(limit, "defaultRequest")).items():
+            asked, most = quantity.parse(written), quantity.parse(at(limit, "default", name))
+            if asked is not None and most is not None and asked > most:
+                words = (
+                    f"{name}: the request {quantity.shown(asked)} is above the limit {quantity.shown(most)}"
+                )
+                yield thing.found("range", words, (*path, "defaultRequest", name))
+
+
+def _quotas(thing: Obj) -> Iterator[Finding]:
+    for quota in kueue.quotas(thing):
+        if quota.nominal < 0:
+            yield thing.found("range", "a quota is not below 0", quota.path)
+
+
+def _width(thing: Obj) -> Iterator[Finding]:
+    """The index of a pod is its rank: pods that come after others have ended find no peers."""
+    for path, job in entries(thing.body, "spec", "replicatedJobs"):
+        spec = mapping(at(job, "template", "spec"))
+        width, all_ = spec.get("parallelism"), spec.get("completions")
+        indexed = spec.get("completionMode") == "Indexed"
+        if indexed and type(width) is type(all_) is int and width != all_:
+            words = f"{width} pods at once and {all_} in all: a gang's are the same"
+            yield thing.found("gang-width", words, (*path, "template", "spec", "completions"))
+
+
+_APPS = (_selector,)
+_SPECIAL = {
+    "Deployment.apps": (_deployment, *_APPS),
+    "StatefulSet.apps": _APPS,
+    "DaemonSet.apps": _APPS,
+    "ReplicaSet.apps": _APPS,
+    "LimitRange": (_limits,),
+    _HPA: (_metrics,),
+    _POLICY: (_blocks,),
+    kueue.CLUSTER_QUEUE: (_quotas,),
+    kueue.COHORT: (_quotas,),
+    JOBSET: (_width,),
+}
