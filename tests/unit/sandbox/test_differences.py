@@ -12,6 +12,7 @@ from builders import a_lab_plan, a_plan
 from gpucluster import slurm
 from gpucluster.artifacts import unpack
 from gpucluster.aws.bundle import bundle
+from gpucluster.plan.model import there
 from gpucluster.sandbox import differences
 from gpucluster.sandbox.host import CgroupMode
 
@@ -43,7 +44,7 @@ def test_slurms_files_differ_in_the_tables_keys_alone(mode, plan):
 
 def test_hosts_are_told_of_their_own_differences_and_nfs_is_known_for_a_stand_in():
     plan = differences.apply(a_lab_plan(), CgroupMode.HYBRID, real_times=True)
-    assert [mount.nfs.stand_in for mount in plan.storage] == [True]
+    assert [there(mount.nfs).stand_in for mount in plan.storage] == [True]
     said = " ".join(differences.explain(plan, CgroupMode.HYBRID, real_times=True))
     assert "NFS is a stand-in" in said
     assert "packages come from a folder" in said
