@@ -3,12 +3,8 @@
 Change = tuple[str, str]
 Row = tuple[str, list[Change], str]
 
-_SLURM = (
-    "storage:\n",
-    'slurm: {version: "24.11"}\nhead: {machine: m7i.xlarge}\npartitions: [{name: gpu, pools: [tune]}]\nstorage:\n',
-)
 _NO_STORAGE = ("storage:\n  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}\n", "")
-_BOTH = [
+BOTH = [
     _NO_STORAGE,
     (
         "pools:\n",
@@ -174,7 +170,7 @@ CLUSTER_ROWS: list[Row] = [
     (
         "a partition over a pool of Kubernetes",
         [
-            *_BOTH,
+            *BOTH,
             ("    nodes: 4\n", "    nodes: 4\n    runs: kubernetes\n"),
             ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: kubernetes\n"),
             (
@@ -188,7 +184,7 @@ CLUSTER_ROWS: list[Row] = [
     (
         "two orchestrators, and a pool that does not say whose it is",
         [
-            *_BOTH,
+            *BOTH,
             ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n"),
             ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/mig-1g.10gb: 1}"),
         ],
@@ -197,7 +193,7 @@ CLUSTER_ROWS: list[Row] = [
     (
         "slices in a pool of Slurm",
         [
-            *_BOTH,
+            *BOTH,
             ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n    sharing: {mig: {1g.10gb: 7}}\n"),
             ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: kubernetes\n"),
             ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/mig-1g.10gb: 1}"),
@@ -207,7 +203,7 @@ CLUSTER_ROWS: list[Row] = [
     (
         "a pool twice, once for each orchestrator",
         [
-            *_BOTH,
+            *BOTH,
             ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n"),
             ("name: serve\n", "name: tune\n    runs: kubernetes\n"),
             ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/mig-1g.10gb: 1}"),
@@ -218,7 +214,7 @@ CLUSTER_ROWS: list[Row] = [
     (
         "Kubernetes without a pool",
         [
-            *_BOTH,
+            *BOTH,
             ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n"),
             ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: slurm\n"),
             ("    sharing: {mig: {1g.10gb: 7}}\n", ""),

@@ -6,7 +6,7 @@ import pytest
 from builders import KUBE, SPEC, WORKLOADS, a_kube_spec, changed
 from hypothesis import given
 from hypothesis import strategies as st
-from kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
+from kube_rows import BOTH, CLUSTER_ROWS, WORKLOAD_ROWS
 
 from gpucluster import catalog
 from gpucluster.spec import inspect_any, inspect_text, inspect_workloads_text
@@ -194,3 +194,16 @@ def test_a_quantity_is_read_exactly(number: int, suffix: str) -> None:
     assert parse_quantity(f"{number}{suffix}") == number * scale[suffix] * 1000
     assert in_unit("memory", parse_quantity(f"{number}Mi")) == number
     assert in_unit("cpu", parse_quantity(f"{number}m")) == number
+
+
+def test_two_orchestrators_a_quota_and_mig_are_said_in_one_run() -> None:
+    """A pool that nobody's was hid every quota's error until it was somebody's."""
+    text = changed(
+        KUBE,
+        *BOTH,
+        ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: kubernetes\n"),
+        ("nvidia.com/gpu: 32", "nvidia.com/gpu: 64"),
+        ("{from: spot, machines: [p4de.24xlarge]}", "{from: spot, machines: [g6e.48xlarge]}"),
+    )
+    report = inspect_text(text, "kube.yaml", catalog.load())
+    assert [problem.id for problem in report.errors] == ["quota-above-pools", "who-runs", "no-mig"]

@@ -129,11 +129,12 @@ def storage(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Findin
 
 
 def offered(spec: ClusterSpec, catalog: Catalog) -> dict[str, int]:
-    """What quotas can name, over all of Kubernetes' pools at their max."""
-    if any(run_by(spec, pool) is None for pool in spec.pools) or not of_kubernetes(spec):
+    """What quotas can name, over all of Kubernetes' pools at their max; one of which nobody said whose it is counts."""
+    pools = [pool for pool in spec.pools if run_by(spec, pool) is not Runs.SLURM]
+    if not pools:
         raise AbsentError
     total: dict[str, int] = {}
-    for pool in of_kubernetes(spec):
+    for pool in pools:
         gives, most = gives_of(pool, catalog), written(pool.nodes).max
         for resource in shared_by(pool, catalog):
             total[resource] = total.get(resource, 0) + gives[resource] * most
