@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from gpucluster import catalog
 from gpucluster.plan.allocatable import allocatable, gpus_of
 from gpucluster.plan.kubernetes import CPU, accelerators
-from gpucluster.spec import ClusterSpec, inspect_text
+from gpucluster.plan.model import there
+from gpucluster.spec import ClusterSpec, WorkloadsSpec, inspect_text, inspect_workloads_text
+from gpucluster.spec.load_workloads import WorkloadsReport
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,21}[a-z0-9]", fullmatch=True).filter(
     lambda name: not name.startswith("kube-") and name != "default"
@@ -95,3 +97,32 @@ def offers(made: list[dict[str, Any]]) -> dict[str, int]:
         for resource in accelerators(gpus_of(machines), mig) or {CPU: 0}:
             total[resource] = total.get(resource, 0) + gives[resource] * pool["nodes"]["max"]
     return total
+
+
+@st.composite
+def workloads_for(draw: st.DrawFn, spec: ClusterSpec) -> WorkloadsSpec | None:
+    """Services and gangs of its teams, those that `check` takes; None if it takes none."""
+    teams = there(spec.kubernetes).teams
+    resources = sorted({resource for team in teams for resource in team.quota} | {CPU, "memory"})
+    amounts = {CPU: ["500m", 1, 8], "memory": ["512Mi", "64Gi"]}
+    taken: dict[str, list[dict[str, Any]]] = {"serve": [], "train": []}
+    for kind in draw(st.lists(st.sampled_from(["serve", "train"]), min_size=1, max_size=4)):
+        one: dict[str, Any] = {"name": f"w{sum(map(len, taken.values()))}", "image": "x"}
+        one["team"] = draw(st.sampled_from([team.name for team in teams]))
+        if kind == "serve":
+            asked = draw(st.lists(st.sampled_from(resources), min_size=1, max_size=2, unique=True))
+            one["resources"] = {r: draw(st.sampled_from(amounts.get(r, [1, 3, 8]))) for r in asked}
+            one["replicas"] = {"min": 1, "max": draw(st.integers(1, 4))}
+            one["scale_on"] = {"queue_depth": 3}
+        else:
+            one |= {"nodes": draw(st.integers(1, 4)), "gpus_per_node": draw(st.sampled_from([1, 4, 8]))}
+            place = draw(st.sampled_from([{}, {"required": "zone"}, {"preferred": "zone"}, {"required": "leaf"}]))  # fmt: skip
+            one |= {"topology": place} if place else {}
+        if _workloads(spec, {kind: [one]}).spec is not None:
+            taken[kind].append(one)
+    return _workloads(spec, {kind: some for kind, some in taken.items() if some}).spec
+
+
+def _workloads(spec: ClusterSpec, what: dict[str, Any]) -> WorkloadsReport:
+    text = json.dumps({"schema": 1, "cluster": spec.name, **what})
+    return inspect_workloads_text(text, "any.yaml", spec, catalog.load())

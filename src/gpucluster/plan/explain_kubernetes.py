@@ -53,7 +53,7 @@ def _pool(wish: PoolSpec, pool: NodePool, catalog: Catalog) -> Iterator[Note]:
     if pool.elastic and wish.idle is None:
         yield Note(f"{at}.idle", write_duration(pool.idle_s), kube.IDLE_S.reason)
     words = ", ".join(level.word for level in pool.levels) or "none"
-    why = "the levels at which a gang can ask to stay together; only where all nodes stand, for Kueue counts on those"
+    why = "the levels at which a gang can ask to stay together: Kueue counts on nodes that stand, and that tell each level"
     yield Note(f"{at}.topology", words, why)
 
 

@@ -107,7 +107,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "replicas with more memory than goes with the quota",
         [(", may_borrow: true", "")],
         [("mig-1g.10gb: 1}", "mig-1g.10gb: 1, memory: 100Gi}")],
-        "error[above-quota] serve[chat].resources.memory: 8 replicas take 819200 of memory, the team has 536740",
+        "error[above-quota] serve[chat].resources.memory: 8 replicas take 819200Mi of memory, the team has 536740Mi",
     ),
 ]
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import places
-from gpucluster.plan.kubernetes import CPU, GPU, MEMORY, MIG_PREFIX, Distribution
+from gpucluster.plan.kubernetes import CPU, GPU, MEMORY, MIG_PREFIX, Distribution, quantity
 from gpucluster.plan.levels import WORDS
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import distribution
@@ -141,7 +141,8 @@ def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) ->
     for resource, amount in wanted.items():
         limit = _limit(on, one.team, resource)
         if amount * one.replicas.max > limit:
-            says = f"{one.replicas.max} replicas take {amount * one.replicas.max} of {resource}, the team has {limit}"
+            all_, has = quantity(resource, amount * one.replicas.max), quantity(resource, limit)
+            says = f"{one.replicas.max} replicas take {all_} of {resource}, the team has {has}"
             yield error(*path, resource, id="above-quota", says=says)
 
 
