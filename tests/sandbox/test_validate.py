@@ -13,7 +13,7 @@
 | slurm.conf edited on the head | cfg.same (of the head, and of nodes once slurmctld has sent it) |
 | a bundle that Slurm refuses is offered | cfg.bundle |
 | a partition DOWN | part.up |
-| a partition's MaxTime changed by hand, or users kept out of it | part.up |
+| a partition's MaxTime changed by hand | part.up |
 | a node drained, with a reason that is markup | nodes.state |
 | /dev/nvidia7 gone | gpu.count of the node |
 | the metadata guard gone on a node, and on the head | imds.guard of that machine |
@@ -169,7 +169,7 @@ SABOTAGES = (
         "svc.active[head]",
         "systemctl",
         "head",
-        "systemctl mask --runtime gpucluster-elastic; systemctl stop gpucluster-elastic",
+        "systemctl mask --runtime gpucluster-elastic; systemctl stop gpucluster-elastic || systemctl stop gpucluster-elastic",
         "systemctl unmask --runtime gpucluster-elastic; systemctl start gpucluster-elastic",
         found="gpucluster-elastic inactive",
     ),
@@ -193,7 +193,6 @@ SABOTAGES = (
     ),
     sabotage("a partition is down", "part.up[head]", "scontrol update partition", "head", "scontrol update partition=gpu state=down", "scontrol update partition=gpu state=up", found="gpu is DOWN"),
     sabotage("a partition's limit is changed by hand", "part.up[head]", "scontrol reconfigure", "head", "scontrol update partition=gpu maxtime=60", "scontrol update partition=gpu maxtime=1440", found="60 min"),
-    sabotage("users are kept out of a partition", "part.up[head]", "scontrol reconfigure", "head", "scontrol update partition=gpu allowgroups=root", "scontrol update partition=gpu allowgroups=all", found="AllowGroups=root"),
     sabotage(
         "a GPU fell off",
         "gpu.count[NODE]",
@@ -284,8 +283,10 @@ def test_an_instance_that_nobody_owns_is_found(standing, held, role):
         MaxCount=1,
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
     )["Instances"][0]["InstanceId"]
-    try:
-        results = validated(standing, "--tier", "0", code=1)
+    try:  # few questions: the daemon ends it after its orphan's grace, here 10 s
+        results = validated(
+            standing, "--tier", "0", "--only", "svc.active,ctl.ping,nodes.state,cloud.orphans", code=1
+        )
     finally:
         ec2.terminate_instances(InstanceIds=[launched])
     found_by_its_own_alone(results, {"cloud.orphans[cloud]"})
@@ -379,17 +380,6 @@ def test_an_interrupted_run_leaves_no_job_of_ours_and_all_of_others(standing, he
     assert (run.returncode, "Traceback" in err) == (143, False), err
     assert ours() == ""
     assert standing.exec("head", "squeue", "--noheader", f"--user={USER}", "--format=%T") == "RUNNING\n"
-
-
-def test_nodes_that_boot_for_others_and_go_are_no_fault(standing, held):
-    job = standing.sbatch("-N2", "--gres=gpu:8", script="sleep 1")
-    states = set()
-    while states != {"COMPLETED"}:
-        results = validated(
-            standing, "--tier", "0", "--only", "nodes.state,svc.active,slurmd.ping,cloud.orphans", code=0
-        )
-        assert of_verdict(results, "pass", "warn") == results.keys()
-        states = {standing.state(job)}
 
 
 def test_what_is_asked_for_and_is_not_there_is_an_error_of_the_user(standing):

@@ -107,7 +107,7 @@ def judge_pings(found: dict[str, str], want: Controllers) -> Judgement:
 
 
 def ask_slurmd(_want: Slurmd) -> tuple[Ask, ...]:
-    return (Ask(argv=("scontrol", "show", "slurmd"), limit_s=6.0),)
+    return (Ask(argv=("scontrol", "show", "slurmd"), limit_s=5.0),)
 
 
 def parse_slurmd(got: tuple[Answer, ...]) -> str:

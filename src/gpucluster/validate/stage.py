@@ -71,10 +71,12 @@ class Stage:
         blocker, step = self._blocker(expectation), ""
         if not blocker:
             judgement, blocker, step = self._judged(expectation)
-            if not judgement.is_healthy and self._has_gone(expectation.target):
-                judgement = warned(f"it is off, or on its way, by now: {judgement.found}", check.title)
         else:
             judgement = unknown(f"blocked by {blocker}", check.title)
+        own = blocker in ("", self._away.get(expectation.target, ""))
+        if own and not judgement.is_healthy and self._has_gone(expectation.target):
+            words = f"it is off, or on its way, by now: {judgement.found}"
+            judgement, blocker = warned(words, check.title), ""
         machine = self._gangs.sitting(expectation.target) or expectation.target
         result = Result(
             check=check.id,
@@ -123,7 +125,8 @@ class Stage:
 
     def _has_gone(self, target: str) -> bool:
         """Is it an elastic node that slurmctld, asked now, has powered down or is about to? Then its silence is no fault."""
-        if target not in self._elastic:
+        ping = find(self.results, f"ctl.ping[{HEAD}]")
+        if target not in self._elastic or (ping is not None and not ping.healthy):
             return False
         try:
             nodes = slurm.parse_nodes((self._on_head(slurm.ASK_NODES.argv, False, 10),))

@@ -158,9 +158,11 @@ def test_a_node_that_went_off_while_others_were_asked_is_no_fault(states, verdic
     gone["state"] = list(states)
     cluster.answers["scontrol show nodes"] = json.dumps(nodes)
     cluster.up = ()
-    chosen = select(expectations(plan, up=["h200-2a-3"]), tier=0, only=["svc.active[h200-2a-3]"])
+    chosen = select(
+        expectations(plan, up=["h200-2a-3"]), tier=0, only=["svc.active[h200-2a-3]", "disk[h200-2a-3]"]
+    )
     done = ran(cluster, chosen=chosen)
-    assert [r.verdict.value for r in done.results] == [verdict]
+    assert [r.verdict.value for r in done.results] == [verdict, verdict]
 
 
 def test_whoever_watches_hears_of_each_question_before_and_after():
