@@ -33,7 +33,7 @@ from gpucluster.engine.provider.table import TYPES
 from gpucluster.engine.target import environment
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec
-from gpucluster.plan.model import Bindings, Market
+from gpucluster.plan.model import Bindings, Market, there
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_ROLE
 
 # the SDK drops the coroutines of a program that failed
@@ -233,7 +233,8 @@ def test_what_the_stand_in_does_not_know_is_refused_by_name(
 
 
 def test_a_refusal_half_way_is_told_and_the_next_up_goes_on(cluster: Cluster) -> None:
-    spoilt = replace(cluster, plan=replace(cluster.plan, image="gpucluster-slurm-0.0"))
+    site = replace(there(cluster.plan.aws), image="gpucluster-slurm-0.0")
+    spoilt = replace(cluster, plan=replace(cluster.plan, aws=site))
     with pytest.raises(
         GpuclusterError, match=r"no machine image fits name=gpucluster-slurm-0\.0 owners=self in us-east-2"
     ):

@@ -209,7 +209,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("values", "said"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
 def test_what_is_missing_is_said_before_anything_changes(site, values, said):
-    done = site.play("--limit", "gpu01", "--extra-vars", json.dumps(values))
+    done = site.play("--limit", "head,gpu01", "--extra-vars", json.dumps(values))
     assert done.returncode != 0
     assert said in " ".join(done.stdout.split())
     assert "changed=0" in done.stdout

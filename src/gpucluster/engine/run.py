@@ -131,10 +131,11 @@ class _Worker(threading.Thread):
 
 
 def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
-    interrupts = 0
-    while not worker.done.is_set():
+    interrupts, ended = 0, False
+    while not ended:
         try:
-            worker.done.wait(0.2)
+            while not ended:  # inside: Ctrl-C between two looks must not end the wait without a word
+                ended = worker.done.wait(0.2)
         except KeyboardInterrupt:
             interrupts += 1
             if interrupts < 3:
