@@ -15,6 +15,9 @@ _SETTINGS = {
     f"net/ipv4/conf/{BRIDGE}/send_redirects": "0",
 }
 
+# Its own: a bridge without one takes that of a machine, and when that machine ends all others' neighbour entries are stale.
+BRIDGE_MAC = "02:00:a9:fe:a9:fe"
+
 
 def prepare() -> None:
     """Make the router in the network namespace that we are in."""
@@ -27,7 +30,7 @@ def capsule_batch() -> str:
     """The router: one bridge with the metadata service's address and the API's."""
     return (
         "link set lo up\n"
-        f"link add {BRIDGE} type bridge\n"
+        f"link add {BRIDGE} address {BRIDGE_MAC} type bridge\n"
         f"addr add {METADATA_ADDRESS}/32 dev {BRIDGE}\n"
         f"addr add {API_ADDRESS}/32 dev {BRIDGE}\n"
         f"link set {BRIDGE} up\n"
