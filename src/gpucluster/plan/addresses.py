@@ -1,13 +1,12 @@
 """Addresses: one subnet a zone, cut so that no zone's range depends on the other zones.
 
-The network is cut in eight; a zone's letter says which eighth is its. So a zone that is added, removed or
+The network is cut in eight (AWS has had no region with more than six zones); a zone's letter says which eighth is its. So a zone that is added, removed or
 moved in the list moves no address of another.
 """
 
 import ipaddress
 import string
 
-SUBNETS = 8  # AWS has had no region with more than six zones
 AWS_RESERVED = 5  # in each subnet: the first four addresses and the last
 HEAD_OFFSET = 10  # the head's place in its subnet; above what AWS reserves
 

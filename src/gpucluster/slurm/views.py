@@ -6,11 +6,6 @@ from dataclasses import dataclass
 from gpucluster.plan import defaults, hostlist, names
 from gpucluster.plan.model import ClusterPlan, Partition, Pool, SlotRange, there
 
-RESUME_MARGIN_S = 60  # after a pool's boot timeout: the daemon ends the wait first, and says why
-SUSPEND_BACKSTOP_S = 1800  # after a pool's idle time: only a daemon that is away lets it pass
-NODE_REG_MEM_PERCENT = (
-    90  # of RealMemory, which is 95 % of the nameplate: Slurm's own tolerance for cloud nodes
-)
 DARK_ADDRESSES = 254  # of 192.0.2.0/24, shared by the names of nodes that are off
 DAY_MIN = 1440
 

@@ -3,11 +3,12 @@
 import importlib
 import pkgutil
 import typing
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import pytest
-from jinja2 import meta, nodes
+from jinja2 import nodes
+from template_views import assert_the_same_variables
 
 from gpucluster.files import shipped
 from gpucluster.k8s import views
@@ -37,16 +38,7 @@ def test_every_template_is_rendered_and_has_a_view() -> None:
 
 @pytest.mark.parametrize("template", sorted(VIEWS))
 def test_template_and_view_name_the_same_variables(template: str) -> None:
-    used, lines = _variables(template)
-    view = VIEWS[template]
-    assert used == {field.name for field in fields(view)}
-    hints = typing.get_type_hints(view)
-    tables = {
-        name: typing.get_args(hint)[0] for name, hint in hints.items() if typing.get_origin(hint) is tuple
-    }
-    assert lines.keys() == tables.keys()
-    for name, line in tables.items():
-        assert lines[name] == {field.name for field in fields(line)}, name
+    assert_the_same_variables(environment(), (FOLDER / template).read_text(), VIEWS[template])
 
 
 @pytest.mark.parametrize("template", sorted(VIEWS))
@@ -63,18 +55,3 @@ def test_a_template_says_what_it_is_for_in_its_first_line(template: str) -> None
     first = (FOLDER / template).read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first) > 30
-
-
-def _variables(template: str) -> tuple[set[str], dict[str, set[str]]]:
-    """The template's variables, and for each table the attributes that its loop reads."""
-    tree = environment().parse((FOLDER / template).read_text())
-    lines: dict[str, set[str]] = {}
-    for loop in tree.find_all(nodes.For):
-        assert isinstance(loop.iter, nodes.Name)
-        assert isinstance(loop.target, nodes.Name)
-        name = loop.target.name
-        reads = loop.find_all(nodes.Getattr)
-        lines[loop.iter.name] = {
-            r.attr for r in reads if isinstance(r.node, nodes.Name) and r.node.name == name
-        }
-    return meta.find_undeclared_variables(tree), lines

@@ -1,11 +1,10 @@
 """A View holds exactly its template's variables, both ways, down to the lines of its tables."""
 
 import typing
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
-from jinja2 import meta, nodes
+from template_views import assert_the_same_variables
 
 from gpucluster.files import shipped
 from gpucluster.slurm import views
@@ -28,17 +27,9 @@ def test_every_template_is_rendered_and_has_a_view() -> None:
 
 @pytest.mark.parametrize("template", sorted(PAIRS))
 def test_template_and_view_name_the_same_variables(template: str) -> None:
-    used, lines = _variables(template)
-    view = PAIRS[template]
-    assert used == {field.name for field in fields(view)}
-    hints = typing.get_type_hints(view)
-    tables = {
-        name: typing.get_args(hint)[0] for name, hint in hints.items() if typing.get_origin(hint) is tuple
-    }
-    assert lines.keys() == tables.keys()
-    for name, line in tables.items():
-        assert is_dataclass(line)
-        assert lines[name] == {field.name for field in fields(line)}, name
+    assert_the_same_variables(
+        environment(), (shipped("templates") / "slurm" / template).read_text(), PAIRS[template]
+    )
 
 
 @pytest.mark.parametrize("template", sorted(PAIRS))
@@ -52,18 +43,3 @@ def test_a_view_is_formatted_already(template: str) -> None:
 def _tables(view: Any) -> list[Any]:
     hints = typing.get_type_hints(view).values()
     return [typing.get_args(hint)[0] for hint in hints if typing.get_origin(hint) is tuple]
-
-
-def _variables(template: str) -> tuple[set[str], dict[str, set[str]]]:
-    """The template's variables, and for each table the attributes that its loop reads."""
-    tree = environment().parse((shipped("templates") / "slurm" / template).read_text())
-    lines: dict[str, set[str]] = {}
-    for loop in tree.find_all(nodes.For):
-        assert isinstance(loop.iter, nodes.Name)
-        assert isinstance(loop.target, nodes.Name)
-        name = loop.target.name
-        reads = loop.find_all(nodes.Getattr)
-        lines[loop.iter.name] = {
-            r.attr for r in reads if isinstance(r.node, nodes.Name) and r.node.name == name
-        }
-    return meta.find_undeclared_variables(tree), lines
