@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpucluster.elastic.decide.world import slots_of
-from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView
+from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView, Window
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import ClusterPlan
 
@@ -66,6 +66,8 @@ class SlurmModel:
         self.away = False  # slurmctld does not answer
         self.hooks: list[tuple[float, str, tuple[str, ...]]] = []
         self.updates: list[tuple[str, tuple[str, ...], str | None]] = []
+        self.signals: list[tuple[float, int, str]] = []
+        self.windows: dict[str, Window] = {}
         self._next = 1
 
     # --- users ------------------------------------------------------------------------------------
@@ -93,6 +95,7 @@ class SlurmModel:
             at=at,
             nodes={n.name: self._shown(n) for n in self.nodes.values()},
             jobs=tuple(self._job(j) for j in self.jobs.values()),
+            windows=tuple(self.windows.values()),
         )
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
@@ -113,6 +116,27 @@ class SlurmModel:
         for job in jobs:
             if job in self.jobs:
                 self.jobs[job].comment = text
+
+    def signal(self, jobs: Sequence[int], signal: str) -> None:
+        if self.away:
+            raise GpuclusterError("Unable to contact slurm controller")
+        self.signals.extend((self.now, job, signal) for job in jobs if job in self.jobs)
+
+    def requeue(self, jobs: Sequence[int], reason: str) -> None:
+        if self.away:
+            raise GpuclusterError("Unable to contact slurm controller")
+        self.comment(jobs, reason)
+        for number in jobs:
+            job = self.jobs.get(number)
+            if job and job.batch and job.requeue and job.state in ("CONFIGURING", "RUNNING"):
+                self._free(job)
+                self._again(job)
+
+    def open_window(self, window: Window) -> None:
+        self.windows[window.name] = window
+
+    def close_window(self, name: str) -> None:
+        self.windows.pop(name, None)
 
     def _drain(self, node: Node) -> None:
         node.flags.add("DRAIN")
@@ -254,10 +278,13 @@ class SlurmModel:
             if node.name in job.nodes and job.state in ("CONFIGURING", "RUNNING"):
                 self._free(job)
                 if job.batch and job.requeue:
-                    job.state, job.restarts = "PENDING", job.restarts + 1
-                    job.begins = self.now + self.plan.times.cred_expire_s + 1
+                    self._again(job)
                 else:
                     job.state = "FAILED"
+
+    def _again(self, job: Job) -> None:
+        job.state, job.restarts = "PENDING", job.restarts + 1
+        job.begins = self.now + self.plan.times.cred_expire_s + 1
 
     def _free(self, job: Job) -> None:
         for name in job.nodes:
@@ -294,6 +321,8 @@ class SlurmModel:
             admin_comment=job.comment,
             submitted_at=job.submitted,
             begins_at=job.begins,
+            started_at=job.started,
+            restarts=job.restarts,
         )
 
 

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from gpucluster.cloud.faults import cloud_error
-from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState, LaunchRequest
+from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState, LaunchRequest, Reservation
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
 
 if TYPE_CHECKING:
     from botocore.config import Config
     from types_boto3_ec2 import EC2Client
-    from types_boto3_ec2.type_defs import InstanceTypeDef
+    from types_boto3_ec2.type_defs import CapacityReservationTypeDef, InstanceTypeDef
 
 _TAGGED = ("instance", "volume", "network-interface")  # tags reach none of them by themselves (T17)
 _PAGE = 1000
@@ -52,6 +52,16 @@ class AwsCloud:
             )
             found = [i for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
         return tuple(view(i) for i in found)
+
+    def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
+        """As the port says; by filter, so that an unknown one does not fail the call."""
+        if not ids:
+            return ()
+        with translated():
+            answer = self._reader().describe_capacity_reservations(
+                Filters=cast(Any, [{"Name": "capacity-reservation-id", "Values": list(ids)}])
+            )
+        return tuple(reservation_view(r) for r in answer.get("CapacityReservations", []))
 
     def terminate(self, ids: Sequence[str]) -> None:
         """As the port says: one unknown id spares them all (T23), so then each is asked alone."""
@@ -115,7 +125,7 @@ def launch_arguments(request: LaunchRequest) -> dict[str, Any]:
     tags = [{"Key": k, "Value": v} for k, v in sorted(request.tags.items())]
     arguments: dict[str, Any] = {
         "ClientToken": request.token,
-        "MinCount": request.count,
+        "MinCount": request.count if request.at_least is None else request.at_least,
         "MaxCount": request.count,
         "LaunchTemplate": {
             "LaunchTemplateId": request.template_id,
@@ -127,11 +137,32 @@ def launch_arguments(request: LaunchRequest) -> dict[str, Any]:
     }
     if request.market is Market.SPOT:
         arguments["TagSpecifications"].append({"ResourceType": "spot-instances-request", "Tags": tags})
-        arguments["InstanceMarketOptions"] = {
-            "MarketType": "spot",
-            "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
+        options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+        if request.max_price is not None:
+            options["MaxPrice"] = f"{request.max_price / 1e6:.6f}"
+        arguments["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
+    if request.market is Market.CAPACITY_BLOCK:
+        arguments["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
+    if request.reservation is not None:
+        arguments["CapacityReservationSpecification"] = {
+            "CapacityReservationTarget": {"CapacityReservationId": request.reservation}
         }
     return arguments
+
+
+def reservation_view(found: "CapacityReservationTypeDef") -> Reservation:
+    """A reservation or block of DescribeCapacityReservations as the port lists it."""
+    starts, ends = found.get("StartDate"), found.get("EndDate")
+    return Reservation(
+        id=found.get("CapacityReservationId", ""),
+        state=found.get("State", "unknown"),
+        machine=found.get("InstanceType", ""),
+        zone=found.get("AvailabilityZone", ""),
+        total=found.get("TotalInstanceCount", 0),
+        free=found.get("AvailableInstanceCount", 0),
+        starts_at=starts.timestamp() if starts else None,
+        ends_at=ends.timestamp() if ends else None,
+    )
 
 
 def view(instance: "InstanceTypeDef") -> Instance:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from gpucluster.plan.messages import Notice
 from gpucluster.plan.model import Market
 
 
@@ -51,7 +52,7 @@ LIVING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """One RunInstances with Min = Max = `count`: all or none, in one zone, of one machine and market."""
+    """One RunInstances of `at_least` (else exactly `count`) to `count`: in one zone, of one machine and market."""
 
     token: str  # <= 64 ASCII; identical request <=> identical token
     count: int
@@ -62,6 +63,9 @@ class LaunchRequest:
     machine: str
     market: Market
     tags: Mapping[str, str]
+    at_least: int | None = None  # MinCount where fewer than `count` are of use; None: all or none
+    reservation: str | None = None  # `cr-...` that it must come from
+    max_price: int | None = None  # of spot, micro-USD an hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +88,50 @@ class Instance:
         return self.state in LIVING
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A capacity reservation or block as the cloud lists it."""
+
+    id: str
+    state: str  # EC2's word: active, scheduled, expired, cancelled, payment-pending, ...
+    machine: str
+    zone: str
+    total: int
+    free: int
+    starts_at: float | None = None
+    ends_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A message of the queue: a notice of one instance. `handle` deletes it."""
+
+    instance: str
+    notice: Notice
+    handle: str
+
+
+class NoticePort(Protocol):
+    """The queue of interruptions: at least once, in any order, late."""
+
+    def receive(self, wait_s: float) -> tuple[Told, ...]:
+        """Wait so long for messages; what cannot be read is dropped there."""
+        ...
+
+    def forget(self, handles: Sequence[str]) -> None:
+        """Delete messages that are in the journal."""
+        ...
+
+
 class CloudPort(Protocol):
     """The calls. Each may raise CloudError; none retries a launch by itself."""
 
     def launch(self, request: LaunchRequest) -> tuple[str, ...]:
-        """Return the ids of `count` instances (replays of a token return the same ids, perhaps dead)."""
+        """Return the ids of `count` instances, or of at least `at_least` (a token's replay: the same, perhaps dead)."""
+        ...
+
+    def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
+        """These reservations; one that is not there is left out."""
         ...
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
@@ -112,8 +155,10 @@ class Control:
     """The control object in the bucket, written only conditionally on what was read."""
 
     scaling: Scaling = Scaling.RUN
-    epoch: int = 0
+    epoch: int = 0  # rises with each new holder
     by: str = ""  # who wrote it, for people
+    holder: str = ""  # the daemon that may act, `HOST/BOOT/PID/NONCE`
+    held_until: float = 0.0  # by the holder's clock; see elastic.lease for whose clock counts
 
 
 class ControlPort(Protocol):

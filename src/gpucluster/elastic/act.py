@@ -4,13 +4,23 @@ A kill at any border leaves either nothing, or an intent whose identical call is
 each border with its Failpoint, and a test raises there.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar
 
-from gpucluster.cloud.port import CloudError, CloudPort, Control, ControlPort, Fault, LaunchRequest, Scaling
+from gpucluster.cloud.port import (
+    CloudError,
+    CloudPort,
+    Control,
+    ControlPort,
+    Fault,
+    LaunchRequest,
+    NoticePort,
+    Scaling,
+)
 from gpucluster.elastic.decide import outcome
 from gpucluster.elastic.events import (
     Ask,
@@ -20,19 +30,28 @@ from gpucluster.elastic.events import (
     LaunchAsked,
     LaunchDone,
     LaunchRefused,
+    SentBack,
+    Signalled,
 )
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lanes import Lane
+from gpucluster.elastic.memory.launches import served
 from gpucluster.elastic.model import (
     Action,
     Block,
+    CloseWindow,
     Comment,
+    Drain,
+    Forget,
     LaunchGang,
     MarkDown,
+    OpenWindow,
     PowerDown,
     PowerUp,
     Remember,
+    Requeue,
     ResetDown,
+    Signal,
     Terminate,
     Unblock,
 )
@@ -44,12 +63,13 @@ from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_REQUEST,
 
 log = logging.getLogger("gpucluster.elastic")
 T = TypeVar("T")
-Nodes = Block | Unblock | MarkDown | PowerDown | PowerUp | ResetDown
+Nodes = Block | Unblock | Drain | MarkDown | PowerDown | PowerUp | ResetDown
 # `undrain` lifts only the drain. `power_down` waits for jobs; nothing here ever forces.
 _UPDATES: dict[
     type[Nodes], tuple[str, bool]
 ] = {  # action -> (scontrol's state, whether a reason goes with it)
     Block: ("drain", True),
+    Drain: ("drain", True),
     Unblock: ("undrain", False),
     MarkDown: ("down", True),
     PowerDown: ("power_down", False),
@@ -89,6 +109,7 @@ class Hands:
     clock: Callable[[], float]
     ring: Callable[[], object]  # look again now: a refusal has a next candidate
     trip: Callable[[Failpoint], None]
+    notices: NoticePort | None = None
 
 
 class Actor:
@@ -98,6 +119,18 @@ class Actor:
         self._hands = hands
         self._busy: set[str] = set()  # requests being asked and instances being ended right now
         self._stopped = False
+        self._does: Mapping[type[Action], Callable[[Any], None]] = {
+            Remember: self._remember,
+            LaunchGang: self._launch,
+            Terminate: self._terminate,
+            Comment: self._comment,
+            Signal: self._signal,
+            Requeue: self._requeue,
+            OpenWindow: self._open_window,
+            CloseWindow: self._close_window,
+            Forget: self._forget,
+            **dict.fromkeys(_UPDATES, self._update),
+        }
 
     @property
     def busy(self) -> bool:
@@ -106,19 +139,7 @@ class Actor:
     def act(self, actions: Sequence[Action]) -> None:
         """Carry out `actions` in order; what is under way already is skipped."""
         for action in grouped(actions):
-            match action:
-                case Remember():
-                    self._remember(action)
-                case LaunchGang():
-                    self._launch(action)
-                case Terminate():
-                    self._terminate(action)
-                case Comment():
-                    self._comment(action)
-                case Block() | Unblock() | MarkDown() | PowerDown() | PowerUp() | ResetDown():
-                    self._update(action)
-                case _:
-                    assert_never(action)
+            self._does[type(action)](action)
 
     def _remember(self, action: Remember) -> None:
         hands = self._hands
@@ -166,10 +187,10 @@ class Actor:
     def _ask(self, ask: Ask) -> tuple[str, ...] | CloudError:
         try:
             ids = self._hands.cloud.launch(request(self._hands.cluster, ask))
-            if len(ids) == len(ask.slots):
-                return ids
-            self._hands.cloud.terminate(ids)  # part of a gang is of no use (T05)
-            return CloudError(Fault.NO_CAPACITY, "Partial", f"{len(ids)} of {len(ask.slots)}")
+            use = len(served(ask, len(ids)))
+            if use < len(ids):
+                self._hands.cloud.terminate(ids[use:])  # part of a gang is of no use (T05)
+            return ids[:use] or CloudError(Fault.NO_CAPACITY, "Partial", f"{len(ids)} of {len(ask.slots)}")
         except CloudError as error:
             return error
 
@@ -214,13 +235,36 @@ class Actor:
     def _comment(self, action: Comment) -> None:
         self._slurm(lambda: self._hands.slurm.comment(action.jobs, action.reason), action)
 
-    def _slurm(self, call: Callable[[], None], action: Action) -> None:
+    def _signal(self, action: Signal) -> None:
+        """At least once: a kill between the signal and its record signals again."""
+        done = Signalled(instance=action.instance, jobs=action.jobs, signal=action.signal)
+        self._slurm(lambda: self._hands.slurm.signal(action.jobs, action.signal), action, done)
+
+    def _requeue(self, action: Requeue) -> None:
+        done = SentBack(instance=action.instance, jobs=action.jobs)
+        self._slurm(lambda: self._hands.slurm.requeue(action.jobs, action.reason), action, done)
+
+    def _open_window(self, action: OpenWindow) -> None:
+        self._slurm(lambda: self._hands.slurm.open_window(action.window), action)
+
+    def _close_window(self, action: CloseWindow) -> None:
+        self._slurm(lambda: self._hands.slurm.close_window(action.name), action)
+
+    def _forget(self, action: Forget) -> None:
+        """A message that stays is delivered again, and is no news then."""
+        notices = self._hands.notices
+        if notices is not None:
+            self._hands.clouds.submit(lambda: _deleted(notices, action.handles), lambda _: None)
+
+    def _slurm(self, call: Callable[[], None], action: Action, done: Event | None = None) -> None:
         """Idempotent, and what did not work is seen at the next look: so an error is only told."""
         self._hands.trip(Failpoint.BEFORE_UPDATE)
 
         def updated(error: GpuclusterError | None) -> None:
             self._hands.trip(Failpoint.AFTER_UPDATE)
             if error is None:
+                if done is not None:
+                    self._write(done)
                 log.info("%s", describe(action))
             else:
                 log.warning("%s: %s", describe(action), error.message)
@@ -243,6 +287,9 @@ def request(cluster: str, ask: Ask) -> LaunchRequest:
         machine=ask.machine,
         market=ask.market,
         tags={TAG_CLUSTER: cluster, TAG_ROLE: ROLE_NODE, TAG_POOL: ask.pool, TAG_REQUEST: ask.request},
+        at_least=ask.at_least if ask.at_least < len(ask.slots) else None,
+        reservation=ask.reservation,
+        max_price=ask.max_price,
     )
 
 
@@ -273,6 +320,11 @@ def _end(cloud: CloudPort, ids: Sequence[str]) -> CloudError | None:
     except CloudError as error:
         return None if error.fault is Fault.GONE else error
     return None
+
+
+def _deleted(notices: NoticePort, handles: Sequence[str]) -> None:
+    with contextlib.suppress(CloudError):
+        notices.forget(handles)
 
 
 def _error_of(call: Callable[[], None]) -> GpuclusterError | None:

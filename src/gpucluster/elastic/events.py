@@ -5,6 +5,7 @@ A new kind of event is a class here, a word in `Event`, and its fold in `memory`
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from gpucluster.plan.model import Market
@@ -25,6 +26,16 @@ class Ask:
     template_id: str
     template_version: int
     subnet_id: str
+    gangs: tuple[int, ...] = ()  # sizes of the gangs whose slots these are, in order; none: all are one gang
+    jobs: tuple[int, ...] = ()  # for whom, for people
+    price: int = 0  # micro-USD an hour for one; 0: unknown or paid ahead
+    reservation: str | None = None
+    max_price: int | None = None
+
+    @property
+    def at_least(self) -> int:
+        """Fewer than the smallest gang are of no use."""
+        return min(self.gangs) if len(self.gangs) > 1 else len(self.slots)
 
     @property
     def offer(self) -> str:
@@ -114,10 +125,11 @@ class LaunchAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDone:
-    """The cloud gave these, in the order of the request's slots."""
+    """The cloud gave these, in the order of the request's slots; where fewer came, whole gangs are served first to last."""
 
     request: str
     instances: tuple[str, ...]
+    machines: tuple[str, ...] = ()  # of each, where a fleet chose; none: the request's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +197,7 @@ class CameUp:
     """Slurm took the node."""
 
     slot: str
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +228,7 @@ class BootFailed:
     slot: str
     instance: str
     words: str
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,12 +269,144 @@ class Adopted:
     instance: str
     machine: str
     market: Market
+    price: int = 0
+
+
+class TroubleKind(StrEnum):
+    """Why a living machine is to be left."""
+
+    SPOT = "spot"  # taken back at `ends_at`
+    REBALANCE = "rebalance"  # may be taken back: a hint
+    MAINTENANCE = "maintenance"  # the cloud's, from `ends_at` on
+    BLOCK_END = "block-end"  # its capacity block ends at `ends_at`
+    FAULT = "fault"  # a GPU of it failed
+    REPLACE = "replace"  # a person asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Troubled:
+    """A machine is to be left; the same news from a second source is no second event."""
+
+    slot: str
+    instance: str
+    kind: TroubleKind
+    words: str
+    ends_at: float | None = None
+    source: str = ""  # node, queue, cloud, operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signalled:
+    """The batch scripts of these jobs were told that `instance` goes."""
+
+    instance: str
+    jobs: tuple[int, ...]
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentBack:
+    """These jobs were requeued before `instance` ends."""
+
+    instance: str
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TroubleOver:
+    """What was announced was called off."""
+
+    instance: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerTripped:
+    """Too many boots of a pool failed in a row: nothing is launched until then."""
+
+    pool: str
+    words: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerReset:
+    """The cooldown is over, a boot succeeded, or a person lifted it."""
+
+    pool: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hangs:
+    """A job that used to beat does not."""
+
+    job: int
+    since: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beats:
+    """It beats again, or is gone."""
+
+    job: int
+
+
+class Verb(StrEnum):
+    """What an operator may ask of the daemon; taken from the spool like a hook's call."""
+
+    POOL_PAUSE = "pool-pause"  # launch nothing; what runs goes on
+    POOL_DRAIN = "pool-drain"  # pause, and let the nodes go as they fall idle
+    POOL_RESUME = "pool-resume"  # undo both, and lift a breaker
+    NODE_REPLACE = "node-replace"  # drain; when idle (or at once with `now`) a new machine
+    NODE_KEEP = "node-keep"  # not ended until then, not even when its boot failed
+    NODE_RELEASE = "node-release"  # undo keep and replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """An operator's order."""
+
+    verb: Verb
+    target: str  # a pool or a slot
+    by: str
+    words: str = ""
+    until: float | None = None  # of a keep
+    now: bool = False  # of a replace: signal and requeue rather than wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A node-replace was carried out, or a keep ran out."""
+
+    verb: Verb
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetCrossed:
+    """The month's spend crossed a line: `warn` or `stop`, or a new month began: `open`."""
+
+    line: str
+    month: str  # 2026-11
+    spent: int  # micro-USD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A state that no row of the life table has: nothing is done, and it is told."""
+
+    slot: str
+    states: tuple[str, ...]
 
 
 Event = (
     Born | Started | HookCalled | JobPlaced | JobRunning | JobLeft | Needed | Renewed | LaunchAsked | LaunchDone
     | LaunchRefused | LaunchDeferred | LaunchDropped | Refused | Forgot | Booted | Registered | CameUp | BecameIdle
     | BecameBusy | Unneeded | BootFailed | EndAsked | InstanceGone | LifeOver | EndSeen | Adopted
+    | Troubled | Signalled | SentBack | TroubleOver | BreakerTripped | BreakerReset | Hangs | Beats | Ordered | Served
+    | BudgetCrossed | Unknown
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpucluster.cloud.port import Instance
+from gpucluster.cloud.port import Instance, Reservation, Told
 from gpucluster.elastic.events import Ask, Entry
 from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.names import REASON_PREFIX
@@ -115,6 +115,12 @@ class SlurmJob:
     admin_comment: str = ""
     submitted_at: float = 0.0
     begins_at: float = 0.0  # not eligible before
+    user_id: int = -1
+    started_at: float = 0.0
+    time_limit_s: float | None = None
+    restarts: int = 0
+    batch_host: str = ""
+    comment: str = ""  # the user's own
 
     @property
     def configuring(self) -> bool:
@@ -135,12 +141,23 @@ class SlurmJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A Slurm reservation."""
+
+    name: str
+    starts_at: float
+    ends_at: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmView:
     """Nodes first, then jobs, so a job seen here had its nodes at `at` or later."""
 
     at: float
     nodes: Mapping[str, SlurmNode]
     jobs: tuple[SlurmJob, ...]
+    windows: tuple[Window, ...] = ()  # only ours, and only asked for where the plan has capacity blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +169,7 @@ class CloudView:
     absent_since: Mapping[str, float] = field(
         default_factory=dict[str, float]
     )  # ids that we know and it misses
+    reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])  # by id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +188,7 @@ class Observation:
     slurm: SlurmView | None
     cloud: CloudView | None
     reports: Mapping[str, Heard] = field(default_factory=dict[str, Heard])  # by instance
+    told: tuple[Told, ...] = ()  # news of the queue, each until it is in the journal
     halted: str = ""  # why nothing may be launched at all; empty: it may
 
 
@@ -254,6 +273,57 @@ class LaunchGang:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Keep new jobs off living nodes; the owner in the reason is who may lift it."""
+
+    slots: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Signal the batch scripts of jobs; written as Signalled after it was done."""
+
+    jobs: tuple[int, ...]
+    signal: str
+    instance: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """Queue running jobs again; written as SentBack after it was done."""
+
+    jobs: tuple[int, ...]
+    instance: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWindow:
+    """Make or move a Slurm reservation that keeps slots from jobs outside their capacity block."""
+
+    window: Window
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseWindow:
+    """Delete it."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """Delete messages of the queue whose news is in the journal."""
+
+    handles: tuple[str, ...]
+
+
 Action = (
     Remember | Block | Unblock | Comment | MarkDown | PowerDown | PowerUp | ResetDown | Terminate | LaunchGang
-)
+    | Drain | Signal | Requeue | OpenWindow | CloseWindow | Forget
+)  # fmt: skip

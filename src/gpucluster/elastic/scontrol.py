@@ -1,11 +1,12 @@
 """Slurm's port: one look, and the few updates that the daemon makes. All in one serial lane."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from gpucluster import shell
 from gpucluster.elastic import observe
-from gpucluster.elastic.model import SlurmView
+from gpucluster.elastic.model import SlurmView, Window
 
 BATCH = 100  # nodes a call; a longer hostlist meets scontrol's own limits (ParallelCluster)
 JOBS_BATCH = 500
@@ -25,12 +26,28 @@ class SlurmPort(Protocol):
         """Write the jobs' AdminComment; a job that is gone is no fault."""
         ...
 
+    def signal(self, jobs: Sequence[int], signal: str) -> None:
+        """Send `signal` to the batch scripts; a job that is gone is no fault."""
+        ...
+
+    def requeue(self, jobs: Sequence[int], reason: str) -> None:
+        """Queue running jobs again; one that is gone, or that may not be requeued, is no fault."""
+        ...
+
+    def open_window(self, window: Window) -> None:
+        """Make the reservation, or move the one of that name: no job of others runs on its nodes meanwhile."""
+        ...
+
+    def close_window(self, name: str) -> None:
+        """Delete it; one that is gone is no fault."""
+        ...
+
 
 class Scontrol:
     """The real one; `program` by name on PATH (the unit sets it) or absolute."""
 
-    def __init__(self, program: str = "scontrol") -> None:
-        self._program = program
+    def __init__(self, program: str = "scontrol", scancel: str = "scancel") -> None:
+        self._program, self._scancel = program, scancel
 
     def look(self, at: float) -> SlurmView:
         nodes = shell.run((self._program, *observe.NODES[1:]), timeout_s=TIMEOUT_S)
@@ -48,3 +65,36 @@ class Scontrol:
             ids = ",".join(str(job) for job in jobs[start : start + JOBS_BATCH])
             argv = (self._program, "update", f"jobid={ids}", f"admincomment={text}")
             shell.run(argv, timeout_s=TIMEOUT_S, check=False)
+
+    def signal(self, jobs: Sequence[int], signal: str) -> None:
+        for start in range(0, len(jobs), JOBS_BATCH):
+            ids = [str(job) for job in jobs[start : start + JOBS_BATCH]]
+            argv = (self._scancel, f"--signal={signal}", "--batch", *ids)
+            shell.run(argv, timeout_s=TIMEOUT_S, check=False)
+
+    def requeue(self, jobs: Sequence[int], reason: str) -> None:
+        self.comment(jobs, reason)
+        for start in range(0, len(jobs), JOBS_BATCH):
+            ids = ",".join(str(job) for job in jobs[start : start + JOBS_BATCH])
+            shell.run((self._program, "requeue", ids), timeout_s=TIMEOUT_S, check=False)
+
+    def open_window(self, window: Window) -> None:
+        lines = (
+            f"ReservationName={window.name}",
+            f"StartTime={_local(window.starts_at)}",
+            f"EndTime={_local(window.ends_at)}",
+            f"Nodes={','.join(window.nodes)}",
+        )
+        moved = shell.run((self._program, "update", *lines), timeout_s=TIMEOUT_S, check=False)
+        if moved.code != 0:
+            argv = (self._program, "create", "reservation", *lines, "Users=root", "Flags=MAINT,IGNORE_JOBS")
+            shell.run(argv, timeout_s=TIMEOUT_S)
+
+    def close_window(self, name: str) -> None:
+        argv = (self._program, "delete", f"ReservationName={name}")
+        shell.run(argv, timeout_s=TIMEOUT_S, check=False)
+
+
+def _local(at: float) -> str:
+    """scontrol reads the head's local time."""
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%dT%H:%M:%S")  # noqa: DTZ006

@@ -9,6 +9,8 @@ class Market(StrEnum):
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
+    RESERVATION = "reservation"  # capacity held for us, at the on-demand price
+    CAPACITY_BLOCK = "capacity-block"  # paid ahead, for a window of time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +22,5 @@ class Source:
     machines: tuple[str, ...]  # in order of preference
     zones: tuple[str, ...]
     max: int | None  # live instances from this source, over all zones; None = only the pool's max
+    reservation: str | None = None  # its id, `cr-...`: of a reservation or a capacity block
+    max_price: int | None = None  # the most to pay for a spot instance, in micro-USD an hour

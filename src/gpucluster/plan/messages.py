@@ -29,6 +29,43 @@ class Step:
     detail: str = ""
 
 
+class NoticeKind(StrEnum):
+    """What a machine hears of itself."""
+
+    SPOT = "spot"  # it will be taken back
+    REBALANCE = "rebalance"  # it may be taken back
+    MAINTENANCE = "maintenance"  # a scheduled event of the cloud
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """From the metadata service, or from the queue; the same twice is one."""
+
+    kind: NoticeKind
+    at: float | None = None  # when it takes effect; None: not told
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFault:
+    """A line `NVRM: Xid` of the kernel's log, or several alike."""
+
+    xid: int
+    device: str  # PCI address
+    count: int
+    last_at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A job's heartbeat file on this node: its owner and when it was touched last."""
+
+    job: int
+    uid: int
+    at: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """From the node. `nonce` makes each credential unique; `boot_id` is the kernel's or the machine's."""
@@ -39,6 +76,10 @@ class NodeReport:
     phase: NodePhase
     life: int  # the life for which slurmd was last started; 0 = never
     steps: tuple[Step, ...]
+    tail: str = ""  # last lines of the agent's log, when a step failed
+    notices: tuple[Notice, ...] = ()
+    faults: tuple[GpuFault, ...] = ()
+    beats: tuple[Beat, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,7 @@ class LaunchTemplate:
     source: int  # Source.position
     machine: str
     market: Market
+    price: int | None = None  # micro-USD an hour in the catalog; None: unknown, or paid ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,34 @@ class Hardware:
     gpu_memory_mib: int | None
     fabric: str | None  # infiniband, roce or ethernet
     fabric_ports: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Farewell:
+    """What a job gets when its machine is about to go: a signal to its batch script, and time until the requeue."""
+
+    signal: str = "USR1"
+    lead_s: int = 20  # requeued so long before the machine's end
+    grace_s: int = (
+        90  # where the machine sets no end itself (a broken GPU): requeued so long after the signal
+    )
+    script: str | None = None  # the site's own program on the node, called with the kind and the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hung:
+    """A job that beats (opt-in, a file that it touches) and then does not for `after_s`."""
+
+    after_s: int
+    requeue: bool  # else it is only told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """After `boots` failed boots in a row the pool launches nothing for `cooldown_s`."""
+
+    boots: int = 6
+    cooldown_s: int = 900
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +138,10 @@ class Pool:
     templates: tuple[LaunchTemplate, ...]
     addresses: tuple[str, ...] = ()  # of hosts that exist, one for each slot, in their order
     hardware: Hardware | None = None  # of hosts that exist, beside what Slurm sees
+    spares: int = 0  # idle nodes that are kept up beside those that work
+    farewell: Farewell = Farewell()
+    hung: Hung | None = None
+    breaker: Breaker = Breaker()
 
     def zone_of(self, node: str) -> str | None:
         """The zone of one of this pool's slots ("" for a host that exists); None for a name that is not one."""
@@ -279,6 +312,15 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Of a calendar month (UTC), by our own ledger at catalog prices; amounts in micro-USD."""
+
+    monthly: int
+    warn_at: int  # an amount, too
+    stop_scaling_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """The whole cluster. `schema` is the plan's own, raised when a field changes its meaning.
 
@@ -299,6 +341,7 @@ class ClusterPlan:
     hosts: Hosts | None = None
     spines: tuple[Spine, ...] = ()
     users: tuple[User, ...] = ()
+    budget: Budget | None = None
 
     def pool_of(self, node: str) -> Pool | None:
         """The pool that has the slot `node`; None for a name that is not one."""
@@ -342,3 +385,4 @@ class Bindings:
     file_systems: dict[str, FileSystemBinding] = field(
         default_factory=dict[str, FileSystemBinding]
     )  # by mount
+    queue: str = ""  # URL of the queue of interruptions; empty: none is read

@@ -1,33 +1,10 @@
 """API token buckets on a virtual clock (T11): one for requests and, for some actions, one for instances."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpucluster.cloud.limits import INSTANCES, OWN, READ, UNFILTERED_READ, WRITE, left
 from gpucluster.cloud.model.values import Refusal
 
-# (size, refill a second). Source: the EC2 developer guide's page on API throttling.
-READ = (100.0, 20.0)
-UNFILTERED_READ = (50.0, 10.0)  # DescribeInstances and its like with neither filter nor page size
-WRITE = (50.0, 5.0)
-OWN: Mapping[str, tuple[float, float]] = {
-    "RunInstances": (5.0, 2.0),
-    "StartInstances": (5.0, 2.0),
-    "TerminateInstances": (100.0, 5.0),
-    "CreateTags": (100.0, 10.0),
-    "CreateNetworkInterface": (100.0, 5.0),
-    "CreateLaunchTemplateVersion": (100.0, 5.0),
-    "CreateNatGateway": (10.0, 1.0),
-    "CreateVpcEndpoint": (4.0, 0.3),
-    "ModifyVpcEndpoint": (4.0, 0.3),
-    "DeleteVpcEndpoints": (4.0, 0.3),
-    "DescribeInstanceTopology": (1.0, 1.0),
-}
-INSTANCES: Mapping[str, tuple[float, float]] = {
-    "RunInstances": (1000.0, 2.0),
-    "StartInstances": (1000.0, 2.0),
-    "TerminateInstances": (1000.0, 20.0),
-    "StopInstances": (1000.0, 20.0),
-}
 _READS = ("Describe", "Get", "List", "Search")
 
 
@@ -55,9 +32,8 @@ class Buckets:
             self._take(f"{action}#instances", rate, float(count), now)
 
     def _take(self, name: str, rate: tuple[float, float], tokens: float, now: float) -> None:
-        size, refill = rate
-        bucket = self._levels.setdefault(name, _Bucket(size, now))
-        bucket.level = min(size, bucket.level + max(0.0, now - bucket.at) * refill)
+        bucket = self._levels.setdefault(name, _Bucket(rate[0], now))
+        bucket.level = left(rate, bucket.level, now - bucket.at)
         bucket.at = max(now, bucket.at)
         if not self.enabled:
             return

@@ -11,7 +11,7 @@ from typing import TypeVar
 from gpucluster.cloud.faults import cloud_error
 from gpucluster.cloud.model.ec2 import CloudModel
 from gpucluster.cloud.model.values import Ec2Instance, LaunchSpec, Refusal, SubnetPlace
-from gpucluster.cloud.port import CloudError, Control, Fault, Instance, LaunchRequest, Scaling
+from gpucluster.cloud.port import CloudError, Control, Fault, Instance, LaunchRequest, Reservation, Scaling
 from gpucluster.plan import names
 
 T = TypeVar("T")
@@ -48,6 +48,11 @@ class ModelCloud:
         wanted = {names.TAG_CLUSTER: cluster, names.TAG_ROLE: names.ROLE_NODE}
         return tuple(view(i) for i in found if wanted.items() <= i.tags.items())
 
+    def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
+        """As the port says."""
+        self.calls.append(("reservations", tuple(ids)))
+        return self._call("DescribeCapacityReservations", lambda _: ())
+
     def terminate(self, ids: Sequence[str]) -> None:
         """As the port says: an unknown id is what was asked for already."""
         self.calls.append(("terminate", tuple(ids)))
@@ -69,7 +74,7 @@ class ModelCloud:
             machine=request.machine,
             market=request.market,
             subnet=self._place(request.subnet_id, request.zone),
-            min_count=request.count,
+            min_count=request.count if request.at_least is None else request.at_least,
             max_count=request.count,
             token=request.token,
             fingerprint=repr(replace(request, tags=dict(sorted(request.tags.items())))),

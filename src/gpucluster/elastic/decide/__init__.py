@@ -1,18 +1,32 @@
 """From plan, observation and memory to actions: pure, level-triggered, the same world twice gives the same actions.
 
 `decide` is the whole of it. Rooms by noun: `world` (everything joined by slot), `facts` (edges for the journal),
-`offers` (what may be launched where), `gangs`, `boots`, `endings`, `idle`, `repair`, `blocked`.
+`offers` (what may be launched where), `gangs`, `boots`, `endings`, `idle`, `repair`, `blocked`, `troubles` (machines
+to be left), `hung`, `limits`, `orders`, `windows`.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpucluster.elastic.decide import blocked, boots, endings, facts, gangs, idle, repair
+from gpucluster.elastic.decide import (
+    blocked,
+    boots,
+    endings,
+    facts,
+    gangs,
+    hung,
+    idle,
+    limits,
+    orders,
+    repair,
+    troubles,
+    windows,
+)
 from gpucluster.elastic.decide.offers import Room, all_offers, outcome
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry, Event
 from gpucluster.elastic.memory import Memory, fold
-from gpucluster.elastic.model import Action, Observation, Phase, Remember
+from gpucluster.elastic.model import Action, Forget, Observation, Phase, Remember
 from gpucluster.plan.model import Bindings, ClusterPlan
 
 __all__ = ["decide", "next_look", "outcome"]
@@ -31,12 +45,17 @@ def decide(
     remember = (Remember(entries=entries),) if entries else ()
     return (
         *remember,
+        *_heard(observation),
+        *troubles.leave(world),  # seconds count
         *blocks,  # before a job is sent back, so that it cannot land there again
         *endings.ending(world),
         *verdict.actions,
         *repair.repair(world),
         *idle.suspend(world),
         *idle.keep_on(world, blocked.drained_by(blocks)),
+        *orders.carry_out(world),
+        *hung.act(world),
+        *windows.windows(world),
     )
 
 
@@ -78,6 +97,7 @@ def _world(
         slurm=seen.slurm,
         cloud=seen.cloud,
         reports=seen.reports,
+        told=seen.told,
         halted=seen.halted,
     )
 
@@ -95,6 +115,8 @@ def _note(
         (facts.instances, repair.adoptions),
         (facts.lives,),
         (boots.failures, repair.unfit),
+        (troubles.noticed, orders.noticed),
+        (hung.noticed, limits.noticed),
         (_forgotten,),
     )
     for step in steps:
@@ -103,6 +125,12 @@ def _note(
             entries.extend(found)
             world = replace(world, memory=fold(world.memory, found))
     return world, tuple(entries)
+
+
+def _heard(observation: Observation) -> Iterable[Action]:
+    """The queue's messages are deleted once their news is remembered."""
+    if observation.told:
+        yield Forget(handles=tuple(told.handle for told in observation.told))
 
 
 def _forgotten(world: World) -> Iterable[Event]:

@@ -19,7 +19,8 @@ def failures(world: World) -> Iterator[Event]:
             continue
         words = _verdict(world, slot, life, life.instance)
         if words:
-            yield BootFailed(slot=slot, instance=life.instance, words=f"{life.instance}: {words}")
+            pool = world.slots[slot].pool.name
+            yield BootFailed(slot=slot, instance=life.instance, words=f"{life.instance}: {words}", pool=pool)
 
 
 def last_word(report: NodeReport) -> str:

@@ -109,7 +109,8 @@ def _ended(world: World, slot: str, life: Life, instance: str) -> Iterator[Event
     if world.phases.get(slot) is Phase.WANTED and life.failed is None and life.up_at is None and not asked:
         listed = world.cloud.instances.get(instance)
         words = (listed.reason if listed else None) or "the instance ended"
-        yield BootFailed(slot=slot, instance=instance, words=f"{instance}: {words}")
+        pool = world.slots[slot].pool.name
+        yield BootFailed(slot=slot, instance=instance, words=f"{instance}: {words}", pool=pool)
     yield InstanceGone(slot=slot, instance=instance)
 
 
@@ -153,7 +154,7 @@ def _wanted_again(world: World, slot: str, life: Life) -> Iterator[Event]:
 
 def _up(world: World, slot: str, life: Life) -> Iterator[Event]:
     if life.up_at is None or life.unneeded_at is not None:
-        yield CameUp(slot=slot)
+        yield CameUp(slot=slot, pool=world.slots[slot].pool.name)
     idle = world.node(slot).idle
     if idle and life.idle_at is None:
         yield BecameIdle(slot=slot)

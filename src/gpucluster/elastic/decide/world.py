@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from gpucluster.cloud.port import Instance, InstanceState
+from gpucluster.cloud.port import Instance, InstanceState, Told
 from gpucluster.elastic.memory import Life, Memory
 from gpucluster.elastic.model import CloudView, Heard, Phase, SlurmJob, SlurmNode, SlurmView, classify
 from gpucluster.plan.model import Bindings, ClusterPlan, Pool
@@ -74,6 +74,7 @@ class World:
     groups: Mapping[Phase, tuple[str, ...]]
     starting: tuple[SlurmJob, ...]  # CONFIGURING, the most urgent first
     starting_on: Mapping[str, tuple[SlurmJob, ...]]  # slot -> those of `starting` that hold it
+    told: tuple[Told, ...] = ()  # news of the queue
     halted: str = ""  # why nothing may be launched at all
 
     @staticmethod
@@ -86,6 +87,7 @@ class World:
         slurm: SlurmView,
         cloud: CloudView,
         reports: Mapping[str, Heard],
+        told: tuple[Told, ...] = (),
         halted: str = "",
     ) -> "World":
         slots = slots_of(plan)
@@ -104,6 +106,7 @@ class World:
             groups=groups,
             starting=starting,
             starting_on=_by_slot(starting),
+            told=told,
             halted=halted,
         )
 

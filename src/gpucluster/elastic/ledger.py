@@ -1,0 +1,32 @@
+"""What instances cost, by the calendar month (UTC): our own ledger at catalog prices, in micro-USD. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+_HOUR_S = 3600.0
+
+
+def month_of(at: float) -> str:
+    """`2026-11`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m")
+
+
+def split(price: int, began: float, ended: float) -> Iterator[tuple[str, int]]:
+    """What an instance at `price` an hour costs between two moments, for each month that it touches."""
+    while began < ended:
+        stop = min(ended, _next_month(began))
+        yield month_of(began), round(price * (stop - began) / _HOUR_S)
+        began = stop
+
+
+def spent(ended: Mapping[str, int], living: Iterable[tuple[int, float]], now: float) -> int:
+    """This month's spend so far: of ended instances, and of those that live, each (price, launched at)."""
+    month = month_of(now)
+    running = (amount for price, began in living for of, amount in split(price, began, now) if of == month)
+    return ended.get(month, 0) + sum(running)
+
+
+def _next_month(at: float) -> float:
+    date = datetime.fromtimestamp(at, UTC)
+    year, month = (date.year + 1, 1) if date.month == 12 else (date.year, date.month + 1)
+    return datetime(year, month, 1, tzinfo=UTC).timestamp()

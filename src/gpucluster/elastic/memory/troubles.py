@@ -1,0 +1,65 @@
+"""Folds of machines that are to be left, and of jobs that hang."""
+
+from dataclasses import replace
+
+from gpucluster.elastic.events import Beats, Hangs, SentBack, Signalled, Troubled, TroubleOver
+from gpucluster.elastic.memory.draft import Draft, folds
+from gpucluster.elastic.memory.values import Hanging, Trouble
+
+
+@folds(Troubled)
+def _troubled(draft: Draft, at: float, event: Troubled) -> None:
+    life = draft.lives.get(event.slot)
+    if life is None or life.instance != event.instance:
+        return
+    old = life.trouble
+    new = Trouble(kind=event.kind, since=at, words=event.words, ends_at=event.ends_at)
+    if old is not None:  # a worse or a nearer one takes over; what was done stays done
+        done = (old.signalled, old.signalled_at, old.sent_back)
+        new = replace(new, signalled=done[0], signalled_at=done[1], sent_back=done[2])
+    draft.change(event.slot, trouble=new)
+
+
+@folds(Signalled)
+def _signalled(draft: Draft, at: float, event: Signalled) -> None:
+    _done(draft, event.instance, at, signalled=event.jobs)
+
+
+@folds(SentBack)
+def _sent_back(draft: Draft, at: float, event: SentBack) -> None:
+    _done(draft, event.instance, at, sent_back=event.jobs)
+
+
+@folds(TroubleOver)
+def _over(draft: Draft, at: float, event: TroubleOver) -> None:
+    for slot, life in tuple(draft.lives.items()):
+        if life.instance == event.instance:
+            draft.change(slot, trouble=None)
+
+
+@folds(Hangs)
+def _hangs(draft: Draft, at: float, event: Hangs) -> None:
+    draft.hanging[str(event.job)] = Hanging(since=event.since, words=event.words)
+
+
+@folds(Beats)
+def _beats(draft: Draft, at: float, event: Beats) -> None:
+    draft.hanging.pop(str(event.job), None)
+
+
+def _done(
+    draft: Draft,
+    instance: str,
+    at: float,
+    *,
+    signalled: tuple[int, ...] = (),
+    sent_back: tuple[int, ...] = (),
+) -> None:
+    for slot, life in tuple(draft.lives.items()):
+        trouble = life.trouble
+        if life.instance != instance or trouble is None:
+            continue
+        told = tuple(dict.fromkeys((*trouble.signalled, *signalled)))
+        back = tuple(dict.fromkeys((*trouble.sent_back, *sent_back)))
+        first = trouble.signalled_at if trouble.signalled_at is not None or not signalled else at
+        draft.change(slot, trouble=replace(trouble, signalled=told, signalled_at=first, sent_back=back))
