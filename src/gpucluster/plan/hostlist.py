@@ -104,7 +104,8 @@ def _numbers(word: str) -> Run:
     low, high = match[1], match[2] or match[1]
     if int(high) < int(low):
         raise HostlistError(f"the range {word!r} runs backwards")
-    if len(high) > len(low) and ((low != "0" and low[0] == "0") or high[0] == "0"):
+    padded = any(len(end) > 1 and end[0] == "0" for end in (low, high))
+    if padded and len(low) != len(high):
         raise HostlistError(f"the two ends of {word!r} are padded differently")
     return Run("", int(low), int(high), len(low))
 
