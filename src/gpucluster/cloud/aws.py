@@ -9,14 +9,30 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from gpucluster.cloud.faults import cloud_error
-from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState, LaunchRequest, Reservation
+from gpucluster.cloud.port import (
+    CloudError,
+    Fault,
+    FleetAnswer,
+    FleetError,
+    FleetOverride,
+    FleetRequest,
+    Instance,
+    InstanceState,
+    LaunchRequest,
+    Reservation,
+)
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
 
 if TYPE_CHECKING:
     from botocore.config import Config
     from types_boto3_ec2 import EC2Client
-    from types_boto3_ec2.type_defs import CapacityReservationTypeDef, InstanceTypeDef
+    from types_boto3_ec2.type_defs import (
+        CapacityReservationTypeDef,
+        CreateFleetErrorTypeDef,
+        CreateFleetResultTypeDef,
+        InstanceTypeDef,
+    )
 
 _TAGGED = ("instance", "volume", "network-interface")  # tags reach none of them by themselves (T17)
 _PAGE = 1000
@@ -37,6 +53,12 @@ class AwsCloud:
         with translated():
             answer = self._launcher().run_instances(**launch_arguments(request))
         return tuple(i["InstanceId"] for i in answer["Instances"] if "InstanceId" in i)
+
+    def fleet(self, request: FleetRequest) -> FleetAnswer:
+        """As the port says; ids alone come back, so that DescribeInstances must follow (T13)."""
+        with translated():
+            answer = self._launcher().create_fleet(**fleet_arguments(request))
+        return fleet_view(answer)
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
         """As the port says; by filter and paged, so that no young id can fail the call (T20, T21)."""
@@ -122,7 +144,7 @@ def client_config(*, attempts: int, read_timeout_s: float) -> "Config":
 
 def launch_arguments(request: LaunchRequest) -> dict[str, Any]:
     """What RunInstances is called with: a function of the request alone, so that repeats are identical."""
-    tags = [{"Key": k, "Value": v} for k, v in sorted(request.tags.items())]
+    tags = _tags(request)
     arguments: dict[str, Any] = {
         "ClientToken": request.token,
         "MinCount": request.count if request.at_least is None else request.at_least,
@@ -148,6 +170,75 @@ def launch_arguments(request: LaunchRequest) -> dict[str, Any]:
             "CapacityReservationTarget": {"CapacityReservationId": request.reservation}
         }
     return arguments
+
+
+def fleet_arguments(request: FleetRequest) -> dict[str, Any]:
+    """What CreateFleet is called with; one zone, so that MinTargetCapacity counts (T13)."""
+    least = request.count if request.at_least is None else request.at_least
+    ways: dict[str, Any] = {"SingleAvailabilityZone": True, "MinTargetCapacity": least}
+    options = {"AllocationStrategy": "prioritized", **ways}
+    if request.market is Market.SPOT:
+        options = {
+            "AllocationStrategy": "capacity-optimized-prioritized",
+            "InstanceInterruptionBehavior": "terminate",
+            **ways,
+        }
+    return {
+        "ClientToken": request.token,
+        "Type": "instant",
+        "LaunchTemplateConfigs": [_fleet_config(request, n, o) for n, o in enumerate(request.overrides)],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": request.count,
+            "DefaultTargetCapacityType": request.market.value,
+        },
+        "SpotOptions" if request.market is Market.SPOT else "OnDemandOptions": options,
+        # an instant fleet takes tags for these kinds alone; the template tags the rest
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": _tags(request)} for kind in ("fleet", "instance")
+        ],
+    }
+
+
+def _fleet_config(request: FleetRequest, priority: int, override: FleetOverride) -> dict[str, Any]:
+    place: dict[str, Any] = {
+        "InstanceType": override.machine,
+        "SubnetId": request.subnet_id,
+        "Priority": float(priority),
+    }
+    if request.max_price is not None:
+        place["MaxPrice"] = f"{request.max_price / 1e6:.6f}"
+    return {
+        "LaunchTemplateSpecification": {
+            "LaunchTemplateId": override.template_id,
+            "Version": str(override.template_version),  # a fleet without it is refused (T14)
+        },
+        "Overrides": [place],
+    }
+
+
+def fleet_view(answer: "CreateFleetResultTypeDef") -> FleetAnswer:
+    """Instances and errors of CreateFleet, by machine."""
+    instances = [
+        (instance, made.get("InstanceType", ""))
+        for made in answer.get("Instances", [])
+        for instance in made.get("InstanceIds", [])
+    ]
+    return FleetAnswer(
+        instances=tuple(instances), errors=tuple(_fleet_error(e) for e in answer.get("Errors", []))
+    )
+
+
+def _fleet_error(error: "CreateFleetErrorTypeDef") -> FleetError:
+    overrides = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    return FleetError(
+        machine=overrides.get("InstanceType", ""),
+        code=error.get("ErrorCode", "Unknown"),
+        message=error.get("ErrorMessage", ""),
+    )
+
+
+def _tags(request: LaunchRequest | FleetRequest) -> list[dict[str, str]]:
+    return [{"Key": k, "Value": v} for k, v in sorted(request.tags.items())]
 
 
 def reservation_view(found: "CapacityReservationTypeDef") -> Reservation:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from gpucluster.cloud.port import CloudError, Fault
 
+ECHO = "UnfulfillableCapacity"  # of a fleet: also what is said of a machine that was not tried (T13)
+
 # The zone, machine or market has no room now: go on, and remember for a while.
 NO_CAPACITY = frozenset(
     {
@@ -18,7 +20,7 @@ NO_CAPACITY = frozenset(
         "InsufficientReservedInstancesCapacity",  # the same, as some replies spell it
         "InsufficientAddressCapacity",
         "InsufficientFreeAddressesInSubnet",
-        "UnfulfillableCapacity",
+        ECHO,
         "ReservationCapacityExceeded",
         "SpotMaxPriceTooLow",
         "InvalidCapacityReservationState.PendingActivation",  # the block has not begun: others may do

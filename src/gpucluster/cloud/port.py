@@ -69,6 +69,50 @@ class LaunchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOverride:
+    """One machine that will do, and the template that starts it."""
+
+    machine: str
+    template_id: str
+    template_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRequest:
+    """One CreateFleet of type `instant`: any of `overrides`, the first preferred, in one zone and market.
+
+    Spot and on-demand only: a reservation or block names itself in a LaunchRequest. `at_least` as there.
+    """
+
+    token: str
+    count: int
+    subnet_id: str
+    zone: str
+    overrides: tuple[FleetOverride, ...]
+    market: Market
+    tags: Mapping[str, str]
+    at_least: int | None = None
+    max_price: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetError:
+    """What one override was refused for, in the cloud's words; see `cloud.fleet.judge`."""
+
+    machine: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAnswer:
+    """Instances and errors of one fleet: either may be empty, both may be full (T13)."""
+
+    instances: tuple[tuple[str, str], ...]  # (id, machine)
+    errors: tuple[FleetError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """An instance as the cloud lists it; anything but the id may lag behind."""
 
@@ -128,6 +172,10 @@ class CloudPort(Protocol):
 
     def launch(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the ids of `count` instances, or of at least `at_least` (a token's replay: the same, perhaps dead)."""
+        ...
+
+    def fleet(self, request: FleetRequest) -> FleetAnswer:
+        """Launch from several machines at once. An answer without instances has errors: judge them together."""
         ...
 
     def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:

@@ -29,7 +29,10 @@ USER_DATA_FILE = (
     "/etc/gpucluster/machine.json"  # from user data: {cluster, region, bucket, key, role}; on hosts that
 )
 # exist from Ansible: {cluster, role, node, address, folder}
-ENDPOINT_FILE = "/etc/gpucluster/agent.env"  # sandbox only: AWS_ENDPOINT_URL
+ENDPOINT_FILE = "/etc/gpucluster/agent.env"  # sandbox only: AWS_ENDPOINT_URL, GPUCLUSTER_KERNEL_LOG
+KERNEL_LOG = "/dev/kmsg"  # where the driver writes `NVRM: Xid`
+KERNEL_LOG_VARIABLE = "GPUCLUSTER_KERNEL_LOG"  # in the agent's environment: another path, of plain lines
+KERNEL_LOG_STAND_IN = "/run/gpucluster-kmsg"  # the sandbox's: in a container /dev/kmsg is not the machine's
 STATE_DIR = "/var/lib/gpucluster"  # applied bundle, plan.json, bindings.json, journal
 BUNDLE_DIR = (
     f"{STATE_DIR}/bundle"  # link to the applied bundle's tree: BUNDLE_DIR/plan.json, BUNDLE_DIR/slurm/...

@@ -1,13 +1,22 @@
 """`end_nodes` ends every node of the cluster, and only those, and believes an empty list at the second look."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from gpucluster.cloud.ending import Clock, NotEndedError, end_nodes
 from gpucluster.cloud.model import CloudModel, ModelCloud, Timing
-from gpucluster.cloud.port import CloudError, Fault, Instance, LaunchRequest
+from gpucluster.cloud.port import (
+    CloudError,
+    Fault,
+    FleetAnswer,
+    FleetRequest,
+    Instance,
+    LaunchRequest,
+    Reservation,
+)
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
 
@@ -101,6 +110,12 @@ class Failing:
 
     def launch(self, request: LaunchRequest) -> tuple[str, ...]:
         return self._cloud.launch(request)
+
+    def fleet(self, request: FleetRequest) -> FleetAnswer:
+        return self._cloud.fleet(request)
+
+    def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
+        return self._cloud.reservations(ids)
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
         self._maybe()

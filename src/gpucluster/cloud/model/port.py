@@ -11,7 +11,17 @@ from typing import TypeVar
 from gpucluster.cloud.faults import cloud_error
 from gpucluster.cloud.model.ec2 import CloudModel
 from gpucluster.cloud.model.values import Ec2Instance, LaunchSpec, Refusal, SubnetPlace
-from gpucluster.cloud.port import CloudError, Control, Fault, Instance, LaunchRequest, Reservation, Scaling
+from gpucluster.cloud.port import (
+    CloudError,
+    Control,
+    Fault,
+    FleetAnswer,
+    FleetRequest,
+    Instance,
+    LaunchRequest,
+    Reservation,
+    Scaling,
+)
 from gpucluster.plan import names
 
 T = TypeVar("T")
@@ -40,6 +50,11 @@ class ModelCloud:
         """As the port says."""
         self.calls.append(("launch", request))
         return self._call("RunInstances", lambda now: self._run(request, now))
+
+    def fleet(self, request: FleetRequest) -> FleetAnswer:
+        """As the port says."""
+        self.calls.append(("fleet", request))
+        return self._call("CreateFleet", lambda now: self._fleet(request, now))
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
         """As the port says."""
@@ -83,6 +98,9 @@ class ModelCloud:
             on_shutdown="terminate",
         )
         return tuple(i.id for i in self.model.run(spec, now))
+
+    def _fleet(self, request: FleetRequest, now: float) -> FleetAnswer:
+        raise NotImplementedError  # the model's next commit
 
     def _call(self, action: str, do: Callable[[float], T]) -> T:
         now = self._clock()
