@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpucluster.cloud.aws import boto3_client, client_config, translated
-from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
+from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped
 from gpucluster.plan import names
 from gpucluster.plan.codec import dumps, loads
 
@@ -29,50 +29,34 @@ class S3Control:
 
     def read(self) -> Control:
         """As the port says. Whoever cannot read it must not launch: the caller takes CloudError as STOP."""
-        return self._read()[0]
+        return self.stamped().control
 
     def stop(self, by: str) -> None:
         """As the port says."""
         self._write(Scaling.STOP, by)
 
     def resume(self, by: str) -> None:
-        """Allow scaling again; the epoch rises, so that tokens of before are not met again."""
+        """Allow scaling again. The epoch stays: it is the holder's."""
         self._write(Scaling.RUN, by)
 
-    def _write(self, scaling: Scaling, by: str) -> None:
-        for _ in range(_TRIES):
-            control, etag = self._read()
-            if etag is not None and control.scaling is scaling:
-                return
-            epoch = control.epoch + (1 if scaling is Scaling.RUN else 0)
-            if self._put(replace(control, scaling=scaling, epoch=epoch, by=by), etag):
-                return
-        raise CloudError(
-            Fault.LOST, "ConditionalRequestConflict", f"{self._name} is written by others all the time"
-        )
-
-    def _read(self) -> tuple[Control, str | None]:
+    def stamped(self) -> Stamped:
+        """As the port says."""
         try:
             with translated():
                 answer = self._client().get_object(Bucket=self._bucket, Key=names.CONTROL_KEY)
                 text = answer["Body"].read(_LIMIT)
         except CloudError as error:
             if error.code == "NoSuchKey":
-                return Control(), None
+                return Stamped(control=Control(), etag=None)
             raise
-        return self._parse(text), answer["ETag"]
+        return Stamped(control=self._parse(text), etag=answer["ETag"])
 
-    def _parse(self, text: bytes) -> Control:
-        try:
-            return loads(Control, text)
-        except (ValueError, json.JSONDecodeError) as error:
-            raise CloudError(Fault.CONFIGURATION, "MalformedControl", f"{self._name}: {error}") from error
-
-    def _put(self, control: Control, etag: str | None) -> bool:
+    def write(self, control: Control, etag: str | None) -> str | None:
+        """As the port says; on a conflict (409) the version is read anew by the caller, as on 412."""
         condition: dict[str, Any] = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         try:
             with translated():
-                self._client().put_object(
+                answer = self._client().put_object(
                     Bucket=self._bucket,
                     Key=names.CONTROL_KEY,
                     Body=dumps(control).encode(),
@@ -81,9 +65,26 @@ class S3Control:
                 )
         except CloudError as error:
             if error.code in _RACED:
-                return False
+                return None
             raise
-        return True
+        return answer["ETag"]
+
+    def _write(self, scaling: Scaling, by: str) -> None:
+        for _ in range(_TRIES):
+            seen = self.stamped()
+            if seen.etag is not None and seen.control.scaling is scaling:
+                return
+            if self.write(replace(seen.control, scaling=scaling, by=by), seen.etag) is not None:
+                return
+        raise CloudError(
+            Fault.LOST, "ConditionalRequestConflict", f"{self._name} is written by others all the time"
+        )
+
+    def _parse(self, text: bytes) -> Control:
+        try:
+            return loads(Control, text)
+        except (ValueError, json.JSONDecodeError) as error:
+            raise CloudError(Fault.CONFIGURATION, "MalformedControl", f"{self._name}: {error}") from error
 
     @property
     def _name(self) -> str:

@@ -206,7 +206,16 @@ class Control:
     epoch: int = 0  # rises with each new holder
     by: str = ""  # who wrote it, for people
     holder: str = ""  # the daemon that may act, `HOST/BOOT/PID/NONCE`
-    held_until: float = 0.0  # by the holder's clock; see elastic.lease for whose clock counts
+    held_until: float = 0.0  # by the holder's clock, for people; elastic.lease says whose clock counts
+    beat: int = 0  # of this holder's renewals, so that no two writes are alike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamped:
+    """The control object and which version of it that was."""
+
+    control: Control
+    etag: str | None  # None: there is no object
 
 
 class ControlPort(Protocol):
@@ -218,4 +227,15 @@ class ControlPort(Protocol):
 
     def stop(self, by: str) -> None:
         """Write `scaling: stop`, conditionally, retried on a conflict; idempotent."""
+        ...
+
+    def stamped(self) -> Stamped:
+        """Return the object with its version."""
+        ...
+
+    def write(self, control: Control, etag: str | None) -> str | None:
+        """Write over exactly that version and return the new one; None when another writer was faster (T39).
+
+        A CloudError leaves open whether it was written.
+        """
         ...

@@ -37,6 +37,9 @@ ORPHAN_GRACE_S = Default(
 )
 REFUSAL_S = Default(120, "a refusal is remembered so long at first, then doubled")
 REFUSAL_MAX_S = Default(1800, "capacity comes back by the half hour; asking more seldom would miss it")
+LEASE_S = Default(
+    30, "a standby takes over so long after the daemon's last sign; long beside a slow answer of the bucket"
+)
 SELF_END_S = Default(
     1800, "a node without a controller for so long ends itself; a controller's restart is far shorter"
 )
@@ -67,5 +70,6 @@ def times(longest_boot_s: int) -> Times:
         orphan_grace_s=float(ORPHAN_GRACE_S.value),
         refusal_s=float(REFUSAL_S.value),
         refusal_max_s=float(REFUSAL_MAX_S.value),
+        lease_s=float(LEASE_S.value),
         self_end_s=float(max(SELF_END_S.value, longest_boot_s + SELF_END_MARGIN_S.value)),
     )

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from gpucluster.cloud.faults import cloud_error
 from gpucluster.cloud.model.ec2 import CloudModel
+from gpucluster.cloud.model.faultbox import FaultBox
 from gpucluster.cloud.model.values import Ec2Instance, LaunchSpec, Refusal, SubnetPlace
 from gpucluster.cloud.port import (
     CloudError,
@@ -21,6 +22,7 @@ from gpucluster.cloud.port import (
     LaunchRequest,
     Reservation,
     Scaling,
+    Stamped,
 )
 from gpucluster.plan import names
 
@@ -127,21 +129,59 @@ class ModelCloud:
 
 
 class ModelControl:
-    """The ControlPort in memory; `readable = False` makes reading fail as a bucket can."""
+    """The ControlPort in memory; `readable = False` makes all of it fail as a bucket can.
+
+    `faults` refuses by S3's words: `next_error("PutObject", "ConditionalRequestConflict")`, `lose_reply("PutObject")`.
+    """
 
     def __init__(self, control: Control | None = None) -> None:
         self.control = control or Control()
         self.readable = True
+        self.faults = FaultBox()
+        self._version: int | None = None if control is None else 0
 
     def read(self) -> Control:
         """As the port says."""
-        if not self.readable:
-            raise CloudError(Fault.LOST, "RequestTimeout", "the control object cannot be read")
-        return self.control
+        return self.stamped().control
 
     def stop(self, by: str) -> None:
         """As the port says."""
-        self.control = replace(self.control, scaling=Scaling.STOP, by=by)
+        self._store(replace(self.control, scaling=Scaling.STOP, by=by))
+
+    def stamped(self) -> Stamped:
+        """As the port says."""
+        self._admit("GetObject")
+        return Stamped(control=self.control, etag=self._etag)
+
+    def write(self, control: Control, etag: str | None) -> str | None:
+        """As the port says."""
+        try:
+            self._admit("PutObject")
+        except CloudError as error:
+            if error.code in ("ConditionalRequestConflict", "PreconditionFailed"):
+                return None
+            raise
+        if etag != self._etag:
+            return None
+        self._store(control)
+        if self.faults.loses("PutObject"):
+            raise CloudError(Fault.LOST, "ConnectionClosed", "the reply was lost, as the scenario asked")
+        return self._etag
+
+    @property
+    def _etag(self) -> str | None:
+        return None if self._version is None else f'"{self._version}"'
+
+    def _store(self, control: Control) -> None:
+        self.control, self._version = control, (self._version or 0) + 1
+
+    def _admit(self, action: str) -> None:
+        if not self.readable:
+            raise CloudError(Fault.LOST, "RequestTimeout", "the control object cannot be read")
+        try:
+            self.faults.raise_next(action)
+        except Refusal as refusal:
+            raise cloud_error(refusal.code, refusal.message, status=refusal.status) from refusal
 
 
 def view(instance: Ec2Instance) -> Instance:
