@@ -296,6 +296,18 @@ class Troubled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFaulted:
+    """A GPU's fault that was not told before, or that now weighs more."""
+
+    slot: str
+    instance: str
+    xid: int
+    device: str
+    count: int
+    severity: str  # catalog.xids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signalled:
     """The batch scripts of these jobs were told that `instance` goes."""
 
@@ -406,7 +418,7 @@ Event = (
     | LaunchRefused | LaunchDeferred | LaunchDropped | Refused | Forgot | Booted | Registered | CameUp | BecameIdle
     | BecameBusy | Unneeded | BootFailed | EndAsked | InstanceGone | LifeOver | EndSeen | Adopted
     | Troubled | Signalled | SentBack | TroubleOver | BreakerTripped | BreakerReset | Hangs | Beats | Ordered | Served
-    | BudgetCrossed | Unknown
+    | BudgetCrossed | Unknown | GpuFaulted
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

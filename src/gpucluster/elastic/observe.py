@@ -81,6 +81,12 @@ def parse_job(item: Mapping[str, Any]) -> SlurmJob:
             admin_comment=str(item.get("admin_comment") or ""),
             submitted_at=_number(item.get("submit_time")),
             begins_at=_number(item.get("eligible_time")),
+            user_id=_integer(item.get("user_id"), -1),
+            started_at=_number(item.get("start_time")),
+            time_limit_s=_minutes(item.get("time_limit")),
+            restarts=int(_number(item.get("restart_cnt"))),
+            batch_host=str(item.get("batch_host") or ""),
+            comment=str(item.get("comment") or ""),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ObserveError(f"a job in scontrol's JSON: {error!r}") from error
@@ -114,6 +120,17 @@ def _words(item: Mapping[str, Any], key: str) -> frozenset[str]:
     if not isinstance(words, list) or not words:
         raise ValueError(f"{key} is {value!r}")
     return frozenset(str(word).upper() for word in cast(list[object], words))
+
+
+def _integer(value: object, otherwise: int) -> int:
+    """A plain number; anything else is not taken for one (0 is root)."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _minutes(value: object) -> float | None:
+    """Slurm's minutes as seconds; None: without a limit, or not told."""
+    minutes = _number(value)
+    return minutes * 60.0 if minutes > 0 else None
 
 
 def _number(value: object) -> float:

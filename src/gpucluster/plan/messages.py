@@ -76,10 +76,12 @@ class NodeReport:
     phase: NodePhase
     life: int  # the life for which slurmd was last started; 0 = never
     steps: tuple[Step, ...]
-    tail: str = ""  # last lines of the agent's log, when a step failed
+    tail: str = ""  # last lines of the journal of agent and slurmd, when a step failed or a boot is late
     notices: tuple[Notice, ...] = ()
     faults: tuple[GpuFault, ...] = ()
     beats: tuple[Beat, ...] = ()
+    watched: bool = False  # the metadata service was read: no notice means none
+    clock: float = 0.0  # the node's own, seconds since the epoch: beats are told in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +93,4 @@ class NodeAnswer:
     controller: str  # host:port for --conf-server
     heartbeat_s: float
     hosts: tuple[str, ...] = ()  # lines "address name" of the cluster's living nodes
+    leaving: str = ""  # KIND or KIND SECONDS: this machine is to be left, at the end of its life then

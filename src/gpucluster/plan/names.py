@@ -42,6 +42,7 @@ SITE_STATUS = "status.json"  # in it
 AGENT_STATE = f"{STATE_DIR}/agent.json"
 AGENT_RUN = "/run/gpucluster-agent"  # root's: slurmd.env, the Prolog's doorbell
 DOORBELL = f"{AGENT_RUN}/doorbell"  # Unix datagram: a hostlist whose names must resolve here
+BEATS_DIR = "/run/gpucluster-beats"  # a job touches JOBID there while it makes progress; opt-in
 PROLOG = f"{HOOK_DIR}/prolog"  # Slurm's Prolog on nodes: rings the doorbell; needs PrologFlags=Alloc
 JOURNAL = f"{STATE_DIR}/elastic/journal.sqlite"  # owner slurm
 SPOOL = "/var/spool/gpucluster"  # maildir of the hooks: tmp/ new/ cur/, owner slurm

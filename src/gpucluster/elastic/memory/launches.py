@@ -96,6 +96,7 @@ def _launch_done(draft: Draft, at: float, event: LaunchDone) -> None:
             failed=None,
             price=ask.price,
             trouble=None,
+            faults=(),
         )
 
 

@@ -123,6 +123,7 @@ def _instance_gone(draft: Draft, at: float, event: InstanceGone) -> None:
         unneeded_at=None,
         registered_at=None,
         trouble=None,
+        faults=(),
     )
 
 
@@ -144,6 +145,7 @@ def _adopted(draft: Draft, at: float, event: Adopted) -> None:
         market=event.market,
         price=event.price,
         trouble=None,
+        faults=(),
         launched_at=at,
         booted_at=at,
         registered_at=at,

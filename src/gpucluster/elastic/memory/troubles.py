@@ -2,9 +2,21 @@
 
 from dataclasses import replace
 
-from gpucluster.elastic.events import Beats, Hangs, SentBack, Signalled, Troubled, TroubleOver
+from gpucluster.elastic.events import (
+    Beats,
+    GpuFaulted,
+    Hangs,
+    SentBack,
+    Signalled,
+    Troubled,
+    TroubleKind,
+    TroubleOver,
+)
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import Hanging, Trouble
+from gpucluster.elastic.memory.values import Hanging, Life, Trouble
+
+STORM_S = 600.0  # machines of one offer that were taken back within this are one storm
+_MOST = 64
 
 
 @folds(Troubled)
@@ -13,10 +25,13 @@ def _troubled(draft: Draft, at: float, event: Troubled) -> None:
     if life is None or life.instance != event.instance:
         return
     old = life.trouble
-    new = Trouble(kind=event.kind, since=at, words=event.words, ends_at=event.ends_at)
+    if event.kind is TroubleKind.SPOT and (old is None or old.kind is not TroubleKind.SPOT):
+        _count(draft, life, at)
+    new = Trouble(kind=event.kind, since=at, words=event.words, ends_at=event.ends_at, source=event.source)
     if old is not None:  # a worse or a nearer one takes over; what was done stays done
         done = (old.signalled, old.signalled_at, old.sent_back)
-        new = replace(new, signalled=done[0], signalled_at=done[1], sent_back=done[2])
+        since = old.since if old.kind is new.kind else at
+        new = replace(new, since=since, signalled=done[0], signalled_at=done[1], sent_back=done[2])
     draft.change(event.slot, trouble=new)
 
 
@@ -37,6 +52,13 @@ def _over(draft: Draft, at: float, event: TroubleOver) -> None:
             draft.change(slot, trouble=None)
 
 
+@folds(GpuFaulted)
+def _faulted(draft: Draft, at: float, event: GpuFaulted) -> None:
+    life = draft.lives.get(event.slot)
+    if life is not None and life.instance == event.instance:
+        draft.change(event.slot, faults=(*life.faults, f"{event.xid} {event.device} {event.severity}"))
+
+
 @folds(Hangs)
 def _hangs(draft: Draft, at: float, event: Hangs) -> None:
     draft.hanging[str(event.job)] = Hanging(since=event.since, words=event.words)
@@ -45,6 +67,11 @@ def _hangs(draft: Draft, at: float, event: Hangs) -> None:
 @folds(Beats)
 def _beats(draft: Draft, at: float, event: Beats) -> None:
     draft.hanging.pop(str(event.job), None)
+
+
+def _count(draft: Draft, life: Life, at: float) -> None:
+    recent = tuple(then for then in draft.taken.get(life.offer, ()) if at - STORM_S < then)
+    draft.taken[life.offer] = (*recent, at)[-_MOST:]
 
 
 def _done(

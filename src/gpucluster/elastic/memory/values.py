@@ -32,6 +32,7 @@ class Life:
     failed: str | None = None  # why this instance's boot failed
     price: int = 0  # micro-USD an hour; 0: unknown or paid ahead
     trouble: "Trouble | None" = None  # why this instance is to be left
+    faults: tuple[str, ...] = ()  # of this instance's GPUs, already told: `XID DEVICE SEVERITY`
 
     @property
     def offer(self) -> str:
@@ -74,6 +75,7 @@ class Trouble:
     since: float
     words: str
     ends_at: float | None = None
+    source: str = ""  # node, queue, cloud, operator, catalog
     signalled: tuple[int, ...] = ()  # jobs
     signalled_at: float | None = None
     sent_back: tuple[int, ...] = ()
@@ -134,6 +136,9 @@ class Memory:
     boots: Mapping[str, int] = field(default_factory=dict[str, int])  # pool -> failed boots in a row
     breakers: Mapping[str, Tripped] = field(default_factory=dict[str, Tripped])  # pool -> open breaker
     hanging: Mapping[str, Hanging] = field(default_factory=dict[str, Hanging])  # job id as text
+    taken: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict[str, tuple[float, ...]]
+    )  # offer -> when its machines were last taken back
     spent: Mapping[str, int] = field(default_factory=dict[str, int])  # month -> micro-USD of ended instances
     budget: str = ""  # the line that was crossed last, `2026-11/warn`
     unknown: Mapping[str, tuple[str, ...]] = field(
