@@ -265,13 +265,22 @@ def view(instance: "InstanceTypeDef") -> Instance:
         state=InstanceState(instance.get("State", {}).get("Name", "pending")),
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
         machine=instance.get("InstanceType", ""),
-        market=Market.SPOT if instance.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND,
+        market=_market(instance),
         address=instance.get("PrivateIpAddress") or None,
         launched_at=launched.timestamp() if launched else 0.0,
         token=instance.get("ClientToken") or None,
         reason=reason or None,
+        reservation=instance.get("CapacityReservationId"),
         tags={t.get("Key", ""): t.get("Value", "") for t in instance.get("Tags", [])},
     )
+
+
+def _market(instance: "InstanceTypeDef") -> Market:
+    """How it is really bought: one that joined an open reservation is in it (T25)."""
+    lifecycle: str = instance.get("InstanceLifecycle", "")  # absent for On-Demand (T14)
+    if lifecycle in (Market.SPOT.value, Market.CAPACITY_BLOCK.value):
+        return Market(lifecycle)
+    return Market.RESERVATION if instance.get("CapacityReservationId") else Market.ON_DEMAND
 
 
 @contextmanager

@@ -24,6 +24,7 @@ NO_CAPACITY = frozenset(
         "ReservationCapacityExceeded",
         "SpotMaxPriceTooLow",
         "InvalidCapacityReservationState.PendingActivation",  # the block has not begun: others may do
+        "InvalidCapacityReservationState",  # it is over, or not paid (this end of the code is not verified)
     }
 )
 
@@ -100,6 +101,7 @@ CONFIGURATION = frozenset(
         "InvalidLaunchTemplateId.NotFound",
         "InvalidLaunchTemplateId.VersionNotFound",
         "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidCapacityReservationId.NotFound",
         "OperationNotPermitted",  # termination protection
         "IncorrectInstanceState",
         "InvalidNetworkSettings",

@@ -125,6 +125,7 @@ class Instance:
     launched_at: float  # seconds since the epoch, the cloud's clock
     token: str | None  # the ClientToken of its launch
     reason: str | None = None  # the cloud's words for an end
+    reservation: str | None = None  # the one that it really runs in, whatever was asked (T25)
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -175,7 +176,10 @@ class CloudPort(Protocol):
         ...
 
     def fleet(self, request: FleetRequest) -> FleetAnswer:
-        """Launch from several machines at once. An answer without instances has errors: judge them together."""
+        """Launch from several machines at once; any answer spends the token.
+
+        An answer without instances has errors: judge them together (`cloud.fleet`).
+        """
         ...
 
     def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:

@@ -1,16 +1,32 @@
 """One model of the cloud for every stand-in: capacity, tokens, buckets, life cycle. Pure; time is passed in."""
 
 from gpucluster.cloud.model.ec2 import CloudModel
-from gpucluster.cloud.model.port import ModelCloud, ModelControl
-from gpucluster.cloud.model.values import Ec2Instance, Interface, LaunchSpec, Refusal, SubnetPlace, Timing
+from gpucluster.cloud.model.port import ModelCloud, ModelControl, ModelNotices
+from gpucluster.cloud.model.values import (
+    Ec2Instance,
+    Fleet,
+    FleetSpec,
+    Interface,
+    Lag,
+    LaunchSpec,
+    MaintenanceEvent,
+    Refusal,
+    SubnetPlace,
+    Timing,
+)
 
 __all__ = [
     "CloudModel",
     "Ec2Instance",
+    "Fleet",
+    "FleetSpec",
     "Interface",
+    "Lag",
     "LaunchSpec",
+    "MaintenanceEvent",
     "ModelCloud",
     "ModelControl",
+    "ModelNotices",
     "Refusal",
     "SubnetPlace",
     "Timing",

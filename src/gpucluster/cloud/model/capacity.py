@@ -54,25 +54,26 @@ class Capacity:
     def take(
         self, machine: str, zone: str, market: Market, at_least: int, at_most: int
     ) -> tuple[int, int | None]:
-        """Take as many as can be had (T05) and return (count, rule); refuse below `at_least` (T06, T07)."""
-        self.zones.add(zone)
-        self._check_offered(machine, zone)
+        """Take as many as can be had (T05) and return (count, rule); refuse below `at_least` (T06)."""
         rule = self._rule(machine, zone, market)
         bounds = [n for n in (self.room, None if rule is None else rule.free) if n is not None]
         count = min([*bounds, at_most])
         if count < at_least:
-            raise self._insufficient(machine, zone, market)
-        if self.room is not None:
-            self.room -= count
+            raise self.insufficient(machine, zone, market)
+        self.take_room(count)
         if rule is None or rule.free is None:
             return count, None
         rule.free -= count
         return count, rule.id
 
+    def take_room(self, count: int) -> None:
+        """Take from the host alone: what a reservation holds is no rule's."""
+        if self.room is not None:
+            self.room -= count
+
     def give_back(self, rule_id: int | None, count: int = 1) -> None:
         """Return what was taken: to the host, and to the rule if it still stands."""
-        if self.room is not None:
-            self.room += count
+        self.take_room(-count)
         for rule in self._rules:
             if rule.id == rule_id and rule.free is not None:
                 rule.free += count
@@ -81,7 +82,9 @@ class Capacity:
         key = (machine, zone, market.value)
         return next((r for r in reversed(self._rules) if r.matches(key)), None)
 
-    def _check_offered(self, machine: str, zone: str) -> None:
+    def check_offered(self, machine: str, zone: str) -> None:
+        """Refuse a machine that the zone does not sell (T07)."""
+        self.zones.add(zone)
         if (machine, zone) not in self._withdrawn and (machine, ANY) not in self._withdrawn:
             return
         others = [z for z in sorted(self.zones - {zone}) if (machine, z) not in self._withdrawn]
@@ -92,7 +95,8 @@ class Capacity:
             f"{', '.join(others) or 'another'}.",
         )
 
-    def _insufficient(self, machine: str, zone: str, market: Market) -> Refusal:
+    def insufficient(self, machine: str, zone: str, market: Market) -> Refusal:
+        """The refusal for lack of capacity; it names the zones that have some."""
         others = [z for z in sorted(self.zones - {zone}) if self.free(machine, z, market) != 0]
         if market is Market.SPOT:
             text = "There is no Spot capacity available that matches your request."

@@ -1,23 +1,40 @@
 """One truth of EC2's instances for every stand-in: the sandbox's face, and ModelCloud in tests.
 
 Rules of this file: time comes in as `now`, chance from the given dice; no thread, socket or clock is made
-here. Several threads may call: one lock, and only immutable values leave. Always on: T01, T02, T05, T06, T10,
-T11, T21, T23, T24, T42; by switch: next_error, lose_reply (T12), withdraw (T07), interrupt (T34).
+here. Several threads may call: one lock, and only immutable values leave. Always on: T01, T02, T04 to T11, T13,
+T14, T21, T23 to T26, T42; by order: next_error, lose_reply (T12), withdraw (T07), notices (T34), events (T35), news
+(T41); by `faults.switches`: the rest.
 """
 
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Concatenate, ParamSpec, TypeVar
 
-from gpucluster.cloud.model import addresses, launches, life, tagging
+from gpucluster.cloud.model import addresses, fleets, launches, life, maintenance, tagging
 from gpucluster.cloud.model.buckets import Buckets
 from gpucluster.cloud.model.capacity import Capacity
-from gpucluster.cloud.model.faultbox import FaultBox
-from gpucluster.cloud.model.values import ANY, Call, Dice, Ec2Instance, Interface, LaunchSpec, Refusal, Timing
-from gpucluster.cloud.port import InstanceState
+from gpucluster.cloud.model.faultbox import FaultBox, Switches
+from gpucluster.cloud.model.news import News
+from gpucluster.cloud.model.reservations import Held
+from gpucluster.cloud.model.supply import Supply
+from gpucluster.cloud.model.values import (
+    ANY,
+    Call,
+    Dice,
+    Draw,
+    Ec2Instance,
+    Fleet,
+    FleetSpec,
+    Interface,
+    LaunchSpec,
+    MaintenanceEvent,
+    Refusal,
+    Timing,
+)
+from gpucluster.cloud.port import InstanceState, Reservation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,15 +57,25 @@ class CloudModel:
         self.region = region
         self.timing = timing or Timing()
         self.lock = threading.RLock()
-        self.capacity = Capacity()
+        self.supply = Supply(self.timing)
         self.buckets = Buckets()
         self.faults = FaultBox()
+        self.news = News(region, dice)
         self.trail: deque[Call] = deque(maxlen=_TRAIL)
         self._dice = dice
         self._instances: dict[str, Ec2Instance] = {}
         self._interfaces: dict[str, Interface] = {}
         self._tokens = launches.Tokens()
-        self._reservations = 0
+
+    @property
+    def capacity(self) -> Capacity:
+        """What is free of each (machine, zone, market)."""
+        return self.supply.capacity
+
+    @property
+    def switches(self) -> Switches:
+        """The faults that stay on."""
+        return self.faults.switches
 
     # --- scenario ---------------------------------------------------------------------------
 
@@ -71,15 +98,110 @@ class CloudModel:
 
     @_atomic
     def clear(self) -> None:
-        """Drop all that scenarios have ordered: capacity, withdrawn machines, errors, lost replies."""
-        self.capacity.clear()
+        """Drop all that scenarios have ordered: capacity, withdrawn machines, errors, lost replies, switches."""
+        self.supply.clear()
         self.faults.clear()
+        self.news.clear()
 
     @_atomic
-    def interrupt(self, instance_id: str, now: float, after_s: float = 120.0) -> None:
-        """Give a spot notice: the instance ends after `after_s` (T34)."""
-        instance = self.instance(instance_id, now)
-        self._instances[instance_id] = replace(instance, notice_at=now + after_s)
+    def reserve(
+        self,
+        machine: str,
+        zone: str,
+        total: int,
+        *,
+        id: str = "",  # noqa: A002 - its name
+        block: bool = False,
+        open: bool = False,  # noqa: A002 - EC2's word
+        starts_at: float | None = None,
+        ends_at: float | None = None,
+    ) -> str:
+        """Make a capacity reservation or block, and return its id (T25, T26)."""
+        name = id or self._new_id("cr")
+        self.supply.reservations.add(
+            Held(name, machine, zone, total, block=block, open=open, starts_at=starts_at, ends_at=ends_at)
+        )
+        return name
+
+    @_atomic
+    def reservations(self, ids: Sequence[str], now: float) -> tuple[Reservation, ...]:
+        """Those of `ids` that are there, or all."""
+        self._advance(now)
+        table = self.supply.reservations
+        return tuple(
+            Reservation(
+                id=held.id,
+                state=held.state(now),
+                machine=held.machine,
+                zone=held.zone,
+                total=held.total,
+                free=table.free(held, now),
+                starts_at=held.starts_at,
+                ends_at=held.ends_at,
+            )
+            for held in (table.known(ids) if ids else table.all())
+        )
+
+    @_atomic
+    def cancel_reservation(self, reservation_id: str, now: float) -> None:
+        """Its instances live on, as ordinary ones (T25)."""
+        self._advance(now)
+        self.supply.reservations.cancel(reservation_id)
+        for instance in self._instances.values():
+            if instance.held == reservation_id:
+                self._instances[instance.id] = replace(instance, held=None)
+
+    @_atomic
+    def interrupt(
+        self, instance_id: str, now: float, after_s: float = 120.0, *, silent: Collection[str] = ()
+    ) -> None:
+        """Take a spot instance back after `after_s`; `silent` ways say nothing: `metadata`, `queue` (T34)."""
+        self._advance(now)
+        instance = replace(
+            self._any(instance_id), notice_at=now + after_s, notice_hidden="metadata" in silent
+        )
+        self._instances[instance_id] = instance
+        if "queue" not in silent:
+            self.news.spot(instance, now)
+        self._advance(now)
+
+    @_atomic
+    def recommend(self, instance_id: str, now: float, *, silent: Collection[str] = ()) -> None:
+        """Give a rebalance recommendation: the instance may be taken back, or not (T34)."""
+        self._advance(now)
+        instance = self._any(instance_id)
+        if "metadata" not in silent:
+            instance = self._instances[instance_id] = replace(instance, rebalance_at=now)
+        if "queue" not in silent:
+            self.news.rebalance(instance, now)
+
+    @_atomic
+    def maintain(
+        self, instance_id: str, event: MaintenanceEvent, now: float, *, silent: Collection[str] = ()
+    ) -> MaintenanceEvent:
+        """Schedule an event, or change the one of its id; without an id it gets one (T35)."""
+        self._advance(now)
+        instance = self._any(instance_id)
+        event = event if event.id else replace(event, id=self._new_id("instance-event"))
+        others = tuple(e for e in instance.events if e.id != event.id)
+        instance = self._instances[instance_id] = replace(instance, events=(*others, event))
+        if "queue" not in silent:
+            self.news.maintenance(instance, event, now)
+        return event
+
+    @_atomic
+    def move_event(self, event_id: str, to: float, now: float) -> tuple[Ec2Instance, MaintenanceEvent]:
+        """ModifyInstanceEventStartTime: only with a deadline, not in the last minutes, an hour ahead (T35)."""
+        self._advance(now)
+        found = [(i, e) for i in self._instances.values() for e in i.events if e.id == event_id]
+        if not found:
+            raise Refusal("InvalidInstanceEventID.NotFound", f"The event '{event_id}' does not exist")
+        instance, event = found[0]
+        maintenance.check_move(event, to, now)
+        moved = replace(event, not_before=to)
+        return self._store(
+            replace(instance, events=tuple(moved if e is event else e for e in instance.events))
+        ), moved
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -95,17 +217,34 @@ class CloudModel:
         self._advance(now)
         known = self._tokens.replay(spec, now)
         if known:
-            return tuple(self._instances[i] for i in known)
+            return self._replayed(known)
         self.buckets.charge_instances("RunInstances", spec.max_count, now)
-        self._check_room(spec)
-        market = spec.market
-        count, rule = self.capacity.take(
-            spec.machine, spec.subnet.zone, market, spec.min_count, spec.max_count
-        )
-        reservation = self._new_id("r")
-        made = tuple(self._make(spec, reservation, index, rule, now) for index in range(count))
+        drawn = self._take(spec, spec.min_count, spec.max_count, 0, now)
+        made = self._make_all(spec, drawn, now)
         self._tokens.bind(spec, tuple(i.id for i in made))
         return made
+
+    @_atomic
+    def fleet(self, asked: FleetSpec, now: float) -> Fleet:
+        """CreateFleet of type `instant`: instances and errors side by side; below `least` none (T13, T14)."""
+        self._advance(now)
+        known = self._tokens.fleet(asked.token, asked.fingerprint)
+        if known is not None:
+            return known
+        plan = fleets.plan(asked, lambda spec, most, planned: self._take_for_fleet(spec, most, planned, now))
+        if plan.count < asked.least:
+            for draw in plan.draws:
+                self.supply.give_back(draw, now, unused=True)
+            made: tuple[tuple[str, int], ...] = ()
+        else:
+            made = tuple(
+                (i.id, position)
+                for position, spec, drawn in plan.taken
+                for i in self._make_all(replace(spec, fleet=asked.id), drawn, now)
+            )
+        fleet = Fleet(id=asked.id, instances=made, errors=fleets.errors(asked, plan, launched=bool(made)))
+        self._tokens.bind_fleet(asked, fleet, now)
+        return fleet
 
     @_atomic
     def describe(self, ids: Sequence[str], now: float) -> tuple[Ec2Instance, ...]:
@@ -114,8 +253,9 @@ class CloudModel:
         found = (
             self._by_ids(ids, now) if ids else [i for i in self._instances.values() if self._visible(i, now)]
         )
+        self._check_lit(found if ids else ())
         self._dice.shuffle(found)
-        return tuple(found)
+        return tuple(launches.as_seen(i, now) for i in found)
 
     @_atomic
     def terminate(self, ids: Sequence[str], now: float) -> tuple[tuple[Ec2Instance, Ec2Instance], ...]:
@@ -187,6 +327,11 @@ class CloudModel:
         return self._by_ids((instance_id,), now)[0]
 
     @_atomic
+    def fresh_id(self, prefix: str) -> str:
+        """An id of EC2's form."""
+        return self._new_id(prefix)
+
+    @_atomic
     def at_address(self, address: str, now: float) -> Ec2Instance | None:
         """The instance that has this private address now: how the metadata service knows its caller."""
         self._advance(now)
@@ -231,8 +376,13 @@ class CloudModel:
     # --- inside -----------------------------------------------------------------------------------
 
     def _advance(self, now: float) -> None:
+        closing = self.supply.reservations.closing(now)
         for instance in tuple(self._instances.values()):
-            self._store(life.advance(instance, self.timing, now))
+            if instance.held in closing:
+                instance = life.begin_end(instance, now, *life.BLOCK)  # noqa: PLW2901
+            self._store(life.advance(instance, self.timing, now), now)
+        for held in self.supply.reservations.to_warn(now):
+            self.news.block_warning(held.id, held.machine, held.zone, held.ends_at or 0.0, now)
         for interface in tuple(self._interfaces.values()):
             if interface.gone_at is not None and interface.gone_at <= now:
                 del self._interfaces[interface.id]
@@ -245,49 +395,90 @@ class CloudModel:
             del self._instances[instance_id]
         self._tokens.forget(gone, before)
 
-    def _store(self, after: Ec2Instance) -> Ec2Instance:
+    def _store(self, after: Ec2Instance, now: float | None = None) -> Ec2Instance:
         before = self._instances.get(after.id)
         if before is after:
             return after
         if before is not None and before.state is not after.state:
-            after = self._release(after)
+            after = self._release(after, after.since if now is None else now)
         self._instances[after.id] = after
         return after
 
-    def _release(self, after: Ec2Instance) -> Ec2Instance:
+    def _release(self, after: Ec2Instance, now: float) -> Ec2Instance:
         if after.state not in (life.ENDED, InstanceState.STOPPED):
             return after
-        self.capacity.give_back(after.drawn)
+        self.supply.give_back(after.drawn, now)
         interface = self._interfaces.get(after.interface_id)
         if after.state is life.ENDED and interface is not None:
             gone_at = after.since + self.timing.linger_s
             self._interfaces[interface.id] = replace(interface, gone_at=gone_at, public_address=None)
         return replace(after, drawn=None)
 
-    def _make(
-        self, spec: LaunchSpec, reservation: str, index: int, rule: int | None, now: float
-    ) -> Ec2Instance:
+    def _replayed(self, ids: Sequence[str]) -> tuple[Ec2Instance, ...]:
+        """The same ids again, dead or alive; or the documented refusal of the dead, by switch (T03)."""
+        found = tuple(self._instances[i] for i in ids)
+        dead = all(i.state is life.ENDED for i in found)
+        if dead and self.switches.dead_token == "refuse":  # noqa: S105
+            raise Refusal(
+                "IdempotentInstanceTerminated", "The instance of this idempotent request is terminated."
+            )
+        return found
+
+    def _take(self, spec: LaunchSpec, least: int, most: int, planned: int, now: float) -> tuple[Draw, ...]:
+        """Refuse what cannot be launched, and take capacity; `planned` addresses are spoken for."""
+        self._check_young(spec, now)
+        self._check_room(spec, most + planned)
+        return self.supply.take(spec, least, most, self._instances.values(), now)
+
+    def _take_for_fleet(self, spec: LaunchSpec, most: int, planned: int, now: float) -> tuple[Draw, ...]:
+        self.buckets.charge_instances("RunInstances", most, now)
+        return self._take(spec, 1, most, planned, now)
+
+    def _make_all(self, spec: LaunchSpec, drawn: Sequence[Draw], now: float) -> tuple[Ec2Instance, ...]:
+        reservation = self._new_id("r")
+        return tuple(self._make(spec, reservation, index, draw, now) for index, draw in enumerate(drawn))
+
+    def _make(self, spec: LaunchSpec, reservation: str, index: int, drawn: Draw, now: float) -> Ec2Instance:
         address = addresses.choose(spec.subnet, self._used(spec.subnet.id), spec.address, self._dice)
         instance = launches.new_instance(
             spec,
             new_id=self._new_id,
             reservation=reservation,
             index=index,
-            rule=rule,
+            drawn=drawn,
             address=address,
             now=now,
+            hidden=launches.draw_lag(self.switches.lag, self._dice),
         )
         self._interfaces[instance.interface_id] = launches.interface_of(instance)
         self._instances[instance.id] = instance
         return instance
 
-    def _check_room(self, spec: LaunchSpec) -> None:
+    def _check_young(self, spec: LaunchSpec, now: float) -> None:
+        """An image that is gone (T18), a profile that EC2 does not know yet (T36)."""
+        code = self.switches.images_gone.get(spec.image)
+        if code is not None:
+            raise Refusal(code, f"The image id '[{spec.image}]' does not exist")
+        if spec.profile is not None and now < self.switches.profile_lag_until:
+            raise Refusal(
+                "InvalidParameterValue",
+                f"Value ({spec.profile}) for parameter iamInstanceProfile.arn is invalid. Invalid IAM Instance "
+                "Profile ARN",
+            )
+
+    def _check_lit(self, asked: Sequence[Ec2Instance]) -> None:
+        """During a zone's outage, reads of its instances fail, and so do reads that name none (T21)."""
+        dark = self.switches.dark_zones
+        if dark and (not asked or any(i.zone in dark for i in asked)):
+            raise Refusal("Unavailable", "The service is unavailable. Please try again shortly.", status=503)
+
+    def _check_room(self, spec: LaunchSpec, count: int) -> None:
         used = self._used(spec.subnet.id)
-        if spec.address is not None and spec.max_count > 1:
+        if spec.address is not None and count > 1:
             raise Refusal(
                 "InvalidParameterCombination", "A private address can be given to one instance only."
             )
-        addresses.check_room(spec.subnet, used, spec.max_count, spec.address)
+        addresses.check_room(spec.subnet, used, count, spec.address)
 
     def _used(self, subnet_id: str) -> frozenset[str]:
         return frozenset(i.address for i in self._interfaces.values() if i.subnet.id == subnet_id)
@@ -295,9 +486,17 @@ class CloudModel:
     def _started(self, instance: Ec2Instance, now: float) -> Ec2Instance:
         if instance.state is not InstanceState.STOPPED:
             return instance
-        spec = instance.spec
-        _, rule = self.capacity.take(spec.machine, instance.zone, spec.market, 1, 1)
-        return self._store(replace(instance, state=InstanceState.PENDING, since=now, drawn=rule, reason=""))
+        draw = self.supply.take_again(instance.spec, now)
+        return self._store(
+            replace(instance, state=InstanceState.PENDING, since=now, drawn=draw, held=draw.held, reason="")
+        )
+
+    def _any(self, instance_id: str) -> Ec2Instance:
+        """One that exists, though reads may not show it yet."""
+        found = self._instances.get(instance_id)
+        if found is None:
+            raise launches.not_found([instance_id])
+        return found
 
     def _by_ids(self, ids: Sequence[str], now: float) -> list[Ec2Instance]:
         launches.check_ids(ids)
@@ -307,6 +506,8 @@ class CloudModel:
         return [self._instances[i] for i in dict.fromkeys(ids)]
 
     def _visible(self, instance: Ec2Instance, now: float) -> bool:
+        if now < instance.known_at:
+            return False
         return instance.state is not life.ENDED or now < instance.since + self.timing.visible_s
 
     def _in_states(self, now: float, *states: InstanceState) -> tuple[Ec2Instance, ...]:

@@ -1,6 +1,8 @@
 """Errors on demand: `next_error` for a number of calls, and replies that get lost after the work is done (T12)."""
 
-from gpucluster.cloud.model.values import ANY, Refusal
+from dataclasses import dataclass, field
+
+from gpucluster.cloud.model.values import ANY, Lag, Refusal
 
 # HTTP status of codes that are not 400
 _STATUS = {
@@ -22,6 +24,7 @@ class FaultBox:
     """What a scenario has ordered; `*` stands for any action."""
 
     def __init__(self) -> None:
+        self.switches = Switches()
         self._errors: dict[str, list[Refusal]] = {}
         self._lost: dict[str, int] = {}
 
@@ -39,6 +42,7 @@ class FaultBox:
 
     def clear(self) -> None:
         """Drop all that is still ordered."""
+        self.switches = Switches()
         self._errors.clear()
         self._lost.clear()
 
@@ -57,3 +61,19 @@ class FaultBox:
                 self._lost[name] -= 1
                 return True
         return False
+
+
+@dataclass(slots=True)
+class Switches:
+    """Faults that stay on until they are switched off; the name of each is its field."""
+
+    dead_token: str = (
+        "replay"  # T03: a token of the dead gives the dead instance; `refuse`: the documented code  # noqa: S105
+    )
+    lag: Lag = field(default_factory=Lag)  # T20
+    profile_lag_until: float = 0.0  # T36: until then EC2 knows no instance profile
+    images_gone: dict[str, str] = field(default_factory=dict[str, str])  # T18: id -> the code of its refusal
+    dark_zones: set[str] = field(default_factory=set[str])  # T21: reads that touch them, or name no id, fail
+    page_size: int | None = None  # T22: pages no longer than this, an empty one among them
+    moving_latest: bool = False  # T15: `$Latest` is another version at every second launch
+    hanging_metadata: set[str] = field(default_factory=set[str])  # T33: instances whose service never answers

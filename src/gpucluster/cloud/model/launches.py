@@ -3,11 +3,25 @@
 import datetime
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gpucluster.cloud.model.values import Ec2Instance, Interface, LaunchSpec, Refusal
+from gpucluster.cloud.model.values import (
+    Dice,
+    Draw,
+    Ec2Instance,
+    Fleet,
+    FleetSpec,
+    Interface,
+    Lag,
+    LaunchSpec,
+    Refusal,
+)
 from gpucluster.cloud.port import InstanceState
 
+_FLEET_TAG = "aws:ec2:fleet-id"  # EC2's own mark on what a fleet launched (T14)
+_MISMATCH = (
+    "Arguments on this idempotent request are inconsistent with arguments used in previous request(s)."
+)
 _ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
 
 
@@ -23,6 +37,7 @@ class Tokens:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Token] = {}
+        self._fleets: dict[str, tuple[str, Fleet, float]] = {}
 
     def replay(self, spec: LaunchSpec, now: float) -> tuple[str, ...]:
         """Return the ids of the same request made before; () for a new one; refuse other parameters.
@@ -39,9 +54,21 @@ class Tokens:
         if token.fingerprint != spec.fingerprint:
             raise Refusal(
                 "IdempotentParameterMismatch",
-                "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).",
+                _MISMATCH,
             )
         return token.ids
+
+    def fleet(self, token: str | None, fingerprint: str) -> Fleet | None:
+        """The fleet that the same request made before; a fleet's token is regional."""
+        found = None if token is None else self._fleets.get(token)
+        if found is not None and found[0] != fingerprint:
+            raise Refusal("IdempotentParameterMismatch", _MISMATCH)
+        return None if found is None else found[1]
+
+    def bind_fleet(self, asked: FleetSpec, fleet: Fleet, now: float) -> None:
+        """Remember what the fleet came to, also where that is nothing."""
+        if asked.token is not None:
+            self._fleets[asked.token] = (asked.fingerprint, fleet, now)
 
     def bind(self, spec: LaunchSpec, ids: tuple[str, ...]) -> None:
         """Remember what the launch made."""
@@ -55,6 +82,15 @@ class Tokens:
             for key, token in self._known.items()
             if (gone.isdisjoint(token.ids) if token.ids else token.at > failed_before)
         }
+        self._fleets = {
+            token: known
+            for token, known in self._fleets.items()
+            if (
+                gone.isdisjoint(i for i, _ in known[1].instances)
+                if known[1].instances
+                else known[2] > failed_before
+            )
+        }
 
 
 def new_instance(
@@ -63,9 +99,10 @@ def new_instance(
     new_id: Callable[[str], str],
     reservation: str,
     index: int,
-    rule: int | None,
+    drawn: Draw,
     address: str,
     now: float,
+    hidden: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> Ec2Instance:
     """Return a pending instance with its interface's and volume's ids drawn."""
     packed = [int(part) for part in address.split(".")]
@@ -83,9 +120,28 @@ def new_instance(
         interface_id=new_id("eni"),
         volume_id=new_id("vol"),
         mac="02:00:" + ":".join(f"{part:02x}" for part in packed),
-        drawn=rule,
-        tags=dict(spec.tags),
+        drawn=drawn,
+        held=drawn.held,
+        tags=dict(spec.tags) if spec.fleet is None else {**spec.tags, _FLEET_TAG: spec.fleet},
+        known_at=now + hidden[0],
+        address_at=now + hidden[1],
+        tags_at=now + hidden[2],
     )
+
+
+def draw_lag(lag: Lag, dice: Dice) -> tuple[float, float, float]:
+    """How long id, address and tags of one instance hide."""
+    most = (lag.id_s, lag.address_s, lag.tags_s)
+    return tuple(dice.randrange(0, int(m * 1000) + 1) / 1000 for m in most)  # type: ignore[return-value]
+
+
+def as_seen(instance: Ec2Instance, now: float) -> Ec2Instance:
+    """The instance as reads show it while it is young (T20)."""
+    if now >= max(instance.address_at, instance.tags_at):
+        return instance
+    address = instance.address if now >= instance.address_at else None
+    shown = replace(instance, address=address)
+    return shown if now >= instance.tags_at else replace(shown, tags={})
 
 
 def interface_of(instance: Ec2Instance) -> Interface:

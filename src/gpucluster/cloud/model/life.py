@@ -13,6 +13,7 @@ from gpucluster.cloud.port import InstanceState
 ENDED = InstanceState.TERMINATED
 USER = ("Client.UserInitiatedShutdown", "User initiated ({when})")
 SPOT = ("Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
+BLOCK = ("Server.CapacityBlockEnd", "Server.CapacityBlockEnd: the capacity block ends")  # not verified
 GUEST = "Client.InstanceInitiatedShutdown"
 
 

@@ -8,25 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from gpucluster.cloud import eventbridge
 from gpucluster.cloud.faults import cloud_error
 from gpucluster.cloud.model.ec2 import CloudModel
 from gpucluster.cloud.model.faultbox import FaultBox
-from gpucluster.cloud.model.values import Ec2Instance, LaunchSpec, Refusal, SubnetPlace
+from gpucluster.cloud.model.values import Ec2Instance, FleetSpec, LaunchSpec, Refusal, SubnetPlace
 from gpucluster.cloud.port import (
     CloudError,
     Control,
     Fault,
     FleetAnswer,
+    FleetError,
+    FleetOverride,
     FleetRequest,
     Instance,
     LaunchRequest,
     Reservation,
     Scaling,
     Stamped,
+    Told,
 )
 from gpucluster.plan import names
+from gpucluster.plan.model import Market
 
 T = TypeVar("T")
+_PROFILE = "arn:aws:iam::123456789012:instance-profile/node"
 
 
 class ModelCloud:
@@ -68,7 +74,9 @@ class ModelCloud:
     def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
         """As the port says."""
         self.calls.append(("reservations", tuple(ids)))
-        return self._call("DescribeCapacityReservations", lambda _: ())
+        if not ids:
+            return ()
+        return self._call("DescribeCapacityReservations", lambda now: self.model.reservations(ids, now))
 
     def terminate(self, ids: Sequence[str]) -> None:
         """As the port says: an unknown id is what was asked for already."""
@@ -94,15 +102,50 @@ class ModelCloud:
             min_count=request.count if request.at_least is None else request.at_least,
             max_count=request.count,
             token=request.token,
-            fingerprint=repr(replace(request, tags=dict(sorted(request.tags.items())))),
+            fingerprint=_fingerprint(request),
+            profile=_PROFILE,
             template=(request.template_id, request.template_version),
             tags=dict(request.tags),
             on_shutdown="terminate",
+            reservation=request.reservation,
+            max_price=request.max_price,
         )
         return tuple(i.id for i in self.model.run(spec, now))
 
     def _fleet(self, request: FleetRequest, now: float) -> FleetAnswer:
-        raise NotImplementedError  # the model's next commit
+        asked = FleetSpec(
+            id=self.model.fresh_id("fleet"),
+            overrides=tuple(self._override(request, o) for o in request.overrides),
+            count=request.count,
+            least=request.count if request.at_least is None else request.at_least,
+            token=request.token,
+            fingerprint=_fingerprint(request),
+        )
+        made = self.model.fleet(asked, now)
+        machines = [override.machine for override in request.overrides]
+        return FleetAnswer(
+            instances=tuple((i, machines[position]) for i, position in made.instances),
+            errors=tuple(
+                FleetError(machine=machines[position], code=code, message=text)
+                for position, code, text in made.errors
+            ),
+        )
+
+    def _override(self, request: FleetRequest, override: FleetOverride) -> LaunchSpec:
+        return LaunchSpec(
+            machine=override.machine,
+            market=request.market,
+            subnet=self._place(request.subnet_id, request.zone),
+            min_count=1,
+            max_count=request.count,
+            token=None,
+            fingerprint="",
+            profile=_PROFILE,
+            template=(override.template_id, override.template_version),
+            tags=dict(request.tags),
+            on_shutdown="terminate",
+            max_price=request.max_price,
+        )
 
     def _call(self, action: str, do: Callable[[float], T]) -> T:
         now = self._clock()
@@ -184,6 +227,30 @@ class ModelControl:
             raise cloud_error(refusal.code, refusal.message, status=refusal.status) from refusal
 
 
+class ModelNotices:
+    """The NoticePort over the model's news; it never waits. `unreadable` counts what was dropped."""
+
+    def __init__(self, model: CloudModel, clock: Callable[[], float]) -> None:
+        self.unreadable = 0
+        self._model, self._clock = model, clock
+
+    def receive(self, wait_s: float) -> tuple[Told, ...]:
+        """As the port says."""
+        del wait_s
+        told: list[Told] = []
+        for handle, body in self._model.news.receive(self._clock()):
+            found = eventbridge.read(body, handle)
+            told += found.told
+            self.unreadable += found.unreadable
+            if not found.told:
+                self._model.news.delete((handle,))
+        return tuple(told)
+
+    def forget(self, handles: Sequence[str]) -> None:
+        """As the port says."""
+        self._model.news.delete(handles)
+
+
 def view(instance: Ec2Instance) -> Instance:
     """An instance of the model as the port lists it."""
     return Instance(
@@ -191,10 +258,22 @@ def view(instance: Ec2Instance) -> Instance:
         state=instance.state,
         zone=instance.zone,
         machine=instance.spec.machine,
-        market=instance.spec.market,
+        market=_market(instance),
         address=instance.address,
         launched_at=instance.launched_at,
         token=instance.spec.token,
         reason=instance.reason or None,
+        reservation=instance.held,
         tags=dict(instance.tags),
     )
+
+
+def _market(instance: Ec2Instance) -> Market:
+    """As EC2 tells it: what is in a reservation is that, however it came there."""
+    if instance.spec.market in (Market.SPOT, Market.CAPACITY_BLOCK):
+        return instance.spec.market
+    return Market.ON_DEMAND if instance.held is None else Market.RESERVATION
+
+
+def _fingerprint(request: LaunchRequest | FleetRequest) -> str:
+    return repr(replace(request, tags=dict(sorted(request.tags.items()))))

@@ -35,6 +35,18 @@ class Timing:
     visible_s: float = 3600.0  # terminated instances are listed so long (T24)
     linger_s: float = 60.0  # interfaces outlive `terminated` (T42)
     token_s: float = 24 * 3600.0  # a token is remembered so long after the end (T03)
+    cleaning_s: float = 300.0  # a block's slot is back so long after the end of its instance (T26)
+    closing_s: float = 1800.0  # a block's instances are ended so long before its end (T26)
+    warning_s: float = 2400.0  # and their owner is warned so long before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How long, at most, a new instance hides from reading; each is drawn for itself (T20)."""
+
+    id_s: float = 0.0
+    address_s: float = 0.0
+    tags_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +92,57 @@ class LaunchSpec:
     volume_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     interface_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     spot_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    reservation: str | None = None  # targeted, by id
+    only_reserved: bool = False  # `capacity-reservations-only`: never ordinary capacity
+    joins_open: bool = True  # an open reservation that matches is used, unless the preference is `none`
+    max_price: int | None = None  # of spot, micro-USD an hour
+    fleet: str | None = None  # id of the fleet that launches it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    """One CreateFleet of type `instant`: overrides in the order of preference, those refused already with their refusal."""
+
+    id: str
+    overrides: tuple["LaunchSpec | Refusal", ...]
+    count: int
+    least: int
+    token: str | None
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What a fleet came to: instances, and errors by the position of their override (T13)."""
+
+    id: str
+    instances: tuple[tuple[str, int], ...]  # (id, position)
+    errors: tuple[tuple[int, str, str], ...]  # (position, code, message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceEvent:
+    """A scheduled event of an instance (T35)."""
+
+    id: str
+    code: str  # instance-retirement, system-reboot, ...
+    not_before: float
+    description: str
+    deadline: float | None = None  # may be moved up to then; None: not at all
+    completed: bool = False
+
+    @property
+    def text(self) -> str:
+        """The description as EC2 shows it: what is over stays for a week, marked."""
+        return f"[Completed] {self.description}" if self.completed else self.description
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Where one instance's capacity comes from: a capacity rule, or a reservation."""
+
+    rule: int | None = None
+    held: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +161,18 @@ class Ec2Instance:
     interface_id: str
     volume_id: str
     mac: str
-    drawn: int | None  # the capacity rule that it was taken from
+    drawn: Draw | None  # where its capacity comes from; None once it is given back
     tags: Mapping[str, str]
     reason_code: str = ""
     reason: str = ""
     notice_at: float | None = None  # a spot notice: the end comes then
+    notice_hidden: bool = False  # the metadata service says nothing of it (T34)
+    rebalance_at: float | None = None  # a rebalance recommendation was given then
+    events: tuple[MaintenanceEvent, ...] = ()
+    held: str | None = None  # the reservation or block that it runs in
+    known_at: float = 0.0  # reads find its id from then on (T20)
+    address_at: float = 0.0
+    tags_at: float = 0.0
 
     @property
     def zone(self) -> str:
