@@ -1,13 +1,14 @@
 """Carry out what was decided. Intent to the journal, synced, before the cloud is called; the result right after.
 
 A kill at any border leaves either nothing, or an intent whose identical call is repeated (T01). `trip` is called at
-each border with its Failpoint, and a test raises there.
+each border with its Failpoint, and a test raises there. The lease is looked at again right before each call, in the
+call's own thread: a process may sleep between any two lines.
 """
 
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ from gpucluster.elastic.events import (
 )
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lanes import Lane
+from gpucluster.elastic.lease import Alone, Hold
 from gpucluster.elastic.memory.launches import served
 from gpucluster.elastic.model import (
     Action,
@@ -55,6 +57,7 @@ from gpucluster.elastic.model import (
     Terminate,
     Unblock,
 )
+from gpucluster.elastic.recent import UNDER_WAY, Recent
 from gpucluster.elastic.scontrol import SlurmPort
 from gpucluster.elastic.words import describe, told
 from gpucluster.errors import GpuclusterError
@@ -64,6 +67,8 @@ from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_REQUEST,
 log = logging.getLogger("gpucluster.elastic")
 T = TypeVar("T")
 Nodes = Block | Unblock | Drain | MarkDown | PowerDown | PowerUp | ResetDown
+# Nothing was called: whoever holds the lease repeats what is in the journal.
+_NOT_OURS = CloudError(Fault.LOST, "NotOurs", "this daemon may not act now: its lease ran out")
 # `undrain` lifts only the drain. `power_down` waits for jobs; nothing here ever forces.
 _UPDATES: dict[
     type[Nodes], tuple[str, bool]
@@ -92,6 +97,31 @@ class Failpoint(StrEnum):
     AFTER_END_WRITTEN = "after-end-written"
     BEFORE_UPDATE = "before-update"
     AFTER_UPDATE = "after-update"
+    BEFORE_SIGNAL = "before-signal"
+    AFTER_SIGNAL = "after-signal"  # the job was told, not on disk
+    AFTER_SIGNAL_WRITTEN = "after-signal-written"
+    BEFORE_REQUEUE = "before-requeue"
+    AFTER_REQUEUE = "after-requeue"  # Slurm was told, not on disk
+    AFTER_REQUEUE_WRITTEN = "after-requeue-written"
+    BEFORE_FORGET = "before-forget"  # the news is on disk, the queue still holds it
+    AFTER_FORGET = "after-forget"
+    AFTER_LEASE = "after-lease"  # taken; the journal is not open yet
+    BEFORE_RENEWAL = "before-renewal"
+    AFTER_RENEWAL = "after-renewal"
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """The failpoints around one update of Slurm."""
+
+    before: Failpoint
+    after: Failpoint
+    written: Failpoint
+
+
+_UPDATE_BORDERS = Borders(Failpoint.BEFORE_UPDATE, Failpoint.AFTER_UPDATE, Failpoint.AFTER_UPDATE)
+_SIGNAL_BORDERS = Borders(Failpoint.BEFORE_SIGNAL, Failpoint.AFTER_SIGNAL, Failpoint.AFTER_SIGNAL_WRITTEN)
+_REQUEUE_BORDERS = Borders(Failpoint.BEFORE_REQUEUE, Failpoint.AFTER_REQUEUE, Failpoint.AFTER_REQUEUE_WRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +140,7 @@ class Hands:
     ring: Callable[[], object]  # look again now: a refusal has a next candidate
     trip: Callable[[Failpoint], None]
     notices: NoticePort | None = None
+    lease: Hold = field(default_factory=Alone)
 
 
 class Actor:
@@ -118,7 +149,8 @@ class Actor:
     def __init__(self, hands: Hands) -> None:
         self._hands = hands
         self._busy: set[str] = set()  # requests being asked and instances being ended right now
-        self._stopped = False
+        self._hindrance = ""
+        self._recent = Recent()
         self._does: Mapping[type[Action], Callable[[Any], None]] = {
             Remember: self._remember,
             LaunchGang: self._launch,
@@ -136,10 +168,13 @@ class Actor:
     def busy(self) -> bool:
         return bool(self._busy)
 
-    def act(self, actions: Sequence[Action]) -> None:
-        """Carry out `actions` in order; what is under way already is skipped."""
+    def act(self, actions: Sequence[Action], seen_at: float = UNDER_WAY) -> None:
+        """Carry out `actions`, decided on a look at Slurm at `seen_at`, in order; what is under way is skipped."""
+        self._recent.forget(seen_at)
         for action in grouped(actions):
-            self._does[type(action)](action)
+            left = self._recent.left(action, seen_at, self._hands.clock())
+            if left is not None and self._hands.lease.held():
+                self._does[type(left)](left)
 
     def _remember(self, action: Remember) -> None:
         hands = self._hands
@@ -166,17 +201,12 @@ class Actor:
         self._hands.clouds.submit(lambda: _read(self._hands.control), allowed)
 
     def _may_launch(self, control: Control | None) -> bool:
-        """An object that cannot be read counts as stop."""
-        stopped = control is None or control.scaling is Scaling.STOP
-        if stopped is not self._stopped:
-            why = (
-                "cannot be read"
-                if control is None
-                else f"{control.scaling.value}, by {control.by or 'nobody'}"
-            )
-            log.info("control object: %s; launches %s", why, "wait" if stopped else "go on")
-        self._stopped = stopped
-        return not stopped
+        """Stop, another's lease, and an object that cannot be read are one answer."""
+        hindrance = _hindrance(self._hands.lease, control)
+        if hindrance != self._hindrance:
+            log.info("control object: %s", f"{hindrance}; launches wait" if hindrance else "launches go on")
+        self._hindrance = hindrance
+        return not hindrance
 
     def _intend(self, action: LaunchGang) -> None:
         self._hands.trip(Failpoint.BEFORE_INTENT)
@@ -185,6 +215,8 @@ class Actor:
         log.info("%s", describe(action))
 
     def _ask(self, ask: Ask) -> tuple[str, ...] | CloudError:
+        if not self._hands.lease.held():
+            return _NOT_OURS
         try:
             ids = self._hands.cloud.launch(request(self._hands.cluster, ask))
             use = len(served(ask, len(ids)))
@@ -225,7 +257,7 @@ class Actor:
             self._hands.trip(Failpoint.AFTER_END_WRITTEN)
             log.info("%s", describe(replace(action, instances=ids)))
 
-        self._hands.clouds.submit(lambda: _end(self._hands.cloud, ids), ended)
+        self._hands.clouds.submit(lambda: _end(self._hands, ids), ended)
 
     def _update(self, action: Nodes) -> None:
         state, with_reason = _UPDATES[type(action)]
@@ -238,11 +270,15 @@ class Actor:
     def _signal(self, action: Signal) -> None:
         """At least once: a kill between the signal and its record signals again."""
         done = Signalled(instance=action.instance, jobs=action.jobs, signal=action.signal)
-        self._slurm(lambda: self._hands.slurm.signal(action.jobs, action.signal), action, done)
+        self._slurm(
+            lambda: self._hands.slurm.signal(action.jobs, action.signal), action, _SIGNAL_BORDERS, done
+        )
 
     def _requeue(self, action: Requeue) -> None:
         done = SentBack(instance=action.instance, jobs=action.jobs)
-        self._slurm(lambda: self._hands.slurm.requeue(action.jobs, action.reason), action, done)
+        self._slurm(
+            lambda: self._hands.slurm.requeue(action.jobs, action.reason), action, _REQUEUE_BORDERS, done
+        )
 
     def _open_window(self, action: OpenWindow) -> None:
         self._slurm(lambda: self._hands.slurm.open_window(action.window), action)
@@ -252,24 +288,37 @@ class Actor:
 
     def _forget(self, action: Forget) -> None:
         """A message that stays is delivered again, and is no news then."""
-        notices = self._hands.notices
+        notices, hands = self._hands.notices, self._hands
         if notices is not None:
-            self._hands.clouds.submit(lambda: _deleted(notices, action.handles), lambda _: None)
+            hands.trip(Failpoint.BEFORE_FORGET)
+            hands.clouds.submit(
+                lambda: _deleted(notices, action.handles), lambda _: hands.trip(Failpoint.AFTER_FORGET)
+            )
 
-    def _slurm(self, call: Callable[[], None], action: Action, done: Event | None = None) -> None:
+    def _slurm(
+        self,
+        call: Callable[[], None],
+        action: Action,
+        borders: "Borders | None" = None,
+        done: Event | None = None,
+    ) -> None:
         """Idempotent, and what did not work is seen at the next look: so an error is only told."""
-        self._hands.trip(Failpoint.BEFORE_UPDATE)
+        hands, at = self._hands, borders or _UPDATE_BORDERS
+        hands.trip(at.before)
+        self._recent.note(action, UNDER_WAY)
 
         def updated(error: GpuclusterError | None) -> None:
-            self._hands.trip(Failpoint.AFTER_UPDATE)
-            if error is None:
-                if done is not None:
-                    self._write(done)
-                log.info("%s", describe(action))
-            else:
+            hands.trip(at.after)
+            self._recent.note(action, None if error else hands.clock())
+            if error is not None:
                 log.warning("%s: %s", describe(action), error.message)
+                return
+            if done is not None:
+                self._write(done)
+                hands.trip(at.written)
+            log.info("%s", describe(action))
 
-        self._hands.slurms.submit(lambda: _error_of(call), updated)
+        hands.slurms.submit(lambda: _error_of(hands.lease, call), updated)
 
     def _write(self, event: Event) -> None:
         self._hands.journal.append((Entry(at=self._hands.clock(), event=event),))
@@ -314,9 +363,20 @@ def _read(control: ControlPort) -> Control | None:
         return None
 
 
-def _end(cloud: CloudPort, ids: Sequence[str]) -> CloudError | None:
+def _hindrance(lease: Hold, control: Control | None) -> str:
+    """Why nothing may be launched, in words; '' when it may."""
+    if control is None:
+        return "cannot be read"
+    if not lease.mine(control):
+        return f"held by {control.holder or 'nobody'}"
+    return f"stop, by {control.by or 'nobody'}" if control.scaling is Scaling.STOP else ""
+
+
+def _end(hands: Hands, ids: Sequence[str]) -> CloudError | None:
+    if not hands.lease.held():
+        return _NOT_OURS
     try:
-        cloud.terminate(ids)
+        hands.cloud.terminate(ids)
     except CloudError as error:
         return None if error.fault is Fault.GONE else error
     return None
@@ -327,7 +387,9 @@ def _deleted(notices: NoticePort, handles: Sequence[str]) -> None:
         notices.forget(handles)
 
 
-def _error_of(call: Callable[[], None]) -> GpuclusterError | None:
+def _error_of(lease: Hold, call: Callable[[], None]) -> GpuclusterError | None:
+    if not lease.held():
+        return GpuclusterError(_NOT_OURS.message)
     try:
         call()
     except GpuclusterError as error:

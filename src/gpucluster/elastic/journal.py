@@ -1,11 +1,14 @@
 """The journal: one SQLite file, append-only events, and a snapshot so that a start need not read them all.
 
 WAL with synchronous=FULL: when `append` returns, the events survive a power cut. Only the daemon's own thread writes.
+It is opened by the holder of the lease alone, and carries its epoch as a fence: whoever opened it with an older one
+can write no more, so a daemon that slept through its own end cannot note an intent, and without one launches nothing.
 """
 
+import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -21,39 +24,47 @@ ROOM = "nothing is launched or ended until it can be; make room on the head's di
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (schema INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 1), epoch INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS snapshot (only INTEGER PRIMARY KEY CHECK (only = 1), last INTEGER NOT NULL, memory TEXT NOT NULL);
 """
+
+
+class FencedError(StateError):
+    """A daemon with a newer lease has opened the journal: this one must end."""
 
 
 class Journal:
     """Open it with `Journal.open`; `memory` is always the fold of what is on disk."""
 
-    def __init__(self, db: sqlite3.Connection, memory: Memory, last: int, snapshot: int) -> None:
-        self._db, self._last, self._snapshot = db, last, snapshot
+    def __init__(
+        self, db: sqlite3.Connection, memory: Memory, *, last: int, snapshot: int, epoch: int
+    ) -> None:
+        self._db, self._last, self._snapshot, self._epoch = db, last, snapshot, epoch
         self.memory = memory
 
     @classmethod
-    def open(cls, path: Path, now: float) -> "Journal":
-        """Open or make it; a journal of another schema is a StateError."""
+    def open(cls, path: Path, now: float, epoch: int | None = None) -> "Journal":
+        """Open or make it, as the holder of `epoch` (None: whoever comes last); another schema is a StateError."""
         try:
-            return cls._opened(path, now)
+            return cls._opened(path, now, epoch)
         except (sqlite3.Error, ValueError, OSError) as error:
             raise StateError(f"the journal {path} cannot be read: {error}", next_step=AWAY) from error
 
     @classmethod
-    def _opened(cls, path: Path, now: float) -> "Journal":
+    def _opened(cls, path: Path, now: float, epoch: int | None) -> "Journal":
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, isolation_level=None)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         db.executescript(_TABLES)
         _check_schema(db, path)
+        epoch = _raise_fence(db, epoch)  # before it is read: nothing is added behind our back
         memory, snapshot = _load_snapshot(db)
         last = snapshot
         tail: list[Entry] = []
         for last, entry in read_entries(db, snapshot):  # noqa: B007 -- the last id is wanted
             tail.append(entry)
-        journal = cls(db, fold(memory, tail), last, snapshot)
+        journal = cls(db, fold(memory, tail), last=last, snapshot=snapshot, epoch=epoch)
         if not journal.memory.epoch:
             # From the clock, once in a journal's life: a rebuilt head must not repeat its forerunner's tokens.
             journal.append((Entry(at=now, event=Born(epoch=f"{int(now * 1000):x}")),))
@@ -65,14 +76,7 @@ class Journal:
             return
         rows = [(e.at, type(e.event).__name__, _dump(e.event)) for e in entries]
         memory = fold(self.memory, entries)
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows)
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:  # a full disk has rolled back by itself
-                self._db.execute("ROLLBACK")
-            raise StateError(f"the journal cannot be written: {error}", next_step=ROOM) from error
+        self._write("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows)
         self.memory, self._last = memory, self._last + len(rows)
         if self._last - self._snapshot >= SNAPSHOT_EVERY:
             self.snapshot()
@@ -80,7 +84,7 @@ class Journal:
     def snapshot(self) -> None:
         """Store the fold, so that the next start reads only what came after."""
         row = (self._last, json.dumps(codec.to_json(self.memory)))
-        self._db.execute("INSERT OR REPLACE INTO snapshot (only, last, memory) VALUES (1, ?, ?)", row)
+        self._write("INSERT OR REPLACE INTO snapshot (only, last, memory) VALUES (1, ?, ?)", [row])
         self._snapshot = self._last
 
     def entries(self) -> Iterator[Entry]:
@@ -89,6 +93,32 @@ class Journal:
 
     def close(self) -> None:
         self._db.close()
+
+    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            if _fence(self._db) != self._epoch:
+                raise FencedError(
+                    "another daemon has taken the journal over", next_step="it starts as a standby"
+                )
+            self._db.executemany(statement, rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StateError(f"the journal cannot be written: {error}", next_step=ROOM) from error
+        finally:
+            if self._db.in_transaction:  # a full disk has rolled back by itself
+                self._db.execute("ROLLBACK")
+
+
+def fence_of(path: Path) -> int:
+    """The epoch of whoever opened the journal last; 0: there is none, or it is of a version without leases."""
+    if not path.exists():
+        return 0
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+            return _fence(db)
+    except sqlite3.Error:
+        return 0
 
 
 def read_only(path: Path) -> tuple[Entry, ...]:
@@ -118,6 +148,23 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
         db.execute("INSERT INTO about (schema) VALUES (?)", (SCHEMA,))
     elif row[0] != SCHEMA:
         raise StateError(f"{path}: schema {row[0]}, this version reads {SCHEMA}")
+
+
+def _fence(db: sqlite3.Connection) -> int:
+    row = cast(tuple[int] | None, db.execute("SELECT epoch FROM fence").fetchone())
+    return row[0] if row else 0
+
+
+def _raise_fence(db: sqlite3.Connection, epoch: int | None) -> int:
+    db.execute("BEGIN IMMEDIATE")
+    old = _fence(db)
+    new = old + 1 if epoch is None else epoch
+    if new < old:
+        db.execute("ROLLBACK")
+        raise FencedError(f"the journal is of the daemon with epoch {old}, ours is {new}")
+    db.execute("INSERT OR REPLACE INTO fence (only, epoch) VALUES (1, ?)", (new,))
+    db.execute("COMMIT")
+    return new
 
 
 def _load_snapshot(db: sqlite3.Connection) -> tuple[Memory, int]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpucluster.elastic import journal as journals
 from gpucluster.elastic.events import EVENTS, Entry
-from gpucluster.elastic.journal import Journal, read_only
+from gpucluster.elastic.journal import FencedError, Journal, fence_of, read_only
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
@@ -118,3 +118,24 @@ def test_a_full_disk_is_said_in_a_sentence_and_changes_no_memory(tmp_path: Path)
 def _fill(one: Journal) -> None:
     for number in range(1000):
         one.append((Entry(at=1.0, event=EVENTS["Needed"](slot=f"a-{number}", life=1, jobs=())),))
+
+
+def test_whoever_was_overtaken_writes_no_more(tmp_path: Path) -> None:
+    entry = Entry(at=1.0, event=EVENTS["CameUp"](slot="a"))
+    old = Journal.open(tmp_path / "j", 1.0, 3)
+    assert fence_of(tmp_path / "j") == 3
+    new = Journal.open(tmp_path / "j", 2.0, 5)
+    for write in (lambda: old.append((entry,)), old.snapshot):
+        with pytest.raises(FencedError, match="taken the journal over"):
+            write()
+    new.append((entry,))
+    with pytest.raises(FencedError, match="epoch 5, ours is 4"):
+        Journal.open(tmp_path / "j", 3.0, 4)
+    assert len(read_only(tmp_path / "j")) == 2  # Born, and the new one's
+
+
+def test_no_journal_and_one_of_an_older_version_have_no_fence(tmp_path: Path) -> None:
+    assert fence_of(tmp_path / "none") == 0
+    sqlite3.connect(tmp_path / "old").close()
+    assert fence_of(tmp_path / "old") == 0
+    assert not (tmp_path / "none").exists()
