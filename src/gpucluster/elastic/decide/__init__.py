@@ -80,7 +80,8 @@ def next_look(
         return plan.times.poll_s
     due = min((at - now for _, at in idle.idle_ends(world)), default=plan.times.reconcile_s)
     ripe = min((r.until - now for r in memory.refusals.values()), default=plan.times.reconcile_s)
-    return max(plan.times.poll_s, min(due, ripe, plan.times.reconcile_s))
+    farewell = min(troubles.next_due(world), hung.next_due(world)) - now
+    return max(plan.times.poll_s, min(due, ripe, farewell, plan.times.reconcile_s))
 
 
 def _world(
@@ -116,7 +117,7 @@ def _note(
         (facts.lives,),
         (boots.failures, repair.unfit),
         (troubles.noticed, orders.noticed),
-        (hung.noticed, limits.noticed),
+        (troubles.useless, troubles.storms, hung.noticed, limits.noticed),
         (_forgotten,),
     )
     for step in steps:

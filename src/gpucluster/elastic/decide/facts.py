@@ -25,11 +25,14 @@ from gpucluster.elastic.events import (
     Needed,
     Registered,
     Renewed,
+    Troubled,
+    TroubleKind,
     Unneeded,
 )
 from gpucluster.elastic.memory import Life
 from gpucluster.elastic.model import Phase
 from gpucluster.plan.messages import NodePhase
+from gpucluster.plan.model import Market
 
 # slurmd runs and slurmctld still waits for a boot: it is to start anew. Registration takes less than a second, and a
 # start with -b after a late one would kill the job that began meanwhile: hence the long wait.
@@ -111,6 +114,16 @@ def _ended(world: World, slot: str, life: Life, instance: str) -> Iterator[Event
         words = (listed.reason if listed else None) or "the instance ended"
         pool = world.slots[slot].pool.name
         yield BootFailed(slot=slot, instance=instance, words=f"{instance}: {words}", pool=pool)
+    if life.market is Market.SPOT and life.trouble is None and life.up_at is not None and not asked:
+        taken = "the cloud took this spot machine back without a notice"
+        yield Troubled(
+            slot=slot,
+            instance=instance,
+            kind=TroubleKind.SPOT,
+            words=taken,
+            ends_at=world.now,
+            source="cloud",
+        )
     yield InstanceGone(slot=slot, instance=instance)
 
 

@@ -1,17 +1,388 @@
-"""Machines that are to be left: notices, maintenance, broken GPUs, a block's end, a person's replace. One table of kinds."""
+"""Machines that are to be left: drained, their jobs signalled and sent back in time, and replaced.
 
-from collections.abc import Iterator
+One table says for each kind of trouble what happens when. A job that Slurm cannot queue again is signalled and told:
+it dies with its machine, or, where the machine sets no end, is waited for. A job on several nodes is one job: it is
+signalled once and sent back once, whatever happens to how many of them.
+"""
 
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gpucluster.elastic import owners
+from gpucluster.elastic.decide import limits
+from gpucluster.elastic.decide.gangs import tell
+from gpucluster.elastic.decide.notices import noticed, storms, useless
+from gpucluster.elastic.decide.offers import Room, choose, offers_in
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.events import Event
-from gpucluster.elastic.model import Action
+from gpucluster.elastic.events import TroubleKind, Verb
+from gpucluster.elastic.memory import Life, Trouble
+from gpucluster.elastic.model import (
+    Action,
+    Drain,
+    MarkDown,
+    Phase,
+    PowerDown,
+    PowerUp,
+    Requeue,
+    Signal,
+    SlurmJob,
+    Unblock,
+)
+from gpucluster.elastic.owners import Owner
+from gpucluster.plan.model import Farewell
+
+__all__ = ["farewell_of", "leave", "next_due", "noticed", "sentence", "storms", "useless"]
+UNTOLD_S = 120.0  # a spot notice that tells no time (T34)
+FRESH_S = 600.0  # so long after it began, and before its end, a trouble is looked at often
 
 
-def noticed(world: World) -> Iterator[Event]:
-    """What is news of machines that live: from their agents, the queue, the cloud, and operators."""
-    yield from ()
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A trouble, and what its pool says of farewells."""
+
+    trouble: Trouble
+    farewell: Farewell
+    hurried: bool  # the operator does not wait for jobs
+
+
+When = Callable[[Moment], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is done at which time; None: never."""
+
+    drains: bool  # no new job
+    signals: When  # the batch scripts are told
+    requeues: When
+    takes: When  # the node leaves with whatever still runs there; before that only when it is empty
+    replaced: bool  # another machine is asked for at once, so that it is up when the job comes back
+
+
+def _never(_: Moment) -> None:
+    return None
+
+
+def _at_once(m: Moment) -> float:
+    return m.trouble.since
+
+
+def _end(m: Moment) -> float:
+    return m.trouble.ends_at if m.trouble.ends_at is not None else m.trouble.since + UNTOLD_S
+
+
+def _before_end(m: Moment) -> float:
+    """The lead before the end; of a short notice half is left to the script."""
+    end = _end(m)
+    return end - min(float(m.farewell.lead_s), max(0.0, (end - m.trouble.since) / 2))
+
+
+def _shortly_before(m: Moment) -> float | None:
+    """Jobs may end by themselves until there is just the time for a farewell; without a time they all may."""
+    end = m.trouble.ends_at
+    return None if end is None else end - m.farewell.lead_s - m.farewell.grace_s
+
+
+def _before_end_if_told(m: Moment) -> float | None:
+    return None if m.trouble.ends_at is None else _before_end(m)
+
+
+def _after_grace(m: Moment) -> float:
+    return m.trouble.since + m.farewell.grace_s
+
+
+def _if_hurried(m: Moment) -> float | None:
+    return m.trouble.since if m.hurried else None
+
+
+def _after_grace_if_hurried(m: Moment) -> float | None:
+    return _after_grace(m) if m.hurried else None
+
+
+RULES: Mapping[TroubleKind, Rule] = {
+    TroubleKind.SPOT: Rule(drains=True, signals=_at_once, requeues=_before_end, takes=_end, replaced=True),
+    TroubleKind.REBALANCE: Rule(drains=False, signals=_never, requeues=_never, takes=_never, replaced=False),
+    TroubleKind.MAINTENANCE: Rule(
+        drains=True, signals=_shortly_before, requeues=_before_end_if_told, takes=_never, replaced=True
+    ),
+    TroubleKind.BLOCK_END: Rule(
+        drains=True, signals=_at_once, requeues=_before_end, takes=_end, replaced=False
+    ),
+    TroubleKind.FAULT: Rule(
+        drains=True, signals=_at_once, requeues=_after_grace, takes=_never, replaced=True
+    ),
+    TroubleKind.REPLACE: Rule(
+        drains=True, signals=_if_hurried, requeues=_after_grace_if_hurried, takes=_never, replaced=True
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """A slot with a machine that is to be left, and what runs there."""
+
+    slot: str
+    life: Life
+    moment: Moment
+    rule: Rule
+    jobs: tuple[SlurmJob, ...]
+
+    @property
+    def signal_at(self) -> float | None:
+        return self.rule.signals(self.moment)
+
+    @property
+    def requeue_at(self) -> float | None:
+        return self.rule.requeues(self.moment)
+
+    @property
+    def take_at(self) -> float | None:
+        return self.rule.takes(self.moment)
+
+    @property
+    def sentence(self) -> str:
+        return sentence(self.moment.trouble)
 
 
 def leave(world: World) -> Iterator[Action]:
-    """Drain, signal, requeue, replace: as the trouble's kind says and as its end comes near."""
-    yield from ()
+    """Drain, signal, send back, ask for another, let go: each when the table says so."""
+    leavers = _leavers(world)
+    if leavers:
+        yield from _drain(world, leavers)
+        yield from _farewells(world, leavers)
+        yield from _let_go(world, leavers)
+        yield from _replacements(world, leavers)
+    yield from _lift(world)
+
+
+def next_due(world: World) -> float:
+    """When the next step of a trouble is due; now, while one is fresh or near its end."""
+    due = float("inf")
+    for slot, life in world.memory.lives.items():
+        if life.trouble is None or not life.instance or slot not in world.slots:
+            continue
+        moment, rule = _moment(world, slot, life.trouble), RULES[life.trouble.kind]
+        times = [at for at in (rule.signals(moment), rule.requeues(moment), rule.takes(moment)) if at]
+        if rule.drains and any(abs(at - world.now) < FRESH_S for at in (life.trouble.since, *times)):
+            return world.now
+        due = min([due, *(at for at in times if at > world.now)])
+    return due
+
+
+def sentence(trouble: Trouble) -> str:
+    """What stands in the node's reason and in its jobs' comments."""
+    return owners.reason(Owner.TROUBLE, trouble.words)
+
+
+def farewell_of(trouble: Trouble) -> str:
+    """What a node hears of its own end: `spot 1700000000`; empty for a mere hint."""
+    if not RULES[trouble.kind].drains:
+        return ""
+    return trouble.kind.value if trouble.ends_at is None else f"{trouble.kind.value} {trouble.ends_at:.0f}"
+
+
+def _leavers(world: World) -> tuple[Leaver, ...]:
+    troubled = {
+        slot: (life, life.trouble)
+        for slot, life in world.memory.lives.items()
+        if life.trouble is not None and life.instance and slot in world.slots
+    }
+    if not troubled:
+        return ()
+    jobs: dict[str, tuple[SlurmJob, ...]] = {}
+    for job in world.slurm.jobs:
+        if job.running or job.configuring:
+            for node in troubled.keys() & set(job.nodes):
+                jobs[node] = (*jobs.get(node, ()), job)
+    return tuple(
+        Leaver(slot, life, _moment(world, slot, trouble), RULES[trouble.kind], jobs.get(slot, ()))
+        for slot, (life, trouble) in troubled.items()
+        if world.phases.get(slot) in (Phase.UP, Phase.SILENT, Phase.LEAVING)
+    )
+
+
+def _moment(world: World, slot: str, trouble: Trouble) -> Moment:
+    order = world.memory.orders.get(slot)
+    hurried = order is not None and order.verb is Verb.NODE_REPLACE and order.now
+    return Moment(trouble, world.slots[slot].pool.farewell, hurried)
+
+
+def _drain(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Drain]:
+    """Whoever drained it already: no job comes, and a reason of another is not overwritten."""
+    found: dict[str, list[str]] = {}
+    for one in leavers:
+        if one.rule.drains and not world.node(one.slot).drained:
+            found.setdefault(one.sentence, []).append(one.slot)
+    for reason, slots in sorted(found.items()):
+        yield Drain(slots=tuple(slots), reason=reason)
+
+
+# --- jobs ------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A job (a het job's components are one) and the machines of it that are to be left, the most urgent first."""
+
+    id: int
+    jobs: tuple[SlurmJob, ...]
+    leavers: tuple[Leaver, ...]
+
+    @property
+    def returns(self) -> bool:
+        return all(job.returns for job in self.jobs)
+
+    @property
+    def running(self) -> bool:
+        return all(job.running for job in self.jobs)
+
+    def due(self, now: float, at: Callable[[Leaver], float | None]) -> Leaver | None:
+        return next((one for one in self.leavers if (t := at(one)) is not None and t <= now), None)
+
+    def was(self, done: Callable[[Trouble], tuple[int, ...]]) -> bool:
+        """Whether it was done already; the record may stand at any of the machines."""
+        return any(self.id in done(one.moment.trouble) for one in self.leavers)
+
+
+def _farewells(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
+    signals: dict[tuple[str, str, str], list[int]] = {}
+    back: dict[tuple[str, str], list[int]] = {}
+    for party in _parties(leavers):
+        one = party.due(world.now, lambda x: x.signal_at)
+        if one is None:
+            continue
+        yield from tell(party.jobs, one.sentence)
+        instance = one.life.instance or ""
+        if party.running and not party.was(lambda t: t.signalled):
+            key = (instance, one.moment.farewell.signal, one.sentence)
+            signals.setdefault(key, []).append(party.id)
+        last = party.due(world.now, lambda x: x.requeue_at)
+        if party.returns and (last or not party.running) and not party.was(lambda t: t.sent_back):
+            back.setdefault((instance, one.sentence), []).append(party.id)
+    for (instance, signal, reason), jobs in sorted(signals.items()):
+        yield Signal(jobs=tuple(sorted(jobs)), signal=signal, instance=instance, reason=reason)
+    for (instance, reason), jobs in sorted(back.items()):
+        yield Requeue(jobs=tuple(sorted(jobs)), instance=instance, reason=reason)
+
+
+def _parties(leavers: tuple[Leaver, ...]) -> tuple[Party, ...]:
+    members: dict[int, tuple[dict[int, SlurmJob], list[Leaver]]] = {}
+    for one in leavers:
+        for job in one.jobs:
+            jobs, where = members.setdefault(job.het_id or job.id, ({}, []))
+            jobs[job.id] = job
+            if one not in where:
+                where.append(one)
+    return tuple(
+        Party(number, tuple(jobs.values()), tuple(sorted(where, key=_urgency)))
+        for number, (jobs, where) in sorted(members.items())
+    )
+
+
+def _urgency(one: Leaver) -> tuple[float, str]:
+    at = one.requeue_at
+    return (float("inf") if at is None else at, one.slot)
+
+
+# --- nodes -----------------------------------------------------------------------------------------
+def _let_go(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
+    """Down, so that the epilog is not waited for, and off; a hint alone only powers an idle node down."""
+    hinted: dict[str, list[str]] = {}
+    gone: dict[str, list[str]] = {}
+    for one in leavers:
+        node = world.node(one.slot)
+        empty = node.idle and not one.jobs
+        if not one.rule.drains:
+            if empty and not node.drained and world.phases[one.slot] is Phase.UP:
+                hinted.setdefault(one.moment.trouble.words, []).append(one.slot)
+            continue
+        over = one.take_at is not None and one.take_at <= world.now
+        if (over or (empty and node.drained)) and _ours_to_take(world, one):
+            gone.setdefault(one.sentence, []).append(one.slot)
+    for reason, slots in sorted(hinted.items()):
+        yield PowerDown(slots=tuple(slots), reason=reason)
+    for reason, slots in sorted(gone.items()):
+        yield MarkDown(slots=tuple(slots), reason=reason)
+        yield PowerDown(slots=tuple(slots), reason=reason)
+
+
+def _ours_to_take(world: World, one: Leaver) -> bool:
+    """Not what a person drained, unless a person said to replace it."""
+    node = world.node(one.slot)
+    if not node.drained or node.spoiled or owners.owner_of(node.reason) is not None:
+        return True
+    return one.moment.trouble.kind is TroubleKind.REPLACE
+
+
+def _replacements(world: World, leavers: tuple[Leaver, ...]) -> Iterator[PowerUp]:
+    """As many as will be missed in the zone, less what boots or idles there already: up when the job comes back."""
+    missed: Counter[tuple[str, str]] = Counter()
+    for one in leavers:
+        if one.rule.replaced and any(job.returns for job in one.jobs) and _due(one.signal_at, world.now):
+            place = world.slots[one.slot]
+            missed[(place.pool.name, place.zone)] += 1
+    if not missed:
+        return
+    room, found = Room(world), list[str]()
+    for (name, zone), count in sorted(missed.items()):
+        pool = next(p for p in world.plan.pools if p.name == name)
+        wanted = min(count - _at_hand(world, name, zone), room.of_pool(name))
+        if (
+            wanted <= 0
+            or limits.stop_of(world, name)
+            or not choose(world, room, offers_in(world, pool, zone), wanted)
+        ):
+            continue
+        found.extend(_free(world, name, zone)[:wanted])
+    if found:
+        yield PowerUp(slots=tuple(found), reason="for a job that is sent back from a machine that goes")
+
+
+def _at_hand(world: World, pool: str, zone: str) -> int:
+    """Nodes that no job has: up and idle, or booting."""
+    return sum(
+        1
+        for slot in world.group(Phase.UP, Phase.WANTED)
+        if _in(world, slot, pool, zone)
+        and world.node(slot).idle
+        and not world.node(slot).drained
+        and not world.starting_on.get(slot)
+        and ((life := world.life(slot)) is None or life.trouble is None)
+    )
+
+
+def _free(world: World, pool: str, zone: str) -> list[str]:
+    return [
+        slot
+        for slot in world.group(Phase.OFF)
+        if _in(world, slot, pool, zone) and not world.node(slot).drained and world.free(slot)
+    ]
+
+
+def _in(world: World, slot: str, pool: str, zone: str) -> bool:
+    place = world.slots[slot]
+    return place.pool.name == pool and place.zone == zone
+
+
+def _lift(world: World) -> Iterator[Unblock]:
+    """Drains of ours on machines that are to be left no more; a machine that has not spoken since our start may be."""
+    found = tuple(
+        slot
+        for slot in world.group(Phase.UP, Phase.OFF)
+        if world.node(slot).drained
+        and owners.owner_of(world.node(slot).reason) is Owner.TROUBLE
+        and _well(world, slot)
+    )
+    if found:
+        yield Unblock(slots=found, reason="its trouble is over")
+
+
+def _well(world: World, slot: str) -> bool:
+    life = world.life(slot)
+    if life is None or not life.instance:
+        return world.free(slot)
+    heard = world.reports.get(life.instance)
+    return life.trouble is None and heard is not None and heard.report.watched
+
+
+def _due(at: float | None, now: float) -> bool:
+    return at is not None and at <= now
