@@ -270,6 +270,7 @@ class Adopted:
     machine: str
     market: Market
     price: int = 0
+    zone: str = ""
 
 
 class TroubleKind(StrEnum):

@@ -34,7 +34,9 @@ def adoptions(world: World) -> Iterator[Event]:
     for slot in homeless:
         found = by_address.get(world.node(slot).address)
         if found is not None:
-            yield Adopted(slot=slot, instance=found.id, machine=found.machine, market=found.market)
+            yield Adopted(
+                slot=slot, instance=found.id, machine=found.machine, market=found.market, zone=found.zone
+            )
 
 
 def unfit(world: World) -> Iterator[Event]:

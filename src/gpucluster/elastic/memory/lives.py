@@ -144,6 +144,7 @@ def _adopted(draft: Draft, at: float, event: Adopted) -> None:
         machine=event.machine,
         market=event.market,
         price=event.price,
+        zone=event.zone,
         trouble=None,
         faults=(),
         launched_at=at,
