@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from gpucluster import shell
+from gpucluster.elastic.decide.troubles import farewell_of
 from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView
 from gpucluster.plan import codec
@@ -34,6 +35,7 @@ class Place:
     life: int
     address: str | None
     registered: bool
+    leaving: str = ""  # as in NodeAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Snapshot:
                 life=life.number,
                 address=_address(cloud, life.instance),
                 registered=life.registered_at is not None,
+                leaving=farewell_of(life.trouble) if life.trouble is not None else "",
             )
             for slot, life in memory.lives.items()
             if life.instance and life.failed is None
@@ -131,6 +134,7 @@ class Desk:
             controller=snapshot.controller,
             heartbeat_s=snapshot.heartbeat_s,
             hosts=snapshot.hosts,
+            leaving=place.leaving,
         )
         return Reply(status=200, body=codec.dumps(answer))
 
