@@ -1,0 +1,163 @@
+"""Why a job is not running, in one word: for `why`, and for the metrics that count waiting jobs by it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from gpucluster.elastic.decide.blocked import pools_of
+from gpucluster.elastic.decide.limits import stop_of
+from gpucluster.elastic.decide.offers import Offer, Room, closed
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import Verb, source_key
+from gpucluster.elastic.ledger import month_of
+from gpucluster.elastic.model import Phase, SlurmJob
+from gpucluster.elastic.why.reasons import Kind, reason_of
+from gpucluster.plan.model import Pool
+
+Offers = Mapping[tuple[str, str], tuple[Offer, ...]]
+
+
+class Cause(StrEnum):
+    """Closed: metrics carry it as a label, alerts name it."""
+
+    RUNNING = "running"
+    LEAVING = "leaving"  # runs on a machine that is to be left
+    HUNG = "hung"
+    BOOTING = "booting"
+    LAUNCHING = "launching"  # a launch has no answer yet
+    PACED = "paced"  # the API's buckets are empty
+    REFUSED = "refused"  # the cloud has none
+    QUOTA = "quota"  # quota, permission, configuration: a person has to act
+    MAX = "max"
+    BUDGET = "budget"
+    BREAKER = "breaker"
+    PAUSED = "paused"
+    HALTED = "halted"  # launches are stopped for the whole cluster
+    NO_BOOT = "no-boot"  # machines come, and do not become nodes
+    TOO_LARGE = "too-large"  # no zone has so many slots
+    DRAINED = "drained"  # people keep the nodes back
+    REQUEUED = "requeued"  # Slurm lets a requeued job wait
+    PRIORITY = "priority"
+    RESOURCES = "resources"
+    DEPENDENCY = "dependency"
+    LIMIT = "limit"  # a QOS's, an association's, a partition's
+    HELD = "held"
+    BEGIN = "begin"
+    RESERVATION = "reservation"
+    REQUEST = "request"  # Slurm cannot serve what was asked
+    SLURM = "slurm"  # another reason of Slurm's own
+    SCHEDULING = "scheduling"  # nothing stands against it: Slurm's next cycle
+    FINISHED = "finished"
+    NODE = "node"  # the screen is a node's
+    UNSEEN = "unseen"  # slurmctld or the cloud did not answer
+    UNKNOWN = "unknown"
+
+
+_OF_KIND: Mapping[Kind, Cause] = {
+    Kind.PRIORITY: Cause.PRIORITY,
+    Kind.RESOURCES: Cause.RESOURCES,
+    Kind.DEPENDENCY: Cause.DEPENDENCY,
+    Kind.LIMIT: Cause.LIMIT,
+    Kind.HELD: Cause.HELD,
+    Kind.BEGIN: Cause.BEGIN,
+    Kind.RESERVATION: Cause.RESERVATION,
+    Kind.REQUEST: Cause.REQUEST,
+    Kind.OTHER: Cause.SLURM,
+}
+
+
+def pools(world: World, job: SlurmJob) -> tuple[Pool, ...]:
+    """The pools in which the job could run."""
+    named = pools_of(world, job)
+    return tuple(pool for pool in world.plan.pools if pool.name in named)
+
+
+def waits_for(world: World, room: Room, offers: Offers, job: SlurmJob) -> Cause:
+    """The cause of a pending job. Slurm's own reason first where nothing of ours could change it."""
+    kind = reason_of(job.reason).kind
+    if kind is Kind.BEGIN and job.begins_at > world.now and job.restarts:
+        return Cause.REQUEUED
+    if kind not in (Kind.RESOURCES, Kind.PRIORITY, Kind.NONE):
+        return _OF_KIND[kind]
+    mine = pools(world, job)
+    if mine and all(too_large(pool, job) for pool in mine):
+        return Cause.TOO_LARGE
+    if mine and all(shut(world, room, offers, pool) for pool in mine):
+        return shut_by(world, room, offers, mine[0])
+    if mine and all(kept_back(world, pool, job) for pool in mine):
+        return Cause.DRAINED
+    return _OF_KIND[kind] if kind is not Kind.NONE else Cause.SCHEDULING
+
+
+def too_large(pool: Pool, job: SlurmJob) -> bool:
+    """Whether no zone could ever hold it."""
+    most = max((len(span) for span in pool.slots), default=0)
+    return job.node_count > (min(most, pool.max) if pool.sources else most)
+
+
+def shut(world: World, room: Room, offers: Offers, pool: Pool) -> bool:
+    """Whether nothing can be launched for the pool now, and none of its nodes idles."""
+    if not pool.sources or any(world.phases.get(s) is Phase.UP and world.node(s).idle for s in _slots(pool)):
+        return False
+    if stop_of(world, pool.name) or _stopped(world, pool) is not None:
+        return True
+    return not any(
+        room.of(some) and not closed(world.memory, some, world.now)
+        for span in pool.slots
+        for some in offers.get((pool.name, span.zone), ())
+    )
+
+
+def shut_by(world: World, room: Room, offers: Offers, pool: Pool) -> Cause:
+    """What shuts it: whoever would have to act first."""
+    memory = world.memory
+    here = [some for span in pool.slots for some in offers.get((pool.name, span.zone), ())]
+    standing = [some for some in here if closed(memory, some, world.now)]
+    sources = {source_key(some.pool, some.source.position) for some in standing}
+    rows = (
+        (bool(world.halted), Cause.HALTED),
+        (_stopped(world, pool) is not None, _stopped(world, pool) or Cause.BUDGET),
+        (not room.of_pool(pool.name), Cause.MAX),
+        (bool(here) and len(standing) == len(here) and bool(sources & memory.refusals.keys()), Cause.QUOTA),
+        (bool(standing) and all(_no_boot(world, some) for some in standing), Cause.NO_BOOT),
+        (bool(standing), Cause.REFUSED),
+    )
+    return next((cause for holds, cause in rows if holds), Cause.MAX)
+
+
+def _stopped(world: World, pool: Pool) -> Cause | None:
+    """What of ours stops the pool's launches."""
+    memory = world.memory
+    order, tripped = memory.orders.get(pool.name), memory.breakers.get(pool.name)
+    if order is not None and order.verb in (Verb.POOL_PAUSE, Verb.POOL_DRAIN):
+        return Cause.PAUSED
+    if tripped is not None and tripped.until > world.now:
+        return Cause.BREAKER
+    spent_out = memory.budget == f"{month_of(world.now)}/stop"
+    return Cause.BUDGET if world.plan.budget is not None and spent_out else None
+
+
+def kept_back(world: World, pool: Pool, job: SlurmJob) -> bool:
+    """Whether people's drains, or Slurm's, leave no zone with enough nodes."""
+    return bool(drained_by_others(world, pool)) and not any(
+        sum(1 for s in span if s in world.slurm.nodes and not _others(world, s)) >= job.node_count
+        for span in pool.slots
+    )
+
+
+def drained_by_others(world: World, pool: Pool) -> tuple[str, ...]:
+    """Nodes that someone else keeps from work."""
+    return tuple(s for s in _slots(pool) if s in world.slurm.nodes and _others(world, s))
+
+
+def _others(world: World, slot: str) -> bool:
+    node = world.node(slot)
+    return (node.drained or "DOWN" in node.states) and not node.ours
+
+
+def _slots(pool: Pool) -> tuple[str, ...]:
+    return tuple(slot for span in pool.slots for slot in span)
+
+
+def _no_boot(world: World, some: Offer) -> bool:
+    refusal = world.memory.refusals.get(some.key)
+    return refusal is not None and refusal.words.startswith("does not boot")

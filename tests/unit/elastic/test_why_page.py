@@ -1,0 +1,342 @@
+"""docs/why.md is made here: a moment for each cause, the real decide and the real words; and each sentence stands in Slurm too."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from builders import a_plan
+from moments import (
+    BUSY,
+    NOW,
+    UP,
+    WAKING,
+    ask,
+    heard,
+    instance,
+    job,
+    living,
+    node,
+    refusal,
+    sight,
+)
+
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.decide.world import slots_of
+from gpucluster.elastic.events import (
+    BootFailed,
+    BreakerTripped,
+    BudgetCrossed,
+    Hangs,
+    JobLeft,
+    JobPlaced,
+    LaunchAsked,
+    LaunchDeferred,
+    LaunchDone,
+    Needed,
+    Ordered,
+    Signalled,
+    Troubled,
+    TroubleKind,
+    Verb,
+)
+from gpucluster.elastic.model import Block, Comment
+from gpucluster.elastic.sight import Sight
+from gpucluster.elastic.why import Cause, text, why
+from gpucluster.plan.model import Budget, ClusterPlan
+
+PAGE = Path(__file__).parents[3] / "docs" / "why.md"
+PLAN = a_plan()
+ONE = replace(
+    PLAN,
+    pools=(replace(PLAN.pools[0], sources=PLAN.pools[0].sources[:1], templates=PLAN.pools[0].templates[:1]),),
+)
+SMALL = a_plan(("max: 16}", "max: 2}"), ("max: 4}", "max: 2}"))
+A1, A2, A3 = "h200-2a-1", "h200-2a-2", "h200-2a-3"
+B1, B2 = "h200-2b-1", "h200-2b-2"
+ICE = "InsufficientInstanceCapacity"
+
+
+@dataclass(frozen=True)
+class Story:
+    """A heading of the page, what to ask, the moment, and the cause that must come out."""
+
+    title: str
+    cause: Cause
+    moment: Sight
+    subject: str = "41"
+    comment: bool = False  # decide writes the same sentence into the job's admin comment, in the same moment
+
+
+def everywhere(plan: ClusterPlan, words: str, **changes: object) -> tuple:
+    """Every offer of the plan's pool refused, each at its own time."""
+    found: list = []
+    number = 0
+    for source in plan.pools[0].sources:
+        for zone, slots in (("us-east-2a", (A1, A2)), ("us-east-2b", (B1, B2))):
+            for machine in source.machines:
+                number += 1
+                found.extend(
+                    refusal(
+                        number,
+                        slots,
+                        200 - 10 * number,
+                        words,
+                        source=source.position,
+                        market=source.market,
+                        machine=machine,
+                        zone=zone,
+                        lasts=20.0 + 10 * number,
+                        **changes,
+                    )
+                )
+    return tuple(found)
+
+
+def booting(*steps: str, failed: str = "") -> Sight:
+    slots = (A1, A2)
+    began = (
+        *((95.0, Needed(slot=slot, life=1, jobs=(41,))) for slot in slots),
+        (95.0, JobPlaced(job=41, slots=slots, submitted_at=NOW - 100)),
+        (94.0, LaunchAsked(ask=ask(1, *slots))),
+        (92.0, LaunchDone(request="r1", instances=("i-0", "i-1"))),
+    )
+    return sight(
+        PLAN,
+        *began,
+        nodes=(node(A1, UP.replace("IDLE", "ALLOCATED")), node(A2, WAKING)),
+        jobs=(job(41, A1, A2, starts=True),),
+        instances=(instance(0, 92.0), instance(1, 92.0)),
+        reports={"i-1": heard(1, *steps, failed=failed)},
+    )
+
+
+def paced() -> Sight:
+    slots = (A1, A2)
+    return sight(
+        PLAN,
+        *((12.0, Needed(slot=slot, life=1, jobs=(41,))) for slot in slots),
+        (12.0, JobPlaced(job=41, slots=slots, submitted_at=NOW - 20)),
+        (10.0, LaunchAsked(ask=ask(1, *slots))),
+        (8.0, LaunchDeferred(request="r1", retry_at=NOW + 8, words="RequestLimitExceeded", pace_all=True)),
+        nodes=(node(A1, WAKING), node(A2, WAKING)),
+        jobs=(job(41, A1, A2, starts=True),),
+    )
+
+
+def running(*events: tuple, plan: ClusterPlan = PLAN, **changes: object) -> Sight:
+    return sight(
+        plan,
+        *living(A1, A2),
+        *events,
+        nodes=(node(A1, BUSY), node(A2, BUSY)),
+        jobs=(job(41, A1, A2, time_limit_s=7200.0, **changes),),
+        instances=(instance(0), instance(1)),
+    )
+
+
+def stories() -> tuple[Story, ...]:
+    waiting = (job(41),)
+    with_budget = replace(
+        PLAN, budget=Budget(monthly=100_000_000, warn_at=80_000_000, stop_scaling_at=95_000_000)
+    )
+    return (
+        Story("The cloud has nothing in any zone", Cause.REFUSED, sight(ONE, *everywhere(ONE, ICE), jobs=waiting), comment=True),
+        Story(
+            "Spot is refused in one zone, and the job holds its nodes there",
+            Cause.LAUNCHING,
+            sight(
+                PLAN,
+                *((62.0, Needed(slot=s, life=1, jobs=(41,))) for s in (A1, A2)),
+                (62.0, JobPlaced(job=41, slots=(A1, A2), submitted_at=NOW - 65)),
+                *refusal(1, (A1, A2), 58.0, ICE),
+                nodes=(node(A1, WAKING), node(A2, WAKING)),
+                jobs=(job(41, A1, A2, starts=True, requeueable=False),),
+            ),
+        ),
+        Story(
+            "The account's quota is reached",
+            Cause.QUOTA,
+            sight(
+                ONE,
+                *refusal(1, (A1, A2), 90.0, "MaxSpotInstanceCountExceeded (Max spot instance count exceeded)", lasts=1700.0),
+                jobs=waiting,
+            ),
+        ),
+        Story(
+            "The pool's `max` is reached",
+            Cause.MAX,
+            sight(
+                SMALL,
+                *living(A1, A2),
+                nodes=(node(A1, BUSY), node(A2, BUSY)),
+                jobs=(job(42, reason="Resources"), job(40, A1, A2)),
+                instances=(instance(0), instance(1)),
+            ),
+            subject="42",
+            comment=True,
+        ),
+        Story(
+            "The month's budget is spent",
+            Cause.BUDGET,
+            sight(
+                with_budget,
+                *living(A1, A2, ago=7200.0),
+                (100.0, BudgetCrossed(line="stop", month="2026-11", spent=96_000_000)),
+                nodes=(node(A1, BUSY), node(A2, BUSY)),
+                jobs=(job(42), job(40, A1, A2)),
+                instances=(instance(0, 7200.0), instance(1, 7200.0)),
+            ),
+            subject="42",
+        ),
+        Story(
+            "The pool's breaker is open: its machines come and do not become nodes",
+            Cause.BREAKER,
+            sight(
+                PLAN,
+                (240.0, BreakerTripped(pool="h200", words="6 boots in a row failed; i-7: step mounts: mount.nfs: access denied by server", until=NOW + 660)),
+                jobs=waiting,
+            ),
+        ),
+        Story(
+            "A person paused the pool",
+            Cause.PAUSED,
+            sight(PLAN, (1800.0, Ordered(verb=Verb.POOL_PAUSE, target="h200", by="alice", words="new driver, until noon")), jobs=waiting),
+        ),
+        Story(
+            "Launches are stopped for the whole cluster",
+            Cause.HALTED,
+            sight(PLAN, jobs=waiting, halted="launches are stopped, by gpucluster down"),
+            comment=True,
+        ),
+        Story("Machines boot", Cause.BOOTING, booting("guard", "machine", "bundle")),
+        Story("The API takes no more calls for a moment", Cause.PACED, paced()),
+        Story(
+            "Slurm lets a requeued job wait",
+            Cause.REQUEUED,
+            sight(
+                PLAN,
+                (70.0, JobPlaced(job=41, slots=(A1, A2), submitted_at=NOW - 80)),
+                (20.0, JobLeft(job=41)),
+                jobs=(job(41, reason="BeginTime", begins_at=NOW + 101, restarts=1, admin_comment="gpucluster: no h200 in us-east-2a: spot p5en.48xlarge InsufficientInstanceCapacity"),),
+            ),
+        ),
+        Story("More important jobs are ahead", Cause.PRIORITY, sight(PLAN, jobs=(job(38), job(41, reason="Priority")))),
+        Story("A dependency", Cause.DEPENDENCY, sight(PLAN, jobs=(job(41, reason="Dependency"),))),
+        Story("A limit of a QOS", Cause.LIMIT, sight(PLAN, jobs=(job(41, reason="QOSMaxGRESPerUser"),))),
+        Story(
+            "More time asked than the partition allows",
+            Cause.LIMIT,
+            sight(PLAN, jobs=(job(41, reason="PartitionTimeLimit"),)),
+        ),
+        Story("A hold", Cause.HELD, sight(PLAN, jobs=(job(41, reason="JobHeldAdmin"),))),
+        Story(
+            "People keep the nodes back",
+            Cause.DRAINED,
+            sight(
+                SMALL,
+                nodes=tuple(
+                    node(name, "IDLE CLOUD POWERED_DOWN DRAIN", reason="water leak, see ticket 812", reason_by="alice", reason_at=NOW - 86_400)
+                    for name in slots_of(SMALL)
+                ),
+                jobs=(job(41, reason="Resources"),),
+            ),
+        ),
+        Story("A gang that no zone can hold", Cause.TOO_LARGE, sight(PLAN, jobs=(job(41, node_count=20, reason="Resources"),))),
+        Story(
+            "A spot notice",
+            Cause.LEAVING,
+            running(
+                (20.0, Troubled(slot=A1, instance="i-0", kind=TroubleKind.SPOT, words="spot: it ends at 10:01:40", ends_at=NOW + 100, source="node")),
+                (19.0, Signalled(instance="i-0", jobs=(41,), signal="USR1")),
+            ),
+        ),
+        Story(
+            "A GPU failed",
+            Cause.LEAVING,
+            running(
+                (5.0, Troubled(slot=A2, instance="i-1", kind=TroubleKind.FAULT, words="XID 79 on 0000:53:00: the GPU has fallen off the bus", source="node")),
+                (4.0, Signalled(instance="i-1", jobs=(41,), signal="USR1")),
+            ),
+        ),
+        Story(
+            "A job that makes no progress",
+            Cause.HUNG,
+            running((60.0, Hangs(job=41, since=NOW - 1900, words="no heartbeat for 30 min on h200-2a-1"))),
+        ),
+        Story("A job that is over", Cause.FINISHED, sight(PLAN, *living(A1, A2), (30.0, JobLeft(job=41)))),
+        Story(
+            "A node that is kept back for want of capacity",
+            Cause.NODE,
+            sight(
+                ONE,
+                *everywhere(ONE, ICE),
+                nodes=(node(A1, "IDLE CLOUD POWERED_DOWN DRAIN", reason="gpucluster: no h200 in us-east-2a: spot p5en.48xlarge InsufficientInstanceCapacity", reason_by="slurm", reason_at=NOW - 150),),
+                jobs=waiting,
+            ),
+            subject=A1,
+        ),
+        Story("A node whose machine is to be taken back", Cause.NODE, running(
+            (20.0, Troubled(slot=A1, instance="i-0", kind=TroubleKind.SPOT, words="spot: it ends at 10:01:40", ends_at=NOW + 100, source="node")),
+        ), subject=A1),
+        Story("A node whose boot failed", Cause.NODE, replace(
+            failing := booting("guard", failed="bundle: the bucket answers AccessDenied"),
+            memory=fold_more(failing, BootFailed(slot=A2, instance="i-1", words="i-1: step bundle: the bucket answers AccessDenied", pool="h200")),
+        ), subject=A2),
+    )  # fmt: skip
+
+
+def fold_more(moment: Sight, *events: object):
+    from gpucluster.elastic.events import Entry
+    from gpucluster.elastic.memory import fold
+
+    return fold(moment.memory, [Entry(at=NOW - 5, event=event) for event in events])  # type: ignore[arg-type]
+
+
+STORIES = stories()
+
+
+def page() -> str:
+    parts = [
+        "# Why is my job not running?",
+        "",
+        "`gpucluster why JOB` and `gpucluster why NODE` answer on one screen. The first line says the cause; where the daemon",
+        "wrote a sentence into Slurm (a node's reason, a job's admin comment) it is the same one. Each screen here is made by",
+        "`tests/unit/elastic/test_why_page.py` from a moment of a small cluster; `--update-golden` writes the page anew.",
+    ]
+    for story in STORIES:
+        shown = text(why(story.moment, story.subject), NOW)
+        parts += ["", f"## {story.title}", "```", f"$ gpucluster why {story.subject}", shown, "```"]
+    return "\n".join(parts) + "\n"
+
+
+def test_the_page_is_what_the_code_says(request: pytest.FixtureRequest) -> None:
+    made = page()
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(made)
+    assert PAGE.read_text() == made, (
+        "docs/why.md is stale: pytest tests/unit/elastic --update-golden, then read git diff"
+    )
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda s: s.title)
+def test_each_story_has_its_cause_and_a_next_step(story: Story) -> None:
+    shown = why(story.moment, story.subject)
+    assert shown.cause is story.cause
+    assert shown.headline
+    assert any(line.part.value in ("next", "do") for line in shown.lines), text(shown, NOW)
+    assert max(len(line) for line in text(shown, NOW).splitlines()) < 400
+
+
+@pytest.mark.parametrize("story", [s for s in STORIES if s.comment], ids=lambda s: s.title)
+def test_the_headline_is_what_decide_writes_for_the_job(story: Story) -> None:
+    moment = story.moment
+    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, moment.now)
+    comments = {a.reason for a in actions if isinstance(a, Comment) and int(story.subject) in a.jobs}
+    assert comments == {f"gpucluster: {why(moment, story.subject).headline.removeprefix('waits: ')}"}
+    blocks = {a.reason for a in actions if isinstance(a, Block)}
+    assert blocks
+    assert all(reason.removeprefix("gpucluster: ") in comments.copy().pop() for reason in blocks)
+
+
+def test_the_page_has_more_than_ten_causes() -> None:
+    assert len({story.cause for story in STORIES}) >= 15
