@@ -63,7 +63,7 @@ def planners() -> Planned:
 
 def test_the_planner_sees_what_the_engine_sees(planners: Planned, engines: Preview) -> None:
     assert compare(planners, engines) == []
-    assert len(planners.resources) == 43
+    assert len(planners.resources) == 52
     assert sum(len(r.dependencies) for r in planners.resources) > 60, "the comparison compared something"
 
 
@@ -164,4 +164,4 @@ def test_without_network_home_and_environment_the_bytes_are_the_same(planners: P
         )
     ]
     assert runs[0] == runs[1]
-    assert json.loads(runs[0])["counts"]["made"] == 35
+    assert json.loads(runs[0])["counts"]["made"] == 43

@@ -9,6 +9,7 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from gpucluster.artifacts import Artifact, pack
+from gpucluster.aws.events import Events
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
 from gpucluster.aws.storage import Storage
@@ -25,7 +26,14 @@ class Bundle(pulumi.ComponentResource):
     bindings: Output[str]  # JSON of model.Bindings
 
     def __init__(
-        self, plan: ClusterPlan, *, storage: Storage, network: Network, pools: Pools, opts: ResourceOptions
+        self,
+        plan: ClusterPlan,
+        *,
+        storage: Storage,
+        network: Network,
+        pools: Pools,
+        events: Events,
+        opts: ResourceOptions,
     ) -> None:
         super().__init__("gpucluster:aws:Bundle", plan.name, None, opts)
         known = Output.all(
@@ -34,6 +42,7 @@ class Bundle(pulumi.ComponentResource):
             subnets=dict(network.subnet_ids),
             ids=dict(pools.ids),
             versions=dict(pools.versions),
+            queue=events.queue,
         )
         self.bindings = known.apply(lambda seen: codec.dumps(bindings(there(plan.aws).region, seen)))
         aws.s3.BucketObjectv2(
@@ -57,6 +66,7 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
         secret=seen["secret"],
         subnets=dict(seen["subnets"]),
         templates=templates,
+        queue=seen["queue"],
     )
 
 

@@ -6,6 +6,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
+from gpucluster.aws.events import Events
 from gpucluster.aws.network import Network
 from gpucluster.aws.policies import HeadScope, NodeScope, head_policy, node_policy, trust_ec2
 from gpucluster.aws.storage import Storage
@@ -46,10 +47,14 @@ class HeadIdentity(pulumi.ComponentResource):
         storage: Storage,
         node: NodeIdentity,
         pools: "Pools",
+        events: Events,
         opts: ResourceOptions,
     ) -> None:
         super().__init__("gpucluster:aws:HeadIdentity", plan.name, None, opts)
-        spot = any(s.market is Market.SPOT for pool in plan.pools for s in pool.sources)
+        sources = [source for pool in plan.pools for source in pool.sources]
+        held = sorted({s.reservation for s in sources if s.reservation is not None})
+        spot = any(s.market is Market.SPOT for s in sources)
+        fleet = any(len(s.machines) > 1 for s in sources)
         scope = Output.all(
             vpc=network.vpc_arn,
             image=image,
@@ -59,8 +64,10 @@ class HeadIdentity(pulumi.ComponentResource):
             node_role=node.role_arn,
             bucket=storage.bucket_arn,
             secret=storage.secret_arn,
+            queue=events.queue_arn,
         )
-        policy = scope.apply(lambda arns: head_policy(HeadScope(cluster=plan.name, spot=spot, **arns)))
+        wide = {"cluster": plan.name, "spot": spot, "fleet": fleet, "reservations": held}
+        policy = scope.apply(lambda arns: head_policy(HeadScope(**wide, **arns)))
         role, profile = _role(self, f"{plan.name}-head", policy)
         self.profile = profile.name
         self.register_outputs({"role": role.arn})

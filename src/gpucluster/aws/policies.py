@@ -15,6 +15,7 @@ from gpucluster.plan.names import (
 )
 
 Statement = dict[str, Any]
+SEEN = ("ec2:DescribeCapacityReservations", "ec2:DescribeInstanceStatus", "ec2:DescribeInstances")
 
 # The first spot request of an account makes this role, with the caller's rights. As a Pulumi resource it would
 # collide with the one that most accounts have.
@@ -34,7 +35,10 @@ class HeadScope:
     node_role: str
     bucket: str
     secret: str
+    queue: str
     spot: bool
+    fleet: bool = False  # some source has several machines: they are asked for at once
+    reservations: Sequence[str] = ()  # ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +56,9 @@ def trust_ec2() -> str:
 
 
 def head_policy(scope: HeadScope) -> str:
-    """Launch from our templates, end our nodes, read the bundle, keep the control object, keep the key."""
-    return document(*_launch(scope), *_own_nodes(scope), *_objects(scope), *_key(scope))
+    """Launch from our templates, end our nodes, hear of interruptions, keep bundle, control object and key."""
+    parts = (*_launch(scope), *_own_nodes(scope), _notices(scope), *_objects(scope), *_key(scope))
+    return document(*parts)
 
 
 def node_policy(scope: NodeScope) -> str:
@@ -77,6 +82,19 @@ def only_tls(bucket_arn: str) -> str:
     return document(statement)
 
 
+def events_to(queue_arn: str, rule_arns: Sequence[str]) -> str:
+    """The queue's policy: EventBridge's rules of this cluster write, and nobody else."""
+    statement = {
+        "Sid": "Events",
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue_arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": sorted(rule_arns)}},
+    }
+    return document(statement)
+
+
 def document(*statements: Statement) -> str:
     """A policy's canonical text."""
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
@@ -90,14 +108,20 @@ def _launch(scope: HeadScope) -> list[Statement]:
     spot = [f"{base}:spot-instances-request/*"] if scope.spot else []
     # The templates are named once, at the instance, which cannot do without one: a role's policies are short (T37).
     parts = [f"{image_base}/{scope.image}", scope.node_group, *scope.subnets, f"{base}:launch-template/*"]
-    born = {"StringEquals": {"ec2:CreateAction": "RunInstances", **tagged["StringEquals"]}}
+    parts += [f"{base}:capacity-reservation/{one}" for one in scope.reservations]
+    calls = ["CreateFleet", "RunInstances"] if scope.fleet else ["RunInstances"]
+    fleet = [f"{base}:fleet/*"] if scope.fleet else []
+    action: str | list[str] = calls if scope.fleet else calls[0]
+    born = {"StringEquals": {"ec2:CreateAction": action, **tagged["StringEquals"]}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
     statements = [
-        _allow("LaunchFrom", ["ec2:RunInstances"], *sorted(parts)),
+        _allow("LaunchFrom", [f"ec2:{call}" for call in calls], *sorted(parts)),
         _allow("LaunchTagged", ["ec2:RunInstances"], *made, when={**ours, **tagged}),
-        _allow("TagAtBirth", ["ec2:CreateTags"], *made, *spot, when=born),
+        _allow("TagAtBirth", ["ec2:CreateTags"], *fleet, *made, *spot, when=born),
         _allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=passed),
     ]
+    if scope.fleet:
+        statements.append(_allow("Fleet", ["ec2:CreateFleet"], *fleet, *made, *spot, when=tagged))
     if scope.spot:
         account = scope.vpc.split(":")[4]
         statements += [
@@ -112,8 +136,12 @@ def _own_nodes(scope: HeadScope) -> list[Statement]:
     nodes = f"{_ec2_base(scope.vpc)}:instance/*"
     return [
         _allow("OwnNodes", ["ec2:CreateTags", "ec2:TerminateInstances"], nodes, when={"StringEquals": own}),
-        _allow("See", ["ec2:DescribeInstances"], "*"),  # this call knows no narrower resource
+        _allow("See", list(SEEN), "*"),  # these calls know no narrower resource
     ]
+
+
+def _notices(scope: HeadScope) -> Statement:
+    return _allow("Notices", ["sqs:DeleteMessage", "sqs:ReceiveMessage"], scope.queue)
 
 
 def _objects(scope: HeadScope) -> list[Statement]:

@@ -12,15 +12,12 @@ from gpucluster.aws.userdata import encoded, user_data
 from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Pool, there
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_ROLE
 
-# One-time: a persistent request would launch by itself, and the daemon owns every launch.
-SPOT_MARKET: aws.ec2.LaunchTemplateInstanceMarketOptionsArgsDict = {
-    "market_type": "spot",
-    "spot_options": {"spot_instance_type": "one-time", "instance_interruption_behavior": "terminate"},
-}
-
 
 class Pools(pulumi.ComponentResource):
-    """The templates by their key. Bindings name a version, never `$Latest` (T15)."""
+    """The templates by their key. Bindings name a version, never `$Latest` (T15).
+
+    None names a market: each launch does, and a fleet's templates should not (its target says spot or on-demand).
+    """
 
     ids: Mapping[str, Output[str]]
     versions: Mapping[str, Output[int]]
@@ -71,7 +68,6 @@ class Pools(pulumi.ComponentResource):
                 "http_put_response_hop_limit": 1,
             },
             block_device_mappings=[{"device_name": self._image.root_device_name, "ebs": root}],
-            instance_market_options=SPOT_MARKET if template.market is Market.SPOT else None,
             tag_specifications=self._tags(pool, template),
             update_default_version=True,  # for people who launch by hand; the daemon names a version
             opts=ResourceOptions(parent=self),

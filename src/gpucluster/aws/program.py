@@ -6,6 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from gpucluster.aws.bundle import Bundle
+from gpucluster.aws.events import Events
 from gpucluster.aws.head import Head
 from gpucluster.aws.identity import HeadIdentity, NodeIdentity
 from gpucluster.aws.network import Network
@@ -42,10 +43,18 @@ def declare(plan: ClusterPlan) -> None:
     storage = Storage(plan.name, options)
     node = NodeIdentity(plan.name, storage, options)
     pools = Pools(plan, image=image, network=network, node=node, bucket=storage.bucket, opts=options)
+    events = Events(plan.name, options)
     identity = HeadIdentity(
-        plan, image=image.image_id, network=network, storage=storage, node=node, pools=pools, opts=options
+        plan,
+        image=image.image_id,
+        network=network,
+        storage=storage,
+        node=node,
+        pools=pools,
+        events=events,
+        opts=options,
     )
-    bundle = Bundle(plan, storage=storage, network=network, pools=pools, opts=options)
+    bundle = Bundle(plan, storage=storage, network=network, pools=pools, events=events, opts=options)
     head = Head(
         plan,
         image=image.image_id,

@@ -28,6 +28,9 @@ from gpucluster.sandbox.wsgi import Environ, Start
 _LOG = logging.getLogger(__name__)
 _DENIED = {"ec2": ("UnauthorizedOperation", 403), "json": ("AccessDeniedException", 400)}
 _PUTS_POLICY = frozenset({"PutRolePolicy", "CreatePolicy", "CreatePolicyVersion"})
+_ASK_LATER = frozenset(
+    {"RunInstances", "CreateFleet"}
+)  # they ask for more, once their templates are resolved
 _MAKES_KEYS = frozenset({"CreateAccessKey", "CreateLoginProfile"})
 
 
@@ -172,7 +175,7 @@ class Face:
         except ValueError as error:
             raise Refusal("InvalidAction", str(error)) from error
         self._model.admit(operation, inbound.now, unfiltered=not asked.keys() - {"DryRun"})
-        if operation != "RunInstances":  # which asks for more, once its template is resolved
+        if operation not in _ASK_LATER:
             whole = Asked(service="ec2", operation=operation, target=request.target, parameters=asked)
             self._allow(inbound.principal, "ec2", self._permissions.needs(whole))
         call = Call(

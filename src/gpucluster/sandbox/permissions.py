@@ -14,6 +14,8 @@ from gpucluster.sandbox import wire
 from gpucluster.sandbox.backends import ACCOUNT, Moto
 from gpucluster.sandbox.policies import Context, Need
 
+_FLEET = "ec2:CreateFleet"
+Tags = Mapping[str, Mapping[str, str]]  # by kind of resource
 _RESOURCE_KINDS: Mapping[str, str] = {
     "i": "instance",
     "vol": "volume",
@@ -74,11 +76,28 @@ class Permissions:
             needs.append(Need(action="iam:PassRole", resource=role_arn, context=passed))
         return needs
 
+    def fleet(
+        self, specs: Iterable[LaunchSpec], fleet_tags: Mapping[str, str], tags: Callable[[LaunchSpec], Tags]
+    ) -> list[Need]:
+        """CreateFleet on the fleet and on all that its launches use and make; each launch is asked apart."""
+        requested, arn = _requested(fleet_tags), self._arn("fleet", "*")
+        needs = [Need(action=_FLEET, resource=arn, context=requested)]
+        if fleet_tags:
+            created = {**requested, "ec2:createaction": ("CreateFleet",)}
+            needs.append(Need(action="ec2:CreateTags", resource=arn, context=created))
+        for spec in specs:
+            needs += [Need(action=_FLEET, resource=r, context=c) for r, c in self._used(spec)]
+            made = sorted(tags(spec).items())
+            needs += [Need(action=_FLEET, resource=self._arn(k, "*"), context=_requested(t)) for k, t in made]
+        return needs
+
     def _used(self, spec: LaunchSpec) -> list[tuple[str, Context]]:
         ids = [spec.subnet.id, *spec.groups, spec.image]
         if spec.template is not None:
             ids.append(spec.template[0])
         used: list[tuple[str, Context]] = [(self._arn_of(one), _tagged(self._moto.tags(one))) for one in ids]
+        if spec.reservation is not None:
+            used.append((self._arn("capacity-reservation", spec.reservation), {}))
         if spec.key_name is not None:
             used.append((self._arn("key-pair", spec.key_name), {}))
         return used

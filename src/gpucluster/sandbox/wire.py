@@ -21,6 +21,8 @@ SERVICES: Mapping[str, str] = {
     "ssm": "json",
     "kms": "json",
     "logs": "json",
+    "sqs": "json",
+    "events": "json",
 }
 
 _EC2_XML = "http://ec2.amazonaws.com/doc/2016-11-15/"

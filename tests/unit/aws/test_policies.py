@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from gpucluster.aws.policies import HeadScope, NodeScope, head_policy, node_policy, only_tls, trust_ec2
+from gpucluster.aws.policies import (
+    SEEN,
+    HeadScope,
+    NodeScope,
+    events_to,
+    head_policy,
+    node_policy,
+    only_tls,
+    trust_ec2,
+)
 from gpucluster.aws.userdata import LIMIT_BYTES, encoded, user_data
 from gpucluster.sandbox.policies import Need, allows, check
 
@@ -21,7 +30,10 @@ HEAD = HeadScope(
     node_role="arn:aws:iam::123456789012:role/burst-node-1",
     bucket="arn:aws:s3:::burst-1",
     secret="arn:aws:secretsmanager:us-east-2:123456789012:secret:burst-munge-1",
+    queue="arn:aws:sqs:us-east-2:123456789012:burst-events-1",
     spot=True,
+    fleet=True,
+    reservations=("cr-1",),
 )
 NODE = NodeScope(bucket=HEAD.bucket, secret=HEAD.secret)
 
@@ -45,7 +57,7 @@ def test_no_action_is_a_pattern_and_only_a_listing_is_for_all(text: str) -> None
     for statement in json.loads(text)["Statement"]:
         assert [a for a in statement["Action"] if "*" in a] == []
         if statement["Resource"] == ["*"]:
-            assert statement["Action"] == ["ec2:DescribeInstances"]
+            assert statement["Action"] == list(SEEN)
 
 
 @pytest.mark.parametrize("text", [head_policy(HEAD), node_policy(NODE)], ids=["head", "node"])
@@ -62,6 +74,16 @@ def test_a_policy_fits_in_a_role() -> None:
 def test_spot_rights_only_where_spot_is_bought() -> None:
     plain = replace(HEAD, spot=False)
     assert "spot" not in head_policy(plain).lower()
+
+
+def test_fleet_rights_only_where_a_source_has_several_machines() -> None:
+    assert "fleet" not in head_policy(replace(HEAD, fleet=False)).lower()
+
+
+def test_only_our_rules_write_to_the_queue() -> None:
+    (statement,) = json.loads(events_to(HEAD.queue, ["arn:rule/b", "arn:rule/a"]))["Statement"]
+    assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+    assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": ["arn:rule/a", "arn:rule/b"]}}
 
 
 LAUNCH = {
@@ -87,6 +109,15 @@ NEEDS: list[tuple[str, str, str, dict[str, tuple[str, ...]], bool]] = [
     ("write the control object", "s3:PutObject", f"{HEAD.bucket}/control.json", {}, True),
     ("put the key", "secretsmanager:PutSecretValue", HEAD.secret, {}, True),
     ("delete the secret", "secretsmanager:DeleteSecret", HEAD.secret, {}, False),
+    ("make a fleet of ours", "ec2:CreateFleet", f"{EC2}:fleet/*", LAUNCH, True),
+    ("make a fleet with another's tag", "ec2:CreateFleet", f"{EC2}:fleet/*", {"aws:requesttag/gpucluster:cluster": ("other",)}, False),
+    ("a fleet in another subnet", "ec2:CreateFleet", f"{EC2}:subnet/subnet-9", {}, False),
+    ("launch into our reservation", "ec2:RunInstances", f"{EC2}:capacity-reservation/cr-1", LAUNCH, True),
+    ("launch into another reservation", "ec2:RunInstances", f"{EC2}:capacity-reservation/cr-9", LAUNCH, False),
+    ("hear of interruptions", "sqs:ReceiveMessage", HEAD.queue, {}, True),
+    ("delete what was heard", "sqs:DeleteMessage", HEAD.queue, {}, True),
+    ("write to the queue", "sqs:SendMessage", HEAD.queue, {}, False),
+    ("read another queue", "sqs:ReceiveMessage", "arn:aws:sqs:us-east-2:123456789012:other", {}, False),
     ("make a template", "ec2:CreateLaunchTemplateVersion", f"{EC2}:launch-template/lt-1", {}, False),
 ]  # fmt: skip
 

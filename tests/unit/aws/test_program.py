@@ -52,7 +52,16 @@ def test_components_carry_our_tokens(resources: tuple[Declared, ...]) -> None:
     ours = {r.type for r in resources if not r.type.startswith(("aws:", "pulumi:"))}
     assert ours == {
         f"gpucluster:aws:{name}"
-        for name in ("Network", "Storage", "NodeIdentity", "Pools", "HeadIdentity", "Bundle", "Head")
+        for name in (
+            "Network",
+            "Storage",
+            "NodeIdentity",
+            "Pools",
+            "Events",
+            "HeadIdentity",
+            "Bundle",
+            "Head",
+        )
     }
 
 
@@ -87,11 +96,12 @@ def test_default_tags_reach_no_launched_machine_so_templates_name_them(
 
 def test_a_template_for_each_pool_source_and_machine(resources: tuple[Declared, ...]) -> None:
     found = of(resources, "LaunchTemplate")
-    assert {n: (t["instanceType"], "instanceMarketOptions" in t) for n, t in found.items()} == {
-        "burst-h200-0-p5en.48xlarge": ("p5en.48xlarge", True),
-        "burst-h200-0-p5e.48xlarge": ("p5e.48xlarge", True),
-        "burst-h200-1-p5en.48xlarge": ("p5en.48xlarge", False),
+    assert {n: t["instanceType"] for n, t in found.items()} == {
+        "burst-h200-0-p5en.48xlarge": "p5en.48xlarge",
+        "burst-h200-0-p5e.48xlarge": "p5e.48xlarge",
+        "burst-h200-1-p5en.48xlarge": "p5en.48xlarge",
     }
+    assert [n for n, t in found.items() if "instanceMarketOptions" in t] == [], "a launch names its market"
     for template in found.values():
         assert template["instanceInitiatedShutdownBehavior"] == "terminate"
         assert template["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
@@ -108,6 +118,14 @@ def test_nothing_is_open_to_anywhere(resources: tuple[Declared, ...]) -> None:
     assert [name for name, rule in rules.items() if "cidrIpv4" in rule] == []
     ports = {(r.get("fromPort"), r.get("toPort")) for r in rules.values()}
     assert ports == {(6817, 6817), (6890, 6890), names.SRUN_PORTS, (6818, 6818), (None, None)}
+
+
+def test_three_rules_lead_to_one_queue_that_only_they_write_to(resources: tuple[Declared, ...]) -> None:
+    rules, targets = of(resources, "EventRule"), of(resources, "EventTarget")
+    assert rules.keys() == targets.keys() == {"burst-spot", "burst-rebalance", "burst-maintenance"}
+    (queue,) = of(resources, "Queue").values()
+    assert "name" not in queue, "a name that was deleted is taken for a minute (T41)"
+    assert len(of(resources, "QueuePolicy")) == 1
 
 
 def test_the_bucket_is_closed(resources: tuple[Declared, ...]) -> None:

@@ -161,7 +161,10 @@ def test_the_programs_own_policies_can_be_judged():
         node_role="arn:aws:iam::123456789012:role/node",
         bucket="arn:aws:s3:::bucket",
         secret="arn:aws:secretsmanager:us-east-1:123456789012:secret:x-1",
+        queue="arn:aws:sqs:us-east-1:123456789012:x",
         spot=True,
+        fleet=True,
+        reservations=["cr-1"],
     )
     check(parse(head_policy(head)))
     check(parse(node_policy(NodeScope(bucket=head.bucket, secret=head.secret))))

@@ -28,6 +28,7 @@ TRUST = json.dumps(
 )
 BASE = "arn:aws:ec2:us-east-1:123456789012"
 BUCKET = "burst-bucket"
+RESERVED = "cr-0123456789abcdef0"
 
 
 @dataclass
@@ -88,7 +89,10 @@ def put_policies(cloud: RunningCloud, network: Network, secret: str) -> None:
         node_role="arn:aws:iam::123456789012:role/node-role",
         bucket=f"arn:aws:s3:::{BUCKET}",
         secret=secret,
+        queue="arn:aws:sqs:us-east-1:123456789012:burst-events",
         spot=True,
+        fleet=True,
+        reservations=[RESERVED],
     )
     iam = cloud.client("iam")
     iam.put_role_policy(RoleName="head-role", PolicyName="head", PolicyDocument=head_policy(scope))
@@ -112,9 +116,13 @@ def refused(call: Callable[[], object]) -> str:
 
 
 def test_the_head_launches_lists_and_ends_its_nodes(cluster: Cluster):
-    port = cluster.port(cluster.head)
+    port, model = cluster.port(cluster.head), cluster.cloud.model
     for market in Market:
-        ids = port.launch(cluster.request(token=f"launch-{market}", market=market))
+        block = market is Market.CAPACITY_BLOCK
+        held = model.reserve("p5.48xlarge", "us-east-1a", 1, id=RESERVED, block=block)
+        reservation = held if block or market is Market.RESERVATION else None
+        request = cluster.request(token=f"launch-{market}", market=market, reservation=reservation)
+        ids = port.launch(request)
         assert {i.id for i in port.instances("burst")} >= set(ids)
         port.terminate(ids)
 

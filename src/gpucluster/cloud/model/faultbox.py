@@ -76,4 +76,5 @@ class Switches:
     dark_zones: set[str] = field(default_factory=set[str])  # T21: reads that touch them, or name no id, fail
     page_size: int | None = None  # T22: pages no longer than this, an empty one among them
     moving_latest: bool = False  # T15: `$Latest` is another version at every second launch
+    latest_asked: int = 0
     hanging_metadata: set[str] = field(default_factory=set[str])  # T33: instances whose service never answers

@@ -33,6 +33,8 @@ NOT_YET = (
     ("InvalidLaunchTemplateId.NotFound", ""),
     ("OperationAborted", ""),  # S3: another change of the same bucket is under way
     ("ConflictException", ""),
+    ("QueueDeletedRecently", ""),  # a name is taken for a minute after its queue (T41)
+    ("AWS.SimpleQueueService.QueueDeletedRecently", ""),
 )
 # Codes of what is gone, beside all that end in `.NotFound`.
 ABSENT = frozenset(
@@ -44,6 +46,8 @@ ABSENT = frozenset(
         "NoSuchKey",
         "NoSuchPublicAccessBlockConfiguration",
         "NoSuchTagSet",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "QueueDoesNotExist",
         "NotFoundException",
         "ResourceNotFoundException",
         "ServerSideEncryptionConfigurationNotFoundError",
@@ -91,6 +95,14 @@ class Cloud:
     @property
     def secrets(self) -> Any:
         return self.client("secretsmanager")
+
+    @property
+    def sqs(self) -> Any:
+        return self.client("sqs")
+
+    @property
+    def events(self) -> Any:
+        return self.client("events")
 
     @cached_property
     def account(self) -> str:

@@ -4,23 +4,24 @@ A call that would make or touch an instance in moto is refused by its name: ther
 """
 
 import base64
+import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from gpucluster.cloud.model import CloudModel, Ec2Instance, LaunchSpec, Refusal
+from gpucluster.cloud.model import CloudModel, Ec2Instance, Refusal
 from gpucluster.cloud.port import InstanceState
 from gpucluster.sandbox import wire
 from gpucluster.sandbox.backends import Moto, Profile
-from gpucluster.sandbox.ec2 import attributes, filters, launch, views
+from gpucluster.sandbox.ec2 import attributes, filters, fleets, launch, reserved, views
 from gpucluster.sandbox.ec2.call import Call, Calls, Result
 from gpucluster.sandbox.ec2.guards import GUARDS
 from gpucluster.sandbox.permissions import Permissions, tags_in
 
 # Calls that moto would answer with instances of its own.
 NOT_HERE = frozenset(
-    {"AllocateHosts", "AttachNetworkInterface", "AttachVolume", "CreateFleet",
-     "CreateImage", "DescribeFleetInstances", "DescribeSpotFleetInstances", "DetachVolume", "ImportInstance",
+    {"AllocateHosts", "AttachNetworkInterface", "AttachVolume", "CreateImage",
+     "DescribeFleetInstances", "DescribeFleets", "DescribeSpotFleetInstances", "DetachVolume", "ImportInstance",
      "MonitorInstances", "RebootInstances", "ReplaceIamInstanceProfileAssociation",
      "RequestSpotFleet",
      "RequestSpotInstances", "RunScheduledInstances", "UnmonitorInstances"}
@@ -39,6 +40,9 @@ class Ec2Calls:
             "DescribeInstances": self._describe,
             "DescribeInstanceStatus": self._status,
             **attributes.calls(model, moto),
+            **fleets.calls(model, moto, permissions),
+            **reserved.calls(model),
+            "ModifyInstanceEventStartTime": self._move_event,
             "TerminateInstances": lambda c: _changes("TerminatingInstances", model.terminate(_ids(c), c.now)),
             "StopInstances": lambda c: _changes("StoppingInstances", model.stop(_ids(c), c.now)),
             "StartInstances": lambda c: _changes("StartingInstances", model.start(_ids(c), c.now)),
@@ -67,9 +71,9 @@ class Ec2Calls:
     # --- launching ------------------------------------------------------------------------------
 
     def _run(self, call: Call) -> Result:
-        spec, profile = launch.launch_spec(call.asked, self._moto)
+        spec, profile = launch.launch_spec(call.asked, self._moto, self._model.switches)
         role_arn = None if profile is None or profile.role is None else self._moto.role_arn(profile.role)
-        call.allow(self._permissions.launch(spec, role_arn, _requested(spec)))
+        call.allow(self._permissions.launch(spec, role_arn, launch.requested_tags(spec)))
         _dry_run(call)
         made = list(self._model.run(spec, call.now))
         return views.reservation(made, self._moto.groups(), _ids_by_arn(profile))
@@ -91,8 +95,17 @@ class Ec2Calls:
         everything = str(call.asked.get("IncludeAllInstances", "")).lower() == "true"
         shown, token = self._page(call)
         found = [i for i in shown if everything or i.state is InstanceState.RUNNING]
-        result: Result = {"InstanceStatuses": [_status(i) for i in found]}
+        result: Result = {"InstanceStatuses": [views.status(i) for i in found]}
         return result if token is None else {**result, "NextToken": token}
+
+    def _move_event(self, call: Call) -> Result:
+        to = call.asked.get("NotBefore")
+        if not isinstance(to, datetime.datetime):
+            raise Refusal("InvalidParameterValue", "NotBefore is not a time")
+        aware = to if to.tzinfo else to.replace(tzinfo=datetime.UTC)
+        wanted = str(call.asked.get("InstanceEventId"))
+        _, event = self._model.move_event(wanted, aware.timestamp(), call.now)
+        return {"Event": views.event(event)}
 
     def _page(self, call: Call) -> tuple[list[Ec2Instance], str | None]:
         ids = _ids(call)
@@ -103,7 +116,8 @@ class Ec2Calls:
             )
         found = self._model.describe(ids, call.now)
         fitting = filters.chosen(found, call.asked.get("Filters"), filters.INSTANCE, lambda i: i.tags)
-        return filters.page(fitting, lambda i: i.id, call.asked, self._model.draw())
+        forced = None if ids else self._model.switches.page_size
+        return filters.page(fitting, lambda i: i.id, call.asked, self._model.draw(), forced)
 
     def _volumes(self, call: Call) -> Result:
         mine = [i for i in self._model.describe((), call.now) if i.state is not InstanceState.TERMINATED]
@@ -187,12 +201,6 @@ def _named_instances(asked: Mapping[str, Any]) -> list[Any]:
     return [ids] if isinstance(ids, str) else list(ids)
 
 
-def _requested(spec: LaunchSpec) -> dict[str, Mapping[str, str]]:
-    """Tags at birth of all that a launch makes; a spot request is judged only if it is tagged."""
-    tags = {"instance": spec.tags, "volume": spec.volume_tags, "network-interface": spec.interface_tags}
-    return {**tags, "spot-instances-request": spec.spot_tags} if spec.spot_tags else tags
-
-
 def _ids_by_arn(profile: Profile | None) -> dict[str, str]:
     return {} if profile is None else {profile.arn: profile.id}
 
@@ -203,19 +211,6 @@ def _changes(member: str, changes: Iterable[tuple[Ec2Instance, Ec2Instance]]) ->
             {"InstanceId": a.id, "CurrentState": views.state(a.state), "PreviousState": views.state(b.state)}
             for b, a in changes
         ]
-    }
-
-
-def _status(instance: Ec2Instance) -> Result:
-    running = instance.state is InstanceState.RUNNING
-    summary: Result = {"Status": "ok" if running else "not-applicable", "Details": []}
-    return {
-        "InstanceId": instance.id,
-        "AvailabilityZone": instance.zone,
-        "InstanceState": views.state(instance.state),
-        "InstanceStatus": summary,
-        "SystemStatus": summary,
-        "Events": [],
     }
 
 

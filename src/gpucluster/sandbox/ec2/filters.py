@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from gpucluster.cloud.model import Ec2Instance, Interface, Refusal
+from gpucluster.cloud.port import Reservation
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.ec2.views import STATE_CODES
 
 T = TypeVar("T")
 Reader = Callable[[T], Iterable[str]]
+_EMPTY = ".empty"  # of a token whose page has nothing in it
 
 
 def _some(value: str | None) -> tuple[str, ...]:
@@ -40,6 +42,14 @@ INSTANCE: Mapping[str, Reader[Ec2Instance]] = {
     "launch-index": lambda i: (str(i.index),),
     "tag-key": lambda i: tuple(i.tags),
     "tag-value": lambda i: tuple(i.tags.values()),
+    "capacity-reservation-id": lambda i: _some(i.held),
+}
+
+RESERVATION: Mapping[str, Reader[Reservation]] = {
+    "capacity-reservation-id": lambda r: (r.id,),
+    "instance-type": lambda r: (r.machine,),
+    "availability-zone": lambda r: (r.zone,),
+    "state": lambda r: (r.state,),
 }
 
 INTERFACE: Mapping[str, Reader[Interface]] = {
@@ -87,15 +97,26 @@ def chosen(
 
 
 def page(
-    items: Iterable[T], key: Callable[[T], str], asked: Mapping[str, Any], seed: int
+    items: Iterable[T],
+    key: Callable[[T], str],
+    asked: Mapping[str, Any],
+    seed: int,
+    forced: int | None = None,
 ) -> tuple[list[T], str | None]:
-    """One page in an order that `seed` draws, and the token of the next (T22)."""
+    """One page in an order that `seed` draws, and the token of the next (T22).
+
+    `forced` bounds a page whatever is asked, and puts an empty one with a token behind the first.
+    """
     limit, token = asked.get("MaxResults"), asked.get("NextToken")
     if limit is not None and not 5 <= int(limit) <= 1000:
         raise Refusal(
             "InvalidParameterValue",
             f"Value ({limit}) for parameter maxResults is invalid. Expecting 5 to 1000.",
         )
+    if forced is not None:
+        limit = forced if limit is None else min(int(limit), forced)
+        if token is not None and str(token).endswith(_EMPTY):
+            return [], str(token).removesuffix(_EMPTY)
     after = ""
     if token is not None:
         seed, after = _unpack(str(token))
@@ -103,7 +124,8 @@ def page(
     if limit is None or len(rest) <= int(limit):
         return [item for _, item in rest], None
     head = rest[: int(limit)]
-    return [item for _, item in head], f"{seed:x}.{head[-1][0]}"
+    empty = _EMPTY if forced is not None and token is None else ""
+    return [item for _, item in head], f"{seed:x}.{head[-1][0]}{empty}"
 
 
 def _ordered(items: Iterable[T], key: Callable[[T], str], seed: int) -> list[tuple[str, T]]:

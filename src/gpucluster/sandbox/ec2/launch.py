@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from gpucluster.cloud.model import LaunchSpec, Refusal, SubnetPlace
+from gpucluster.cloud.model.faultbox import Switches
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.backends import Moto, Profile, Template, decoded
 
@@ -15,9 +16,11 @@ _ECHOED = ("BlockDeviceMappings", "Monitoring", "EbsOptimized", "CpuOptions", "C
 Parameters = Mapping[str, Any]
 
 
-def launch_spec(asked: Parameters, moto: Moto) -> tuple[LaunchSpec, Profile | None]:
+def launch_spec(
+    asked: Parameters, moto: Moto, switches: Switches | None = None
+) -> tuple[LaunchSpec, Profile | None]:
     """Return what is to be launched, and the profile that it carries."""
-    template = _template(asked, moto)
+    template = _template(asked, moto, switches or Switches())
     merged = _merged(asked, template)
     _check_known(merged, moto)
     profile = _profile(merged, moto)
@@ -51,6 +54,10 @@ def launch_spec(asked: Parameters, moto: Moto) -> tuple[LaunchSpec, Profile | No
         volume_tags=tags.get("volume", {}),
         interface_tags=tags.get("network-interface", {}),
         spot_tags=tags.get("spot-instances-request", {}),
+        reservation=_target(merged),
+        only_reserved=_preference(merged) == "capacity-reservations-only",
+        joins_open=_preference(merged) != "none",
+        max_price=_max_price(merged),
     )
     _check_counts(spec)
     return spec, profile
@@ -72,6 +79,12 @@ def tags_by_kind(merged: Parameters) -> dict[str, dict[str, str]]:
     return found
 
 
+def requested_tags(spec: LaunchSpec) -> dict[str, Mapping[str, str]]:
+    """Tags at birth of all that a launch makes; a spot request is judged only if it is tagged."""
+    tags = {"instance": spec.tags, "volume": spec.volume_tags, "network-interface": spec.interface_tags}
+    return {**tags, "spot-instances-request": spec.spot_tags} if spec.spot_tags else tags
+
+
 def check_tags(tags: Mapping[str, str]) -> None:
     """Refuse too many tags, and Amazon's own prefix."""
     if len(tags) > 50:
@@ -80,13 +93,17 @@ def check_tags(tags: Mapping[str, str]) -> None:
         raise Refusal("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
 
 
-def _template(asked: Parameters, moto: Moto) -> Template | None:
+def _template(asked: Parameters, moto: Moto, switches: Switches) -> Template | None:
     wanted: Any = asked.get("LaunchTemplate")
     if not wanted:
         return None
-    return moto.template(
-        wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"), wanted.get("Version")
-    )
+    named = (wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"))
+    found = moto.template(*named, wanted.get("Version"))
+    if wanted.get("Version") == "$Latest" and switches.moving_latest:
+        switches.latest_asked += 1
+        if switches.latest_asked % 2 and found.version > 1:  # a writer came in between (T15)
+            return moto.template(*named, str(found.version - 1))
+    return found
 
 
 def _merged(asked: Parameters, template: Template | None) -> dict[str, Any]:
@@ -178,13 +195,38 @@ def _market(merged: Parameters, tags: Mapping[str, Mapping[str, str]]) -> Market
     kind = _part(merged, "InstanceMarketOptions").get("MarketType")
     if kind == "spot":
         return Market.SPOT
+    if kind == "capacity-block":
+        return Market.CAPACITY_BLOCK
     if kind is not None:
         raise Refusal("UnsupportedOperation", f"the sandbox does not know the market type {kind!r}")
     if "spot-instances-request" in tags:
         raise Refusal(
             "InvalidParameterValue", "'spot-instances-request' is not valid for an On-Demand request."
         )
-    return Market.ON_DEMAND
+    return Market.ON_DEMAND if _target(merged) is None else Market.RESERVATION
+
+
+def _target(merged: Parameters) -> str | None:
+    """The reservation that is named; by its id, for the sandbox has no resource groups."""
+    target = _part(_part(merged, "CapacityReservationSpecification"), "CapacityReservationTarget")
+    if target.get("CapacityReservationResourceGroupArn"):
+        raise Refusal("UnsupportedOperation", "the sandbox has no resource groups of capacity reservations")
+    return target.get("CapacityReservationId")
+
+
+def _preference(merged: Parameters) -> str:
+    asked = _part(merged, "CapacityReservationSpecification")
+    return str(asked.get("CapacityReservationPreference") or "open")
+
+
+def _max_price(merged: Parameters) -> int | None:
+    text = _part(_part(merged, "InstanceMarketOptions"), "SpotOptions").get("MaxPrice")
+    if text is None:
+        return None
+    try:
+        return round(float(str(text)) * 1e6)
+    except (ValueError, OverflowError):
+        raise Refusal("InvalidParameterValue", f"Invalid value '{text}' for MaxPrice.") from None
 
 
 def _user_data(merged: Parameters) -> bytes:

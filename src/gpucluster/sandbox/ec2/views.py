@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpucluster.cloud.model import Ec2Instance, Interface
+from gpucluster.cloud.model import Ec2Instance, Interface, MaintenanceEvent
 from gpucluster.cloud.port import InstanceState
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.backends import ACCOUNT, Group
@@ -83,12 +83,41 @@ def instance(one: Ec2Instance, groups: Mapping[str, Group], profiles: Mapping[st
         shape["KeyName"] = spec.key_name
     if one.reason_code:
         shape["StateReason"] = {"Code": one.reason_code, "Message": one.reason}
-    if spec.market is Market.SPOT:
-        shape["InstanceLifecycle"] = "spot"
+    if spec.market in (Market.SPOT, Market.CAPACITY_BLOCK):  # absent for all others (T14)
+        shape["InstanceLifecycle"] = spec.market.value
+    if one.held is not None:
+        shape["CapacityReservationId"] = one.held
     if not ended:
         shape |= _network(one, groups)
         if spec.profile is not None:
             shape["IamInstanceProfile"] = {"Arn": spec.profile, "Id": profiles.get(spec.profile, "")}
+    return shape
+
+
+def status(one: Ec2Instance) -> Shape:
+    """DescribeInstanceStatus of one instance, its scheduled events included (T35)."""
+    running = one.state is InstanceState.RUNNING
+    summary: Shape = {"Status": "ok" if running else "not-applicable", "Details": []}
+    return {
+        "InstanceId": one.id,
+        "AvailabilityZone": one.zone,
+        "InstanceState": state(one.state),
+        "InstanceStatus": summary,
+        "SystemStatus": summary,
+        "Events": [event(e) for e in one.events],
+    }
+
+
+def event(one: MaintenanceEvent) -> Shape:
+    """A scheduled event."""
+    shape: Shape = {
+        "InstanceEventId": one.id,
+        "Code": one.code,
+        "Description": one.text,
+        "NotBefore": when(one.not_before),
+    }
+    if one.deadline is not None:
+        shape["NotBeforeDeadline"] = when(one.deadline)
     return shape
 
 
