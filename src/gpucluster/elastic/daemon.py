@@ -1,34 +1,42 @@
 """`python -m gpucluster.elastic.daemon`: the edge of the loop: clock, threads, sockets, signals.
 
 One thread owns all state and runs what is put in its inbox; a small pool speaks to the cloud, one serial lane to
-slurmctld, and the registration server's threads only read a snapshot.
+slurmctld, one renews the lease, one waits at the queue, and the registration server's threads only read a snapshot.
+A daemon that does not hold the lease waits for it, and has neither journal nor socket open.
 """
 
 import argparse
 import contextlib
+import errno
 import logging
+import os
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty
 
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import CloudPort, ControlPort
+from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, NoticePort, Told
 from gpucluster.elastic import registration
-from gpucluster.elastic.act import Hands
+from gpucluster.elastic.act import Failpoint, Hands
 from gpucluster.elastic.decide import decide
+from gpucluster.elastic.ears import listen, listen_to_queue
 from gpucluster.elastic.journal import Journal, read_only
-from gpucluster.elastic.keeper import Keeper
+from gpucluster.elastic.keeper import Keeper, News
 from gpucluster.elastic.lanes import Inbox, Threads
+from gpucluster.elastic.lease import Alone, Lease, LeaseLostError
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import CloudView, Observation
 from gpucluster.elastic.scontrol import Scontrol, SlurmPort
+from gpucluster.elastic.standby import Standby, lease_of
+from gpucluster.elastic.trips import trip_of
 from gpucluster.elastic.words import describe
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
@@ -37,6 +45,7 @@ from gpucluster.plan.model import Bindings, ClusterPlan, there
 
 SCAN_S = 1.0  # the spool is looked at so often, when no datagram comes
 CLOUD_THREADS = 4  # launches of several gangs at once; EC2's own bucket is 5
+RENEW_AGAIN_S = 1.0  # after a renewal that had no answer
 log = logging.getLogger("gpucluster.elastic")
 
 
@@ -57,6 +66,15 @@ class Ports:
     cloud: CloudPort
     slurm: SlurmPort
     control: ControlPort
+    notices: NoticePort | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """How it may act, and what a rehearsal does at its failpoints."""
+
+    lease: Lease | Alone = field(default_factory=Alone)
+    trip: Callable[[Failpoint], None] = lambda _: None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,17 +84,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     try:
-        plan, bindings = load(Paths().bundle)
         if options.dry_run:
+            plan, bindings = load(Paths().bundle)
             return _dry_run(plan, bindings, Paths(), real_ports(bindings))
-        daemon = Daemon(plan, bindings, Paths(), real_ports(bindings))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, frame: daemon.stop())
-        daemon.run()
+        _run(Paths())
     except GpuclusterError as error:
         log.critical("%s", error)
         return error.exit_code
     return 0
+
+
+def _run(paths: Paths) -> None:
+    """Wait for the lease, then be the daemon, until told to end."""
+    plan, bindings = load(paths.bundle)
+    trip = trip_of(os.environ, Path(names.ENDPOINT_FILE), paths.journal.parent)
+    lease = lease_of(real_ports(bindings).control, plan.times.lease_s, paths.journal, time.time)
+    standby = Standby(lease)
+    _end_with(standby.stop)
+    if not standby.wait():
+        return
+    trip(Failpoint.AFTER_LEASE)
+    plan, bindings = load(paths.bundle)  # it may have changed in a long wait
+    daemon = Daemon(plan, bindings, paths, real_ports(bindings), Means(lease=lease, trip=trip))
+    _end_with(daemon.stop)
+    if standby.told_to_end:  # between the two
+        daemon.stop()
+    daemon.run()
+
+
+def _end_with(stop: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: stop())
 
 
 def load(bundle: Path) -> tuple[ClusterPlan, Bindings]:
@@ -101,15 +139,28 @@ def real_ports(bindings: Bindings) -> Ports:
 class Daemon:
     """Owns the inbox, and gives every other thread a way into it."""
 
-    def __init__(self, plan: ClusterPlan, bindings: Bindings, paths: Paths, ports: Ports) -> None:
-        self._plan, self._paths = plan, paths
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        bindings: Bindings,
+        paths: Paths,
+        ports: Ports,
+        means: Means | None = None,
+    ) -> None:
+        self._plan, self._paths, self._means = plan, paths, means or Means()
+        self._notices = ports.notices
         self._inbox: Inbox = Inbox()
-        self._stop = self._rung = self._looking = False
-        self._look_at = self._scan_at = 0.0  # monotonic
-        self._told: str | None = None
+        self._stop = self._rung = self._hot = self._looking = self._renewing = False
+        self._look_at = self._scan_at = self._renew_at = 0.0  # monotonic
+        self._ended = threading.Event()
+        self._server: ThreadingHTTPServer | None = None
+        self._told: dict[str, str] = {}
         self._clouds = Threads("cloud", CLOUD_THREADS, self._inbox)
         self._slurms = Threads("scontrol", 1, self._inbox)
-        self._journal = Journal.open(paths.journal, time.time())
+        self._leases = Threads("lease", 1, self._inbox)
+        lease = self._means.lease
+        epoch = lease.epoch if isinstance(lease, Lease) else None
+        self._journal = Journal.open(paths.journal, time.time(), epoch)
         self._desk = registration.Desk(
             registration.unmunge,
             heard=lambda report: self._inbox.put(lambda: self._hear(report)),
@@ -126,23 +177,20 @@ class Daemon:
 
     def run(self) -> None:
         """Until `stop`; what is under way is finished, or repeated by the next start."""
-        head = there(self._plan.head)
-        server = registration.serve(head.address, head.registration_port, self._desk)
         bell = listen(self._paths.wake, lambda: self._inbox.put(self._ring))
-        log.info(
-            "ready: cluster %s, registration on %s:%d", self._plan.name, head.address, head.registration_port
-        )
+        self._listen_to_queue()
         try:
             while not self._stop:
                 self._turn()
         finally:
-            server.shutdown()
-            server.server_close()
+            self._ended.set()
+            self._close_desk()
             bell.shutdown(socket.SHUT_RDWR)  # wakes its thread, which then meets a closed socket
             bell.close()
-            self._clouds.close()
-            self._slurms.close()
+            for lane in (self._clouds, self._slurms, self._leases):
+                lane.close()
             self._journal.close()
+            self._release()
             log.info("ended")
 
     def stop(self) -> None:
@@ -156,39 +204,107 @@ class Daemon:
         with contextlib.suppress(Empty):
             self._inbox.get(timeout=max(0.0, min(wait, SCAN_S)))()
         now = time.monotonic()
+        self._renew(now)
         if now >= self._scan_at or self._rung:
             self._scan_at = now + SCAN_S
+            self._open_desk()
             self._rung = self._keeper.take_hooks() or self._rung
+        if self._hot:
+            self._hot, self._rung = False, True
+            self._keeper.react()
         self._look(now)
         if self._journal.memory is not before:
             self._keeper.publish()
+
+    def _renew(self, now: float) -> None:
+        lease = self._means.lease
+        if isinstance(lease, Lease) and not self._renewing and now >= self._renew_at:
+            self._renewing, self._renew_at = True, now + lease.renew_every_s
+            self._means.trip(Failpoint.BEFORE_RENEWAL)
+            self._leases.submit(lambda: _error_of(lease), self._renewed)
+
+    def _renewed(self, error: CloudError | LeaseLostError | None) -> None:
+        self._means.trip(Failpoint.AFTER_RENEWAL)
+        self._renewing = False
+        if isinstance(error, LeaseLostError):
+            raise error
+        if error is not None:
+            self._renew_at = time.monotonic() + RENEW_AGAIN_S
+            self._complain(f"the lease: {error}")
+
+    def _release(self) -> None:
+        """What is under way has ended; whoever waits need not wait longer."""
+        lease = self._means.lease
+        if isinstance(lease, Lease):
+            with contextlib.suppress(CloudError):
+                lease.release()
+
+    def _open_desk(self) -> None:
+        """A frozen daemon of another user may still have the port: then nodes ask again, and so do we."""
+        if self._server is not None:
+            return
+        head = there(self._plan.head)
+        try:
+            self._server = registration.serve(head.address, head.registration_port, self._desk)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            self._complain(f"registration: {head.address}:{head.registration_port} is taken; asked again")
+            return
+        log.info(
+            "ready: cluster %s, registration on %s:%d", self._plan.name, head.address, head.registration_port
+        )
+
+    def _close_desk(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _listen_to_queue(self) -> None:
+        if self._notices is not None:
+            listen_to_queue(
+                self._notices,
+                self._ended,
+                told=lambda messages: self._inbox.put(lambda: self._tell(messages)),
+                complain=lambda words: self._inbox.put(lambda: self._complain(words)),
+            )
 
     def _look(self, now: float) -> None:
         if self._looking and not self._keeper.looking:
             self._looking, self._look_at = False, now + self._keeper.next_look_s
         if not self._looking and (self._rung or now >= self._look_at):
-            self._rung, self._looking = False, True
+            urgent, self._rung, self._looking = self._rung, False, True
             self._look_at = now + SCAN_S  # only bounds the wait; the look's own end sets it
-            self._keeper.look()
+            self._keeper.look(urgent=urgent)
 
     def _ring(self) -> None:
         self._rung = True
+
+    def _react(self) -> None:
+        """Decide on what is known, then look: what happened is in no view."""
+        self._hot = True
 
     def _end(self) -> None:
         self._stop = True
 
     def _hear(self, report: NodeReport) -> None:
-        if self._keeper.hear(report):
-            self._rung = True
+        news = self._keeper.hear(report)
+        self._rung = self._rung or bool(news)
+        self._hot = self._hot or news is News.TROUBLE
+
+    def _tell(self, told: tuple[Told, ...]) -> None:
+        self._keeper.tell(told)
+        self._react()
 
     def _publish(self, snapshot: registration.Snapshot) -> None:
         self._desk.snapshot = snapshot
 
     def _complain(self, words: str) -> None:
         """Say a trouble once, not at each look."""
-        if words != self._told:
+        whose = words.partition(":")[0]
+        if words != self._told.get(whose):
             log.warning("%s", words)
-        self._told = words
+        self._told[whose] = words
 
     def _hands(self, ports: Ports) -> Hands:
         return Hands(
@@ -201,28 +317,19 @@ class Daemon:
             clouds=self._clouds,
             slurms=self._slurms,
             clock=time.time,
-            ring=self._ring,
-            trip=lambda _: None,
+            ring=self._react,
+            trip=self._means.trip,
+            notices=ports.notices,
+            lease=self._means.lease,
         )
 
 
-def listen(path: Path, ring: Callable[[], object]) -> socket.socket:
-    """The hooks' bell: a datagram socket that a thread reads. It ends with the socket."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    bell.bind(str(path))
-
-    def hear() -> None:
-        while True:
-            try:
-                bell.recv(64)
-            except OSError:
-                return
-            ring()
-
-    threading.Thread(target=hear, name="bell", daemon=True).start()
-    return bell
+def _error_of(lease: Lease) -> CloudError | LeaseLostError | None:
+    try:
+        lease.renew()
+    except (CloudError, LeaseLostError) as error:
+        return error
+    return None
 
 
 def _dry_run(plan: ClusterPlan, bindings: Bindings, paths: Paths, ports: Ports) -> int:

@@ -85,6 +85,10 @@ class Lease:
     def renew_every_s(self) -> float:
         return self._ttl_s / 3
 
+    @property
+    def watch_every_s(self) -> float:
+        return min(2.0, self._ttl_s / 10)
+
     def watch(self) -> str:
         """A standby's look: take the lease if nobody has it. Return who has it, '' when it is ours now."""
         seen = self._port.stamped()
