@@ -343,4 +343,19 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
         [("from: head", "server: 192.0.2.10")],
         "10:34: error[nfs-source] storage[0].nfs.server: 192.0.2.10 is the head, which exports only what it is told: write `from: head`",
     ),
+    (
+        "spares of hosts",
+        [("machine: hgx-h100", "machine: hgx-h100, spares: 1")],
+        "15:45: error[hosts-or-cloud] pools[h100].spares: 'spares' is kept by the elastic daemon, which runs for a cloud's machines only",
+    ),
+    (
+        "a farewell from hosts",
+        [("machine: hgx-h100", "machine: hgx-h100, farewell: {lead: 20s}")],
+        "15:47: error[hosts-or-cloud] pools[h100].farewell: 'farewell' is kept by the elastic daemon, which runs for a cloud's machines only",
+    ),
+    (
+        "a budget for hosts",
+        [("partitions:\n", "budget: {monthly: 250000 USD}\npartitions:\n")],
+        "16:9: error[hosts-or-cloud] budget: hosts of your own have no price by the hour",
+    ),
 ]

@@ -234,6 +234,31 @@ CLUSTER_ROWS: list[Row] = [
         [("fsx_lustre: {zone: us-west-2a, size: 2400GiB}", "nfs: {from: head, export: /srv}")],
         "13:32: error[nfs-source] storage[0].nfs.from: this cluster has no head to export it",
     ),
+    (
+        "a reservation for pods",
+        [("from: on-demand,", "from: reservation, id: cr-0123456789abcdef0,")],
+        "17:23: error[not-supported] pools[tune].capacity[0].from: reservation is not supported for pools of Kubernetes yet; supported: spot, on-demand",
+    ),
+    (
+        "a price limit for pods",
+        [("from: spot,", "from: spot, max_price: 20 USD/h,")],
+        "21:40: error[not-here] pools[serve].capacity[0].max_price: Karpenter takes spot at any price up to on-demand, and its limit cannot be set",
+    ),
+    (
+        "spares of Kubernetes",
+        [("nodes: 4\n", "nodes: {min: 1, max: 4}\n    spares: 1\n")],
+        "17:13: error[not-here] pools[tune].spares: 'spares' is kept by Slurm's elastic daemon; Kubernetes and Karpenter have ways of their own",
+    ),
+    (
+        "a farewell to pods",
+        [("nodes: 4\n", "nodes: 4\n    farewell: {signal: USR2}\n")],
+        "17:15: error[not-here] pools[tune].farewell: 'farewell' is kept by Slurm's elastic daemon; Kubernetes and Karpenter have ways of their own",
+    ),
+    (
+        "a budget for pods",
+        [("pools:\n", "budget: {monthly: 250000 USD}\npools:\n")],
+        "14:9: error[not-here] budget: a budget is kept by Slurm's elastic daemon, and no pool runs Slurm",
+    ),
 ]
 
 WORKLOAD_ROWS: list[Row] = [

@@ -56,6 +56,18 @@ class SlurmFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Hourly on-demand prices of one region. A machine without a row has no price: it is unknown, never nothing."""
+
+    source: str
+    date: str  # of the source, ISO
+    licence: str
+    currency: str
+    region: str
+    rows: Mapping[str, Decimal]  # machine -> an hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
     """Everything that the spec and the plan look up."""
 
@@ -69,18 +81,7 @@ class Catalog:
     mig: Mapping[
         tuple[str, int], Mapping[str, MigProfile]
     ]  # GPU model and its memory in MiB -> profiles by name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """Hourly on-demand prices of one region. A machine without a row has no price: it is unknown, never nothing."""
-
-    source: str
-    date: str  # of the source, ISO
-    licence: str
-    currency: str
-    region: str
-    rows: Mapping[str, Decimal]  # machine -> an hour
+    prices: Prices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ def load() -> Catalog:
         slurm_known=tuple(_read("slurm-versions.json")["versions"]),
         kubernetes_known=kubernetes_facts().versions,
         mig=_mig(_read("mig.json")["gpus"]),
+        prices=prices(),
     )
 
 

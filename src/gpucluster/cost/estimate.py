@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
 from gpucluster.plan.kubernetes import Distribution, NodePool
+from gpucluster.plan.market import HOURS_A_MONTH
 from gpucluster.plan.model import ClusterPlan, Market, Pool, Source
 
 AnyPool = Pool | NodePool
 
-HOURS = 730  # of a month, as public calculators count it
 SPOT_NOTE = "spot counted at the on-demand price, its ceiling"
 _BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT})
 
 ASSUMPTIONS = (
-    f"a month is {HOURS} h; the least: only the always-on nodes, each at the first machine of the first source that may give it; "
+    f"a month is {HOURS_A_MONTH} h; the least: only the always-on nodes, each at the first machine of the first source that may give it; "
     "the most: every node all month, each at the dearest machine that a source may give",
     f"on-demand Linux list prices; {SPOT_NOTE}",
     "not counted: storage and snapshots, root volumes, data transfer, public addresses, NAT, logs, secrets, "
@@ -90,7 +90,7 @@ class _PriceList:
             return Amount(unknown=(f"{machine} (no price {where})",))
         if machine not in self.prices.rows:
             return Amount(unknown=(f"{machine} (no on-demand price)",))
-        return Amount(self.prices.rows[machine] * HOURS)
+        return Amount(self.prices.rows[machine] * HOURS_A_MONTH)
 
     def bought(self, machine: str, market: str) -> Amount:
         """The same by a market; what is not paid by the hour has no price here."""

@@ -23,6 +23,25 @@ MEMORY_PERCENT = Default(
     "firmware, kernel and hypervisor take part of the nameplate; a node that shows less than its line is drained",
 )
 
+FAREWELL_SIGNAL = "USR1"
+FAREWELL_SIGNAL_REASON = "what batch scripts trap by custom; one that does not trap it ends, and is requeued"
+FAREWELL_LEAD_S = Default(
+    20, "the requeue must be through before the machine goes; the job has the rest of a notice of two minutes"
+)
+FAREWELL_GRACE_S = Default(
+    90, "a broken GPU sets no end: about as long as a spot notice leaves, so one checkpoint fits both"
+)
+BREAKER_BOOTS = Default(
+    6, "so many failed boots in a row are the image's or the site's fault, not the machines'"
+)
+BREAKER_COOLDOWN_S = Default(
+    900, "one more try each quarter of an hour costs little, and finds out when it was mended"
+)
+BUDGET_WARN_PERCENT = Default(80, "early enough in the month to act")
+BUDGET_STOP_PERCENT = Default(
+    100, "the budget itself: nothing is launched beyond it, and no running job is ended"
+)
+
 SUSPEND_TIMEOUT_S = Default(
     120, "an ending instance is gone within two minutes; its node is not allocated before"
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import defaults, explain_hosts, explain_kubernetes
+from gpucluster.plan import defaults, explain_care, explain_hosts, explain_kubernetes
 from gpucluster.plan.model import ClusterPlan, Pool, there
 from gpucluster.plan.note import Note
 from gpucluster.plan.note import of_default as _default
@@ -24,7 +24,14 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> tuple[Not
     slurm = (
         ()
         if plan.slurm is None
-        else (*_leaves(plan), *_head(plan), *pools, *_partitions(spec, plan), *_times(plan))
+        else (
+            *_leaves(plan),
+            *_head(plan),
+            *pools,
+            *_money(spec, catalog, plan),
+            *_partitions(spec, plan),
+            *_times(plan),
+        )
     )
     part = plan.kubernetes
     kubernetes = () if part is None else explain_kubernetes.explain(spec, catalog, part)
@@ -70,12 +77,18 @@ def _pool(wish: PoolSpec, pool: Pool, catalog: Catalog) -> Iterator[Note]:
             span.hostlist,
             f"max {pool.max} in each zone; live at once over all zones",
         )
+    yield from explain_care.of_pool(wish, pool)
     yield _memory(at, pool, catalog)
     shape = pool.shape
     layout = f"{shape.sockets} x {shape.cores_per_socket} x {shape.threads_per_core}"
     yield Note(
         f"{at}.cpus", f"{shape.cpus} ({layout})", "sockets x cores x threads of the pool's least machine"
     )
+
+
+def _money(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> Iterator[Note]:
+    yield from explain_care.of_prices(plan, catalog.prices)
+    yield from explain_care.of_budget(spec.budget, plan.budget)
 
 
 def _memory(at: str, pool: Pool, catalog: Catalog) -> Note:

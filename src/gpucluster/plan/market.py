@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+HOURS_A_MONTH = 730  # as public calculators count it
+
 
 class Market(StrEnum):
     """How an instance is bought."""

@@ -1,9 +1,9 @@
 """The parts of a plan that stand on AWS: network, head, and pools whose slots are filled on demand. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from gpucluster.catalog import Catalog, Machine
-from gpucluster.plan import defaults, names
+from gpucluster.catalog import Catalog, Machine, Prices
+from gpucluster.plan import care, defaults, names
 from gpucluster.plan.addresses import head_address, subnet_of
 from gpucluster.plan.model import (
     Aws,
@@ -17,6 +17,7 @@ from gpucluster.plan.model import (
     Subnet,
     there,
 )
+from gpucluster.plan.prices import hourly
 from gpucluster.spec.model import Aws as AwsSpec
 from gpucluster.spec.model import Pool as PoolSpec
 
@@ -59,7 +60,11 @@ def pool(pool: PoolSpec, site: AwsSpec, catalog: Catalog) -> Pool:
         shape=shape_of([catalog.machines[name] for source in sources for name in source.machines]),
         sources=sources,
         slots=tuple(_slots(pool.name, nodes.max, site.region, zone) for zone in zones if zone in used),
-        templates=tuple(_template(pool.name, s, machine) for s in sources for machine in s.machines),
+        templates=tuple(_templates(pool.name, sources, site.region, catalog.prices)),
+        spares=pool.spares,
+        farewell=care.farewell(pool.farewell),
+        hung=care.hung(pool.hung),
+        breaker=care.breaker(pool.breaker),
     )
 
 
@@ -71,6 +76,8 @@ def sources_of(pool: PoolSpec, zones: tuple[str, ...]) -> tuple[Source, ...]:
             machines=wish.machines,
             zones=wish.zones or zones,
             max=wish.max,
+            reservation=wish.id,
+            max_price=wish.max_price,
         )
         for position, wish in enumerate(pool.capacity)
     )
@@ -94,6 +101,13 @@ def _slots(pool: str, most: int, region: str, zone: str) -> SlotRange:
     return SlotRange(zone=zone, prefix=names.slot_prefix(pool, region, zone), first=1, last=most)
 
 
-def _template(pool: str, source: Source, machine: str) -> LaunchTemplate:
-    key = names.template_key(pool, source.position, machine)
-    return LaunchTemplate(key=key, source=source.position, machine=machine, market=source.market)
+def _templates(pool: str, sources: Sequence[Source], region: str, prices: Prices) -> Iterator[LaunchTemplate]:
+    for source in sources:
+        for machine in source.machines:
+            yield LaunchTemplate(
+                key=names.template_key(pool, source.position, machine),
+                source=source.position,
+                machine=machine,
+                market=source.market,
+                price=hourly(prices, region, machine, source.market),
+            )

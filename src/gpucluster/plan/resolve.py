@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import defaults, on_aws, on_hosts
+from gpucluster.plan import care, defaults, on_aws, on_hosts
 from gpucluster.plan.model import Aws, ClusterPlan, Head, Hosts, Leaf, Partition, Pool, Slurm, Spine, there
 from gpucluster.plan.on_kubernetes import kubernetes
 from gpucluster.plan.storage import mount
@@ -46,6 +46,7 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> ClusterPlan:
         leaves=site.leaves,
         spines=site.spines,
         times=defaults.times(max((pool.boot_timeout_s for pool in site.pools), default=0)),
+        budget=care.budget(spec.budget),
     )
 
 

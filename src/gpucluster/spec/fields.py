@@ -22,6 +22,7 @@ MAX_NAME = 24  # `NAME-1a-10000` stays a host name, and tags and role names have
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._-]{1,64}){1,16}")
+_RESERVATION = re.compile(r"cr-[0-9a-f]{8}(?:[0-9a-f]{9})?")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/=@%+-]{0,199}")
 _PRIVATE = tuple(ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
@@ -109,11 +110,19 @@ def parse_cidr(value: object) -> str:
 
 def parse_market(value: object) -> Market:
     text = _text(value)
-    if text in ("reservation", "capacity-block"):
-        raise refuse("not-supported", f"'{text}' is not supported yet; supported: spot, on-demand")
     if text not in tuple(Market):
-        raise refuse("bad-source", f"{quoted(text)} is not a source of machines; expected spot or on-demand")
+        known = ", ".join(Market)
+        raise refuse("bad-source", f"{quoted(text)} is not a source of machines; expected one of {known}")
     return Market(text)
+
+
+def parse_reservation(value: object) -> str:
+    """The id of a capacity reservation; a capacity block is one, too."""
+    text = _text(value)
+    if not _RESERVATION.fullmatch(text):
+        form = "cr- and 17 digits of 0-9 and a-f, such as cr-0123456789abcdef0"
+        raise refuse("bad-reservation", f"{quoted(text)} is not the id of a reservation: {form}")
+    return text
 
 
 def parse_flag(value: object) -> bool:
@@ -223,7 +232,7 @@ def _schema(**properties: Any) -> WithJsonSchema:
 
 
 _NAME_SCHEMA = {"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": MAX_NAME}
-_DURATION_SCHEMA = {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$", "examples": ["30s", "5m", "2h", "7d"]}
+DURATION_SCHEMA = {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$", "examples": ["30s", "5m", "2h", "7d"]}
 
 Name = Annotated[str, BeforeValidator(parse_name), _schema(**_NAME_SCHEMA)]
 PartitionName = Annotated[
@@ -238,14 +247,17 @@ Cidr = Annotated[
     _schema(type="string", pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{2}$", examples=["10.42.0.0/16"]),
 ]
 Source = Annotated[Market, BeforeValidator(parse_market), _schema(enum=[market.value for market in Market])]
+ReservationId = Annotated[
+    str, BeforeValidator(parse_reservation), _schema(type="string", pattern=f"^{_RESERVATION.pattern}$")
+]
 Flag = Annotated[bool, BeforeValidator(parse_flag), _schema(type="boolean")]
 Count = Annotated[int, BeforeValidator(count(0)), _schema(type="integer", minimum=0, maximum=MAX_NODES)]
 PositiveCount = Annotated[
     int, BeforeValidator(count(1)), _schema(type="integer", minimum=1, maximum=MAX_NODES)
 ]
-Idle = Annotated[int, BeforeValidator(duration(1, 30 * 86400)), _schema(**_DURATION_SCHEMA)]
-BootTimeout = Annotated[int, BeforeValidator(duration(60, 12 * 3600)), _schema(**_DURATION_SCHEMA)]
-MaxTime = Annotated[int, BeforeValidator(duration(60, 365 * 86400)), _schema(**_DURATION_SCHEMA)]
+Idle = Annotated[int, BeforeValidator(duration(1, 30 * 86400)), _schema(**DURATION_SCHEMA)]
+BootTimeout = Annotated[int, BeforeValidator(duration(60, 12 * 3600)), _schema(**DURATION_SCHEMA)]
+MaxTime = Annotated[int, BeforeValidator(duration(60, 365 * 86400)), _schema(**DURATION_SCHEMA)]
 Size = Annotated[
     int,
     BeforeValidator(size(1, 64 * 1024**3)),

@@ -10,6 +10,7 @@ from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from gpucluster.spec.care import Breaker, Farewell, Hung
 from gpucluster.spec.fields import (
     MAX_NODES,
     BootTimeout,
@@ -21,6 +22,7 @@ from gpucluster.spec.fields import (
     Name,
     PartitionName,
     PositiveCount,
+    ReservationId,
     SchemaVersion,
     Source,
     Text,
@@ -31,6 +33,7 @@ from gpucluster.spec.fields import (
 from gpucluster.spec.host_fields import Addresses, Hostlist
 from gpucluster.spec.hosts import HostMachine, Hosts, Topology, User
 from gpucluster.spec.kubernetes import Kubernetes, RunsField, Sharing
+from gpucluster.spec.money import Budget, HourlyPrice
 from gpucluster.spec.part import Part
 from gpucluster.spec.storage import Storage
 
@@ -98,6 +101,12 @@ class Capacity(Part):
     machines: tuple[Text, ...] = wish(
         UpdateClass.NEW_NODES, "Machine types in order of preference.", min_length=1
     )
+    id: ReservationId | None = wish(
+        UpdateClass.NEW_NODES, "Of the reservation or the capacity block: `cr-…`.", default=None
+    )
+    max_price: HourlyPrice | None = wish(
+        UpdateClass.NEW_NODES, "The most to pay for a spot machine: `40 USD/h`.", default=None
+    )
     max: PositiveCount | None = wish(UpdateClass.LIVE, "The most that live at once from here.", default=None)
     zones: tuple[Text, ...] | None = wish(
         UpdateClass.DRAIN, "Only in these of the network's zones.", default=None, min_length=1
@@ -121,6 +130,12 @@ class Pool(Part):
     capacity: tuple[Capacity, ...] = wish(
         UpdateClass.NEW_NODES, "Where a cloud's machines come from.", default=(), min_length=1
     )
+    spares: Count = wish(UpdateClass.LIVE, "Idle nodes kept up beside those that work.", default=0)
+    farewell: Farewell | None = wish(
+        UpdateClass.LIVE, "What a job gets before its machine goes.", default=None
+    )
+    hung: Hung | None = wish(UpdateClass.LIVE, "When a job that beats is taken for hung.", default=None)
+    breaker: Breaker | None = wish(UpdateClass.LIVE, "When failed boots stop the pool.", default=None)
     sharing: Sharing | None = wish(
         UpdateClass.DRAIN, "How each GPU serves several pods of Kubernetes.", default=None
     )
@@ -165,3 +180,6 @@ class ClusterSpec(Part):
     )
     pools: tuple[Pool, ...] = wish(UpdateClass.LIVE, "The compute nodes.", min_length=1)
     partitions: tuple[Partition, ...] = wish(UpdateClass.LIVE, "Slurm's queues.", default=(), min_length=1)
+    budget: Budget | None = wish(
+        UpdateClass.LIVE, "What Slurm's nodes may cost in a month before scaling stops.", default=None
+    )

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpucluster import catalog
 from gpucluster.cost import Amount, estimate
-from gpucluster.cost.estimate import HOURS, SPOT_NOTE
+from gpucluster.cost.estimate import SPOT_NOTE
+from gpucluster.plan.market import HOURS_A_MONTH
 from gpucluster.plan.model import ClusterPlan, Market
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
@@ -30,8 +31,8 @@ def _month(plan: ClusterPlan) -> tuple[Amount, Amount]:
 
 def test_the_least_is_what_is_always_on_and_the_most_is_everything() -> None:
     least, most = _month(a_plan(*EAST, NO_P5E, ("min: 0", "min: 2")))
-    assert least == Amount(HOURS * (M7I + 2 * P5EN))
-    assert most == Amount(HOURS * (M7I + 16 * P5EN))
+    assert least == Amount(HOURS_A_MONTH * (M7I + 2 * P5EN))
+    assert most == Amount(HOURS_A_MONTH * (M7I + 16 * P5EN))
 
 
 def test_a_machine_without_a_price_is_named_and_the_sum_is_at_least() -> None:
@@ -57,7 +58,7 @@ def test_a_ceiling_takes_the_dearest_source_as_far_as_its_max() -> None:
     many = replace(pool.sources[0], machines=("p4d.24xlarge",))
     mixed = replace(plan, pools=(replace(pool, sources=(many, few)),))
     _, most = _month(mixed)
-    assert most.known == HOURS * (M7I + 4 * P5EN + 12 * Decimal("21.957642"))
+    assert most.known == HOURS_A_MONTH * (M7I + 4 * P5EN + 12 * Decimal("21.957642"))
 
 
 def test_always_on_nodes_beyond_a_sources_max_are_of_the_next() -> None:
@@ -67,7 +68,7 @@ def test_always_on_nodes_beyond_a_sources_max_are_of_the_next() -> None:
     few = replace(pool.sources[0], machines=("p5e.48xlarge",), max=3)
     rest = replace(pool.sources[1], machines=("p5en.48xlarge",), max=None)
     least, _ = _month(replace(plan, pools=(replace(pool, min=5, sources=(few, rest)),)))
-    assert least == Amount(HOURS * (M7I + 2 * P5EN), ("p5e.48xlarge (no on-demand price)",))
+    assert least == Amount(HOURS_A_MONTH * (M7I + 2 * P5EN), ("p5e.48xlarge (no on-demand price)",))
 
 
 def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
@@ -85,7 +86,7 @@ def test_a_source_that_may_be_dearer_than_all_known_ones_is_named_though_they_co
         replace(demand, machines=("p5en.48xlarge",), max=None),
     )
     _, most = _month(replace(plan, pools=(replace(plan.pools[0], sources=sources),)))
-    assert most == Amount(HOURS * (M7I + 16 * P5EN), ("p5e.48xlarge (no on-demand price)",))
+    assert most == Amount(HOURS_A_MONTH * (M7I + 16 * P5EN), ("p5e.48xlarge (no on-demand price)",))
 
 
 def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
@@ -93,7 +94,7 @@ def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
     pool = plan.pools[0]
     block = replace(pool.sources[0], market=cast(Market, "capacity-block"), machines=("p5en.48xlarge",))
     _, most = _month(replace(plan, pools=(replace(pool, sources=(block,)),)))
-    assert most == Amount(HOURS * M7I, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
+    assert most == Amount(HOURS_A_MONTH * M7I, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
 
 
 def test_hosts_of_ones_own_have_no_price() -> None:
@@ -112,7 +113,7 @@ def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
     plan = resolve(inspect_text(text, "kube.yaml", catalog.load()).result(), catalog.load())
     least, most = _month(plan)
     hour = Decimal("27.44705")
-    assert (least.known, most.known) == (HOURS * 5 * hour, HOURS * 10 * hour)
+    assert (least.known, most.known) == (HOURS_A_MONTH * 5 * hour, HOURS_A_MONTH * 10 * hour)
     assert most.unknown == ("eks control plane (its fee is not in the price list)",)
 
 

@@ -107,7 +107,11 @@ def test_a_node_outlives_the_longest_boot() -> None:
 
 def test_every_default_is_explained() -> None:
     """Each row of defaults stands in the explanation of a spec that wishes as little as it can."""
-    read = a_spec(("    idle: 5m\n", ""), (", max_time: 1d", ""), (", max: 4", ""))
+    read = a_spec(
+        ("    idle: 5m\n", ""), (", max_time: 1d", ""), (", max: 4", ""),
+        ("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a]"),
+        ("partitions:\n", "budget: {monthly: 1000000 USD}\npartitions:\n"),
+    )  # fmt: skip
     notes = explain(read, catalog.load(), resolve(read, catalog.load()))
     reasons = " ".join(note.reason for note in notes)
     rows = {name: row for name, row in vars(defaults).items() if isinstance(row, defaults.Default)}

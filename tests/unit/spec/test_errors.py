@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import a_lab_text, a_spec_text
+from builders import a_lab_text, a_spec_text, changed
+from capacity_rows import CAPACITY_ROWS, PRICED
 from host_rows import GOOD_KEY, HOST_ROWS
 from kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
 
@@ -87,14 +88,9 @@ ROWS: list[tuple[str, list[Change], str]] = [
         "16:5: error[not-supported] pools[h200].image: 'image' is not supported yet",
     ),
     (
-        "a source of a later release",
-        [("from: spot", "from: reservation")],
-        "17:16: error[not-supported] pools[h200].capacity[0].from: 'reservation' is not supported yet; supported: spot, on-demand",
-    ),
-    (
         "a source that is none",
         [("from: spot", "from: ebay")],
-        "17:16: error[bad-source] pools[h200].capacity[0].from: 'ebay' is not a source of machines; expected spot or on-demand",
+        "17:16: error[bad-source] pools[h200].capacity[0].from: 'ebay' is not a source of machines; expected one of spot, on-demand, reservation, capacity-block",
     ),
     (
         "a name with a space and capitals",
@@ -411,6 +407,15 @@ def test_an_error_of_storage_says_where_and_what(item: str, expected: str) -> No
     assert expected in said
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"), [row[1:] for row in CAPACITY_ROWS], ids=[row[0] for row in CAPACITY_ROWS]
+)
+def test_an_error_of_capacity_says_where_and_what(changes: list[Change], expected: str) -> None:
+    problems = inspect_text(changed(PRICED, *changes), "spec.yaml", catalog.load()).problems
+    said = [str(problem).splitlines()[0].removeprefix("spec.yaml:") for problem in problems]
+    assert [line for line in said if line == expected or "machine-not-sold" not in line] == [expected]
+
+
 @pytest.mark.parametrize(("changes", "expected"), [r[1:] for r in HOST_ROWS], ids=[r[0] for r in HOST_ROWS])
 def test_an_error_of_hosts_says_where_and_what(changes: list[Change], expected: str) -> None:
     report = inspect_text(a_lab_text(*changes), "lab.yaml", catalog.load())
@@ -458,7 +463,15 @@ def test_every_id_has_a_row() -> None:
     ids = set(re.findall(r'(?:refuse\(\s*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"', sources))
     shown = {
         match[1]
-        for row in (*ROWS, *STORAGE_ROWS, *HOST_ROWS, *CLUSTER_ROWS, *WORKLOAD_ROWS, *ELSEWHERE)
+        for row in (
+            *ROWS,
+            *STORAGE_ROWS,
+            *CAPACITY_ROWS,
+            *HOST_ROWS,
+            *CLUSTER_ROWS,
+            *WORKLOAD_ROWS,
+            *ELSEWHERE,
+        )
         if (match := re.search(r"\[([a-z-]+)\]", str(row[2])))
     }
     assert len(ids) > 30

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.problem import Finding
-from gpucluster.spec.rules import aws, hosts, kubernetes, parts, sharing, slurm, storage
+from gpucluster.spec.rules import aws, capacity, hosts, kubernetes, parts, sharing, slurm, storage
 from gpucluster.spec.rules.findings import parsed, run
 
 _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
@@ -41,6 +41,8 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     kubernetes.empty_handed,
     kubernetes.unpromised,
     storage.mounted_twice,
+    capacity.budget,
+    capacity.always_on_cost,
 )
 _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
     parts.of_pool_on_aws,
@@ -50,8 +52,10 @@ _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] =
     hosts.pool_addresses,
     kubernetes.pool_runs,
     kubernetes.pool_of_other,
+    kubernetes.pool_of_slurm_only,
     sharing.mig,
     slurm.pool_size,
+    capacity.spares,
     aws.machines_alike,
 )
 _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]], ...] = (
@@ -59,6 +63,11 @@ _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]],
     aws.source_max,
     aws.source_zones,
     aws.source_sold,
+    capacity.source_id,
+    capacity.source_price,
+    capacity.held_place,
+    capacity.block_fixed,
+    kubernetes.source_market,
 )
 _OF_STORAGE: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
     storage.kinds,

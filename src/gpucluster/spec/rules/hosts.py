@@ -13,6 +13,7 @@ from gpucluster.spec.rules.findings import error, or_none, warning
 
 OF_HOSTS = ("machine", "hosts", "addresses")
 OF_A_CLOUD = ("nodes", "idle", "capacity")
+OF_THE_DAEMON = ("spares", "farewell", "hung", "breaker")  # it runs where nodes come and go
 DEBIAN_USERS = frozenset((  # users and groups of base-passwd and of packages that hosts have: useradd would take or refuse them
     "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy",
     "www-data", "backup", "list", "irc", "nobody", "_apt", "sshd", "messagebus", "systemd-network",
@@ -72,6 +73,8 @@ def pool_on_hosts(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[
     yield from _strange(
         spec, index, OF_A_CLOUD, "is for a cloud's machines, and this cluster stands on `hosts`"
     )
+    why = "is kept by the elastic daemon, which runs for a cloud's machines only"
+    yield from _strange(spec, index, OF_THE_DAEMON, why)
     for key, what in zip(OF_HOSTS, ("what they are", "their names", "their addresses"), strict=True):
         if getattr(spec.pools[index], key) is None:
             yield error("pools", index, id="missing-key", says=f"'{key}' is missing: {what}")

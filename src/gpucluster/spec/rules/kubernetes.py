@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpucluster.catalog import Catalog, Machine
 from gpucluster.plan.allocatable import allocatable, gpus_of
 from gpucluster.plan.kubernetes import CPU, GPU, accelerators
+from gpucluster.plan.market import Market
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
@@ -13,6 +14,7 @@ from gpucluster.spec.pools import of_kubernetes, of_slurm, run_by
 from gpucluster.spec.problem import Finding, quoted
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, or_none, same_names, warning
+from gpucluster.spec.rules.hosts import OF_THE_DAEMON
 
 
 def version(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
@@ -66,6 +68,32 @@ def pool_of_other(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[
     if run_by(spec, pool) is Runs.KUBERNETES and pool.boot_timeout is not None:
         says = "Karpenter watches the boot of Kubernetes' nodes itself, and its limit cannot be set"
         yield error("pools", index, "boot_timeout", id="not-here", says=says)
+
+
+def pool_of_slurm_only(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
+    """What the elastic daemon keeps is kept for Slurm's nodes."""
+    pool = spec.pools[index]
+    if run_by(spec, pool) is not Runs.KUBERNETES:
+        return
+    for key in OF_THE_DAEMON:
+        if or_none(lambda key=key: getattr(pool, key)):
+            says = (
+                f"'{key}' is kept by Slurm's elastic daemon; Kubernetes and Karpenter have ways of their own"
+            )
+            yield error("pools", index, key, id="not-here", says=says)
+
+
+def source_market(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
+    pool, source = spec.pools[index], spec.pools[index].capacity[position]
+    if run_by(spec, pool) is not Runs.KUBERNETES:
+        return
+    place = ("pools", index, "capacity", position)
+    if source.source in (Market.RESERVATION, Market.CAPACITY_BLOCK):
+        says = f"{source.source} is not supported for pools of Kubernetes yet; supported: spot, on-demand"
+        yield error(*place, "from", id="not-supported", says=says)
+    if source.max_price is not None:
+        says = "Karpenter takes spot at any price up to on-demand, and its limit cannot be set"
+        yield error(*place, "max_price", id="not-here", says=says)
 
 
 def partition_pools(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
