@@ -9,7 +9,7 @@ from pulumi import Output, ResourceOptions
 from gpucluster.aws.identity import NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.userdata import encoded, user_data
-from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Pool, there
+from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Pool, Source, there
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_ROLE
 
 
@@ -68,6 +68,7 @@ class Pools(pulumi.ComponentResource):
                 "http_put_response_hop_limit": 1,
             },
             block_device_mappings=[{"device_name": self._image.root_device_name, "ebs": root}],
+            capacity_reservation_specification=_held(pool.sources[template.source]),
             tag_specifications=self._tags(pool, template),
             update_default_version=True,  # for people who launch by hand; the daemon names a version
             opts=ResourceOptions(parent=self),
@@ -82,3 +83,10 @@ class Pools(pulumi.ComponentResource):
         if template.market is Market.SPOT:  # refused on an on-demand launch
             kinds.append("spot-instances-request")
         return [{"resource_type": kind, "tags": tags} for kind in kinds]
+
+
+def _held(source: Source) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
+    """By its id: a full reservation then refuses, where an open one would silently be ordinary on-demand (T25)."""
+    if source.reservation is None:
+        return None
+    return {"capacity_reservation_target": {"capacity_reservation_id": source.reservation}}

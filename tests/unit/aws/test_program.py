@@ -107,6 +107,21 @@ def test_a_template_for_each_pool_source_and_machine(resources: tuple[Declared, 
         assert template["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
 
 
+def test_a_template_of_what_was_bought_ahead_names_it() -> None:
+    """So that nothing launched from it is ordinary on-demand when the reservation is full (T25)."""
+    ahead = "      - {from: reservation, id: cr-0123456789abcdef0, machines: [p5en.48xlarge], zones: [us-east-2a]}\n"
+    found = declared_by(partial(declare, a_plan(("    capacity:\n", f"    capacity:\n{ahead}"))))
+    assert [
+        r
+        for r in own(found)
+        if check(TYPES[r.type], r.inputs, {}, name=r.name, seed=b"", default_tags={}).failures
+    ] == []
+    named = {n: t.get("capacityReservationSpecification") for n, t in of(found, "LaunchTemplate").items()}
+    target = {"capacityReservationTarget": {"capacityReservationId": "cr-0123456789abcdef0"}}
+    assert named.pop("burst-h200-0-p5en.48xlarge") == target
+    assert set(named.values()) == {None}
+
+
 def test_metadata_needs_a_token_and_ends_at_the_machine(resources: tuple[Declared, ...]) -> None:
     machines = {**of(resources, "LaunchTemplate"), **of(resources, "Instance")}
     closed = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}

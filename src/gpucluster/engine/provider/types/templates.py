@@ -48,6 +48,20 @@ _SPOT = Record(
         "blockDurationMinutes": Field("BlockDurationMinutes", NUMBER),
     }
 )
+_RESERVATION = Record(
+    {
+        "capacityReservationPreference": Field("CapacityReservationPreference", TEXT),
+        "capacityReservationTarget": Field(
+            "CapacityReservationTarget",
+            Record(
+                {
+                    "capacityReservationId": Field("CapacityReservationId", TEXT),
+                    "capacityReservationResourceGroupArn": Field("CapacityReservationResourceGroupArn", TEXT),
+                }
+            ),
+        ),
+    }
+)
 _EBS = Record(
     {
         "encrypted": Field("Encrypted", FLAG_AS_TEXT),
@@ -78,6 +92,7 @@ _TEMPLATE_DATA: Mapping[str, Property] = {
         "InstanceMarketOptions",
         Record({"marketType": Field("MarketType", TEXT), "spotOptions": Field("SpotOptions", _SPOT)}),
     ),
+    "capacityReservationSpecification": updates("CapacityReservationSpecification", _RESERVATION),
     "blockDeviceMappings": updates(
         "BlockDeviceMappings",
         Many(Record({"deviceName": Field("DeviceName", TEXT), "ebs": Field("Ebs", _EBS)})),
@@ -89,7 +104,6 @@ _TEMPLATE_DATA: Mapping[str, Property] = {
     **{
         name: updates(name[0].upper() + name[1:], REFUSED)
         for name in (
-            "capacityReservationSpecification",
             "cpuOptions",
             "creditSpecification",
             "disableApiStop",
