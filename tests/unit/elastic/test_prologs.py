@@ -1,0 +1,26 @@
+"""Jobs that show as running and whose Prolog never reported."""
+
+import pytest
+from moments import BUSY, NOW, burst, job, node, sight
+
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.model import Comment, Requeue
+
+SLOT, PLAN = "h200-2a-1", burst()
+LONG = NOW - PLAN.times.prolog_s - 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({"reason": "Prolog", "started_at": LONG}, [Requeue]),
+        ({"reason": "Prolog", "started_at": LONG, "requeueable": False}, [Comment]),
+        ({"reason": "Prolog", "started_at": NOW - 10}, []),
+        ({"reason": "None", "started_at": LONG}, []),
+    ],
+    ids=["it never reported", "it may not be queued again", "it may still report", "it runs"],
+)
+def test_a_job_that_only_half_started_is_queued_again(changes: dict[str, object], kinds: list[type]) -> None:
+    s = sight(PLAN, nodes=[node(SLOT, BUSY)], jobs=[job(7, SLOT, **changes)])
+    found = decide(s.plan, s.bindings, s.seen, s.memory, s.now)
+    assert [type(a) for a in found if isinstance(a, Requeue | Comment)] == kinds
