@@ -1,5 +1,7 @@
 """Jobs that show as running and whose Prolog never reported."""
 
+from typing import Any
+
 import pytest
 from moments import BUSY, NOW, burst, job, node, sight
 
@@ -20,7 +22,7 @@ LONG = NOW - PLAN.times.prolog_s - 1
     ],
     ids=["it never reported", "it may not be queued again", "it may still report", "it runs"],
 )
-def test_a_job_that_only_half_started_is_queued_again(changes: dict[str, object], kinds: list[type]) -> None:
+def test_a_job_that_only_half_started_is_queued_again(changes: dict[str, Any], kinds: list[type]) -> None:
     s = sight(PLAN, nodes=[node(SLOT, BUSY)], jobs=[job(7, SLOT, **changes)])
     found = decide(s.plan, s.bindings, s.seen, s.memory, s.now)
     assert [type(a) for a in found if isinstance(a, Requeue | Comment)] == kinds
