@@ -35,7 +35,8 @@ class Place:
     life: int
     address: str | None
     registered: bool
-    leaving: str = ""  # as in NodeAnswer
+    awaited: bool = False  # these two as in NodeAnswer
+    leaving: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ class Snapshot:
                 life=life.number,
                 address=_address(cloud, life.instance),
                 registered=life.registered_at is not None,
+                awaited=life.up_at is None,
                 leaving=farewell_of(life.trouble) if life.trouble is not None else "",
             )
             for slot, life in memory.lives.items()
@@ -134,6 +136,7 @@ class Desk:
             controller=snapshot.controller,
             heartbeat_s=snapshot.heartbeat_s,
             hosts=snapshot.hosts,
+            awaited=place.awaited,
             leaving=place.leaving,
         )
         return Reply(status=200, body=codec.dumps(answer))

@@ -5,12 +5,18 @@ file is Ansible's, and the agent ends when all is so. Every line that it says go
 """
 
 import logging
+import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 from gpucluster.node import effects, guard, head_role, host_role, identity, node_role
 from gpucluster.node.doorbell import Doorbell
+from gpucluster.node.imds import Metadata
+from gpucluster.node.kernel_log import Lines
 from gpucluster.node.known import Known
 from gpucluster.node.machine import Machine
+from gpucluster.node.senses import Senses
 from gpucluster.node.walk import walk
 from gpucluster.plan import names
 
@@ -28,8 +34,15 @@ def main() -> int:
         head_role.live(machine)
     else:
         with Doorbell(machine.place(names.DOORBELL)) as bell:
-            node_role.live(machine, bell)
+            senses = Senses(ask=Metadata().maybe, lines=Lines(kernel_log()), ring=bell.nudge)
+            senses.start()
+            node_role.live(replace(machine, heard=senses), bell)
     return 0
+
+
+def kernel_log() -> Path:
+    """In a container the kernel's log is not the machine's own: there the environment names a stand-in."""
+    return Path(os.environ.get(names.KERNEL_LOG_VARIABLE) or names.KERNEL_LOG)
 
 
 def role(machine: Machine) -> str:

@@ -21,11 +21,20 @@ class Metadata:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, path: str) -> str:
+        text = self.maybe(path)
+        if text is None:
+            raise NotYetError(f"the metadata service answered 404 for {path}", limit_s=120)
+        return text
+
+    def maybe(self, path: str) -> str | None:
+        """The same, but None for what is not there (404): so is a notice until there is one."""
         with self._lock:
             status, text = self._get(path)
             if status == http.client.UNAUTHORIZED:
                 self._token = None
                 status, text = self._get(path)
+        if status == http.client.NOT_FOUND:
+            return None
         if status != http.client.OK:
             raise NotYetError(f"the metadata service answered {status} for {path}", limit_s=120)
         return text

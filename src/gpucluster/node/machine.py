@@ -3,12 +3,14 @@
 A step that cannot be done now raises `NotYetError` and is tried again; one that never will be raises `StepError`.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from gpucluster.errors import GpuclusterError
+from gpucluster.plan.messages import GpuFault, Notice
 from gpucluster.shell import Result
 
 
@@ -79,6 +81,15 @@ class Post(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What the machine heard of itself; `watched` once the metadata service has answered all questions."""
+
+    notices: tuple[Notice, ...] = ()
+    faults: tuple[GpuFault, ...] = ()
+    watched: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """The effects, and `root`, below which every file stands (`/` but for tests)."""
 
@@ -91,6 +102,8 @@ class Machine:
     own: Callable[[Path, str], None]  # give a file to `user`, and its group
     now: Callable[[], float]  # seconds on a clock that only runs forward, through restarts of the agent
     pause: Callable[[float], None]
+    heard: Callable[[], Heard] = Heard
+    clock: Callable[[], float] = time.time  # the wall's
 
     def place(self, path: str) -> Path:
         """Where the absolute `path` stands."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from gpucluster.errors import GpuclusterError
-from gpucluster.node import bundles, guard, identity, key, naming, register, selfend, slurmd, state
+from gpucluster.node import bundles, farewell, guard, identity, key, naming, register, selfend, slurmd, state
 from gpucluster.node.doorbell import Doorbell, Ring
 from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Machine
@@ -58,6 +58,7 @@ def beat(machine: Machine, known: Known) -> Known:
         heard = walk(machine, SETTLE, heard, until=lambda _: machine.now())
         if (kept.running, kept.life) != (answer.node, answer.life):
             heard = replace(heard, answer=register.ask(machine, heard, NodePhase.UP))
+        farewell.run(machine, heard)
         return heard
     except (GpuclusterError, OSError) as error:
         log.warning("heartbeat: %s", one_line(error))

@@ -4,7 +4,7 @@ import re
 import secrets
 from dataclasses import replace
 
-from gpucluster.node import state
+from gpucluster.node import beats, state, tail
 from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Machine, NotYetError, Reply
 from gpucluster.node.walk import one_line
@@ -51,7 +51,8 @@ def tell_failed(machine: Machine, known: Known) -> None:
 
 def report(machine: Machine, known: Known, phase: NodePhase) -> NodeReport:
     """Where this machine stands."""
-    kept = state.load(machine)
+    kept, heard = state.load(machine), machine.heard()
+    awaited = known.answer is not None and known.answer.awaited
     return NodeReport(
         instance_id=of(known.identity).instance_id,
         nonce=secrets.token_hex(16),
@@ -59,6 +60,12 @@ def report(machine: Machine, known: Known, phase: NodePhase) -> NodeReport:
         phase=phase,
         life=kept.life,
         steps=kept.steps,
+        tail=tail.of(machine, kept, phase, awaited=awaited),
+        notices=heard.notices,
+        faults=heard.faults,
+        beats=beats.read(machine),
+        watched=heard.watched,
+        clock=machine.clock(),
     )
 
 

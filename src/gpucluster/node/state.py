@@ -21,6 +21,7 @@ class AgentState:
     running: str = ""  # the name with which slurmd was last started
     life: int = 0  # and the life
     slurm: str = ""  # head: mark of the files that slurmctld has read
+    farewells: tuple[str, ...] = ()  # kinds of trouble for which the site's program was started
     elastic: str = ""  # head: mark of the files that the daemon has read
     steps: tuple[Step, ...] = ()
 

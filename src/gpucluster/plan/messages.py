@@ -93,4 +93,5 @@ class NodeAnswer:
     controller: str  # host:port for --conf-server
     heartbeat_s: float
     hosts: tuple[str, ...] = ()  # lines "address name" of the cluster's living nodes
+    awaited: bool = False  # Slurm does not have the node yet: a tail is of use
     leaving: str = ""  # KIND or KIND SECONDS: this machine is to be left, at the end of its life then

@@ -28,8 +28,11 @@ def last_word(report: NodeReport) -> str:
     step = next((s for s in report.steps if not s.ok), report.steps[-1] if report.steps else None)
     if step is None:
         return "no step was reported"
-    text = f"step {step.name}: {step.detail or ('done' if step.ok else 'failed')}"
-    return "".join(c for c in text if c.isprintable())[:200]
+    text = _printable(f"step {step.name}: {step.detail or ('done' if step.ok else 'failed')}", 200)
+    last = next((line for line in reversed(report.tail.splitlines()) if line.strip()), "")
+    if not last or last.strip() in text:
+        return text
+    return f"{text}; it said last: {_printable(last.strip(), 120)}"
 
 
 def _verdict(world: World, slot: str, life: Life, instance: str) -> str | None:
@@ -46,6 +49,10 @@ def _verdict(world: World, slot: str, life: Life, instance: str) -> str | None:
         return None
     said = last_word(heard.report) if heard is not None else "it fell silent"
     return f"not up after {limit} s; {said}"
+
+
+def _printable(text: str, most: int) -> str:
+    return "".join(c for c in text if c.isprintable())[:most]
 
 
 def _began(life: Life) -> float:

@@ -1,0 +1,83 @@
+"""What a machine hears of itself beside its boot: notices of the metadata service, and faults in the kernel's log.
+
+Each has a thread of its own, so that a service that hangs never holds a heartbeat up; what is new rings at once.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpucluster.errors import GpuclusterError
+from gpucluster.node import interruptions
+from gpucluster.node.kernel_log import Faults, Lines
+from gpucluster.node.machine import Heard
+
+ASK_S = 5.0  # AWS advises it (T34)
+READ_S = 1.0  # a stand-in of the kernel's log cannot be waited for
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Senses:
+    """`now` is the wall clock. Call it for what was heard so far; `start` begins to listen."""
+
+    ask: Callable[[str], str | None]
+    lines: Lines
+    ring: Callable[[], object]
+    now: Callable[[], float] = time.time
+    _heard: Heard = field(default_factory=Heard)
+    _faults: Faults = field(default_factory=Faults)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self) -> Heard:
+        return self._heard
+
+    def start(self) -> None:
+        """Listen until the process ends."""
+        for name, listen in (("notices", self._listen), ("kernel-log", self._follow)):
+            threading.Thread(target=listen, name=name, daemon=True).start()
+
+    def ask_once(self) -> None:
+        """One round of questions; one that is not answered leaves what was known."""
+        try:
+            notices = interruptions.ask(self.ask)
+        except (GpuclusterError, OSError) as error:
+            log.debug("the metadata service: %s", error)
+            return
+        self._take(notices=notices, watched=True)
+
+    def read_once(self) -> None:
+        """The lines that are there now."""
+        for line in self.lines.read():
+            self._faults.take(line, self.now())
+        self._take(faults=self._faults.all())
+
+    def _take(self, **changes: Any) -> None:
+        with self._lock:
+            before = self._heard
+            self._heard = replace(before, **changes)
+        if _news(before) != _news(self._heard):
+            self.ring()
+
+    def _listen(self) -> None:
+        while True:
+            self.ask_once()
+            time.sleep(ASK_S)
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                self.read_once()
+            except OSError as error:
+                log.warning("the kernel's log: %s", error)
+                time.sleep(ASK_S)
+            self.lines.wait(READ_S)
+
+
+def _news(heard: Heard) -> object:
+    """What is worth a ring: a fault that only comes again is told with the next beat."""
+    return heard.notices, tuple((fault.xid, fault.device) for fault in heard.faults)
