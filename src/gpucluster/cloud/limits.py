@@ -29,6 +29,10 @@ INSTANCES: Mapping[str, tuple[float, float]] = {
     "StopInstances": (1000.0, 20.0),
 }
 
+# A capacity block's last part (T26; EC2 user guide, Capacity Blocks): the warning comes so long before its end, and the
+# machines are taken from so long before it on.
+BLOCK_WARNING_S, BLOCK_TAKEN_S = 40 * 60.0, 30 * 60.0
+
 
 def left(rate: tuple[float, float], tokens: float, passed_s: float) -> float:
     """What a bucket of `rate` holds `passed_s` after it held `tokens`."""

@@ -22,7 +22,7 @@ from gpucluster.cloud.port import (
     NoticePort,
     Scaling,
 )
-from gpucluster.elastic.decide import outcome
+from gpucluster.elastic.decide import outcome, shortfall
 from gpucluster.elastic.events import (
     Ask,
     EndAsked,
@@ -31,6 +31,7 @@ from gpucluster.elastic.events import (
     LaunchAsked,
     LaunchDone,
     LaunchRefused,
+    Refused,
     SentBack,
     Signalled,
 )
@@ -192,7 +193,7 @@ class Actor:
         self._busy.add(ask.request)
 
         def allowed(control: Control | None) -> None:
-            if not self._may_launch(control):
+            if not self._may_launch(control) or (not action.repeat and self._overtaken(ask)):
                 self._busy.discard(ask.request)
                 return
             self._intend(action)
@@ -208,6 +209,12 @@ class Actor:
         self._hindrance = hindrance
         return not hindrance
 
+    def _overtaken(self, ask: Ask) -> bool:
+        """Another request for one of its slots was written since this one was decided."""
+        memory = self._hands.journal.memory
+        lives = (memory.lives.get(slot) for slot in ask.slots)
+        return ask.request in memory.launches or any(x and (x.request or x.instance) for x in lives)
+
     def _intend(self, action: LaunchGang) -> None:
         self._hands.trip(Failpoint.BEFORE_INTENT)
         self._write(LaunchAsked(ask=action.ask))
@@ -215,30 +222,37 @@ class Actor:
         log.info("%s", describe(action))
 
     def _ask(self, ask: Ask) -> tuple[str, ...] | CloudError:
-        if not self._hands.lease.held():
+        """The ids that serve whole gangs, in an order that a repeat has too (T21)."""
+        hands = self._hands
+        if not hands.lease.held():
             return _NOT_OURS
         try:
-            ids = self._hands.cloud.launch(request(self._hands.cluster, ask))
-            use = len(served(ask, len(ids)))
-            if use < len(ids):
-                self._hands.cloud.terminate(ids[use:])  # part of a gang is of no use (T05)
-            return ids[:use] or CloudError(Fault.NO_CAPACITY, "Partial", f"{len(ids)} of {len(ask.slots)}")
+            ids = tuple(sorted(hands.cloud.launch(request(hands.cluster, ask))))
         except CloudError as error:
             return error
+        use = len(served(ask, len(ids)))
+        if use < len(ids):
+            _end(hands, ids[use:])  # part of a gang is of no use (T05); what stays is a stray
+        return ids[:use] or CloudError(Fault.NO_CAPACITY, "Partial", f"{len(ids)} of {len(ask.slots)}")
 
     def _answered(self, ask: Ask, answer: tuple[str, ...] | CloudError) -> None:
         hands = self._hands
         self._busy.discard(ask.request)
         hands.trip(Failpoint.BEFORE_RESULT)
-        if isinstance(answer, CloudError):
-            event = outcome(hands.times, hands.journal.memory, ask, answer, hands.clock())
-        else:
-            event = LaunchDone(request=ask.request, instances=tuple(sorted(answer)))
-        self._write(event)
+        events = self._meaning(ask, answer)
+        self._write(*events)
         hands.trip(Failpoint.AFTER_RESULT)
-        log.info("%s", describe(event))
-        if isinstance(event, LaunchRefused):
+        for event in events:
+            log.info("%s", describe(event))
+        if any(isinstance(event, LaunchRefused | Refused) for event in events):
             hands.ring()
+
+    def _meaning(self, ask: Ask, answer: tuple[str, ...] | CloudError) -> tuple[Event, ...]:
+        now, memory, times = self._hands.clock(), self._hands.journal.memory, self._hands.times
+        if isinstance(answer, CloudError):
+            return (outcome(times, memory, ask, answer, now),)
+        done = LaunchDone(request=ask.request, instances=answer)
+        return (done, *shortfall(times, memory, ask, len(answer), now))
 
     def _terminate(self, action: Terminate) -> None:
         ids = tuple(i for i in action.instances if i not in self._busy)
@@ -320,8 +334,9 @@ class Actor:
 
         hands.slurms.submit(lambda: _error_of(hands.lease, call), updated)
 
-    def _write(self, event: Event) -> None:
-        self._hands.journal.append((Entry(at=self._hands.clock(), event=event),))
+    def _write(self, *events: Event) -> None:
+        at = self._hands.clock()
+        self._hands.journal.append(tuple(Entry(at=at, event=event) for event in events))
 
 
 def request(cluster: str, ask: Ask) -> LaunchRequest:

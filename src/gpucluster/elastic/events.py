@@ -12,8 +12,18 @@ from gpucluster.plan.model import Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Another machine that will do for an Ask, in the same zone and market."""
+
+    machine: str
+    template_id: str
+    template_version: int
+    price: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One RunInstances, complete: a repeat is made from this alone, so it is identical (T01)."""
+    """One RunInstances, or one CreateFleet where there are alternatives; a repeat is made from this alone (T01)."""
 
     request: str  # r1, r2 ... in the order of the journal
     token: str
@@ -31,6 +41,7 @@ class Ask:
     price: int = 0  # micro-USD an hour for one; 0: unknown or paid ahead
     reservation: str | None = None
     max_price: int | None = None
+    alternatives: tuple[Alternative, ...] = ()  # to `machine`, which is preferred; only for gangs of one
 
     @property
     def at_least(self) -> int:
@@ -40,12 +51,25 @@ class Ask:
     @property
     def offer(self) -> str:
         """What a refusal is remembered under; pools share it."""
-        return offer(self.market, self.machine, self.zone)
+        return self.offer_of(self.machine)
+
+    def offer_of(self, machine: str) -> str:
+        """The same of an alternative."""
+        return offer(self.market, machine, self.zone, self.reservation or "")
+
+    def priced(self, machine: str) -> str:
+        """What a refusal of our price is remembered under: another pool may pay more."""
+        return offer(self.market, machine, self.zone, at_most(self.max_price))
 
 
-def offer(market: Market, machine: str, zone: str) -> str:
-    """`spot/p5en.48xlarge/us-east-1a`."""
-    return f"{market.value}/{machine}/{zone}"
+def offer(market: Market, machine: str, zone: str, detail: str = "") -> str:
+    """`spot/p5en.48xlarge/us-east-1a`; of a reservation `.../cr-1`, where only a price is refused `.../at-most-5`."""
+    return "/".join(part for part in (market.value, machine, zone, detail) if part)
+
+
+def at_most(max_price: int | None) -> str:
+    """The detail of a price limit; none is no limit."""
+    return "" if max_price is None else f"at-most-{max_price}"
 
 
 def source_key(pool: str, position: int) -> str:
@@ -141,6 +165,7 @@ class LaunchRefused:
     words: str
     until: float
     for_this_run: bool = False
+    size: int = 0  # the least gang that was refused: a smaller one may still be had (T06); 0: any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +187,12 @@ class LaunchDropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """An offer is bad for another reason than the cloud's no: its boots fail."""
+    """An offer is bad for another reason than the cloud's no: its boots fail, or it gave fewer than was asked."""
 
     key: str
     words: str
     until: float
+    size: int = 0  # as in LaunchRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,10 +53,12 @@ SLURM_ETC = "/etc/slurm"
 CONTROLLER_PORT = 6817
 SLURMD_PORT = 6818
 REGISTRATION_PORT = 6890  # not slurmrestd's 6820
+METRICS_PORT = 6891  # the daemon's, on the head's loopback: /metrics for Prometheus, /seen for `why`
 SRUN_PORTS = (60001, 63000)
 METADATA = "http://169.254.169.254"
 
 REASON_PREFIX = "gpucluster:"  # a drain reason that begins so is ours to lift
+WINDOW_PREFIX = "gpucluster-"  # a Slurm reservation that begins so is ours: of a capacity block, `gpucluster-cr-...`
 
 # --- Kubernetes ------------------------------------------------------------------------------
 K8S_DIR = "k8s"  # k8s/00-namespaces/..., applied wave by wave

@@ -113,9 +113,9 @@ def launched(*slots: str, at: float = NOW - 100) -> Memory:
     """Slots that have i-1, i-2 ... from one spot request."""
     asked = [Needed(slot=slot, life=1, jobs=(1,)) for slot in slots]
     world = _world(seen(), memory(*asked))
-    from gpucluster.elastic.decide.offers import ask_for
+    from gpucluster.elastic.decide.asks import Party, ask_for
 
-    ask = ask_for(world, offers_in(world, PLAN.pools[0], "us-east-2a")[0], slots, 1)
+    ask = ask_for(world, offers_in(world, PLAN.pools[0], "us-east-2a")[0], Party(slots=slots), 1)
     ids = tuple(f"i-{n}" for n in range(1, len(slots) + 1))
     return memory(*asked, LaunchAsked(ask=ask), LaunchDone(request="r1", instances=ids), at=at)
 
@@ -170,20 +170,25 @@ def test_het_components_are_one_gang() -> None:
     assert gangs(act(seen(waking, jobs))) == [(A1, A2)]
 
 
-def test_two_jobs_are_two_launches_the_urgent_first() -> None:
+def test_two_jobs_are_one_launch_the_urgent_first() -> None:
     waking = (node(A1, WAKING), node(A2, WAKING))
     jobs = [job(1, A1), replace(job(2, A2), priority=500)]
-    assert gangs(act(seen(waking, jobs))) == [(A2,), (A1,)]
+    (launch,) = [a for a in act(seen(waking, jobs)) if isinstance(a, LaunchGang)]
+    assert (launch.ask.slots, launch.ask.gangs, launch.ask.jobs) == ((A2, A1), (1, 1), (2, 1))
 
 
 def test_a_shared_slot_is_launched_once_for_its_most_urgent_job() -> None:
     waking = (node(A1, WAKING), node(A2, WAKING), node(A3, WAKING))
-    assert gangs(act(seen(waking, [job(1, A1, A2), job(2, A2, A3)]))) == [(A1, A2), (A3,)]
+    (launch,) = [
+        a for a in act(seen(waking, [job(1, A1, A2), job(2, A2, A3)])) if isinstance(a, LaunchGang)
+    ]
+    assert (launch.ask.slots, launch.ask.gangs) == ((A1, A2, A3), (2, 1))
 
 
 def test_slots_powered_up_by_hand_are_gangs_of_one() -> None:
     waking = [node(n, "IDLE CLOUD NOT_RESPONDING POWERING_UP") for n in (A1, A2)]
-    assert sorted(gangs(act(seen(waking)))) == [(A1,), (A2,)]
+    (launch,) = [a for a in act(seen(waking)) if isinstance(a, LaunchGang)]
+    assert (launch.ask.slots, launch.ask.at_least) == ((A1, A2), 1)
 
 
 def test_what_a_cancelled_job_left_is_powered_down_and_not_launched() -> None:

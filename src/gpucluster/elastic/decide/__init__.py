@@ -1,14 +1,15 @@
 """From plan, observation and memory to actions: pure, level-triggered, the same world twice gives the same actions.
 
 `decide` is the whole of it. Rooms by noun: `world` (everything joined by slot), `facts` (edges for the journal),
-`offers` (what may be launched where), `gangs`, `boots`, `endings`, `idle`, `repair`, `blocked`, `troubles` (machines
-to be left), `hung`, `limits`, `orders`, `windows`.
+`offers` (what may be launched where), `asks`, `gangs`, `batches`, `pace` (of the API), `boots`, `endings`, `idle`,
+`repair`, `blocked`, `troubles` (machines to be left), `hung`, `limits`, `orders`, `windows`.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from gpucluster.elastic.decide import (
+    batches,
     blocked,
     boots,
     endings,
@@ -18,18 +19,22 @@ from gpucluster.elastic.decide import (
     idle,
     limits,
     orders,
+    pace,
+    prologs,
     repair,
     troubles,
     windows,
 )
-from gpucluster.elastic.decide.offers import Room, all_offers, outcome
+from gpucluster.elastic.decide.asks import outcome, shortfall
+from gpucluster.elastic.decide.offers import Room, all_offers
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry, Event
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import Action, Forget, Observation, Phase, Remember
 from gpucluster.plan.model import Bindings, ClusterPlan
 
-__all__ = ["decide", "next_look", "outcome"]
+__all__ = ["decide", "next_look", "outcome", "shortfall"]
+TOKENS_S = 0.5  # the least pause for tokens
 
 
 def decide(
@@ -39,8 +44,8 @@ def decide(
     world, entries = _note(plan, bindings, observation, memory, now)
     if world is None:
         return ()
-    room, offers = Room(world), all_offers(world)
-    verdict = gangs.serve(world, room, offers)
+    room, offers, tokens = Room(world), all_offers(world), pace.Pace(world.memory, world.now)
+    verdict = gangs.serve(world, room, offers, tokens)
     blocks = tuple(blocked.block(world, room, offers, verdict.sent_back))
     remember = (Remember(entries=entries),) if entries else ()
     return (
@@ -48,13 +53,14 @@ def decide(
         *_heard(observation),
         *troubles.leave(world),  # seconds count
         *blocks,  # before a job is sent back, so that it cannot land there again
-        *endings.ending(world),
+        *pace.ends(tokens, endings.ending(world)),
         *verdict.actions,
         *repair.repair(world),
         *idle.suspend(world),
         *idle.keep_on(world, blocked.drained_by(blocks)),
         *orders.carry_out(world),
         *hung.act(world),
+        *prologs.send_back(world),
         *windows.windows(world),
     )
 
@@ -77,7 +83,8 @@ def next_look(
     )
     under_way = world.starting or memory.launches or memory.endings or blocked.waiting(world)
     if under_way or any(True for _ in world.group(*moving)):
-        return plan.times.poll_s
+        tokens = batches.wait_s(pace.Pace(memory, now), gangs.gangs(world))
+        return plan.times.poll_s if tokens is None else max(TOKENS_S, min(plan.times.poll_s, tokens))
     due = min((at - now for _, at in idle.idle_ends(world)), default=plan.times.reconcile_s)
     ripe = min((r.until - now for r in memory.refusals.values()), default=plan.times.reconcile_s)
     farewell = min(troubles.next_due(world), hung.next_due(world)) - now

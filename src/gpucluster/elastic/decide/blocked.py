@@ -2,14 +2,16 @@
 
 For each (pool, zone) the offers without a standing refusal say how many slots may be free. A refusal that ran out
 is *half open*: with a job waiting, the slots of one gang in one zone are lifted, and a success forgets the refusal;
-with no job waiting it is forgotten at once.
+with no job waiting it is forgotten at once. A refusal that stands for larger gangs only is half open for a smaller one,
+and so is a whole pool whose breaker's cooldown is over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.gangs import tell
-from gpucluster.elastic.decide.offers import Offer, Room, closed, refusal_of, why_none
+from gpucluster.elastic.decide.offers import Offer, Room, admits, refusal_of, why_none
 from gpucluster.elastic.decide.world import HAS, World, urgency
 from gpucluster.elastic.events import Event, Forgot
 from gpucluster.elastic.model import Action, Block, Phase, SlurmJob, Unblock
@@ -29,14 +31,21 @@ class Zone:
     free: tuple[str, ...]  # powered down, no instance, drained by nobody else
     blocked: tuple[str, ...]  # those of them that we drained
     sure: int  # room by offers that no refusal, not even an old one, stands against
-    maybe: int  # room by offers whose refusal ran out
+    shelves: tuple[tuple[int, int], ...]  # of each offer its room, and the largest gang that may try it
     idle: int  # nodes up and idle
     trying: bool  # a gang is starting here
     offers: tuple[Offer, ...]
 
-    @property
-    def shut(self) -> bool:
-        return not self.sure and not self.maybe
+    def maybe(self, size: int) -> int:
+        """Room by offers that may be tried for a gang of `size`."""
+        return max((room for room, most in self.shelves if size <= most), default=0)
+
+    def lacks(self, job: SlurmJob) -> int:
+        """How many nodes the job would need beside those that are up."""
+        return max(0, job.node_count - self.idle)
+
+    def shut(self, job: SlurmJob) -> bool:
+        return not self.sure and not self.idle and not self.maybe(max(1, self.lacks(job)))
 
 
 def forgotten(world: World, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Iterator[Event]:
@@ -65,15 +74,16 @@ def block(
 ) -> Iterator[Action]:
     """Bring each zone's drains to what its offers allow; tell the jobs that wait for nothing else."""
     queue = (*sent_back, *waiting(world))
-    sentences: dict[str, str] = {}
+    found: dict[str, tuple[Zone, ...]] = {}
     for pool in world.plan.pools:
         zones = tuple(_zone(world, room, pool, span.zone, offers) for span in pool.slots)
         jobs = tuple(job for job in queue if pool.name in pools_of(world, job))
+        if jobs and limits.half_open(world, pool.name):
+            zones = tuple(replace(zone, sure=0) for zone in zones)
         for zone, limit in _limits(zones, jobs):
             yield from _bring(world, room, zone, limit)
-        if all(zone.shut and not zone.idle for zone in zones):
-            sentences[pool.name] = "; ".join(why_none(world, room, pool, z.name, z.offers) for z in zones)
-    yield from _comments(world, sentences)
+        found[pool.name] = zones
+    yield from _comments(world, room, found)
     yield from _lift_from_living(world)
 
 
@@ -101,15 +111,14 @@ def _zone(
     span = next(s for s in pool.slots if s.zone == name)
     off = [s for s in span if world.phases.get(s) in (Phase.OFF, Phase.ENDING)]
     free = tuple(s for s in off if _may_drain(world, s))
-    may = [o for o in here if not closed(world.memory, o, world.now)]
-    sure = max((room.of(o) for o in may if refusal_of(world.memory, o) is None), default=0)
+    sure = max((room.of(o) for o in here if refusal_of(world.memory, o) is None), default=0)
     return Zone(
         pool=pool,
         name=name,
         free=free,
         blocked=tuple(s for s in free if world.node(s).drained),
         sure=sure,
-        maybe=max((room.of(o) for o in may), default=0),
+        shelves=tuple((room.of(o), admits(world.memory, o, world.now)) for o in here),
         idle=sum(1 for s in span if world.phases.get(s) is Phase.UP and world.node(s).idle),
         trying=any(world.phases.get(s) is Phase.WANTED for s in span),
         offers=here,
@@ -133,22 +142,31 @@ def _limits(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Iterator[tup
             limit = zone.sure if wants_more else len(zone.free)
         else:
             limit = 0
-        if zone is probe:
-            limit = max(limit, min(zone.maybe, max(0, jobs[0].node_count - zone.idle)))
+        if probe is not None and zone is probe[0]:
+            limit = max(limit, zone.lacks(probe[1]))
         yield zone, limit
 
 
-def _probe(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Zone | None:
-    """The one zone that may be put to the test: half open, nothing under way, no surer place for the job."""
-    half_open = [z for z in zones if z.maybe > z.sure]
+def _probe(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> tuple[Zone, SlurmJob] | None:
+    """The one zone and job that may put it to the test: half open, nothing under way, no surer place for the first job.
+
+    The most urgent job that may try does; where a refusal stands for its size, a smaller job's turn comes.
+    """
+    half_open = [z for z in zones if z.maybe(1) > z.sure]
     if not jobs or not half_open or any(z.trying for z in half_open):
         return None
     wanted = jobs[0].node_count
     if any(min(len(z.free), z.sure) + z.idle >= wanted for z in zones):
         return None
-    fit = [z for z in half_open if min(len(z.free), z.maybe) + z.idle >= wanted]
-    under_way = [z for z in fit if len(z.blocked) < len(z.free)]
-    return next(iter(under_way or fit), None)
+    first: dict[int, SlurmJob] = {}  # of each size
+    for job in jobs:
+        first.setdefault(job.node_count, job)
+    for job in first.values():
+        fit = [z for z in half_open if z.lacks(job) <= min(len(z.free), z.maybe(max(1, z.lacks(job))))]
+        under_way = [z for z in fit if len(z.blocked) < len(z.free)]
+        if fit:
+            return (under_way or fit)[0], job
+    return None
 
 
 def _bring(world: World, room: Room, zone: Zone, limit: int) -> Iterator[Action]:
@@ -175,15 +193,19 @@ def _sentence(world: World, room: Room, zone: Zone) -> str:
     return f"{REASON_PREFIX} {why_none(world, room, zone.pool, zone.name, zone.offers)}"
 
 
-def _comments(world: World, sentences: Mapping[str, str]) -> Iterator[Action]:
+def _comments(world: World, room: Room, zones: Mapping[str, tuple[Zone, ...]]) -> Iterator[Action]:
     """A job all of whose pools are shut everywhere hears why."""
-    if not sentences:
-        return
+    said = {
+        (z.pool.name, z.name): why_none(world, room, z.pool, z.name, z.offers)
+        for some in zones.values()
+        for z in some
+        if not z.sure
+    }
     by_sentence: dict[str, list[SlurmJob]] = {}
-    for job in waiting(world):
-        said = [sentences.get(pool) for pool in pools_of(world, job)]
-        if said and all(said):
-            sentence = f"{REASON_PREFIX} " + "; ".join(dict.fromkeys(s for s in said if s))
+    for job in waiting(world) if said else ():
+        mine = [z for pool in pools_of(world, job) for z in zones[pool]]
+        if mine and all(z.shut(job) for z in mine):
+            sentence = f"{REASON_PREFIX} " + "; ".join(dict.fromkeys(said[z.pool.name, z.name] for z in mine))
             by_sentence.setdefault(sentence, []).append(job)
     for sentence, jobs in sorted(by_sentence.items()):
         yield from tell(tuple(jobs), sentence)

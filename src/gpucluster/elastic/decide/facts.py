@@ -51,8 +51,8 @@ def launches(world: World) -> Iterator[Event]:
         found = sorted(by_token.get(launch.ask.token, ()))
         if len(found) == len(launch.ask.slots):
             yield LaunchDone(request=request, instances=tuple(found))
-        elif not found and launch.asked_at + 300.0 < world.now and not _wanted(world, launch.ask.slots):
-            yield LaunchDropped(request=request)
+        elif launch.asked_at + 300.0 < world.now and not _wanted(world, launch.ask.slots):
+            yield LaunchDropped(request=request)  # fewer than were asked for: then they are strays
 
 
 def jobs(world: World) -> Iterator[Event]:

@@ -3,16 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpucluster.elastic.decide.offers import (
-    Offer,
-    Room,
-    ask_for,
-    choose,
-    refused_for,
-    same_token,
-    waited,
-    why_none,
-)
+from gpucluster.elastic.decide import batches
+from gpucluster.elastic.decide.asks import refused_for, same_token
+from gpucluster.elastic.decide.batches import Gang
+from gpucluster.elastic.decide.offers import Offer, Room, choose, why_none
+from gpucluster.elastic.decide.pace import Pace
 from gpucluster.elastic.decide.world import World, urgency
 from gpucluster.elastic.events import Entry, Refused
 from gpucluster.elastic.model import (
@@ -25,27 +20,9 @@ from gpucluster.elastic.model import (
     Remember,
     SlurmJob,
 )
-from gpucluster.plan.model import Pool
 from gpucluster.plan.names import REASON_PREFIX
 
 MAX_BOOTS = 3  # in one life; then the gang fails with the node's own last word
-
-
-@dataclass(frozen=True, slots=True)
-class Gang:
-    """Slots of one starting job (het components joined) in one pool and zone that lack an instance."""
-
-    pool: Pool
-    zone: str
-    slots: tuple[str, ...]
-    jobs: tuple[
-        SlurmJob, ...
-    ]  # empty: powered up by hand, or always on; parts with the same jobs go together
-
-    @property
-    def returns(self) -> bool:
-        """Whether giving up costs nobody a job."""
-        return all(job.returns for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +55,13 @@ def gangs(world: World) -> tuple[Gang, ...]:
     )
 
 
-def serve(world: World, room: Room, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Verdict:
+def serve(
+    world: World, room: Room, offers: Mapping[tuple[str, str], tuple[Offer, ...]], pace: Pace
+) -> Verdict:
     """Repeat what has no outcome, launch what can be had, give up what a zone refuses."""
     actions: list[Action] = list(_repeats(world))
     sent_back: list[SlurmJob] = []
-    number = world.memory.requests
+    wanted: list[batches.Chosen] = []
     for parts in _whole(gangs(world)):
         failed = [(g, bad) for g in parts if (bad := tuple(s for s in g.slots if _hopeless(world, g, s)))]
         if failed:
@@ -94,13 +73,12 @@ def serve(world: World, room: Room, offers: Mapping[tuple[str, str], tuple[Offer
             sentence = f"{REASON_PREFIX} {why_none(world, room, gang.pool, gang.zone, here)}"
             actions.extend(_refused(world, gang, sentence))
             sent_back.extend(gang.jobs if gang.returns else ())
-        if lacking or not waited(world.memory.paced_until, world.now):
+        if lacking:
             continue
+        wanted.append(chosen)
         for gang, some in chosen:
-            number += 1
             room.take(gang.pool.name, some.source.position, len(gang.slots))
-            ask = ask_for(world, some, gang.slots, number)
-            actions.append(LaunchGang(ask=ask, repeat=False, reason=_for_whom(gang)))
+    actions.extend(batches.launches(world, pace, wanted))
     return Verdict(tuple(actions), tuple(sent_back))
 
 
@@ -127,7 +105,7 @@ def _choose_all(
     chosen: list[tuple[Gang, Offer]] = []
     lacking: list[Gang] = []
     for gang in parts:
-        some = choose(world, room, offers[(gang.pool.name, gang.zone)], len(gang.slots))
+        some = choose(world, room, offers[(gang.pool.name, gang.zone)], len(gang.slots), gang.jobs)
         if some is None:
             lacking.append(gang)
             continue
@@ -173,11 +151,6 @@ def _repeats(world: World) -> Iterator[LaunchGang]:
     for ask in same_token(world.memory.launches, world.now, world.memory.paced_until):
         if any(world.phases.get(slot) is Phase.WANTED for slot in ask.slots):
             yield LaunchGang(ask=ask, repeat=True, reason="its outcome is unknown: the identical call again")
-
-
-def _for_whom(gang: Gang) -> str:
-    jobs = ", ".join(str(job.id) for job in gang.jobs)
-    return f"for job {jobs}" if jobs else "powered up without a job"
 
 
 def _fail(world: World, gang: Gang, failed: tuple[str, ...]) -> Iterator[Action]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpucluster.catalog.xids import Severity, verdict_of
-from gpucluster.elastic.decide.offers import refused_for
+from gpucluster.elastic.decide.asks import refused_for
 from gpucluster.elastic.decide.world import HAS, World
 from gpucluster.elastic.events import (
     BootFailed,

@@ -6,8 +6,8 @@ What another drained or downed with a reason that is neither ours nor Slurm's ow
 from collections.abc import Iterator
 
 from gpucluster.cloud.port import Instance
+from gpucluster.elastic.decide.asks import refused_for
 from gpucluster.elastic.decide.endings import strays
-from gpucluster.elastic.decide.offers import refused_for
 from gpucluster.elastic.decide.world import HAS, Fate, World
 from gpucluster.elastic.events import Adopted, Event, Refused
 from gpucluster.elastic.model import Action, MarkDown, Phase, PowerDown, ResetDown, SlurmNode

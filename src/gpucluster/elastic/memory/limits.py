@@ -36,7 +36,9 @@ def _served(draft: Draft, at: float, event: Served) -> None:
 
 @folds(BreakerTripped)
 def _tripped(draft: Draft, at: float, event: BreakerTripped) -> None:
-    draft.breakers[event.pool] = Tripped(until=event.until, words=event.words)
+    draft.breakers[event.pool] = Tripped(
+        until=event.until, words=event.words, boots=draft.boots.get(event.pool, 0)
+    )
 
 
 @folds(BreakerReset)

@@ -47,6 +47,7 @@ class Launch:
     asked_at: float
     retry_at: float = 0.0
     tries: int = 1
+    throttled: bool = False  # the last try took no tokens for its instances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Refusal:
     times: int
     words: str
     for_this_run: bool = False
+    size: int = 0  # gangs smaller than this were not refused; 0: all were
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class Tripped:
 
     until: float
     words: str
+    boots: int = 0  # how many had failed in a row then; one more trips it again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
