@@ -26,18 +26,14 @@ from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, NoticePort, Told
 from gpucluster.elastic import registration
 from gpucluster.elastic.act import Failpoint, Hands
-from gpucluster.elastic.decide import decide
 from gpucluster.elastic.ears import listen, listen_to_queue
-from gpucluster.elastic.journal import Journal, read_only
+from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.keeper import Keeper, News
 from gpucluster.elastic.lanes import Inbox, Threads
 from gpucluster.elastic.lease import Alone, Lease, LeaseLostError
-from gpucluster.elastic.memory import Memory, fold
-from gpucluster.elastic.model import CloudView, Observation
 from gpucluster.elastic.scontrol import Scontrol, SlurmPort
 from gpucluster.elastic.standby import Standby, lease_of
 from gpucluster.elastic.trips import trip_of
-from gpucluster.elastic.words import describe
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import NodeReport
@@ -85,8 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     try:
         if options.dry_run:
-            plan, bindings = load(Paths().bundle)
-            return _dry_run(plan, bindings, Paths(), real_ports(bindings))
+            from gpucluster.elastic import reconcile  # noqa: PLC0415  it reads what this module need not
+
+            return reconcile.main(["--dry-run"])
         _run(Paths())
     except GpuclusterError as error:
         log.critical("%s", error)
@@ -330,17 +327,6 @@ def _error_of(lease: Lease) -> CloudError | LeaseLostError | None:
     except (CloudError, LeaseLostError) as error:
         return error
     return None
-
-
-def _dry_run(plan: ClusterPlan, bindings: Bindings, paths: Paths, ports: Ports) -> int:
-    memory = fold(Memory(), read_only(paths.journal))
-    now = time.time()
-    listed = ports.cloud.instances(plan.name)
-    cloud = CloudView(at=now, instances={i.id: i for i in listed})
-    seen = Observation(slurm=ports.slurm.look(now), cloud=cloud)
-    for action in decide(plan, bindings, seen, memory, now):
-        log.info("%s", describe(action))
-    return 0
 
 
 if __name__ == "__main__":

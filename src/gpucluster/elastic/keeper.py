@@ -14,9 +14,10 @@ from gpucluster.cloud.port import CloudError, Control, Reservation, Scaling, Tol
 from gpucluster.elastic import spool
 from gpucluster.elastic.act import Actor, Hands
 from gpucluster.elastic.decide import decide, next_look
-from gpucluster.elastic.events import Entry, HookCalled, Started
+from gpucluster.elastic.events import Entry, Started
 from gpucluster.elastic.model import CloudView, Heard, Observation, SlurmView
 from gpucluster.elastic.registration import Snapshot
+from gpucluster.elastic.shown import Overheard
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.model import Bindings, ClusterPlan
@@ -83,20 +84,10 @@ class Keeper:
         self.publish()
 
     def take_hooks(self) -> bool:
-        """Move the spool's requests to the journal; whether there were any."""
+        """Move the spool's requests, hooks' and operators', to the journal; whether there were any."""
         calls = spool.read(self._spool)
         at = self._hands.clock()
-        self._hands.journal.append(
-            tuple(
-                Entry(
-                    at=at,
-                    event=HookCalled(
-                        kind=call.kind, hostlist=call.hostlist, called_at=call.called_at, jobs=call.jobs
-                    ),
-                )
-                for call in calls
-            )
-        )
+        self._hands.journal.append(tuple(Entry(at=at, event=call.event) for call in calls))
         spool.done(calls)
         return bool(calls)
 
@@ -131,6 +122,11 @@ class Keeper:
         self.looking, self._urgent, self._halves = True, urgent, []
         self._hands.slurms.submit(self._look_at_slurm, self._half)
         self._hands.clouds.submit(self._look_at_cloud, self._half)
+
+    @property
+    def overheard(self) -> Overheard:
+        """What only this process knows."""
+        return Overheard(reports=dict(self._heard), absent_since=dict(self._absent), halted=self._halted)
 
     def publish(self) -> None:
         """Give the registration desk what is known now."""

@@ -1,26 +1,51 @@
-"""The reader's side of the hooks' maildir: new -> read -> removed; a broken file goes aside and never blocks."""
+"""The maildir of hooks and operators: new -> read -> removed; a broken file goes aside and never blocks."""
 
 import contextlib
 import json
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from gpucluster.elastic.events import HookCalled, Ordered, Verb
 from gpucluster.plan import codec
 
+ORDER = "order"  # the kind of an operator's request; all others are hooks'
 MAX_BYTES = 80 * 1024 * 1024  # above the hook's own bound
 LEFT_OVER_S = 3600.0  # a draft older than this belongs to a hook that was killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One hook's request; `hostlist` as Slurm gave it, unexpanded."""
+    """One request; `hostlist` as Slurm gave it, unexpanded, or what an order is about."""
 
     path: Path
     kind: str
     hostlist: str
     called_at: float
-    jobs: tuple[int, ...]
+    jobs: tuple[int, ...] = ()
+    order: Ordered | None = None
+
+    @property
+    def event(self) -> HookCalled | Ordered:
+        """What the journal takes."""
+        if self.order is not None:
+            return self.order
+        return HookCalled(kind=self.kind, hostlist=self.hostlist, called_at=self.called_at, jobs=self.jobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What `order.py` writes."""
+
+    kind: str
+    verb: Verb
+    target: str
+    by: str
+    words: str
+    until: float | None
+    now: bool
+    time: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +76,26 @@ def done(calls: tuple[Call, ...]) -> None:
         call.path.unlink(missing_ok=True)
 
 
+def put(spool: Path, order: Order, name: str) -> Path:
+    """Give an order: whole and on disk, or not there at all; the spool's owner can read it, whoever we are."""
+    draft, ready = spool / "tmp" / name, spool / "new" / name
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(json.dumps(codec.to_json(asdict(order))).encode())
+        stream.flush()
+        if os.geteuid() == 0:
+            owner = (spool / "new").stat()
+            os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
+        os.fsync(stream.fileno())
+    draft.rename(ready)
+    folder = os.open(ready.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return ready
+
+
 def prepare(spool: Path, now: float) -> None:
     """Make the folders and sweep drafts of hooks that were killed."""
     for name in ("tmp", "new", "broken"):
@@ -63,7 +108,10 @@ def prepare(spool: Path, now: float) -> None:
 def _parse(path: Path) -> Call:
     if path.stat().st_size > MAX_BYTES:
         raise ValueError("too large")
-    body = codec.loads(_Request, path.read_bytes())
+    value: Any = json.loads(path.read_bytes())
+    if isinstance(value, dict) and cast(dict[str, Any], value).get("kind") == ORDER:
+        return _order(path, codec.from_json(Order, cast(object, value)))
+    body = codec.from_json(_Request, cast(object, value))
     return Call(
         path=path,
         kind=body.kind,
@@ -71,6 +119,13 @@ def _parse(path: Path) -> Call:
         called_at=body.time,
         jobs=_jobs(body.resume_file),
     )
+
+
+def _order(path: Path, body: Order) -> Call:
+    given = Ordered(
+        verb=body.verb, target=body.target, by=body.by, words=body.words, until=body.until, now=body.now
+    )
+    return Call(path=path, kind=ORDER, hostlist=body.target, called_at=body.time, order=given)
 
 
 def _jobs(text: str | None) -> tuple[int, ...]:

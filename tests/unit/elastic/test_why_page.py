@@ -123,13 +123,13 @@ def paced() -> Sight:
     )
 
 
-def running(*events: tuple, plan: ClusterPlan = PLAN, **changes: object) -> Sight:
+def running(*events: tuple) -> Sight:
     return sight(
-        plan,
+        PLAN,
         *living(A1, A2),
         *events,
         nodes=(node(A1, BUSY), node(A2, BUSY)),
-        jobs=(job(41, A1, A2, time_limit_s=7200.0, **changes),),
+        jobs=(job(41, A1, A2, time_limit_s=7200.0),),
         instances=(instance(0), instance(1)),
     )
 
