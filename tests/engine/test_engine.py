@@ -1,6 +1,6 @@
 """The whole program through the real engine and the stand-in provider.
 
-One story a test, because each brings 42 resources up (3 s) and takes them down.
+One story a test, because each brings 51 resources up (3 s) and takes them down.
 """
 
 import json
@@ -98,7 +98,7 @@ TEMPLATE = ("LaunchTemplate", "burst-h200-1-p5en.48xlarge", ("keyName",))
 
 def test_drift_is_shown_and_nothing_else_and_destroy_leaves_nothing(cluster: Cluster) -> None:
     made = cluster.up()
-    assert dict(made.counts) == {"create": 42}
+    assert dict(made.counts) == {"create": 51}
     assert codec.loads(Bindings, made.outputs["bindings"]) == bindings(cluster)
     for verb in (cluster.preview, cluster.refresh, cluster.preview):
         assert found(verb()) == [], f"{verb.__name__}: nothing was changed"
@@ -120,7 +120,7 @@ def test_drift_is_shown_and_nothing_else_and_destroy_leaves_nothing(cluster: Clu
     cluster.up()
     assert found(cluster.preview()) == [], "mended"
     assert bindings(cluster).templates["h200-1-p5en.48xlarge"].version == 3
-    assert dict(cluster.destroy().counts) == {"delete": 42}
+    assert dict(cluster.destroy().counts) == {"delete": 51}
     assert_empty(cluster)
     assert cluster.destroy().changes == (), "the second time there is nothing to do"
 
@@ -257,10 +257,10 @@ def test_a_stack_of_the_user_s_own_is_read_and_destroyed(
     for name, value in environment(cluster.target).items():
         monkeypatch.setenv(name, value)
     work_dir = cluster.target.work_dir
-    assert len(user.standing(work_dir, "burst", cluster.target.pulumi)) == 35
+    assert len(user.standing(work_dir, "burst", cluster.target.pulumi)) == 43
     with pytest.raises(StateError, match="there is no cluster 'nobody'"):
         user.standing(work_dir, "nobody", cluster.target.pulumi)
-    assert dict(user.destroy(work_dir, "burst", cluster.target.pulumi).counts) == {"delete": 42}
+    assert dict(user.destroy(work_dir, "burst", cluster.target.pulumi).counts) == {"delete": 51}
     assert user.standing(work_dir, "burst", cluster.target.pulumi) == ()
     assert_empty(cluster)
 
@@ -277,7 +277,7 @@ def test_down_ends_the_nodes_and_then_everything(cluster: Cluster) -> None:
         control=lambda _, bucket: control if bucket == made.outputs["bucket"] else pytest.fail(bucket),
         region=None,
     )
-    assert empty(place, "burst").sentence("burst") == "burst is empty: 2 nodes ended, 35 resources deleted"
+    assert empty(place, "burst").sentence("burst") == "burst is empty: 2 nodes ended, 43 resources deleted"
     assert_empty(cluster)
     assert empty(place, "burst").sentence("burst") == "burst is already empty"
 

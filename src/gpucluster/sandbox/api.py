@@ -13,6 +13,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 
 from gpucluster.cloud.model import CloudModel
+from gpucluster.sandbox import courier
 from gpucluster.sandbox.backends import ACCOUNT, Moto
 from gpucluster.sandbox.face import make_app
 from gpucluster.sandbox.keys import Key, KeyRing
@@ -42,6 +43,10 @@ class Api:
     def operator(self) -> Key:
         """The key with which tools of this machine speak to the API."""
         return self.ring.operator
+
+    def deliver(self, now: float) -> None:
+        """Carry news of instances to the queues of the account."""
+        courier.deliver(self.model, self.moto, now)
 
     def close(self) -> None:
         """Stop serving; idempotent."""

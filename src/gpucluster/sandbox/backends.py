@@ -5,6 +5,7 @@ Calls into moto are made under `lock`: its backends are plain dictionaries, and 
 
 import base64
 import hashlib
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -51,14 +52,18 @@ class Moto:
 
     def __init__(self, region: str) -> None:
         from moto.ec2.models import ec2_backends  # noqa: PLC0415 - seconds; only a sandbox pays them
+        from moto.events.models import events_backends  # noqa: PLC0415
         from moto.iam.models import iam_backends  # noqa: PLC0415
         from moto.secretsmanager.models import secretsmanager_backends  # noqa: PLC0415
+        from moto.sqs.models import sqs_backends  # noqa: PLC0415
 
         self.region = region
         self.lock = threading.RLock()
         self._ec2: Any = ec2_backends[ACCOUNT][region]
         self._iam: Any = iam_backends[ACCOUNT]["aws"]
         self._secrets: Any = secretsmanager_backends[ACCOUNT][region]
+        self._events: Any = events_backends[ACCOUNT][region]
+        self._sqs: Any = sqs_backends[ACCOUNT][region]
         _let_the_face_judge_buckets()
 
     # --- EC2 ------------------------------------------------------------------------------------
@@ -216,6 +221,36 @@ class Moto:
         if secret_id.startswith("arn:"):
             return secret_id, {}
         return f"arn:aws:secretsmanager:{self.region}:{ACCOUNT}:secret:{secret_id}-??????", {}
+
+    # --- events and queues ----------------------------------------------------------------------
+
+    def matching(self, event: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """(ARN of the rule, ARN of the target) of every enabled rule of the default bus that takes the event."""
+        with self.lock:
+            rules = list(self._events.describe_event_bus("default").rules.values())
+            return [
+                (str(rule.arn), str(target["Arn"]))
+                for rule in rules
+                if rule.state == "ENABLED" and rule.event_pattern.matches_event(dict(event))
+                for target in rule.targets
+            ]
+
+    def queue_policy(self, queue_arn: str) -> str:
+        """The queue's policy as JSON; empty without one, or without the queue."""
+        with self.lock:
+            queue = self._queue(queue_arn)
+            policy: Any = "" if queue is None else queue.policy
+            return policy if isinstance(policy, str) else json.dumps(policy or {})
+
+    def send(self, queue_arn: str, body: str) -> None:
+        """Put a message into a queue that is there."""
+        with self.lock:
+            queue = self._queue(queue_arn)
+            if queue is not None:
+                self._sqs.send_message(queue.name, body)
+
+    def _queue(self, queue_arn: str) -> Any:
+        return next((q for q in self._sqs.queues.values() if q.queue_arn == queue_arn), None)
 
     def _subnets(self) -> Iterator[Any]:
         with self.lock:

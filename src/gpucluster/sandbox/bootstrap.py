@@ -99,6 +99,8 @@ _FIXED: Mapping[str, object] = {
     "guard_unit": GUARD_UNIT,
     "endpoint_file": names.ENDPOINT_FILE,
     "endpoint": API_ENDPOINT,
+    "kernel_log": names.KERNEL_LOG_STAND_IN,
+    "kernel_log_variable": names.KERNEL_LOG_VARIABLE,
 }
 
 

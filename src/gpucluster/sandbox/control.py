@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from botocore.auth import SigV4Auth
@@ -40,9 +40,42 @@ class SandboxControl:
         """The next `times` calls of `action` are executed, and their replies lost."""
         self._ask("POST", "lose", {"action": action, "times": times})
 
-    def interrupt(self, instance: str, after_s: float = 120.0) -> None:
-        """Give a spot notice."""
-        self._ask("POST", "interrupt", {"instance": instance, "after_s": after_s})
+    def interrupt(self, instance: str, after_s: float = 120.0, *, silent: Collection[str] = ()) -> None:
+        """Take a spot instance back after `after_s`; `silent` ways (`metadata`, `queue`) say nothing."""
+        order = {"instance": instance, "after_s": after_s, "silent": sorted(silent)}
+        self._ask("POST", "notice", order)
+
+    def rebalance(self, instance: str, *, silent: Collection[str] = ()) -> None:
+        """Give a rebalance recommendation."""
+        self._ask("POST", "rebalance", {"instance": instance, "silent": sorted(silent)})
+
+    def maintain(self, instance: str, **event: Any) -> str:
+        """Schedule an event: code, after_s, deadline_s, words, completed, id, silent; return its id."""
+        return self._ask("POST", "maintenance", {"instance": instance, **event})
+
+    def hang_metadata(self, *instances: str) -> None:
+        """The metadata service of these instances never answers; of none: all answer again."""
+        self._ask("POST", "hang", {"instances": instances})
+
+    def reserve(self, machine: str, zone: str, count: int, **more: Any) -> str:
+        """Make a reservation or block: id, block, open, starts_in_s, ends_in_s; return its id."""
+        return self._ask("POST", "reserve", {"machine": machine, "zone": zone, "count": count, **more})
+
+    def set_quota(self, bucket: str, vcpus: int | None, market: str = "on-demand") -> None:
+        """Bound the vCPU of a bucket of machines."""
+        self._ask("POST", "quota", {"bucket": bucket, "vcpus": vcpus, "market": market})
+
+    def set_spot_price(self, machine: str, zone: str, micro_usd: int) -> None:
+        """What spot costs at least."""
+        self._ask("POST", "price", {"machine": machine, "zone": zone, "micro_usd": micro_usd})
+
+    def switch(self, **faults: Any) -> None:
+        """Turn faults on that stay on: lag, dead_token, profile_lag_s, images_gone, dark_zones, page_size, moving_latest."""
+        self._ask("POST", "switch", faults)
+
+    def deliver_news(self, **how: Any) -> None:
+        """How events come from now on: twice_every, lose, shuffle, late_s."""
+        self._ask("POST", "news", how)
 
     def clear(self) -> None:
         """Drop all orders: capacity is unlimited again, no error is due."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpucluster.cloud.model import CloudModel, Refusal
@@ -21,6 +22,7 @@ from gpucluster.sandbox.ec2.calls import Ec2Calls
 from gpucluster.sandbox.keys import KeyRing, Principal
 from gpucluster.sandbox.permissions import Asked, Permissions
 from gpucluster.sandbox.policies import Need, UnknownPolicyPart
+from gpucluster.sandbox.queues import Queues
 from gpucluster.sandbox.scenario import PREFIX, Scenario
 from gpucluster.sandbox.signature import BadSignature, Flaw, SignedRequest, scope, verify
 from gpucluster.sandbox.wsgi import Environ, Start
@@ -78,6 +80,7 @@ class Face:
         self._permissions = Permissions(moto, self._tags_of_instance)
         self._calls = Ec2Calls(model, moto, self._permissions, console)
         self._forward = wsgi.Forward(moto)
+        self._queues = Queues()
         self._numbers = itertools.count(1)
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -161,6 +164,10 @@ class Face:
             _check_iam(operation, wire.query_fields(request.target, request.body))
         asked = Asked(service=inbound.service, operation=operation, target=request.target, body=request.body)
         self._allow(inbound.principal, inbound.service, self._permissions.needs(asked))
+        if inbound.service == "sqs":
+            return self._queues.answer(
+                operation, request.body, inbound.now, partial(self._forward, inbound.environ)
+            )
         answer = self._forward(inbound.environ, request.body)
         if inbound.service == "s3" and answer.status == 404 and operation.startswith("GetObject"):
             self._hide_missing(request, inbound.principal)

@@ -3,6 +3,7 @@
 import secrets
 import socketserver
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +17,7 @@ from gpucluster.sandbox.metadata_tree import VERSIONS, Tree, read, tree
 TTL_HEADER, TOKEN_HEADER = "X-aws-ec2-metadata-token-ttl-seconds", "X-aws-ec2-metadata-token"
 _TTL_MAX = 21600  # s, six hours: AWS's own bound
 _TOKENS_MAX = 4096  # a caller that asks on and on fills no memory
+_HANG_S, _HANG_STEP_S = 60.0, 0.1
 
 Lookup = Callable[[str], Ec2Instance | None]
 
@@ -75,6 +77,14 @@ class MetadataService:
             return Reply(404)
         body = read(self._tree(instance), rest)
         return Reply(404) if body is None else Reply(200, body)
+
+    def hangs(self, caller: str) -> bool:
+        """Whether a scenario has ordered silence for the caller."""
+        hanging = self._model.switches.hanging_metadata
+        if not hanging:
+            return False
+        instance = self._lookup(caller)
+        return instance is not None and instance.id in hanging
 
     def _at_address(self, address: str) -> Ec2Instance | None:
         return self._model.at_address(address, self._clock())
@@ -144,6 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         self._skip_body()
+        if self._hung():
+            return
         if self._path() != "/latest/api/token":
             self._send(Reply(404))
             return
@@ -151,10 +163,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self._service().token(self._caller(), self.headers.get(TTL_HEADER), forwarded=forwarded))
 
     def do_GET(self) -> None:
+        if self._hung():
+            return
         self._send(self._service().get(self._caller(), self._path(), self.headers.get(TOKEN_HEADER)))
 
     def do_HEAD(self) -> None:
         self.do_GET()
+
+    def _hung(self) -> bool:
+        """Hold the connection without a word while a scenario says so, and then drop it."""
+        if not self._service().hangs(self._caller()):
+            return False
+        until = time.monotonic() + _HANG_S
+        while time.monotonic() < until and self._service().hangs(self._caller()):
+            time.sleep(_HANG_STEP_S)
+        self.close_connection = True
+        return True
 
     def _service(self) -> MetadataService:
         return cast(_Server, self.server).service

@@ -7,11 +7,12 @@ import datetime
 import json
 from collections.abc import Callable, Mapping
 
-from gpucluster.cloud.model import Ec2Instance
+from gpucluster.cloud.model import Ec2Instance, MaintenanceEvent
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.backends import ACCOUNT, Profile
 from gpucluster.sandbox.keys import Key
 
+_EVENT_LASTS_S = 7200.0
 VERSIONS = ("1.0", "2009-04-04", "2021-03-23", "latest")
 Leaf = str | bytes | Callable[[], str]  # credentials are made when they are read
 Tree = Mapping[str, "Leaf | Tree"]
@@ -77,9 +78,36 @@ def _meta_data(
         content["tags"] = {"instance": dict(instance.tags)}
     if profile is not None and profile.role is not None:
         content["iam"] = _iam(instance, profile, session)
-    if instance.notice_at is not None:
+    if instance.notice_at is not None and not instance.notice_hidden:
         content["spot"] = _spot(instance.notice_at)
+    events = _events(instance)
+    if events:
+        content["events"] = events
     return content
+
+
+def _events(instance: Ec2Instance) -> dict[str, Leaf | Tree]:
+    """Rebalance recommendations and scheduled events; what is not there answers 404 (T34, T35)."""
+    content: dict[str, Leaf | Tree] = {}
+    if instance.rebalance_at is not None:
+        content["recommendations"] = {"rebalance": json.dumps({"noticeTime": _zulu(instance.rebalance_at)})}
+    if instance.events:
+        content["maintenance"] = {
+            "scheduled": json.dumps([_event(e) for e in instance.events if not e.completed]),
+            "history": json.dumps([_event(e) for e in instance.events if e.completed]),
+        }
+    return content
+
+
+def _event(event: MaintenanceEvent) -> dict[str, str]:
+    return {
+        "NotBefore": _words(event.not_before),
+        "NotAfter": _words(event.not_before + _EVENT_LASTS_S),
+        "Code": event.code,
+        "Description": event.text,
+        "EventId": event.id,
+        "State": "completed" if event.completed else "active",
+    }
 
 
 def _interface(instance: Ec2Instance, name: str) -> dict[str, Leaf | Tree]:
@@ -151,3 +179,8 @@ def _identity(instance: Ec2Instance, region: str) -> str:
 
 def _zulu(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _words(seconds: float) -> str:
+    """The time as scheduled events write it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%d %b %Y %H:%M:%S GMT")

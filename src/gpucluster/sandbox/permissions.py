@@ -5,7 +5,7 @@ Only what a role's key may ever be used for is spelt out; anything else needs it
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -54,6 +54,8 @@ class Permissions:
             return [self._secret(asked)]
         if asked.service == "ec2":
             return self._ec2(asked)
+        if asked.service == "sqs":
+            return [self._queue(asked)]
         return [self._need(asked, "*", {})]
 
     def launch(
@@ -132,12 +134,17 @@ class Permissions:
         return self._need(asked, wire.s3_resource(asked.target), context)
 
     def _secret(self, asked: Asked) -> Need:
-        try:
-            document = cast(dict[str, Any], json.loads(asked.body or b"{}"))
-        except ValueError:
-            document = {}
+        document = _document(asked.body)
         arn, tags = self._moto.secret(str(document.get("SecretId", "")))
         return self._need(asked, arn, _tagged(tags))
+
+    def _queue(self, asked: Asked) -> Need:
+        """By the last two parts of the queue's URL; a batch is judged as its single action."""
+        url = str(_document(asked.body).get("QueueUrl", ""))
+        _, account, name = f"//{url}".rsplit("/", 2)
+        resource = f"arn:aws:sqs:{self._moto.region}:{account}:{name}" if url else "*"
+        single = replace(asked, operation=asked.operation.removesuffix("Batch"))
+        return self._need(single, resource, {})
 
     def _need(self, asked: Asked, resource: str, context: Context) -> Need:
         full = {"aws:requestedregion": (self._moto.region,), **context}
@@ -155,6 +162,15 @@ class Permissions:
     def _arn(self, kind: str, name: str) -> str:
         account = "" if kind == "image" else ACCOUNT
         return f"arn:aws:ec2:{self._moto.region}:{account}:{kind}/{name}"
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    """A JSON protocol's body; {} for what is none."""
+    try:
+        found: object = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return cast(Mapping[str, Any], found) if isinstance(found, dict) else {}
 
 
 def tags_in(tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -60,6 +60,7 @@ _KEYS = frozenset(
     {
         "aws:tagkeys",
         "aws:requestedregion",
+        "aws:sourcearn",
         "ec2:launchtemplate",
         "ec2:islaunchtemplateresource",
         "ec2:createaction",
@@ -191,6 +192,20 @@ def _folded(key: str) -> str:
 def _no_variable(text: str) -> None:
     if "${" in text:
         raise UnknownPolicyPart(f"policy variable in {text!r}")
+
+
+def allows_service(document: Mapping[str, Any], service: str, need: Need) -> bool:
+    """Whether a resource's own policy lets a service of AWS do `need`; statements for others do not count."""
+    ours: list[Mapping[str, Any]] = []
+    for statement in _statements(document):
+        principal: Any = statement.get("Principal")
+        named = principal == "*" or (
+            isinstance(principal, Mapping)
+            and service in _strings(cast(Mapping[str, Any], principal).get("Service", ()))
+        )
+        if named:
+            ours.append({k: v for k, v in statement.items() if k != "Principal"})
+    return allows([{"Statement": ours}], need)
 
 
 def parse(text: str) -> Mapping[str, Any]:

@@ -1,11 +1,13 @@
-"""Orders of a scenario over HTTP: capacity, refusals, errors, lost replies. Only the operator's key gives them."""
+"""Orders of a scenario over HTTP: capacity, refusals, errors, notices. Only the operator's key gives them."""
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpucluster.cloud.model import CloudModel, Refusal
+from gpucluster.cloud.model import CloudModel, Lag, MaintenanceEvent, Refusal
+from gpucluster.cloud.model.faultbox import Switches
 from gpucluster.plan.codec import to_json
+from gpucluster.plan.model import Market
 from gpucluster.sandbox.wire import Answer
 
 PREFIX = "/_gpucluster/"
@@ -22,9 +24,17 @@ class Scenario:
             "withdraw": lambda o, _: model.capacity.withdraw(str(o["machine"]), str(o.get("zone", "*"))),
             "error": self._error,
             "lose": lambda o, _: model.faults.lose_reply(str(o["action"]), int(o.get("times", 1))),
-            "interrupt": lambda o, now: model.interrupt(
-                str(o["instance"]), now, float(o.get("after_s", 120.0))
+            "notice": lambda o, now: model.interrupt(
+                str(o["instance"]), now, float(o.get("after_s", 120.0)), silent=_silent(o)
             ),
+            "rebalance": lambda o, now: model.recommend(str(o["instance"]), now, silent=_silent(o)),
+            "maintenance": self._maintenance,
+            "hang": self._hang,
+            "reserve": self._reserve,
+            "quota": self._quota,
+            "price": self._price,
+            "switch": self._switch,
+            "news": self._news,
             "clear": lambda _o, _n: model.clear(),
         }
         self._gets: Mapping[str, Callable[[float], object]] = {
@@ -40,7 +50,7 @@ class Scenario:
                 return _json(self._posts[name](json.loads(body or b"{}"), now))
             if method == "GET" and name in self._gets:
                 return _json(self._gets[name](now))
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise Refusal("InvalidOrder", f"{name}: {type(error).__name__} {error}") from error
         raise Refusal("InvalidOrder", f"no order {method} {name!r}", status=404)
 
@@ -53,9 +63,109 @@ class Scenario:
             None if free is None else int(free),
         )
 
+    def _maintenance(self, order: Order, now: float) -> str:
+        deadline = order.get("deadline_s")
+        event = MaintenanceEvent(
+            id=str(order.get("id", "")),
+            code=str(order.get("code", "instance-retirement")),
+            not_before=now + float(order.get("after_s", 7200.0)),
+            description=str(order.get("words", "The instance is running on degraded hardware")),
+            deadline=None if deadline is None else now + float(deadline),
+            completed=order.get("completed") is True,
+        )
+        return self._model.maintain(str(order["instance"]), event, now, silent=_silent(order)).id
+
+    def _hang(self, order: Order, _: float) -> None:
+        """The metadata service of these instances takes connections and never answers."""
+        self._model.switches.hanging_metadata = {str(one) for one in order["instances"]}
+
+    def _reserve(self, order: Order, now: float) -> str:
+        starts, ends = order.get("starts_in_s"), order.get("ends_in_s")
+        return self._model.reserve(
+            str(order["machine"]),
+            str(order["zone"]),
+            int(order["count"]),
+            id=str(order.get("id", "")),
+            block=order.get("block") is True,
+            open=order.get("open") is True,
+            starts_at=None if starts is None else now + float(starts),
+            ends_at=None if ends is None else now + float(ends),
+        )
+
+    def _quota(self, order: Order, _: float) -> None:
+        limit = order.get("vcpus")
+        market = Market(str(order.get("market", Market.ON_DEMAND)))
+        self._model.set_quota(str(order["bucket"]), market, None if limit is None else int(limit))
+
+    def _price(self, order: Order, _: float) -> None:
+        self._model.set_spot_price(str(order["machine"]), str(order["zone"]), int(order["micro_usd"]))
+
+    def _switch(self, order: Order, now: float) -> None:
+        """Turn faults on that stay on, by their names in `faultbox.Switches`."""
+        for name, value in order.items():
+            _SWITCHES[name](self._model.switches, value, now)
+
+    def _news(self, order: Order, _: float) -> None:
+        """How events are delivered, by the names in `news.NewsSwitches`."""
+        self._model.deliver_news(
+            twice_every=int(order.get("twice_every", 0)),
+            lose=int(order.get("lose", 0)),
+            shuffle=order.get("shuffle") is True,
+            late_s=float(order.get("late_s", 0.0)),
+        )
+
     def _error(self, order: Order, _: float) -> None:
         times, message = int(order.get("times", 1)), str(order.get("message", ""))
         self._model.faults.next_error(str(order["action"]), str(order["code"]), times, message)
+
+
+def _silent(order: Order) -> frozenset[str]:
+    asked = frozenset(map(str, order.get("silent") or ()))
+    if not asked <= _WAYS:
+        raise ValueError(f"silent: expected some of {', '.join(sorted(_WAYS))}")
+    return asked
+
+
+def _set_lag(switches: Switches, value: Any, _: float) -> None:
+    switches.lag = Lag(**{name: float(seconds) for name, seconds in value.items()})
+
+
+def _set_dead_token(switches: Switches, value: Any, _: float) -> None:
+    if value not in ("replay", "refuse"):
+        raise ValueError("dead_token: expected replay or refuse")
+    switches.dead_token = value
+
+
+def _set_profile_lag(switches: Switches, value: Any, now: float) -> None:
+    switches.profile_lag_until = now + float(value)
+
+
+def _set_images_gone(switches: Switches, value: Any, _: float) -> None:
+    switches.images_gone = {str(image): str(code) for image, code in value.items()}
+
+
+def _set_dark_zones(switches: Switches, value: Any, _: float) -> None:
+    switches.dark_zones = set(map(str, value))
+
+
+def _set_page_size(switches: Switches, value: Any, _: float) -> None:
+    switches.page_size = None if value is None else int(value)
+
+
+def _set_moving_latest(switches: Switches, value: Any, _: float) -> None:
+    switches.moving_latest = value is True
+
+
+_WAYS = frozenset({"metadata", "queue"})
+_SWITCHES: Mapping[str, Callable[[Switches, Any, float], None]] = {
+    "lag": _set_lag,
+    "dead_token": _set_dead_token,
+    "profile_lag_s": _set_profile_lag,
+    "images_gone": _set_images_gone,
+    "dark_zones": _set_dark_zones,
+    "page_size": _set_page_size,
+    "moving_latest": _set_moving_latest,
+}
 
 
 def _instance(instance: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from gpucluster.cloud.model import CloudModel, Timing
@@ -51,7 +52,8 @@ def main(text: str) -> int:
         )
         hello.sendall(b"ready\n")
         threading.Thread(target=watch, args=(hello,), daemon=True).start()
-        _run(Launcher(served.model, ground_of(charge, home), gpus=charge.gpus, room=charge.room))
+        launcher = Launcher(served.model, ground_of(charge, home), gpus=charge.gpus, room=charge.room)
+        _run(launcher.step, lambda: served.deliver(time.time()))
     return 0
 
 
@@ -87,12 +89,13 @@ def _console(home: Home, instance: str) -> bytes:
         return b""
 
 
-def _run(launcher: Launcher) -> None:
+def _run(*steps: Callable[[], None]) -> None:
     while True:
-        try:
-            launcher.step()
-        except Exception:  # one bad machine must not end all others
-            log.exception("a step of the launcher failed")
+        for step in steps:
+            try:
+                step()
+            except Exception:  # one bad machine must not end all others
+                log.exception("a step failed")
         time.sleep(_STEP_S)
 
 

@@ -27,7 +27,7 @@ def good(tmp_path: Path) -> str:
 def test_resources_as_a_tree(good: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["plan", good, "--resources", "--properties"]) == 0
     told = capsys.readouterr()
-    assert told.out.startswith("burst: 35 resources in the cloud, 7 components, 1 provider\n")
+    assert told.out.startswith("burst: 43 resources in the cloud, 8 components, 1 provider\n")
     assert '\n      cidrBlock = "10.42.0.0/16"\n' in told.out
     assert told.err == ""
 
@@ -35,14 +35,14 @@ def test_resources_as_a_tree(good: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_resources_as_json(good: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["plan", good, "--resources", "-o", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["ok"], told["why"], told["counts"]["made"]) == (True, None, 35)
-    assert len(told["planned"]["resources"]) == 43
+    assert (told["ok"], told["why"], told["counts"]["made"]) == (True, None, 43)
+    assert len(told["planned"]["resources"]) == 52
 
 
 def test_resources_as_a_comment(good: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["plan", good, "--resources", "-o", "markdown"]) == 0
     told = capsys.readouterr().out
-    head = "### burst: 35 resources in the cloud, 7 components, 1 provider"
+    head = "### burst: 43 resources in the cloud, 8 components, 1 provider"
     assert told.startswith(f"<!-- gpucluster:resources:burst -->\n\n{head}\n\n| component |")
     assert "`gpucluster plan " in told
     assert len(told) < 65_535

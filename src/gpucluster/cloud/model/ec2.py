@@ -11,13 +11,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gpucluster.cloud.model import addresses, fleets, launches, life, maintenance, tagging
 from gpucluster.cloud.model.buckets import Buckets
 from gpucluster.cloud.model.capacity import Capacity
 from gpucluster.cloud.model.faultbox import FaultBox, Switches
-from gpucluster.cloud.model.news import News
+from gpucluster.cloud.model.news import News, NewsSwitches
 from gpucluster.cloud.model.reservations import Held
 from gpucluster.cloud.model.supply import Supply
 from gpucluster.cloud.model.values import (
@@ -35,6 +35,7 @@ from gpucluster.cloud.model.values import (
     Timing,
 )
 from gpucluster.cloud.port import InstanceState, Reservation
+from gpucluster.plan.model import Market
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,6 +103,30 @@ class CloudModel:
         self.supply.clear()
         self.faults.clear()
         self.news.clear()
+
+    @_atomic
+    def set_quota(self, bucket: str, market: Market, vcpus: int | None) -> None:
+        """Bound the vCPU of `P`, `G and VT` or `Standard`; spot has its own bounds (T08, T09)."""
+        self.supply.quotas.set(bucket, market, vcpus)
+
+    @_atomic
+    def set_spot_price(self, machine: str, zone: str, micro_usd: int) -> None:
+        """A spot request that would pay less is refused with the price (T08)."""
+        self.supply.spot_prices[machine, zone] = micro_usd
+
+    @_atomic
+    def deliver_news(self, **switches: Any) -> None:
+        """How events come from now on, by the names of `NewsSwitches` (T41)."""
+        self.news.switches = NewsSwitches(**switches)
+
+    @_atomic
+    def take_news(self, now: float) -> tuple[str, ...]:
+        """Event bodies that are due; the caller has a queue of his own."""
+        found: list[str] = []
+        while page := self.news.receive(now):
+            found += [body for _, body in page]
+            self.news.delete([handle for handle, _ in page])
+        return tuple(found)
 
     @_atomic
     def reserve(
