@@ -1,9 +1,11 @@
 """`gpucluster sandbox`: a cloud on this machine, to rehearse a cluster for real."""
 
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Set
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +13,7 @@ import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
 from gpucluster.errors import StateError
+from gpucluster.plan.messages import NoticeKind
 
 if TYPE_CHECKING:
     from gpucluster.engine.events import Change
@@ -25,6 +28,14 @@ app = typer.Typer(
 )
 
 
+class Way(StrEnum):
+    """How a machine and its cluster hear of a notice."""
+
+    METADATA = "metadata"
+    QUEUE = "queue"
+
+
+_AFTER_S = {NoticeKind.SPOT: 120.0, NoticeKind.MAINTENANCE: 7200.0}
 NameArgument = Annotated[str, typer.Argument(help="The sandbox's name: the spec's `name`.")]
 
 
@@ -131,6 +142,47 @@ def capacity(
 
 
 @app.command()
+def notice(
+    name: NameArgument,
+    machine: Annotated[str, typer.Argument(help="A Slurm node's name, or an instance id.")],
+    *,
+    kind: Annotated[
+        NoticeKind, typer.Option("--kind", help="What is told; only a spot notice ends the machine.")
+    ] = NoticeKind.SPOT,
+    after: Annotated[
+        float | None,
+        typer.Option("--after", min=0, help="Seconds until it takes effect; 120, for maintenance 7200."),
+    ] = None,
+    silent: Annotated[
+        list[Way] | None, typer.Option("--silent", help="A way that says nothing; may be given twice.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell a machine that it goes, as the cloud does: in its metadata, and in the cluster's queue."""
+    with reporting(output):
+        from gpucluster.sandbox.status import control
+
+        if after is not None and not math.isfinite(after):
+            raise typer.BadParameter("expected seconds", param_hint="--after")
+        if kind is NoticeKind.REBALANCE and after is not None:
+            raise typer.BadParameter("a rebalance recommendation has no time", param_hint="--after")
+        home, resident = _resident(name, machine)
+        quiet = sorted({way.value for way in silent or ()})
+        orders, seconds = control(home), _seconds_of(kind, after)
+        if kind is NoticeKind.SPOT:
+            orders.interrupt(resident.instance, seconds, silent=quiet)
+        elif kind is NoticeKind.REBALANCE:
+            orders.rebalance(resident.instance, silent=quiet)
+        else:
+            orders.maintain(resident.instance, after_s=seconds, silent=quiet)
+        told = {"instance": resident.instance, "node": resident.node, "kind": kind.value, "after_s": seconds}
+        if output is Output.JSON:
+            answer(ok=True, name=name, silent=quiet, **told)
+        else:
+            typer.echo(_notice_text(kind, resident.node or resident.instance, seconds))
+
+
+@app.command()
 def preview(
     name: NameArgument,
     refresh: Annotated[
@@ -193,6 +245,18 @@ def logs(
     path = _log_of(name, machine)
     argv = ["tail", "--lines=+1", *(("--follow=name",) if follow else ()), str(path)]
     os.execvp(argv[0], argv)  # noqa: S606  we become tail
+
+
+def _seconds_of(kind: NoticeKind, after: float | None) -> float:
+    return after if after is not None else _AFTER_S.get(kind, 0.0)
+
+
+def _notice_text(kind: NoticeKind, machine: str, seconds: float) -> str:
+    return {
+        NoticeKind.SPOT: f"{machine} is told that it ends in {seconds:g} s",
+        NoticeKind.REBALANCE: f"{machine} is told that it may be taken back",
+        NoticeKind.MAINTENANCE: f"{machine} is told of maintenance in {seconds:g} s",
+    }[kind]
 
 
 def _declare(plan: "ClusterPlan") -> None:
