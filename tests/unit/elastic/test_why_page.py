@@ -27,6 +27,7 @@ from gpucluster.elastic.events import (
     BreakerTripped,
     BudgetCrossed,
     Hangs,
+    InstanceGone,
     JobLeft,
     JobPlaced,
     LaunchAsked,
@@ -123,6 +124,30 @@ def paced() -> Sight:
     )
 
 
+def broken() -> Sight:
+    """Six machines in a row that did not become nodes."""
+    slots = tuple(f"h200-2a-{n}" for n in range(1, 7))
+    words = "step mounts: mount.nfs: access denied by server"
+    return sight(
+        PLAN,
+        *((600.0, Needed(slot=slot, life=1, jobs=(40,))) for slot in slots),
+        (600.0, LaunchAsked(ask=ask(1, *slots))),
+        (598.0, LaunchDone(request="r1", instances=tuple(f"i-{n}" for n in range(6)))),
+        *(
+            (250.0, BootFailed(slot=s, instance=f"i-{n}", words=f"i-{n}: {words}", pool="h200"))
+            for n, s in enumerate(slots)
+        ),
+        (
+            240.0,
+            BreakerTripped(
+                pool="h200", words=f"6 boots failed in a row, the last: i-5: {words}", until=NOW + 660
+            ),
+        ),
+        *((200.0, InstanceGone(slot=s, instance=f"i-{n}")) for n, s in enumerate(slots)),
+        jobs=(job(41),),
+    )
+
+
 def running(*events: tuple) -> Sight:
     return sight(
         PLAN,
@@ -187,20 +212,14 @@ def stories() -> tuple[Story, ...]:
                 instances=(instance(0, 7200.0), instance(1, 7200.0)),
             ),
             subject="42",
+            comment=True,
         ),
-        Story(
-            "The pool's breaker is open: its machines come and do not become nodes",
-            Cause.BREAKER,
-            sight(
-                PLAN,
-                (240.0, BreakerTripped(pool="h200", words="6 boots in a row failed; i-7: step mounts: mount.nfs: access denied by server", until=NOW + 660)),
-                jobs=waiting,
-            ),
-        ),
+        Story("The pool's breaker is open: its machines come and do not become nodes", Cause.BREAKER, broken(), comment=True),
         Story(
             "A person paused the pool",
             Cause.PAUSED,
             sight(PLAN, (1800.0, Ordered(verb=Verb.POOL_PAUSE, target="h200", by="alice", words="new driver, until noon")), jobs=waiting),
+            comment=True,
         ),
         Story(
             "Launches are stopped for the whole cluster",

@@ -55,13 +55,14 @@ def answered(case: Case) -> Iterator[Line]:
         if refusal is None:
             continue
         answer = said.get(some.key)
+        at_once = f" for {refusal.size} at once" if refusal.size > 1 else ""
         times = f", {refusal.times} times in a row" if refusal.times > 1 else ""
         means = f" ({text})" if (text := meaning(refusal.words)) else ""
         found.append(
             Line(
                 part=Part.ANSWERED,
                 at=answer.at if answer else None,
-                words=f"{some.words} in {some.zone}: {refusal.words}{means}{times}",
+                words=f"{some.words} in {some.zone}: {refusal.words}{at_once}{means}{times}",
             )
         )
     yield from most(found, Part.ANSWERED)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from gpucluster.elastic.decide.blocked import pools_of
-from gpucluster.elastic.decide.limits import stop_of
 from gpucluster.elastic.decide.offers import Offer, Room, closed
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Verb, source_key
@@ -81,7 +80,7 @@ def waits_for(world: World, room: Room, offers: Offers, job: SlurmJob) -> Cause:
     mine = pools(world, job)
     if mine and all(too_large(pool, job) for pool in mine):
         return Cause.TOO_LARGE
-    if mine and all(shut(world, room, offers, pool) for pool in mine):
+    if mine and all(shut(world, room, offers, pool, job.node_count) for pool in mine):
         return shut_by(world, room, offers, mine[0])
     if mine and all(kept_back(world, pool, job) for pool in mine):
         return Cause.DRAINED
@@ -94,14 +93,12 @@ def too_large(pool: Pool, job: SlurmJob) -> bool:
     return job.node_count > (min(most, pool.max) if pool.sources else most)
 
 
-def shut(world: World, room: Room, offers: Offers, pool: Pool) -> bool:
-    """Whether nothing can be launched for the pool now, and none of its nodes idles."""
+def shut(world: World, room: Room, offers: Offers, pool: Pool, count: int) -> bool:
+    """Whether nothing can be launched for a gang of `count` now, and none of the pool's nodes idles."""
     if not pool.sources or any(world.phases.get(s) is Phase.UP and world.node(s).idle for s in _slots(pool)):
         return False
-    if stop_of(world, pool.name) or _stopped(world, pool) is not None:
-        return True
     return not any(
-        room.of(some) and not closed(world.memory, some, world.now)
+        room.of(some) and not closed(world.memory, some, world.now, count)
         for span in pool.slots
         for some in offers.get((pool.name, span.zone), ())
     )

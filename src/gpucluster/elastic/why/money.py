@@ -4,13 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gpucluster.elastic import ledger
+from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.world import HAS, World
 from gpucluster.elastic.why.screen import Line, Part, money
-
-
-def spent(world: World) -> int:
-    """This month's spend, in micro-USD, by the daemon's own ledger."""
-    return ledger.spent(world.memory.spent, _living(world), world.now)
 
 
 def rate(world: World) -> int:
@@ -40,7 +36,7 @@ def lines(world: World) -> Iterator[Line]:
     least = "at least " if blind else ""
     yield Line(
         part=Part.MONEY,
-        words=f"{ledger.month_of(world.now)}: {least}{money(spent(world))} of {money(budget.monthly)}, launches stop at "
+        words=f"{ledger.month_of(world.now)}: {least}{money(limits.spent(world))} of {money(budget.monthly)}, launches stop at "
         f"{money(budget.stop_scaling_at)}; now {least}{money(rate(world))} an hour"
         + (f"; {blind} machines have no price in the catalog" if blind else ""),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from gpucluster.elastic import words
 from gpucluster.elastic.decide import boots
+from gpucluster.elastic.decide.pace import LAUNCHES, Pace
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.memory import Launch, Life
 from gpucluster.elastic.model import Phase, SlurmJob
@@ -23,7 +24,7 @@ def cause_of(world: World, job: SlurmJob) -> Cause:
     if any(life.request for life in lacking):
         launches = _launches(world, lacking)
         return Cause.PACED if any(x.retry_at > world.now for x in launches) else Cause.LAUNCHING
-    return Cause.PACED if world.memory.paced_until > world.now else Cause.LAUNCHING
+    return Cause.PACED if _wait_s(world, len(lacking)) else Cause.LAUNCHING
 
 
 def starting(case: Case) -> Screen:
@@ -77,6 +78,13 @@ def _boots(case: Case, waiting: list[str]) -> Iterator[Line]:
     yield from most(found, Part.STANDS)
 
 
+def _wait_s(world: World, count: int) -> float:
+    """How long until the API takes a call for so many machines, by the daemon's own model of its buckets."""
+    return max(
+        world.memory.paced_until - world.now, Pace(world.memory, world.now).wait_s(LAUNCHES, count), 0.0
+    )
+
+
 def _launches(world: World, lives: Iterable[Life]) -> list[Launch]:
     """Their requests without an outcome."""
     asked = {life.request for life in lives if life.request}
@@ -97,11 +105,12 @@ def boot_words(world: World, slot: str, life: Life) -> str:
 
 
 def _starting_next(case: Case, waiting: list[str]) -> Iterator[Line]:
-    world, memory = case.world, case.world.memory
+    world = case.world
     if case.cause is Cause.PACED:
         lives = [life for slot in waiting if (life := world.life(slot)) is not None]
         retries = [launch.retry_at for launch in _launches(world, lives)]
-        at = max([memory.paced_until, *retries])
+        lacking = sum(1 for life in lives if life.instance is None and not life.request)
+        at = max([world.now + (_wait_s(world, lacking) if lacking else 0.0), *retries])
         yield Line(
             part=Part.NEXT,
             at=at,
