@@ -18,7 +18,7 @@ SECOND = a_spec_text(
     ("max_time: 1d}\n", "max_time: 1d}\n  - {name: old, pools: [a100]}\n"),
 )
 STACKS = Path(__file__).parent.parent / "stacks"
-LAB, KUBE = ((STACKS / name).read_text() for name in ("lab.yaml", "kube.yaml"))
+LAB, KUBE, STEADY = ((STACKS / name).read_text() for name in ("lab.yaml", "kube.yaml", "steady.yaml"))
 FIVE_HOSTS = (
     LAB.replace("gpu[01-04]", "gpu[01-05]").replace("[11-14]", "[11-15]").replace("gpu[03-04]", "gpu[03-05]")
 )
@@ -54,6 +54,14 @@ class Pair:
     new: str
     expected: UpdateClass | None
     why: str
+
+
+def _of_steady(
+    says: str, why: str, old: str, new: str, expected: UpdateClass | None = UpdateClass.LIVE
+) -> Pair:
+    if STEADY.count(old) != 1:
+        raise ValueError(f"{old!r} stands {STEADY.count(old)} times in the stack")
+    return Pair(says, STEADY, STEADY.replace(old, new), expected, why)
 
 
 def _of_spec(says: str, expected: UpdateClass | None, why: str, *changes: tuple[str, str]) -> Pair:
@@ -237,6 +245,84 @@ PAIRS = (
     ),
     Pair(
         "addresses shifted by a further host", LAB, SHIFTED, UpdateClass.DRAIN, "each name is another machine"
+    ),
+    _of_steady(
+        "another reservation",
+        "a node that is up stays in the old one",
+        "cr-0123456789abcdef0",
+        "cr-0fedcba9876543210",
+        UpdateClass.NEW_NODES,
+    ),
+    _of_steady(
+        "what was bought ahead instead of by the hour",
+        "it is asked first by each launch from now on; no node moves",
+        "from: reservation, id: cr-0123456789abcdef0,",
+        "from: on-demand,",
+        UpdateClass.NEW_NODES,
+    ),
+    _of_steady(
+        "a capacity block instead of a reservation",
+        "a node that is up stays where it is",
+        "from: reservation, id: cr-0123456789abcdef0,",
+        "from: capacity-block, id: cr-0fedcba9876543210,",
+        UpdateClass.NEW_NODES,
+    ),
+    _of_steady(
+        "a higher price for spot",
+        "EC2 keeps to the price at which a machine was asked for",
+        "max_price: 40 USD/h",
+        "max_price: 50 USD/h",
+        UpdateClass.NEW_NODES,
+    ),
+    _of_steady(
+        "any price for spot",
+        "the same: only launches know it",
+        ", max_price: 40 USD/h",
+        "",
+        UpdateClass.NEW_NODES,
+    ),
+    _of_steady("a further spare", "one idle node more is kept up", "spares: 1", "spares: 2"),
+    _of_steady("no spares any more", "the idle ones end in their time", "    spares: 1", "    # spares: 1"),
+    _of_steady("another signal", "the daemon sends it", "signal: USR1", "signal: USR2"),
+    _of_steady("a longer lead", "the daemon counts it", "lead: 20s", "lead: 40s"),
+    _of_steady(
+        "another script before a machine goes",
+        "a node reads its bundle once, as it boots",
+        "script: /opt/site/leave",
+        "script: /opt/site/bye",
+        UpdateClass.NEW_NODES,
+    ),
+    Pair(
+        "a farewell with a script where there was none",
+        STEADY.replace("    farewell: {signal: USR1, lead: 20s, grace: 90s, script: /opt/site/leave}\n", ""),
+        STEADY,
+        UpdateClass.NEW_NODES,
+        "nodes that are up do not know of the script",
+    ),
+    _of_steady(
+        "a farewell by default",
+        "the defaults are the daemon's",
+        "    farewell: {signal: TERM}\n",
+        "",
+    ),
+    _of_steady("hung jobs only told", "the daemon does less", "requeue: true", "requeue: false"),
+    _of_steady("hung jobs later", "the daemon waits", "after: 30m", "after: 1h"),
+    _of_steady("a breaker that trips sooner", "the daemon counts", "boots: 6", "boots: 3"),
+    _of_steady("a larger budget", "the daemon launches on", "monthly: 250000 USD", "monthly: 300000 USD"),
+    _of_steady("an earlier stop", "no job is ended by it", "stop_scaling_at: 100%", "stop_scaling_at: 90%"),
+    _of_steady(
+        "no budget",
+        "nothing stops scaling any more",
+        "budget: {monthly: 250000 USD, warn_at: 80%, stop_scaling_at: 100%}\n",
+        "",
+    ),
+    _of_steady("the same amount with cents", "the same money", "250000 USD", "250000.00 USD", None),
+    _of_steady(
+        "a default no longer written out",
+        "that is what none means",
+        ", stop_scaling_at: 100%",
+        "",
+        UpdateClass.NONE,
     ),
     Pair("a larger Lustre", KUBE, LARGER, UpdateClass.RESTART, "it stalls while it grows"),
     Pair("a smaller Lustre", LARGER, KUBE, UpdateClass.DATA_LOSS, "FSx never shrinks: it is made anew"),

@@ -11,7 +11,7 @@ from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, prog
 if TYPE_CHECKING:
     from gpucluster.cli.desk import Desk
     from gpucluster.plan.explain import Note
-    from gpucluster.plan.model import Aws, ClusterPlan, Head, Pool
+    from gpucluster.plan.model import Aws, Budget, ClusterPlan, Head, Pool, Source
 
 
 def plan(
@@ -101,6 +101,8 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
         from gpucluster.cli.plan_kubernetes import summary
 
         yield from summary(plan.kubernetes)
+    if plan.budget is not None:
+        yield _budget(plan.budget)
     yield from _people(plan)
 
 
@@ -122,12 +124,34 @@ def _pool(pool: "Pool") -> Iterator[str]:
     shape = pool.shape
     gpus = f"{shape.gpu_count} x {shape.gpu_model}, " if shape.gpu_count else ""
     times = f"idle {write_duration(pool.idle_s)}, boot at most {write_duration(pool.boot_timeout_s)}"
-    yield f"pool {pool.name}: {pool.min} to {pool.max} nodes; {times}"
+    spares = f", {pool.spares} spare" if pool.spares else ""
+    yield f"pool {pool.name}: {pool.min} to {pool.max} nodes{spares}; {times}"
     yield f"  each {gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
     yield f"  slots {', '.join(span.hostlist for span in pool.slots)}"
     for source in pool.sources:
-        most = f", at most {source.max}" if source.max is not None else ""
-        yield f"  {source.position + 1}. {source.market} {' or '.join(source.machines)} in {', '.join(source.zones)}{most}"
+        yield _source(source)
+    if pool.farewell.script is not None:
+        yield f"  before a machine goes {pool.farewell.script} runs on it"
+    if pool.hung is not None:
+        then = "told and requeued" if pool.hung.requeue else "told"
+        yield f"  a job that beats and stops for {write_duration(pool.hung.after_s)} is {then}"
+
+
+def _source(source: "Source") -> str:
+    from gpucluster.spec.units import write_rate
+
+    held = f" {source.reservation}" if source.reservation else ""
+    price = f", at most {write_rate(source.max_price)}" if source.max_price is not None else ""
+    most = f", at most {source.max}" if source.max is not None else ""
+    machines, zones = " or ".join(source.machines), ", ".join(source.zones)
+    return f"  {source.position + 1}. {source.market}{held} {machines} in {zones}{price}{most}"
+
+
+def _budget(budget: "Budget") -> str:
+    from gpucluster.spec.units import write_money
+
+    warn, stop = write_money(budget.warn_at), write_money(budget.stop_scaling_at)
+    return f"budget  {write_money(budget.monthly)} a month: told at {warn}, no launch from {stop} on"
 
 
 def _hosts(pool: "Pool") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a plan costs a month: the least, with only the always-on nodes, and the most, with all of them.
+"""What a plan costs a month: the least, with only the always-on nodes and spares, and the most, with all of them.
 
 The most of a pool is a ceiling: each node at the dearest machine that a source may give, spot at the
 on-demand price. What has no price makes the sum "at least".
@@ -16,10 +16,12 @@ from gpucluster.plan.model import ClusterPlan, Market, Pool, Source
 AnyPool = Pool | NodePool
 
 SPOT_NOTE = "spot counted at the on-demand price, its ceiling"
-_BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT})
+HELD_NOTE = "a reservation is paid for, used or not; counted are the nodes of this pool"
+_NOTES = {Market.SPOT: SPOT_NOTE, Market.RESERVATION: HELD_NOTE}
+_BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})
 
 ASSUMPTIONS = (
-    f"a month is {HOURS_A_MONTH} h; the least: only the always-on nodes, each at the first machine of the first source that may give it; "
+    f"a month is {HOURS_A_MONTH} h; the least: only the always-on nodes and spares, each at the first machine of the first source that may give it; "
     "the most: every node all month, each at the dearest machine that a source may give",
     f"on-demand Linux list prices; {SPOT_NOTE}",
     "not counted: storage and snapshots, root volumes, data transfer, public addresses, NAT, logs, secrets, "
@@ -118,15 +120,16 @@ def _pool(pool: AnyPool, price: _PriceList) -> Line:
     if not pool.sources:
         own = _of_ones_own(pool.name)
         return Line(kind="pool", name=pool.name, least=own, most=own)
-    spot = any(source.market is Market.SPOT for source in pool.sources)
-    notes = (SPOT_NOTE,) if spot else ()
+    markets = {source.market for source in pool.sources}
+    notes = tuple(note for market, note in _NOTES.items() if market in markets)
     least, most = _least(pool, price), _most(pool, price)
     return Line(kind="pool", name=pool.name, least=least, most=most, notes=notes)
 
 
 def _least(pool: AnyPool, price: _PriceList) -> Amount:
-    """The always-on nodes, each at the first machine of its source."""
-    taken = _taken(pool.min, pool.sources)
+    """The always-on nodes and the spares, each at the first machine of its source."""
+    spares = pool.spares if isinstance(pool, Pool) else 0
+    taken = _taken(pool.min + spares, pool.sources)
     months = (price.bought(source.machines[0], source.market).times(count) for source, count in taken)
     return sum(months, Amount())
 

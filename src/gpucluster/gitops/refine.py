@@ -55,6 +55,10 @@ def _added(found: Found) -> bool:
     return found.kind is Kind.ADDED
 
 
+def _with_script(found: Found) -> bool:
+    return found.kind is Kind.ADDED and found.new.script is not None
+
+
 def _removed(found: Found) -> bool:
     return found.kind is Kind.REMOVED
 
@@ -136,6 +140,12 @@ _ROWS = (
         _only_order,
         UpdateClass.NEW_NODES,
         "the order is the order in which zones are tried",
+    ),
+    _Row(
+        "pools[].farewell",
+        _with_script,
+        UpdateClass.NEW_NODES,
+        "a node takes the script's name from the bundle with which it boots",
     ),
     _Row(
         "pools[].nodes.max",

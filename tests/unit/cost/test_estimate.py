@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpucluster import catalog
 from gpucluster.cost import Amount, estimate
-from gpucluster.cost.estimate import SPOT_NOTE
+from gpucluster.cost.estimate import HELD_NOTE, SPOT_NOTE
 from gpucluster.plan.market import HOURS_A_MONTH
 from gpucluster.plan.model import ClusterPlan, Market
 from gpucluster.plan.resolve import resolve
@@ -95,6 +95,17 @@ def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
     block = replace(pool.sources[0], market=cast(Market, "capacity-block"), machines=("p5en.48xlarge",))
     _, most = _month(replace(plan, pools=(replace(pool, sources=(block,)),)))
     assert most == Amount(HOURS_A_MONTH * M7I, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
+
+
+def test_a_reservation_costs_the_list_price_and_a_spare_is_always_there() -> None:
+    plan = a_plan(*EAST, NO_P5E, ("{min: 0, max: 16}", "{min: 2, max: 16}\n    spares: 1"))
+    pool = plan.pools[0]
+    held = replace(pool.sources[0], market=Market.RESERVATION, max=2)
+    plan = replace(plan, pools=(replace(pool, sources=(held, pool.sources[1])),))
+    assert _month(plan)[0] == Amount(HOURS_A_MONTH * (M7I + 3 * P5EN))
+    line = estimate(plan, catalog.prices()).line("pool", "h200")
+    assert line is not None
+    assert line.notes == (HELD_NOTE,)
 
 
 def test_hosts_of_ones_own_have_no_price() -> None:

@@ -8,6 +8,7 @@ from gpucluster.gitops.model import Kind
 from gpucluster.gitops.refine import _ROWS, refined
 from gpucluster.gitops.walk import Found
 from gpucluster.spec import UpdateClass
+from gpucluster.spec.care import Farewell
 
 C = UpdateClass
 FIELD = C.RESTART  # what the field itself says: no row gives it
@@ -42,6 +43,8 @@ CASES = (
     ("pools[].hosts", Kind.CHANGED, ("a",), ("a", "b"), C.LIVE),
     ("pools[].hosts", Kind.CHANGED, ("a", "b"), ("b", "a", "c"), FIELD),
     ("pools[].addresses", Kind.CHANGED, ("1",), ("1", "2"), C.LIVE),
+    ("pools[].farewell", Kind.ADDED, None, Farewell(script="/opt/site/leave"), C.NEW_NODES),
+    ("pools[].farewell", Kind.ADDED, None, Farewell(signal="TERM"), FIELD),
     ("pools[].nodes.max", Kind.CHANGED, 4, 3, C.DRAIN),
     ("pools[].nodes.max", Kind.CHANGED, 3, 4, FIELD),
     ("pools[].capacity[].zones", Kind.CHANGED, ("a",), ("a", "b"), C.LIVE),

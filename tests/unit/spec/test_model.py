@@ -73,6 +73,16 @@ CHANGES = [
     ("schema: 1", "schema: one"),
     ("  machine: m7i.2xlarge", "  machine: [m7i.2xlarge]"),
     ("name: burst", "nombre: burst"),
+    ("{min: 0, max: 16}", "{min: 0, max: 16}\n    spares: 2"),
+    ("{min: 0, max: 16}", "{min: 0, max: 16}\n    farewell: {signal: USR2, lead: 119s}"),
+    ("{min: 0, max: 16}", "{min: 0, max: 16}\n    farewell: {signal: 9, grace: 2h}"),
+    ("{min: 0, max: 16}", "{min: 0, max: 16}\n    hung: {after: 30m}\n    breaker: {boots: 1}"),
+    ("{min: 0, max: 16}", "{min: 0, max: 16}\n    hung: {after: 30}\n    breaker: {boots: true}"),
+    ("from: on-demand", "from: reservation, id: cr-0123456789abcdef0"),
+    ("from: on-demand", "from: spot, max_price: 31.50 USD/h"),
+    ("from: on-demand", "from: spot, max_price: 31.5"),
+    ("partitions:\n", "budget: {monthly: 250000 USD, warn_at: 80%}\npartitions:\n"),
+    ("partitions:\n", "budget: {monthly: 1e6 USD, warn_at: 0.8}\npartitions:\n"),
 ]
 
 
@@ -142,10 +152,11 @@ def _paths(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | in
 SCHEMA = jsonschema.Draft7Validator(json.loads(schema_text()))
 PLAIN = plain(parse(a_spec_text()).root)
 LAB = plain(parse(a_lab_text()).root)
+STEADY = plain(parse((ROOT / "stacks/steady.yaml").read_text()).root)
 ODD = st.sampled_from([None, True, 0, -1, 3, 1.5, "", "x", "5m", "p5.48xlarge", [], ["x"], {}, {"x": 1}])
 
 
-SPECS = [(PLAIN, path) for path in _paths(PLAIN)[1:]] + [(LAB, path) for path in _paths(LAB)[1:]]
+SPECS = [(values, path) for values in (PLAIN, LAB, STEADY) for path in _paths(values)[1:]]
 
 
 @given(st.sampled_from(SPECS), ODD, st.sampled_from(["set", "drop", "add"]))

@@ -1,0 +1,82 @@
+"""Farewell, breaker, hung, budget and prices: what was wished, what is taken by default, and what the ledger counts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import a_plan, changed
+from capacity_rows import PRICED
+
+from gpucluster import catalog
+from gpucluster.plan.explain import explain
+from gpucluster.plan.market import Market
+from gpucluster.plan.model import Breaker, ClusterPlan, Farewell, Hung
+from gpucluster.plan.prices import hourly
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import inspect_text
+
+STEADY = Path(__file__).parents[3] / "stacks/steady.yaml"
+P5EN = 63_296_000  # micro-USD an hour
+
+
+def _priced(*changes: tuple[str, str]) -> ClusterPlan:
+    return resolve(inspect_text(changed(PRICED, *changes), "s.yaml", catalog.load()).result(), catalog.load())
+
+
+def test_the_plans_own_defaults_are_the_ones_that_are_explained() -> None:
+    """Two places hold them: the dataclass, for plans of older releases, and the table with the reasons."""
+    (pool,) = a_plan().pools
+    assert (pool.farewell, pool.breaker, pool.hung, pool.spares) == (Farewell(), Breaker(), None, 0)
+
+
+def test_a_wish_takes_the_place_of_its_own_default_alone() -> None:
+    (pool,) = _priced(
+        ("idle: 5m", "idle: 5m\n    farewell: {signal: HUP}\n    breaker: {boots: 2}\n    hung: {after: 1h}")
+    ).pools
+    assert pool.farewell == replace(Farewell(), signal="HUP")
+    assert pool.breaker == replace(Breaker(), boots=2)
+    assert pool.hung == Hung(after_s=3600, requeue=False)
+
+
+@pytest.mark.parametrize(
+    ("market", "machine", "region", "price"),
+    [
+        (Market.ON_DEMAND, "p5en.48xlarge", "us-east-1", P5EN),
+        (Market.SPOT, "p5en.48xlarge", "us-east-1", P5EN),
+        (Market.RESERVATION, "p5en.48xlarge", "us-east-1", P5EN),
+        (Market.CAPACITY_BLOCK, "p5en.48xlarge", "us-east-1", None),
+        (Market.ON_DEMAND, "p5e.48xlarge", "us-east-1", None),
+        (Market.ON_DEMAND, "p5en.48xlarge", "us-east-2", None),
+    ],
+)
+def test_an_hour_costs_the_list_price_or_is_unknown(
+    market: Market, machine: str, region: str, price: int | None
+) -> None:
+    assert hourly(catalog.prices(), region, machine, market) == price
+
+
+def test_the_budgets_parts_are_amounts() -> None:
+    told = _priced(("partitions:\n", "budget: {monthly: 1000.01 USD, warn_at: 33%}\npartitions:\n")).budget
+    assert told is not None
+    assert (told.monthly, told.warn_at, told.stop_scaling_at) == (1_000_010_000, 330_003_300, 1_000_010_000)
+    assert _priced().budget is None
+
+
+def test_a_source_keeps_what_was_bought_ahead_and_what_spot_may_cost() -> None:
+    plan = resolve(inspect_text(STEADY.read_text(), "s", catalog.load()).result(), catalog.load())
+    reserved, spot, demand = (source for pool in plan.pools for source in pool.sources)
+    assert (reserved.reservation, reserved.max_price) == ("cr-0123456789abcdef0", None)
+    assert (spot.reservation, spot.max_price) == (None, 40_000_000)
+    assert (demand.reservation, demand.max_price) == (None, None)
+
+
+def test_a_wish_is_not_explained_as_a_default_and_a_price_has_its_date() -> None:
+    read = inspect_text(STEADY.read_text(), "s", catalog.load()).result()
+    notes = {note.path: note.value for note in explain(read, catalog.load(), resolve(read, catalog.load()))}
+    assert notes["prices[spot p5en.48xlarge]"] == "63.296 USD/h"
+    assert notes["pools[h100].farewell.lead"] == "20s"
+    assert not [
+        path
+        for path in notes
+        if path.startswith(("pools[h200].farewell", "pools[h200].breaker", "pools[h200].hung", "budget.warn"))
+    ]
