@@ -23,6 +23,7 @@ from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.model import Bindings, ClusterPlan
 
 UNREAD_S = 60.0  # a control object that cannot be read for so long is told to those who wait
+AWAY_LOOKS = 2  # a pass that comes so many of the longest pauses late: nobody was heard meanwhile
 SILENT_S = 3600.0  # the last word of an instance is kept so long
 YOUNG_S = 5.0  # a look so old still serves an event; some seconds are what both views may lag in any case
 RESERVATIONS_S = (
@@ -77,6 +78,7 @@ class Keeper:
         self._halves: list[_Seen] = []
         self._urgent = False
         self._read_at = hands.clock()  # the control object, last
+        self._listening_since = self._passed_at = hands.clock()
         self.looking = False
         self.next_look_s = 0.0
         spool.prepare(spool_dir, hands.clock())
@@ -193,6 +195,9 @@ class Keeper:
     def _pass(self) -> None:
         """Decide and act, if this daemon may; what was told is dropped once it is decided on."""
         now, hands = self._hands.clock(), self._hands
+        if now - self._passed_at > AWAY_LOOKS * self._plan.times.reconcile_s:  # stopped, or a machine that slept
+            self._listening_since = now
+        self._passed_at = now
         self._heard = {k: h for k, h in self._heard.items() if h.at + SILENT_S > now}
         self.next_look_s = self._plan.times.poll_s
         if hands.lease.held():
@@ -203,6 +208,7 @@ class Keeper:
                 reports=dict(self._heard),
                 told=told,
                 halted=self._halted,
+                listening_since=self._listening_since,
             )
             actions = decide(self._plan, self._bindings, seen, hands.journal.memory, now)
             self._actor.act(actions, self._slurm.at if self._slurm else now)

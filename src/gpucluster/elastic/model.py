@@ -190,6 +190,7 @@ class Observation:
     reports: Mapping[str, Heard] = field(default_factory=dict[str, Heard])  # by instance
     told: tuple[Told, ...] = ()  # news of the queue, each until it is in the journal
     halted: str = ""  # why nothing may be launched at all; empty: it may
+    listening_since: float = 0.0  # nobody could call this daemon before
 
 
 # --- actions -------------------------------------------------------------------------------------------

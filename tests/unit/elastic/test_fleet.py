@@ -372,3 +372,12 @@ def test_the_daemon_may_be_killed_at_any_time(f: Fleet, every: int) -> None:
         f.look()
     assert job.state in ("RUNNING", "COMPLETED")
     assert sum(1 for i in f.living()) == 3
+
+
+def test_a_daemon_that_was_stopped_takes_nobodys_silence_for_a_failed_boot(f: Fleet) -> None:
+    """It had not heard them because it did not listen, and ended two good machines (a fault run found it)."""
+    job = f.slurm.submit(2)
+    f.until(lambda: len(f.living()) == 2, 30)
+    f.now += f.plan.pools[0].boot_timeout_s / 2
+    f.until(lambda: job.state == "RUNNING", 100)
+    assert sum(x.count for x in f.cloud.launches) == 2

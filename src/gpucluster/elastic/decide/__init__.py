@@ -107,6 +107,7 @@ def _world(
         reports=seen.reports,
         told=seen.told,
         halted=seen.halted,
+        listening_since=seen.listening_since,
     )
 
 

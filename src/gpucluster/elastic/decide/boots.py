@@ -44,7 +44,8 @@ def _verdict(world: World, slot: str, life: Life, instance: str) -> str | None:
     limit = world.slots[slot].pool.boot_timeout_s
     if heard is None and life.registered_at is None:
         quiet = limit / MUTE
-        return f"it did not call in {quiet:g} s" if _began(life) + quiet <= world.now else None
+        since = max(_began(life), world.listening_since)
+        return f"it did not call in {quiet:g} s" if since + quiet <= world.now else None
     if _began(life) + limit > world.now:
         return None
     said = last_word(heard.report) if heard is not None else "it fell silent"

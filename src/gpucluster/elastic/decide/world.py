@@ -76,6 +76,7 @@ class World:
     starting_on: Mapping[str, tuple[SlurmJob, ...]]  # slot -> those of `starting` that hold it
     told: tuple[Told, ...] = ()  # news of the queue
     halted: str = ""  # why nothing may be launched at all
+    listening_since: float = 0.0  # nobody could call the daemon before
 
     @staticmethod
     def of(
@@ -89,6 +90,7 @@ class World:
         reports: Mapping[str, Heard],
         told: tuple[Told, ...] = (),
         halted: str = "",
+        listening_since: float = 0.0,
     ) -> "World":
         slots = slots_of(plan)
         phases, groups = _phases(slots, slurm.nodes)
@@ -108,6 +110,7 @@ class World:
             starting_on=_by_slot(starting),
             told=told,
             halted=halted,
+            listening_since=listening_since,
         )
 
     def group(self, *phases: Phase) -> Iterable[str]:
