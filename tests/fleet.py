@@ -8,7 +8,7 @@ from random import Random
 
 from slurm_model import SlurmModel
 
-from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, Timing
+from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, ModelNotices, Timing
 from gpucluster.cloud.port import Instance
 from gpucluster.elastic.act import Failpoint, Hands
 from gpucluster.elastic.journal import Journal
@@ -16,7 +16,16 @@ from gpucluster.elastic.keeper import Keeper
 from gpucluster.elastic.lanes import Inline
 from gpucluster.elastic.registration import Desk
 from gpucluster.plan import codec
-from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport, Step
+from gpucluster.plan.messages import (
+    Beat,
+    GpuFault,
+    NodeAnswer,
+    NodePhase,
+    NodeReport,
+    Notice,
+    NoticeKind,
+    Step,
+)
 from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding, there
 
 START = 1_000_000.0
@@ -46,6 +55,8 @@ class Agent:
     slot: str = ""
     beat_at: float = 0.0
     heard: bool = False
+    told: object = None  # of notices and faults, with the last beat
+    leaving: str = ""  # what the daemon answered
 
 
 class Fleet:
@@ -60,6 +71,9 @@ class Fleet:
         zones = {v: k for k, v in self.bindings.subnets.items()}
         self.cloud = ModelCloud(self.model, lambda: self.now, zones)
         self.control = ModelControl()
+        self.queue = ModelNotices(self.model, lambda: self.now)
+        self.faults: dict[str, tuple[GpuFault, ...]] = {}  # by instance, as its kernel says
+        self.beats: dict[str, tuple[Beat, ...]] = {}
         self.slurm = SlurmModel(plan, self._hook)
         self.slurm.now = self.now
         self.agents: dict[str, Agent] = {}
@@ -88,6 +102,7 @@ class Fleet:
             clock=lambda: self.now,
             ring=self._ring,
             trip=self._tripped,
+            notices=self.queue,
         )
         self.keeper = Keeper(
             self.plan,
@@ -116,6 +131,9 @@ class Fleet:
             self.now += step
             self.slurm.tick(self.now)
             self._agents()
+            if told := self.queue.receive(0.0):
+                self.keeper.tell(told)
+                self._ring()
             if self._calls or self.now >= self._look_at:
                 self._calls = 0
                 self.look()
@@ -159,13 +177,14 @@ class Fleet:
             if self.mute(instance) or instance.launched_at + self.boot_s > self.now:
                 continue
             agent = self.agents.setdefault(instance.id, Agent())
-            if agent.beat_at <= self.now:
+            if agent.beat_at <= self.now or agent.told != self._senses(instance.id):  # news ring at once
                 self._beat(instance, agent)
             if agent.slot:
                 self.slurm.registers(agent.slot, agent.boot_time, instance.address or "")
 
     def _beat(self, instance: Instance, agent: Agent) -> None:
         agent.beat_at = self.now + self.plan.times.heartbeat_s
+        agent.told = notices, faults = self._senses(instance.id)
         words = self.broken(instance)
         phase = NodePhase.FAILED if words else NodePhase.UP if agent.life else NodePhase.BOOTING
         step = Step(name="key", ok=words is None, seconds=0.1, detail=words or "")
@@ -176,16 +195,33 @@ class Fleet:
             phase=phase,
             life=agent.life,
             steps=(step,),
+            notices=notices,
+            faults=faults,
+            beats=self.beats.get(instance.id, ()),
+            watched=True,
+            clock=self.now,
         )
         reply = self.desk.node(instance.address or "", codec.dumps(report))
         if reply.status != 200 or words:
             agent.beat_at = self.now + 2.0
             return
         answer = codec.loads(NodeAnswer, reply.body)
-        agent.slot = answer.node
+        agent.slot, agent.leaving = answer.node, answer.leaving
         if answer.life > agent.life:
             agent.life, agent.boot_time = answer.life, self.now
             self._beat(instance, agent)
+
+    def _senses(self, instance: str) -> tuple[tuple[Notice, ...], tuple[GpuFault, ...]]:
+        """What the machine's metadata service and kernel say."""
+        (found,) = self.model.describe((instance,), self.now)
+        notices: list[Notice] = []
+        if found.notice_at is not None and not found.notice_hidden:
+            notices.append(Notice(kind=NoticeKind.SPOT, at=found.notice_at, words="terminate"))
+        if found.rebalance_at is not None:
+            notices.append(Notice(kind=NoticeKind.REBALANCE, at=found.rebalance_at))
+        planned = (e for e in found.events if not e.completed)
+        notices.extend(Notice(kind=NoticeKind.MAINTENANCE, at=e.not_before, words=e.code) for e in planned)
+        return tuple(notices), self.faults.get(instance, ())
 
     def _said(self, report: NodeReport) -> None:
         if self.keeper.hear(report):
