@@ -45,13 +45,14 @@ class RunningCloud:
 
     def fresh(self, *, buckets: bool = False) -> "RunningCloud":
         """As new for the next test: days later, so that nothing is remembered; moto keeps its networks."""
+        self.model.clear()
         for instance in (*self.model.wanted(self.clock.now), *self.model.ending(self.clock.now)):
             self.model.mark_ended(instance.id, self.clock.now, code="Server.InternalError")
         for instance in self.model.describe((), self.clock.now):
             if instance.state.value == "stopped":
                 self.model.terminate((instance.id,), self.clock.now)
         self.clock.move(3 * 86400)
-        self.model.clear()
+        self.model.supply.reservations.clear()
         self.model.describe((), self.clock.now)
         self.model.buckets.enabled = buckets
         self.model.trail.clear()

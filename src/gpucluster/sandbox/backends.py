@@ -222,6 +222,12 @@ class Moto:
             return secret_id, {}
         return f"arn:aws:secretsmanager:{self.region}:{ACCOUNT}:secret:{secret_id}-??????", {}
 
+    def secret_leaves(self, name: str) -> bool:
+        """Whether a secret of that name is scheduled for deletion."""
+        with self.lock:
+            found = self._secrets.secrets.get(name) if name in self._secrets.secrets else None
+            return found is not None and bool(found.is_deleted())
+
     # --- events and queues ----------------------------------------------------------------------
 
     def matching(self, event: Mapping[str, Any]) -> list[tuple[str, str]]:

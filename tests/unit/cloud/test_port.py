@@ -11,14 +11,27 @@ import pytest
 from clouds import Network, RunningCloud, a_network, running_cloud
 
 from gpucluster.cloud.aws import AwsCloud
-from gpucluster.cloud.model import CloudModel, ModelCloud, Timing
-from gpucluster.cloud.port import CloudError, CloudPort, Fault, InstanceState, LaunchRequest
+from gpucluster.cloud.fleet import judge
+from gpucluster.cloud.model import CloudModel, Lag, ModelCloud, Timing
+from gpucluster.cloud.port import (
+    CloudError,
+    CloudPort,
+    Fault,
+    FleetAnswer,
+    FleetOverride,
+    FleetRequest,
+    InstanceState,
+    LaunchRequest,
+)
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
 
 pytestmark = pytest.mark.loopback
 TIMING = Timing(pending_s=1.0, ending_s=5.0)
 UNKNOWN = "i-0123456789abcdef0"
+RESERVED = "cr-0123456789abcdef0"
+ZONE = "us-east-1a"
+MACHINE = "p5en.48xlarge"
 
 
 @dataclass
@@ -48,6 +61,25 @@ class Side:
             tags={names.TAG_CLUSTER: "burst", names.TAG_ROLE: names.ROLE_NODE, names.TAG_POOL: "h200"},
         )
         return replace(base, **change)
+
+    def fleet(self, *machines: str, **change: Any) -> FleetAnswer:
+        machines = machines or ("p5en.48xlarge", "p5e.48xlarge")
+        base = FleetRequest(
+            token="f1",
+            count=4,
+            subnet_id=self.subnets["us-east-1a"],
+            zone="us-east-1a",
+            overrides=tuple(
+                FleetOverride(machine=m, template_id=self.template, template_version=1) for m in machines
+            ),
+            market=Market.SPOT,
+            tags={names.TAG_CLUSTER: "burst", names.TAG_ROLE: names.ROLE_NODE, names.TAG_POOL: "h200"},
+        )
+        return self.port.fleet(replace(base, **change))
+
+    def held(self, **change: Any) -> LaunchRequest:
+        """A launch into the reservation `cr-1`."""
+        return self.request(**{"market": Market.RESERVATION, "reservation": RESERVED, **change})
 
     def in_zone_b(self, **change: Any) -> LaunchRequest:
         return self.request(zone="us-east-1b", subnet_id=self.subnets["us-east-1b"], **change)
@@ -201,3 +233,283 @@ def test_a_full_subnet_counts_as_no_capacity(side: Side):
 def test_a_subnet_that_is_gone_stops_and_tells(side: Side):
     gone = side.request(subnet_id="subnet-00000000000000000")
     assert fault_of(lambda: side.port.launch(gone)) is Fault.CONFIGURATION
+
+
+# --- fewer than asked, reservations, blocks, prices, quotas ---------------------------------------
+
+
+def test_t05_where_fewer_are_of_use_they_come_without_an_error(side: Side):
+    side.model.set_capacity(zone=ZONE, free=3)
+    assert len(side.port.launch(side.request(count=8, at_least=1))) == 3
+
+
+def test_t08_a_price_below_the_markets_is_refused_with_the_price(side: Side):
+    side.model.set_spot_price(MACHINE, ZONE, 14_000_000)
+    with pytest.raises(CloudError, match="14") as caught:
+        side.port.launch(side.request(max_price=9_500_000))
+    assert (caught.value.fault, caught.value.code) == (Fault.NO_CAPACITY, "SpotMaxPriceTooLow")
+    assert len(side.port.launch(side.request(token="t2", max_price=14_000_000))) == 2
+
+
+@pytest.mark.parametrize(
+    ("market", "code"),
+    [(Market.ON_DEMAND, "VcpuLimitExceeded"), (Market.SPOT, "MaxSpotInstanceCountExceeded")],
+)
+def test_t09_a_quota_is_by_market_and_says_so(side: Side, market: Market, code: str):
+    side.model.set_quota("P", market, 192 * 2 - 1)
+    with pytest.raises(CloudError) as caught:
+        side.port.launch(side.request(market=market))
+    assert (caught.value.fault, caught.value.code) == (Fault.QUOTA, code)
+    other = Market.SPOT if market is Market.ON_DEMAND else Market.ON_DEMAND
+    assert len(side.port.launch(side.request(token="t2", market=other))) == 2
+
+
+def test_t09_an_idle_reservation_counts_against_the_quota(side: Side):
+    side.model.set_quota("P", Market.ON_DEMAND, 192 * 2)
+    held = side.model.reserve(MACHINE, ZONE, 1)
+    on_demand = side.request(market=Market.ON_DEMAND)
+    assert fault_of(lambda: side.port.launch(on_demand)) is Fault.QUOTA
+    side.model.cancel_reservation(held, side.cloud.clock.now)
+    assert len(side.port.launch(replace(on_demand, token="t2"))) == 2
+
+
+def test_t25_a_targeted_reservation_gives_what_it_has_and_is_named_on_each_node(side: Side):
+    side.model.reserve(MACHINE, ZONE, 2, id=RESERVED)
+    side.model.set_capacity(free=0)
+    ids = side.port.launch(side.held())
+    assert {(i.market, i.reservation) for i in side.port.instances("burst")} == {
+        (Market.RESERVATION, RESERVED)
+    }
+    with pytest.raises(CloudError) as caught:
+        side.port.launch(side.held(token="t2", count=1))
+    assert (caught.value.fault, caught.value.code) == (Fault.NO_CAPACITY, "ReservationCapacityExceeded")
+    side.cloud.clock.move(2)
+    side.port.terminate(ids)
+    side.cloud.clock.move(6)
+    assert len(side.port.launch(side.held(token="t3"))) == 2
+
+
+def test_t25_a_full_open_reservation_gives_ordinary_instances_in_silence(side: Side):
+    side.model.reserve(MACHINE, ZONE, 1, id=RESERVED, open=True)
+    side.port.launch(side.request(market=Market.ON_DEMAND))
+    found = [(i.market, i.reservation) for i in side.port.instances("burst")]
+    assert sorted(found) == [(Market.ON_DEMAND, None), (Market.RESERVATION, RESERVED)]
+
+
+def test_t25_a_reservation_that_is_not_there_stops_and_tells(side: Side):
+    gone = side.held(reservation="cr-0000000000000000f")
+    assert fault_of(lambda: side.port.launch(gone)) is Fault.CONFIGURATION
+
+
+def test_t25_after_a_cancellation_instances_live_on_as_ordinary_ones(side: Side):
+    side.model.reserve(MACHINE, ZONE, 2, id=RESERVED)
+    side.port.launch(side.held())
+    side.model.cancel_reservation(RESERVED, side.cloud.clock.now)
+    assert {(i.living, i.market) for i in side.port.instances("burst")} == {(True, Market.ON_DEMAND)}
+    assert fault_of(lambda: side.port.launch(side.held(token="t2"))) is Fault.NO_CAPACITY
+
+
+def test_reservations_are_listed_by_id_and_a_missing_one_is_left_out(side: Side):
+    side.model.reserve(MACHINE, ZONE, 3, id=RESERVED)
+    side.port.launch(side.held())
+    (seen,) = side.port.reservations([RESERVED, "cr-0000000000000000f"])
+    assert (seen.id, seen.state, seen.machine, seen.zone) == (RESERVED, "active", MACHINE, ZONE)
+    assert (seen.total, seen.free, seen.ends_at) == (3, 1, None)
+    assert side.port.reservations([]) == ()
+
+
+def test_t26_a_block_opens_at_its_start_and_takes_only_its_own_market(side: Side):
+    now = side.cloud.clock.now
+    side.model.reserve(MACHINE, ZONE, 2, id=RESERVED, block=True, starts_at=now + 100, ends_at=now + 86400)
+    block = side.request(market=Market.CAPACITY_BLOCK, reservation=RESERVED)
+    assert side.port.reservations([RESERVED])[0].state == "scheduled"
+    side.cloud.clock.move(99)
+    with pytest.raises(CloudError) as caught:
+        side.port.launch(block)
+    assert caught.value.code == "InvalidCapacityReservationState.PendingActivation"
+    assert caught.value.fault is Fault.NO_CAPACITY
+    side.cloud.clock.move(1)
+    assert fault_of(lambda: side.port.launch(side.held(token="t2"))) is Fault.CONFIGURATION
+    side.port.launch(replace(block, token="t3"))
+    assert {i.market for i in side.port.instances("burst")} == {Market.CAPACITY_BLOCK}
+    assert fault_of(lambda: side.port.launch(replace(block, token="t4"))) is Fault.NO_CAPACITY
+
+
+def test_t26_a_block_ends_its_instances_half_an_hour_before_it_ends(side: Side):
+    now = side.cloud.clock.now
+    side.model.reserve(MACHINE, ZONE, 2, id=RESERVED, block=True, starts_at=now, ends_at=now + 7200)
+    block = side.request(market=Market.CAPACITY_BLOCK, reservation=RESERVED)
+    side.port.launch(block)
+    side.cloud.clock.move(7200 - 1801)
+    assert {i.state for i in side.port.instances("burst")} == {InstanceState.RUNNING}
+    side.cloud.clock.move(1)
+    assert {i.state for i in side.port.instances("burst")} == {InstanceState.SHUTTING_DOWN}
+    assert fault_of(lambda: side.port.launch(replace(block, token="t2"))) is Fault.NO_CAPACITY
+
+
+def test_t26_the_slot_of_an_ended_instance_is_back_after_minutes_of_cleaning(side: Side):
+    now = side.cloud.clock.now
+    side.model.reserve(MACHINE, ZONE, 2, id=RESERVED, block=True, starts_at=now, ends_at=now + 86400)
+    block = side.request(market=Market.CAPACITY_BLOCK, reservation=RESERVED)
+    ids = side.port.launch(block)
+    side.cloud.clock.move(2)
+    side.port.terminate(ids)
+    side.cloud.clock.move(10)
+    side.port.instances("burst")
+    assert fault_of(lambda: side.port.launch(replace(block, token="t2"))) is Fault.NO_CAPACITY
+    side.cloud.clock.move(300)
+    assert len(side.port.launch(replace(block, token="t3"))) == 2
+
+
+# --- fleets -----------------------------------------------------------------------------------
+
+
+def codes(answer: FleetAnswer) -> list[tuple[str, str]]:
+    return [(e.machine, e.code) for e in answer.errors]
+
+
+def test_t13_a_fleet_takes_the_first_machine_that_can_be_had(side: Side):
+    answer = side.fleet()
+    assert [machine for _, machine in answer.instances] == [MACHINE] * 4
+    assert answer.errors == ()
+    listed = side.port.instances("burst")
+    assert {i.id for i in listed} == {i for i, _ in answer.instances}
+    assert {(i.market, i.tags[names.TAG_POOL]) for i in listed} == {(Market.SPOT, "h200")}
+
+
+def test_t13_instances_and_errors_come_side_by_side(side: Side):
+    side.model.set_capacity(machine=MACHINE, free=0)
+    answer = side.fleet()
+    assert [machine for _, machine in answer.instances] == ["p5e.48xlarge"] * 4
+    assert codes(answer) == [(MACHINE, "InsufficientInstanceCapacity")]
+
+
+def test_t13_below_the_least_nothing_is_launched_and_each_machine_says_why(side: Side):
+    side.model.set_capacity(machine=MACHINE, free=1)
+    side.model.set_capacity(machine="p5e.48xlarge", free=2)
+    answer = side.fleet()
+    assert answer.instances == ()
+    assert [machine for machine, _ in codes(answer)] == [MACHINE, "p5e.48xlarge"]
+    assert judge(answer.errors).fault is Fault.NO_CAPACITY
+    assert side.port.instances("burst") == ()
+    assert len(side.fleet(token="f2", at_least=1).instances) == 3, "what was planned was given back"
+
+
+def test_t13_the_identical_fleet_again_launches_nothing(side: Side):
+    assert set(side.fleet().instances) == set(side.fleet().instances)
+    assert len(side.port.instances("burst")) == 4
+    assert fault_of(lambda: side.fleet(count=3)) is Fault.TOKEN
+
+
+def test_a_throttle_inside_a_fleet_is_never_no_capacity(side: Side):
+    """aws-parallelcluster-node#734: 2,000 of 3,000 nodes were disabled by reading it so."""
+    side.model.buckets.charge_instances("RunInstances", 997, side.cloud.clock.now)
+    side.model.set_capacity(machine=MACHINE, free=0)
+    answer = side.fleet(count=3)
+    assert answer.instances == ()
+    assert codes(answer) == [
+        (MACHINE, "InsufficientInstanceCapacity"),
+        ("p5e.48xlarge", "RequestLimitExceeded"),
+    ]
+    assert judge(answer.errors).fault is Fault.THROTTLED
+
+
+def test_t13_what_was_not_tried_gets_an_echo(side: Side):
+    side.model.set_quota("P", Market.SPOT, 0)
+    answer = side.fleet()
+    assert codes(answer) == [
+        (MACHINE, "MaxSpotInstanceCountExceeded"),
+        ("p5e.48xlarge", "UnfulfillableCapacity"),
+    ]
+    assert judge(answer.errors).fault is Fault.QUOTA
+
+
+def test_t14_a_fleet_calls_what_is_not_sold_there_otherwise(side: Side):
+    side.model.capacity.withdraw(MACHINE, ZONE)
+    answer = side.fleet(MACHINE)
+    assert codes(answer) == [(MACHINE, "InvalidFleetConfiguration")]
+    assert judge(answer.errors).fault is Fault.UNSUPPORTED
+
+
+def test_t11_fleets_and_launches_share_one_bucket_of_instances(side: Side):
+    side.model.buckets.charge_instances("RunInstances", 1000, side.cloud.clock.now)
+    answer = side.fleet(MACHINE)
+    assert judge(answer.errors).fault is Fault.THROTTLED
+    assert fault_of(lambda: side.port.launch(side.request())) is Fault.THROTTLED
+
+
+def test_a_fleet_pays_no_more_than_was_said(side: Side):
+    side.model.set_spot_price(MACHINE, ZONE, 14_000_000)
+    answer = side.fleet(max_price=9_000_000)
+    assert [machine for _, machine in answer.instances] == ["p5e.48xlarge"] * 4
+    assert codes(answer) == [(MACHINE, "SpotMaxPriceTooLow")]
+
+
+def test_a_lost_reply_of_a_fleet_may_be_repeated(side: Side):
+    side.model.faults.lose_reply("CreateFleet")
+    assert fault_of(side.fleet) is Fault.LOST
+    assert len(side.fleet().instances) == 4
+    assert len(side.port.instances("burst")) == 4
+
+
+# --- what lags, goes dark or is gone --------------------------------------------------------------
+
+
+def test_t03_a_token_of_the_dead_gives_the_dead_or_says_so_by_switch(side: Side):
+    ids = side.port.launch(side.request())
+    side.cloud.clock.move(2)
+    side.port.terminate(ids)
+    side.cloud.clock.move(10)
+    assert set(side.port.launch(side.request())) == set(ids)
+    assert {i.living for i in side.port.instances("burst")} == {False}
+    side.model.switches.dead_token = "refuse"
+    assert fault_of(lambda: side.port.launch(side.request())) is Fault.TOKEN
+
+
+def test_t18_an_image_that_is_gone_stops_the_growth_and_no_node(side: Side):
+    side.port.launch(side.request())
+    image = side.model.describe((), side.cloud.clock.now)[0].spec.image
+    side.model.switches.images_gone[image] = "InvalidAMIID.Unavailable"
+    assert fault_of(lambda: side.port.launch(side.request(token="t2"))) is Fault.CONFIGURATION
+    assert {i.living for i in side.port.instances("burst")} == {True}
+
+
+def test_t20_id_tags_and_address_come_each_in_its_time(side: Side):
+    side.model.switches.lag = Lag(id_s=8, address_s=8, tags_s=8)
+    side.port.launch(side.request(count=40))
+    seen: list[tuple[int, int]] = []
+    for _ in range(9):
+        listed = side.port.instances("burst")
+        seen.append((len(listed), sum(i.address is not None for i in listed)))
+        side.cloud.clock.move(1)
+    counts = [count for count, _ in seen]
+    assert counts[0] < 40
+    assert counts == sorted(counts)
+    assert any(addressed < count for count, addressed in seen), "listed before it has an address"
+    assert seen[-1] == (40, 40)
+
+
+def test_t21_a_dark_zone_fails_the_listing_and_never_empties_it(side: Side):
+    side.port.launch(side.request())
+    side.model.switches.dark_zones.add("us-east-1b")
+    assert fault_of(lambda: side.port.instances("burst")) is Fault.LOST
+
+
+def test_t22_pages_are_short_and_one_is_empty_and_nothing_is_missed(side: Side):
+    side.model.switches.page_size = 5
+    side.model.buckets.enabled = False
+    side.port.launch(side.request(count=23))
+    assert len(side.port.instances("burst")) == 23
+
+
+def test_t23_a_protected_node_is_spared_and_others_end(side: Side):
+    now = side.cloud.clock.now
+    (kept,) = side.port.launch(side.request(count=1))
+    side.model.change(kept, now, lambda i: replace(i, spec=replace(i.spec, protected=True)))
+    (other,) = side.port.launch(side.in_zone_b(token="t2", count=1))
+    side.cloud.clock.move(2)
+    assert fault_of(lambda: side.port.terminate([kept, other])) is Fault.CONFIGURATION
+    assert {i.id: i.state.value for i in side.port.instances("burst")} == {
+        kept: "running",
+        other: "shutting-down",
+    }

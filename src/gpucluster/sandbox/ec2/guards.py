@@ -1,10 +1,11 @@
-"""Deletions that EC2 refuses while something hangs on the resource, and moto would not (T42, T43)."""
+"""What EC2 refuses and moto would not: deletions of what something hangs on (T42, T43), and what does not fit (T16, T32)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpucluster.cloud.model import Interface, Refusal
-from gpucluster.sandbox.backends import Moto
+from gpucluster.sandbox.backends import Moto, decoded
+from gpucluster.sandbox.ec2.launch import USER_DATA_LIMIT
 
 Guard = Callable[[Mapping[str, Any], Moto, Sequence[Interface]], None]
 
@@ -59,9 +60,28 @@ def gateway(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface
         )
 
 
+def vpc_attribute(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
+    """One attribute a call (T32); the code is not verified."""
+    del moto, interfaces
+    if "EnableDnsSupport" in asked and "EnableDnsHostnames" in asked:
+        raise Refusal("InvalidParameterCombination", "Fields for multiple attribute types specified.")
+
+
+def template_user_data(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
+    """16 KB before base64; a template has its own code for more (T16)."""
+    del moto, interfaces
+    content: Mapping[str, Any] = asked.get("LaunchTemplateData") or {}
+    text = content.get("UserData")
+    if text is not None and len(decoded(text)) > USER_DATA_LIMIT:
+        raise Refusal("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
+
+
 GUARDS: Mapping[str, Guard] = {
     "DeleteSecurityGroup": security_group,
     "DeleteSubnet": subnet,
     "DeleteVpc": vpc,
     "DetachInternetGateway": gateway,
+    "ModifyVpcAttribute": vpc_attribute,
+    "CreateLaunchTemplate": template_user_data,
+    "CreateLaunchTemplateVersion": template_user_data,
 }
