@@ -122,7 +122,8 @@ def _give(wish: Wish, where: head.Places, taken_s: float, *, as_json: bool) -> i
             next_step=f"scontrol update nodename={wish.target} state=drain reason=...",
         )
     if words := refusal(plan, wish):
-        _say(as_json, {"ok": False, "error": words}, f"error: {words}", error=True)
+        problem = {"message": words, "next": "gpucluster why NODE, sinfo -N", "exit_code": 1}
+        _say(as_json, {"ok": False, "error": problem}, f"error: {words}", error=True)
         return 1
     now = time.time()
     order = spool.Order(

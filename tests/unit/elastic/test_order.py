@@ -64,7 +64,7 @@ def test_what_makes_no_sense_is_refused_with_what_there_is(
     assert words in capsys.readouterr().err
     assert not list((tmp_path / "spool" / "new").iterdir())
     assert give(*argv, "--json", *options) == 1
-    assert words in json.loads(capsys.readouterr().out)["error"]
+    assert words in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
 def test_without_a_head_or_a_daemons_cluster_nothing_is_given(
