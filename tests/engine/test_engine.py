@@ -249,6 +249,20 @@ def test_another_size_of_pool_changes_the_bundle_alone(cluster: Cluster) -> None
     assert found(wider.preview()) == [("update", "BucketObjectv2", "burst-bundle", ("contentBase64",))]
 
 
+def test_what_was_bought_ahead_stands_in_its_template_and_stays(cluster: Cluster) -> None:
+    ahead = "      - {from: reservation, id: cr-0123456789abcdef0, machines: [p5en.48xlarge], zones: [us-east-2a]}\n"
+    held = replace(cluster, plan=a_plan(("    capacity:\n", f"    capacity:\n{ahead}")))
+    held.up()
+    versions = held.client("ec2").describe_launch_template_versions(Versions=["$Latest"])
+    said = [
+        v["LaunchTemplateData"].get("CapacityReservationSpecification")
+        for v in versions["LaunchTemplateVersions"]
+    ]
+    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"}}
+    assert [one for one in said if one] == [target]
+    assert found(held.preview()) == []
+
+
 def test_a_stack_of_the_user_s_own_is_read_and_destroyed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
