@@ -144,7 +144,7 @@ def test_one_drift_shows_one_change(
 def assert_tagged(cluster: Cluster) -> None:
     """Everything that can carry a tag carries the cluster's, as the cloud says; the head's volume too."""
     carriers = [s for s in run.standing(cluster.target) if TYPES[s.type].tagged]
-    assert len(carriers) == 26
+    assert len(carriers) == 30
     assert [s.name for s in carriers if s.outputs["tagsAll"].get("gpucluster:cluster") != "burst"] == []
     (head,) = [s for s in carriers if s.type == "aws:ec2/instance:Instance"]
     assert head.outputs["volumeTags"]["gpucluster:cluster"] == "burst"
