@@ -69,7 +69,7 @@ class Lease:
         self._clock, self._wall = clock, wall
         self._neighbours, self._known_epoch = neighbours, known_epoch
         self._seen: Stamped | None = None
-        self._since = 0.0  # when the version in `_seen` was seen first
+        self._since = self._seen_at = 0.0  # when the version in `_seen` was seen first, and last
         self._until = float("-inf")
         self._over = threading.Event()
         self.epoch = 0
@@ -91,12 +91,8 @@ class Lease:
 
     def watch(self) -> str:
         """A standby's look: take the lease if nobody has it. Return who has it, '' when it is ours now."""
-        seen = self._port.stamped()
-        now = self._clock()  # after the answer: whatever it shows was sent before
-        if self._seen is None or seen.etag != self._seen.etag:
-            self._since = now
-        self._seen = seen
-        if not self._is_free(seen, now):
+        seen = self._look()
+        if not self._is_free(seen):
             return seen.control.holder or "an object that was deleted"
         self._neighbours.end(seen.control.holder)
         epoch = max(seen.control.epoch, self._known_epoch()) + 1
@@ -128,9 +124,18 @@ class Lease:
         if seen is not None and self.mine(seen.control):
             self._port.write(replace(seen.control, holder="", held_until=0.0), seen.etag)
 
-    def _is_free(self, seen: Stamped, now: float) -> bool:
+    def _look(self) -> Stamped:
+        """Read it, and note since when it stands so."""
+        seen = self._port.stamped()
+        now = self._clock()  # after the answer: whatever it shows was sent before
+        if self._seen is None or seen.etag != self._seen.etag:
+            self._since = now
+        self._seen, self._seen_at = seen, now
+        return seen
+
+    def _is_free(self, seen: Stamped) -> bool:
         """A missing object is free at once only for a cluster's first daemon: else somebody may have deleted it."""
-        if now - self._since >= self._ttl_s + self._margin_s:
+        if self._seen_at - self._since >= self._ttl_s + self._margin_s:
             return True
         if seen.etag is None:
             return not self._known_epoch()
@@ -149,12 +154,12 @@ class Lease:
         except CloudError as error:
             written, lost = None, error
         if written is None:
-            self._seen = self._port.stamped()
-            if self._seen.control != control:  # not ours with its answer lost
-                if lost is not None and self._seen.etag == etag:
+            seen = self._look()
+            if seen.control != control:  # not ours with its answer lost
+                if lost is not None and seen.etag == etag:
                     raise lost  # not written; it may be tried again
                 return False
-            written = self._seen.etag
+            written = seen.etag
         self._seen = Stamped(control=control, etag=written)
         self._until = sent + self._ttl_s - self._margin_s
         return True

@@ -1,0 +1,367 @@
+"""Who may act: two daemons never both, whatever sleeps, races or is lost; and none waits for ever."""
+
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from builders import a_plan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from two_daemons import Bucket, Nap, Pair
+
+from gpucluster.cloud.model import ModelControl
+from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
+from gpucluster.elastic.lease import MARGIN, Lease, LeaseLostError, Neighbours
+
+TTL_S = 30.0
+SAFE_S = TTL_S * (1 - MARGIN)
+TAKES_S = TTL_S * (1 + MARGIN)
+
+
+@dataclass
+class Desk:
+    """One object and as many daemons as asked, on one clock."""
+
+    control: ModelControl = field(default_factory=ModelControl)
+    now: float = 0.0
+    gone: set[str] = field(default_factory=set[str])
+    ended: list[str] = field(default_factory=list[str])
+    fence: int = 0
+
+    def lease(self, me: str) -> Lease:
+        return Lease(
+            self.control,
+            me,
+            TTL_S,
+            clock=lambda: self.now,
+            wall=lambda: 1e9,
+            neighbours=Neighbours(over=lambda holder: holder in self.gone, end=self.ended.append),
+            known_epoch=lambda: self.fence,
+        )
+
+    def both(self) -> tuple[Lease, Lease]:
+        """A holder, and a standby that has seen it."""
+        first, second = self.lease("first"), self.lease("second")
+        assert first.watch() == ""
+        assert second.watch() == "first"
+        return first, second
+
+
+def test_the_first_of_a_new_cluster_need_not_wait() -> None:
+    desk = Desk()
+    one = desk.lease("one")
+    assert not one.held()
+    assert one.watch() == ""
+    assert one.held()
+    assert one.mine(desk.control.read())
+    assert (desk.control.control.holder, desk.control.control.epoch) == ("one", 1)
+
+
+def test_a_holder_may_act_until_its_time_is_over_and_no_longer() -> None:
+    desk = Desk()
+    one, _ = desk.both()
+    desk.now = SAFE_S - 0.1
+    assert one.held()
+    desk.now = SAFE_S
+    assert not one.held()
+
+
+def test_a_standby_takes_over_what_it_has_itself_seen_unchanged_for_long_enough() -> None:
+    desk = Desk()
+    _, two = desk.both()
+    desk.now = TAKES_S - 0.1
+    assert two.watch() == "first"
+    desk.now = TAKES_S
+    assert two.watch() == ""
+    assert desk.control.control.epoch == 2
+    assert desk.ended == ["", "first"], "a frozen one on this machine is ended first"
+
+
+def test_each_renewal_makes_a_standby_wait_anew() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    for _ in range(8):
+        desk.now += TTL_S / 3
+        one.renew()
+        assert two.watch() == "first"
+    assert one.held()
+
+
+def test_a_holder_whose_process_is_gone_is_not_waited_for() -> None:
+    desk = Desk(gone={"first"})
+    first, two = desk.lease("first"), desk.lease("second")
+    assert first.watch() == ""
+    assert two.watch() == ""
+
+
+def test_what_was_given_back_is_free_at_once() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    one.release()
+    assert not one.held()
+    assert two.watch() == ""
+    one.release()  # no harm: it is another's now
+    assert two.mine(desk.control.read())
+
+
+def test_whoever_was_overtaken_is_told_and_may_never_act_again() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    desk.now = TAKES_S
+    assert two.watch() == ""
+    with pytest.raises(LeaseLostError, match="held by second"):
+        one.renew()
+    desk.now = 0.0
+    assert not one.held()
+
+
+def test_a_holder_that_slept_and_was_not_overtaken_goes_on() -> None:
+    desk = Desk()
+    one, _ = desk.both()
+    desk.now = 1000.0
+    assert not one.held()
+    one.renew()
+    assert one.held()
+
+
+def test_a_bucket_that_does_not_answer_ends_the_right_to_act_and_gives_it_back() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    desk.control.readable = False
+    desk.now = SAFE_S
+    with pytest.raises(CloudError):
+        one.renew()
+    assert not one.held()
+    desk.control.readable = True
+    one.renew()
+    assert one.held()
+    assert two.watch() == "first"
+
+
+@pytest.mark.parametrize("code", ["ConditionalRequestConflict", "PreconditionFailed"])
+def test_a_conflict_is_repeated_on_what_is_there_now(code: str) -> None:
+    desk = Desk()
+    one, _ = desk.both()
+    desk.control.faults.next_error("PutObject", code, times=2)
+    desk.now = 10.0
+    one.renew()
+    desk.now = 10.0 + SAFE_S - 0.1
+    assert one.held()
+
+
+def test_a_renewal_whose_answer_was_lost_counts_from_when_it_was_sent() -> None:
+    desk = Desk()
+    one, _ = desk.both()
+    desk.control.faults.lose_reply("PutObject")
+    desk.now = 10.0
+    one.renew()
+    assert desk.control.control.beat == 1
+    desk.now = 10.0 + SAFE_S - 0.1
+    assert one.held()
+
+
+def test_a_take_over_of_which_nothing_was_heard_is_ours_at_the_next_look() -> None:
+    desk = Desk()
+    one = desk.lease("one")
+    write = desk.control.write
+
+    def lose(control: Control, etag: str | None) -> str | None:
+        write(control, etag)
+        desk.control.readable = False
+        raise CloudError(Fault.LOST, "ConnectionClosed", "no answer")
+
+    desk.control.write = lose  # type: ignore[method-assign]
+    with pytest.raises(CloudError):
+        one.watch()
+    assert not one.held()
+    desk.control.write, desk.control.readable = write, True  # type: ignore[method-assign]
+    assert one.watch() == ""
+    assert one.held()
+
+
+def test_stop_is_kept_through_renewals_and_a_change_of_holder() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    desk.control.stop("gpucluster down")
+    one.renew()
+    assert desk.control.control.scaling is Scaling.STOP
+    desk.now = TAKES_S + 1
+    two.watch()  # has not seen this version yet
+    desk.now += TAKES_S
+    assert two.watch() == ""
+    assert (desk.control.control.scaling, desk.control.control.by) == (Scaling.STOP, "gpucluster down")
+
+
+def test_an_object_that_was_deleted_is_watched_first_for_its_holder_may_live() -> None:
+    desk = Desk()
+    one, two = desk.both()
+    desk.fence, desk.control._version, desk.control.control = 1, None, Control()
+    assert one.held()
+    assert two.watch() == "an object that was deleted"
+
+
+def test_the_epoch_rises_over_the_journals_even_when_the_object_is_new() -> None:
+    desk = Desk(fence=7)
+    one = desk.lease("one")
+    one.watch()
+    desk.now = TAKES_S
+    assert one.watch() == ""
+    assert one.epoch == 8
+
+
+def test_what_an_older_version_left_is_free() -> None:
+    desk = Desk(control=ModelControl(Control(epoch=3, by="up")))
+    one = desk.lease("one")
+    assert one.watch() == ""
+    assert desk.control.control == replace(desk.control.control, epoch=4, by="up", holder="one")
+
+
+# --- both at once, on clocks that differ ---------------------------------------------------------------
+SECONDS = st.sampled_from([1.0, 12.0, 28.0, 40.0, 90.0])
+NAPS = st.lists(st.builds(Nap, daemon=st.integers(0, 1), at=st.integers(1, 60), seconds=SECONDS), max_size=6)
+CODES = {"409": "ConditionalRequestConflict", "412": "PreconditionFailed"}
+FAULTS = st.lists(st.tuples(st.sampled_from([*CODES, "lost", "down"]), st.integers(1, 3)), max_size=4)
+OFFSETS = st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+RATES = st.tuples(st.floats(0.98, 1.02), st.floats(0.98, 1.02))
+KILLS = st.lists(st.integers(5, 250), max_size=2)
+
+
+class Two:
+    """Two leases alone: as a Pair, without anything to do."""
+
+    def __init__(self, naps: list[Nap], offsets: tuple[float, float], rates: tuple[float, float]) -> None:
+        self.control, self.now, self.fence = ModelControl(), 0.0, 0
+        self.naps = {(nap.daemon, nap.at): nap.seconds for nap in naps}
+        self.points, self.busy, self.lives = [0, 0], [False, False], [0, 0]
+        self.offsets, self.rates = offsets, rates
+        self.dead: set[str] = set()
+        self.leases = [self.born(0), self.born(1)]
+
+    def born(self, n: int) -> Lease:
+        self.lives[n] += 1
+        return Lease(
+            Bucket(self.control, lambda: self.rest(n)),
+            f"{n}/{self.lives[n]}",
+            TTL_S,
+            clock=lambda: self.offsets[n] + self.now * self.rates[n],
+            wall=lambda: self.now + self.offsets[n],
+            neighbours=Neighbours(over=lambda holder: holder in self.dead, end=lambda _: None),
+            known_epoch=lambda: self.fence,
+        )
+
+    def kill(self, n: int) -> None:
+        if not self.busy[n]:
+            self.dead.add(f"{n}/{self.lives[n]}")
+            self.leases[n] = self.born(n)
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 2.0
+            for n in (0, 1):
+                if not self.busy[n]:
+                    self.turn(n)
+            assert not all(lease.held() for lease in self.leases), f"both may act at {self.now}"
+
+    def turn(self, n: int) -> None:
+        self.busy[n], lease = True, self.leases[n]
+        try:
+            if not lease.epoch:
+                if not lease.watch():
+                    self.fence = max(self.fence, lease.epoch)
+            elif int(self.now) % 10 < 2:
+                lease.renew()
+        except LeaseLostError:
+            self.leases[n] = self.born(n)
+        except CloudError:
+            pass
+        finally:
+            self.busy[n] = False
+
+    def rest(self, n: int) -> None:
+        self.points[n] += 1
+        self.run(self.naps.pop((n, self.points[n]), 0.0))
+
+
+@given(naps=NAPS, faults=FAULTS, offsets=OFFSETS, rates=RATES, kills=KILLS)
+@settings(max_examples=150, deadline=None)
+def test_two_daemons_never_both_hold_it_and_one_does_in_the_end(
+    naps: list[Nap],
+    faults: list[tuple[str, int]],
+    offsets: tuple[float, float],
+    rates: tuple[float, float],
+    kills: list[int],
+) -> None:
+    two, faults = Two(naps, offsets, rates), list(faults)
+    for second in range(0, 280, 4):
+        disturb(two, second, faults)
+        if any(second <= kill < second + 4 for kill in kills):
+            two.kill(int(two.leases[1].held()))
+        two.run(4)
+        two.control.readable = True
+    two.naps.clear()
+    two.control.faults.clear()
+    two.run(120)
+    assert any(lease.held() for lease in two.leases)
+
+
+@given(naps=NAPS, faults=FAULTS, offsets=OFFSETS, rates=RATES, kills=KILLS)
+@settings(max_examples=8, deadline=None)
+def test_two_daemons_never_both_act_and_launch_no_slot_twice(
+    naps: list[Nap],
+    faults: list[tuple[str, int]],
+    offsets: tuple[float, float],
+    rates: tuple[float, float],
+    kills: list[int],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Pair(a_plan(("idle: 5m", "idle: 1m")), Path(folder), naps=naps, offsets=offsets, rates=rates)
+        faults, jobs = list(faults), [pair.slurm.submit(2, lasts=30), pair.slurm.submit(1, lasts=20)]
+        for second in range(0, 280, 4):
+            disturb(pair, second, faults)
+            if any(second <= kill < second + 4 for kill in kills):
+                pair.kill(max(pair.sides, key=lambda side: side.lease.held()))
+            pair.run(4)
+            pair.control.readable = True
+        pair.naps.clear()
+        pair.control.faults.clear()
+        pair.until(lambda: all(job.state == "COMPLETED" for job in jobs) and not pair.living(), 1500)
+        pair.end()
+
+
+def disturb(world: Two | Pair, second: int, faults: list[tuple[str, int]]) -> None:
+    """One fault a minute."""
+    if second // 4 % 15 == 7 and faults:
+        order(world, *faults.pop())
+
+
+def order(pair: Two | Pair, kind: str, times: int) -> None:
+    if kind in CODES:
+        pair.control.faults.next_error("PutObject", CODES[kind], times=times)
+    elif kind == "lost":
+        pair.control.faults.lose_reply("PutObject", times=times)
+    else:
+        pair.control.readable = False
+
+
+def test_a_holder_that_freezes_is_replaced_and_does_nothing_when_it_wakes(tmp_path: Path) -> None:
+    pair = Pair(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
+    pair.run(5)
+    assert pair.sides[0].lease.held()
+    job = pair.slurm.submit(2, lasts=30)
+    pair.naps[(0, pair.sides[0].points + 4)] = 200.0  # in the middle of its next pass
+    pair.until(lambda: job.state == "COMPLETED")
+    pair.run(20)
+    assert pair.slept == 1
+    assert pair.stolen == 1, "the first one woke, and was told"
+    assert pair.sides[1].lease.held()
+
+
+def test_nothing_is_launched_while_none_lives(tmp_path: Path) -> None:
+    pair = Pair(a_plan(), tmp_path)
+    pair.run(5)
+    pair.asleep = {0, 1}
+    pair.slurm.submit(2)
+    pair.run(300)
+    assert not pair.cloud.launches
