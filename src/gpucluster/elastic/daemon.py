@@ -24,6 +24,7 @@ from queue import Empty
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, NoticePort, Told
+from gpucluster.cloud.queue import SqsNotices
 from gpucluster.elastic import registration
 from gpucluster.elastic.act import Failpoint, Hands
 from gpucluster.elastic.ears import listen, listen_to_queue
@@ -130,6 +131,7 @@ def real_ports(bindings: Bindings) -> Ports:
         cloud=AwsCloud(bindings.region),
         slurm=Scontrol(),
         control=S3Control(bindings.region, bindings.bucket),
+        notices=SqsNotices(bindings.region, bindings.queue) if bindings.queue else None,
     )
 
 
