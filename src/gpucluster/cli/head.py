@@ -5,7 +5,7 @@ By `nsenter` into a sandbox, by ssh with strict host keys to hosts that exist or
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -89,7 +89,9 @@ def report(head: Head, output: Output, module: str, *arguments: str) -> None:
             say(said.stdout.rstrip("\n"))
     else:
         said = head.ask(module, *arguments, "--json")
-        answer(**{"ok": said.code == 0, "cluster": head.name, **_json(said.stdout)})
+        values = {"ok": said.code == 0, "cluster": head.name, **_json(said.stdout)}
+        answer(**values)
+        said = replace(said, code=0 if values["ok"] else 1)
     if said.stderr.strip():
         progress(said.stderr.rstrip("\n"))
     raise typer.Exit(said.code)
@@ -259,5 +261,7 @@ def _json(text: str) -> dict[str, Any]:
         found: Any = json.loads(text)
     except ValueError as error:
         raise StateError(f"the head's answer is no JSON: {error}", next_step=OLD) from error
+    if isinstance(found, list):  # the moments of a job: none is no job of ours
+        return {"moments": found, "ok": bool(cast("list[Any]", found))}
     answered = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     return {key: value for key, value in answered.items() if key != "schema"}

@@ -115,8 +115,11 @@ def sight(where: Places, asked: Asked | None = None, clock: Callable[[], float] 
 
 def entries_of(where: Places, plan: ClusterPlan) -> tuple[Entry, ...]:
     """The journal; a cluster on hosts that exist has no daemon, and so none."""
-    if plan.aws is None and not where.journal.exists():
-        return ()
+    return () if plan.aws is None and not where.journal.exists() else journal(where)
+
+
+def journal(where: Places) -> tuple[Entry, ...]:
+    """Every event that the daemon wrote."""
     step = "be root or slurm, on the head where gpucluster-elastic runs"
     try:
         return read_only(where.journal)

@@ -54,6 +54,12 @@ def test_json_is_passed_on_with_the_cluster_and_whether_it_is_well(
     }
 
 
+def test_a_job_without_a_moment_is_a_no(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(Spoken(0, "[]"), Output.JSON, "timeline", "9") == 1
+    assert json.loads(capsys.readouterr().out)["moments"] == []
+    assert told(Spoken(0, '[{"what": "up"}]'), Output.JSON, "timeline", "9") == 0
+
+
 def test_what_a_machine_says_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     told(Spoken(0, "job \x1b[2J\x07one\r\nline two\n", "warn\x1b]0;x\x07"), Output.TEXT, "why", "9")
     shown = capsys.readouterr()

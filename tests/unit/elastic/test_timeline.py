@@ -6,8 +6,22 @@ from pathlib import Path
 import pytest
 from builders import a_plan
 from fleet import Fleet
+from moments import NOW, living
 
 from gpucluster.elastic import timeline
+from gpucluster.elastic.events import (
+    EndAsked,
+    Entry,
+    GpuFaulted,
+    Hangs,
+    JobLeft,
+    Ordered,
+    SentBack,
+    Signalled,
+    Troubled,
+    TroubleKind,
+    Verb,
+)
 from gpucluster.elastic.journal import read_only
 
 
@@ -54,3 +68,67 @@ def test_a_refusal_and_a_requeue_are_part_of_the_story(tmp_path: Path) -> None:
     assert what.count("placed") == 2
     assert what.count("submitted") == 1
     assert "running" in what
+
+
+def test_each_stage_says_how_long_it_took_and_whose_it_was(tmp_path: Path) -> None:
+    f = Fleet(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
+    job = f.slurm.submit(2, lasts=30)
+    f.until(lambda: job.state == "COMPLETED" and not f.living(), 1000)
+    f.run(60)
+    moments = timeline.timeline(job.id, read_only(tmp_path / "journal.sqlite"))
+    assert {m.what for m in moments if m.took_s is None} == {"submitted", "asked"}
+    for up in (m for m in moments if m.what == "up"):
+        before = next(m for m in moments if m.what == "registered" and m.slot == up.slot)
+        assert up.took_s == pytest.approx(up.at - before.at)
+        assert up.instance == before.instance
+    launched = [m for m in moments if m.what == "launched"]
+    assert {m.request for m in launched} == {m.request for m in moments if m.what == "requested"}
+    text = timeline.lines(moments)
+    assert len(text) == len(moments)
+    assert any(launched[0].instance in line and "up" in line for line in text)
+
+
+def test_troubles_orders_and_hangs_are_part_of_the_story() -> None:
+    slots = ("h200-2a-1", "h200-2a-2")
+    events = (
+        *living(*slots),
+        (50.0, Ordered(verb=Verb.POOL_PAUSE, target="h200", by="alice", words="upgrade")),
+        (40.0, Hangs(job=41, since=NOW - 100, words="no heartbeat")),
+        (
+            30.0,
+            GpuFaulted(slot=slots[1], instance="i-1", xid=79, device="0000:53:00", count=1, severity="fatal"),
+        ),
+        (30.0, Troubled(slot=slots[1], instance="i-1", kind=TroubleKind.FAULT, words="XID 79")),
+        (29.0, Signalled(instance="i-1", jobs=(41,), signal="USR1")),
+        (9.0, SentBack(instance="i-1", jobs=(41,))),
+        (8.0, JobLeft(job=41)),
+        (7.0, EndAsked(instances=("i-1",), words="replaced")),
+    )
+    entries = [Entry(at=NOW - ago, event=event) for ago, event in events]
+    moments = timeline.timeline(41, entries)
+    what = [m.what for m in moments]
+    assert what[-8:] == [
+        "ordered",
+        "hangs",
+        "gpu-fault",
+        "troubled",
+        "signalled",
+        "sent-back",
+        "left",
+        "ending",
+    ]
+    back = next(m for m in moments if m.what == "sent-back")
+    assert (back.slot, back.instance, back.took_s) == (slots[1], "i-1", 21.0)
+    assert timeline.timeline(42, entries) == ()
+
+
+def test_a_job_that_the_journal_never_met_is_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Fleet(a_plan(), tmp_path)
+    where = ["--journal", str(tmp_path / "journal.sqlite")]
+    assert timeline.main(["7", *where]) == 1
+    assert "nothing of job 7" in capsys.readouterr().err
+    assert timeline.main(["7", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert timeline.main(["7", "--journal", str(tmp_path / "none")]) == 2
