@@ -280,4 +280,16 @@ CAPACITY_ROWS: list[tuple[str, list[Change], str]] = [
         ],
         "19:9: error[budget-without-prices] budget: no machine of Slurm's pools has a price (the catalog has those of us-east-1): this budget would stop nothing",
     ),
+    (
+        "a budget where all is paid ahead",
+        [
+            ("{min: 0, max: 16}", "4"),
+            (
+                "      - {from: spot, machines: [p5en.48xlarge]}\n      - {from: on-demand, machines: [p5en.48xlarge], max: 4}\n",
+                "      - {from: capacity-block, id: cr-0123456789abcdef0, zones: [us-east-1a], machines: [p5en.48xlarge]}\n",
+            ),
+            ("partitions:\n", "budget: {monthly: 250000 USD}\npartitions:\n"),
+        ],
+        "18:9: error[budget-without-prices] budget: all machines of Slurm's pools are paid ahead, so no hour of theirs is counted: this budget would stop nothing",
+    ),
 ]

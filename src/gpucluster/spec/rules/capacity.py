@@ -125,6 +125,10 @@ def always_on_cost(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
 
 def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     region, prices = written(spec.aws).region, catalog.prices
+    if all(source.source is Market.CAPACITY_BLOCK for pool in of_slurm(spec) for source in pool.capacity):
+        says = "all machines of Slurm's pools are paid ahead, so no hour of theirs is counted: this budget would stop nothing"
+        yield error("budget", id="budget-without-prices", says=says)
+        return
     named = [place for place in _machines(spec) if place[2] in catalog.machines]
     without = [place for place in named if hourly(prices, region, place[2], place[1]) is None]
     if named and len(without) == len(named):
