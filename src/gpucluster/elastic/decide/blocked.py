@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.gangs import tell
 from gpucluster.elastic.decide.offers import Offer, Room, admits, refusal_of, why_none
-from gpucluster.elastic.decide.world import HAS, World, urgency
+from gpucluster.elastic.decide.world import HAS, World, names_in, urgency
 from gpucluster.elastic.events import Event, Forgot
 from gpucluster.elastic.model import Action, Block, Phase, SlurmJob, Unblock
+from gpucluster.elastic.owners import Owner, owner_of
 from gpucluster.plan.model import Pool
 from gpucluster.plan.names import REASON_PREFIX
 
@@ -108,29 +109,40 @@ def _zone(
     world: World, room: Room, pool: Pool, name: str, offers: Mapping[tuple[str, str], tuple[Offer, ...]]
 ) -> Zone:
     here = offers[(pool.name, name)]
-    span = next(s for s in pool.slots if s.zone == name)
-    off = [s for s in span if world.phases.get(s) in (Phase.OFF, Phase.ENDING)]
+    by_phase = _by_phase(world, pool, name)
+    off = (
+        *by_phase.get(Phase.OFF, ()),
+        *by_phase.get(Phase.ENDING, ()),
+    )  # what is off can be had at once
     free = tuple(s for s in off if _may_drain(world, s))
-    sure = max((room.of(o) for o in here if refusal_of(world.memory, o) is None), default=0)
     return Zone(
         pool=pool,
         name=name,
         free=free,
         blocked=tuple(s for s in free if world.node(s).drained),
-        sure=sure,
+        sure=max((room.of(o) for o in here if refusal_of(world.memory, o) is None), default=0),
         shelves=tuple((room.of(o), admits(world.memory, o, world.now)) for o in here),
-        idle=sum(1 for s in span if world.phases.get(s) is Phase.UP and world.node(s).idle),
-        trying=any(world.phases.get(s) is Phase.WANTED for s in span),
+        idle=sum(1 for s in by_phase.get(Phase.UP, ()) if world.node(s).idle),
+        trying=bool(by_phase.get(Phase.WANTED)),
         offers=here,
     )
+
+
+def _by_phase(world: World, pool: Pool, zone: str) -> Mapping[Phase, list[str]]:
+    found: dict[Phase, list[str]] = {}
+    for slot in names_in(world.plan).get((pool.name, zone), ()):
+        phase = world.phases.get(slot)
+        if phase is not None:
+            found.setdefault(phase, []).append(slot)
+    return found
 
 
 def _may_drain(world: World, slot: str) -> bool:
     """Ours to drain or to lift. One that still has its instance counts against `max` by itself: it is let go first."""
     node = world.node(slot)
-    if node.drained:
-        return node.ours or (node.spoiled and world.fate(slot) not in HAS)
-    return world.fate(slot) not in HAS
+    if not node.drained:
+        return slot not in world.memory.lives or world.fate(slot) not in HAS
+    return node.ours or (node.spoiled and world.fate(slot) not in HAS)
 
 
 def _limits(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Iterator[tuple[Zone, int]]:
@@ -213,6 +225,10 @@ def _comments(world: World, room: Room, zones: Mapping[str, tuple[Zone, ...]]) -
 
 def _lift_from_living(world: World) -> Iterator[Action]:
     """A block that raced with a registration must not keep a living node from work."""
-    lift = tuple(s for s in world.group(Phase.UP) if world.node(s).drained and world.node(s).ours)
+    lift = tuple(
+        s
+        for s in world.group(Phase.UP)
+        if world.node(s).drained and owner_of(world.node(s).reason) is Owner.CAPACITY
+    )
     if lift:
         yield Unblock(slots=lift, reason="the node is up")

@@ -26,7 +26,10 @@ class Offer:
     template_id: str
     template_version: int
     subnet_id: str
-    price: int = 0  # micro-USD an hour; 0: unknown or paid ahead
+    price: int  # micro-USD an hour; 0: unknown or paid ahead
+    keys: tuple[
+        str, ...
+    ]  # all that a refusal of it may stand under: itself, its kind of machine, its price, its source
 
     @property
     def market(self) -> Market:
@@ -34,14 +37,7 @@ class Offer:
 
     @property
     def key(self) -> str:
-        return offer(self.source.market, self.machine, self.zone, self.source.reservation or "")
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """All that a refusal of it may stand under: itself, its kind of machine, its price, its source."""
-        of_its_kind = offer(self.source.market, self.machine, self.zone)
-        priced = offer(self.source.market, self.machine, self.zone, at_most(self.source.max_price))
-        return (self.key, of_its_kind, priced, source_key(self.pool, self.source.position))
+        return self.keys[0]
 
     @property
     def words(self) -> str:
@@ -53,7 +49,17 @@ def offers_in(world: World, pool: Pool, zone: str) -> tuple[Offer, ...]:
     subnet = world.bindings.subnets.get(zone)
     templates = {(t.source, t.machine): t for t in pool.templates}
     return tuple(
-        Offer(pool.name, source, zone, machine, bound.id, bound.version, subnet, template.price or 0)
+        Offer(
+            pool=pool.name,
+            source=source,
+            zone=zone,
+            machine=machine,
+            template_id=bound.id,
+            template_version=bound.version,
+            subnet_id=subnet,
+            price=template.price or 0,
+            keys=_keys(pool, source, machine, zone),
+        )
         for source in sorted(pool.sources, key=lambda s: s.position)
         if zone in source.zones
         for machine in source.machines
@@ -202,6 +208,12 @@ def why_none(world: World, room: Room, pool: Pool, zone: str, offers: tuple[Offe
             elif words := room.lacks(some):
                 said.append(f"{some.words} {words}")
     return f"no {pool.name} in {zone}: " + ("; ".join(dict.fromkeys(said)) or "no source has room")
+
+
+def _keys(pool: Pool, source: Source, machine: str, zone: str) -> tuple[str, ...]:
+    details = (source.reservation or "", "", at_most(source.max_price))
+    own = (offer(source.market, machine, zone, detail) for detail in details)
+    return (*own, source_key(pool.name, source.position))
 
 
 def _lasts(world: World, some: Offer, jobs: Sequence[SlurmJob]) -> bool:

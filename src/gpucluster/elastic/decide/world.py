@@ -58,6 +58,15 @@ def slots_of(plan: ClusterPlan) -> Mapping[str, Slot]:
     }
 
 
+@cache
+def names_in(plan: ClusterPlan) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """The slots of each (pool, zone): a name is made once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for slot in slots_of(plan).values():
+        found.setdefault((slot.pool.name, slot.zone), []).append(slot.name)
+    return {place: tuple(names) for place, names in found.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """One moment. Built by `World.of`; `phases` and `groups` hold only slots that Slurm knows."""

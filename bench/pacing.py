@@ -1,0 +1,160 @@
+"""4,000 nodes under the API's default buckets, on a simulated clock over `cloud.model`: one job of 4,000, and 1,000 of 4.
+
+The limit is 1.05 of what the bucket itself allows: a thousand machines at once, then two a second. Printed with each:
+the calls that it took, how many the cloud throttled, and how many offers were wrongly remembered as without capacity.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from bench.decide import some_bindings, wide_plan
+from bench.figure import Figure, figure
+from gpucluster.cloud.limits import INSTANCES
+from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, Timing
+from gpucluster.elastic.act import Hands
+from gpucluster.elastic.decide.world import slots_of
+from gpucluster.elastic.journal import Journal
+from gpucluster.elastic.keeper import Keeper
+from gpucluster.elastic.lanes import Inline
+from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView, Window
+from gpucluster.plan.model import ClusterPlan
+
+NODES = 4000
+OF_THE_BUCKET = 1.05
+START = 1_000_000.0
+POLL_S = 20.0  # longer than a real cluster's, for the bench's own sake: the daemon knows when tokens suffice
+OFF = frozenset({"IDLE", "CLOUD", "POWERED_DOWN"})
+WAKING = frozenset({"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"})
+UP = frozenset({"ALLOCATED", "CLOUD"})
+
+
+def run() -> Iterator[Figure]:
+    """Seconds of simulated time until the last instance was launched."""
+    size, refill = INSTANCES["RunInstances"]
+    limit = (NODES - size) / refill
+    for name, sizes in (("burst4000.one_job", (NODES,)), ("burst4000.1000_jobs", (4,) * (NODES // 4))):
+        plan = wide_plan(2 * NODES)
+        burst = Burst(replace(plan, times=replace(plan.times, poll_s=POLL_S)), sizes)
+        took = burst.run(4 * limit)
+        throttled = sum(call.code == "RequestLimitExceeded" for call in burst.model.trail)
+        assert not burst.journal.memory.refusals, burst.journal.memory.refusals
+        yield figure(name, took, "s simulated", limit * OF_THE_BUCKET)
+        yield figure(f"{name}.calls", len(burst.cloud.launches), "calls", len(sizes) + limit / 2)
+        yield figure(f"{name}.throttled", throttled, "calls", 1.0)
+
+
+@dataclass
+class Burst:
+    """The daemon's keeper over a Slurm in which these jobs wait, and whose nodes are up as soon as they have a machine."""
+
+    plan: ClusterPlan
+    sizes: Sequence[int]
+    now: float = START
+    folder: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="gpucluster-pacing-"))
+
+    def __post_init__(self) -> None:
+        self.bindings = some_bindings(self.plan)
+        timing = Timing(pending_s=1.0, ending_s=20.0)
+        self.model = CloudModel(Random(7), timing=timing)  # noqa: S311 -- the same each time
+        zones = {subnet: zone for zone, subnet in self.bindings.subnets.items()}
+        self.cloud = ModelCloud(self.model, lambda: self.now, zones)
+        self.journal = Journal.open(Path(self.folder) / "journal.sqlite", self.now)
+        self.slurm = WaitingSlurm(self.plan, self.sizes, self.journal)
+        self.rung = False
+
+    def run(self, patience_s: float) -> float:
+        """Seconds until every node has a machine."""
+        keeper = self._keeper()
+        while self.slurm.lacking:
+            assert self.now < START + patience_s, f"{self.slurm.lacking} nodes still wait"
+            self.rung = False
+            keeper.look()
+            self.now += 0.1 if self.rung else keeper.next_look_s
+        living = self.model.describe((), self.now)
+        return max(i.launched_at for i in living) - START
+
+    def _keeper(self) -> Keeper:
+        lane = Inline()
+        hands = Hands(
+            cluster=self.plan.name,
+            times=self.plan.times,
+            cloud=self.cloud,
+            slurm=self.slurm,
+            control=ModelControl(),
+            journal=self.journal,
+            clouds=lane,
+            slurms=lane,
+            clock=lambda: self.now,
+            ring=self._ring,
+            trip=lambda _: None,
+        )
+        spool = Path(self.folder) / "spool"
+        return Keeper(
+            self.plan, self.bindings, hands, spool, published=lambda _: None, complain=lambda _: None
+        )
+
+    def _ring(self) -> None:
+        self.rung = True
+
+
+class WaitingSlurm:
+    """The SlurmPort: jobs that were placed at the start and wait for their nodes."""
+
+    def __init__(self, plan: ClusterPlan, sizes: Sequence[int], journal: Journal) -> None:
+        names = list(slots_of(plan))
+        self._journal = journal
+        self._nodes = {n: SlurmNode(name=n, states=OFF, address=n) for n in names}
+        self._waiting: set[str] = set()
+        self._jobs: list[SlurmJob] = []
+        for number, size in enumerate(sizes, start=1):
+            mine = tuple(names[len(self._waiting) : len(self._waiting) + size])
+            self._waiting.update(mine)
+            self._jobs.append(_job(number, mine))
+        self._nodes |= {n: SlurmNode(name=n, states=WAKING, address=n) for n in self._waiting}
+
+    @property
+    def lacking(self) -> int:
+        return len(self._waiting)
+
+    def look(self, at: float) -> SlurmView:
+        """What has a machine is up."""
+        lives = self._journal.memory.lives
+        for name in [n for n in self._waiting if n in lives and lives[n].instance]:
+            self._waiting.discard(name)
+            self._nodes[name] = replace(self._nodes[name], states=UP)
+        return SlurmView(at=at, nodes=dict(self._nodes), jobs=tuple(self._jobs))
+
+    def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
+        """Nothing that the daemon does to nodes belongs into this burst."""
+        raise AssertionError(f"{state} of {len(nodes)} nodes: {reason}")
+
+    def comment(self, jobs: Sequence[int], text: str) -> None:
+        raise AssertionError(f"jobs are told: {text}")
+
+    def signal(self, jobs: Sequence[int], signal: str) -> None:
+        raise AssertionError("no job is to be signalled")
+
+    def requeue(self, jobs: Sequence[int], reason: str) -> None:
+        raise AssertionError(f"no job is to be requeued: {reason}")
+
+    def open_window(self, window: Window) -> None:
+        raise AssertionError("there is no block")
+
+    def close_window(self, name: str) -> None:
+        raise AssertionError("there is no block")
+
+
+def _job(number: int, nodes: tuple[str, ...]) -> SlurmJob:
+    return SlurmJob(
+        id=number,
+        states=frozenset({"RUNNING", "CONFIGURING"}),
+        nodes=nodes,
+        node_count=len(nodes),
+        partitions=("gpu",),
+        requeueable=True,
+        batch=True,
+        priority=10_000 - number,
+    )
