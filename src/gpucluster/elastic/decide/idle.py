@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpucluster.elastic.decide.awaited import awaited
 from gpucluster.elastic.decide.world import HAS, World
 from gpucluster.elastic.model import Action, Phase, PowerDown, PowerUp
 
@@ -15,12 +16,13 @@ def suspend(world: World) -> Iterator[Action]:
 
 
 def idle_ends(world: World, pool: str | None = None) -> Iterator[tuple[str, float]]:
-    """When each idle elastic node of ours is due."""
+    """When each idle elastic node of ours is due; what a job comes back to is not."""
+    kept = awaited(world)
     for slot in world.group(Phase.UP):
         place, node, life = world.slots[slot], world.node(slot), world.life(slot)
         if (pool is not None and place.pool.name != pool) or place.always_on or life is None:
             continue
-        if not node.idle or node.drained or world.fate(slot) not in HAS:
+        if not node.idle or node.drained or slot in kept or world.fate(slot) not in HAS:
             continue
         since = max(node.last_busy, life.up_at or 0.0)
         yield slot, since + place.pool.idle_s

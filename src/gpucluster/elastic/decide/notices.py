@@ -50,6 +50,7 @@ BLOCK_WARN_S = 600.0  # before that; EventBridge warns at the same time (T26)
 COUNTED: Mapping[int, int] = {94: 3}  # contained memory errors: the machine goes at this many in 24 h (A6)
 STORM, STORM_LEAST = 3, 2  # machines of one offer taken back within STORM_S; of few, half and at least two
 NEARER_S = 1.0
+SETTLED_S = 600.0  # after that a machine knows what the queue said of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +202,11 @@ def _called_off(world: World, slot: str, life: Life, trouble: Trouble) -> str:
     if trouble.kind is TroubleKind.REPLACE and trouble.source == "operator":
         order = world.memory.orders.get(slot)
         return "" if order is not None and order.verb is Verb.NODE_REPLACE else "the order was taken back"
-    if trouble.kind is not TroubleKind.MAINTENANCE or trouble.source != "node":
+    if trouble.kind is not TroubleKind.MAINTENANCE:
         return ""
+    known_from = trouble.since + (0.0 if trouble.source == "node" else SETTLED_S)
     heard = world.reports.get(life.instance or "")
-    if heard is None or heard.at <= trouble.since or not heard.report.watched:
+    if heard is None or heard.at <= known_from or not heard.report.watched:
         return ""
     still = any(n.kind is NoticeKind.MAINTENANCE for n in heard.report.notices)
     return "" if still else "the cloud's maintenance is over or was called off"

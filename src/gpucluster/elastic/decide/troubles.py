@@ -16,7 +16,7 @@ from gpucluster.elastic.decide.notices import noticed, storms, useless
 from gpucluster.elastic.decide.offers import Room, choose, offers_in
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import TroubleKind, Verb
-from gpucluster.elastic.memory import Life, Trouble
+from gpucluster.elastic.memory import Life, Placement, Trouble
 from gpucluster.elastic.model import (
     Action,
     Drain,
@@ -34,6 +34,7 @@ from gpucluster.plan.model import Farewell
 
 __all__ = ["farewell_of", "leave", "next_due", "noticed", "sentence", "storms", "useless"]
 UNTOLD_S = 120.0  # a spot notice that tells no time (T34)
+_UNTOLD = Placement(slots=())
 FRESH_S = 600.0  # so long after it began, and before its end, a trouble is looked at often
 
 
@@ -238,9 +239,9 @@ class Party:
     def due(self, now: float, at: Callable[[Leaver], float | None]) -> Leaver | None:
         return next((one for one in self.leavers if (t := at(one)) is not None and t <= now), None)
 
-    def was(self, done: Callable[[Trouble], tuple[int, ...]]) -> bool:
-        """Whether it was done already; the record may stand at any of the machines."""
-        return any(self.id in done(one.moment.trouble) for one in self.leavers)
+    def run(self, world: World) -> Placement:
+        """What was done already, in this run of the job and for whichever of its machines."""
+        return world.memory.jobs.get(str(self.id), _UNTOLD)
 
 
 def _farewells(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
@@ -252,11 +253,12 @@ def _farewells(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
             continue
         yield from tell(party.jobs, one.sentence)
         instance = one.life.instance or ""
-        if party.running and not party.was(lambda t: t.signalled):
+        done = party.run(world)
+        if party.running and not done.signalled:
             key = (instance, one.moment.farewell.signal, one.sentence)
             signals.setdefault(key, []).append(party.id)
         last = party.due(world.now, lambda x: x.requeue_at)
-        if party.returns and (last or not party.running) and not party.was(lambda t: t.sent_back):
+        if party.returns and (last or not party.running) and not done.sent_back:
             back.setdefault((instance, one.sentence), []).append(party.id)
     for (instance, signal, reason), jobs in sorted(signals.items()):
         yield Signal(jobs=tuple(sorted(jobs)), signal=signal, instance=instance, reason=reason)

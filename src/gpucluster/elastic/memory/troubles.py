@@ -38,11 +38,13 @@ def _troubled(draft: Draft, at: float, event: Troubled) -> None:
 @folds(Signalled)
 def _signalled(draft: Draft, at: float, event: Signalled) -> None:
     _done(draft, event.instance, at, signalled=event.jobs)
+    _mark(draft, event.jobs, signalled=True)
 
 
 @folds(SentBack)
 def _sent_back(draft: Draft, at: float, event: SentBack) -> None:
     _done(draft, event.instance, at, sent_back=event.jobs)
+    _mark(draft, event.jobs, sent_back=True)
 
 
 @folds(TroubleOver)
@@ -67,6 +69,13 @@ def _hangs(draft: Draft, at: float, event: Hangs) -> None:
 @folds(Beats)
 def _beats(draft: Draft, at: float, event: Beats) -> None:
     draft.hanging.pop(str(event.job), None)
+
+
+def _mark(draft: Draft, jobs: tuple[int, ...], **done: bool) -> None:
+    """With the job's run, which may outlive the machine for which it was done."""
+    for job in jobs:
+        if (placement := draft.jobs.get(str(job))) is not None:
+            draft.jobs[str(job)] = replace(placement, **done)
 
 
 def _count(draft: Draft, life: Life, at: float) -> None:

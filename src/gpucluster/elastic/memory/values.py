@@ -67,6 +67,8 @@ class Placement:
 
     slots: tuple[str, ...]
     running: bool = False
+    signalled: bool = False  # told, in this run, that a machine of it goes
+    sent_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

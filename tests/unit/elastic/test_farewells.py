@@ -1,0 +1,288 @@
+"""Machines that go while jobs run, over the models of Slurm and the cloud: what a user of the cluster would see."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from builders import a_plan
+from fleet import Fleet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucluster.cloud.model import MaintenanceEvent
+from gpucluster.elastic.events import Troubled
+from gpucluster.elastic.journal import read_only
+from gpucluster.plan.messages import Beat, GpuFault
+from gpucluster.plan.model import ClusterPlan, Hung
+
+PLAN = a_plan()
+FAREWELL = PLAN.pools[0].farewell
+SPOT = "p5en.48xlarge"
+
+
+@pytest.fixture
+def f(tmp_path: Path) -> Fleet:
+    return Fleet(PLAN, tmp_path)
+
+
+def instance_of(f: Fleet, slot: str) -> str:
+    return f.journal.memory.lives[slot].instance or ""
+
+
+def xid(number: int) -> GpuFault:
+    return GpuFault(xid=number, device="0000:3b:00", count=1, last_at=0.0, text="")
+
+
+def running(f: Fleet, count: int, lasts: float = 600.0, **changes: object):
+    job = f.slurm.submit(count, lasts=lasts, **changes)
+    f.until(lambda: job.state == "RUNNING", 120)
+    return job
+
+
+def events(f: Fleet, kind: type) -> list:
+    return [e.event for e in read_only(f.folder / "journal.sqlite") if isinstance(e.event, kind)]
+
+
+def test_a_notice_during_a_job_on_four_nodes_signals_sends_back_and_the_job_resumes_on_others(
+    f: Fleet,
+) -> None:
+    job = running(f, 4)
+    first, lost = job.nodes, job.nodes[1]
+    machine, told_at = instance_of(f, lost), f.now
+    f.model.interrupt(machine, f.now)
+    f.until(lambda: job.state == "PENDING", 130)
+    assert [(j, s) for _, j, s in f.slurm.signals] == [(job.id, FAREWELL.signal)]
+    assert f.slurm.signals[0][0] - told_at <= 2
+    assert 120 - FAREWELL.lead_s - 2 <= f.now - told_at <= 120 - FAREWELL.lead_s + 3
+    assert job.comment.startswith("gpucluster: [trouble] the cloud takes this spot machine back at ")
+    f.until(lambda: job.state == "RUNNING", 120)
+    assert lost not in job.nodes
+    assert len(set(first) & set(job.nodes)) == 3
+    assert job.restarts == 1
+    began = f.now
+    f.until(lambda: job.state == "COMPLETED", 700)
+    assert began - told_at < 120 + PLAN.times.cred_expire_s + 10, "the machine in its place was up before"
+    assert len(events(f, Troubled)) == 1
+
+
+def test_a_notice_that_comes_by_one_way_only_does_the_same(f: Fleet) -> None:
+    for silent in ("metadata", "queue"):
+        job = running(f, 1)
+        f.model.interrupt(instance_of(f, job.nodes[0]), f.now, silent=(silent,))
+        f.until(lambda: job.restarts == 1, 130)  # noqa: B023
+        f.slurm.cancel(job)
+        f.run(300)
+    assert len(f.slurm.signals) == 2
+
+
+def test_twenty_seconds_are_enough_and_no_notice_at_all_too(f: Fleet) -> None:
+    job = running(f, 1)
+    f.model.interrupt(instance_of(f, job.nodes[0]), f.now, after_s=20.0)
+    f.until(lambda: job.restarts == 1, 20)
+    f.until(lambda: job.state == "RUNNING", 200)
+    f.interrupt(instance_of(f, job.nodes[0]))
+    f.until(lambda: job.restarts == 2, 60)
+    f.until(lambda: job.state == "COMPLETED", 900)
+
+
+def test_a_hint_takes_no_node_from_a_job(f: Fleet) -> None:
+    job = running(f, 2, lasts=200.0)
+    for slot in job.nodes:
+        f.model.recommend(instance_of(f, slot), f.now)
+    f.until(lambda: job.state == "COMPLETED", 300)
+    assert job.restarts == 0
+    took = f.until(lambda: not f.living(), 200)
+    assert took < 60, "an idle one goes at once"
+
+
+def test_a_storm_falls_to_the_next_machine_and_does_not_loop(f: Fleet) -> None:
+    job = running(f, 4)
+    for slot in job.nodes:
+        f.model.interrupt(instance_of(f, slot), f.now)
+    f.until(lambda: job.restarts == 1, 130)
+    f.until(lambda: job.state == "RUNNING", 400)
+    assert {i.machine for i in f.living()} == {"p5e.48xlarge"}
+    assert len(f.slurm.signals) == 1
+
+
+def test_a_gpu_that_dies_in_mid_job(f: Fleet) -> None:
+    job = running(f, 2)
+    lost, machine = job.nodes[0], instance_of(f, job.nodes[0])
+    f.faults[machine] = (xid(79),)
+    f.until(lambda: job.restarts == 1, FAREWELL.grace_s + 10)
+    assert f.slurm.signals
+    f.until(lambda: job.state == "RUNNING", 200)
+    assert lost not in job.nodes
+    assert machine not in {i.id for i in f.living()}
+
+
+def test_a_users_own_bug_costs_nobody_a_node(f: Fleet) -> None:
+    job = running(f, 1, lasts=100.0)
+    f.faults[instance_of(f, job.nodes[0])] = (xid(31), xid(13))
+    f.until(lambda: job.state == "COMPLETED", 200)
+    assert (job.restarts, f.slurm.signals) == (0, [])
+
+
+def test_maintenance_waits_for_a_job_that_ends_in_time_and_replaces_the_node_then(f: Fleet) -> None:
+    job = running(f, 1, lasts=300.0)
+    machine = instance_of(f, job.nodes[0])
+    event = MaintenanceEvent(id="", code="instance-retirement", not_before=f.now + 3600, description="x")
+    f.model.maintain(machine, event, f.now)
+    f.until(lambda: job.state == "COMPLETED", 400)
+    assert (job.restarts, f.slurm.signals) == (0, [])
+    f.until(lambda: machine not in {i.id for i in f.living()}, 120)
+
+
+def test_a_daemon_that_is_killed_in_a_farewell_goes_on_with_it(f: Fleet) -> None:
+    job = running(f, 2)
+    f.model.interrupt(instance_of(f, job.nodes[0]), f.now)
+    for _ in range(100):
+        f.restart()
+        f.run(1)
+    f.until(lambda: job.restarts == 1, 40)
+    assert len(f.slurm.signals) == 1
+
+
+def test_the_machine_hears_of_what_only_the_queue_knows(f: Fleet) -> None:
+    job = running(f, 1)
+    machine = instance_of(f, job.nodes[0])
+    f.model.interrupt(machine, f.now, silent=("metadata",))
+    f.until(lambda: f.agents[machine].leaving.startswith("spot "), 30)
+
+
+def hung_plan(*, requeue: bool) -> ClusterPlan:
+    return replace(PLAN, pools=(replace(PLAN.pools[0], hung=Hung(after_s=120, requeue=requeue)),))
+
+
+def test_a_job_that_stops_beating_is_told_or_sent_back_and_one_that_never_beat_is_neither(
+    tmp_path: Path,
+) -> None:
+    for requeue in (False, True):
+        f = Fleet(hung_plan(requeue=requeue), tmp_path / str(requeue))
+        job, other = running(f, 1, lasts=2000.0), running(f, 1, lasts=2000.0)
+        f.beats[instance_of(f, job.nodes[0])] = (Beat(job=job.id, uid=-1, at=f.now),)
+        f.run(110)
+        assert (job.restarts, job.comment) == (0, "")
+        f.run(30)
+        assert job.restarts == int(requeue)
+        assert "no progress for 120 s" in job.comment
+        assert (other.restarts, other.comment) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "why", ["another user's file", "a file of an earlier run", "an agent that is silent"]
+)
+def test_what_is_no_beat_judges_nobody(tmp_path: Path, why: str) -> None:
+    f = Fleet(hung_plan(requeue=True), tmp_path)
+    job = running(f, 1, lasts=2000.0)
+    machine = instance_of(f, job.nodes[0])
+    uid, at = (77, f.now) if why.startswith("another") else (-1, f.now)
+    f.beats[machine] = (Beat(job=job.id, uid=uid, at=at - (100 if "earlier" in why else 0)),)
+    f.run(20)
+    if "silent" in why:
+        f.agents[machine].beat_at = 1e18  # slurmd itself is well
+    f.run(400)
+    assert (job.restarts, job.state) == (0, "RUNNING")
+
+
+# --- any order of news -----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class News:
+    """What is said of the job's n-th machine, how often, and how long until the next."""
+
+    kind: str
+    node: int
+    silent: str
+    wait: int
+
+
+NEWS = st.lists(
+    st.builds(
+        News,
+        st.sampled_from(
+            ["spot", "short", "rebalance", "maintain", "xid", "restart", "twice", "late", "lose"]
+        ),
+        st.integers(0, 3),
+        st.sampled_from(["", "metadata", "queue"]),
+        st.integers(1, 60),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+@given(news=NEWS, requeue=st.booleans())
+@settings(max_examples=40)
+def test_whatever_is_heard_in_whatever_order_a_job_is_signalled_once_and_sent_back_once_a_run(
+    tmp_path_factory: pytest.TempPathFactory, news: list[News], requeue: bool
+) -> None:
+    f = Watched(PLAN, tmp_path_factory.mktemp("n"))
+    job = running(f, 4, lasts=900.0, requeue=requeue)
+    for one in news:
+        f.hear_of(job.nodes, one)
+        f.run(one.wait)
+    f.until(lambda: job.state in ("COMPLETED", "FAILED"), 6000)
+    f.faults.clear()
+    f.until(lambda: not f.living(), 9000)
+    per_run = Counter((j, restart) for j, restart in f.signalled)
+    assert all(count == 1 for count in per_run.values()), per_run
+    assert all(count == 1 for count in Counter(f.sent).values()), f.sent
+    if not requeue:
+        assert not f.sent
+
+
+class Watched(Fleet):
+    """Counts what is done to jobs by the run that they are in, and holds each power-down of a busy node to its cause."""
+
+    def __init__(self, plan: ClusterPlan, folder: Path) -> None:
+        self.signalled: list[tuple[int, int]] = []
+        self.sent: list[tuple[int, int]] = []
+        super().__init__(plan, folder)
+        signal, requeue, update = self.slurm.signal, self.slurm.requeue, self.slurm.update_nodes
+
+        def signals(jobs, name):
+            self.signalled += [(j, self.slurm.jobs[j].restarts) for j in jobs]
+            signal(jobs, name)
+
+        def requeues(jobs, reason):
+            self.sent += [(j, self.slurm.jobs[j].restarts) for j in jobs]
+            requeue(jobs, reason)
+
+        def updates(nodes, state, reason=None):
+            if state == "down":
+                self.hold(nodes)
+            update(nodes, state, reason)
+
+        self.slurm.signal, self.slurm.requeue, self.slurm.update_nodes = signals, requeues, updates
+
+    def hold(self, nodes: tuple[str, ...]) -> None:
+        for job in self.slurm.jobs.values():
+            for slot in set(job.nodes) & set(nodes):
+                life = self.journal.memory.lives[slot]
+                ended = life.instance not in {i.id for i in self.living()}
+                over = life.trouble is not None and (life.trouble.ends_at or 1e12) <= self.now
+                assert job.state != "RUNNING" or ended or over, f"{slot} was taken from job {job.id}"
+
+    def hear_of(self, slots: tuple[str, ...], one: News) -> None:
+        if one.kind == "restart":
+            self.restart()
+        elif one.kind in ("twice", "late", "lose"):
+            switches = self.model.news.switches
+            switches.twice_every, switches.late_s, switches.lose = {
+                "twice": (1, 0.0, 0), "late": (2, 40.0, 0), "lose": (0, 0.0, 1)
+            }[one.kind]  # fmt: skip
+        elif one.node < len(slots) and (machine := instance_of(self, slots[one.node])):
+            self._of_machine(machine, one)
+
+    def _of_machine(self, machine: str, one: News) -> None:
+        silent = (one.silent,) if one.silent else ()
+        if one.kind == "xid":
+            self.faults[machine] = (xid(79),)
+        elif one.kind == "rebalance":
+            self.model.recommend(machine, self.now, silent=silent)
+        elif one.kind == "maintain":
+            event = MaintenanceEvent(id="", code="system-reboot", not_before=self.now + 300, description="x")
+            self.model.maintain(machine, event, self.now, silent=silent)
+        else:
+            self.model.interrupt(machine, self.now, 15.0 if one.kind == "short" else 120.0, silent=silent)
