@@ -9,7 +9,8 @@ from random import Random
 from slurm_model import SlurmModel
 
 from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, ModelNotices, Timing
-from gpucluster.cloud.port import Instance
+from gpucluster.cloud.model.port import view
+from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.act import Failpoint, Hands
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.keeper import Keeper
@@ -29,6 +30,7 @@ from gpucluster.plan.messages import (
 from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding, there
 
 START = 1_000_000.0
+STRIDE_S = 15.0  # no jump is longer: what has no event of its own, as a word of the cloud, is seen by then
 NO_TRIP: Callable[[Failpoint], None] = lambda _: None  # noqa: E731
 
 
@@ -54,7 +56,7 @@ class Agent:
     boot_time: float = 0.0
     slot: str = ""
     beat_at: float = 0.0
-    heard: bool = False
+    up: bool = False  # its slurmd lives
     told: object = None  # of notices and faults, with the last beat
     leaving: str = ""  # what the daemon answered
 
@@ -62,7 +64,9 @@ class Agent:
 class Fleet:
     """Run it with `run(seconds)`; `restart()` is a kill and a new start over the same journal."""
 
-    def __init__(self, plan: ClusterPlan, folder: Path, *, boot_s: float = 30.0) -> None:
+    def __init__(
+        self, plan: ClusterPlan, folder: Path, *, boot_s: float = 30.0, version: str = "24.11"
+    ) -> None:
         self.plan, self.folder, self.boot_s = plan, folder, boot_s
         self.now = START
         timing = Timing(pending_s=2.0, ending_s=20.0)
@@ -74,7 +78,7 @@ class Fleet:
         self.queue = ModelNotices(self.model, lambda: self.now)
         self.faults: dict[str, tuple[GpuFault, ...]] = {}  # by instance, as its kernel says
         self.beats: dict[str, tuple[Beat, ...]] = {}
-        self.slurm = SlurmModel(plan, self._hook)
+        self.slurm = SlurmModel(plan, self._hook, version)
         self.slurm.now = self.now
         self.agents: dict[str, Agent] = {}
         self.mute: Callable[[Instance], bool] = lambda _: False  # instances that never call
@@ -82,6 +86,7 @@ class Fleet:
         self.complaints: list[str] = []
         self.trip = NO_TRIP
         self._look_at = 0.0
+        self._agents_at = 0.0
         self._calls = 0
         self.start()
 
@@ -124,27 +129,36 @@ class Fleet:
         self._look_at = self.now + self.keeper.next_look_s
 
     # --- time -------------------------------------------------------------------------------------
-    def run(self, seconds: float, step: float = 1.0) -> None:
-        """Let `seconds` pass."""
+    def run(self, seconds: float) -> None:
+        """Let `seconds` pass, from one event to the next."""
         end = self.now + seconds
         while self.now < end:
-            self.now += step
-            self.slurm.tick(self.now)
-            self._agents()
-            if told := self.queue.receive(0.0):
-                self.keeper.tell(told)
-                self._ring()
-            if self._calls or self.now >= self._look_at:
-                self._calls = 0
-                self.look()
-            self.check()
+            self._pass(end)
+
+    def _pass(self, end: float) -> None:
+        self.now = min(end, max(self.now + 1.0, self._next()))
+        self.slurm.tick(self.now)
+        self._agents()
+        if told := self.queue.receive(0.0):
+            self.keeper.tell(told)
+            self._ring()
+        if self._calls or self.now >= self._look_at:
+            self._calls = 0
+            self.look()
+        self.check()
+
+    def _next(self) -> float:
+        """When something can happen next: at the latest one stride from now."""
+        if self._calls:
+            return self.now
+        return min(self.now + STRIDE_S, self._look_at, self.slurm.next_event(), self._agents_at)
 
     def until(self, reached: Callable[[], bool], limit: float = 4000.0) -> float:
         """Run until `reached`; return how long it took. Not within `limit` is a failure."""
         began = self.now
         while not reached():
             assert self.now - began < limit, self.story()
-            self.run(1.0)
+            self._pass(self.now + STRIDE_S)
         return self.now - began
 
     def check(self) -> None:
@@ -153,12 +167,13 @@ class Fleet:
         for slot, life in self.journal.memory.lives.items():
             if life.instance:
                 assert owners.setdefault(life.instance, slot) == slot, "one instance, two slots"
-        for pool in self.plan.pools:
-            assert len(self.living()) <= pool.max, f"{len(self.living())} live, max {pool.max}"
+        many = len(self.model.wanted(self.now))
+        most = sum(pool.max for pool in self.plan.pools)
+        assert many <= most, f"{many} live, max {most}"
 
     def living(self) -> list[Instance]:
-        found = [self._view(i) for i in self.model.describe((), self.now)]
-        return [i for i in found if i.living]
+        """What is there in truth, whatever the cloud tells."""
+        return [view(i) for i in self.model.wanted(self.now)]
 
     def story(self) -> str:
         states = {n.name: (n.base, sorted(n.flags), n.reason) for n in self.slurm.nodes.values()}
@@ -172,15 +187,32 @@ class Fleet:
 
     # --- the machines -----------------------------------------------------------------------------
     def _agents(self) -> None:
-        running = [i for i in self.living() if i.state.value == "running"]
-        for instance in sorted(running, key=lambda i: i.id):
-            if self.mute(instance) or instance.launched_at + self.boot_s > self.now:
-                continue
-            agent = self.agents.setdefault(instance.id, Agent())
-            if agent.beat_at <= self.now or agent.told != self._senses(instance.id):  # news ring at once
-                self._beat(instance, agent)
-            if agent.slot:
-                self.slurm.registers(agent.slot, agent.boot_time, instance.address or "")
+        running: set[str] = set()
+        self._agents_at = self.now + STRIDE_S
+        for instance in sorted(self.model.wanted(self.now), key=lambda i: i.id):
+            seen = view(instance)
+            boots_at = instance.launched_at + self.boot_s
+            if boots_at > self.now or instance.state is not InstanceState.RUNNING:
+                self._agents_at = min(self._agents_at, max(boots_at, self.now + 1.0))
+            elif not self.mute(seen):
+                running.add(instance.id)
+                self._lives(seen)
+        for gone in [a for i, a in self.agents.items() if a.up and i not in running]:
+            gone.up = False
+            if not self._others_on(gone):
+                self.slurm.lost(gone.slot)
+
+    def _lives(self, instance: Instance) -> None:
+        agent = self.agents.setdefault(instance.id, Agent())
+        if agent.beat_at <= self.now or agent.told != self._senses(instance.id):  # news does not wait
+            self._beat(instance, agent)
+        self._agents_at = min(self._agents_at, agent.beat_at)
+        if agent.slot and not agent.up:
+            agent.up = True
+            self.slurm.registers(agent.slot, agent.boot_time, instance.address or "")
+
+    def _others_on(self, agent: Agent) -> bool:
+        return any(a.up and a.slot == agent.slot for a in self.agents.values() if a is not agent)
 
     def _beat(self, instance: Instance, agent: Agent) -> None:
         agent.beat_at = self.now + self.plan.times.heartbeat_s
@@ -208,7 +240,7 @@ class Fleet:
         answer = codec.loads(NodeAnswer, reply.body)
         agent.slot, agent.leaving = answer.node, answer.leaving
         if answer.life > agent.life:
-            agent.life, agent.boot_time = answer.life, self.now
+            agent.life, agent.boot_time, agent.up = answer.life, self.now, False
             self._beat(instance, agent)
 
     def _senses(self, instance: str) -> tuple[tuple[Notice, ...], tuple[GpuFault, ...]]:
@@ -239,11 +271,6 @@ class Fleet:
         body = {"kind": kind, "hostlist": hostlist, "resume_file": None, "pid": 1, "time": self.now}
         (new / f"{int(self.now * 1000)}.{len(list(new.iterdir()))}.{kind}").write_text(json.dumps(body))
         self._ring()
-
-    def _view(self, instance: object) -> Instance:
-        from gpucluster.cloud.model.port import view
-
-        return view(instance)  # type: ignore[arg-type]
 
 
 def with_times(plan: ClusterPlan, **changes: float) -> ClusterPlan:

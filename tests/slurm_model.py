@@ -1,4 +1,9 @@
-"""A small Slurm on virtual time: the power-saving transitions of 24.11 as seen on a real slurmctld (slurm.md 3)."""
+"""A small Slurm on virtual time. It replays what real daemons did (tests/recorded/transitions, test_slurm_model.py).
+
+What it is coarser in: it starts a job at the first tick at which one fits, in the order of priority and number; which
+of the free nodes are taken is the caller's wish (`prefers`), else the first ones that are up, in one zone; and no state
+lasts less than a tick.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,13 +14,30 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import ClusterPlan
 
 RESUME_MARGIN_S, SILENT_S = 60, 180.0
+CPUS = 2  # of a node, for jobs that share one
+POWER = frozenset({"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN"})
+NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What one version does otherwise; each row was seen on the real daemons."""
+
+    version: str
+
+
+DIALECTS = {d.version: d for d in (Dialect("22.05"), Dialect("24.11"), Dialect("26.05"))}
+
+
+class SlurmRefusalError(GpuclusterError):
+    """scontrol ended with 1."""
 
 
 @dataclass
 class Node:
     name: str
     zone: str
-    base: str = "IDLE"
+    base: str = "IDLE"  # IDLE ALLOCATED DOWN; MIXED is only shown
     flags: set[str] = field(default_factory=lambda: {"CLOUD", "POWERED_DOWN"})
     reason: str = ""
     reason_at: float = 0.0
@@ -25,15 +47,20 @@ class Node:
     boot_time: float = 0.0
     address: str = ""
     heard: float = 0.0
+    slurmd: float | None = None  # the boot time of the slurmd that lives there
+    pinged: float = 0.0
+    used: int = 0  # CPUs
+    shut: bool = False  # drained or down while it powered up: of no use until it registers
 
     @property
     def up(self) -> bool:
-        power = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "NOT_RESPONDING"}
-        return self.base != "DOWN" and not power & self.flags
+        return self.base != "DOWN" and not (POWER | {"NOT_RESPONDING"}) & self.flags
 
-    def free(self) -> bool:
-        off = self.flags <= {"CLOUD", "POWERED_DOWN", "NOT_RESPONDING"} and "POWERED_DOWN" in self.flags
-        return self.base == "IDLE" and (off or (self.up and self.flags <= {"CLOUD"}))
+    def free(self, cpus: int = CPUS) -> bool:
+        """Whether a job can be placed here."""
+        hindrance = {"DRAIN", "POWER_DOWN", "POWERING_DOWN", "MAINTENANCE", "RESERVED"} & self.flags
+        silent = self.shut or ("NOT_RESPONDING" in self.flags and not POWER & self.flags)
+        return self.base != "DOWN" and self.used + cpus <= CPUS and not hindrance and not silent
 
 
 @dataclass
@@ -52,15 +79,61 @@ class Job:
     started: float = 0.0
     restarts: int = 0
     comment: str = ""
+    cpus: int = CPUS  # of each node; fewer: it shares them
     runs: list[tuple[str, ...]] = field(default_factory=list)
+
+    @property
+    def placed(self) -> bool:
+        return self.state in ("CONFIGURING", "RUNNING")
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in ("PENDING", "CONFIGURING", "RUNNING")
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The times of slurm.conf that matter here."""
+
+    resume_s: float
+    suspend_s: float
+    silent_s: float
+    expire_s: float
+    ping_s: float = SILENT_S / 3
+    idle_s: float = NEVER  # SuspendTime
 
 
 class SlurmModel:
     """slurmctld, and the SlurmPort over it. `hook` is called as Slurm calls its programs."""
 
-    def __init__(self, plan: ClusterPlan, hook: Callable[[str, str], None]) -> None:
-        self.plan, self._hook = plan, hook
-        self.nodes = {s.name: Node(s.name, s.zone) for s in slots_of(plan).values()}
+    def __init__(self, plan: ClusterPlan, hook: Callable[[str, str], None], version: str = "24.11") -> None:
+        times = plan.times
+        self._start(
+            {s.name: Node(s.name, s.zone) for s in slots_of(plan).values()},
+            Clocks(
+                resume_s=max(p.boot_timeout_s for p in plan.pools) + RESUME_MARGIN_S,
+                suspend_s=times.suspend_timeout_s,
+                silent_s=SILENT_S,
+                expire_s=times.cred_expire_s,
+            ),
+            hook,
+            version,
+        )
+        self.partition = plan.partitions[0].name
+
+    @classmethod
+    def of(cls, nodes: dict[str, Node], clocks: Clocks, version: str) -> "SlurmModel":
+        """One without a plan."""
+        model = cls.__new__(cls)
+        model._start(nodes, clocks, lambda kind, hosts: None, version)
+        return model
+
+    def _start(
+        self, nodes: dict[str, Node], clocks: Clocks, hook: Callable[[str, str], None], version: str
+    ) -> None:
+        self.nodes, self.clocks, self._hook = nodes, clocks, hook
+        self.dialect = DIALECTS[version]
+        self.partition = "gpu"
         self.jobs: dict[int, Job] = {}
         self.now = 0.0
         self.away = False  # slurmctld does not answer
@@ -68,13 +141,16 @@ class SlurmModel:
         self.updates: list[tuple[str, tuple[str, ...], str | None]] = []
         self.signals: list[tuple[float, int, str]] = []
         self.windows: dict[str, Window] = {}
+        self.prefers: dict[int, tuple[str, ...]] = {}
         self._next = 1
+        self._waits = False  # something may change at the next tick
 
     # --- users ------------------------------------------------------------------------------------
     def submit(self, count: int, lasts: float = 60.0, **changes: object) -> Job:
         job = Job(self._next, count, lasts, self.now, **changes)  # type: ignore[arg-type]
         self.jobs[job.id] = job
         self._next += 1
+        self._waits = True
         return job
 
     def cancel(self, job: Job) -> None:
@@ -85,12 +161,11 @@ class SlurmModel:
         """Slurm's own drain, as of a Prolog that failed."""
         node = self.nodes[name]
         node.flags.add("DRAIN")
-        node.reason, node.reason_at, node.reason_by = reason, self.now, "slurm"
+        self._says(node, reason)
 
     # --- the port ---------------------------------------------------------------------------------
-    def look(self, at: float) -> SlurmView:
-        if self.away:
-            raise GpuclusterError("Unable to contact slurm controller")
+    def look(self, at: float, *, windows: bool = False) -> SlurmView:
+        self._reached()
         return SlurmView(
             at=at,
             nodes={n.name: self._shown(n) for n in self.nodes.values()},
@@ -99,18 +174,13 @@ class SlurmModel:
         )
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
-        if self.away:
-            raise GpuclusterError("Unable to contact slurm controller")
+        """As `scontrol update`: each node is tried; SlurmRefusalError if one would not."""
+        self._reached()
         self.updates.append((state, tuple(nodes), reason))
-        for name in nodes:
-            node = self.nodes[name]
-            if reason:
-                node.reason, node.reason_at, node.reason_by = (
-                    reason,
-                    self.now,
-                    "slurm",
-                )  # the daemon's user too
-            getattr(self, f"_{state}")(node)
+        refused = [name for name in nodes if not self._update(self.nodes[name], state, reason)]
+        self._waits = True
+        if refused:
+            raise SlurmRefusalError("slurm_update error: Invalid node state specified")
 
     def comment(self, jobs: Sequence[int], text: str) -> None:
         for job in jobs:
@@ -118,164 +188,290 @@ class SlurmModel:
                 self.jobs[job].comment = text
 
     def signal(self, jobs: Sequence[int], signal: str) -> None:
-        if self.away:
-            raise GpuclusterError("Unable to contact slurm controller")
+        self._reached()
         self.signals.extend((self.now, job, signal) for job in jobs if job in self.jobs)
 
     def requeue(self, jobs: Sequence[int], reason: str) -> None:
-        if self.away:
-            raise GpuclusterError("Unable to contact slurm controller")
+        self._reached()
         self.comment(jobs, reason)
         for number in jobs:
             job = self.jobs.get(number)
-            if job and job.batch and job.requeue and job.state in ("CONFIGURING", "RUNNING"):
+            if job and job.batch and job.requeue and job.placed:
                 self._free(job)
                 self._again(job)
 
     def open_window(self, window: Window) -> None:
         self.windows[window.name] = window
+        self._waits = True
 
     def close_window(self, name: str) -> None:
         self.windows.pop(name, None)
+        self._waits = True
+
+    def _reached(self) -> None:
+        if self.away:
+            raise GpuclusterError("Unable to contact slurm controller")
+
+    # --- what `scontrol update state=` does -------------------------------------------------------
+    def _update(self, node: Node, state: str, reason: str | None) -> bool:
+        if getattr(self, f"_{state}")(node) is False:
+            return False
+        if reason:
+            self._says(node, reason)
+        return True
 
     def _drain(self, node: Node) -> None:
+        if "POWERING_UP" in node.flags and node.used:
+            self._fail_jobs_on(node)  # a job that waits for it is sent back
+        node.shut = "POWERING_UP" in node.flags
         node.flags.add("DRAIN")
 
     def _undrain(self, node: Node) -> None:
         node.flags.discard("DRAIN")
-        if "POWERED_DOWN" in node.flags:
-            node.flags.add("NOT_RESPONDING")  # so seen on 24.11; it stops no job
+        node.flags.add("NOT_RESPONDING")  # until the next ping; for good while it is off
 
     def _down(self, node: Node) -> None:
-        node.base = "DOWN"
         self._fail_jobs_on(node)
-        node.base = "DOWN"
+        node.base, node.shut = "DOWN", "POWERING_UP" in node.flags
+
+    def _idle(self, node: Node) -> bool:
+        if node.used:
+            return False
+        node.base = "IDLE"
+        node.flags.discard("DRAIN")
+        return True
+
+    def _resume(self, node: Node) -> bool:
+        fits = not node.used and (node.base == "DOWN" or {"DRAIN", "POWERING_DOWN"} & node.flags)
+        if "DRAIN" in node.flags:
+            self._undrain(node)
+        if not fits:
+            return False
+        node.base, node.heard = "IDLE", self.now
+        if "POWERING_DOWN" in node.flags:
+            self._off(node)
+        else:
+            node.flags.add("NOT_RESPONDING")
+        return True
 
     def _power_down(self, node: Node) -> None:
-        if "POWERED_DOWN" in node.flags or "POWERING_DOWN" in node.flags:
+        if "POWERING_DOWN" in node.flags:
             return
         if node.base == "DOWN":
             node.flags.discard("POWERING_UP")
         node.flags.add("POWER_DOWN")
 
-    def _power_up(self, node: Node) -> None:
-        if "POWERED_DOWN" in node.flags and "DRAIN" not in node.flags:
-            node.flags.add("POWER_UP")
+    def _power_down_asap(self, node: Node) -> None:
+        if "POWERING_DOWN" in node.flags:
+            return
+        if not node.reason:
+            self._says(node, "POWER_DOWN_ASAP")
+        node.flags.add("DRAIN")
+        self._power_down(node)
 
-    def _resume(self, node: Node) -> None:
-        node.flags.discard("DRAIN")
-        if node.base == "DOWN":
-            node.base = "IDLE"
-        if "POWERED_DOWN" in node.flags:
-            node.flags -= {"POWER_DOWN"}
-            node.flags.add("NOT_RESPONDING")
+    def _power_down_force(self, node: Node) -> None:
+        if "POWERING_DOWN" in node.flags:
+            return
+        self._fail_jobs_on(node)
+        node.flags.discard("POWERING_UP")
+        node.flags.add("POWER_DOWN")
+
+    def _power_up(self, node: Node) -> None:
+        if "POWERED_DOWN" in node.flags or ("POWERING_UP" in node.flags and node.base != "DOWN"):
+            node.flags |= {"POWERED_DOWN", "POWER_UP"}  # on its way already: ResumeProgram is called again
 
     # --- time -------------------------------------------------------------------------------------
     def tick(self, now: float) -> None:
+        """Let it be `now`; every rule looks once."""
         self.now = now
         if self.away:
             return
+        self._waits = False
+        ready = [n for n in self.nodes.values() if n.free(1)]  # what is free only now is seen the next time
+        self._reserve()
+        for node in self.nodes.values():
+            self._ping(node)
+            self._power(node)
         self._run_jobs()
-        self._schedule()
-        self._power()
+        self._schedule([n for n in ready if n.free(1)])
+
+    def next_event(self) -> float:
+        """When a tick can change something; never too late."""
+        if self.away:
+            return NEVER
+        if self._waits:
+            return self.now + 1.0
+        windows = [t for w in self.windows.values() for t in (w.starts_at, w.ends_at) if t > self.now]
+        nodes = [self._node_event(n) for n in self.nodes.values()]
+        return min([NEVER, *windows, *nodes, *(self._job_event(j) for j in self.jobs.values())])
+
+    def _node_event(self, node: Node) -> float:
+        clocks = self.clocks
+        if {"POWER_DOWN", "POWER_UP", "COMPLETING"} & node.flags:
+            return self.now + 1.0
+        if "POWERING_DOWN" in node.flags:
+            return node.since + clocks.suspend_s + 1.0
+        if "POWERING_UP" in node.flags:
+            return node.since + clocks.resume_s + 1.0
+        if "POWERED_DOWN" in node.flags:
+            return NEVER
+        if node.slurmd is None:
+            seen = "NOT_RESPONDING" in node.flags
+            return NEVER if node.base == "DOWN" else node.heard + clocks.silent_s / (1 if seen else 2) + 1.0
+        odd = node.base == "DOWN" or "NOT_RESPONDING" in node.flags
+        idle = NEVER if node.used else node.last_busy + clocks.idle_s + 1.0
+        return min(idle, node.pinged + clocks.ping_s if odd else NEVER)
+
+    def _job_event(self, job: Job) -> float:
+        if job.state == "RUNNING":
+            return job.started + job.lasts
+        return job.begins if job.state == "PENDING" and job.begins > self.now else NEVER
 
     def restart(self, *, forgetting: bool) -> None:
         """kill -9 and start; `forgetting` = less than a second after a resume: the state on disk is older."""
+        self._waits = True
         for job in self.jobs.values():
             if forgetting and job.state == "CONFIGURING":
                 nodes = [self.nodes[n] for n in job.nodes if "POWERING_UP" in self.nodes[n].flags]
-                for name in job.nodes:
-                    self.nodes[name].base = "IDLE"
+                self._free(job)
                 for node in nodes:
                     node.flags = {"CLOUD", "POWERED_DOWN"}
-                job.state, job.nodes = "PENDING", ()
+                job.state = "PENDING"
 
     def registers(self, name: str, boot_time: float, address: str) -> None:
-        """slurmd called."""
+        """slurmd called, and lives from now on until it is `lost`."""
         node = self.nodes[name]
-        if self.away:
-            return
-        node.heard = self.now
-        if "POWERING_DOWN" in node.flags or (node.base == "DOWN" and "POWERED_DOWN" in node.flags):
+        node.slurmd = boot_time
+        if not self.away:
+            self._registers(node, address)
+
+    def lost(self, name: str) -> None:
+        """Its slurmd is no more."""
+        node = self.nodes[name]
+        if node.slurmd is not None:
+            node.heard = max(node.heard, self.now)
+        node.slurmd, self._waits = None, True
+
+    def _registers(self, node: Node, address: str = "") -> None:
+        boot_time = node.slurmd or 0.0
+        if "POWERING_DOWN" in node.flags:
             return
         if "POWERING_UP" in node.flags:
             if boot_time < node.since:
                 return  # "Still waiting for boot"
             node.last_busy = self.now
-        elif node.up and boot_time > node.boot_time and node.base == "ALLOCATED":
+        elif node.up and boot_time > node.boot_time and node.used:
             self._down(node)
-            node.reason = "Node unexpectedly rebooted"
-        if node.base == "DOWN" and node.reason == "Not responding":
-            node.base, node.reason = "IDLE", ""
-        node.flags -= {"POWERING_UP", "POWERED_DOWN", "NOT_RESPONDING"}
-        node.boot_time, node.address = boot_time, address
+            self._says(node, "Node unexpectedly rebooted")
+        node.heard = self.now
+        if node.base == "DOWN" and "POWER_DOWN" not in node.flags:
+            node.base = "IDLE"  # ReturnToService=2
+        node.flags -= {"POWERING_UP", "POWERED_DOWN", "NOT_RESPONDING", "POWER_UP"}
+        node.boot_time, node.address, node.shut = boot_time, address or node.address, False
+        self._waits = True
 
-    def _power(self) -> None:
-        times = self.plan.times
-        for node in self.nodes.values():
-            waking = node.base == "ALLOCATED" or "POWER_UP" in node.flags
-            if "POWERED_DOWN" in node.flags and waking:
-                node.flags -= {"POWERED_DOWN", "POWER_UP"}
-                node.flags |= {"POWERING_UP", "NOT_RESPONDING"}
-                node.since, node.reason = self.now, ""
-                self._call("resume", node)
-            elif (
-                "POWER_DOWN" in node.flags
-                and node.base in ("IDLE", "DOWN")
-                and "POWERING_UP" not in node.flags
-            ):
+    def _ping(self, node: Node) -> None:
+        if POWER & node.flags:
+            if node.slurmd is not None and node.slurmd >= node.since and "POWERING_UP" in node.flags:
+                self._registers(node)
+            return
+        if node.slurmd is not None:
+            odd = node.base == "DOWN" or "NOT_RESPONDING" in node.flags
+            if node.slurmd > node.boot_time or (odd and node.pinged + self.clocks.ping_s <= self.now):
+                self._registers(node)
+            if node.pinged + self.clocks.ping_s <= self.now:
+                node.pinged = self.now
+            node.heard = self.now
+        elif node.base != "DOWN" and node.heard + self.clocks.silent_s / 2 < self.now:
+            node.flags.add("NOT_RESPONDING")
+            if node.heard + self.clocks.silent_s >= self.now:
+                return
+            self._fail_jobs_on(node)
+            node.base = "DOWN"
+            self._adds(node, "Not responding")
+
+    def _power(self, node: Node) -> None:
+        flags = node.flags
+        if "POWER_DOWN" in flags:
+            if not node.used and "POWERING_UP" not in flags:
                 node.base, node.since = "IDLE", self.now
-                node.flags = {"CLOUD", "POWERING_DOWN"}
+                node.flags = {"CLOUD", "POWERING_DOWN"} | ({"MAINTENANCE", "RESERVED"} & flags)
                 self._call("suspend", node)
-            elif "POWERING_DOWN" in node.flags and node.since + times.suspend_timeout_s < self.now:
-                node.flags = (node.flags - {"POWERING_DOWN"}) | {"POWERED_DOWN"}
-                node.address = ""
-            elif "POWERING_UP" in node.flags and node.since + self._resume_timeout() < self.now:
-                self._down(node)
-                node.flags = {"CLOUD", "POWERED_DOWN"}
-                node.reason = "ResumeTimeout reached"
-                self._call("resume_fail", node)
-            elif node.up and node.boot_time and node.heard + SILENT_S < self.now:
-                self._down(node)
-                node.flags.add("NOT_RESPONDING")
-                node.reason, node.reason_at = "Not responding", self.now
+        elif "POWERED_DOWN" in flags and (node.used or "POWER_UP" in flags):
+            flags -= {"POWERED_DOWN", "POWER_UP"}
+            flags |= {"POWERING_UP", "NOT_RESPONDING"}
+            node.since = self.now
+            self._call("resume", node)
+        elif "POWERING_DOWN" in flags and node.since + self.clocks.suspend_s < self.now:
+            self._off(node)
+        elif "POWERING_UP" in flags and node.since + self.clocks.resume_s < self.now:
+            self._fail_jobs_on(node)
+            node.base = "DOWN"
+            node.flags = {"CLOUD", "POWERED_DOWN"} | ({"DRAIN"} & flags)
+            self._adds(node, "ResumeTimeout reached")
+            self._call("resume_fail", node)
+        elif node.up and not node.used and node.last_busy + self.clocks.idle_s < self.now:
+            node.flags.add("POWER_DOWN")
 
-    def _resume_timeout(self) -> float:
-        return max(p.boot_timeout_s for p in self.plan.pools) + RESUME_MARGIN_S
+    def _reserve(self) -> None:
+        held = {n for w in self.windows.values() if w.starts_at <= self.now < w.ends_at for n in w.nodes}
+        for node in self.nodes.values():
+            if node.name in held:
+                node.flags |= {"MAINTENANCE", "RESERVED"}
+            else:
+                node.flags -= {"MAINTENANCE", "RESERVED"}
+
+    def _off(self, node: Node) -> None:
+        self._waits = True
+        node.flags.discard("POWERING_DOWN")
+        node.flags.add("POWERED_DOWN")
+        node.address, node.slurmd, node.shut = "", None, False
 
     def _call(self, kind: str, node: Node) -> None:
+        self._waits = True
         self.hooks.append((self.now, kind, (node.name,)))
         self._hook(kind, node.name)
 
+    def _adds(self, node: Node, words: str) -> None:
+        self._says(node, f"{node.reason} : {words}" if node.reason else words)
+
+    def _says(self, node: Node, reason: str) -> None:
+        node.reason, node.reason_at, node.reason_by = reason, self.now, "slurm"  # the daemon's user too
+
+    # --- jobs -------------------------------------------------------------------------------------
     def _run_jobs(self) -> None:
         for job in self.jobs.values():
             if job.state == "CONFIGURING" and all(self.nodes[n].up for n in job.nodes):
-                job.state, job.started = "RUNNING", self.now
+                job.state, job.started, self._waits = "RUNNING", self.now, True
                 job.runs.append(job.nodes)
             elif job.state == "RUNNING" and job.started + job.lasts <= self.now:
-                job.state = "COMPLETED"
                 self._free(job)
+                job.state = "COMPLETED"
 
-    def _schedule(self) -> None:
-        for job in sorted(self.jobs.values(), key=lambda j: (-j.priority, j.id)):
-            if job.state == "PENDING" and job.begins <= self.now:
-                self._place(job)
+    def _schedule(self, ready: Sequence[Node]) -> None:
+        waiting = (j for j in self.jobs.values() if j.state == "PENDING" and j.begins <= self.now)
+        for job in sorted(waiting, key=lambda j: (-j.priority, j.id)):
+            self._place(job, ready)
 
-    def _place(self, job: Job) -> None:
-        zones = sorted({n.zone for n in self.nodes.values()})
-        for zone in zones:
-            free = [n for n in self.nodes.values() if n.zone == zone and n.free()]
-            free.sort(key=lambda n: (not n.up,))
+    def _place(self, job: Job, ready: Sequence[Node]) -> None:
+        wanted = self.prefers.get(job.id, ())
+        fits = [n for n in ready if n.free(job.cpus)]
+        for zone in sorted({n.zone for n in fits}):
+            free = [n for n in fits if n.zone == zone]
+            free.sort(key=lambda n: (n.name not in wanted, not n.up))
             if len(free) >= job.count:
-                job.nodes = tuple(n.name for n in free[: job.count])
-                job.state = "CONFIGURING"
-                for node in free[: job.count]:
-                    node.base = "ALLOCATED"
+                self._starts(job, free[: job.count])
                 return
+
+    def _starts(self, job: Job, nodes: Sequence[Node]) -> None:
+        job.nodes, job.state = tuple(n.name for n in nodes), "CONFIGURING"
+        for node in nodes:
+            node.base, node.used, node.reason = "ALLOCATED", node.used + job.cpus, ""
+        self._waits = True
 
     def _fail_jobs_on(self, node: Node) -> None:
         for job in self.jobs.values():
-            if node.name in job.nodes and job.state in ("CONFIGURING", "RUNNING"):
+            if node.name in job.nodes and job.placed:
                 self._free(job)
                 if job.batch and job.requeue:
                     self._again(job)
@@ -284,19 +480,27 @@ class SlurmModel:
 
     def _again(self, job: Job) -> None:
         job.state, job.restarts = "PENDING", job.restarts + 1
-        job.begins = self.now + self.plan.times.cred_expire_s + 1
+        job.begins = self.now + self.clocks.expire_s + 1
 
     def _free(self, job: Job) -> None:
-        for name in job.nodes:
+        for name in job.nodes if job.placed else ():
             node = self.nodes[name]
-            if node.base == "ALLOCATED":
+            node.used = max(0, node.used - job.cpus)
+            if node.base == "ALLOCATED" and not node.used:
                 node.base, node.last_busy = "IDLE", self.now
         job.nodes = ()
+        self._waits = True
+
+    # --- what it shows ----------------------------------------------------------------------------
+    def states(self, node: Node) -> frozenset[str]:
+        """Its words, as this version spells them."""
+        base = "MIXED" if node.base == "ALLOCATED" and node.used < CPUS else node.base
+        return frozenset({base, *node.flags})
 
     def _shown(self, node: Node) -> SlurmNode:
         return SlurmNode(
             name=node.name,
-            states=frozenset({node.base, *node.flags}),
+            states=self.states(node),
             reason=node.reason,
             reason_at=node.reason_at,
             reason_by=node.reason_by,
@@ -312,7 +516,7 @@ class SlurmModel:
             states=frozenset(states),
             nodes=job.nodes,
             node_count=job.count,
-            partitions=(self.plan.partitions[0].name,),
+            partitions=(self.partition,),
             requeueable=job.requeue,
             batch=job.batch,
             het_id=job.het,
