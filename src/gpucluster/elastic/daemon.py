@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty
+from typing import TYPE_CHECKING
 
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, NoticePort, Told
 from gpucluster.cloud.queue import SqsNotices
-from gpucluster.elastic import registration
+from gpucluster.elastic import registration, shown
 from gpucluster.elastic.act import Failpoint, Hands
 from gpucluster.elastic.ears import listen, listen_to_queue
 from gpucluster.elastic.journal import Journal
@@ -33,12 +34,16 @@ from gpucluster.elastic.keeper import Keeper, News
 from gpucluster.elastic.lanes import Inbox, Threads
 from gpucluster.elastic.lease import Alone, Lease, LeaseLostError
 from gpucluster.elastic.scontrol import Scontrol, SlurmPort
+from gpucluster.elastic.sight import Sight
 from gpucluster.elastic.standby import Standby, lease_of
 from gpucluster.elastic.trips import trip_of
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.model import Bindings, ClusterPlan, there
+
+if TYPE_CHECKING:
+    from gpucluster.elastic.metrics import Meter
 
 SCAN_S = 1.0  # the spool is looked at so often, when no datagram comes
 CLOUD_THREADS = 4  # launches of several gangs at once; EC2's own bucket is 5
@@ -54,6 +59,7 @@ class Paths:
     journal: Path = Path(names.JOURNAL)
     spool: Path = Path(names.SPOOL)
     wake: Path = Path(names.WAKE_SOCKET)
+    metrics_port: int = names.METRICS_PORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +159,7 @@ class Daemon:
         self._look_at = self._scan_at = self._renew_at = 0.0  # monotonic
         self._ended = threading.Event()
         self._server: ThreadingHTTPServer | None = None
+        self._window: ThreadingHTTPServer | None = None
         self._told: dict[str, str] = {}
         self._clouds = Threads("cloud", CLOUD_THREADS, self._inbox)
         self._slurms = Threads("scontrol", 1, self._inbox)
@@ -173,6 +180,7 @@ class Daemon:
             published=self._publish,
             complain=self._complain,
         )
+        self._meter = self._metered(bindings)
 
     def run(self) -> None:
         """Until `stop`; what is under way is finished, or repeated by the next start."""
@@ -200,13 +208,17 @@ class Daemon:
         """Run one thing from the inbox, then what is due."""
         wait = min(self._scan_at, self._look_at) - time.monotonic()
         before = self._journal.memory
+        work: Callable[[], None] = lambda: None  # noqa: E731
         with contextlib.suppress(Empty):
-            self._inbox.get(timeout=max(0.0, min(wait, SCAN_S)))()
+            work = self._inbox.get(timeout=max(0.0, min(wait, SCAN_S)))
+        began = time.monotonic()
+        work()
         now = time.monotonic()
         self._renew(now)
         if now >= self._scan_at or self._rung:
             self._scan_at = now + SCAN_S
             self._open_desk()
+            self._open_window()
             self._rung = self._keeper.take_hooks() or self._rung
         if self._hot:
             self._hot, self._rung = False, True
@@ -214,6 +226,8 @@ class Daemon:
         self._look(now)
         if self._journal.memory is not before:
             self._keeper.publish()
+        if self._meter is not None:
+            self._meter.turned(time.monotonic() - began)
 
     def _renew(self, now: float) -> None:
         lease = self._means.lease
@@ -255,9 +269,41 @@ class Daemon:
         )
 
     def _close_desk(self) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        for server in (self._server, self._window):
+            if server is not None:
+                server.shutdown()
+                server.server_close()
+
+    def _metered(self, bindings: Bindings) -> "Meter | None":
+        """An image of before metrics lacks the library: it is said, and nothing else."""
+        try:
+            from gpucluster.elastic.metrics import Meter, Office  # noqa: PLC0415  only the daemon has metrics
+        except ModuleNotFoundError as error:
+            log.warning("no metrics: %s", error)
+            return None
+        lease = self._means.lease
+        meter = Meter(
+            lambda: Sight(
+                plan=self._plan,
+                bindings=bindings,
+                seen=self._keeper.seen,
+                memory=self._journal.memory,
+                now=time.time(),
+            ),
+            lambda: Office(held=lease.held(), holder=lease.me),
+        )
+        self._journal.watch = meter.count
+        return meter
+
+    def _open_window(self) -> None:
+        """Metrics, and what `why` asks. Where the port is taken the daemon goes on without, and tries again."""
+        if self._window is None:
+            meter = self._meter
+            metrics = meter.text if meter is not None else lambda: b""
+            try:
+                self._window = shown.serve(self._paths.metrics_port, metrics, lambda: self._keeper.overheard)
+            except OSError as error:
+                self._complain(f"metrics: port {self._paths.metrics_port}: {error.strerror}")
 
     def _listen_to_queue(self) -> None:
         if self._notices is not None:

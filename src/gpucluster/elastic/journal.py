@@ -8,7 +8,7 @@ can write no more, so a daemon that slept through its own end cannot note an int
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kin
 CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 1), epoch INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS snapshot (only INTEGER PRIMARY KEY CHECK (only = 1), last INTEGER NOT NULL, memory TEXT NOT NULL);
 """
+Watch = Callable[[Sequence[Entry], Memory, Memory], object]  # entries, memory before and after them
 
 
 class FencedError(StateError):
@@ -41,6 +42,7 @@ class Journal:
     ) -> None:
         self._db, self._last, self._snapshot, self._epoch = db, last, snapshot, epoch
         self.memory = memory
+        self.watch: Watch = lambda entries, before, after: None  # told of each batch that is on disk
 
     @classmethod
     def open(cls, path: Path, now: float, epoch: int | None = None) -> "Journal":
@@ -77,9 +79,10 @@ class Journal:
         rows = [(e.at, type(e.event).__name__, _dump(e.event)) for e in entries]
         memory = fold(self.memory, entries)
         self._write("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows)
-        self.memory, self._last = memory, self._last + len(rows)
+        before, self.memory, self._last = self.memory, memory, self._last + len(rows)
         if self._last - self._snapshot >= SNAPSHOT_EVERY:
             self.snapshot()
+        self.watch(entries, before, memory)
 
     def snapshot(self) -> None:
         """Store the fold, so that the next start reads only what came after."""

@@ -20,7 +20,7 @@ from gpucluster.elastic.registration import Snapshot
 from gpucluster.elastic.shown import Overheard
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.messages import NodeReport
-from gpucluster.plan.model import Bindings, ClusterPlan
+from gpucluster.plan.model import Bindings, ClusterPlan, Market
 
 UNREAD_S = 60.0  # a control object that cannot be read for so long is told to those who wait
 AWAY_LOOKS = 2  # a pass that comes so many of the longest pauses late: nobody was heard meanwhile
@@ -65,6 +65,7 @@ class Keeper:
     ) -> None:
         self._plan, self._bindings, self._hands, self._spool = plan, bindings, hands, spool_dir
         self._published, self._complain = published, complain
+        self._blocks = any(s.market is Market.CAPACITY_BLOCK for pool in plan.pools for s in pool.sources)
         self._actor = Actor(hands)
         self._heard: dict[str, Heard] = {}
         self._absent: dict[str, float] = {}
@@ -130,13 +131,24 @@ class Keeper:
         """What only this process knows."""
         return Overheard(reports=dict(self._heard), absent_since=dict(self._absent), halted=self._halted)
 
+    @property
+    def seen(self) -> Observation:
+        """What was seen last; any thread may ask, for each part is replaced whole."""
+        return Observation(
+            slurm=self._slurm,
+            cloud=self._cloud,
+            reports=dict(self._heard),
+            halted=self._halted,
+            listening_since=self._listening_since,
+        )
+
     def publish(self) -> None:
         """Give the registration desk what is known now."""
         self._published(Snapshot.of(self._plan, self._hands.journal.memory, self._listed))
 
     def _look_at_slurm(self) -> _Seen:
         try:
-            return _Seen(slurm=self._hands.slurm.look(self._hands.clock()))
+            return _Seen(slurm=self._hands.slurm.look(self._hands.clock(), windows=self._blocks))
         except GpuclusterError as error:
             return _Seen(errors=(f"slurmctld: {error.message}",))
 
@@ -195,7 +207,9 @@ class Keeper:
     def _pass(self) -> None:
         """Decide and act, if this daemon may; what was told is dropped once it is decided on."""
         now, hands = self._hands.clock(), self._hands
-        if now - self._passed_at > AWAY_LOOKS * self._plan.times.reconcile_s:  # stopped, or a machine that slept
+        if (
+            now - self._passed_at > AWAY_LOOKS * self._plan.times.reconcile_s
+        ):  # stopped, or a machine that slept
             self._listening_since = now
         self._passed_at = now
         self._heard = {k: h for k, h in self._heard.items() if h.at + SILENT_S > now}

@@ -36,6 +36,8 @@ class Hold(Protocol):
 class Alone:
     """Always held: a dry run's, and of tests with one daemon."""
 
+    me = "alone"
+
     def held(self) -> bool:
         return True
 
@@ -73,6 +75,11 @@ class Lease:
         self._until = float("-inf")
         self._over = threading.Event()
         self.epoch = 0
+
+    @property
+    def me(self) -> str:
+        """Our name in the object."""
+        return self._me
 
     def held(self) -> bool:
         """Whether we may act at this moment."""

@@ -31,7 +31,9 @@ class Running:
     """A daemon in a thread, with long waits, so that what is quick came by event."""
 
     def __init__(self, root: Path) -> None:
-        self.paths = Paths(bundle=root, journal=root / "j", spool=root / "spool", wake=root / "wake")
+        self.paths = Paths(
+            bundle=root, journal=root / "j", spool=root / "spool", wake=root / "wake", metrics_port=0
+        )
         plan = with_times(a_plan(), poll_s=30.0, reconcile_s=30.0)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -70,38 +70,61 @@ def pools(world: World, job: SlurmJob) -> tuple[Pool, ...]:
     return tuple(pool for pool in world.plan.pools if pool.name in named)
 
 
-def waits_for(world: World, room: Room, offers: Offers, job: SlurmJob) -> Cause:
-    """The cause of a pending job. Slurm's own reason first where nothing of ours could change it."""
-    kind = reason_of(job.reason).kind
-    if kind is Kind.BEGIN and job.begins_at > world.now and job.restarts:
-        return Cause.REQUEUED
-    if kind not in (Kind.RESOURCES, Kind.PRIORITY, Kind.NONE):
-        return _OF_KIND[kind]
-    mine = pools(world, job)
-    if mine and all(too_large(pool, job) for pool in mine):
-        return Cause.TOO_LARGE
-    if mine and all(shut(world, room, offers, pool, job.node_count) for pool in mine):
-        return shut_by(world, room, offers, mine[0])
-    if mine and all(kept_back(world, pool, job) for pool in mine):
-        return Cause.DRAINED
-    return _OF_KIND[kind] if kind is not Kind.NONE else Cause.SCHEDULING
+class Judge:
+    """Finds the causes of one moment; what is the pool's is worked out once, however many jobs wait."""
+
+    def __init__(self, world: World, room: Room, offers: Offers) -> None:
+        self.world, self.room, self.offers = world, room, offers
+        self._idle: dict[str, bool] = {}
+        self._most: dict[str, int | None] = {}
+
+    def waits_for(self, job: SlurmJob) -> Cause:
+        """The cause of a pending job. Slurm's own reason first where nothing of ours could change it."""
+        kind = reason_of(job.reason).kind
+        if kind is Kind.BEGIN and job.begins_at > self.world.now and job.restarts:
+            return Cause.REQUEUED
+        if kind not in (Kind.RESOURCES, Kind.PRIORITY, Kind.NONE):
+            return _OF_KIND[kind]
+        mine = pools(self.world, job)
+        if mine and all(too_large(pool, job) for pool in mine):
+            return Cause.TOO_LARGE
+        if mine and all(self._shut(pool, job.node_count) for pool in mine):
+            return shut_by(self.world, self.room, self.offers, mine[0])
+        if mine and all(self._kept_back(pool, job) for pool in mine):
+            return Cause.DRAINED
+        return _OF_KIND[kind] if kind is not Kind.NONE else Cause.SCHEDULING
+
+    def _shut(self, pool: Pool, count: int) -> bool:
+        """Whether nothing can be launched for a gang of `count` now, and none of the pool's nodes idles."""
+        if not pool.sources or self._idles(pool):
+            return False
+        memory, now = self.world.memory, self.world.now
+        return not any(
+            self.room.of(some) and not closed(memory, some, now, count)
+            for span in pool.slots
+            for some in self.offers.get((pool.name, span.zone), ())
+        )
+
+    def _idles(self, pool: Pool) -> bool:
+        found = self._idle.get(pool.name)
+        if found is None:
+            world = self.world
+            found = any(world.phases.get(s) is Phase.UP and world.node(s).idle for s in slots_in(pool))
+            self._idle[pool.name] = found
+        return found
+
+    def _kept_back(self, pool: Pool, job: SlurmJob) -> bool:
+        """Whether people's drains, or Slurm's, leave no zone with enough nodes."""
+        if pool.name not in self._most:
+            self._most[pool.name] = _most_left(self.world, pool)
+        most = self._most[pool.name]
+        return most is not None and most < job.node_count
 
 
 def too_large(pool: Pool, job: SlurmJob) -> bool:
     """Whether no zone could ever hold it."""
     most = max((len(span) for span in pool.slots), default=0)
     return job.node_count > (min(most, pool.max) if pool.sources else most)
-
-
-def shut(world: World, room: Room, offers: Offers, pool: Pool, count: int) -> bool:
-    """Whether nothing can be launched for a gang of `count` now, and none of the pool's nodes idles."""
-    if not pool.sources or any(world.phases.get(s) is Phase.UP and world.node(s).idle for s in _slots(pool)):
-        return False
-    return not any(
-        room.of(some) and not closed(world.memory, some, world.now, count)
-        for span in pool.slots
-        for some in offers.get((pool.name, span.zone), ())
-    )
 
 
 def shut_by(world: World, room: Room, offers: Offers, pool: Pool) -> Cause:
@@ -121,6 +144,21 @@ def shut_by(world: World, room: Room, offers: Offers, pool: Pool) -> Cause:
     return next((cause for holds, cause in rows if holds), Cause.MAX)
 
 
+def drained_by_others(world: World, pool: Pool) -> tuple[str, ...]:
+    """Nodes that someone else keeps from work."""
+    return tuple(s for s in slots_in(pool) if s in world.slurm.nodes and _others(world, s))
+
+
+def _most_left(world: World, pool: Pool) -> int | None:
+    """The most nodes that a zone has beside those that others keep back; None: they keep none back."""
+    if not drained_by_others(world, pool):
+        return None
+    return max(
+        (sum(1 for s in part if s in world.slurm.nodes and not _others(world, s)) for part in pool.slots),
+        default=0,
+    )
+
+
 def _stopped(world: World, pool: Pool) -> Cause | None:
     """What of ours stops the pool's launches."""
     memory = world.memory
@@ -133,25 +171,13 @@ def _stopped(world: World, pool: Pool) -> Cause | None:
     return Cause.BUDGET if world.plan.budget is not None and spent_out else None
 
 
-def kept_back(world: World, pool: Pool, job: SlurmJob) -> bool:
-    """Whether people's drains, or Slurm's, leave no zone with enough nodes."""
-    return bool(drained_by_others(world, pool)) and not any(
-        sum(1 for s in span if s in world.slurm.nodes and not _others(world, s)) >= job.node_count
-        for span in pool.slots
-    )
-
-
-def drained_by_others(world: World, pool: Pool) -> tuple[str, ...]:
-    """Nodes that someone else keeps from work."""
-    return tuple(s for s in _slots(pool) if s in world.slurm.nodes and _others(world, s))
-
-
 def _others(world: World, slot: str) -> bool:
     node = world.node(slot)
     return (node.drained or "DOWN" in node.states) and not node.ours
 
 
-def _slots(pool: Pool) -> tuple[str, ...]:
+def slots_in(pool: Pool) -> tuple[str, ...]:
+    """All of a pool's slots."""
     return tuple(slot for span in pool.slots for slot in span)
 
 

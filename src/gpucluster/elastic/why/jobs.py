@@ -9,7 +9,7 @@ from gpucluster.elastic.events import Entry
 from gpucluster.elastic.model import SlurmJob
 from gpucluster.elastic.why import pending, running, starting
 from gpucluster.elastic.why.case import Case
-from gpucluster.elastic.why.causes import Cause, Offers, waits_for
+from gpucluster.elastic.why.causes import Cause, Judge, Offers
 from gpucluster.elastic.why.past import Past, past
 from gpucluster.elastic.why.screen import Line, Part, Screen, screen
 
@@ -39,7 +39,7 @@ def of_job(world: World, room: Room, offers: Offers, number: int, entries: Itera
         return running.running(Case(world, room, offers, job, known, running.cause_of(world, job)))
     if job.configuring:
         return starting.starting(Case(world, room, offers, job, known, starting.cause_of(world, job)))
-    return pending.pending(Case(world, room, offers, job, known, waits_for(world, room, offers, job)))
+    return pending.pending(Case(world, room, offers, job, known, Judge(world, room, offers).waits_for(job)))
 
 
 def _over(number: int, job: SlurmJob | None, known: Past) -> Screen:

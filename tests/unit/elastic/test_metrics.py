@@ -1,0 +1,172 @@
+"""The metrics: what a fleet's life counts, what a moment shows, and that a scrape costs the daemon nothing."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import a_plan
+from fleet import Fleet
+from moments import BUSY, NOW, WAKING, instance, job, living, node, refusal, sight
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpucluster.elastic.events import BootFailed, Entry, GpuFaulted, Troubled, TroubleKind, Unknown
+from gpucluster.elastic.memory import fold
+from gpucluster.elastic.metrics import Meter, Office
+from gpucluster.elastic.metrics.counted import COUNTERS, fault_of
+from gpucluster.elastic.metrics.standing import GAUGES, Since
+from gpucluster.elastic.sight import Sight
+from gpucluster.plan.model import Budget
+
+Shown = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def shown(meter: Meter) -> Shown:
+    families = text_string_to_metric_families(meter.text().decode())
+    return {
+        (s.name.removeprefix("gpucluster_"), tuple(sorted(s.labels.items()))): s.value
+        for family in families
+        for s in family.samples
+    }
+
+
+def of(meter: Meter, name: str, **labels: str) -> float | None:
+    return shown(meter).get((name, tuple(sorted(labels.items()))))
+
+
+def meter_of(moment: Sight, office: Office | None = None) -> Meter:
+    return Meter(lambda: moment, lambda: office or Office(holder="head/1"))
+
+
+def test_a_fleets_life_is_counted_and_timed(tmp_path: Path) -> None:
+    f = Fleet(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
+    f.model.set_capacity(zone="us-east-2a", free=0)
+    meter = Meter(
+        lambda: Sight(
+            plan=f.plan, bindings=f.bindings, seen=f.keeper.seen, memory=f.journal.memory, now=f.now
+        ),
+        Office,
+    )
+    f.journal.watch = meter.count
+    one = f.slurm.submit(2, lasts=30)
+    f.until(lambda: one.state == "RUNNING", 400)
+    f.run(5)
+    assert of(meter, "machines", pool="h200", market="spot", machine="p5en.48xlarge", zone="us-east-2b") == 2
+    assert of(meter, "nodes", pool="h200", state="up") == 2
+    f.until(lambda: one.state == "COMPLETED" and not f.living(), 1000)
+    f.run(60)
+    assert (
+        of(meter, "launched_total", pool="h200", market="spot", machine="p5en.48xlarge", zone="us-east-2b")
+        == 2
+    )
+    assert (
+        of(
+            meter,
+            "refusals_total",
+            market="spot",
+            machine="p5en.48xlarge",
+            zone="us-east-2a",
+            fault="no-capacity",
+        )
+        == 1
+    )
+    assert of(meter, "ends_total") == 2
+    for stage in ("launch", "boot", "register", "join"):
+        count = of(meter, "stage_seconds_count", stage=stage)
+        assert count in (1, 2), stage
+    assert of(meter, "stage_seconds_count", stage="start") == 1
+    assert (
+        of(meter, "machines", pool="h200", market="spot", machine="p5en.48xlarge", zone="us-east-2b") is None
+    )
+    assert of(meter, "nodes", pool="h200", state="up") == 0
+
+
+def test_a_moment_shows_money_limits_and_who_waits_for_what() -> None:
+    plan = replace(
+        a_plan(), budget=Budget(monthly=100_000_000, warn_at=80_000_000, stop_scaling_at=95_000_000)
+    )
+    moment = sight(
+        plan,
+        *living("h200-2a-1", "h200-2a-2", ago=7200.0),
+        *refusal(2, ("h200-2b-1",), 50.0, "InsufficientInstanceCapacity"),
+        nodes=(node("h200-2a-1", BUSY), node("h200-2a-2", BUSY), node("h200-2b-1", WAKING)),
+        jobs=(
+            job(40, "h200-2a-1", "h200-2a-2"),
+            job(42, reason="Priority"),
+            job(43, reason="QOSMaxGRESPerUser", submitted_at=NOW - 900),
+        ),
+        instances=(instance(0, 7200.0), instance(1, 7200.0), instance(9, 800.0)),
+        halted="launches are stopped, by down",
+    )
+    meter = meter_of(moment)
+    assert of(meter, "info", cluster="burst", holder="head/1") == 1
+    assert of(meter, "jobs_waiting", cause="halted") == 1
+    assert of(meter, "jobs_waiting", cause="limit") == 1
+    assert of(meter, "jobs_waiting_seconds", cause="limit") == 900
+    assert of(meter, "halted") == 1
+    assert of(meter, "strays") == 1
+    assert of(meter, "stray_seconds") == 800
+    assert of(meter, "spend_rate_usd_per_hour") == 52
+    assert of(meter, "spend_month_usd") == pytest.approx(103.96, abs=0.01)
+    assert of(meter, "budget_usd", line="stop") == 95
+    assert of(meter, "offer_refused", offer="spot/p5en.48xlarge/us-east-2b") == 1
+    assert of(meter, "view_age_seconds", of="slurm") == 0
+
+
+def test_without_a_view_the_age_says_so_and_nothing_is_made_up() -> None:
+    moment = sight(a_plan())
+    blind = replace(moment, seen=replace(moment.seen, slurm=None))
+    meter = meter_of(blind, Office(held=False))
+    assert of(meter, "view_age_seconds", of="slurm") == float("inf")
+    assert of(meter, "lease_held") == 0
+    assert of(meter, "nodes", pool="h200", state="off") is None
+    assert of(meter, "strays") is None
+
+
+def test_troubles_faults_and_unknown_states_are_counted() -> None:
+    moment = sight(a_plan(), *living("h200-2a-1"))
+    meter = meter_of(moment)
+    events = (
+        Troubled(slot="h200-2a-1", instance="i-0", kind=TroubleKind.SPOT, words="w"),
+        GpuFaulted(slot="h200-2a-1", instance="i-0", xid=79, device="d", count=1, severity="isolate"),
+        Unknown(slot="h200-2a-1", states=("FUTURE", "IDLE")),
+        BootFailed(slot="h200-2a-1", instance="i-0", words="w", pool="h200"),
+    )
+    entries = [Entry(at=NOW, event=event) for event in events]
+    meter.count(entries, moment.memory, fold(moment.memory, entries))
+    assert of(meter, "notices_total", kind="spot") == 1
+    assert of(meter, "xids_total", xid="79", severity="isolate") == 1
+    assert of(meter, "unknown_states_total") == 1
+    assert of(meter, "boot_failures_total", pool="h200") == 1
+
+
+def test_what_moves_ages_from_scrape_to_scrape_and_forgets_what_came_through() -> None:
+    since = Since()
+    assert since.ages(["a"], 100.0) == {"a": 0.0}
+    assert since.ages(["a", "b"], 130.0) == {"a": 30.0, "b": 0.0}
+    assert since.ages(["b"], 140.0) == {"b": 10.0}
+    assert since.ages(["a"], 150.0) == {"a": 0.0}
+    assert since.ages(["a"], 90.0) == {"a": 0.0}, "the clock went back"
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("InsufficientInstanceCapacity", "no-capacity"),
+        ("VcpuLimitExceeded (You have requested more)", "quota"),
+        ("UnauthorizedOperation (not you)", "configuration"),
+        ("does not boot: i-1", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_refusal_is_counted_by_its_class_and_never_by_its_text(words: str, fault: str) -> None:
+    assert fault_of(words) == fault
+
+
+def test_names_are_such_as_prometheus_takes_and_labels_are_few() -> None:
+    for name in (*GAUGES, *COUNTERS):
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
+    assert all(name.endswith("_total") for name in COUNTERS)
+    assert not any(name.endswith("_total") for name in GAUGES)
+    assert all(len(gauge.labels) <= 4 for gauge in GAUGES.values())
