@@ -122,7 +122,7 @@ def test_a_template_of_what_was_bought_ahead_names_it() -> None:
     assert set(named.values()) == {None}
 
 
-def test_metadata_needs_a_token_and_ends_at_the_machine(resources: tuple[Declared, ...]) -> None:
+def test_t33_metadata_needs_a_token_and_ends_at_the_machine(resources: tuple[Declared, ...]) -> None:
     machines = {**of(resources, "LaunchTemplate"), **of(resources, "Instance")}
     closed = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert [name for name, m in machines.items() if m["metadataOptions"] != closed] == []

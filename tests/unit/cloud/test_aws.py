@@ -27,14 +27,14 @@ def a_request(market: Market = Market.SPOT) -> LaunchRequest:
     )
 
 
-def test_a_launch_names_its_version_and_asks_all_or_none():
+def test_t15_a_launch_names_its_version_and_asks_all_or_none():
     asked = launch_arguments(a_request())
     assert asked["LaunchTemplate"] == {"LaunchTemplateId": "lt-1", "Version": "3"}
     assert asked["MinCount"] == asked["MaxCount"] == 4
     assert asked["InstanceMarketOptions"]["MarketType"] == "spot"
 
 
-def test_owner_tags_reach_all_that_is_made():
+def test_t17_owner_tags_reach_all_that_is_made():
     tags = {t["ResourceType"]: t["Tags"] for t in launch_arguments(a_request())["TagSpecifications"]}
     assert set(tags) == {"instance", "volume", "network-interface", "spot-instances-request"}
     assert all(t == [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}] for t in tags.values())

@@ -80,7 +80,7 @@ def test_what_an_older_version_wrote_is_read(s3: Any, bucket: str):
 
 
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "PreconditionFailed"])
-def test_a_race_is_repeated(cloud: RunningCloud, s3: Any, bucket: str, code: str):
+def test_t39_a_race_is_repeated(cloud: RunningCloud, s3: Any, bucket: str, code: str):
     cloud.model.faults.next_error("PutObject", code, times=3)
     S3Control("us-east-1", bucket, lambda: s3).stop("down")
     assert S3Control("us-east-1", bucket, lambda: s3).read().scaling is Scaling.STOP

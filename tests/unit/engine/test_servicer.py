@@ -159,7 +159,7 @@ def failing_first(times: int, failure: Exception) -> Any:
     return call
 
 
-def test_a_deletion_waits_for_what_hangs_on_it() -> None:
+def test_t43_a_deletion_waits_for_what_hangs_on_it() -> None:
     crud().delete(a_kind(delete=failing_first(2, error("DependencyViolation"))), "id-1", {}, 5)
 
 
@@ -172,7 +172,7 @@ def test_what_is_gone_is_deleted() -> None:
     crud().delete(a_kind(delete=raising(error("InvalidVpcID.NotFound"))), "id-1", {}, 1)
 
 
-def test_a_young_profile_is_waited_for() -> None:
+def test_t36_a_young_profile_is_waited_for() -> None:
     young = error(
         "InvalidParameterValue",
         "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",

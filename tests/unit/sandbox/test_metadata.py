@@ -108,13 +108,13 @@ def test_other_methods_and_places(machine: Machine, method: str, path: str, stat
     assert machine.ask(path, method, **{TOKEN: machine.token()})[0] == status
 
 
-def test_without_a_token_or_with_a_wrong_one_it_is_a_401(machine: Machine):
+def test_t33_without_a_token_or_with_a_wrong_one_it_is_a_401(machine: Machine):
     for headers in ({}, {TOKEN: ""}, {TOKEN: "guessed"}):
         for path in ("/", "/latest/meta-data/instance-id", "/latest/user-data"):
             assert machine.ask(path, **headers) == (401, b"")
 
 
-def test_a_token_ends_with_its_ttl(machine: Machine):
+def test_t33_a_token_ends_with_its_ttl(machine: Machine):
     token = machine.token("60")
     assert machine.ask("/latest/meta-data/instance-id", **{TOKEN: token})[0] == 200
     machine.cloud.clock.move(60)
@@ -197,11 +197,64 @@ def test_the_identity_document_names_the_instance(machine: Machine):
     )
 
 
-def test_a_spot_notice_is_read_once_it_is_given(machine: Machine):
+def test_t34_a_spot_notice_is_read_once_it_is_given(machine: Machine):
     machine.cloud.model.interrupt(machine.id, machine.cloud.clock.now, after_s=10_000)
     action = json.loads(machine.read("/latest/meta-data/spot/instance-action")[1])
     assert action["action"] == "terminate"
     assert action["time"].endswith("Z")
+
+
+def test_t34_a_notice_that_is_hidden_is_not_read_and_ends_the_machine_either_way(machine: Machine):
+    model, now = machine.cloud.model, machine.cloud.clock.now
+    model.interrupt(machine.id, now, 10_000, silent=["metadata"])
+    assert machine.read("/latest/meta-data/spot/instance-action")[0] == 404
+    assert "spot/" not in machine.read("/latest/meta-data/")[1]
+    assert model.wanted(now + 9_000)[0].notice_at == now + 10_000
+
+
+def test_t34_a_rebalance_hint_is_read_once_it_is_given(machine: Machine):
+    path = "/latest/meta-data/events/recommendations/rebalance"
+    assert machine.read(path)[0] == 404
+    machine.cloud.model.recommend(machine.id, machine.cloud.clock.now, silent=["metadata"])
+    assert machine.read(path)[0] == 404
+    machine.cloud.model.recommend(machine.id, machine.cloud.clock.now)
+    assert json.loads(machine.read(path)[1])["noticeTime"].endswith("Z")
+
+
+def test_t35_scheduled_events_are_read_and_what_is_over_stands_apart(machine: Machine):
+    path = "/latest/meta-data/events/maintenance"
+    assert machine.read(path + "/scheduled")[0] == 404
+    machine.cloud.control.maintain(machine.id, code="instance-retirement", after_s=7200, words="old")
+    machine.cloud.control.maintain(machine.id, code="system-reboot", completed=True, words="done")
+    (active,) = json.loads(machine.read(path + "/scheduled")[1])
+    (over,) = json.loads(machine.read(path + "/history")[1])
+    assert (active["Code"], active["State"], active["Description"]) == (
+        "instance-retirement",
+        "active",
+        "old",
+    )
+    assert active["NotBefore"].endswith(" GMT")
+    assert (over["Code"], over["State"], over["Description"]) == (
+        "system-reboot",
+        "completed",
+        "[Completed] done",
+    )
+
+
+def test_t33_a_service_that_hangs_takes_connections_and_answers_when_it_is_let_go(machine: Machine):
+    import http.client
+
+    machine.cloud.control.hang_metadata(machine.id)
+    port = int(machine.base.rpartition(":")[2])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=0.2)
+    try:
+        connection.request("PUT", "/latest/api/token", headers={TTL: "60"})
+        with pytest.raises(TimeoutError):
+            connection.getresponse()
+    finally:
+        connection.close()
+        machine.cloud.control.hang_metadata()
+    assert machine.token()
 
 
 def test_botocore_finds_role_and_region_and_the_api_knows_the_key(machine: Machine):

@@ -99,7 +99,7 @@ def test_no_signature_of_ours_is_none(text: str):
 
 
 @pytest.mark.parametrize("minutes", [-6, 6])
-def test_a_clock_that_is_off_by_six_minutes_is_refused(minutes: int):
+def test_t12_a_clock_that_is_off_by_six_minutes_is_refused(minutes: int):
     assert flaw_of(a_request(RING), RING, wall=time.time() + 60 * minutes) is Flaw.SKEWED
 
 

@@ -1,0 +1,414 @@
+"""Every trap of EC2's and its neighbours' APIs, T01 to T45: the test that springs it, or why it cannot exist here yet.
+
+The ids are those of the reference that the traps were gathered in; each test names its source where it has one.
+"""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from builders import a_plan
+from fleet import Fleet
+
+from gpucluster.aws.pools import Pools
+from gpucluster.cloud import faults
+from gpucluster.cloud.model import CloudModel, Lag, LaunchSpec, Refusal, SubnetPlace, Timing
+from gpucluster.cloud.model.quotas import bucket_of, named_vcpus
+from gpucluster.cloud.port import Fault
+from gpucluster.plan.model import Market
+
+ROOT = Path(__file__).parents[3]
+MODEL, PORT, FACE, FLEETS = (
+    f"tests/unit/{name}.py"
+    for name in ("cloud/test_model", "cloud/test_port", "sandbox/test_face", "sandbox/test_fleets")
+)
+QUEUE, EVENTS, HERE = (f"tests/unit/cloud/test_{name}.py" for name in ("queue", "eventbridge", "traps"))
+IMDS, ROLES = "tests/unit/sandbox/test_metadata.py", "tests/unit/sandbox/test_roles.py"
+CLIENT, PROGRAM = "tests/unit/cloud/test_aws.py", "tests/unit/aws/test_program.py"
+SERVICER = "tests/unit/engine/test_servicer.py"
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """Why nothing of ours can meet the trap, and what will bring it."""
+
+    why: str
+
+
+Covered = tuple[str, ...] | NotYet
+
+TRAPS: Mapping[str, Covered] = {
+    "T01": (
+        f"{MODEL}::test_t01_the_same_token_returns_the_same_ids_and_launches_nothing",
+        f"{MODEL}::test_t01_the_same_token_with_other_parameters_is_refused",
+        f"{FACE}::test_t01_the_same_token_gives_the_same_instance_and_other_parameters_a_mismatch",
+    ),
+    "T02": (
+        f"{MODEL}::test_t02_one_token_in_two_zones_launches_two",
+        f"{MODEL}::test_t02_without_a_zone_in_the_request_the_token_is_regional",
+        f"{FACE}::test_t02_a_token_is_zonal_when_the_request_names_a_subnet",
+    ),
+    "T03": (
+        f"{PORT}::test_t03_a_token_of_the_dead_gives_the_dead_or_says_so_by_switch",
+        f"{HERE}::test_t03_the_daemon_takes_no_dead_instance_for_a_launch",
+    ),
+    "T04": (f"{MODEL}::test_t04_a_launch_that_failed_keeps_its_token",),
+    "T05": (
+        f"{MODEL}::test_t05_fewer_than_asked_come_without_an_error",
+        f"{MODEL}::test_t05_below_the_least_nothing_is_launched",
+        f"{PORT}::test_t05_where_fewer_are_of_use_they_come_without_an_error",
+    ),
+    "T06": (
+        f"{MODEL}::test_t06_no_capacity_is_a_server_error_that_names_the_other_zones",
+        f"{MODEL}::test_t06_capacity_is_by_market",
+        f"{FACE}::test_t06_the_sdks_own_retries_are_counted",
+    ),
+    "T07": (
+        f"{MODEL}::test_t07_a_machine_that_the_zone_does_not_sell_is_unsupported",
+        f"{FACE}::test_t07_an_unknown_machine_and_one_that_the_zone_lacks",
+    ),
+    "T08": (
+        f"{PORT}::test_t08_a_price_below_the_markets_is_refused_with_the_price",
+        f"{HERE}::test_t08_one_request_of_more_than_three_thousand_spot_instances_is_refused",
+    ),
+    "T09": (
+        f"{PORT}::test_t09_a_quota_is_by_market_and_says_so",
+        f"{PORT}::test_t09_an_idle_reservation_counts_against_the_quota",
+        f"{HERE}::test_t09_buckets_are_families_and_count_vcpu",
+    ),
+    "T10": (f"{MODEL}::test_t10_a_full_subnet_is_refused_whole",),
+    "T11": (
+        f"{MODEL}::test_t11_the_sixth_launch_within_a_second_is_throttled_and_half_a_second_mends_it",
+        f"{MODEL}::test_t11_instances_have_a_bucket_of_their_own",
+        f"{FACE}::test_t11_an_unfiltered_list_has_a_smaller_bucket",
+        f"{PORT}::test_t11_fleets_and_launches_share_one_bucket_of_instances",
+    ),
+    "T12": (
+        f"{FACE}::test_t12_a_lost_reply_leaves_the_instances",
+        "tests/unit/sandbox/test_signature.py::test_t12_a_clock_that_is_off_by_six_minutes_is_refused",
+        f"{HERE}::test_t12_a_clock_that_is_off_is_a_pause_and_a_broken_service_no_answer",
+    ),
+    "T13": (
+        f"{PORT}::test_t13_instances_and_errors_come_side_by_side",
+        f"{PORT}::test_t13_below_the_least_nothing_is_launched_and_each_machine_says_why",
+        f"{PORT}::test_t13_what_was_not_tried_gets_an_echo",
+        f"{FLEETS}::test_t13_a_minimum_counts_only_for_one_type_or_one_zone",
+        f"{FLEETS}::test_t13_at_most_fifty_configs",
+    ),
+    "T14": (
+        f"{FLEETS}::test_t14_a_fleet_without_a_version_is_refused_whole",
+        f"{FLEETS}::test_t14_a_type_misspelt_stands_among_the_errors",
+        f"{FLEETS}::test_t14_a_right_that_lacks_stands_in_each_override_of_a_200",
+        f"{FLEETS}::test_t14_an_image_by_an_alias_is_refused_at_the_top",
+        f"{FLEETS}::test_t14_a_full_reservation_is_unfulfillable_capacity_with_its_name",
+        f"{FLEETS}::test_t14_instances_carry_the_fleets_id_and_no_lifecycle_and_go_with_it",
+        f"{PORT}::test_t14_a_fleet_calls_what_is_not_sold_there_otherwise",
+    ),
+    "T15": (
+        f"{FACE}::test_t15_the_template_is_resolved_by_its_explicit_version",
+        f"{FLEETS}::test_t15_latest_is_resolved_at_launch_and_may_be_another_at_the_next",
+        f"{CLIENT}::test_t15_a_launch_names_its_version_and_asks_all_or_none",
+    ),
+    "T16": (
+        f"{FACE}::test_t16_user_data_has_16_kib",
+        f"{FLEETS}::test_t16_a_template_has_its_own_code_for_too_much_user_data",
+    ),
+    "T17": (
+        f"{FACE}::test_t17_tags_reach_what_is_named_and_add_to_the_templates",
+        f"{CLIENT}::test_t17_owner_tags_reach_all_that_is_made",
+    ),
+    "T18": (
+        f"{PORT}::test_t18_an_image_that_is_gone_stops_the_growth_and_no_node",
+        f"{FACE}::test_a_launch_that_ec2_refuses",
+    ),
+    "T19": (f"{FACE}::test_a_launch_that_ec2_refuses", f"{HERE}::test_t19_no_template_of_ours_names_a_key_pair"),
+    "T20": (
+        f"{PORT}::test_t20_id_tags_and_address_come_each_in_its_time",
+        f"{HERE}::test_t20_under_every_lag_a_job_runs_and_nothing_is_launched_twice",
+    ),
+    "T21": (
+        f"{MODEL}::test_t21_one_unknown_id_fails_the_whole_call",
+        f"{FACE}::test_t21_ids_fail_together_and_filters_are_silent",
+        f"{PORT}::test_t21_a_dark_zone_fails_the_listing_and_never_empties_it",
+        f"{HERE}::test_t21_while_a_zone_is_dark_nothing_is_concluded",
+    ),
+    "T22": (
+        f"{FACE}::test_t22_pages_cover_all_once",
+        f"{PORT}::test_t22_pages_are_short_and_one_is_empty_and_nothing_is_missed",
+    ),
+    "T23": (
+        f"{MODEL}::test_t23_one_unknown_id_ends_none",
+        f"{MODEL}::test_t23_a_protected_instance_spares_its_zone_only",
+        f"{PORT}::test_t23_a_protected_node_is_spared_and_others_end",
+    ),
+    "T24": (
+        f"{MODEL}::test_t24_a_terminated_instance_is_seen_for_an_hour_with_tags_and_without_address",
+        f"{MODEL}::test_t24_a_stopped_instance_has_given_up_its_capacity",
+        f"{MODEL}::test_t24_starting_what_is_ending_is_refused",
+    ),
+    "T25": (
+        f"{PORT}::test_t25_a_targeted_reservation_gives_what_it_has_and_is_named_on_each_node",
+        f"{PORT}::test_t25_a_full_open_reservation_gives_ordinary_instances_in_silence",
+        f"{PORT}::test_t25_after_a_cancellation_instances_live_on_as_ordinary_ones",
+        f"{PORT}::test_t25_a_reservation_that_is_not_there_stops_and_tells",
+        f"{FLEETS}::test_t25_only_reserved_capacity_where_that_is_asked",
+    ),
+    "T26": (
+        f"{PORT}::test_t26_a_block_opens_at_its_start_and_takes_only_its_own_market",
+        f"{PORT}::test_t26_a_block_ends_its_instances_half_an_hour_before_it_ends",
+        f"{PORT}::test_t26_the_slot_of_an_ended_instance_is_back_after_minutes_of_cleaning",
+        f"{HERE}::test_t26_the_end_of_a_block_is_told_forty_minutes_before_and_no_spot_notice_comes",
+    ),
+    "T27": NotYet("no placement group is made or named: they come with EFA, in issue 6"),
+    "T28": NotYet("the topology is made of zones; nobody asks DescribeInstanceTopology before issue 6"),
+    "T29": NotYet("machines have one interface: EFA's cards come with issue 6"),
+    "T30": NotYet("there is no fabric to hang: EFA's interfaces and its test of two nodes come with issue 6"),
+    "T31": (f"{FACE}::test_a_launch_that_ec2_refuses",),
+    "T32": (
+        f"{FLEETS}::test_t32_one_attribute_of_a_vpc_a_call",
+    ),
+    "T33": (
+        f"{IMDS}::test_t33_without_a_token_or_with_a_wrong_one_it_is_a_401",
+        f"{IMDS}::test_t33_a_token_ends_with_its_ttl",
+        f"{IMDS}::test_t33_a_service_that_hangs_takes_connections_and_answers_when_it_is_let_go",
+        f"{PROGRAM}::test_t33_metadata_needs_a_token_and_ends_at_the_machine",
+    ),
+    "T34": (
+        f"{HERE}::test_t34_a_notice_comes_early_late_never_twice_or_after_the_end",
+        f"{EVENTS}::test_t34_a_spot_warning_ends_the_instance_two_minutes_after_it_was_said",
+        f"{IMDS}::test_t34_a_spot_notice_is_read_once_it_is_given",
+        f"{IMDS}::test_t34_a_notice_that_is_hidden_is_not_read_and_ends_the_machine_either_way",
+        f"{IMDS}::test_t34_a_rebalance_hint_is_read_once_it_is_given",
+    ),
+    "T35": (
+        f"{FLEETS}::test_t35_scheduled_events_are_told_and_move_only_where_they_may",
+        f"{IMDS}::test_t35_scheduled_events_are_read_and_what_is_over_stands_apart",
+        f"{EVENTS}::test_t35_a_scheduled_change_names_its_start_and_its_instances",
+    ),
+    "T36": (
+        f"{HERE}::test_t36_a_young_profile_is_waited_for_with_the_identical_request",
+        f"{SERVICER}::test_t36_a_young_profile_is_waited_for",
+    ),
+    "T37": (
+        f"{ROLES}::test_t37_a_profile_needs_the_right_to_pass_its_role",
+        "tests/unit/aws/test_policies.py::test_a_policy_fits_in_a_role",
+    ),
+    "T38": (f"{FLEETS}::test_t38_a_secrets_name_is_taken_until_it_is_gone",),
+    "T39": ("tests/unit/cloud/test_control.py::test_t39_a_race_is_repeated",),
+    "T40": NotYet("there is no DynamoDB: who may act stands in an object of S3, written on what was read (T39)"),
+    "T41": (
+        f"{QUEUE}::test_t41_events_come_twice_out_of_order_and_one_is_lost",
+        f"{QUEUE}::test_t41_a_name_is_taken_for_a_minute_after_its_queue",
+        f"{QUEUE}::test_t41_a_rule_with_targets_stays",
+        f"{HERE}::test_t41_a_message_hides_and_comes_again_until_it_is_deleted",
+    ),
+    "T42": (
+        f"{MODEL}::test_t42_interfaces_outlive_the_instance_and_hold_their_address",
+        f"{FACE}::test_t42_a_group_goes_when_the_last_interface_has_gone",
+        f"{FACE}::test_t42_groups_that_name_each_other_hold_each_other",
+    ),
+    "T43": (
+        f"{FACE}::test_t43_a_network_goes_from_the_inside_out",
+        f"{SERVICER}::test_t43_a_deletion_waits_for_what_hangs_on_it",
+    ),
+    "T44": NotYet("EFS and its mount targets come with the storage of issue 6"),
+    "T45": NotYet("FSx for Lustre comes with the storage of issue 6"),
+}  # fmt: skip
+NAMED = [(trap, name) for trap, tests in sorted(TRAPS.items()) if isinstance(tests, tuple) for name in tests]
+
+
+def test_the_table_has_every_trap_in_order():
+    assert list(TRAPS) == [f"T{number:02}" for number in range(1, 46)]
+
+
+def test_a_trap_that_cannot_exist_yet_says_why():
+    reasons = [t.why for t in TRAPS.values() if isinstance(t, NotYet)]
+    assert len(reasons) == 7
+    assert [why for why in reasons if not re.search(r"issue 6|\(T\d\d\)", why)] == []
+
+
+@pytest.mark.parametrize(("trap", "name"), NAMED, ids=[f"{t}-{n.rpartition('::')[2]}" for t, n in NAMED])
+def test_each_named_test_is_there_and_names_its_trap(trap: str, name: str):
+    path, _, function = name.partition("::")
+    found = functions(path)
+    assert function in found, f"{path} has no {function}"
+    assert trap.lower() in function or trap in found[function]
+
+
+@cache
+def functions(path: str) -> Mapping[str, str]:
+    """The tests of a file with their source, decorators included."""
+    text = (ROOT / path).read_text()
+    lines = text.splitlines()
+    return {
+        node.name: "\n".join(
+            lines[min([d.lineno for d in node.decorator_list], default=node.lineno) - 1 : node.end_lineno]
+        )
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+# --- traps that have no other home ------------------------------------------------------------------
+
+ZONE = "us-east-1a"
+PLACE = SubnetPlace(id="subnet-a", zone=ZONE, cidr="10.0.0.0/16")
+
+
+def a_model(**timing: float) -> CloudModel:
+    from random import Random
+
+    return CloudModel(Random(7), timing=Timing(**timing))  # noqa: S311 - chance, not secrets
+
+
+def a_launch(count: int = 1, market: Market = Market.SPOT, reservation: str | None = None) -> LaunchSpec:
+    return LaunchSpec(
+        machine="p5.48xlarge", market=market, subnet=PLACE, min_count=count, max_count=count, token=None,
+        fingerprint="", reservation=reservation,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def f(tmp_path: Path) -> Fleet:
+    return Fleet(a_plan(), tmp_path)
+
+
+def test_t03_the_daemon_takes_no_dead_instance_for_a_launch(f: Fleet):
+    """boto/boto3#4406, aws/aws-sdk-php#387: a token of the dead answers 200 with the dead instance."""
+    f.model.faults.lose_reply("RunInstances")
+    job = f.slurm.submit(1)
+    f.until(lambda: bool(f.cloud.launches), 60)
+    for instance in f.model.wanted(f.now):  # it dies before the repeated call gets its answer
+        f.model.mark_ended(instance.id, f.now, "Server.InternalError: host died", "Server.InternalError")
+    f.until(lambda: job.state == "RUNNING", 1000)
+    assert len({x.token for x in f.cloud.launches}) > 1, "a new life has a new token"
+    assert len(f.living()) == 1
+
+
+def test_t08_one_request_of_more_than_three_thousand_spot_instances_is_refused():
+    model = a_model()
+    model.buckets.enabled = False
+    with pytest.raises(Refusal, match="RequestResourceCountExceeded"):
+        model.run(a_launch(3001), 0)
+    assert faults.classify("RequestResourceCountExceeded") is Fault.QUOTA
+
+
+@pytest.mark.parametrize(
+    ("machine", "bucket", "vcpus"),
+    [
+        ("p5en.48xlarge", "P", 192),
+        ("p6-b200.48xlarge", "P", 192),
+        ("p4d.24xlarge", "P", 96),
+        ("g6e.48xlarge", "G and VT", 192),
+        ("vt1.3xlarge", "G and VT", 8),
+        ("m7i.large", "Standard", 8),
+    ],
+)
+def test_t09_buckets_are_families_and_count_vcpu(machine: str, bucket: str, vcpus: int):
+    assert (bucket_of(machine), named_vcpus(machine)) == (bucket, vcpus)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "fault"),
+    [
+        ("RequestExpired", 400, Fault.THROTTLED),
+        ("InvalidSecurity.RequestHasExpired", 400, Fault.THROTTLED),
+        ("InternalError", 500, Fault.LOST),
+        ("NeverHeardOf", 500, Fault.LOST),
+        ("NeverHeardOf", 400, Fault.CONFIGURATION),
+        ("RequestLimitExceeded", 503, Fault.THROTTLED),
+        ("InsufficientInstanceCapacity", 500, Fault.NO_CAPACITY),
+    ],
+)
+def test_t12_a_clock_that_is_off_is_a_pause_and_a_broken_service_no_answer(
+    code: str, status: int, fault: Fault
+):
+    assert faults.classify(code, "", status=status) is fault
+
+
+def test_t19_no_template_of_ours_names_a_key_pair():
+    """Its private half is shown once, and it reaches a machine at its first boot only: we need none."""
+    assert "key_name" not in Path(str(__import__(Pools.__module__, fromlist=["x"]).__file__)).read_text()
+
+
+def test_t20_under_every_lag_a_job_runs_and_nothing_is_launched_twice(f: Fleet):
+    """aws/karpenter-provider-aws#564, aws-parallelcluster#7265: a young instance is not a dead one."""
+    f.model.switches.lag = Lag(id_s=8, address_s=8, tags_s=8)
+    jobs = [f.slurm.submit(count) for count in (1, 2, 4)]
+    f.until(lambda: all(job.state == "RUNNING" for job in jobs), 300)
+    assert len(f.living()) == 7
+    assert sum(x.count for x in f.cloud.launches) == 7
+
+
+def test_t21_while_a_zone_is_dark_nothing_is_concluded(f: Fleet):
+    job = f.slurm.submit(2, lasts=5000)
+    f.until(lambda: job.state == "RUNNING", 60)
+    f.model.switches.dark_zones.add("us-east-2b")
+    f.run(1000)
+    assert [c for c in f.model.trail if c.code == "Unavailable"], "it was asked, and failed"
+    assert job.state == "RUNNING"
+    assert len(f.cloud.launches) == 1
+    f.model.switches.dark_zones.clear()
+    f.run(100)
+    assert (job.state, len(f.living())) == ("RUNNING", 2)
+
+
+def test_t26_the_end_of_a_block_is_told_forty_minutes_before_and_no_spot_notice_comes():
+    model = a_model(ending_s=5)
+    block = model.reserve("p5.48xlarge", ZONE, 1, block=True, starts_at=0, ends_at=7200)
+    (one,) = model.run(a_launch(1, Market.CAPACITY_BLOCK, block), 10)
+    assert model.take_news(7200 - 2401) == ()
+    model.describe((), 7200 - 2400)
+    (told,) = model.take_news(7200 - 2400)
+    assert "Capacity Block Reservation Expiration Warning" in told
+    assert model.instance(one.id, 7200 - 1801).state.value == "running"
+    ended = model.instance(one.id, 7200 - 1800)
+    assert (ended.state.value, ended.notice_at) == ("shutting-down", None)
+    assert model.take_news(7200) == ()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "after_s", "silent", "late_s", "messages"),
+    [
+        ("two minutes", 120, (), 0, (2, 0)),
+        ("twenty seconds", 20, (), 0, (2, 0)),
+        ("none: the machine is gone", 0, ("queue", "metadata"), 0, (0, 0)),
+        ("the event comes after the death", 20, (), 600, (0, 2)),
+    ],
+)
+def test_t34_a_notice_comes_early_late_never_twice_or_after_the_end(
+    sentence: str, after_s: float, silent: tuple[str, ...], late_s: float, messages: tuple[int, int]
+):
+    """Each message comes twice; before the death and after it."""
+    model = a_model(ending_s=1)
+    (one,) = model.run(a_launch(), 0)
+    model.deliver_news(late_s=late_s, twice_every=1)
+    model.interrupt(one.id, 10, after_s, silent=silent)
+    at_once = len(model.take_news(10))
+    if after_s:
+        assert model.instance(one.id, 10 + after_s - 1).state.value == "running"
+    assert model.instance(one.id, 10 + after_s + 2).state.value == "terminated"
+    assert (at_once, len(model.take_news(10 + 700))) == messages, sentence
+
+
+def test_t36_a_young_profile_is_waited_for_with_the_identical_request(f: Fleet):
+    """aws/karpenter-provider-aws#7849: an InvalidParameterValue that passes by itself."""
+    f.model.switches.profile_lag_until = f.now + 60
+    job = f.slurm.submit(2)
+    f.until(lambda: job.state == "RUNNING", 300)
+    assert len({x.token for x in f.cloud.launches}) == 1
+    assert not f.journal.memory.refusals
+
+
+def test_t41_a_message_hides_and_comes_again_until_it_is_deleted():
+    model = a_model()
+    model.news.put("body", 0)
+    ((handle, _),) = model.news.receive(0)
+    assert model.news.receive(29) == ()
+    assert model.news.receive(30) == ((handle, "body"),)
+    model.news.delete([handle, "unknown"])
+    assert model.news.receive(100) == ()
