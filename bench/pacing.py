@@ -119,7 +119,7 @@ class WaitingSlurm:
     def lacking(self) -> int:
         return len(self._waiting)
 
-    def look(self, at: float) -> SlurmView:
+    def look(self, at: float, *, windows: bool = False) -> SlurmView:
         """What has a machine is up."""
         lives = self._journal.memory.lives
         for name in [n for n in self._waiting if n in lives and lives[n].instance]:

@@ -5,7 +5,7 @@ only `--json` is read, never a line format that a job's name could imitate.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] -- it ships none
@@ -14,11 +14,13 @@ from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] --
     NodeSetException,
 )
 
-from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView
+from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView, Window
 from gpucluster.errors import GpuclusterError
+from gpucluster.plan.names import WINDOW_PREFIX
 
 NODES = ("scontrol", "show", "nodes", "--json")
 JOBS = ("scontrol", "show", "jobs", "--json")
+RESERVATIONS = ("scontrol", "show", "reservations", "--json")
 
 
 class ObserveError(GpuclusterError):
@@ -37,13 +39,14 @@ def expand(hostlist: str) -> tuple[str, ...]:
         raise ObserveError(f"hostlist {hostlist[:80]!r}: {error}") from error
 
 
-def view(nodes: str, jobs: str, at: float) -> SlurmView:
-    """Both answers as one value; `at` is when the first was asked."""
+def view(nodes: str, jobs: str, at: float, reservations: str = "") -> SlurmView:
+    """The answers as one value; `at` is when the first was asked."""
     parsed = (parse_node(item) for item in _items(nodes, "nodes"))
     return SlurmView(
         at=at,
         nodes={node.name: node for node in parsed},
         jobs=tuple(parse_job(item) for item in _items(jobs, "jobs")),
+        windows=tuple(_windows(_items(reservations, "reservations"))) if reservations else (),
     )
 
 
@@ -90,6 +93,26 @@ def parse_job(item: Mapping[str, Any]) -> SlurmJob:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ObserveError(f"a job in scontrol's JSON: {error!r}") from error
+
+
+def parse_window(item: Mapping[str, Any]) -> Window:
+    """One element of `reservations`."""
+    try:
+        return Window(
+            name=_text(item, "name"),
+            starts_at=_number(item.get("start_time")),
+            ends_at=_number(item.get("end_time")),
+            nodes=expand(str(item.get("node_list") or "")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ObserveError(f"a reservation in scontrol's JSON: {error!r}") from error
+
+
+def _windows(items: Iterable[Mapping[str, Any]]) -> Iterator[Window]:
+    """Ours; what others reserve is their own."""
+    for item in items:
+        if str(item.get("name", "")).startswith(WINDOW_PREFIX):
+            yield parse_window(item)
 
 
 def _items(text: str, key: str) -> list[Mapping[str, Any]]:

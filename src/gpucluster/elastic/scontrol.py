@@ -10,13 +10,16 @@ from gpucluster.elastic.model import SlurmView, Window
 
 BATCH = 100  # nodes a call; a longer hostlist meets scontrol's own limits (ParallelCluster)
 JOBS_BATCH = 500
+UNHEARD = ("Unable to contact", "timed out", "Zero Bytes", "Connection", "ermission denied")  # 24.11
 TIMEOUT_S = 30.0  # slurmctld can hold its locks for long; the lane waits, the daemon does not
 
 
 class SlurmPort(Protocol):
     """What `act` asks of Slurm."""
 
-    def look(self, at: float) -> SlurmView: ...
+    def look(self, at: float, *, windows: bool = False) -> SlurmView:
+        """Nodes and jobs; our reservations too if there is reason to ask."""
+        ...
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
         """Set a state by scontrol's word: drain, undrain, down, power_down, power_up, resume."""
@@ -49,10 +52,12 @@ class Scontrol:
     def __init__(self, program: str = "scontrol", scancel: str = "scancel") -> None:
         self._program, self._scancel = program, scancel
 
-    def look(self, at: float) -> SlurmView:
+    def look(self, at: float, *, windows: bool = False) -> SlurmView:
         nodes = shell.run((self._program, *observe.NODES[1:]), timeout_s=TIMEOUT_S)
         jobs = shell.run((self._program, *observe.JOBS[1:]), timeout_s=TIMEOUT_S)
-        return observe.view(nodes.stdout, jobs.stdout, at)
+        argv = (self._program, *observe.RESERVATIONS[1:])
+        kept = shell.run(argv, timeout_s=TIMEOUT_S).stdout if windows else ""
+        return observe.view(nodes.stdout, jobs.stdout, at, kept)
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
         for start in range(0, len(nodes), BATCH):
@@ -69,14 +74,13 @@ class Scontrol:
     def signal(self, jobs: Sequence[int], signal: str) -> None:
         for start in range(0, len(jobs), JOBS_BATCH):
             ids = [str(job) for job in jobs[start : start + JOBS_BATCH]]
-            argv = (self._scancel, f"--signal={signal}", "--batch", *ids)
-            shell.run(argv, timeout_s=TIMEOUT_S, check=False)
+            _asked((self._scancel, f"--signal={signal}", "--batch", *ids))
 
     def requeue(self, jobs: Sequence[int], reason: str) -> None:
         self.comment(jobs, reason)
         for start in range(0, len(jobs), JOBS_BATCH):
             ids = ",".join(str(job) for job in jobs[start : start + JOBS_BATCH])
-            shell.run((self._program, "requeue", ids), timeout_s=TIMEOUT_S, check=False)
+            _asked((self._program, "requeue", ids))
 
     def open_window(self, window: Window) -> None:
         lines = (
@@ -93,6 +97,13 @@ class Scontrol:
     def close_window(self, name: str) -> None:
         argv = (self._program, "delete", f"ReservationName={name}")
         shell.run(argv, timeout_s=TIMEOUT_S, check=False)
+
+
+def _asked(argv: tuple[str, ...]) -> None:
+    """What Slurm refuses for one job (gone, ending, not to be requeued) is no fault; that nobody heard is."""
+    result = shell.run(argv, timeout_s=TIMEOUT_S, check=False)
+    if result.code != 0 and any(words in result.stderr for words in UNHEARD):
+        raise shell.CommandError(result)
 
 
 def _local(at: float) -> str:

@@ -171,3 +171,24 @@ def test_a_hostlist_unfolds_to_its_names(first: int, count: int) -> None:
     names = tuple(f"h200-1a-{n}" for n in range(first, first + count))
     text = f"h200-1a-[{first}-{first + count - 1}]" if count > 1 else names[0]
     assert observe.expand(text) == names
+
+
+def test_recorded_reservations_of_ours_are_windows_and_others_are_not() -> None:
+    text = (RECORDED / "reservations.json").read_text()
+    (window,) = observe.view(NODES, JOBS, 1.0, text).windows
+    assert (window.name, window.nodes) == ("gpucluster-x", ("h200-1b-7", "h200-1b-8"))
+    assert window.ends_at - window.starts_at == 540
+    assert observe.view(NODES, JOBS, 1.0, text.replace("gpucluster-x", "maint")).windows == ()
+    assert observe.view(NODES, JOBS, 1.0).windows == ()
+
+
+def test_a_recorded_job_says_whose_it_is_since_when_it_runs_and_how_often() -> None:
+    job = jobs("jobs-configuring.json")[0]
+    assert (job.user_id, job.restarts, job.batch_host, job.time_limit_s) == (0, 1, "b-1", 3600.0)
+    assert job.started_at == 1795265479
+
+
+@pytest.mark.parametrize("owner", [None, "0", True, {"set": True, "number": 0}])
+def test_an_owner_that_is_not_told_is_never_taken_for_root(owner: object) -> None:
+    item = json.loads((RECORDED / "jobs-configuring.json").read_text())["jobs"][0] | {"user_id": owner}
+    assert observe.parse_job(item).user_id == -1
