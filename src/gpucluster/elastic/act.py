@@ -18,11 +18,12 @@ from gpucluster.cloud.port import (
     Control,
     ControlPort,
     Fault,
-    LaunchRequest,
     NoticePort,
     Scaling,
 )
-from gpucluster.elastic.decide import outcome, shortfall
+from gpucluster.elastic import asking
+from gpucluster.elastic.asking import Got
+from gpucluster.elastic.decide import nothing, outcome, shortfall
 from gpucluster.elastic.events import (
     Ask,
     EndAsked,
@@ -38,7 +39,6 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.lanes import Lane
 from gpucluster.elastic.lease import Alone, Hold
-from gpucluster.elastic.memory.launches import served
 from gpucluster.elastic.model import (
     Action,
     Block,
@@ -63,7 +63,6 @@ from gpucluster.elastic.scontrol import SlurmPort
 from gpucluster.elastic.words import describe, told
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import Times
-from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_REQUEST, TAG_ROLE
 
 log = logging.getLogger("gpucluster.elastic")
 T = TypeVar("T")
@@ -221,21 +220,20 @@ class Actor:
         self._hands.trip(Failpoint.AFTER_INTENT)
         log.info("%s", describe(action))
 
-    def _ask(self, ask: Ask) -> tuple[str, ...] | CloudError:
-        """The ids that serve whole gangs, in an order that a repeat has too (T21)."""
+    def _ask(self, ask: Ask) -> Got | CloudError:
         hands = self._hands
         if not hands.lease.held():
             return _NOT_OURS
         try:
-            ids = tuple(sorted(hands.cloud.launch(request(hands.cluster, ask))))
+            got = asking.call(hands.cloud, hands.cluster, ask)
         except CloudError as error:
             return error
-        use = len(served(ask, len(ids)))
-        if use < len(ids):
-            _end(hands, ids[use:])  # part of a gang is of no use (T05); what stays is a stray
-        return ids[:use] or CloudError(Fault.NO_CAPACITY, "Partial", f"{len(ids)} of {len(ask.slots)}")
+        used = asking.serving(ask, got)
+        if spare := tuple(i for i, _ in got.instances[len(used) :]):
+            _end(hands, spare)  # part of a gang is of no use (T05); what stays is a stray
+        return replace(got, instances=used)
 
-    def _answered(self, ask: Ask, answer: tuple[str, ...] | CloudError) -> None:
+    def _answered(self, ask: Ask, answer: Got | CloudError) -> None:
         hands = self._hands
         self._busy.discard(ask.request)
         hands.trip(Failpoint.BEFORE_RESULT)
@@ -247,12 +245,15 @@ class Actor:
         if any(isinstance(event, LaunchRefused | Refused) for event in events):
             hands.ring()
 
-    def _meaning(self, ask: Ask, answer: tuple[str, ...] | CloudError) -> tuple[Event, ...]:
+    def _meaning(self, ask: Ask, answer: Got | CloudError) -> tuple[Event, ...]:
         now, memory, times = self._hands.clock(), self._hands.journal.memory, self._hands.times
         if isinstance(answer, CloudError):
             return (outcome(times, memory, ask, answer, now),)
-        done = LaunchDone(request=ask.request, instances=answer)
-        return (done, *shortfall(times, memory, ask, len(answer), now))
+        if not answer.instances:
+            return tuple(nothing(times, memory, ask, answer.errors, now))
+        ids, machines = zip(*answer.instances, strict=True)
+        done = LaunchDone(request=ask.request, instances=ids, machines=machines if ask.alternatives else ())
+        return (done, *shortfall(times, memory, ask, len(ids), answer.errors, now))
 
     def _terminate(self, action: Terminate) -> None:
         ids = tuple(i for i in action.instances if i not in self._busy)
@@ -337,24 +338,6 @@ class Actor:
     def _write(self, *events: Event) -> None:
         at = self._hands.clock()
         self._hands.journal.append(tuple(Entry(at=at, event=event) for event in events))
-
-
-def request(cluster: str, ask: Ask) -> LaunchRequest:
-    """The port's request; all of it comes from what the journal holds, so a repeat is identical."""
-    return LaunchRequest(
-        token=ask.token,
-        count=len(ask.slots),
-        template_id=ask.template_id,
-        template_version=ask.template_version,
-        subnet_id=ask.subnet_id,
-        zone=ask.zone,
-        machine=ask.machine,
-        market=ask.market,
-        tags={TAG_CLUSTER: cluster, TAG_ROLE: ROLE_NODE, TAG_POOL: ask.pool, TAG_REQUEST: ask.request},
-        at_least=ask.at_least if ask.at_least < len(ask.slots) else None,
-        reservation=ask.reservation,
-        max_price=ask.max_price,
-    )
 
 
 def grouped(actions: Iterable[Action]) -> tuple[Action, ...]:

@@ -25,7 +25,7 @@ from gpucluster.elastic.decide import (
     troubles,
     windows,
 )
-from gpucluster.elastic.decide.asks import outcome, shortfall
+from gpucluster.elastic.decide.asks import nothing, outcome, shortfall
 from gpucluster.elastic.decide.offers import Room, all_offers
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry, Event
@@ -33,7 +33,7 @@ from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import Action, Forget, Observation, Phase, Remember
 from gpucluster.plan.model import Bindings, ClusterPlan
 
-__all__ = ["decide", "next_look", "outcome", "shortfall"]
+__all__ = ["decide", "next_look", "nothing", "outcome", "shortfall"]
 TOKENS_S = 0.5  # the least pause for tokens
 
 

@@ -1,10 +1,11 @@
 """Requests to the cloud: how one is made, what its failure means, and when its identical call is due again."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpucluster.cloud.port import CloudError, Fault
+from gpucluster.cloud.fleet import fault_of, judge, without_echoes
+from gpucluster.cloud.port import CloudError, Fault, FleetError
 from gpucluster.elastic.decide.offers import Offer
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import (
@@ -24,6 +25,7 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0  # a lost or throttled call: doubled 
 # "No capacity" that has nothing to do with how many were asked for.
 OF_ANY_SIZE = frozenset({"SpotMaxPriceTooLow", "InvalidCapacityReservationState.PendingActivation"})
 OF_THE_PRICE = "SpotMaxPriceTooLow"
+_OF_CAPACITY = (Fault.NO_CAPACITY, Fault.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,11 @@ class Party:
     gangs: tuple[int, ...] = ()
     jobs: tuple[int, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def singles(self) -> int:
+        """How many single nodes, where there is nothing else in it."""
+        return len(self.gangs) if self.gangs and max(self.gangs) == 1 else 0
 
 
 def ask_for(world: World, some: Offer, party: Party, request: int) -> Ask:
@@ -99,10 +106,12 @@ def outcome(times: Times, memory: Memory, ask: Ask, error: CloudError, now: floa
             return LaunchRefused(request=ask.request, key=key, words=words, until=until, size=size)
 
 
-def shortfall(times: Times, memory: Memory, ask: Ask, count: int, now: float) -> Iterator[Event]:
+def shortfall(
+    times: Times, memory: Memory, ask: Ask, count: int, errors: Sequence[FleetError], now: float
+) -> Iterator[Event]:
     """After fewer came than were asked for: the offer has nothing for gangs of the sizes that were not served (T05)."""
     lacking = shared_out(ask, count)[1]
-    if not lacking:
+    if not lacking or not all(fault_of(e) in _OF_CAPACITY for e in without_echoes(errors)):
         return
     size = min(len(gang) for gang in lacking)
     words = f"gave {count} of {len(ask.slots)}, nothing"
@@ -110,6 +119,39 @@ def shortfall(times: Times, memory: Memory, ask: Ask, count: int, now: float) ->
         key = ask.offer_of(machine)
         until = now + refused_for(times, memory.refusals.get(key), size, now)
         yield Refused(key=key, words=words, until=until, size=size)
+
+
+def nothing(
+    times: Times, memory: Memory, ask: Ask, errors: Sequence[FleetError], now: float
+) -> Iterator[Event]:
+    """After an answer without instances of use: a fleet's errors are judged together (T13), and the token is spent.
+
+    Only if nothing in them speaks of something else do they say anything about capacity, each of its own machine.
+    """
+    error = judge(errors) if errors else CloudError(Fault.NO_CAPACITY, "Partial", "no gang whole")
+    if error.fault in _OF_CAPACITY:
+        yield LaunchRefused(request=ask.request, key=None, words=error.code, until=now)
+        yield from _each_refused(times, memory, ask, errors, now)
+        return
+    yield outcome(times, memory, ask, error, now)
+    if error.fault in (Fault.THROTTLED, Fault.LOST):  # it paused the rest; a repeat would get the same answer
+        yield LaunchRefused(request=ask.request, key=None, words=error.code, until=now)
+
+
+def _each_refused(
+    times: Times, memory: Memory, ask: Ask, errors: Sequence[FleetError], now: float
+) -> Iterator[Event]:
+    found = {e.machine: e for e in without_echoes(errors)} or {
+        ask.machine: FleetError(machine=ask.machine, code="Partial", message="")
+    }
+    for machine, error in sorted(found.items()):
+        of_price = error.code == OF_THE_PRICE
+        key = ask.priced(machine) if of_price else ask.offer_of(machine)
+        size = 0 if error.code in OF_ANY_SIZE else ask.at_least
+        until = now + refused_for(times, memory.refusals.get(key), size, now)
+        if fault_of(error) is Fault.UNSUPPORTED:
+            until, size = now + times.refusal_max_s, 0
+        yield Refused(key=key, words=error.code, until=until, size=size)
 
 
 def refused_for(times: Times, old: Refusal | None, size: int = 0, now: float = 0.0) -> float:

@@ -5,7 +5,7 @@ MinCount is its smallest gang and its MaxCount all of them; what comes fills who
 than the bucket can ever be comes in chunks. What was refused, or does not boot, is tried by one request at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpucluster.elastic.decide import limits
@@ -13,14 +13,18 @@ from gpucluster.elastic.decide.asks import Party, ask_for, waited
 from gpucluster.elastic.decide.offers import Offer, refusal_of
 from gpucluster.elastic.decide.pace import LAUNCHES, Pace
 from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import Alternative
 from gpucluster.elastic.model import LaunchGang, Phase, SlurmJob
-from gpucluster.plan.model import Pool
+from gpucluster.plan.model import Market, Pool
 
 # Instances. While tokens come one by one, jobs that wait for them are joined until a request has so many: one call each
 # 25 s and not one a job.
 JOIN = 50
 CHUNK = 500  # of a gang larger than the bucket: few calls, and the bucket never overflows meanwhile
 NAMED = 10  # jobs that a reason names
+# Single nodes at once from which on one CreateFleet asks for all machines of a source. It saves the call that each
+# machine's refusal would take, and its lost answer is found by tags only: worth it for a burst (decision 0002).
+FLEET_FROM = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,9 @@ Chosen = tuple[tuple[Gang, Offer], ...]  # a job's parts, and what each is to be
 _Batches = dict[object, list[tuple[Gang, Offer]]]
 
 
-def launches(world: World, pace: Pace, wanted: Sequence[Chosen]) -> Iterator[LaunchGang]:
+def launches(
+    world: World, pace: Pace, wanted: Sequence[Chosen], offers: Mapping[tuple[str, str], tuple[Offer, ...]]
+) -> Iterator[LaunchGang]:
     """What is launched now; the rest waits, and nothing is concluded from that."""
     if not waited(world.memory.paced_until, world.now):
         return
@@ -52,8 +58,12 @@ def launches(world: World, pace: Pace, wanted: Sequence[Chosen]) -> Iterator[Lau
     number = world.memory.requests
     for batch in _affordable(pace, [chosen for chosen in wanted if testing.may(chosen)]).values():
         number += 1
-        some = batch[0][1]
-        ask = ask_for(world, some, _party([gang for gang, _ in batch]), number)
+        gang, some = batch[0]
+        party = _party([gang for gang, _ in batch])
+        if party.singles >= FLEET_FROM:
+            others = _alternatives(world, some, offers[(gang.pool.name, gang.zone)])
+            party = replace(party, alternatives=others)
+        ask = ask_for(world, some, party, number)
         yield LaunchGang(ask=ask, repeat=False, reason=_for_whom(ask.jobs))
 
 
@@ -72,7 +82,10 @@ class _Tests:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._offers = {launch.ask.offer for launch in world.memory.launches.values()}
+        asks = [launch.ask for launch in world.memory.launches.values()]
+        self._offers = {
+            a.offer_of(m) for a in asks for m in (a.machine, *(o.machine for o in a.alternatives))
+        }
         self._pools = {p.name for p in world.plan.pools if limits.half_open(world, p.name)}
         self._busy = set(self._booting()) if self._pools else set[str]()
         self._decided: dict[str, tuple[str, int]] = {}
@@ -150,6 +163,22 @@ def _party(gangs: Sequence[Gang]) -> Party:
     jobs = tuple(dict.fromkeys(job.id for gang in gangs for job in gang.jobs))
     slots = tuple(slot for gang in gangs for slot in gang.slots)
     return Party(slots=slots, gangs=tuple(len(gang.slots) for gang in gangs), jobs=jobs)
+
+
+def _alternatives(world: World, some: Offer, here: Sequence[Offer]) -> tuple[Alternative, ...]:
+    """The other machines of its source that may be had; of a reservation or a block there are none."""
+    if some.source.market not in (Market.SPOT, Market.ON_DEMAND):
+        return ()
+    return tuple(
+        Alternative(
+            machine=other.machine,
+            template_id=other.template_id,
+            template_version=other.template_version,
+            price=other.price,
+        )
+        for other in here
+        if other.source == some.source and other != some and refusal_of(world.memory, other) is None
+    )
 
 
 def _for_whom(jobs: tuple[int, ...]) -> str:

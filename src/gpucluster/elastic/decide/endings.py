@@ -6,7 +6,7 @@ from gpucluster.cloud.port import Instance
 from gpucluster.elastic.decide.world import Fate, World
 from gpucluster.elastic.memory import Life
 from gpucluster.elastic.model import Action, Phase, Terminate
-from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_ROLE
+from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_REQUEST, TAG_ROLE
 
 AGAIN_S = 15.0  # a termination that does not show by then is asked for again
 
@@ -32,11 +32,14 @@ def ending(world: World) -> Iterator[Action]:
 
 def strays(world: World, owned: set[str]) -> Iterator[Instance]:
     """Living instances of this cluster's nodes that no slot owns and no open request could have made."""
-    tokens = {launch.ask.token for launch in world.memory.launches.values()}
+    launches = world.memory.launches  # a fleet's instances have its tags, and not its token (T14)
+    tokens = {launch.ask.token for launch in launches.values()}
     for instance in world.cloud.instances.values():
-        if instance.id in owned or not instance.living or instance.token in tokens:
-            continue
         tags = instance.tags
+        if instance.id in owned or not instance.living:
+            continue
+        if instance.token in tokens or tags.get(TAG_REQUEST) in launches:
+            continue
         if tags.get(TAG_CLUSTER) == world.plan.name and tags.get(TAG_ROLE) == ROLE_NODE:
             yield instance
 

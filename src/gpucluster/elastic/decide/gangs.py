@@ -78,7 +78,7 @@ def serve(
         wanted.append(chosen)
         for gang, some in chosen:
             room.take(gang.pool.name, some.source.position, len(gang.slots))
-    actions.extend(batches.launches(world, pace, wanted))
+    actions.extend(batches.launches(world, pace, wanted, offers))
     return Verdict(tuple(actions), tuple(sent_back))
 
 

@@ -10,7 +10,7 @@ from gpucluster.elastic.events import at_most, offer, source_key
 from gpucluster.elastic.memory import Memory, Refusal
 from gpucluster.elastic.model import SlurmJob
 from gpucluster.plan.model import Market, Pool, Source
-from gpucluster.plan.names import TAG_POOL
+from gpucluster.plan.names import TAG_POOL, TAG_REQUEST
 
 ANY_SIZE = 1_000_000_000  # what an offer admits that nothing stands against
 
@@ -166,11 +166,14 @@ class Room:
 
     def _count_strays(self, owned: set[str]) -> None:
         """Living instances of ours that no slot owns count too: they cost the same."""
-        launches = self._world.memory.launches.values()
-        tokens = {launch.ask.token for launch in launches}
+        launches = self._world.memory.launches
+        tokens = {launch.ask.token for launch in launches.values()}
         for instance in self._world.cloud.instances.values():
+            if instance.id in owned or not instance.living:
+                continue
             pool = instance.tags.get(TAG_POOL)
-            if instance.id not in owned and instance.living and instance.token not in tokens and pool:
+            in_flight = instance.token in tokens or instance.tags.get(TAG_REQUEST) in launches
+            if pool and not in_flight:
                 self._pools[pool] += 1
 
 
