@@ -1,7 +1,9 @@
 """Machines that are to be left: one moment in, actions out, for each kind of trouble."""
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import a_plan
@@ -9,6 +11,7 @@ from fleet import some_bindings
 
 from gpucluster.cloud.port import Instance, InstanceState, Reservation, Told
 from gpucluster.elastic.decide import decide, next_look
+from gpucluster.elastic.decide.boots import last_word
 from gpucluster.elastic.decide.troubles import RULES, Moment, farewell_of
 from gpucluster.elastic.events import (
     Adopted,
@@ -45,8 +48,10 @@ from gpucluster.elastic.model import (
     SlurmView,
     Unblock,
 )
-from gpucluster.plan.messages import GpuFault, NodePhase, NodeReport, Notice, NoticeKind
+from gpucluster.elastic.scontrol import Scontrol
+from gpucluster.plan.messages import GpuFault, NodePhase, NodeReport, Notice, NoticeKind, Step
 from gpucluster.plan.model import Farewell, Market
+from gpucluster.shell import CommandError
 
 PLAN = a_plan()
 BINDINGS = some_bindings(PLAN)
@@ -582,3 +587,56 @@ def test_every_kind_has_a_rule_and_what_is_requeued_was_signalled_first() -> Non
 def test_a_node_hears_of_its_end_and_of_a_mere_hint_nothing() -> None:
     said = [farewell_of(Trouble(kind=kind, since=1, words="", ends_at=9.6)) for kind in TroubleKind]
     assert said == ["spot 10", "", "maintenance 10", "block-end 10", "fault 10", "replace 10"]
+
+
+def test_nodes_that_a_job_comes_back_to_outlive_a_short_idle_time_and_no_more_of_them() -> None:
+    s = Scene(A1, A2, A3)
+    for slot in (A1, A2, A3):
+        s.node(slot, IDLE)
+        s.nodes[slot] = replace(s.nodes[slot], last_busy=NOW - 10_000)
+    pending = {"states": frozenset({"PENDING"}), "node_count": 2, "admin_comment": OURS}
+    s.job(7, **pending, begins_at=NOW + 30)
+    assert [a.slots for a in kinds(s.step(), PowerDown)] == [(A3,)]  # type: ignore[union-attr]
+    s.jobs.clear()
+    s.job(7, **pending, begins_at=NOW + 3000)
+    assert [a.slots for a in kinds(s.step(), PowerDown)] == [(A1, A2, A3)]  # type: ignore[union-attr]
+    s.jobs.clear()
+    s.job(7, **{**pending, "admin_comment": "gpucluster: no h200"}, begins_at=NOW + 30)
+    assert [a.slots for a in kinds(s.step(), PowerDown)] == [(A1, A2, A3)]  # type: ignore[union-attr]
+
+
+def test_a_failed_boots_reason_ends_with_the_nodes_own_last_line() -> None:
+    report = NodeReport(
+        instance_id="i-1",
+        nonce="n",
+        boot_id="b",
+        phase=NodePhase.FAILED,
+        life=0,
+        steps=(Step(name="slurmd", ok=False, seconds=1.0, detail="slurmd does not start"),),
+        tail="one\nfatal: no\x1b[2J gres\n\n",
+    )
+    assert last_word(report) == "step slurmd: slurmd does not start; it said last: fatal: no[2J gres"
+    assert last_word(replace(report, tail="")) == "step slurmd: slurmd does not start"
+    assert len(last_word(replace(report, tail="x" * 9999))) < 400
+
+
+@pytest.mark.parametrize(
+    ("says", "heard"),
+    [
+        ("Invalid job id specified for job 9999", True),
+        ("Requested operation is presently disabled for job 2", True),
+        ("Job is pending execution for job 3", True),
+        ("slurm_requeue error: Unable to contact slurm controller (connect failure)", False),
+        ("Socket timed out on send/recv operation", False),
+    ],
+)
+def test_what_slurm_refuses_for_a_job_is_no_fault_and_what_nobody_heard_is(
+    tmp_path: Path, says: str, heard: bool
+) -> None:
+    program = tmp_path / "scontrol"
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    slurm = Scontrol(str(program), str(program))
+    for ask in (lambda: slurm.requeue((7,), "x"), lambda: slurm.signal((7,), "USR1")):
+        with contextlib.nullcontext() if heard else pytest.raises(CommandError):
+            ask()
