@@ -1,0 +1,390 @@
+"""Launches: gangs joined, answers shared out, refusals by size, reservations, fleets; and calls only as tokens come."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import a_plan
+from fleet import START, Fleet
+from moments import NOW, WAKING, ask, job, node, sight
+
+from gpucluster.cloud.port import CloudError, Fault, FleetError, Reservation
+from gpucluster.elastic.decide import decide, next_look, nothing, outcome, shortfall
+from gpucluster.elastic.decide.offers import ANY_SIZE, Room, admits, all_offers, choose, why_none
+from gpucluster.elastic.decide.pace import Pace, ends
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import (
+    Alternative,
+    Ask,
+    EndAsked,
+    Entry,
+    Event,
+    LaunchAsked,
+    LaunchDeferred,
+    LaunchDone,
+    LaunchRefused,
+    Needed,
+    Refused,
+)
+from gpucluster.elastic.memory import Level, Memory, fold
+from gpucluster.elastic.memory.launches import served
+from gpucluster.elastic.model import LaunchGang, MarkDown, Remember, Terminate, Unblock
+from gpucluster.elastic.sight import Sight
+from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Source
+
+A, B, SPOT, OTHER = "us-east-2a", "us-east-2b", "p5en.48xlarge", "p5e.48xlarge"
+KEY = f"spot/{SPOT}/{A}"
+PLAN = a_plan()
+TIMES = PLAN.times
+
+
+@pytest.fixture
+def f(tmp_path: Path) -> Fleet:
+    return Fleet(PLAN, tmp_path)
+
+
+def slots(first: int, last: int) -> tuple[str, ...]:
+    return tuple(f"h200-2a-{n}" for n in range(first, last + 1))
+
+
+def starting(*sizes: int, plan: ClusterPlan = PLAN) -> Sight:
+    """Jobs of these sizes that start side by side in the first zone, the first the most urgent."""
+    found, at = [], 1
+    for number, size in enumerate(sizes, start=1):
+        found.append(job(number, *slots(at, at + size - 1), starts=True))
+        at += size
+    return sight(plan, nodes=[node(n, WAKING) for n in slots(1, at - 1)], jobs=found)
+
+
+def asks(moment: Sight) -> list[Ask]:
+    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, moment.now)
+    return [a.ask for a in actions if isinstance(a, LaunchGang)]
+
+
+def world_of(moment: Sight) -> World:
+    assert moment.world
+    return moment.world
+
+
+def after(moment: Sight, *events: Event, at: float = NOW) -> Sight:
+    return replace(moment, memory=fold(moment.memory, [Entry(at=at, event=e) for e in events]))
+
+
+def bought(*sources: Source) -> ClusterPlan:
+    """The plan with other sources."""
+    pool = PLAN.pools[0]
+    keys = [t.key for t in pool.templates]
+    templates = tuple(
+        LaunchTemplate(key=keys[n], source=s.position, machine=m, market=s.market)
+        for n, (s, m) in enumerate((s, m) for s in sources for m in s.machines)
+    )
+    return replace(PLAN, pools=(replace(pool, sources=sources, templates=templates),))
+
+
+def source(position: int, market: Market, **changes: object) -> Source:
+    plain = Source(position=position, market=market, machines=(SPOT,), zones=(A,), max=None)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+# --- joined and shared out ---------------------------------------------------------------------------
+def test_jobs_that_wait_for_the_same_are_one_request_for_the_least_and_the_most_of_them() -> None:
+    (one,) = asks(starting(4, 2, 3))
+    assert (one.gangs, len(one.slots), one.at_least, one.jobs) == ((4, 2, 3), 9, 2, (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("gangs", "came", "full"),
+    [((4, 2, 3), 9, 9), ((4, 2, 3), 5, 4), ((4, 2, 3), 6, 6), ((4, 2, 3), 3, 2), ((4, 2), 1, 0), ((), 3, 0)],
+)
+def test_what_came_fills_whole_gangs_first_to_last(gangs: tuple[int, ...], came: int, full: int) -> None:
+    """T05: 200 with fewer instances than asked. (4, 2, 3) of 5: the first, and neither of the others whole."""
+    request = replace(ask(1, *slots(1, sum(gangs) or 4)), gangs=gangs)
+    assert len(served(request, came)) == full
+
+
+def test_a_partial_answer_serves_smaller_jobs_and_the_rest_goes_back_at_once(f: Fleet) -> None:
+    f.model.set_capacity(SPOT, A, "spot", 6)
+    jobs = [f.slurm.submit(n, lasts=500) for n in (4, 3, 1)]
+    f.until(lambda: all(j.state == "RUNNING" for j in jobs), 300)
+    first, second = f.cloud.launches[:2]
+    assert [(r.at_least, r.count, r.machine) for r in (first, second)] == [(1, 8, SPOT), (None, 3, OTHER)]
+    assert len(f.living()) == 8
+    assert [j.restarts for j in jobs] == [0, 0, 0]
+    ended = [i for i in f.model.describe((), f.now) if i.state.value in ("shutting-down", "terminated")]
+    assert len(ended) == 1, "six came, five were of use"
+    assert f.journal.memory.refusals[KEY].size == 3
+    assert f.journal.memory.refusals[KEY].words == "gave 5 of 8, nothing"
+
+
+def test_a_partial_answer_that_was_lost_is_shared_out_the_same_when_it_is_repeated(f: Fleet) -> None:
+    f.model.set_capacity(SPOT, A, "spot", 6)
+    f.model.faults.lose_reply("RunInstances", 2)
+    jobs = [f.slurm.submit(n, lasts=500) for n in (4, 3, 1)]
+    f.until(lambda: all(j.state == "RUNNING" for j in jobs), 300)
+    assert len(f.living()) == 8
+
+
+def test_the_parts_of_one_job_stay_their_own_requests() -> None:
+    parts = [node(n, WAKING) for n in ("h200-2a-1", "h200-2b-1", "h200-2a-2")]
+    jobs = [job(1, "h200-2a-1", "h200-2b-1", starts=True), job(2, "h200-2a-2", starts=True)]
+    assert sorted(a.slots for a in asks(sight(PLAN, nodes=parts, jobs=jobs))) == [
+        ("h200-2a-1",),
+        ("h200-2a-2",),
+        ("h200-2b-1",),
+    ]
+
+
+# --- refusals by size -----------------------------------------------------------------------------------
+def refused(size: int, until: float = NOW + 60) -> Refused:
+    return Refused(key=KEY, words="InsufficientInstanceCapacity", until=until, size=size)
+
+
+@pytest.mark.parametrize(
+    ("events", "most"),
+    [
+        ((), ANY_SIZE),
+        ((refused(8),), 7),
+        ((refused(8), refused(4)), 3),
+        ((refused(0),), 0),
+        ((refused(8, until=NOW - 1),), ANY_SIZE),
+        ((refused(8), Refused(key="source/h200/0", words="quota", until=NOW + 60)), 0),
+    ],
+)
+def test_a_refusal_of_eight_bars_no_gang_of_two(events: tuple[Event, ...], most: int) -> None:
+    """T06: refusals depend on the size of the request."""
+    moment = after(starting(2), *events)
+    some = all_offers(world_of(moment))["h200", A][0]
+    assert admits(moment.memory, some, NOW) == most
+
+
+def test_a_smaller_gang_that_is_refused_too_is_the_same_refusal_and_not_a_longer_one() -> None:
+    error = CloudError(Fault.NO_CAPACITY, "InsufficientInstanceCapacity", "")
+    memory = Memory()
+    for number, size in ((1, 8), (2, 2)):
+        request = ask(number, *slots(1, size))
+        memory = fold(memory, [Entry(at=NOW, event=outcome(TIMES, memory, request, error, NOW))])
+    kept = memory.refusals[KEY]
+    assert (kept.times, kept.size, kept.until) == (1, 2, NOW + TIMES.refusal_s)
+
+
+def test_a_small_success_keeps_what_stands_against_large_gangs() -> None:
+    small = (LaunchAsked(ask=ask(1, *slots(1, 2))), LaunchDone(request="r1", instances=("i-1", "i-2")))
+    assert KEY in after(starting(2), refused(8), *small).memory.refusals
+    assert KEY not in after(starting(2), refused(8, until=NOW - 1), *small).memory.refusals
+
+
+def test_what_is_half_open_is_asked_for_by_one_request_at_a_time() -> None:
+    ripe = after(starting(2, 2), refused(0, until=NOW - 1))
+    (one,) = asks(ripe)
+    assert one.gangs == (2, 2)
+    asked = [Needed(slot=s, life=1, jobs=(1,)) for s in slots(1, 2)]
+    under_way = after(ripe, *asked, LaunchAsked(ask=ask(1, *slots(1, 2))))
+    assert [a.request for a in asks(under_way)] == ["r1"], "the repeat, and no second test beside it"
+
+
+def test_fifty_jobs_that_wait_are_one_probe_and_not_fifty(f: Fleet) -> None:
+    f.model.set_capacity(free=0)
+    for _ in range(50):
+        f.slurm.submit(2)
+    f.run(700)
+    assert len(f.cloud.launches) <= 2 * 3 * 4, "zones x offers x probes after 2, 4 and 8 minutes"
+
+
+def test_a_price_that_is_too_low_bars_only_those_who_pay_no_more() -> None:
+    cheap = replace(ask(1, *slots(1, 2)), max_price=5)
+    error = CloudError(Fault.NO_CAPACITY, "SpotMaxPriceTooLow", "")
+    event = outcome(TIMES, Memory(), cheap, error, NOW)
+    assert isinstance(event, LaunchRefused)
+    assert (event.key, event.size) == (f"{KEY}/at-most-5", 0)
+    dear = bought(source(0, Market.SPOT, max_price=9), source(1, Market.ON_DEMAND))
+    (one,) = asks(after(starting(2, plan=dear), event))
+    assert (one.market, one.max_price) == (Market.SPOT, 9)
+    same = bought(source(0, Market.SPOT, max_price=5), source(1, Market.ON_DEMAND))
+    (one,) = asks(after(starting(2, plan=same), event))
+    assert one.market is Market.ON_DEMAND
+
+
+def test_the_spot_quota_leaves_on_demand_open_and_names_itself() -> None:
+    """T08: MaxSpotInstanceCountExceeded; the on-demand quota is another."""
+    error = CloudError(Fault.QUOTA, "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+    moment = starting(2)
+    moment = after(moment, outcome(TIMES, moment.memory, ask(1, *slots(1, 2)), error, NOW))
+    (one,) = asks(moment)
+    assert one.market is Market.ON_DEMAND
+    world = world_of(moment)
+    sentence = why_none(world, Room(world), PLAN.pools[0], A, all_offers(world)["h200", A])
+    assert "MaxSpotInstanceCountExceeded (Max spot instance count exceeded)" in sentence
+
+
+# --- reservations -----------------------------------------------------------------------------------------
+def listed(state: str = "active", free: int = 4, **changes: float) -> Reservation:
+    return Reservation(id="cr-1", state=state, machine=SPOT, zone=A, total=4, free=free, **changes)
+
+
+RESERVED = bought(source(0, Market.RESERVATION, reservation="cr-1"), source(1, Market.ON_DEMAND))
+
+
+@pytest.mark.parametrize(
+    ("what", "view", "market"),
+    [
+        ("free: it comes first", listed(), Market.RESERVATION),
+        ("three are not enough for four", listed(free=3), Market.ON_DEMAND),
+        ("not active", listed(state="expired"), Market.ON_DEMAND),
+        ("the cloud does not list it: not asked for", None, Market.ON_DEMAND),
+    ],
+)
+def test_a_reservation_gives_what_the_cloud_says_it_has_left(
+    what: str, view: Reservation | None, market: Market
+) -> None:
+    """T25."""
+    moment = starting(4, plan=RESERVED)
+    cloud = moment.seen.cloud
+    assert cloud
+    seen = replace(moment.seen, cloud=replace(cloud, reservations={"cr-1": view} if view else {}))
+    (one,) = asks(replace(moment, seen=seen))
+    assert one.market is market, what
+    assert one.reservation == ("cr-1" if market is Market.RESERVATION else None)
+
+
+def test_two_gangs_of_one_moment_share_what_a_reservation_has_left() -> None:
+    moment = starting(3, 2, plan=RESERVED)
+    assert moment.seen.cloud
+    seen = replace(moment.seen, cloud=replace(moment.seen.cloud, reservations={"cr-1": listed()}))
+    found = {a.market: len(a.slots) for a in asks(replace(moment, seen=seen))}
+    assert found == {Market.RESERVATION: 3, Market.ON_DEMAND: 2}
+
+
+# --- fleets -------------------------------------------------------------------------------------------------
+def test_a_burst_of_single_nodes_is_one_fleet_over_the_machines_of_its_source(f: Fleet) -> None:
+    """By RunInstances it would be a partial answer and a second request."""
+    f.model.set_capacity(SPOT, A, "spot", 5)
+    jobs = [f.slurm.submit(1, lasts=500) for _ in range(12)]
+    f.until(lambda: all(j.state == "RUNNING" for j in jobs), 300)
+    assert [name for name, _ in f.cloud.calls if name in ("launch", "fleet")] == ["fleet"]
+    machines = [life.machine for life in f.journal.memory.lives.values() if life.instance]
+    assert (machines.count(SPOT), machines.count(OTHER)) == (5, 7)
+    assert len(f.living()) == 12
+
+
+def test_a_fleet_whose_answer_was_lost_launches_nothing_twice(f: Fleet) -> None:
+    f.model.faults.lose_reply("CreateFleet", 2)
+    jobs = [f.slurm.submit(1, lasts=500) for _ in range(12)]
+    f.until(lambda: all(j.state == "RUNNING" for j in jobs), 300)
+    assert len(f.living()) == 12
+    assert len(f.model.describe((), f.now)) == 12
+
+
+def fleet_ask() -> Ask:
+    other = Alternative(machine=OTHER, template_id="lt-1", template_version=1)
+    return replace(ask(1, *slots(1, 10)), gangs=(1,) * 10, alternatives=(other,))
+
+
+def errors(*pairs: tuple[str, str]) -> tuple[FleetError, ...]:
+    return tuple(FleetError(machine=m, code=code, message="") for m, code in pairs)
+
+
+def test_a_fleets_refusals_are_remembered_each_for_its_own_machine() -> None:
+    said = errors((SPOT, "InsufficientInstanceCapacity"), (OTHER, "InvalidFleetConfiguration"))
+    found = list(nothing(TIMES, Memory(), fleet_ask(), said, NOW))
+    kept = {e.key: e.until - NOW for e in found if isinstance(e, Refused)}
+    assert kept == {KEY: TIMES.refusal_s, f"spot/{OTHER}/{A}": TIMES.refusal_max_s}
+    assert [e.key for e in found if isinstance(e, LaunchRefused)] == [None]
+
+
+def test_a_throttle_among_a_fleets_errors_says_nothing_about_capacity() -> None:
+    """aws-parallelcluster-node#734: the throttled override's neighbours were disabled as without capacity."""
+    said = errors((SPOT, "RequestLimitExceeded"), (OTHER, "UnfulfillableCapacity"))
+    found = list(nothing(TIMES, Memory(), fleet_ask(), said, NOW))
+    assert not [e for e in found if isinstance(e, Refused)]
+    assert [e.pace_all for e in found if isinstance(e, LaunchDeferred)] == [True]
+    assert not list(shortfall(TIMES, Memory(), fleet_ask(), 4, said, NOW))
+    short = list(shortfall(TIMES, Memory(), fleet_ask(), 4, (), NOW))
+    assert [e.key for e in short if isinstance(e, Refused)] == [KEY, f"spot/{OTHER}/{A}"]
+
+
+# --- pacing ---------------------------------------------------------------------------------------------------
+def tokens(moment: Sight, instances: float, calls: float = 5.0) -> Sight:
+    levels = {
+        "RunInstances": Level(tokens=calls, at=NOW),
+        "RunInstances#instances": Level(tokens=instances, at=NOW),
+    }
+    return replace(moment, memory=replace(moment.memory, levels=levels))
+
+
+def test_without_tokens_a_gang_waits_and_nothing_is_refused() -> None:
+    short = tokens(starting(4), 2)
+    actions = decide(short.plan, short.bindings, short.seen, short.memory, NOW)
+    assert not [a for a in actions if isinstance(a, LaunchGang | MarkDown)]
+    known = [e for a in actions if isinstance(a, Remember) for e in a.entries]
+    memory = fold(short.memory, known)
+    assert next_look(short.plan, short.bindings, short.seen, memory, NOW) == pytest.approx(1.0)
+
+
+def test_nobody_overtakes_a_gang_that_waits_for_tokens() -> None:
+    assert asks(tokens(starting(8, 1, 1), 4)) == []
+    wide = a_plan(("{min: 0, max: 16}", "{min: 0, max: 80}"))
+    (one,) = asks(tokens(starting(1, 60, plan=wide), 4))
+    assert one.jobs == (1,), "who comes first does not wait for the large one behind"
+
+
+def test_without_a_token_for_the_call_there_is_none() -> None:
+    assert asks(tokens(starting(1), 500, calls=0.5)) == []
+
+
+def test_jobs_that_wait_for_tokens_are_joined_until_a_call_is_worth_it() -> None:
+    assert asks(tokens(starting(2, 2, 2, 2), 5)) == []
+    (one,) = asks(tokens(starting(2, 2, 2, 2), 8))
+    assert one.gangs == (2, 2, 2, 2)
+
+
+def test_a_throttle_empties_our_model_of_the_buckets() -> None:
+    moment = starting(2)
+    error = CloudError(Fault.THROTTLED, "RequestLimitExceeded", "")
+    request = ask(1, *slots(1, 2))
+    moment = after(moment, LaunchAsked(ask=request), outcome(TIMES, moment.memory, request, error, NOW))
+    pace = Pace(moment.memory, NOW)
+    assert (pace.calls("RunInstances"), pace.instances("RunInstances")) == (0, 0)
+    assert pace.wait_s("RunInstances", 100) == pytest.approx(50.0)
+    assert Pace(moment.memory, NOW - 5000).instances("RunInstances") == 1000, "the clock went back"
+
+
+def test_ends_are_paced_and_cut_too() -> None:
+    ids = tuple(f"i-{n}" for n in range(2500))
+    found = list(ends(Pace(Memory(), NOW), [Terminate(instances=ids, reason="x")]))
+    assert [len(a.instances) for a in found if isinstance(a, Terminate)] == [1000]
+    spent = fold(Memory(), [Entry(at=NOW, event=EndAsked(instances=ids[:1000], words="x"))])
+    later = list(ends(Pace(spent, NOW + 11), [Terminate(instances=ids[1000:], reason="x")]))
+    assert [len(a.instances) for a in later if isinstance(a, Terminate)] == [200]
+
+
+def test_a_job_larger_than_the_bucket_comes_in_chunks_and_without_a_throttle(tmp_path: Path) -> None:
+    """The whole burst of 4,000 is `make bench NAME=pacing`."""
+    f = Fleet(a_plan(("{min: 0, max: 16}", "{min: 0, max: 1010}")), tmp_path, boot_s=1e9)
+    f.slurm.submit(1010)
+    f.run(4)
+    assert [r.count for r in f.cloud.launches] == [1000]
+    f.run(12)
+    assert [r.count for r in f.cloud.launches] == [1000, 10]
+    assert f.now - START < 20
+    assert not f.journal.memory.refusals
+    assert not [c for c in f.model.trail if c.code == "RequestLimitExceeded"]
+
+
+def test_choose_gives_no_offer_that_has_not_room_for_all() -> None:
+    world = world_of(starting(2))
+    some = all_offers(world)["h200", A]
+    assert choose(world, Room(world), some, 16) == some[0]
+    assert choose(world, Room(world), some, 17) is None
+
+
+def test_after_a_refusal_of_eight_a_waiting_job_of_two_gets_just_its_slots() -> None:
+    keys = {o.key for offers in all_offers(world_of(starting(1))).values() for o in offers}
+    stands = [Refused(key=k, words="none", until=NOW + 60, size=8) for k in sorted(keys)]
+    drained = [
+        node(n, "IDLE CLOUD POWERED_DOWN DRAIN", reason="gpucluster: none")
+        for n in world_of(starting(1)).slots
+    ]
+    moment = sight(PLAN, nodes=drained, jobs=[job(1, node_count=8), job(2, node_count=2)])
+    moment = after(moment, *stands)
+    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, NOW)
+    assert [a.slots for a in actions if isinstance(a, Unblock)] == [("h200-2a-1", "h200-2a-2")]
