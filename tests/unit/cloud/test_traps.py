@@ -400,6 +400,7 @@ def test_t36_a_young_profile_is_waited_for_with_the_identical_request(f: Fleet):
     f.model.switches.profile_lag_until = f.now + 60
     job = f.slurm.submit(2)
     f.until(lambda: job.state == "RUNNING", 300)
+    assert [c for c in f.model.trail if c.code == "InvalidParameterValue"], "it was refused at first"
     assert len({x.token for x in f.cloud.launches}) == 1
     assert not f.journal.memory.refusals
 
