@@ -213,12 +213,12 @@ NEWS = st.lists(
 
 
 @given(news=NEWS, requeue=st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_whatever_is_heard_in_whatever_order_a_job_is_signalled_once_and_sent_back_once_a_run(
     tmp_path_factory: pytest.TempPathFactory, news: list[News], requeue: bool
 ) -> None:
     f = Watched(PLAN, tmp_path_factory.mktemp("n"))
-    job = running(f, 4, lasts=900.0, requeue=requeue)
+    job = running(f, 4, lasts=400.0, requeue=requeue)
     for one in news:
         f.hear_of(job.nodes, one)
         f.run(one.wait)
