@@ -15,7 +15,7 @@ demo: prepare install ## a cluster bursts on this machine, from nothing to nothi
 test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
 	$(MAKE) --no-print-directory check
 	$(BIN)/python tools/warm.py
-	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
+	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/monitoring tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one
 	$(BIN)/python -m bench $(NAME)

@@ -1,8 +1,10 @@
-"""Build what every test that boots something needs, once and before them: the engine and the machine images, side by side."""
+"""Make what tests outside `make check` need, once and before them, side by side: the engine, machine images, promtool."""
 
 import sys
 import threading
 import time
+
+import promtool
 
 from gpucluster import engine
 from gpucluster.errors import GpuclusterError
@@ -22,7 +24,7 @@ def main() -> int:
 
     builds = [
         threading.Thread(target=build, args=(work,))
-        for work in (engine.find_or_build, images.find_or_build, bare.find_or_build)
+        for work in (engine.find_or_build, images.find_or_build, bare.find_or_build, promtool.find_or_fetch)
     ]
     for thread in builds:
         thread.start()

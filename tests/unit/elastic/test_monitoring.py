@@ -1,0 +1,105 @@
+"""Alert rules and dashboard speak of metrics that there are, with labels that they have."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpucluster.elastic.metrics.counted import COUNTERS
+from gpucluster.elastic.metrics.standing import GAUGES
+from gpucluster.plan import names
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "monitoring"
+LABELS: dict[str, set[str]] = {
+    **{f"gpucluster_{name}": set(labels) for name, (_, labels) in COUNTERS.items()},
+    **{f"gpucluster_{name}": set(gauge.labels) for name, gauge in GAUGES.items()},
+    "gpucluster_stage_seconds_bucket": {"stage", "le"},
+    "gpucluster_turn_seconds_bucket": {"le"},
+}
+USE = re.compile(r"(gpucluster_[a-z_]+)(\{[^}]*\})?")
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    groups = yaml.safe_load((FOLDER / "rules.yml").read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def unknown(expr: str) -> list[str]:
+    """Metrics that we do not have, and labels that they do not have."""
+    found: list[str] = []
+    for name, chosen in USE.findall(expr):
+        labels = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", chosen)
+        if name not in LABELS:
+            found.append(name)
+        else:
+            found += [f"{name}.{label}" for label in labels if label not in LABELS[name] | {"instance"}]
+    return found
+
+
+def panels() -> list[dict[str, Any]]:
+    return json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+
+
+def test_the_finder_finds_what_is_not_there() -> None:
+    assert unknown(
+        'gpucluster_nodes{pool="a"} + gpucluster_nope{x="y"} + gpucluster_nodes{color=~"red"}'
+    ) == [
+        "gpucluster_nope",
+        "gpucluster_nodes.color",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
+def test_an_alert_asks_what_there_is_and_says_what_to_do(name: str) -> None:
+    rule = alerts()[name]
+    assert unknown(rule["expr"]) == []
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert set(rule["annotations"]) == {"summary", "next"}
+    used = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
+    metrics = [metric for metric, _ in USE.findall(rule["expr"])]
+    assert used <= set().union(*(LABELS[metric] for metric in metrics))
+
+
+def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    tests = yaml.safe_load((FOLDER / "rules_test.yml").read_text())["tests"]
+    cases = [case for test in tests for case in test["alert_rule_test"]]
+    assert {case["alertname"] for case in cases if case["exp_alerts"]} == set(alerts())
+    assert {case["alertname"] for case in cases if not case["exp_alerts"]} == set(alerts())
+
+
+def test_the_dashboard_is_what_the_tool_writes(request: pytest.FixtureRequest) -> None:
+    made = runpy.run_path(str(ROOT / "tools" / "make_dashboard.py"))["text"]()
+    file = FOLDER / "dashboard.json"
+    if request.config.getoption("--update-golden"):
+        file.write_text(made)
+    assert file.read_text() == made, "python tools/make_dashboard.py"
+
+
+def test_the_dashboard_shows_only_what_there_is_and_no_panel_hides_another() -> None:
+    shown = [panel for panel in panels() if panel["type"] != "row"]
+    assert [bad for panel in shown for target in panel["targets"] for bad in unknown(target["expr"])] == []
+    cells = [
+        (x, y)
+        for panel in panels()
+        for at in (panel["gridPos"],)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+
+
+def test_every_metric_is_seen_somewhere() -> None:
+    texts = [target["expr"] for panel in panels() for target in panel.get("targets", ())]
+    texts += [rule["expr"] for rule in alerts().values()]
+    seen = {name for text in texts for name, _ in USE.findall(text)}
+    assert set(LABELS) - seen == set()
+
+
+def test_the_readme_names_the_port() -> None:
+    assert f"127.0.0.1:{names.METRICS_PORT}/metrics" in (FOLDER / "README.md").read_text()
