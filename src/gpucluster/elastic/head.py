@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, Scaling
+from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, Reservation, Scaling
 from gpucluster.elastic.events import Entry
 from gpucluster.elastic.journal import read_only
 from gpucluster.elastic.memory import Memory, fold
@@ -25,7 +25,7 @@ from gpucluster.elastic.shown import LOOPBACK, Overheard
 from gpucluster.elastic.sight import Sight
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import Bindings, ClusterPlan
+from gpucluster.plan.model import Bindings, ClusterPlan, Market
 
 ASK_S = 2.0  # the daemon answers from memory
 MAX_SEEN = 64 * 1024 * 1024
@@ -104,7 +104,7 @@ def sight(where: Places, asked: Asked | None = None, clock: Callable[[], float] 
     heard = ports.daemon() or Overheard()
     now = clock()
     seen = Observation(
-        slurm=_slurm(ports.slurm, now),
+        slurm=_slurm(ports.slurm, plan, now),
         cloud=_cloud(ports.cloud, plan, heard, now),
         reports=heard.reports,
         halted=heard.halted or _halted(ports.control),
@@ -171,9 +171,10 @@ def _bindings(where: Places, plan: ClusterPlan) -> Bindings:
         raise StateError(f"{path} cannot be read: {error}", next_step="see gpucluster-agent's log") from error
 
 
-def _slurm(port: SlurmPort, now: float) -> SlurmView | None:
+def _slurm(port: SlurmPort, plan: ClusterPlan, now: float) -> SlurmView | None:
+    blocks = any(s.market is Market.CAPACITY_BLOCK for pool in plan.pools for s in pool.sources)
     try:
-        return port.look(now)
+        return port.look(now, windows=blocks)
     except GpuclusterError as error:
         sys.stderr.write(f"slurmctld does not answer: {error.message}\n")
         return None
@@ -188,7 +189,17 @@ def _cloud(port: CloudPort | None, plan: ClusterPlan, heard: Overheard, now: flo
         sys.stderr.write(f"the cloud does not answer: {error}\n")
         return None
     absent = {i: at for i, at in heard.absent_since.items() if i not in listed}
-    return CloudView(at=now, instances=listed, absent_since=absent)
+    return CloudView(at=now, instances=listed, absent_since=absent, reservations=_reservations(port, plan))
+
+
+def _reservations(port: CloudPort, plan: ClusterPlan) -> Mapping[str, Reservation]:
+    """Of those in the plan; what is not known is taken as full."""
+    ids = sorted({s.reservation for pool in plan.pools for s in pool.sources if s.reservation})
+    try:
+        return {found.id: found for found in port.reservations(ids)} if ids else {}
+    except CloudError as error:
+        sys.stderr.write(f"the reservations are not told: {error}\n")
+        return {}
 
 
 def _halted(control: ControlPort | None) -> str:

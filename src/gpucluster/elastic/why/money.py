@@ -7,6 +7,7 @@ from gpucluster.elastic import ledger
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.world import HAS, World
 from gpucluster.elastic.why.screen import Line, Part, money
+from gpucluster.plan.model import Market
 
 
 def rate(world: World) -> int:
@@ -16,8 +17,14 @@ def rate(world: World) -> int:
 
 def unpriced(world: World) -> int:
     """Machines that live and whose price is not known: the spend is at least what is said."""
-    lives = world.memory.lives.items()
-    return sum(1 for slot, life in lives if life.instance and not life.price and world.fate(slot) in HAS)
+    return sum(
+        1
+        for slot, life in world.memory.lives.items()
+        if life.instance
+        and not life.price
+        and life.market is not Market.CAPACITY_BLOCK  # paid ahead
+        and world.fate(slot) in HAS
+    )
 
 
 def next_month(now: float) -> float:

@@ -57,7 +57,8 @@ def headline(world: World, name: str) -> str:
     """Its phase, and that it is drained."""
     node = world.node(name)
     drained = " and drained" if node.drained else ""
-    return f"{_PHASES[world.phases[name]]}{drained}"
+    phase = world.phases[name]
+    return f"{_PHASES.get(phase, phase.value)}{drained}"
 
 
 def _unknown(world: World, name: str) -> str:
