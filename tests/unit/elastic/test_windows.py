@@ -1,0 +1,192 @@
+"""Capacity blocks: launched only in their time, and no job before it or into its end (T26)."""
+
+from dataclasses import replace
+
+import pytest
+from builders import a_plan
+from moments import BUSY, NOW, WAKING, instance, job, living, node, sight
+
+from gpucluster.cloud.port import Reservation
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.decide.windows import ends_of, shut, until
+from gpucluster.elastic.model import CloseWindow, LaunchGang, OpenWindow, Window
+from gpucluster.elastic.sight import Sight
+from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Source
+
+A, SPOT, H = "us-east-2a", "p5en.48xlarge", 3600.0
+LEAD = 20.0  # of a farewell, by default
+A1, A2 = "h200-2a-1", "h200-2a-2"
+ZONE = tuple(f"h200-2a-{n}" for n in range(1, 17))
+
+
+def a_block_plan(*, alone: bool = True) -> ClusterPlan:
+    """A block, and on-demand in the other zone only or beside it."""
+    block = Source(
+        position=0,
+        market=Market.CAPACITY_BLOCK,
+        machines=(SPOT,),
+        zones=(A,),
+        max=None,
+        reservation="cr-1",
+    )
+    beside = Source(
+        position=1,
+        market=Market.ON_DEMAND,
+        machines=(SPOT,),
+        zones=("us-east-2b",) if alone else (A,),
+        max=None,
+    )
+    plan = a_plan()
+    keys = [t.key for t in plan.pools[0].templates]
+    templates = tuple(
+        LaunchTemplate(key=keys[s.position], source=s.position, machine=SPOT, market=s.market)
+        for s in (block, beside)
+    )
+    pool = replace(plan.pools[0], sources=(block, beside), templates=templates)
+    return replace(plan, pools=(pool,))
+
+
+def block(begins: float, ends: float, state: str = "active", free: int = 16) -> Reservation:
+    return Reservation(
+        id="cr-1",
+        state=state,
+        machine=SPOT,
+        zone=A,
+        total=16,
+        free=free,
+        starts_at=NOW + begins,
+        ends_at=NOW + ends,
+    )
+
+
+def seeing(moment: Sight, listed: Reservation | None, *windows: Window) -> Sight:
+    assert moment.seen.cloud
+    assert moment.seen.slurm
+    cloud = replace(moment.seen.cloud, reservations={"cr-1": listed} if listed else {})
+    return replace(
+        moment, seen=replace(moment.seen, cloud=cloud, slurm=replace(moment.seen.slurm, windows=windows))
+    )
+
+
+def found(moment: Sight) -> list[Window]:
+    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, moment.now)
+    return [a.window for a in actions if isinstance(a, OpenWindow)]
+
+
+def closed(moment: Sight) -> list[str]:
+    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, moment.now)
+    return [a.name for a in actions if isinstance(a, CloseWindow)]
+
+
+def at_the_end(ends: float) -> Window:
+    return Window(
+        name="gpucluster-cr-1",
+        starts_at=NOW + ends - 2400 - LEAD,
+        ends_at=NOW + ends,
+        nodes=ZONE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "listed", "said"),
+    [
+        ("in its time", block(-H, 5 * H), ""),
+        ("a second before its start", block(1, 5 * H), "begins at 2026-11-17 14:00 UTC"),
+        ("scheduled, though its time has come", block(-1, 5 * H, "scheduled"), "is scheduled"),
+        ("not paid", block(-1, 5 * H, "payment-failed"), "is payment-failed"),
+        ("the warning is near", block(-H, 2400 + LEAD), "ends at 2026-11-17 14:40 UTC"),
+        ("a second before that", block(-H, 2401 + LEAD), ""),
+        ("the cloud does not list it", None, "is not known to the cloud"),
+    ],
+)
+def test_a_block_is_launched_from_only_in_its_time(what: str, listed: Reservation | None, said: str) -> None:
+    moment = sight(a_block_plan(), nodes=[node(A1, WAKING)], jobs=[job(1, A1, starts=True, time_limit_s=1.0)])
+    moment = seeing(moment, listed)
+    assert moment.world
+    assert shut(moment.world, "cr-1") == said, what
+    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, NOW)
+    asked = [a.ask.reservation for a in actions if isinstance(a, LaunchGang)]
+    assert asked == ([] if said else ["cr-1"]), what
+
+
+def test_where_a_zone_has_only_the_block_its_slots_are_kept_from_jobs_before_and_after() -> None:
+    moment = seeing(sight(a_block_plan()), block(2 * H, 26 * H, "scheduled"))
+    begin = Window(name="gpucluster-cr-1-begin", starts_at=NOW, ends_at=NOW + 2 * H, nodes=ZONE)
+    assert found(moment) == [at_the_end(26 * H), begin]
+
+
+@pytest.mark.parametrize(
+    ("what", "have", "opens"),
+    [
+        ("as it should be", at_the_end(5 * H), 0),
+        ("Slurm cut the seconds", replace(at_the_end(5 * H), ends_at=NOW + 5 * H - 30), 0),
+        ("the block was made longer", at_the_end(4 * H), 1),
+        ("a slot is new", replace(at_the_end(5 * H), nodes=ZONE[:15]), 1),
+        (
+            "it has begun: Slurm moves it no more",
+            replace(at_the_end(5 * H), starts_at=NOW - 1, nodes=ZONE[:15]),
+            0,
+        ),
+    ],
+)
+def test_a_window_is_made_again_only_when_it_differs(what: str, have: Window, opens: int) -> None:
+    assert len(found(seeing(sight(a_block_plan()), block(-H, 5 * H), have))) == opens, what
+
+
+@pytest.mark.parametrize(
+    ("what", "listed", "gone"),
+    [
+        ("it stands", block(-H, 5 * H), []),
+        ("it was cancelled", block(-H, 5 * H, "cancelled"), ["gpucluster-cr-1"]),
+        ("it is over", block(-9 * H, -1, "expired"), ["gpucluster-cr-1"]),
+        ("the cloud does not list it: nothing is concluded", None, []),
+    ],
+)
+def test_a_window_goes_with_its_block(what: str, listed: Reservation | None, gone: list[str]) -> None:
+    assert closed(seeing(sight(a_block_plan()), listed, at_the_end(5 * H))) == gone, what
+
+
+def test_a_plan_without_blocks_closes_what_is_left_of_them() -> None:
+    assert closed(seeing(sight(a_plan()), None, at_the_end(5 * H))) == ["gpucluster-cr-1"]
+
+
+def on_the_block(ends: float, *, alone: bool = False) -> Sight:
+    plan = a_block_plan(alone=alone)
+    moment = sight(plan, *living(A1), nodes=[node(A1, BUSY)], jobs=[job(41, A1)], instances=[instance(0)])
+    life = replace(moment.memory.lives[A1], market=Market.CAPACITY_BLOCK, source=0)
+    return seeing(replace(moment, memory=replace(moment.memory, lives={A1: life})), block(-H, ends, free=15))
+
+
+def test_beside_other_sources_only_the_slots_that_live_on_the_block_are_held() -> None:
+    (window,) = found(on_the_block(5 * H))
+    assert window.nodes == (A1,)
+
+
+@pytest.mark.parametrize(
+    ("limit", "market"),
+    [(3600.0, Market.CAPACITY_BLOCK), (7200.0, Market.ON_DEMAND), (None, Market.ON_DEMAND)],
+)
+def test_beside_other_sources_a_job_that_may_run_into_the_end_gets_another(
+    limit: float | None, market: Market
+) -> None:
+    moment = sight(
+        a_block_plan(alone=False),
+        nodes=[node(A2, WAKING)],
+        jobs=[job(1, A2, starts=True, time_limit_s=limit)],
+    )
+    moment = seeing(moment, block(-H, 2 * H))
+    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, NOW)
+    assert [a.ask.market for a in actions if isinstance(a, LaunchGang)] == [market]
+
+
+@pytest.mark.parametrize(
+    ("ends", "due"), [(2401 + LEAD, {}), (2400 + LEAD, {A1: NOW + 600 + LEAD}), (1900.0, {A1: NOW + 100})]
+)
+def test_at_the_warning_its_nodes_are_to_be_left_before_the_cloud_takes_them(
+    ends: float, due: dict[str, float]
+) -> None:
+    """EC2 takes the machines from thirty minutes before the end on, without a spot notice."""
+    moment = on_the_block(ends)
+    assert moment.world
+    assert dict(ends_of(moment.world)) == due
+    assert until(moment.world, "cr-1") == NOW + ends - 2400 - LEAD
