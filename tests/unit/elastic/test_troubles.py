@@ -261,6 +261,17 @@ def test_a_nearer_end_is_news_and_a_later_one_is_not() -> None:
     assert [e.ends_at for e in events(s.step(), Troubled)] == [NOW + 60]  # type: ignore[attr-defined]
 
 
+def test_a_reason_of_ours_follows_the_end_and_a_persons_stays() -> None:
+    for reason, by, follows in (("gpucluster: [trouble] x", "slurm", True), ("bad disk", "root", False)):
+        s = Scene(A1)
+        s.job(7, A1)
+        s.node(A1, DRAINED, reason, by)
+        s.says(A1, spot())
+        assert bool(kinds(s.step(), Drain)) is follows
+        s.node(A1, DRAINED, OURS)
+        assert not kinds(s.step(), Drain)
+
+
 def test_of_a_short_notice_half_is_left_to_the_script() -> None:
     s = Scene(A1)
     s.job(7, A1)

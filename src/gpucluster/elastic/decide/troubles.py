@@ -210,13 +210,20 @@ def _moment(world: World, slot: str, trouble: Trouble) -> Moment:
 
 
 def _drain(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Drain]:
-    """Whoever drained it already: no job comes, and a reason of another is not overwritten."""
+    """Whoever drained it already: no job comes, and only a reason of our own is brought up to date."""
     found: dict[str, list[str]] = {}
     for one in leavers:
-        if one.rule.drains and not world.node(one.slot).drained:
+        if one.rule.drains and (not world.node(one.slot).drained or _says_else(world, one)):
             found.setdefault(one.sentence, []).append(one.slot)
     for reason, slots in sorted(found.items()):
         yield Drain(slots=tuple(slots), reason=reason)
+
+
+def _says_else(world: World, one: Leaver) -> bool:
+    """An end that was moved. Words of others may come back changed from Slurm, so only what has a time is compared."""
+    reason = world.node(one.slot).reason
+    timed = one.moment.trouble.ends_at is not None
+    return timed and owners.owner_of(reason) is Owner.TROUBLE and reason != one.sentence
 
 
 # --- jobs ------------------------------------------------------------------------------------------
