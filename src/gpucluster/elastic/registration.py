@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from gpucluster import shell
-from gpucluster.elastic.decide.troubles import farewell_of
+from gpucluster.elastic.decide.leaving import farewell_of
 from gpucluster.elastic.memory import Memory
 from gpucluster.elastic.model import CloudView
 from gpucluster.plan import codec

@@ -12,7 +12,7 @@ from fleet import some_bindings
 from gpucluster.cloud.port import Instance, InstanceState, Reservation, Told
 from gpucluster.elastic.decide import decide, next_look
 from gpucluster.elastic.decide.boots import last_word
-from gpucluster.elastic.decide.troubles import RULES, Moment, farewell_of
+from gpucluster.elastic.decide.leaving import RULES, Moment, farewell_of
 from gpucluster.elastic.events import (
     Adopted,
     BootFailed,

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucluster.elastic import owners
-from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.gangs import tell
+from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, sentence
 from gpucluster.elastic.decide.notices import noticed, storms, useless
-from gpucluster.elastic.decide.offers import Room, choose, offers_in
+from gpucluster.elastic.decide.substitutes import substitutes
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import TroubleKind, Verb
 from gpucluster.elastic.memory import Life, Placement, Trouble
@@ -23,100 +23,16 @@ from gpucluster.elastic.model import (
     MarkDown,
     Phase,
     PowerDown,
-    PowerUp,
     Requeue,
     Signal,
     SlurmJob,
     Unblock,
 )
 from gpucluster.elastic.owners import Owner
-from gpucluster.plan.model import Farewell
 
-__all__ = ["farewell_of", "leave", "next_due", "noticed", "sentence", "storms", "useless"]
-UNTOLD_S = 120.0  # a spot notice that tells no time (T34)
+__all__ = ["leave", "next_due", "noticed", "sentence", "storms", "useless"]
 _UNTOLD = Placement(slots=())
 FRESH_S = 600.0  # so long after it began, and before its end, a trouble is looked at often
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A trouble, and what its pool says of farewells."""
-
-    trouble: Trouble
-    farewell: Farewell
-    hurried: bool  # the operator does not wait for jobs
-
-
-When = Callable[[Moment], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What is done at which time; None: never."""
-
-    drains: bool  # no new job
-    signals: When  # the batch scripts are told
-    requeues: When
-    takes: When  # the node leaves with whatever still runs there; before that only when it is empty
-    replaced: bool  # another machine is asked for at once, so that it is up when the job comes back
-
-
-def _never(_: Moment) -> None:
-    return None
-
-
-def _at_once(m: Moment) -> float:
-    return m.trouble.since
-
-
-def _end(m: Moment) -> float:
-    return m.trouble.ends_at if m.trouble.ends_at is not None else m.trouble.since + UNTOLD_S
-
-
-def _before_end(m: Moment) -> float:
-    """The lead before the end; of a short notice half is left to the script."""
-    end = _end(m)
-    return end - min(float(m.farewell.lead_s), max(0.0, (end - m.trouble.since) / 2))
-
-
-def _shortly_before(m: Moment) -> float | None:
-    """Jobs may end by themselves until there is just the time for a farewell; without a time they all may."""
-    end = m.trouble.ends_at
-    return None if end is None else end - m.farewell.lead_s - m.farewell.grace_s
-
-
-def _before_end_if_told(m: Moment) -> float | None:
-    return None if m.trouble.ends_at is None else _before_end(m)
-
-
-def _after_grace(m: Moment) -> float:
-    return m.trouble.since + m.farewell.grace_s
-
-
-def _if_hurried(m: Moment) -> float | None:
-    return m.trouble.since if m.hurried else None
-
-
-def _after_grace_if_hurried(m: Moment) -> float | None:
-    return _after_grace(m) if m.hurried else None
-
-
-RULES: Mapping[TroubleKind, Rule] = {
-    TroubleKind.SPOT: Rule(drains=True, signals=_at_once, requeues=_before_end, takes=_end, replaced=True),
-    TroubleKind.REBALANCE: Rule(drains=False, signals=_never, requeues=_never, takes=_never, replaced=False),
-    TroubleKind.MAINTENANCE: Rule(
-        drains=True, signals=_shortly_before, requeues=_before_end_if_told, takes=_never, replaced=True
-    ),
-    TroubleKind.BLOCK_END: Rule(
-        drains=True, signals=_at_once, requeues=_before_end, takes=_end, replaced=False
-    ),
-    TroubleKind.FAULT: Rule(
-        drains=True, signals=_at_once, requeues=_after_grace, takes=_never, replaced=True
-    ),
-    TroubleKind.REPLACE: Rule(
-        drains=True, signals=_if_hurried, requeues=_after_grace_if_hurried, takes=_never, replaced=True
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +69,8 @@ def leave(world: World) -> Iterator[Action]:
         yield from _drain(world, leavers)
         yield from _farewells(world, leavers)
         yield from _let_go(world, leavers)
-        yield from _replacements(world, leavers)
+        if missed := _missed(world, leavers):
+            yield from substitutes(world, missed)
     yield from _lift(world)
 
 
@@ -169,18 +86,6 @@ def next_due(world: World) -> float:
             return world.now
         due = min([due, *(at for at in times if at > world.now)])
     return due
-
-
-def sentence(trouble: Trouble) -> str:
-    """What stands in the node's reason and in its jobs' comments."""
-    return owners.reason(Owner.TROUBLE, trouble.words)
-
-
-def farewell_of(trouble: Trouble) -> str:
-    """What a node hears of its own end: `spot 1700000000`; empty for a mere hint."""
-    if not RULES[trouble.kind].drains:
-        return ""
-    return trouble.kind.value if trouble.ends_at is None else f"{trouble.kind.value} {trouble.ends_at:.0f}"
 
 
 def _leavers(world: World) -> tuple[Leaver, ...]:
@@ -322,54 +227,15 @@ def _ours_to_take(world: World, one: Leaver) -> bool:
     return one.moment.trouble.kind is TroubleKind.REPLACE
 
 
-def _replacements(world: World, leavers: tuple[Leaver, ...]) -> Iterator[PowerUp]:
-    """As many as will be missed in the zone, less what boots or idles there already: up when the job comes back."""
-    missed: Counter[tuple[str, str]] = Counter()
+def _missed(world: World, leavers: tuple[Leaver, ...]) -> Mapping[tuple[str, str], int]:
+    """How many machines the jobs that come back will lack, by pool and zone."""
+    found: Counter[tuple[str, str]] = Counter()
     for one in leavers:
-        if one.rule.replaced and any(job.returns for job in one.jobs) and _due(one.signal_at, world.now):
+        due = one.signal_at is not None and one.signal_at <= world.now
+        if due and one.rule.replaced and any(job.returns for job in one.jobs):
             place = world.slots[one.slot]
-            missed[(place.pool.name, place.zone)] += 1
-    if not missed:
-        return
-    room, found = Room(world), list[str]()
-    for (name, zone), count in sorted(missed.items()):
-        pool = next(p for p in world.plan.pools if p.name == name)
-        wanted = min(count - _at_hand(world, name, zone), room.of_pool(name))
-        if (
-            wanted <= 0
-            or limits.stop_of(world, name)
-            or not choose(world, room, offers_in(world, pool, zone), wanted)
-        ):
-            continue
-        found.extend(_free(world, name, zone)[:wanted])
-    if found:
-        yield PowerUp(slots=tuple(found), reason="for a job that is sent back from a machine that goes")
-
-
-def _at_hand(world: World, pool: str, zone: str) -> int:
-    """Nodes that no job has: up and idle, or booting."""
-    return sum(
-        1
-        for slot in world.group(Phase.UP, Phase.WANTED)
-        if _in(world, slot, pool, zone)
-        and world.node(slot).idle
-        and not world.node(slot).drained
-        and not world.starting_on.get(slot)
-        and ((life := world.life(slot)) is None or life.trouble is None)
-    )
-
-
-def _free(world: World, pool: str, zone: str) -> list[str]:
-    return [
-        slot
-        for slot in world.group(Phase.OFF)
-        if _in(world, slot, pool, zone) and not world.node(slot).drained and world.free(slot)
-    ]
-
-
-def _in(world: World, slot: str, pool: str, zone: str) -> bool:
-    place = world.slots[slot]
-    return place.pool.name == pool and place.zone == zone
+            found[(place.pool.name, place.zone)] += 1
+    return found
 
 
 def _lift(world: World) -> Iterator[Unblock]:
@@ -391,7 +257,3 @@ def _well(world: World, slot: str) -> bool:
         return world.free(slot)
     heard = world.reports.get(life.instance)
     return life.trouble is None and heard is not None and heard.report.watched
-
-
-def _due(at: float | None, now: float) -> bool:
-    return at is not None and at <= now
