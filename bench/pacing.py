@@ -44,6 +44,18 @@ def run() -> Iterator[Figure]:
         yield figure(name, took, "s simulated", limit * OF_THE_BUCKET)
         yield figure(f"{name}.calls", len(burst.cloud.launches), "calls", len(sizes) + limit / 2)
         yield figure(f"{name}.throttled", throttled, "calls", 1.0)
+    yield from _machines_that_run_out()
+
+
+def _machines_that_run_out() -> Iterator[Figure]:
+    """250 nodes, of whose first machine there are 100: single nodes by one fleet, jobs of two by RunInstances."""
+    calls: list[int] = []
+    for sizes in ((1,) * 250, (2,) * 125):
+        burst = Burst(wide_plan(1000), sizes)
+        burst.model.set_capacity("p5en.48xlarge", market="spot", free=100)
+        burst.run(600.0)
+        calls.append(sum(name in ("launch", "fleet") for name, _ in burst.cloud.calls))
+    yield figure("burst250.single_nodes.calls_with_a_fleet_over_run_instances", calls[0], "calls", calls[1])
 
 
 @dataclass

@@ -21,9 +21,15 @@ def split(price: int, began: float, ended: float) -> Iterator[tuple[str, int]]:
 
 def spent(ended: Mapping[str, int], living: Iterable[tuple[int, float]], now: float) -> int:
     """This month's spend so far: of ended instances, and of those that live, each (price, launched at)."""
-    month = month_of(now)
-    running = (amount for price, began in living for of, amount in split(price, began, now) if of == month)
-    return ended.get(month, 0) + sum(running)
+    month, first = month_of(now), _this_month(now)
+    running = sum(price * (now - max(began, first)) for price, began in living if began < now)
+    return ended.get(month, 0) + round(running / _HOUR_S)
+
+
+def _this_month(at: float) -> float:
+    return (
+        datetime.fromtimestamp(at, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()
+    )
 
 
 def _next_month(at: float) -> float:

@@ -58,7 +58,7 @@ SRUN_PORTS = (60001, 63000)
 METADATA = "http://169.254.169.254"
 
 REASON_PREFIX = "gpucluster:"  # a drain reason that begins so is ours to lift
-WINDOW_PREFIX = "gpucluster-"  # a Slurm reservation that begins so is ours: of a capacity block, `gpucluster-cr-...`
+WINDOW_PREFIX = "gpucluster-cr-"  # a Slurm reservation that begins so is ours, of the capacity block `cr-...`
 
 # --- Kubernetes ------------------------------------------------------------------------------
 K8S_DIR = "k8s"  # k8s/00-namespaces/..., applied wave by wave

@@ -8,9 +8,10 @@ from moments import BUSY, NOW, WAKING, instance, job, living, node, sight
 
 from gpucluster.cloud.port import Reservation
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.decide.windows import ends_of, shut, until
+from gpucluster.elastic.decide.windows import shut, until
 from gpucluster.elastic.model import CloseWindow, LaunchGang, OpenWindow, Window
 from gpucluster.elastic.sight import Sight
+from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, LaunchTemplate, Market, Source
 
 A, SPOT, H = "us-east-2a", "p5en.48xlarge", 3600.0
@@ -179,14 +180,14 @@ def test_beside_other_sources_a_job_that_may_run_into_the_end_gets_another(
     assert [a.ask.market for a in actions if isinstance(a, LaunchGang)] == [market]
 
 
-@pytest.mark.parametrize(
-    ("ends", "due"), [(2401 + LEAD, {}), (2400 + LEAD, {A1: NOW + 600 + LEAD}), (1900.0, {A1: NOW + 100})]
-)
-def test_at_the_warning_its_nodes_are_to_be_left_before_the_cloud_takes_them(
-    ends: float, due: dict[str, float]
-) -> None:
-    """EC2 takes the machines from thirty minutes before the end on, without a spot notice."""
-    moment = on_the_block(ends)
+def test_a_window_of_a_block_that_the_plan_has_no_more_is_closed() -> None:
+    """Only names with the block's own `cr-` are read: a site's `gpucluster-maintenance` is none of ours."""
+    old = replace(at_the_end(5 * H), name="gpucluster-cr-2")
+    assert closed(seeing(sight(a_block_plan()), block(-H, 5 * H), at_the_end(5 * H), old)) == [old.name]
+    assert names.WINDOW_PREFIX == "gpucluster-cr-"
+
+
+def test_a_block_may_be_used_until_its_warning_less_a_farewell() -> None:
+    moment = on_the_block(5 * H)
     assert moment.world
-    assert dict(ends_of(moment.world)) == due
-    assert until(moment.world, "cr-1") == NOW + ends - 2400 - LEAD
+    assert until(moment.world, "cr-1") == NOW + 5 * H - 2400 - LEAD

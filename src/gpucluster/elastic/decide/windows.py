@@ -9,7 +9,7 @@ could run longer.
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from gpucluster.cloud.limits import BLOCK_TAKEN_S, BLOCK_WARNING_S
+from gpucluster.cloud.limits import BLOCK_WARNING_S
 from gpucluster.cloud.port import Reservation
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.model import Action, CloseWindow, OpenWindow, Window
@@ -53,19 +53,6 @@ def until(world: World, reservation: str) -> float | None:
     """Until when a job may run in a block; None for what has no such end."""
     listed, users = world.cloud.reservations.get(reservation), _blocks(world).get(reservation)
     return _until(listed, users) if listed is not None and users else None
-
-
-def ends_of(world: World) -> Mapping[str, float]:
-    """Slots on a block that must be left now -> when the cloud begins to take its machines."""
-    blocks = _blocks(world)
-    found: dict[str, float] = {}
-    for name, users in blocks.items():
-        listed = world.cloud.reservations.get(name)
-        over = _until(listed, users) if listed is not None else None
-        if listed is None or listed.ends_at is None or over is None or over > world.now:
-            continue
-        found |= dict.fromkeys(_living_on(world, users), listed.ends_at - BLOCK_TAKEN_S)
-    return found
 
 
 _Users = tuple[tuple[Pool, Source], ...]
@@ -139,7 +126,7 @@ def _differs(have: Window | None, want: Window, now: float) -> bool:
 
 
 def _name(reservation: str) -> str:
-    return f"{WINDOW_PREFIX}{reservation}"
+    return WINDOW_PREFIX + reservation.removeprefix("cr-")
 
 
 def _stamp(at: float | None) -> str:
