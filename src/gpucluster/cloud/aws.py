@@ -4,6 +4,7 @@ Launches are never retried by the SDK: a refusal for capacity is a 5xx, which it
 repeat empties the bucket of RunInstances (T11). The caller repeats the identical request instead (T01).
 """
 
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -45,8 +46,9 @@ class AwsCloud:
     def __init__(self, region: str, client: "Callable[[Config], EC2Client] | None" = None) -> None:
         self._region = region
         self._client = client or self._boto3_client
-        self._reading: EC2Client | None = None
-        self._launching: EC2Client | None = None
+        self._made: tuple[EC2Client, EC2Client] | None = None
+        self._session: Any = None
+        self._making = threading.Lock()  # the daemon's threads share us, and a session is not safe to share
 
     def launch(self, request: LaunchRequest) -> tuple[str, ...]:
         """As the port says."""
@@ -109,25 +111,34 @@ class AwsCloud:
                     raise
 
     def _reader(self) -> "EC2Client":
-        if self._reading is None:
-            self._reading = self._client(client_config(attempts=3, read_timeout_s=20))
-        return self._reading
+        return self._clients()[0]
 
     def _launcher(self) -> "EC2Client":
-        if self._launching is None:
-            self._launching = self._client(client_config(attempts=1, read_timeout_s=60))
-        return self._launching
+        return self._clients()[1]
+
+    def _clients(self) -> "tuple[EC2Client, EC2Client]":
+        """Reader and launcher, both at the first call, which is a look: one takes half a second, and a launch has none."""
+        with self._making:
+            if self._made is None:
+                launching = self._client(client_config(attempts=1, read_timeout_s=60))
+                self._made = self._client(client_config(attempts=3, read_timeout_s=20)), launching
+            return self._made
 
     def _boto3_client(self, config: "Config") -> "EC2Client":
-        return boto3_client("ec2", self._region, config)
+        self._session = self._session or boto3_session()
+        return self._session.client("ec2", region_name=self._region, config=config)
 
 
 def boto3_client(service: str, region: str, config: "Config") -> Any:
     """A client of boto3's own session, which finds the machine's role by itself."""
+    return boto3_session().client(service, region_name=region, config=config)
+
+
+def boto3_session() -> Any:
+    """A session; it keeps what it read of a service, so a second client of one is quick."""
     import boto3  # noqa: PLC0415 - 0.2 s that importers need not pay
 
-    session: Any = boto3.Session()  # its `client` has an overload for each service of AWS
-    return session.client(service, region_name=region, config=config)
+    return boto3.Session()  # its `client` has an overload for each service of AWS
 
 
 def client_config(*, attempts: int, read_timeout_s: float) -> "Config":
