@@ -44,6 +44,7 @@ THROTTLED = frozenset(
         "EC2ThrottledException",
         "BandwidthLimitExceeded",
         "SlowDown",  # S3
+        "OverLimit",  # SQS: too many messages are in flight
         "ExpiredToken",  # a role session: the SDK fetches the next one
         "RequestExpired",
         "InvalidSecurity.RequestHasExpired",

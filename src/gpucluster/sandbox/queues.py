@@ -9,7 +9,7 @@ from gpucluster.cloud.model import Refusal
 from gpucluster.sandbox.wire import Answer
 
 _KEPT_S = 60.0  # a name after its queue
-_STEP_S = 0.1
+_STEP_S = 0.25  # a notice has 120 s; each look costs moto some ms
 _WAIT_MAX_S = 20.0  # SQS's own
 Forward = Callable[[bytes], Answer]
 
