@@ -43,7 +43,8 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.memory.launches import served
 from gpucluster.plan import codec
 
-# what -> the moment that its stage began with, and whether that is the slot's own, the request's or the job's
+# what -> the moments that its stage may have begun with (the last of them), and whether they are the slot's, the
+# request's or the job's
 BEGAN: Mapping[str, tuple[tuple[str, ...], str]] = {
     "placed": (("submitted", "left"), "job"),
     "requested": (("placed",), "job"),
@@ -120,7 +121,7 @@ def timed(moments: Iterable[Moment]) -> tuple[Moment, ...]:
     for moment in moments:
         stages, by = BEGAN.get(moment.what, ((), "job"))
         key = {"slot": moment.slot, "request": moment.request, "job": ""}[by]
-        began = next((last[stage, key] for stage in stages if (stage, key) in last), None)
+        began = max((last[stage, key] for stage in stages if (stage, key) in last), default=None)
         done.append(replace(moment, took_s=None if began is None else max(0.0, moment.at - began)))
         for name in {moment.slot, moment.request, ""}:
             last[moment.what, name] = moment.at

@@ -143,11 +143,26 @@ def test_troubles_faults_and_unknown_states_are_counted() -> None:
 
 def test_what_moves_ages_from_scrape_to_scrape_and_forgets_what_came_through() -> None:
     since = Since()
-    assert since.ages(["a"], 100.0) == {"a": 0.0}
-    assert since.ages(["a", "b"], 130.0) == {"a": 30.0, "b": 0.0}
-    assert since.ages(["b"], 140.0) == {"b": 10.0}
-    assert since.ages(["a"], 150.0) == {"a": 0.0}
-    assert since.ages(["a"], 90.0) == {"a": 0.0}, "the clock went back"
+    assert since.ages("x", ["a"], 100.0) == {"a": 0.0}
+    assert since.ages("x", ["a", "b"], 130.0) == {"a": 30.0, "b": 0.0}
+    assert since.ages("x", ["b"], 140.0) == {"b": 10.0}
+    assert since.ages("x", ["a"], 150.0) == {"a": 0.0}
+    assert since.ages("x", ["a"], 90.0) == {"a": 0.0}, "the clock went back"
+    assert since.ages("y", ["a"], 99.0) == {"a": 0.0}, "another kind"
+
+
+def test_a_job_that_is_sent_back_again_and_again_is_seen_to_wait_all_the_time() -> None:
+    """Slurm sets the submit time anew at each requeue (24.11, seen)."""
+    first = sight(a_plan(), jobs=(job(41, submitted_at=NOW - 5),))
+    assert first.seen.slurm
+    moments = [first]
+    meter = Meter(lambda: moments[0], Office)
+    assert of(meter, "jobs_waiting_seconds", cause="scheduling") == 5
+    again = replace(first.seen.slurm.jobs[0], submitted_at=NOW + 3595)
+    moments[0] = replace(
+        first, now=NOW + 3600, seen=replace(first.seen, slurm=replace(first.seen.slurm, jobs=(again,)))
+    )
+    assert of(meter, "jobs_waiting_seconds", cause="scheduling") == 3600
 
 
 @pytest.mark.parametrize(

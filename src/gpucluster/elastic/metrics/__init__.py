@@ -5,7 +5,7 @@ Nothing is computed in the daemon's own thread but a few additions an event; a s
 
 from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gpucluster.elastic.events import Entry
@@ -22,6 +22,7 @@ class Meter:
 
     def __init__(self, sight: Callable[[], Sight], office: Callable[[], Office]) -> None:
         self._sight, self._office, self._since = sight, office, Since()
+        disable_created_metrics()  # of each counter a second line that nobody asks for
         self._registry = CollectorRegistry()
         self._counted = Counted(self._registry)
         self._registry.register(_Standing(self._families))

@@ -70,13 +70,14 @@ class Since:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._first: dict[Hashable, float] = {}
+        self._first: dict[str, dict[Hashable, float]] = {}
 
-    def ages(self, things: Iterable[Hashable], now: float) -> Mapping[Hashable, float]:
-        """How long each of `things` has been; what is not among them is forgotten."""
+    def ages(self, kind: str, things: Iterable[Hashable], now: float) -> Mapping[Hashable, float]:
+        """How long each of `things` has been; what of their kind is not among them is forgotten."""
         with self._lock:
-            self._first = {thing: min(self._first.get(thing, now), now) for thing in things}
-            return {thing: now - first for thing, first in self._first.items()}
+            old = self._first.get(kind, {})
+            self._first[kind] = {thing: min(old.get(thing, now), now) for thing in things}
+            return {thing: now - first for thing, first in self._first[kind].items()}
 
 
 def standing(sight: Sight, office: Office, since: Since) -> Iterator[Row]:
@@ -90,7 +91,7 @@ def standing(sight: Sight, office: Office, since: Since) -> Iterator[Row]:
         return
     yield from _nodes(world, since)
     yield from _machines(world)
-    yield from _jobs(world)
+    yield from _jobs(world, since)
     yield from _money(world)
 
 
@@ -130,7 +131,7 @@ def _nodes(world: World, since: Since) -> Iterator[Row]:
         yield "nodes", labels, float(count)
     moving = [(slot, phase) for slot, phase in world.phases.items() if phase in MOVING]
     slowest: dict[tuple[str, str], float] = {}
-    ages = since.ages(moving, world.now)
+    ages = since.ages("moving", moving, world.now)
     for slot, phase in moving:
         key = (world.slots[slot].pool.name, phase.value)
         slowest[key] = max(slowest.get(key, 0.0), ages[slot, phase])
@@ -153,13 +154,17 @@ def _machines(world: World) -> Iterator[Row]:
     yield "stray_seconds", (), max((world.now - i.launched_at for i in alone), default=0.0)
 
 
-def _jobs(world: World) -> Iterator[Row]:
+def _jobs(world: World, since: Since) -> Iterator[Row]:
+    """A requeue sets Slurm's submit time anew, so how long a job waits is also counted here."""
     yield "jobs_starting", (), float(len(world.starting))
     pending = [job for job in world.slurm.jobs if job.pending]
+    seen = since.ages("jobs", [j.id for j in world.slurm.jobs if j.pending or j.configuring], world.now)
     judge = Judge(world, Room(world), all_offers(world))
     waits: dict[str, list[float]] = {}
     for job in pending:
-        waits.setdefault(judge.waits_for(job).value, []).append(max(0.0, world.now - job.submitted_at))
+        waits.setdefault(judge.waits_for(job).value, []).append(
+            max(seen[job.id], world.now - job.submitted_at)
+        )
     for cause, ages in sorted(waits.items()):
         yield "jobs_waiting", (cause,), float(len(ages))
         yield "jobs_waiting_seconds", (cause,), max(ages)

@@ -37,13 +37,12 @@ def asked(case: Case) -> Iterator[Line]:
     mine = names_of(pools(case.world, job)) or "no pool of ours"
     yield Line(
         part=Part.ASKED,
-        at=job.submitted_at or case.past.submitted_at or None,
+        at=case.past.submitted_at or job.submitted_at or None,  # Slurm's own begins anew with each requeue
         words=f"{many} of {mine} (partition {', '.join(job.partitions) or 'unknown'})",
     )
     if job.restarts:
         times = "once" if job.restarts == 1 else f"{job.restarts} times"
-        why = f": {job.admin_comment.removeprefix(REASON_PREFIX).strip()}" if job.admin_comment else ""
-        yield Line(part=Part.DONE, at=case.past.left_at or None, words=f"requeued {times}{why}")
+        yield Line(part=Part.DONE, at=case.past.left_at or None, words=f"requeued {times}")
 
 
 def answered(case: Case) -> Iterator[Line]:

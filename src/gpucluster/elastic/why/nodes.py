@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpucluster.elastic.decide.idle import idle_ends
-from gpucluster.elastic.decide.offers import Room, why_none
+from gpucluster.elastic.decide.offers import Room, refusal_of, why_none
 from gpucluster.elastic.decide.world import HAS, World
 from gpucluster.elastic.events import EndAsked, Entry, InstanceGone
 from gpucluster.elastic.memory import Life
@@ -88,8 +88,8 @@ def _slurm(world: World, name: str) -> Iterator[Line]:
 
 def _drain(world: World, name: str) -> Iterator[Line]:
     node = world.node(name)
-    if not node.reason:
-        return
+    if not node.reason or not (node.drained or "DOWN" in node.states):
+        return  # a reason outlives what it was written for
     owner = owner_of(node.reason)
     if owner is not None:
         whose = _OWNERS[owner]
@@ -197,11 +197,7 @@ def _next(world: World, room: Room, offers: Offers, name: str) -> Iterator[Line]
     times = world.plan.times
     match phase:
         case Phase.OFF if node.drained and owner_of(node.reason) is Owner.CAPACITY:
-            here = offers.get((place.pool.name, place.zone), ())
-            yield Line(
-                part=Part.NEXT,
-                words=f"it is lifted when the zone has room again: {why_none(world, room, place.pool, place.zone, here)}",
-            )
+            yield _lifted(world, room, offers, name)
         case Phase.OFF if life is not None and life.instance is not None and life.unneeded_at is not None:
             yield Line(
                 part=Part.NEXT,
@@ -228,6 +224,21 @@ def _next(world: World, room: Room, offers: Offers, name: str) -> Iterator[Line]
             yield Line(part=Part.NEXT, words="the daemon powers it down and brings it back, within minutes")
         case _:
             pass
+
+
+def _lifted(world: World, room: Room, offers: Offers, name: str) -> Line:
+    """When it may be tried again, or what must change first."""
+    place = world.slots[name]
+    here = offers.get((place.pool.name, place.zone), ())
+    ends = [r.until for o in here if (r := refusal_of(world.memory, o)) is not None and r.until > world.now]
+    if ends and not room.stops[place.pool.name] and room.of_pool(place.pool.name):
+        return Line(
+            part=Part.NEXT,
+            at=min(ends),
+            words="the first refusal here runs out: one gang may try, and a success lifts the zone",
+        )
+    now = why_none(world, room, place.pool, place.zone, here)
+    return Line(part=Part.NEXT, words=f"it is lifted when that is over: {now}")
 
 
 def _idle(world: World, name: str) -> Iterator[Line]:

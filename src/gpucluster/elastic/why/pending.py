@@ -8,7 +8,7 @@ from gpucluster.elastic.decide.offers import closed, refusal_of, why_none
 from gpucluster.elastic.decide.world import HAS
 from gpucluster.elastic.model import Phase
 from gpucluster.elastic.why import money
-from gpucluster.elastic.why.case import Case, answered, asked, most, names_of, offers_of, slots_of
+from gpucluster.elastic.why.case import Case, answered, asked, most, names_of, offers_of, our_words, slots_of
 from gpucluster.elastic.why.causes import Cause, drained_by_others, pools
 from gpucluster.elastic.why.reasons import reason_of
 from gpucluster.elastic.why.screen import Line, Part, Screen, screen
@@ -222,6 +222,8 @@ def _begins(case: Case) -> Iterator[Line]:
     if case.job.begins_at:
         yield Line(part=Part.NEXT, at=case.job.begins_at, words="it may begin")
     if case.cause is Cause.REQUEUED:
+        if comment := our_words(case.job.admin_comment):
+            yield Line(part=Part.STANDS, words=f"told when it was sent back: {comment}")
         yield Line(part=Part.NEXT, words="then Slurm places it anew, where there is room")
 
 
