@@ -78,14 +78,18 @@ class AwsCloud:
         return tuple(view(i) for i in found)
 
     def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
-        """As the port says; by filter, so that an unknown one does not fail the call."""
+        """As the port says; by filter, so that an unknown one does not fail the call, and paged (T22)."""
         if not ids:
             return ()
+        filters = [{"Name": "capacity-reservation-id", "Values": list(ids)}]
         with translated():
-            answer = self._reader().describe_capacity_reservations(
-                Filters=cast(Any, [{"Name": "capacity-reservation-id", "Values": list(ids)}])
+            pages = (
+                self._reader()
+                .get_paginator("describe_capacity_reservations")
+                .paginate(Filters=cast(Any, filters))
             )
-        return tuple(reservation_view(r) for r in answer.get("CapacityReservations", []))
+            found = [r for page in pages for r in page.get("CapacityReservations", [])]
+        return tuple(reservation_view(r) for r in found)
 
     def terminate(self, ids: Sequence[str]) -> None:
         """As the port says: one unknown id spares them all (T23), so then each is asked alone."""

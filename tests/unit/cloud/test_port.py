@@ -500,6 +500,8 @@ def test_t22_pages_are_short_and_one_is_empty_and_nothing_is_missed(side: Side):
     side.model.buckets.enabled = False
     side.port.launch(side.request(count=23))
     assert len(side.port.instances("burst")) == 23
+    held = [side.model.reserve(MACHINE, ZONE, 1) for _ in range(7)]
+    assert {r.id for r in side.port.reservations(held)} == set(held)
 
 
 def test_t23_a_protected_node_is_spared_and_others_end(side: Side):
