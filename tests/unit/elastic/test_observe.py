@@ -174,11 +174,11 @@ def test_a_hostlist_unfolds_to_its_names(first: int, count: int) -> None:
 
 
 def test_recorded_reservations_of_ours_are_windows_and_others_are_not() -> None:
-    text = (RECORDED / "reservations.json").read_text()
+    text = (RECORDED / "reservations.json").read_text().replace("gpucluster-x", "gpucluster-cr-x")
     (window,) = observe.view(NODES, JOBS, 1.0, text).windows
-    assert (window.name, window.nodes) == ("gpucluster-x", ("h200-1b-7", "h200-1b-8"))
+    assert (window.name, window.nodes) == ("gpucluster-cr-x", ("h200-1b-7", "h200-1b-8"))
     assert window.ends_at - window.starts_at == 540
-    assert observe.view(NODES, JOBS, 1.0, text.replace("gpucluster-x", "maint")).windows == ()
+    assert observe.view(NODES, JOBS, 1.0, text.replace("gpucluster-cr-x", "gpucluster-maint")).windows == ()
     assert observe.view(NODES, JOBS, 1.0).windows == ()
 
 
