@@ -28,7 +28,7 @@ from gpucluster.elastic.sight import Sight
 from gpucluster.plan.messages import NodePhase, NodeReport, Step
 from gpucluster.plan.model import ClusterPlan, Market
 
-NOW = 1_794_924_000.0  # 2026-11-17 10:00:00 UTC
+NOW = 1_794_924_000.0  # 2026-11-17 14:00:00 UTC
 OFF, UP, BUSY = "IDLE CLOUD POWERED_DOWN", "IDLE CLOUD", "ALLOCATED CLOUD"
 WAKING = "ALLOCATED CLOUD NOT_RESPONDING POWERING_UP"
 PRICE = 26_000_000  # micro-USD an hour: made up

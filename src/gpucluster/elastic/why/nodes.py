@@ -9,6 +9,7 @@ from gpucluster.elastic.events import EndAsked, Entry, InstanceGone
 from gpucluster.elastic.memory import Life
 from gpucluster.elastic.model import Phase
 from gpucluster.elastic.owners import Owner, owner_of
+from gpucluster.elastic.why import leaving
 from gpucluster.elastic.why.causes import Cause, Offers
 from gpucluster.elastic.why.screen import Line, Part, Screen, money, screen, span
 from gpucluster.elastic.why.starting import boot_words
@@ -126,7 +127,8 @@ def _instance(world: World, name: str) -> Iterator[Line]:
     yield Line(part=Part.DONE, at=life.launched_at, words=f"{machine} was launched; the cloud says {state}")
     if life.up_at:
         yield Line(part=Part.DONE, at=life.up_at, words=f"Slurm took it{_took(life)}")
-    yield from _trouble(world, name, life)
+    if life.trouble is not None:
+        yield from leaving.of_node(world, name, life, life.trouble)
 
 
 def _took(life: Life) -> str:
@@ -135,20 +137,6 @@ def _took(life: Life) -> str:
         if life.up_at and life.up_at > life.launched_at
         else ""
     )
-
-
-def _trouble(world: World, name: str, life: Life) -> Iterator[Line]:
-    trouble = life.trouble
-    if trouble is None:
-        return
-    yield Line(part=Part.ANSWERED, at=trouble.since, words=f"{trouble.kind.value}: {trouble.words}")
-    if trouble.signalled:
-        jobs = ", ".join(map(str, trouble.signalled))
-        yield Line(part=Part.DONE, at=trouble.signalled_at, words=f"job {jobs} was signalled")
-    if trouble.sent_back:
-        yield Line(part=Part.DONE, words=f"job {', '.join(map(str, trouble.sent_back))} was requeued")
-    if trouble.ends_at:
-        yield Line(part=Part.NEXT, at=trouble.ends_at, words="its machine ends")
 
 
 def _last_end(world: World, name: str, entries: Iterable[Entry]) -> Iterator[Line]:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 
 from gpucluster.elastic import words
+from gpucluster.elastic.decide import hung
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import TroubleKind
 from gpucluster.elastic.model import SlurmJob
-from gpucluster.elastic.why import money
+from gpucluster.elastic.why import leaving, money
 from gpucluster.elastic.why.case import Case, asked
 from gpucluster.elastic.why.causes import Cause, pools
 from gpucluster.elastic.why.screen import Line, Part, Screen, screen, span
+from gpucluster.plan.names import REASON_PREFIX
 
 
 def cause_of(world: World, job: SlurmJob) -> Cause:
@@ -33,9 +35,7 @@ def running(case: Case) -> Screen:
     heads = {
         Cause.RUNNING: "runs",
         Cause.LEAVING: f"runs, and a machine of it is to be left: {_first_trouble(case)}",
-        Cause.HUNG: f"runs, but makes no progress: {world.memory.hanging[str(job.id)].words}"
-        if case.cause is Cause.HUNG
-        else "",
+        Cause.HUNG: f"runs, but hangs: {_hung_words(world, job)}" if case.cause is Cause.HUNG else "",
     }
     return screen(case.subject, case.cause, heads[case.cause], lines)
 
@@ -44,50 +44,29 @@ def _first_trouble(case: Case) -> str:
     for slot in case.job.nodes:
         life = case.world.life(slot)
         if life is not None and life.trouble is not None:
-            return f"{slot}, {life.trouble.words}"
+            return f"{slot}: {leaving.words_of(life.trouble)}"
     return ""
 
 
 def _troubles(case: Case) -> Iterator[Line]:
-    world, job = case.world, case.job
-    for slot in job.nodes:
-        life = world.life(slot)
-        trouble = life.trouble if life else None
-        if trouble is None:
-            continue
-        yield Line(
-            part=Part.ANSWERED, at=trouble.since, words=f"{slot}: {trouble.kind.value}: {trouble.words}"
-        )
-        if trouble.ends_at:
-            yield Line(part=Part.NEXT, at=trouble.ends_at, words=f"{slot} ends")
-        if job.id in trouble.signalled:
-            yield Line(
-                part=Part.DONE,
-                at=trouble.signalled_at,
-                words="its batch script was signalled, to write a checkpoint",
-            )
-        farewell = world.slots[slot].pool.farewell
-        if job.id not in trouble.sent_back:
-            at = (
-                trouble.ends_at - farewell.lead_s
-                if trouble.ends_at
-                else (trouble.signalled_at or trouble.since) + farewell.grace_s
-            )
-            verb = (
-                "it is requeued, and starts on other nodes"
-                if job.returns
-                else "its nodes end under it: it cannot be requeued"
-            )
-            yield Line(part=Part.NEXT, at=at, words=verb)
+    for slot in case.job.nodes:
+        life = case.world.life(slot)
+        if life is not None and life.trouble is not None and slot in case.world.slots:
+            yield from leaving.of_job(case.world, slot, life.trouble, case.job)
+
+
+def _hung_words(world: World, job: SlurmJob) -> str:
+    """As it stands in the job's comment."""
+    return hung.sentence(world.memory.hanging[str(job.id)]).removeprefix(REASON_PREFIX).strip()
 
 
 def _hung(case: Case) -> Iterator[Line]:
     hanging = case.world.memory.hanging.get(str(case.job.id))
     if hanging is None:
         return
-    yield Line(part=Part.ANSWERED, at=hanging.since, words=f"its last heartbeat: {hanging.words}")
-    told = [pool.hung for pool in pools(case.world, case.job) if pool.hung]
-    if any(hung.requeue for hung in told) and case.job.returns:
+    yield Line(part=Part.ANSWERED, at=hanging.since, words="its last heartbeat")
+    rules = [pool.hung for pool in pools(case.world, case.job) if pool.hung]
+    if any(rule.requeue for rule in rules) and case.job.returns:
         yield Line(part=Part.NEXT, words="it is requeued, as the spec's `hung` says")
     else:
         yield Line(
