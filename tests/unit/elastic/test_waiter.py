@@ -1,5 +1,7 @@
 """The waiter over programs that answer from files: it ends when it should, and never for want of an answer."""
 
+import contextlib
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,3 +97,53 @@ def test_many_waiters_share_one_look(slurm: Slurm) -> None:
 def test_a_spool_that_cannot_be_written_only_makes_it_dearer(slurm: Slurm) -> None:
     one = waiter.Look("/proc/nothing/look", str(slurm.root), fresh_s=0.0)
     assert one.read() == (frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))
+
+
+# --- what the way must hold through ---------------------------------------------------------------------
+def test_a_slurmctld_that_restarts_while_it_waits_only_makes_it_later(slurm: Slurm) -> None:
+    slurm.steps = {
+        3: lambda: slurm.say("waiting", "a-1\nb-9"),
+        4: slurm.fail,
+        30: lambda: slurm.say("waiting", "a-1\nb-9"),  # back, and the node still boots
+        40: lambda: slurm.say("waiting", "b-9"),
+    }
+    assert slurm.wait() == 40 * waiter.POLL_S
+
+
+def test_a_job_that_is_cancelled_while_slurmctld_is_away_is_not_waited_for(slurm: Slurm) -> None:
+    def back() -> None:
+        slurm.say("configuring", "8")
+        slurm.say("waiting", "a-1\na-2\nb-9")
+
+    slurm.steps = {4: slurm.fail, 12: back}
+    assert slurm.wait() == 12 * waiter.POLL_S
+
+
+def test_a_node_that_is_lost_is_not_waited_for_longer_than_slurm_waits(slurm: Slurm) -> None:
+    """It stays `down*`, so among those that do not respond; its job leaves CONFIGURING, as Slurm requeues it."""
+    slurm.steps = {2: lambda: slurm.say("waiting", "a-2\nb-9"), 8: lambda: slurm.say("configuring", "8")}
+    assert slurm.wait() == 8 * waiter.POLL_S
+
+
+def test_fifty_jobs_at_once_share_their_looks_and_all_end(slurm: Slurm) -> None:
+    """Real processes, as slurmctld starts them; the one that looks may be killed, and another looks on."""
+    text = Path(waiter.__file__).read_text().replace('"/usr/bin"', f'"{slurm.root}"')
+    program = slurm.root / "prolog_slurmctld"
+    program.write_text(text.replace('"/var/spool/gpucluster/waiter"', f'"{slurm.root}/look"'))
+    slurm.say("configuring", "\n".join(str(job) for job in range(1, 51)))
+    argv = ["/usr/bin/python3", "-IS", str(program)]
+    many = [
+        subprocess.Popen(argv, env={**ENVIRON, "SLURM_JOB_ID": str(job)}, stderr=subprocess.PIPE)
+        for job in range(1, 51)
+    ]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        many[0].wait(1.5)
+    assert all(one.poll() is None for one in many), "nobody ends while the nodes boot"
+    many[7].kill()
+    slurm.say("waiting", "b-9")
+    said = [one.communicate(timeout=60)[1] for one in many]
+    ends = [one.returncode for one in many]
+    assert ends.pop(7) == -9
+    assert set(ends) == {0}
+    assert not any(said), said
+    assert len((slurm.root / "looks").read_text()) / 2 < len(many), "looks, not jobs"
