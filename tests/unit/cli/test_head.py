@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import paramiko
 import pytest
 import typer
+from ssh_server import SshServer
 
 from gpucluster.cli import head, node, pool
 from gpucluster.cli.head import Head, Way, reach, report
 from gpucluster.cli.main import run
 from gpucluster.cli.output import Output
 from gpucluster.errors import GpuclusterError, HostError, StateError
+from gpucluster.validate.reach import UnreachableError
 
 STACKS = Path(__file__).parents[3] / "stacks"
 
@@ -146,3 +150,27 @@ def test_every_verb_of_a_pool_has_its_order() -> None:
 
 def test_completion_never_fails() -> None:
     assert isinstance(head.pool_names(""), list)
+
+
+@pytest.mark.loopback
+def test_a_head_is_asked_by_ssh_and_only_where_its_key_is_known(tmp_path: Path) -> None:
+    key = paramiko.RSAKey.generate(2048)
+    key.write_private_key_file(str(tmp_path / "id"))
+    with SshServer(key) as server:
+        way = Way(
+            ssh=f"root@127.0.0.1:{server.port}",
+            known_hosts=server.known_hosts(tmp_path / "known"),
+            identity=tmp_path / "id",
+        )
+        assert reach(way).run(("printf", "%s|", "a b", "$(id)")) == (0, "a b|$(id)|", "")
+        assert server.commands[-1].startswith("timeout --kill-after=2 90 printf")
+        reach(replace(way, ssh=f"admin@127.0.0.1:{server.port}")).run(("true",))
+        assert server.commands[-1].startswith("sudo --non-interactive -- timeout")
+        other = server.known_hosts(tmp_path / "other", paramiko.RSAKey.generate(2048))
+        with pytest.raises(UnreachableError):
+            reach(replace(way, known_hosts=other)).run(("true",))
+
+
+def test_a_journal_on_this_machine_makes_it_the_head_only_with_a_bundle() -> None:
+    """This machine is none, so a cluster must be named, or be the only sandbox."""
+    assert not head._is_here()
