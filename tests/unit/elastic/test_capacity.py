@@ -216,6 +216,19 @@ def test_the_spot_quota_leaves_on_demand_open_and_names_itself() -> None:
     assert "MaxSpotInstanceCountExceeded (Max spot instance count exceeded)" in sentence
 
 
+def test_a_quota_is_no_loop_of_launches_and_requeues(f: Fleet) -> None:
+    """cluster-toolkit#3225, aws-parallelcluster#1375: with a quota of 0 nodes were made and deleted for ever."""
+    f.model.faults.next_error(
+        "RunInstances", "VcpuLimitExceeded", message="the limit of 0 vCPU", times=10_000
+    )
+    one = f.slurm.submit(2)
+    f.run(3000)
+    assert len(f.cloud.launches) <= 2 * 3, "each source once, and once again after half an hour"
+    assert one.state == "PENDING"
+    assert one.restarts <= 3
+    assert "VcpuLimitExceeded (the limit of 0 vCPU)" in one.comment
+
+
 # --- reservations -----------------------------------------------------------------------------------------
 def listed(state: str = "active", free: int = 4, **changes: float) -> Reservation:
     return Reservation(id="cr-1", state=state, machine=SPOT, zone=A, total=4, free=free, **changes)
@@ -252,6 +265,21 @@ def test_two_gangs_of_one_moment_share_what_a_reservation_has_left() -> None:
     seen = replace(moment.seen, cloud=replace(moment.seen.cloud, reservations={"cr-1": listed()}))
     found = {a.market: len(a.slots) for a in asks(replace(moment, seen=seen))}
     assert found == {Market.RESERVATION: 3, Market.ON_DEMAND: 2}
+
+
+def test_a_full_reservation_is_remembered_by_its_id_and_bars_no_other() -> None:
+    """ReservationCapacityExceeded, and not `InsufficientReserved...`: the machine and zone say nothing here."""
+    error = CloudError(Fault.NO_CAPACITY, "ReservationCapacityExceeded", "")
+    request = replace(ask(1, *slots(1, 2)), market=Market.RESERVATION, reservation="cr-1")
+    event = outcome(TIMES, Memory(), request, error, NOW)
+    both = bought(
+        source(0, Market.RESERVATION, reservation="cr-1"), source(1, Market.RESERVATION, reservation="cr-2")
+    )
+    moment = after(starting(2, plan=both), event)
+    assert moment.seen.cloud
+    views = {"cr-1": listed(), "cr-2": replace(listed(), id="cr-2")}
+    seen = replace(moment.seen, cloud=replace(moment.seen.cloud, reservations=views))
+    assert [a.reservation for a in asks(replace(moment, seen=seen))] == ["cr-2"]
 
 
 # --- fleets -------------------------------------------------------------------------------------------------
