@@ -71,6 +71,8 @@ SELF_END_MARGIN_S = Default(
 RESUME_MARGIN_S = Default(
     60, "Slurm waits longer than the pool: the daemon ends a failed boot first, and says why"
 )
+LAUNCHED_AT_ONCE = Default(1000, "EC2's bucket of instances for an account that nobody raised it for")
+LAUNCHED_A_SECOND = Default(2, "its refill: what a larger burst waits for, which is no part of a boot")
 SUSPEND_BACKSTOP_S = Default(
     1800, "the daemon ends idle nodes; this lets Slurm do it if the daemon is away for long"
 )

@@ -129,5 +129,10 @@ def _times(plan: ClusterPlan) -> Iterator[Note]:
         ("suspend_backstop", defaults.SUSPEND_BACKSTOP_S),
     ):
         yield _default(f"slurm.{name}", rule.value, rule)
+    for name, rule in (
+        ("launched_at_once", defaults.LAUNCHED_AT_ONCE),
+        ("launched_a_second", defaults.LAUNCHED_A_SECOND),
+    ):
+        yield Note(f"slurm.{name}", f"{rule.value:g} machines", rule.reason)
     tolerance = defaults.NODE_REG_MEM_PERCENT
     yield Note("slurm.node_reg_mem_percent", f"{tolerance.value:g} %", tolerance.reason)

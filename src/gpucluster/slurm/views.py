@@ -1,5 +1,6 @@
 """One View a template: exactly its variables, already formatted. Made from the plan, with no look-up."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from gpucluster.plan import defaults, hostlist, names
 from gpucluster.plan.model import ClusterPlan, Partition, Pool, SlotRange, there
 
 DARK_ADDRESSES = 254  # of 192.0.2.0/24, shared by the names of nodes that are off
+LONGEST_TIMEOUT_S = 65535  # slurm.conf holds it in 16 bits
 DAY_MIN = 1440
 
 
@@ -279,7 +281,10 @@ def _power_saving(plan: ClusterPlan) -> PowerSaving:
 
 
 def _resume_timeout_s(plan: ClusterPlan) -> str:
-    return str(max(pool.boot_timeout_s for pool in plan.pools) + int(defaults.RESUME_MARGIN_S.value))
+    """The longest boot, and the time until the last of all nodes is even launched."""
+    boot_s = max(pool.boot_timeout_s for pool in plan.pools) + int(defaults.RESUME_MARGIN_S.value)
+    late = max(0, sum(pool.max for pool in plan.pools if pool.sources) - int(defaults.LAUNCHED_AT_ONCE.value))
+    return str(min(boot_s + math.ceil(late / defaults.LAUNCHED_A_SECOND.value), LONGEST_TIMEOUT_S))
 
 
 def _nodes(pool: Pool) -> Iterable[NodeLine]:

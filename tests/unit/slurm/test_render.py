@@ -63,6 +63,8 @@ def test_node_reg_mem_percent_stands_last() -> None:
 
 def test_slurm_waits_longer_than_the_longest_boot_and_within_its_limit() -> None:
     assert "\nResumeTimeout=1260\n" in _conf(a_plan())
+    wide = a_plan(("{min: 0, max: 16}", "{min: 0, max: 4000}"))
+    assert "\nResumeTimeout=2760\n" in _conf(wide), "the last of 4,000 is launched after 1,500 s"
     assert "\nResumeTimeout=43260\n" in _conf(a_plan(("idle: 5m", "idle: 5m\n    boot_timeout: 12h")))
     assert 12 * 3600 + 60 <= 65535
 
