@@ -434,10 +434,19 @@ class BudgetCrossed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A state that no row of the life table has: nothing is done, and it is told."""
+    """A state that no row of the life table has: nothing is done, and it is told. No states: it is over."""
 
     slot: str
     states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lingers:
+    """A node stands where Slurm should not leave it for longer than `bound_s`. No phase: it is over."""
+
+    slot: str
+    phase: str
+    bound_s: float
 
 
 Event = (
@@ -445,7 +454,7 @@ Event = (
     | LaunchRefused | LaunchDeferred | LaunchDropped | Refused | Forgot | Booted | Registered | CameUp | BecameIdle
     | BecameBusy | Unneeded | BootFailed | EndAsked | InstanceGone | LifeOver | EndSeen | Adopted
     | Troubled | Signalled | SentBack | TroubleOver | BreakerTripped | BreakerReset | Hangs | Beats | Ordered | Served
-    | BudgetCrossed | Unknown | GpuFaulted
+    | BudgetCrossed | Unknown | Lingers | GpuFaulted
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from gpucluster.cloud.port import Instance, Reservation, Told
 from gpucluster.elastic.events import Ask, Entry
+from gpucluster.elastic.owners import Owner, Stranger, whose
 from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.names import REASON_PREFIX
 
@@ -27,48 +28,16 @@ class Phase(StrEnum):
     DOWN = "down"
     DOWN_OFF = "down-off"  # DOWN~: a resume failed
     STRANDED = "stranded"  # both ways at once: Slurm will not move it by itself
+    FUTURE = "future"  # Slurm takes it for not there yet: no job, no hook, and plain `scontrol show` hides it
+    ODD = "odd"  # no known word or combination
 
 
-# Slurm's words (slurm.md 3.1); the first row whose words are all there counts, and no row means UP.
-PHASES: tuple[tuple[frozenset[str], Phase], ...] = (
-    (frozenset({"POWERING_DOWN"}), Phase.ENDING),
-    (frozenset({"POWERED_DOWN", "DOWN"}), Phase.DOWN_OFF),
-    (frozenset({"POWERED_DOWN", "POWER_DOWN"}), Phase.STRANDED),  # seen by ParallelCluster
-    (frozenset({"POWERED_DOWN", "ALLOCATED"}), Phase.WANTED),  # before the power thread's next scan
-    (frozenset({"POWERED_DOWN", "MIXED"}), Phase.WANTED),
-    (frozenset({"POWERED_DOWN", "POWER_UP"}), Phase.WANTED),
-    (frozenset({"POWERED_DOWN", "POWERING_UP"}), Phase.WANTED),
-    (frozenset({"POWERED_DOWN"}), Phase.OFF),  # NOT_RESPONDING beside it does not stop a job (24.11, seen)
-    (frozenset({"DOWN"}), Phase.DOWN),
-    (frozenset({"ERROR"}), Phase.DOWN),
-    (frozenset({"POWERING_UP", "POWER_DOWN"}), Phase.STRANDED),  # ignored until ResumeTimeout (24.11, seen)
-    (frozenset({"POWERING_UP"}), Phase.WANTED),
-    (frozenset({"POWER_UP"}), Phase.WANTED),
-    (frozenset({"POWER_DOWN"}), Phase.LEAVING),
-    (frozenset({"POWER_DRAIN"}), Phase.LEAVING),
-    (frozenset({"NOT_RESPONDING"}), Phase.SILENT),
-    (frozenset({"UNKNOWN"}), Phase.SILENT),
-)
-SLURM_USER = "slurm"  # SlurmUser; a person drains as root or as an operator
-SLURMS_DRAINS = (  # what slurmctld writes when it drains a node by itself (24.11)
-    "Low ",  # RealMemory, CPUs, TmpDisk, socket*core*thread count: less than slurm.conf says
-    "gres/",
-    "Prolog error",
-    "Epilog error",
-    "Kill task failed",
-    "Duplicate jobid",
-    "batch job complete failure",
-)
-
-
-def classify(states: frozenset[str]) -> Phase:
-    """Return the phase that Slurm's state words mean."""
-    return next((phase for words, phase in PHASES if words <= states), Phase.UP)
+HELD = frozenset({"DRAIN", "FAIL"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """A node as slurmctld shows it."""
+    """A node as slurmctld shows it; its states in one spelling."""
 
     name: str
     states: frozenset[str]
@@ -81,17 +50,25 @@ class SlurmNode:
 
     @property
     def drained(self) -> bool:
-        return "DRAIN" in self.states
+        """Whether it takes no new job; FAIL is a drain that only a person sets."""
+        return not HELD.isdisjoint(self.states)
+
+    @property
+    def whose(self) -> Owner | Stranger:
+        """Who drained or downed it, or wrote the reason that is left over from that."""
+        if "FAIL" in self.states:
+            return Stranger.PERSON
+        return whose(self.reason, self.reason_by, drained=self.drained)
 
     @property
     def ours(self) -> bool:
-        """Whether the reason is ours to lift."""
-        return self.reason.startswith(REASON_PREFIX)
+        """Whether the reason is ours, of whichever part and version."""
+        return self.reason.startswith(REASON_PREFIX) and "FAIL" not in self.states
 
     @property
     def spoiled(self) -> bool:
         """Whether Slurm itself drained it: by its own user and in its own words, so never a person's drain."""
-        return self.drained and self.reason_by == SLURM_USER and self.reason.startswith(SLURMS_DRAINS)
+        return self.drained and self.whose is Stranger.SLURM
 
     @property
     def idle(self) -> bool:

@@ -15,10 +15,11 @@ from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] --
 )
 
 from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView, Window
+from gpucluster.elastic.states import canonical
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.names import WINDOW_PREFIX
 
-NODES = ("scontrol", "show", "nodes", "--json")
+NODES = ("scontrol", "--future", "show", "nodes", "--json")  # a node in FUTURE is hidden from the plain view
 JOBS = ("scontrol", "show", "jobs", "--json")
 RESERVATIONS = ("scontrol", "show", "reservations", "--json")
 
@@ -55,7 +56,7 @@ def parse_node(item: Mapping[str, Any]) -> SlurmNode:
     try:
         return SlurmNode(
             name=_text(item, "name"),
-            states=_words(item, "state"),
+            states=canonical(_words(item, "state")),
             reason=str(item.get("reason") or ""),
             reason_at=_number(item.get("reason_changed_at")),
             reason_by=str(item.get("reason_set_by_user") or ""),

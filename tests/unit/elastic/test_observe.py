@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucluster.elastic import observe
-from gpucluster.elastic.model import PHASES, Phase, SlurmJob, SlurmNode, classify
+from gpucluster.elastic.model import Phase, SlurmJob, SlurmNode
+from gpucluster.elastic.states import BASES, FLAGS, SPELLINGS, canonical, classify
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "scontrol" / "24.11"
 JOBS, NODES = '{"jobs": []}', '{"nodes": []}'
@@ -128,19 +129,35 @@ def test_any_json_is_a_job_or_an_observe_error(changes: dict[str, Any]) -> None:
         observe.view(NODES, body, 1.0)
 
 
-@given(
-    states=st.frozensets(
-        st.sampled_from(sorted(set().union(*(words for words, _ in PHASES)) | {"IDLE", "CLOUD", "DRAIN"}))
-    )
-)
-def test_every_set_of_state_words_has_a_phase(states: frozenset[str]) -> None:
+@given(base=st.sampled_from(sorted(BASES)), flags=st.frozensets(st.sampled_from(sorted(FLAGS))))
+def test_every_set_of_state_words_has_a_phase(base: str, flags: frozenset[str]) -> None:
+    states = flags | {base}
     phase = classify(states)
-    if "POWERING_DOWN" in states:
+    if phase is Phase.ODD:
+        assert "POWERING_DOWN" in flags
+        assert "POWERING_UP" in flags or base == "FUTURE"
+    elif base == "FUTURE":
+        assert phase is Phase.FUTURE
+    elif "POWERING_DOWN" in states:
         assert phase is Phase.ENDING
     elif "POWERED_DOWN" in states:
         assert phase in (Phase.OFF, Phase.WANTED, Phase.DOWN_OFF, Phase.STRANDED)
     elif "DOWN" in states:
         assert phase is Phase.DOWN
+
+
+@pytest.mark.parametrize(
+    "words", ["IDLE CLOUD POWER", "CLOUD POWERED_DOWN", "IDLE DOWN CLOUD", "IDLE EXTERNAL", "INVALID"]
+)
+def test_words_that_are_unknown_or_cannot_stand_together_mean_nothing(words: str) -> None:
+    """`POWER` matched nothing in aws-plugin-for-slurm (#36): its nodes looked idle."""
+    assert classify(frozenset(words.split())) is Phase.ODD
+
+
+@pytest.mark.parametrize(("word", "same"), sorted(SPELLINGS.items()))
+def test_each_spelling_is_read_as_the_same_word(word: str, same: str) -> None:
+    assert canonical(frozenset({word, "CLOUD"})) == {same, "CLOUD"}
+    assert same in BASES | FLAGS
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 `decide` is the whole of it. Rooms by noun: `world` (everything joined by slot), `facts` (edges for the journal),
 `offers` (what may be launched where), `asks`, `gangs`, `batches`, `pace` (of the API), `boots`, `endings`, `idle`,
-`repair`, `blocked`, `troubles` (machines to be left), `hung`, `limits`, `orders`, `windows`.
+`life` (the table of every state that a node can be in), `stand`, `repair`, `blocked`, `troubles` (machines to be left), `hung`, `limits`, `orders`, `windows`.
 """
 
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ from gpucluster.elastic.decide import (
     gangs,
     hung,
     idle,
+    life,
     limits,
     orders,
     pace,
@@ -47,18 +48,17 @@ def decide(
     room, offers, tokens = Room(world), all_offers(world), pace.Pace(world.memory, world.now)
     verdict = gangs.serve(world, room, offers, tokens)
     blocks = tuple(blocked.block(world, room, offers, verdict.sent_back))
+    lives, held = life.Lives(world), blocked.drained_by(blocks)
     remember = (Remember(entries=entries),) if entries else ()
     return (
         *remember,
         *_heard(observation),
         *troubles.leave(world),  # seconds count
         *blocks,  # before a job is sent back, so that it cannot land there again
-        *pace.ends(tokens, endings.ending(world)),
+        *pace.ends(tokens, endings.ending(lives)),
         *verdict.actions,
-        *repair.repair(world),
-        *idle.suspend(world),
-        *idle.keep_on(world, blocked.drained_by(blocks)),
-        *orders.carry_out(world),
+        *repair.repair(lives, held),
+        *idle.keep_on(lives, room, held),
         *hung.act(world),
         *prologs.send_back(world),
         *windows.windows(world),
@@ -80,6 +80,7 @@ def next_look(
         Phase.DOWN,
         Phase.DOWN_OFF,
         Phase.STRANDED,
+        Phase.FUTURE,
     )
     under_way = world.starting or memory.launches or memory.endings or blocked.waiting(world)
     if under_way or any(True for _ in world.group(*moving)):
@@ -126,7 +127,7 @@ def _note(
         (boots.failures, repair.unfit),
         (troubles.noticed, orders.noticed),
         (troubles.useless, troubles.storms, hung.noticed, limits.noticed),
-        (_forgotten,),
+        (life.strange, _forgotten),
     )
     for step in steps:
         found = tuple(Entry(at=now, event=event) for rule in step for event in rule(world))

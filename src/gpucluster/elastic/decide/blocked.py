@@ -15,7 +15,7 @@ from gpucluster.elastic.decide.offers import Offer, Room, admits, refusal_of, wh
 from gpucluster.elastic.decide.world import HAS, World, names_in, urgency
 from gpucluster.elastic.events import Event, Forgot
 from gpucluster.elastic.model import Action, Block, Phase, SlurmJob, Unblock
-from gpucluster.elastic.owners import Owner, owner_of
+from gpucluster.elastic.owners import Owner
 from gpucluster.plan.model import Pool
 from gpucluster.plan.names import REASON_PREFIX
 
@@ -85,7 +85,6 @@ def block(
             yield from _bring(world, room, zone, limit)
         found[pool.name] = zones
     yield from _comments(world, room, found)
-    yield from _lift_from_living(world)
 
 
 def drained_by(actions: Iterable[Action]) -> frozenset[str]:
@@ -142,7 +141,7 @@ def _may_drain(world: World, slot: str) -> bool:
     node = world.node(slot)
     if not node.drained:
         return slot not in world.memory.lives or world.fate(slot) not in HAS
-    return node.ours or (node.spoiled and world.fate(slot) not in HAS)
+    return node.whose is Owner.CAPACITY or (node.spoiled and world.fate(slot) not in HAS)
 
 
 def _limits(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> Iterator[tuple[Zone, int]]:
@@ -221,14 +220,3 @@ def _comments(world: World, room: Room, zones: Mapping[str, tuple[Zone, ...]]) -
             by_sentence.setdefault(sentence, []).append(job)
     for sentence, jobs in sorted(by_sentence.items()):
         yield from tell(tuple(jobs), sentence)
-
-
-def _lift_from_living(world: World) -> Iterator[Action]:
-    """A block that raced with a registration must not keep a living node from work."""
-    lift = tuple(
-        s
-        for s in world.group(Phase.UP)
-        if world.node(s).drained and owner_of(world.node(s).reason) is Owner.CAPACITY
-    )
-    if lift:
-        yield Unblock(slots=lift, reason="the node is up")

@@ -3,31 +3,32 @@
 from collections.abc import Iterator
 
 from gpucluster.cloud.port import Instance
-from gpucluster.elastic.decide.world import Fate, World
-from gpucluster.elastic.memory import Life
-from gpucluster.elastic.model import Action, Phase, Terminate
+from gpucluster.elastic.decide.life import Do, Lives
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.model import Action, Terminate
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_REQUEST, TAG_ROLE
 
 AGAIN_S = 15.0  # a termination that does not show by then is asked for again
 
 
-def ending(world: World) -> Iterator[Action]:
-    """Group by reason, so that one call ends many."""
+def ending(lives: Lives) -> Iterator[Action]:
+    """Grouped by reason, so that one call ends many."""
+    world = lives.world
     by_reason: dict[str, list[str]] = {}
-    owned: set[str] = set()
-    for slot, life in world.memory.lives.items():
-        if not life.instance:
-            continue
-        if slot in world.slots:
-            owned.add(life.instance)
-        reason = _reason(world, slot, life)
-        if reason and _due(world, life.instance):
-            by_reason.setdefault(reason, []).append(life.instance)
-    for instance in strays(world, owned):
-        if instance.launched_at + world.plan.times.orphan_grace_s <= world.now and _due(world, instance.id):
-            by_reason.setdefault("no slot owns it", []).append(instance.id)
+    for reason, slots in lives.to(Do.END).items():
+        found = (life.instance for slot in slots if (life := world.life(slot)) is not None)
+        by_reason[reason] = [i for i in found if i is not None and _due(world, i)]
+    owned = {
+        life.instance for slot, life in world.memory.lives.items() if life.instance and slot in world.slots
+    }
+    by_reason["no slot owns it"] = [
+        i.id
+        for i in strays(world, owned)
+        if i.launched_at + world.plan.times.orphan_grace_s <= world.now and _due(world, i.id)
+    ]
     for reason, ids in sorted(by_reason.items()):
-        yield Terminate(instances=tuple(sorted(ids)), reason=reason)
+        if ids:
+            yield Terminate(instances=tuple(sorted(ids)), reason=reason)
 
 
 def strays(world: World, owned: set[str]) -> Iterator[Instance]:
@@ -42,25 +43,6 @@ def strays(world: World, owned: set[str]) -> Iterator[Instance]:
             continue
         if tags.get(TAG_CLUSTER) == world.plan.name and tags.get(TAG_ROLE) == ROLE_NODE:
             yield instance
-
-
-def _reason(world: World, slot: str, life: Life) -> str | None:
-    fate, phase = world.fate(slot), world.phases.get(slot)
-    if fate not in (Fate.LIVES, Fate.UNSEEN, Fate.HALTED) or slot not in world.slots:
-        return None
-    rows = (
-        (fate is Fate.HALTED, "it is stopped"),
-        (life.failed is not None, "its boot failed"),
-        (phase is Phase.ENDING, "Slurm powers its node down"),
-        (phase is Phase.DOWN_OFF, "Slurm gave its node up"),
-        (phase is Phase.OFF and _past_grace(world, life), "its slot is powered down"),
-    )
-    return next((reason for holds, reason in rows if holds), None)
-
-
-def _past_grace(world: World, life: Life) -> bool:
-    """Slurm may only have forgotten a launch (killed just after a resume): the node then registers unasked."""
-    return life.unneeded_at is not None and life.unneeded_at + world.plan.times.orphan_grace_s <= world.now
 
 
 def _due(world: World, instance: str) -> bool:

@@ -1,42 +1,40 @@
-"""Idle nodes are powered down after their pool's time: pending, so a job that comes first keeps the node."""
+"""Nodes that are up without a job: how long they stay, and which are powered up for nobody yet: always on, or spare."""
 
 from collections.abc import Iterator
 
-from gpucluster.elastic.decide.awaited import awaited
-from gpucluster.elastic.decide.world import HAS, World
-from gpucluster.elastic.model import Action, Phase, PowerDown, PowerUp
+from gpucluster.elastic.decide import limits
+from gpucluster.elastic.decide.life import Do, Lives, row_for
+from gpucluster.elastic.decide.offers import Room
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.model import Action, Phase, PowerUp
 
-
-def suspend(world: World) -> Iterator[Action]:
-    """Nodes that are idle for longer than their pool allows."""
-    for pool in world.plan.pools:
-        due = tuple(s for s, at in idle_ends(world, pool.name) if at <= world.now)
-        if due:
-            yield PowerDown(slots=due, reason=f"idle for {pool.idle_s} s")
+_IDLE = ("idle", "idle-over")
 
 
 def idle_ends(world: World, pool: str | None = None) -> Iterator[tuple[str, float]]:
-    """When each idle elastic node of ours is due; what a job comes back to is not."""
-    kept = awaited(world)
+    """When each idle node is due that does not stay for another reason; a job that comes first keeps it."""
+    lives = Lives(world)
     for slot in world.group(Phase.UP):
-        place, node, life = world.slots[slot], world.node(slot), world.life(slot)
-        if (pool is not None and place.pool.name != pool) or place.always_on or life is None:
-            continue
-        if not node.idle or node.drained or slot in kept or world.fate(slot) not in HAS:
-            continue
-        since = max(node.last_busy, life.up_at or 0.0)
-        yield slot, since + place.pool.idle_s
+        stand = lives.stand(slot)
+        if pool in (None, stand.place.pool.name) and row_for(stand).name in _IDLE:
+            yield slot, stand.idle_until
 
 
-def keep_on(world: World, held: frozenset[str]) -> Iterator[Action]:
-    """Always-on slots that are off are powered up; blocked ones, and those `held` back now, wait for their zone."""
-    off = tuple(
-        slot
-        for slot in world.group(Phase.OFF)
-        if world.slots[slot].always_on
-        and slot not in held
-        and not world.node(slot).drained
-        and world.free(slot)
-    )
-    if off:
-        yield PowerUp(slots=off, reason="always on")
+def keep_on(lives: Lives, room: Room, held: frozenset[str]) -> Iterator[Action]:
+    """Slots that are to be up without a job; blocked ones, and those `held` back now, wait for their zone."""
+    for words, slots in lives.to(Do.POWER_UP).items():
+        off = tuple(_within(lives.world, room, slots, held))
+        if off:
+            yield PowerUp(slots=off, reason=words)
+
+
+def _within(world: World, room: Room, slots: tuple[str, ...], held: frozenset[str]) -> Iterator[str]:
+    """A slot with its machine costs no more; another only if its pool may launch and has room."""
+    taken: dict[str, int] = {}
+    for slot in slots:
+        pool = world.slots[slot].pool.name
+        if not world.free(slot):
+            yield slot
+        elif slot not in held and not limits.stop_of(world, pool) and taken.get(pool, 0) < room.of_pool(pool):
+            taken[pool] = taken.get(pool, 0) + 1
+            yield slot

@@ -6,8 +6,10 @@ from enum import StrEnum
 from functools import cache
 
 from gpucluster.cloud.port import Instance, InstanceState, Told
+from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Life, Memory
-from gpucluster.elastic.model import CloudView, Heard, Phase, SlurmJob, SlurmNode, SlurmView, classify
+from gpucluster.elastic.model import CloudView, Heard, Phase, SlurmJob, SlurmNode, SlurmView
+from gpucluster.elastic.states import classify
 from gpucluster.plan.model import Bindings, ClusterPlan, Pool
 
 UNSEEN_S = 300.0  # T20: an id may be unlisted so long; also how long a listed one may be missing (T21)
@@ -150,6 +152,13 @@ class World:
         if missing_since + UNSEEN_S > self.now:
             return Fate.UNSEEN
         return Fate.MISSING if self.phases.get(slot) is Phase.UP else Fate.ENDED
+
+    def kept(self, slot: str) -> bool:
+        """Whether an operator's order to keep the slot's machine stands."""
+        order = self.memory.orders.get(slot)
+        if order is None or order.verb is not Verb.NODE_KEEP:
+            return False
+        return order.until is None or order.until > self.now
 
     def free(self, slot: str) -> bool:
         """Powered down, without an instance or a launch: a job could be placed here, but for a drain."""

@@ -24,7 +24,7 @@ class Draft:
         self.levels, self.orders, self.boots = dict(memory.levels), dict(memory.orders), dict(memory.boots)
         self.breakers, self.hanging = dict(memory.breakers), dict(memory.hanging)
         self.spent, self.unknown = dict(memory.spent), dict(memory.unknown)
-        self.taken = dict(memory.taken)
+        self.taken, self.lingers = dict(memory.taken), dict(memory.lingers)
 
     def done(self) -> Memory:
         return Memory(**{f.name: getattr(self, f.name) for f in fields(Memory)})

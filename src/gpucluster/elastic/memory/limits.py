@@ -4,13 +4,14 @@ from gpucluster.elastic.events import (
     BreakerReset,
     BreakerTripped,
     BudgetCrossed,
+    Lingers,
     Ordered,
     Served,
     Unknown,
     Verb,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import Order, Tripped
+from gpucluster.elastic.memory.values import Linger, Order, Tripped
 
 _UNDONE_BY = {Verb.POOL_RESUME, Verb.NODE_RELEASE}
 
@@ -53,7 +54,18 @@ def _budget(draft: Draft, at: float, event: BudgetCrossed) -> None:
 
 @folds(Unknown)
 def _unknown(draft: Draft, at: float, event: Unknown) -> None:
-    draft.unknown[event.slot] = event.states
+    if event.states:
+        draft.unknown[event.slot] = event.states
+    else:
+        draft.unknown.pop(event.slot, None)
+
+
+@folds(Lingers)
+def _lingers(draft: Draft, at: float, event: Lingers) -> None:
+    if event.phase:
+        draft.lingers[event.slot] = Linger(phase=event.phase, since=at, bound_s=event.bound_s)
+    else:
+        draft.lingers.pop(event.slot, None)
 
 
 def _reset(draft: Draft, pool: str) -> None:

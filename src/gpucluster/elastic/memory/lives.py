@@ -80,7 +80,7 @@ def _registered(draft: Draft, at: float, event: Registered) -> None:
 
 @folds(CameUp)
 def _came_up(draft: Draft, at: float, event: CameUp) -> None:
-    draft.change(event.slot, up_at=at, unneeded_at=None, failed_boots=0)
+    draft.change(event.slot, up_at=at, unneeded_at=None, failed_boots=0, failed=None)
     draft.boots.pop(event.pool, None)
 
 

@@ -123,6 +123,15 @@ class Hanging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Linger:
+    """Since when a node stands in a phase that Slurm should leave by itself."""
+
+    phase: str
+    since: float
+    bound_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """The fold. Never changed in place."""
 
@@ -149,3 +158,4 @@ class Memory:
     unknown: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]]
     )  # slot -> states that no row has
+    lingers: Mapping[str, Linger] = field(default_factory=dict[str, Linger])  # by slot
