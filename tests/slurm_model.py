@@ -14,19 +14,37 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import ClusterPlan
 
 RESUME_MARGIN_S, SILENT_S = 60, 180.0
-CPUS = 2  # of a node, for jobs that share one
+CPUS = 2  # of a node; one with less in use is MIXED
+SAVE_S = 5.0  # slurmctld writes its state so often (SAVE_MAX_WAIT)
+TOLD_S = 10.0  # a living node beside a dead one is asked again so late
 POWER = frozenset({"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN"})
 NEVER = float("inf")
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one version does otherwise; each row was seen on the real daemons."""
+    """What the versions do differently; each was seen on the real daemons."""
 
     version: str
+    reason_goes: bool = True  # with the drain or DOWN that it explained
+    silent_after_undrain: bool = True  # an undrained node that is off is NOT_RESPONDING
+    off_while_asked: bool = True  # power_down on idle~ keeps POWERED_DOWN
+    force_word: bool = False  # ... and adds POWER_DOWN_FORCE
+    wakes_down: bool = True  # power_up on DOWN+POWERING_UP asks again
+    late_is_silent: bool = False  # a node that missed ResumeTimeout stays NOT_RESPONDING
+    outage_is_silence: bool = (
+        True  # slurmctld away for longer than SlurmdTimeout: every node is DOWN at its start
+    )
 
 
-DIALECTS = {d.version: d for d in (Dialect("22.05"), Dialect("24.11"), Dialect("26.05"))}
+DIALECTS = {
+    d.version: d
+    for d in (
+        Dialect("22.05", off_while_asked=False, late_is_silent=True, outage_is_silence=False),
+        Dialect("24.11", reason_goes=False, wakes_down=False),
+        Dialect("26.05", silent_after_undrain=False, force_word=True),
+    )
+}
 
 
 class SlurmRefusalError(GpuclusterError):
@@ -50,17 +68,18 @@ class Node:
     slurmd: float | None = None  # the boot time of the slurmd that lives there
     pinged: float = 0.0
     used: int = 0  # CPUs
+    closing: dict[int, float] = field(default_factory=dict)  # jobs that end here, and when it will have told
     shut: bool = False  # drained or down while it powered up: of no use until it registers
 
     @property
     def up(self) -> bool:
         return self.base != "DOWN" and not (POWER | {"NOT_RESPONDING"}) & self.flags
 
-    def free(self, cpus: int = CPUS) -> bool:
+    def free(self) -> bool:
         """Whether a job can be placed here."""
         hindrance = {"DRAIN", "POWER_DOWN", "POWERING_DOWN", "MAINTENANCE", "RESERVED"} & self.flags
-        silent = self.shut or ("NOT_RESPONDING" in self.flags and not POWER & self.flags)
-        return self.base != "DOWN" and self.used + cpus <= CPUS and not hindrance and not silent
+        silent = self.shut or self.closing or ("NOT_RESPONDING" in self.flags and not POWER & self.flags)
+        return self.base != "DOWN" and not self.used and not hindrance and not silent
 
 
 @dataclass
@@ -79,7 +98,7 @@ class Job:
     started: float = 0.0
     restarts: int = 0
     comment: str = ""
-    cpus: int = CPUS  # of each node; fewer: it shares them
+    cpus: int = CPUS  # of each node, all of whose memory it takes
     runs: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
@@ -89,6 +108,9 @@ class Job:
     @property
     def ended(self) -> bool:
         return self.state not in ("PENDING", "CONFIGURING", "RUNNING")
+
+
+_Save = tuple[float, dict[str, Node], dict[int, Job]]
 
 
 @dataclass(frozen=True)
@@ -143,6 +165,7 @@ class SlurmModel:
         self.windows: dict[str, Window] = {}
         self.prefers: dict[int, tuple[str, ...]] = {}
         self._next = 1
+        self._saves: tuple[_Save, _Save] = (self._state(), self._state())
         self._waits = False  # something may change at the next tick
 
     # --- users ------------------------------------------------------------------------------------
@@ -155,7 +178,8 @@ class SlurmModel:
 
     def cancel(self, job: Job) -> None:
         self._free(job)
-        job.state = "CANCELLED"
+        if not job.ended:
+            job.state = "CANCELLED"
 
     def drains(self, name: str, reason: str) -> None:
         """Slurm's own drain, as of a Prolog that failed."""
@@ -194,7 +218,8 @@ class SlurmModel:
     def requeue(self, jobs: Sequence[int], reason: str) -> None:
         self._reached()
         self.comment(jobs, reason)
-        for number in jobs:
+        hets = {self.jobs[n].het for n in jobs if n in self.jobs} - {0}
+        for number in [*jobs, *(j.id for j in self.jobs.values() if j.het in hets)]:
             job = self.jobs.get(number)
             if job and job.batch and job.requeue and job.placed:
                 self._free(job)
@@ -228,7 +253,9 @@ class SlurmModel:
 
     def _undrain(self, node: Node) -> None:
         node.flags.discard("DRAIN")
-        node.flags.add("NOT_RESPONDING")  # until the next ping; for good while it is off
+        self._explained(node)
+        if self.dialect.silent_after_undrain or not POWER & node.flags:
+            node.flags.add("NOT_RESPONDING")  # until the next ping; for good while it is off
 
     def _down(self, node: Node) -> None:
         self._fail_jobs_on(node)
@@ -237,9 +264,16 @@ class SlurmModel:
     def _idle(self, node: Node) -> bool:
         if node.used:
             return False
-        node.base = "IDLE"
-        node.flags.discard("DRAIN")
+        if node.base == "DOWN" or "DRAIN" in node.flags:
+            node.base = "IDLE"
+            node.flags.discard("DRAIN")
+            self._explained(node)
         return True
+
+    def _explained(self, node: Node) -> None:
+        """What the reason was for is over."""
+        if self.dialect.reason_goes and node.base != "DOWN" and "DRAIN" not in node.flags:
+            node.reason = ""
 
     def _resume(self, node: Node) -> bool:
         fits = not node.used and (node.base == "DOWN" or {"DRAIN", "POWERING_DOWN"} & node.flags)
@@ -248,9 +282,10 @@ class SlurmModel:
         if not fits:
             return False
         node.base, node.heard = "IDLE", self.now
+        self._explained(node)
         if "POWERING_DOWN" in node.flags:
             self._off(node)
-        else:
+        elif self.dialect.silent_after_undrain or not POWER & node.flags:
             node.flags.add("NOT_RESPONDING")
         return True
 
@@ -259,12 +294,19 @@ class SlurmModel:
             return
         if node.base == "DOWN":
             node.flags.discard("POWERING_UP")
+        self._ask_off(node)
+
+    def _ask_off(self, node: Node) -> None:
         node.flags.add("POWER_DOWN")
+        if "POWERED_DOWN" in node.flags and self.dialect.force_word:
+            node.flags.add("POWER_DOWN_FORCE")
+        if not self.dialect.off_while_asked:
+            node.flags.discard("POWERED_DOWN")
 
     def _power_down_asap(self, node: Node) -> None:
         if "POWERING_DOWN" in node.flags:
             return
-        if not node.reason:
+        if not node.reason or (self.dialect.reason_goes and node.reason == "Not responding"):
             self._says(node, "POWER_DOWN_ASAP")
         node.flags.add("DRAIN")
         self._power_down(node)
@@ -272,12 +314,14 @@ class SlurmModel:
     def _power_down_force(self, node: Node) -> None:
         if "POWERING_DOWN" in node.flags:
             return
-        self._fail_jobs_on(node)
+        self._fail_jobs_on(node, lost=False)
         node.flags.discard("POWERING_UP")
-        node.flags.add("POWER_DOWN")
+        self._ask_off(node)
 
     def _power_up(self, node: Node) -> None:
-        if "POWERED_DOWN" in node.flags or ("POWERING_UP" in node.flags and node.base != "DOWN"):
+        if "POWERED_DOWN" in node.flags or (
+            "POWERING_UP" in node.flags and (node.base != "DOWN" or self.dialect.wakes_down)
+        ):
             node.flags |= {"POWERED_DOWN", "POWER_UP"}  # on its way already: ResumeProgram is called again
 
     # --- time -------------------------------------------------------------------------------------
@@ -287,13 +331,17 @@ class SlurmModel:
         if self.away:
             return
         self._waits = False
-        ready = [n for n in self.nodes.values() if n.free(1)]  # what is free only now is seen the next time
+        ready = [n for n in self.nodes.values() if n.free()]  # what is free only now is seen the next time
+        self._save()
         self._reserve()
         for node in self.nodes.values():
+            self._close(node)
+            base = node.base
             self._ping(node)
-            self._power(node)
+            if node.base == base:  # else at the next tick: the change is seen
+                self._power(node)
         self._run_jobs()
-        self._schedule([n for n in ready if n.free(1)])
+        self._schedule([n for n in ready if n.free()])
 
     def next_event(self) -> float:
         """When a tick can change something; never too late."""
@@ -307,36 +355,69 @@ class SlurmModel:
 
     def _node_event(self, node: Node) -> float:
         clocks = self.clocks
-        if {"POWER_DOWN", "POWER_UP", "COMPLETING"} & node.flags:
+        if node.closing:
+            told = min(node.closing.values())
+            return told if told != NEVER else self._silent_at(node)
+        if {"POWER_DOWN", "POWER_UP"} & node.flags and not node.used and "POWERING_UP" not in node.flags:
             return self.now + 1.0
-        if "POWERING_DOWN" in node.flags:
-            return node.since + clocks.suspend_s + 1.0
-        if "POWERING_UP" in node.flags:
-            return node.since + clocks.resume_s + 1.0
-        if "POWERED_DOWN" in node.flags:
-            return NEVER
-        if node.slurmd is None:
-            seen = "NOT_RESPONDING" in node.flags
-            return NEVER if node.base == "DOWN" else node.heard + clocks.silent_s / (1 if seen else 2) + 1.0
+        power = POWER & node.flags
+        if power:
+            lasts = {"POWERING_DOWN": clocks.suspend_s, "POWERING_UP": clocks.resume_s}
+            return min((node.since + lasts[word] + 1.0 for word in power if word in lasts), default=NEVER)
+        return self._silent_at(node) if node.slurmd is None else self._answer_at(node)
+
+    def _answer_at(self, node: Node) -> float:
         odd = node.base == "DOWN" or "NOT_RESPONDING" in node.flags
-        idle = NEVER if node.used else node.last_busy + clocks.idle_s + 1.0
-        return min(idle, node.pinged + clocks.ping_s if odd else NEVER)
+        idle = NEVER if node.used else node.last_busy + self.clocks.idle_s + 1.0
+        return min(idle, node.pinged + self.clocks.ping_s if odd else NEVER)
+
+    def _silent_at(self, node: Node) -> float:
+        seen = "NOT_RESPONDING" in node.flags
+        return NEVER if node.base == "DOWN" else node.heard + self.clocks.silent_s / (1 if seen else 2) + 1.0
 
     def _job_event(self, job: Job) -> float:
         if job.state == "RUNNING":
             return job.started + job.lasts
         return job.begins if job.state == "PENDING" and job.begins > self.now else NEVER
 
-    def restart(self, *, forgetting: bool) -> None:
-        """kill -9 and start; `forgetting` = less than a second after a resume: the state on disk is older."""
+    def restart(self, *, forgetting: bool, after: float = 0.0) -> None:
+        """kill -9 and start again `after` so many seconds; `forgetting`: what was done last is not on disk.
+
+        Slurm saves its state each few seconds. Who is silent for too long meanwhile is DOWN at once.
+        """
         self._waits = True
+        if forgetting:
+            self._restore()
+        for node in self.nodes.values():
+            if not self.dialect.outage_is_silence:
+                node.since = self.now  # all waits begin anew
+            elif after > self.clocks.silent_s and node.up:
+                self._fail_jobs_on(node)
+                node.base = "DOWN"
+                self._adds(node, "Not responding")
+
+    def _save(self) -> None:
+        if self._saves[1][0] + SAVE_S > self.now:
+            return
+        self._saves = (self._saves[1], self._state())
+
+    def _state(self) -> "_Save":
+        nodes = {n.name: replace(n, flags=set(n.flags), closing=dict(n.closing)) for n in self.nodes.values()}
+        return self.now, nodes, {j.id: replace(j, runs=list(j.runs)) for j in self.jobs.values()}
+
+    def _restore(self) -> None:
+        """Go back to what was saved before last: up to twice SAVE_S ago. What slurmds do is no part of it."""
+        _, nodes, jobs = self._saves[0]
+        for name, old in nodes.items():
+            node = self.nodes[name]
+            saved = replace(old, flags=set(old.flags), closing=dict(old.closing))
+            kept = {"slurmd": node.slurmd, "heard": node.heard, "pinged": node.pinged}
+            node.__dict__.update(saved.__dict__, **kept)
         for job in self.jobs.values():
-            if forgetting and job.state == "CONFIGURING":
-                nodes = [self.nodes[n] for n in job.nodes if "POWERING_UP" in self.nodes[n].flags]
-                self._free(job)
-                for node in nodes:
-                    node.flags = {"CLOUD", "POWERED_DOWN"}
-                job.state = "PENDING"
+            fresh = Job(job.id, job.count, job.lasts, job.submitted)
+            old_job = jobs.get(job.id, fresh)
+            told = {k: getattr(old_job, k) for k in ("state", "nodes", "begins", "started", "restarts")}
+            job.__dict__.update(told)
 
     def registers(self, name: str, boot_time: float, address: str) -> None:
         """slurmd called, and lives from now on until it is `lost`."""
@@ -364,13 +445,18 @@ class SlurmModel:
             self._down(node)
             self._says(node, "Node unexpectedly rebooted")
         node.heard = self.now
-        if node.base == "DOWN" and "POWER_DOWN" not in node.flags:
+        if node.base == "DOWN":
             node.base = "IDLE"  # ReturnToService=2
+            self._explained(node)
+        if "POWERED_DOWN" in node.flags and self.dialect.reason_goes:
+            node.reason = ""
         node.flags -= {"POWERING_UP", "POWERED_DOWN", "NOT_RESPONDING", "POWER_UP"}
         node.boot_time, node.address, node.shut = boot_time, address or node.address, False
         self._waits = True
 
     def _ping(self, node: Node) -> None:
+        if "POWER_DOWN" in node.flags and node.slurmd is None and not node.used and not node.closing:
+            return  # it goes anyway
         if POWER & node.flags:
             if node.slurmd is not None and node.slurmd >= node.since and "POWERING_UP" in node.flags:
                 self._registers(node)
@@ -382,24 +468,26 @@ class SlurmModel:
             if node.pinged + self.clocks.ping_s <= self.now:
                 node.pinged = self.now
             node.heard = self.now
-        elif node.base != "DOWN" and node.heard + self.clocks.silent_s / 2 < self.now:
+        elif node.heard + self.clocks.silent_s / 2 < self.now:
             node.flags.add("NOT_RESPONDING")
-            if node.heard + self.clocks.silent_s >= self.now:
+            if node.base == "DOWN" or node.heard + self.clocks.silent_s >= self.now:
                 return
             self._fail_jobs_on(node)
-            node.base = "DOWN"
+            node.base, self._waits = "DOWN", True
             self._adds(node, "Not responding")
 
     def _power(self, node: Node) -> None:
         flags = node.flags
         if "POWER_DOWN" in flags:
-            if not node.used and "POWERING_UP" not in flags:
+            if not node.used and not node.closing and "POWERING_UP" not in flags:
                 node.base, node.since = "IDLE", self.now
-                node.flags = {"CLOUD", "POWERING_DOWN"} | ({"MAINTENANCE", "RESERVED"} & flags)
+                node.flags = {"CLOUD", "POWERING_DOWN"}
                 self._call("suspend", node)
         elif "POWERED_DOWN" in flags and (node.used or "POWER_UP" in flags):
             flags -= {"POWERED_DOWN", "POWER_UP"}
             flags |= {"POWERING_UP", "NOT_RESPONDING"}
+            if self.dialect.version == "22.05":
+                node.reason = ""
             node.since = self.now
             self._call("resume", node)
         elif "POWERING_DOWN" in flags and node.since + self.clocks.suspend_s < self.now:
@@ -407,7 +495,10 @@ class SlurmModel:
         elif "POWERING_UP" in flags and node.since + self.clocks.resume_s < self.now:
             self._fail_jobs_on(node)
             node.base = "DOWN"
-            node.flags = {"CLOUD", "POWERED_DOWN"} | ({"DRAIN"} & flags)
+            node.flags = {"CLOUD", "POWERED_DOWN"}  # a drain goes too
+            if self.dialect.late_is_silent:
+                node.reason = ""
+                node.flags.add("NOT_RESPONDING")
             self._adds(node, "ResumeTimeout reached")
             self._call("resume_fail", node)
         elif node.up and not node.used and node.last_busy + self.clocks.idle_s < self.now:
@@ -426,6 +517,7 @@ class SlurmModel:
         node.flags.discard("POWERING_DOWN")
         node.flags.add("POWERED_DOWN")
         node.address, node.slurmd, node.shut = "", None, False
+        node.closing.clear()
 
     def _call(self, kind: str, node: Node) -> None:
         self._waits = True
@@ -449,13 +541,14 @@ class SlurmModel:
                 job.state = "COMPLETED"
 
     def _schedule(self, ready: Sequence[Node]) -> None:
-        waiting = (j for j in self.jobs.values() if j.state == "PENDING" and j.begins <= self.now)
+        due = (j for j in self.jobs.values() if j.state == "PENDING" and j.begins <= self.now)
+        waiting = [j for j in due if not self.completing(j)]
         for job in sorted(waiting, key=lambda j: (-j.priority, j.id)):
             self._place(job, ready)
 
     def _place(self, job: Job, ready: Sequence[Node]) -> None:
         wanted = self.prefers.get(job.id, ())
-        fits = [n for n in ready if n.free(job.cpus)]
+        fits = [n for n in ready if n.free()]
         for zone in sorted({n.zone for n in fits}):
             free = [n for n in fits if n.zone == zone]
             free.sort(key=lambda n: (n.name not in wanted, not n.up))
@@ -464,15 +557,17 @@ class SlurmModel:
                 return
 
     def _starts(self, job: Job, nodes: Sequence[Node]) -> None:
-        job.nodes, job.state = tuple(n.name for n in nodes), "CONFIGURING"
+        chosen = {n.name for n in nodes}
+        job.nodes, job.state = tuple(n for n in self.nodes if n in chosen), "CONFIGURING"
         for node in nodes:
             node.base, node.used, node.reason = "ALLOCATED", node.used + job.cpus, ""
         self._waits = True
 
-    def _fail_jobs_on(self, node: Node) -> None:
+    def _fail_jobs_on(self, node: Node, *, lost: bool = True) -> None:
+        """`lost`: nothing more is awaited from the node itself."""
         for job in self.jobs.values():
             if node.name in job.nodes and job.placed:
-                self._free(job)
+                self._free(job, node if lost else None)
                 if job.batch and job.requeue:
                     self._again(job)
                 else:
@@ -482,20 +577,41 @@ class SlurmModel:
         job.state, job.restarts = "PENDING", job.restarts + 1
         job.begins = self.now + self.clocks.expire_s + 1
 
-    def _free(self, job: Job) -> None:
-        for name in job.nodes if job.placed else ():
-            node = self.nodes[name]
+    def _free(self, job: Job, lost: Node | None = None) -> None:
+        nodes = [self.nodes[n] for n in job.nodes if job.placed]
+        dead = [n for n in nodes if n.slurmd is None]
+        for node in nodes:
             node.used = max(0, node.used - job.cpus)
             if node.base == "ALLOCATED" and not node.used:
                 node.base, node.last_busy = "IDLE", self.now
+            if job.state == "RUNNING" and dead and node is not lost:
+                node.closing[job.id] = NEVER if node in dead else self.now + TOLD_S
         job.nodes = ()
         self._waits = True
+
+    def completing(self, job: Job) -> tuple[str, ...]:
+        """The nodes from which its end is awaited: it does not start again before."""
+        return tuple(n.name for n in self.nodes.values() if job.id in n.closing)
+
+    def _close(self, node: Node) -> None:
+        back = node.slurmd is not None
+        told = [
+            j
+            for j, at in node.closing.items()
+            if node.base == "DOWN" or at <= self.now or (back and at == NEVER)
+        ]
+        for number in told:
+            del node.closing[number]
+            self._waits = True
+            job = self.jobs.get(number)
+            if job and job.state == "PENDING" and not self.completing(job):
+                job.begins = max(job.begins, self.now + self.clocks.expire_s + 1)
 
     # --- what it shows ----------------------------------------------------------------------------
     def states(self, node: Node) -> frozenset[str]:
         """Its words, as this version spells them."""
         base = "MIXED" if node.base == "ALLOCATED" and node.used < CPUS else node.base
-        return frozenset({base, *node.flags})
+        return frozenset({base, *node.flags, *(("COMPLETING",) if node.closing else ())})
 
     def _shown(self, node: Node) -> SlurmNode:
         return SlurmNode(
@@ -511,10 +627,11 @@ class SlurmModel:
 
     def _job(self, job: Job) -> SlurmJob:
         states = {"CONFIGURING": {"RUNNING", "CONFIGURING"}}.get(job.state, {job.state})
+        closing = self.completing(job)
         return SlurmJob(
             id=job.id,
-            states=frozenset(states),
-            nodes=job.nodes,
+            states=frozenset({*states, *(("COMPLETING",) if closing else ())}),
+            nodes=job.nodes or closing,
             node_count=job.count,
             partitions=(self.partition,),
             requeueable=job.requeue,
