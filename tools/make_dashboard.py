@@ -52,6 +52,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "From asked to running",
         (
+            Panel("Nodes by their row in the table of a node's life", (("sum by (row) (gpucluster_node_rows)", "{{row}}"),)),
             Panel("Half of all: seconds of each stage", ((quantile(0.5, "gpucluster_stage_seconds", ", stage"), "{{stage}}"),), "s"),
             Panel("The slowest tenth", ((quantile(0.9, "gpucluster_stage_seconds", ", stage"), "{{stage}}"),), "s"),
             Panel("Jobs whose nodes boot", (("gpucluster_jobs_starting", "starting"),)),

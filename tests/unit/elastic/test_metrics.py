@@ -54,6 +54,7 @@ def test_a_fleets_life_is_counted_and_timed(tmp_path: Path) -> None:
     f.run(5)
     assert of(meter, "machines", pool="h200", market="spot", machine="p5en.48xlarge", zone="us-east-2b") == 2
     assert of(meter, "nodes", pool="h200", state="up") == 2
+    assert of(meter, "node_rows", pool="h200", row="works") == 2
     f.until(lambda: one.state == "COMPLETED" and not f.living(), 1000)
     f.run(60)
     assert (

@@ -87,7 +87,7 @@ def test_why_reads_a_living_cluster(one: Head, capsys: pytest.CaptureFixture[str
     assert one.why("h200-2a-1", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["subject"] == "node h200-2a-1"
-    assert answer["headline"] == "is powering up"
+    assert answer["headline"] == "its machine boots"
     assert one.why("99") == 1
     assert one.why("h300-1") == 1
     assert "this cluster has h200-2a-[1-16]" in capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_hosts_that_exist_have_no_daemon_and_still_an_answer(
     assert why.main(["1", *where], asked) == 0
     assert "job 1 waits" in capsys.readouterr().out
     assert why.main(["gpu01", *where], asked) == 0
-    assert "is up" in capsys.readouterr().out
+    assert "node gpu01: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("broken", ["no journal", "no sqlite", "no plan", "no bindings"])

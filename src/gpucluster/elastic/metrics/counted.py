@@ -109,7 +109,7 @@ class Counted:
             SentBack: lambda at, e, old, new: self._count("jobs_sent_back_total", by=len(e.jobs)),
             BreakerTripped: lambda at, e, old, new: self._count("breaker_trips_total", e.pool),
             Ordered: lambda at, e, old, new: self._count("orders_total", e.verb.value),
-            Unknown: lambda at, e, old, new: self._count("unknown_states_total"),
+            Unknown: lambda at, e, old, new: self._count("unknown_states_total", by=1 if e.states else 0),
         }
 
     def add(self, entry: Entry, before: Memory, after: Memory) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpucluster.cloud.limits import left
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.endings import strays
+from gpucluster.elastic.decide.life import Lives, row_for
 from gpucluster.elastic.decide.offers import Room, all_offers
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.memory.launches import RATES
@@ -34,6 +35,7 @@ GAUGES: Mapping[str, Gauge] = {
     "lease_held": Gauge("1 while this daemon may act."),
     "view_age_seconds": Gauge("How old the last answer of Slurm or of the cloud is.", ("of",)),
     "nodes": Gauge("Slots by where Slurm stands with them.", ("pool", "state")),
+    "node_rows": Gauge("Slots by their row in the table of a node's life.", ("pool", "row")),
     "moving_seconds": Gauge(
         "How long the slowest node has been in a state that must pass.", ("pool", "state")
     ),
@@ -129,6 +131,10 @@ def _nodes(world: World, since: Since) -> Iterator[Row]:
     counts.update((world.slots[slot].pool.name, phase.value) for slot, phase in world.phases.items())
     for labels, count in sorted(counts.items()):
         yield "nodes", labels, float(count)
+    lives = Lives(world)
+    rows = Counter((world.slots[s].pool.name, row_for(lives.stand(s)).name) for s in world.phases)
+    for labels, count in sorted(rows.items()):
+        yield "node_rows", labels, float(count)
     moving = [(slot, phase) for slot, phase in world.phases.items() if phase in MOVING]
     slowest: dict[tuple[str, str], float] = {}
     ages = since.ages("moving", moving, world.now)

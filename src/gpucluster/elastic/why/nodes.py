@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpucluster.elastic.decide.idle import idle_ends
+from gpucluster.elastic.decide.life import Do, Lives, Row, row_for
 from gpucluster.elastic.decide.offers import Room, refusal_of, why_none
-from gpucluster.elastic.decide.world import HAS, World
+from gpucluster.elastic.decide.stand import Stand
+from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import EndAsked, Entry, InstanceGone
 from gpucluster.elastic.memory import Life
 from gpucluster.elastic.model import Phase
@@ -15,16 +16,17 @@ from gpucluster.elastic.why.screen import Line, Part, Screen, money, screen, spa
 from gpucluster.elastic.why.starting import boot_words
 from gpucluster.plan.names import REASON_PREFIX
 
-_PHASES: Mapping[Phase, str] = {
-    Phase.OFF: "is powered down",
-    Phase.WANTED: "is powering up",
-    Phase.UP: "is up",
-    Phase.SILENT: "is up, but slurmctld does not hear it",
-    Phase.LEAVING: "is to be powered down as soon as its job lets it",
-    Phase.ENDING: "is powering down",
-    Phase.DOWN: "is down",
-    Phase.DOWN_OFF: "is down and powered down: a resume of it failed",
-    Phase.STRANDED: "is powered up and down at once; Slurm moves it no more by itself",
+_NEXT: Mapping[Do, str] = {
+    Do.WAIT: "it changes by itself",
+    Do.LAUNCH: "the daemon asks the cloud for a machine",
+    Do.POWER_UP: "the daemon powers it up",
+    Do.END: "the daemon ends its machine",
+    Do.OFF: "the daemon powers it down",
+    Do.DOWN_AND_OFF: "the daemon takes it down and powers it down, so that it can be used anew",
+    Do.SET_DOWN: "the daemon sets it down, and leaves its machine",
+    Do.RESET: "the daemon brings it back into use",
+    Do.HOLD: "the daemon drains it, as it was told to",
+    Do.LIFT: "the daemon lifts its drain",
 }
 _OWNERS: Mapping[Owner, str] = {
     Owner.CAPACITY: "the daemon, for want of capacity: lifted when it can be had",
@@ -42,24 +44,18 @@ def of_node(world: World, room: Room, offers: Offers, name: str, entries: Iterab
         return screen(
             subject, Cause.NODE, "is in the plan, but slurmctld does not know it: scontrol reconfigure"
         )
+    stand = Lives(world).stand(name)
+    row = row_for(stand)
     lines = (
-        *_slurm(world, name),
+        *_slurm(world, name, row),
         *_drain(world, name),
         *_instance(world, name),
         *_last_end(world, name, entries),
         *_jobs(world, name),
         *_order(world, name),
-        *_next(world, room, offers, name),
+        *_next(world, room, offers, stand, row),
     )
-    return screen(subject, Cause.NODE, headline(world, name), lines)
-
-
-def headline(world: World, name: str) -> str:
-    """Its phase, and that it is drained."""
-    node = world.node(name)
-    drained = " and drained" if node.drained else ""
-    phase = world.phases[name]
-    return f"{_PHASES.get(phase, phase.value)}{drained}"
+    return screen(subject, Cause.NODE, row.sentence(stand), lines)
 
 
 def _unknown(world: World, name: str) -> str:
@@ -67,7 +63,7 @@ def _unknown(world: World, name: str) -> str:
     return f"is not known; this cluster has {spans}"
 
 
-def _slurm(world: World, name: str) -> Iterator[Line]:
+def _slurm(world: World, name: str, row: Row) -> Iterator[Line]:
     node, place = world.node(name), world.slots[name]
     zone = f" in {place.zone}" if place.zone else ""
     always = ", always on" if place.always_on else ""
@@ -75,15 +71,10 @@ def _slurm(world: World, name: str) -> Iterator[Line]:
         part=Part.STANDS,
         words=f"of pool {place.pool.name}{zone}{always}; Slurm says {'+'.join(sorted(node.states))}",
     )
-    unknown = world.memory.unknown.get(name)
-    if unknown and frozenset(unknown) == node.states:
-        yield Line(
-            part=Part.STANDS,
-            words="that state is in no row of the daemon's table: it does nothing to this node",
-        )
+    if row.do is Do.TELL:
         yield Line(
             part=Part.DO,
-            words="look at it, and bring it to a state that is known: scontrol update nodename=NODE state=...",
+            words=f"look at it, bring it to a state that is known (scontrol update nodename={name} state=...), and report the words",
         )
 
 
@@ -180,38 +171,26 @@ def _order(world: World, name: str) -> Iterator[Line]:
         yield Line(part=Part.DO, words=f"gpucluster node release {name} undoes it")
 
 
-def _next(world: World, room: Room, offers: Offers, name: str) -> Iterator[Line]:
-    place, node, life, phase = world.slots[name], world.node(name), world.life(name), world.phases[name]
-    times = world.plan.times
-    match phase:
-        case Phase.OFF if node.drained and owner_of(node.reason) is Owner.CAPACITY:
-            yield _lifted(world, room, offers, name)
-        case Phase.OFF if life is not None and life.instance is not None and life.unneeded_at is not None:
-            yield Line(
-                part=Part.NEXT,
-                at=life.unneeded_at + times.orphan_grace_s,
-                words="its machine is ended: no job wants it",
-            )
-        case Phase.OFF if not node.drained:
-            yield Line(part=Part.NEXT, words="it is powered up when a job is given it")
-        case Phase.WANTED if life is not None:
-            began = max(life.launched_at, life.since)
-            yield Line(
-                part=Part.NEXT,
-                at=began + place.pool.boot_timeout_s,
-                words="its boot is given up if it is not up by then, and another machine is asked for",
-            )
-        case Phase.ENDING:
-            yield Line(
-                part=Part.NEXT,
-                words=f"Slurm may use it again {times.suspend_timeout_s} s after its power-down",
-            )
-        case Phase.UP | Phase.LEAVING:
-            yield from _idle(world, name)
-        case Phase.DOWN | Phase.DOWN_OFF | Phase.STRANDED if node.ours or world.fate(name) in HAS:
-            yield Line(part=Part.NEXT, words="the daemon powers it down and brings it back, within minutes")
-        case _:
-            pass
+def _next(world: World, room: Room, offers: Offers, stand: Stand, row: Row) -> Iterator[Line]:
+    """What its row says is done, and by when; where the moment itself is known, that."""
+    name, life = stand.slot, stand.life
+    if row.do is Do.CAPACITY:
+        yield _lifted(world, room, offers, name)
+    elif row.name == "off":
+        yield Line(part=Part.NEXT, words="it is powered up when a job is given it")
+    elif row.name in ("idle", "awaited"):
+        yield Line(part=Part.NEXT, at=stand.idle_until, words="it is let go, if no job comes before")
+    elif row.name == "off-grace" and life is not None and life.unneeded_at is not None:
+        at = life.unneeded_at + stand.times.orphan_grace_s
+        yield Line(part=Part.NEXT, at=at, words="its machine is ended: no job wants it")
+    elif row.name == "wanted-boots" and life is not None:
+        at = max(life.launched_at, life.since) + stand.place.pool.boot_timeout_s
+        words = "its boot is given up if it is not up by then, and another machine is asked for"
+        yield Line(part=Part.NEXT, at=at, words=words)
+    elif row.do in _NEXT:
+        bound = row.by(stand)
+        within = f", and this state is left within {span(bound)} whatever happens" if bound else ""
+        yield Line(part=Part.NEXT, words=f"{_NEXT[row.do]}{within}")
 
 
 def _lifted(world: World, room: Room, offers: Offers, name: str) -> Line:
@@ -227,9 +206,3 @@ def _lifted(world: World, room: Room, offers: Offers, name: str) -> Line:
         )
     now = why_none(world, room, place.pool, place.zone, here)
     return Line(part=Part.NEXT, words=f"it is lifted when that is over: {now}")
-
-
-def _idle(world: World, name: str) -> Iterator[Line]:
-    due = dict(idle_ends(world, world.slots[name].pool.name)).get(name)
-    if due is not None:
-        yield Line(part=Part.NEXT, at=due, words="it is let go, if no job comes before")

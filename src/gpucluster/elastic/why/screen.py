@@ -53,7 +53,8 @@ def screen(subject: str, cause: Cause, headline: str, lines: Iterable[Line] = ()
 
 def text(shown: Screen, now: float) -> str:
     """For a terminal: each kind of line once named, its times in UTC and from now."""
-    return "\n".join((f"{shown.subject} {shown.headline}", *_lines(shown, now)))
+    joint = ": " if shown.cause is Cause.NODE else " "
+    return "\n".join((f"{shown.subject}{joint}{shown.headline}", *_lines(shown, now)))
 
 
 def when(at: float, now: float) -> str:
