@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from builders import a_plan
 from fleet import START, Fleet
 from moments import NOW, WAKING, ask, job, node, sight
 
-from gpucluster.cloud.port import CloudError, Fault, FleetError, Reservation
+from gpucluster.cloud.model import CloudModel, ModelCloud
+from gpucluster.cloud.port import CloudError, Fault, FleetError, LaunchRequest, Reservation
+from gpucluster.elastic import asking
 from gpucluster.elastic.decide import decide, next_look, nothing, outcome, shortfall
 from gpucluster.elastic.decide.offers import ANY_SIZE, Room, admits, all_offers, choose, why_none
 from gpucluster.elastic.decide.pace import Pace, ends
@@ -122,6 +125,23 @@ def test_a_partial_answer_that_was_lost_is_shared_out_the_same_when_it_is_repeat
     jobs = [f.slurm.submit(n, lasts=500) for n in (4, 3, 1)]
     f.until(lambda: all(j.state == "RUNNING" for j in jobs), 300)
     assert len(f.living()) == 8
+
+
+class Unordered(ModelCloud):
+    """T21: the order of an answer is not stable."""
+
+    def launch(self, request: LaunchRequest) -> tuple[str, ...]:
+        ids = super().launch(request)
+        return ids if len(self.calls) % 2 else ids[::-1]
+
+
+def test_a_repeats_answer_in_another_order_serves_by_the_same_instances() -> None:
+    """Else what was given back the first time would be used the second, and the other way round."""
+    cloud = Unordered(CloudModel(Random(7)), lambda: NOW)  # noqa: S311 -- the same each time
+    request = replace(ask(1, *slots(1, 9)), gangs=(4, 2, 3))
+    first, again = (asking.call(cloud, "burst", request) for _ in range(2))
+    assert first == again
+    assert len(asking.serving(request, replace(first, instances=first.instances[:5]))) == 4
 
 
 def test_the_parts_of_one_job_stay_their_own_requests() -> None:
@@ -374,6 +394,19 @@ def test_a_throttle_empties_our_model_of_the_buckets() -> None:
     assert (pace.calls("RunInstances"), pace.instances("RunInstances")) == (0, 0)
     assert pace.wait_s("RunInstances", 100) == pytest.approx(50.0)
     assert Pace(moment.memory, NOW - 5000).instances("RunInstances") == 1000, "the clock went back"
+
+
+@pytest.mark.parametrize(
+    ("fault", "instances"), [(Fault.LOST, 990), (Fault.THROTTLED, -10)], ids=["lost", "throttled"]
+)
+def test_a_repeat_costs_a_call_and_instances_only_if_the_first_took_none(
+    fault: Fault, instances: int
+) -> None:
+    request = ask(1, *slots(1, 10))
+    events = [LaunchAsked(ask=request), outcome(TIMES, Memory(), request, CloudError(fault, "x", ""), NOW)]
+    memory = fold(Memory(), [Entry(at=NOW, event=e) for e in (*events, LaunchAsked(ask=request))])
+    assert memory.levels["RunInstances#instances"].tokens == instances
+    assert memory.levels["RunInstances"].tokens == (3 if fault is Fault.LOST else -1)
 
 
 def test_ends_are_paced_and_cut_too() -> None:
