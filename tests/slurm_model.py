@@ -68,6 +68,7 @@ class Node:
     slurmd: float | None = None  # the boot time of the slurmd that lives there
     pinged: float = 0.0
     used: int = 0  # CPUs
+    pool: str = ""
     closing: dict[int, float] = field(default_factory=dict)  # jobs that end here, and when it will have told
     shut: bool = False  # drained or down while it powered up: of no use until it registers
 
@@ -99,6 +100,7 @@ class Job:
     restarts: int = 0
     comment: str = ""
     cpus: int = CPUS  # of each node, all of whose memory it takes
+    pool: str = ""  # its partition is the one of this pool; "": the first
     runs: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
@@ -131,7 +133,7 @@ class SlurmModel:
     def __init__(self, plan: ClusterPlan, hook: Callable[[str, str], None], version: str = "24.11") -> None:
         times = plan.times
         self._start(
-            {s.name: Node(s.name, s.zone) for s in slots_of(plan).values()},
+            {s.name: Node(s.name, s.zone, pool=s.pool.name) for s in slots_of(plan).values()},
             Clocks(
                 resume_s=max(p.boot_timeout_s for p in plan.pools) + RESUME_MARGIN_S,
                 suspend_s=times.suspend_timeout_s,
@@ -142,6 +144,7 @@ class SlurmModel:
             version,
         )
         self.partition = plan.partitions[0].name
+        self._partitions = {pool: p.name for p in reversed(plan.partitions) for pool in p.pools}
 
     @classmethod
     def of(cls, nodes: dict[str, Node], clocks: Clocks, version: str) -> "SlurmModel":
@@ -156,6 +159,7 @@ class SlurmModel:
         self.nodes, self.clocks, self._hook = nodes, clocks, hook
         self.dialect = DIALECTS[version]
         self.partition = "gpu"
+        self._partitions: dict[str, str] = {}
         self.jobs: dict[int, Job] = {}
         self.now = 0.0
         self.away = False  # slurmctld does not answer
@@ -186,6 +190,12 @@ class SlurmModel:
         node = self.nodes[name]
         node.flags.add("DRAIN")
         self._says(node, reason)
+
+    def by_hand(self, names: Sequence[str], state: str, reason: str | None = None) -> None:
+        """A person's scontrol."""
+        self.update_nodes(names, state, reason)
+        for name in names if reason else ():
+            self.nodes[name].reason_by = "root"
 
     # --- the port ---------------------------------------------------------------------------------
     def look(self, at: float, *, windows: bool = False) -> SlurmView:
@@ -253,6 +263,7 @@ class SlurmModel:
 
     def _undrain(self, node: Node) -> None:
         node.flags.discard("DRAIN")
+        node.shut = node.shut and "POWERED_DOWN" not in node.flags
         self._explained(node)
         if self.dialect.silent_after_undrain or not POWER & node.flags:
             node.flags.add("NOT_RESPONDING")  # until the next ping; for good while it is off
@@ -388,6 +399,7 @@ class SlurmModel:
         self._waits = True
         if forgetting:
             self._restore()
+        self.reconfigure()
         for node in self.nodes.values():
             if not self.dialect.outage_is_silence:
                 node.since = self.now  # all waits begin anew
@@ -395,6 +407,13 @@ class SlurmModel:
                 self._fail_jobs_on(node)
                 node.base = "DOWN"
                 self._adds(node, "Not responding")
+
+    def reconfigure(self) -> None:
+        """As after a restart: what is off and marked is of no use until it is drained, down or powered down (22.05.8,
+        24.11.5, seen; ParallelCluster #7577).
+        """
+        for node in self.nodes.values():
+            node.shut = node.shut or {"POWERED_DOWN", "NOT_RESPONDING"} <= node.flags
 
     def _save(self) -> None:
         if self._saves[1][0] + SAVE_S > self.now:
@@ -548,9 +567,9 @@ class SlurmModel:
 
     def _place(self, job: Job, ready: Sequence[Node]) -> None:
         wanted = self.prefers.get(job.id, ())
-        fits = [n for n in ready if n.free()]
-        for zone in sorted({n.zone for n in fits}):
-            free = [n for n in fits if n.zone == zone]
+        fits = [n for n in ready if n.free() and (not job.pool or n.pool == job.pool)]
+        for group in sorted({(n.zone, n.pool) for n in fits}):
+            free = [n for n in fits if (n.zone, n.pool) == group]
             free.sort(key=lambda n: (n.name not in wanted, not n.up))
             if len(free) >= job.count:
                 self._starts(job, free[: job.count])
@@ -633,7 +652,7 @@ class SlurmModel:
             states=frozenset({*states, *(("COMPLETING",) if closing else ())}),
             nodes=job.nodes or closing,
             node_count=job.count,
-            partitions=(self.partition,),
+            partitions=(self._partitions.get(job.pool, self.partition),),
             requeueable=job.requeue,
             batch=job.batch,
             het_id=job.het,

@@ -1,7 +1,7 @@
 """Slurm's words for a node's state, in every version's spelling (22.05 to 26.05), and where Slurm stands with it.
 
 A word that is not here, or words that cannot stand together, are `Phase.ODD`: nothing is concluded from them.
-Source of the words: slurmctld 22.05.8, 24.11.5 and 26.05.5 by `scontrol show nodes`; slurm.md 3.1.
+Source of the words: slurmctld 22.05.8, 24.11.5 and 26.05.5 as recorded (tests/recorded/transitions), and slurm_defs.h.
 """
 
 from gpucluster.elastic.model import Phase
@@ -15,6 +15,7 @@ FLAGS = frozenset({
     "CLOUD", "COMPLETING", "MAINTENANCE", "RESERVED", "PLANNED",
     "DYNAMIC_NORM", "DYNAMIC_FUTURE",  # since 22.05
     "BLOCKED",  # since 25.05
+    "POWER_DOWN_FORCE",  # since 26.05 beside POWER_DOWN on a node that is off
 })  # fmt: skip
 SPELLINGS = {  # other versions' and other views' words for the same
     "NO_RESPOND": "NOT_RESPONDING",

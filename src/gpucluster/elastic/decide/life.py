@@ -162,8 +162,8 @@ ROWS: tuple[Row, ...] = (
          "kept by order: powered up again, its machine lives"),
     Row("kept-ending", Phase.ENDING, lambda s: s.kept, Do.WAIT, _suspend,
          "kept by order: Slurm powers its node down, its machine stays"),
-    Row("halted", _ANY, lambda s: s.fate is Fate.HALTED, Do.END, _off, "it is stopped"),
-    Row("failed", tuple(p for p in _ANY if p not in _ON), lambda s: s.failed and s.ends and not s.runs,
+    Row("halted", _ANY, lambda s: s.fate is Fate.HALTED and not s.kept and not s.theirs_alone, Do.END, _off, "it is stopped"),
+    Row("failed", tuple(p for p in _ANY if p not in _ON), lambda s: s.failed and s.ends and not s.runs and not s.theirs_alone,
          Do.END, _off, "its boot failed"),
     # --- powering down -----------------------------------------------------------------------------------
     Row("ending-busy", Phase.ENDING, lambda s: s.runs, Do.WAIT, _held,
@@ -176,6 +176,8 @@ ROWS: tuple[Row, ...] = (
     Row("down-off-machine", Phase.DOWN_OFF, lambda s: s.ends, Do.END, _off, "Slurm gave its node up"),
     Row("down-off-asked", Phase.DOWN_OFF, lambda s: s.asked, Do.WAIT, _boot,
          "Slurm gave its node up, and a launch for it has no answer yet"),
+    Row("down-off-leaving", Phase.DOWN_OFF, lambda s: s.says("POWER_DOWN") and not s.lingers, Do.WAIT, _slurms_move,
+         "about to be powered down though it is off", patience=_slurms_move),
     Row("down-off-person", Phase.DOWN_OFF, lambda s: s.theirs or s.node.whose is Stranger.PERSON, Do.NOTHING,
          _held, "down by a person, who alone brings it back"),
     Row("down-off", Phase.DOWN_OFF, _always, Do.RESET, _next_look,
@@ -372,6 +374,6 @@ def _lingering(world: World) -> Iterator[Event]:
 
 def _watched(world: World) -> Iterator[tuple[Stand, Row]]:
     lives = Lives(world)
-    for slot in world.group(Phase.ODD, Phase.LEAVING, Phase.STRANDED, Phase.DOWN):
+    for slot in world.group(Phase.ODD, Phase.LEAVING, Phase.STRANDED, Phase.DOWN, Phase.DOWN_OFF):
         stand = lives.stand(slot)
         yield stand, row_for(stand)

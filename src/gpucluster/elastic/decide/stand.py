@@ -167,6 +167,11 @@ class Stand:
         since = self.node.reason_at if self.node.drained else max(self.node.reason_at, up_at)
         return since + self.place.pool.idle_s <= self.now
 
+    @property
+    def theirs_alone(self) -> bool:
+        """And Slurm has not powered it down itself."""
+        return self.theirs and self.phase not in (Phase.OFF, Phase.ENDING, Phase.DOWN_OFF)
+
     def drained_by(self, *owners: Owner | Stranger) -> bool:
         return self.node.drained and self.node.whose in owners
 

@@ -203,6 +203,8 @@ def _let_go(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
     hinted: dict[str, list[str]] = {}
     gone: dict[str, list[str]] = {}
     for one in leavers:
+        if world.kept(one.slot):
+            continue  # drained, its jobs sent back; an operator wants to look at it
         node = world.node(one.slot)
         empty = node.idle and not one.jobs
         if not one.rule.drains:
