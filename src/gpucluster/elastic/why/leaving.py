@@ -6,7 +6,7 @@ from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, sentence
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Life, Trouble
-from gpucluster.elastic.model import SlurmJob
+from gpucluster.elastic.model import Phase, SlurmJob
 from gpucluster.elastic.why.screen import Line, Part
 from gpucluster.plan.names import REASON_PREFIX
 
@@ -26,6 +26,8 @@ def of_node(world: World, slot: str, life: Life, trouble: Trouble) -> Iterator[L
         )
     if trouble.sent_back:
         yield Line(part=Part.DONE, words=f"job {_list(trouble.sent_back)} was requeued")
+    if world.phases.get(slot) not in (Phase.UP, Phase.SILENT, Phase.LEAVING):
+        return  # it has left
     if not rule.drains:
         yield Line(part=Part.NEXT, words="it works on; while it idles it is let go, and another comes")
     elif (at := rule.takes(moment)) is not None:
