@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 # One module here each; a new one is one more word.
-BENCHES = ("hook", "decide", "reconcile", "pacing", "check", "kube", "lint", "diff", "planner")
+BENCHES = ("hook", "decide", "reconcile", "pacing", "react", "check", "kube", "lint", "diff", "planner")
 ROOTS = ("burst",)  # these need root: without it they are left out, and it is said
 ASKED = ("peer",)  # only when named: it needs root, and installs a program of others
 

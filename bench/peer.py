@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,13 +30,15 @@ from bench.peer_daemon import NODES, the_plan
 from gpucluster.elastic import hook
 from gpucluster.elastic.events import LaunchDone
 from gpucluster.elastic.journal import read_only
+from gpucluster.elastic.observe import expand
 
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "requirements" / "peer.txt"
 PATIENCE_S = 300.0
 BURSTS = {"one_job_of_1000": NODES, "250_jobs_of_4": 4}  # name -> nodes of a job
-OFF = ["IDLE", "CLOUD", "POWERED_DOWN"]
-WANTED = ["ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"]
+OFF = ("IDLE", "CLOUD", "POWERED_DOWN")
+WANTED = ("ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP")
+UP = ("ALLOCATED", "CLOUD")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,11 +210,15 @@ class Slurm:
         self._program("scancel", asked)
         self._program("sudo", 'exec "$@"')
         (folder / "asked").touch()
-        self._tell({}, 0)
+        self._tell({}, OFF, ())
 
-    def burst(self, size: int) -> None:
-        """Every node is wanted, by jobs of so many."""
-        self._tell(dict.fromkeys(self._names, WANTED), size)
+    def burst(self, size: int, count: int = NODES) -> None:
+        """The first `count` nodes are wanted, by jobs of so many."""
+        self._tell(self._jobs(size, count), WANTED, ("RUNNING", "CONFIGURING"))
+
+    def running(self, size: int, count: int = NODES) -> None:
+        """They are up, and their jobs run."""
+        self._tell(self._jobs(size, count), UP, ("RUNNING",))
 
     def asked(self) -> int:
         return len((self._folder / "asked").read_text().splitlines())
@@ -221,35 +227,37 @@ class Slurm:
         lines = (self._folder / "asked").read_text().splitlines()
         return sum(began <= float(line.split()[0]) <= ended for line in lines)
 
-    def resume_file(self, size: int) -> Path:
+    def resume_file(self, size: int, count: int = NODES) -> Path:
         """As Slurm 24.11 gives it."""
         jobs = [
             {
                 "extra": None, "features": None, "job_id": number, "nodes_alloc": nodes, "nodes_resume": nodes,
                 "oversubscribe": "NO", "partition": "gpu", "reservation": None,
             }
-            for number, nodes in self._jobs(size)
+            for number, nodes in self._jobs(size, count).items()
         ]  # fmt: skip
         path = self._folder / "resume.json"
-        path.write_text(json.dumps({"all_nodes_resume": self._hostlist(self._names), "jobs": jobs}))
+        path.write_text(json.dumps({"all_nodes_resume": self._hostlist(self._names[:count]), "jobs": jobs}))
         return path
 
-    def _jobs(self, size: int) -> list[tuple[int, str]]:
-        parts = [self._names[n : n + size] for n in range(0, len(self._names), size)] if size else []
-        return [(number, self._hostlist(part)) for number, part in enumerate(parts, 1)]
+    def _jobs(self, size: int, count: int) -> dict[int, str]:
+        parts = [self._names[n : n + size] for n in range(0, count, size)]
+        return {number: self._hostlist(part) for number, part in enumerate(parts, 1)}
 
     def _hostlist(self, names: list[str]) -> str:
         stem, _, first = names[0].rpartition("-")
         return f"{stem}-[{first}-{names[-1].rpartition('-')[2]}]"
 
-    def _tell(self, states: dict[str, list[str]], size: int) -> None:
+    def _tell(self, hosts: Mapping[int, str], node: Sequence[str], job: Sequence[str]) -> None:
+        sizes = {number: len(expand(names)) for number, names in hosts.items()}
+        states = dict.fromkeys(self._names[: sum(sizes.values())], tuple(node))
         nodes = [{"name": n, "state": states.get(n, OFF), "address": n, "hostname": n} for n in self._names]
         jobs = [
             {
-                "job_id": number, "job_state": ["RUNNING", "CONFIGURING"], "nodes": hosts, "requeue": True, "batch_flag": True,
-                "node_count": {"set": True, "infinite": False, "number": size}, "partition": "gpu",
+                "job_id": number, "job_state": list(job), "nodes": names, "requeue": True, "batch_flag": True,
+                "node_count": {"set": True, "infinite": False, "number": sizes[number]}, "partition": "gpu",
             }
-            for number, hosts in self._jobs(size)
+            for number, names in hosts.items()
         ]  # fmt: skip
         text = "\n\n".join(
             f"NodeName={n} Arch=x86_64\n   NodeAddr={n} NodeHostName={n}\n   State={'+'.join(states.get(n, OFF))}\n"

@@ -1,13 +1,18 @@
 """Two daemons on one head: one acts, the other waits; whatever happens to the first, the second goes on with its burst."""
 
 import contextlib
+import itertools
 import json
 import time
 
 import pytest
 from cluster import Cluster
 
+from gpucluster.plan import names
+
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+UNIT, AGENT = "gpucluster-elastic.service", names.AGENT_UNIT
+NUMBERS = itertools.count(1)  # a unit's log outlives it
 LEASE_S = 8.0  # differences.toml
 TAKES_S = LEASE_S * 1.1 + 4.0  # and a look of the standby, on a busy machine
 DAEMON = ("/opt/gpucluster/venv/bin/python", "-I", "-m", "gpucluster.elastic.daemon")
@@ -31,10 +36,12 @@ class Pair:
         self.cluster = cluster
         bindings = json.loads(cluster.exec("head", "cat", "/var/lib/gpucluster/bundle/bindings.json"))
         self.bucket, self.s3 = bindings["bucket"], cluster.client("s3")
+        self.units: list[str] = []
 
     def start(self, name: str, *, elsewhere: bool = False, trip: str = "") -> str:
         """Run one; return its unit."""
-        unit = f"daemon-{name}"
+        unit = f"daemon-{name}-{next(NUMBERS)}"
+        self.units.append(unit)
         user = [] if elsewhere else ["--uid=slurm", "--gid=slurm"]
         self.cluster.exec(
             "head", "systemd-run", f"--unit={unit}", "--collect", "--quiet", *user,
@@ -67,15 +74,17 @@ class Pair:
 
 @pytest.fixture
 def pair(burst):
-    burst.exec("head", "systemctl", "stop", "gpucluster-elastic")
+    burst.exec("head", "systemctl", "stop", AGENT)  # it would start the daemon again
+    burst.exec("head", "systemctl", "stop", UNIT)
+    pair = Pair(burst)
     try:
-        yield Pair(burst)
+        yield pair
     finally:
-        for unit in ("daemon-first", "daemon-second"):
+        for unit in pair.units:
             burst.exec("head", "systemctl", "kill", "-s", "CONT", unit, check=False)
             burst.exec("head", "systemctl", "stop", unit, check=False)
         burst.exec("head", "rm", "-f", "/var/lib/gpucluster/elastic/tripped")
-        burst.exec("head", "systemctl", "start", "gpucluster-elastic")
+        burst.exec("head", "systemctl", "start", UNIT, AGENT)
 
 
 def launched(burst):
