@@ -98,6 +98,7 @@ class SlurmJob:
     restarts: int = 0
     batch_host: str = ""
     comment: str = ""  # the user's own
+    ended_by: int = 0  # the number of the signal that its batch script died of
 
     @property
     def configuring(self) -> bool:

@@ -91,6 +91,7 @@ def parse_job(item: Mapping[str, Any]) -> SlurmJob:
             restarts=int(_number(item.get("restart_cnt"))),
             batch_host=str(item.get("batch_host") or ""),
             comment=str(item.get("comment") or ""),
+            ended_by=_signal(item.get("exit_code")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ObserveError(f"a job in scontrol's JSON: {error!r}") from error
@@ -144,6 +145,14 @@ def _words(item: Mapping[str, Any], key: str) -> frozenset[str]:
     if not isinstance(words, list) or not words:
         raise ValueError(f"{key} is {value!r}")
     return frozenset(str(word).upper() for word in cast(list[object], words))
+
+
+def _signal(value: object) -> int:
+    """The number in `exit_code.signal.id`; 0 for none."""
+    code = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+    signal = code.get("signal")
+    found = cast(dict[str, Any], signal) if isinstance(signal, dict) else {}
+    return int(_number(found.get("id")))
 
 
 def _integer(value: object, otherwise: int) -> int:

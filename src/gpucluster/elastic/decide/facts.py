@@ -4,6 +4,7 @@ A fact changes memory so that the same observation yields no more facts.
 """
 
 from collections.abc import Iterator
+from signal import Signals
 
 from gpucluster.cloud.port import InstanceState
 from gpucluster.elastic.decide.world import Fate, World
@@ -29,8 +30,8 @@ from gpucluster.elastic.events import (
     TroubleKind,
     Unneeded,
 )
-from gpucluster.elastic.memory import Life
-from gpucluster.elastic.model import Phase
+from gpucluster.elastic.memory import Life, Placement
+from gpucluster.elastic.model import Phase, SlurmJob
 from gpucluster.plan.messages import NodePhase
 from gpucluster.plan.model import Market
 
@@ -61,10 +62,13 @@ def jobs(world: World) -> Iterator[Event]:
     seen: set[str] = set()
     for job in world.slurm.jobs:
         slots = tuple(n for n in job.nodes if n in world.slots)
+        key = str(job.id)
+        placement = known.get(key)
+        if fell(world, job, placement):
+            seen.add(key)  # it comes back
         if not slots or not (job.configuring or job.running):
             continue
-        seen.add(key := str(job.id))
-        placement = known.get(key)
+        seen.add(key)
         if placement is None or placement.slots != slots:
             yield JobPlaced(job=job.id, slots=slots, submitted_at=job.submitted_at)
         if job.running and not (placement is not None and placement.slots == slots and placement.running):
@@ -101,6 +105,14 @@ def lives(world: World) -> Iterator[Event]:
         life = world.life(slot)
         if life is None or not life.open:
             yield _needed(world, slot, life)
+
+
+def fell(world: World, job: SlurmJob, placement: Placement | None) -> bool:
+    """Whether a script without a handler died of the signal that told it of its machine's end."""
+    if placement is None or not placement.signalled or placement.sent_back or "FAILED" not in job.states:
+        return False
+    pools = (world.slots[slot].pool for slot in placement.slots if slot in world.slots)
+    return job.returns and any(job.ended_by == Signals[f"SIG{p.farewell.signal}"] for p in pools)
 
 
 def _wanted(world: World, slots: tuple[str, ...]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucluster.elastic import owners
+from gpucluster.elastic.decide.facts import fell
 from gpucluster.elastic.decide.gangs import tell
 from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, sentence
 from gpucluster.elastic.decide.notices import noticed, storms, useless
@@ -32,6 +33,7 @@ from gpucluster.elastic.owners import Owner
 
 __all__ = ["leave", "next_due", "noticed", "sentence", "storms", "useless"]
 _UNTOLD = Placement(slots=())
+FELL = "its batch script had no handler for the signal that told it of its machine's end: queued again"
 FRESH_S = 600.0  # so long after it began, and before its end, a trouble is looked at often
 
 
@@ -71,6 +73,7 @@ def leave(world: World) -> Iterator[Action]:
         yield from _let_go(world, leavers)
         if missed := _missed(world, leavers):
             yield from substitutes(world, missed)
+    yield from _fallen(world)
     yield from _lift(world)
 
 
@@ -176,6 +179,21 @@ def _farewells(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
         yield Signal(jobs=tuple(sorted(jobs)), signal=signal, instance=instance, reason=reason)
     for (instance, reason), jobs in sorted(back.items()):
         yield Requeue(jobs=tuple(sorted(jobs)), instance=instance, reason=reason)
+
+
+def _fallen(world: World) -> Iterator[Requeue]:
+    """A script without a handler died of our signal and ended as failed: its job comes back as the others do.
+
+    Slurm queues nothing again that still completes.
+    """
+    known = world.memory.jobs
+    fallen = [
+        job.id
+        for job in world.slurm.jobs
+        if fell(world, job, known.get(str(job.id))) and "COMPLETING" not in job.states
+    ]
+    if fallen:
+        yield Requeue(jobs=tuple(fallen), instance="", reason=owners.reason(Owner.TROUBLE, FELL))
 
 
 def _parties(leavers: tuple[Leaver, ...]) -> tuple[Party, ...]:

@@ -1,0 +1,58 @@
+"""A batch script without a handler dies of the signal that was to help it: its job comes back all the same."""
+
+from typing import Any
+
+import pytest
+from moments import BUSY, burst, instance, job, living, node, sight
+
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.events import Event, JobLeft, JobPlaced, SentBack, Signalled
+from gpucluster.elastic.model import Remember, Requeue
+
+SLOT, PLAN = "h200-2a-1", burst()
+USR1 = 10
+
+
+def after(*more: tuple[float, Event], **changes: Any) -> tuple[list[int], list[int]]:
+    """The jobs that are queued again and those that left, when job 41 was signalled and shows so."""
+    events = (
+        *living(SLOT),
+        (60.0, JobPlaced(job=41, slots=(SLOT,), submitted_at=0.0)),
+        (20.0, Signalled(instance="i-0", jobs=(41,), signal="USR1")),
+        *more,
+    )
+    found = job(41, SLOT, **{"states": frozenset({"FAILED"}), "ended_by": USR1, **changes})
+    s = sight(PLAN, *events, nodes=[node(SLOT, BUSY)], jobs=[found], instances=[instance(0)])
+    actions = decide(s.plan, s.bindings, s.seen, s.memory, s.now)
+    back = [i for a in actions if isinstance(a, Requeue) for i in a.jobs]
+    facts = [e.event for a in actions if isinstance(a, Remember) for e in a.entries]
+    return back, [e.job for e in facts if isinstance(e, JobLeft)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "back", "left"),
+    [
+        ({}, [41], []),
+        ({"states": frozenset({"FAILED", "COMPLETING"})}, [], []),
+        ({"ended_by": 0}, [], [41]),
+        ({"ended_by": 9}, [], [41]),
+        ({"states": frozenset({"COMPLETED"}), "ended_by": 0}, [], [41]),
+        ({"requeueable": False}, [], [41]),
+    ],
+    ids=[
+        "it died of our signal",
+        "Slurm still ends it, and would not queue it again now",
+        "it failed by itself",
+        "it was killed by another",
+        "it came to its end",
+        "it may not be queued again",
+    ],
+)
+def test_a_signalled_job_comes_back_if_it_died_of_the_signal(
+    changes: dict[str, Any], back: list[int], left: list[int]
+) -> None:
+    assert after(**changes) == (back, left)
+
+
+def test_it_is_sent_back_once() -> None:
+    assert after((5.0, SentBack(instance="", jobs=(41,)))) == ([], [41])
