@@ -150,7 +150,7 @@ ROWS: tuple[Row, ...] = (
     Row("unknown", Phase.ODD, _always, Do.TELL, _held,
          "its state is in no row of the daemon's table: nothing is done to it"),
     # --- machines that are of no use -------------------------------------------------------------------
-    Row("kept-failed", Phase.WANTED, lambda s: s.kept and s.failed and not s.runs, Do.SET_DOWN, _next_look,
+    Row("kept-failed", Phase.WANTED, lambda s: s.kept and s.failed and not s.runs and not s.theirs, Do.SET_DOWN, _next_look,
          "kept though its boot failed", adds=_by_whom),
     Row("kept-down", (Phase.DOWN, Phase.DOWN_OFF), lambda s: s.kept, Do.NOTHING, _held,
          "kept as it is by order", adds=_by_whom),
@@ -158,12 +158,12 @@ ROWS: tuple[Row, ...] = (
          "kept though its boot failed", adds=_by_whom),
     Row("kept-off-held", Phase.OFF, lambda s: s.kept and s.node.drained, Do.NOTHING, _held,
          "kept as it is by order", adds=_by_whom),
-    Row("kept-off", Phase.OFF, lambda s: s.kept and s.fate is Fate.LIVES, Do.POWER_UP, _boot,
+    Row("kept-off", Phase.OFF, lambda s: s.kept, Do.POWER_UP, _boot,
          "kept by order: powered up again, its machine lives"),
     Row("kept-ending", Phase.ENDING, lambda s: s.kept, Do.WAIT, _suspend,
          "kept by order: Slurm powers its node down, its machine stays"),
     Row("halted", _ANY, lambda s: s.fate is Fate.HALTED and not s.kept and not s.theirs_alone, Do.END, _off, "it is stopped"),
-    Row("failed", tuple(p for p in _ANY if p not in _ON), lambda s: s.failed and s.ends and not s.runs and not s.theirs_alone,
+    Row("failed", tuple(p for p in _ANY if p not in _ON), lambda s: s.failed and s.ends and not (s.runs or s.kept or s.theirs_alone),
          Do.END, _off, "its boot failed"),
     # --- powering down -----------------------------------------------------------------------------------
     Row("ending-busy", Phase.ENDING, lambda s: s.runs, Do.WAIT, _held,
@@ -212,7 +212,7 @@ ROWS: tuple[Row, ...] = (
          "a machine is asked for, and the cloud has not answered yet"),
     Row("wanted-boots", Phase.WANTED, lambda s: s.has, Do.WAIT, _boot, "its machine boots"),
     Row("wanted-left", Phase.WANTED,
-         lambda s: s.life is not None and bool(s.life.jobs) and not s.place.always_on and not s.busy,
+         lambda s: s.left_over and not s.busy and not s.theirs,
          Do.DOWN_AND_OFF, _off, "no job wants it any more"),
     Row("wanted", Phase.WANTED, _always, Do.LAUNCH, _boot, "wanted, and a machine is to be launched for it"),
     # --- on, without a machine -------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ ROWS: tuple[Row, ...] = (
          "powered down as soon as its job lets it"),
     Row("leaving", Phase.LEAVING, _always, Do.WAIT, _suspend, "about to be powered down", patience=_suspend),
     # --- both ways at once -------------------------------------------------------------------------------------
-    Row("stranded-person", Phase.STRANDED, lambda s: s.theirs, Do.WAIT, _boot,
-         "powered up and down at once by a person: Slurm gives it up in time"),
+    Row("stranded-person", Phase.STRANDED, lambda s: s.theirs or s.kept, Do.WAIT, _boot,
+         "powered up and down at once, and a person's: Slurm gives it up in time"),
     Row("stranded-runs", Phase.STRANDED, lambda s: s.runs, Do.WAIT, _held,
          "powered up and down at once, and a job runs there"),
     Row("stranded-busy", Phase.STRANDED, lambda s: s.busy and not s.lingers, Do.WAIT, _boot,
@@ -235,6 +235,8 @@ ROWS: tuple[Row, ...] = (
     Row("stranded", Phase.STRANDED, _always, Do.DOWN_AND_OFF, _off, "powered up and down at once"),
     Row("future-runs", Phase.FUTURE, lambda s: s.runs, Do.WAIT, _held,
          "Slurm takes it for not there yet, and a job runs there"),
+    Row("future-person", Phase.FUTURE, lambda s: s.theirs, Do.NOTHING, _held,
+         "Slurm takes it for not there yet, and a person has drained it, who alone lifts it"),
     Row("future", Phase.FUTURE, _always, Do.RESET, _next_look,
          "Slurm takes it for not there yet, after a restart: brought back"),
     # --- down ------------------------------------------------------------------------------------------------

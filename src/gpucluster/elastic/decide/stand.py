@@ -214,6 +214,11 @@ class Stand:
         return self.life is not None and self.life.failed is not None
 
     @property
+    def left_over(self) -> bool:
+        """Powered up for jobs; and where none of them has it now, for nobody."""
+        return self.life is not None and bool(self.life.jobs) and not self.place.always_on
+
+    @property
     def past_grace(self) -> bool:
         """Slurm may only have forgotten a launch (killed just after a resume): the node then registers unasked."""
         since = self.life.unneeded_at if self.life is not None else None
