@@ -17,11 +17,12 @@ from gpucluster import engine
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ClusterPlan, there
-from gpucluster.sandbox import capsule, differences, host, images, places
+from gpucluster.sandbox import bought, capsule, differences, host, images, places
 from gpucluster.sandbox.claimed import claimed
 from gpucluster.sandbox.host import Host
 from gpucluster.sandbox.images import Image
 from gpucluster.sandbox.ledger import Home
+from gpucluster.sandbox.status import control
 
 T = TypeVar("T")
 Progress = Callable[[str], None]
@@ -64,7 +65,7 @@ def up(
         host=found,
         gpus=gpus,
         home=Home(name=plan.name, root=root),
-        differences=differences.explain(plan, found.cgroup, real_times=real_times),
+        differences=(*differences.explain(plan, found.cgroup, real_times=real_times), *bought.explain(plan)),
     )
     with claimed(wish.home, found.trees, progress) as lock:
         return _up(wish, lock, lambda: program(wish.plan), progress)
@@ -89,6 +90,7 @@ def _up(wish: _Wish, lock: int, program: Program, progress: Progress) -> Up:
     running = _start(wish, lock, image)
     try:
         watch.lap("capsule")
+        bought.make(wish.plan, control(home))
         progress(f"running the Pulumi program against http://127.0.0.1:{running.port}")
         outputs = _engine_up(wish, pulumi.result(), program, progress)
         watch.lap("engine")

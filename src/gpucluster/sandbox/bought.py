@@ -1,0 +1,55 @@
+"""The capacity that a plan's pools have bought ahead: the sandbox's cloud must have it, too, or every launch into it is refused."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpucluster.plan.model import ClusterPlan, Market
+from gpucluster.sandbox.control import SandboxControl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    """A reservation or a block with room for all that the plan may launch into it."""
+
+    id: str
+    machine: str
+    zone: str
+    count: int
+    block: bool
+
+
+def bought(plan: ClusterPlan) -> tuple[Bought, ...]:
+    """What the plan names, sorted by id; pools that share one have room for both."""
+    found: dict[str, Bought] = {}
+    for one in _named(plan):
+        known = found.get(one.id)
+        found[one.id] = one if known is None else replace(known, count=known.count + one.count)
+    return tuple(found[i] for i in sorted(found))
+
+
+def make(plan: ClusterPlan, control: SandboxControl) -> None:
+    """Order them of the sandbox's cloud."""
+    for one in bought(plan):
+        control.reserve(one.machine, one.zone, one.count, id=one.id, block=one.block)
+
+
+def explain(plan: ClusterPlan) -> tuple[str, ...]:
+    """Each as a sentence, for people who rehearse."""
+    return tuple(
+        f"{'capacity block' if one.block else 'capacity reservation'} {one.id} ({one.count} x {one.machine} in "
+        f"{one.zone}): made here as the plan names it, {'without an end' if one.block else 'empty and active'}"
+        for one in bought(plan)
+    )
+
+
+def _named(plan: ClusterPlan) -> Iterator[Bought]:
+    for pool in plan.pools:
+        for source in pool.sources:
+            if source.reservation is not None:
+                yield Bought(
+                    id=source.reservation,
+                    machine=source.machines[0],
+                    zone=source.zones[0],
+                    count=pool.max if source.max is None else source.max,
+                    block=source.market is Market.CAPACITY_BLOCK,
+                )
