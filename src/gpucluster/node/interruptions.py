@@ -1,14 +1,13 @@
 """The metadata service's three places for what the cloud means to do to this machine (aws-traps T34, T35)."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Any, cast
 
 from gpucluster.plan.messages import Notice, NoticeKind
-
-Ask = Callable[[str], str | None]  # a path below /latest/; None: there is nothing (404)
 
 SPOT = "meta-data/spot/instance-action"
 REBALANCE = "meta-data/events/recommendations/rebalance"
@@ -16,13 +15,6 @@ MAINTENANCE = "meta-data/events/maintenance/scheduled"
 DONE = "[Completed]"  # stands in front of the text of what is over, for up to a week
 OVER = frozenset({"completed", "canceled"})
 MOST, WORDS = 8, 80
-
-
-def ask(question: Ask) -> tuple[Notice, ...]:
-    """All three; raises what `question` raises."""
-    spot, hint, planned = question(SPOT), question(REBALANCE), question(MAINTENANCE)
-    found = (*of_spot(spot), *of_rebalance(hint), *of_maintenance(planned))
-    return tuple(sorted(found, key=lambda n: (n.kind.value, n.at or 0.0, n.words)))[:MOST]
 
 
 def of_spot(text: str | None) -> Iterator[Notice]:
@@ -44,17 +36,27 @@ def of_maintenance(text: str | None) -> Iterator[Notice]:
         items = json.loads(text or "[]")
     except (ValueError, RecursionError):
         return
-    for item in cast("list[object]", items if isinstance(items, list) else [])[:MOST]:
-        event = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-        over = str(event.get("State", "")).lower() in OVER or str(event.get("Description", "")).startswith(
-            DONE
-        )
-        if event.get("Code") and not over:
-            yield Notice(
-                kind=NoticeKind.MAINTENANCE,
-                at=_time(event.get("NotBefore")),
-                words=_words(event.get("Code")),
-            )
+    events = (
+        cast("dict[str, Any]", i)
+        for i in cast("list[object]", items if isinstance(items, list) else [])
+        if isinstance(i, dict)
+    )
+    for event in islice((event for event in events if event.get("Code") and not _is_over(event)), MOST):
+        at, words = _time(event.get("NotBefore")), _words(event.get("Code"))
+        yield Notice(kind=NoticeKind.MAINTENANCE, at=at, words=words)
+
+
+# a path below /latest/ -> how its answer is read; None: there is nothing (404)
+PLACES: Mapping[str, Callable[[str | None], Iterator[Notice]]] = {
+    SPOT: of_spot,
+    REBALANCE: of_rebalance,
+    MAINTENANCE: of_maintenance,
+}
+
+
+def _is_over(event: dict[str, Any]) -> bool:
+    said = str(event.get("Description", ""))
+    return str(event.get("State", "")).lower() in OVER or said.startswith(DONE)
 
 
 def _object(text: str) -> dict[str, Any]:

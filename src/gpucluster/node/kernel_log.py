@@ -1,6 +1,7 @@
-"""NVIDIA's faults in the kernel's log, since this boot. Its lines are others' text: whoever writes to it may lie.
+"""NVIDIA's faults in the kernel's log, since this boot.
 
-`/dev/kmsg` gives one record a read; a stand-in (names.KERNEL_LOG_VARIABLE) is a file of plain lines that grows.
+Others' text stands in its lines (any user's mount option, in a namespace of its own): only how a line begins is the
+driver's word. `/dev/kmsg` gives one record a read; a stand-in (names.KERNEL_LOG_VARIABLE) is a file of plain lines that grows.
 """
 
 import os
@@ -8,14 +9,18 @@ import re
 import select
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpucluster.catalog.xids import Severity, severity_of
 from gpucluster.plan.messages import GpuFault
 
-XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{1,16})\): ([0-9]{1,4})(?![0-9]),? ?(.{0,120})")
 RECORD = re.compile(r"[0-9]+,[0-9]+,([0-9]+),[^;]*;")  # priority, number, microseconds since the boot, flags
-MOST = 32  # kinds of fault that are kept; a machine with more is told of by these
+XID = re.compile(
+    rf"(?:{RECORD.pattern}|\[ *[0-9.]+\] )?"
+    r"NVRM: Xid \(PCI:(?P<device>[0-9A-Fa-f:.]{1,16})\): (?P<xid>[0-9]{1,4})(?![0-9]),? ?(?P<text>.{0,120})"
+)
+MOST = 32  # kinds of fault that are kept: the worst, and of these the newest
 DAY_S = 86_400.0  # what lies farther apart than this is counted anew
 CHUNK, LONGEST = 65_536, 4096
 LONGEST_WAIT_S = 60.0
@@ -27,19 +32,19 @@ class Faults:
 
     _found: dict[tuple[int, str], GpuFault] = field(default_factory=dict[tuple[int, str], GpuFault])
 
-    def take(self, line: str, now: float) -> None:
-        """Count the line if it is a fault."""
-        found = XID.search(line)
+    def take(self, line: str, now: float) -> bool:
+        """Count the line if it is a fault; whether it is one."""
+        found = XID.match(line)
         if found is None:
-            return
-        at, key = _time_of(line, now), (int(found[2]), found[1].lower())
+            return False
+        at, key = _time_of(line, now), (int(found["xid"]), found["device"].lower())
         old = self._found.get(key)
-        text = "".join(c for c in found[3] if c.isprintable() and c.isascii())
-        if old is not None:
-            again = old.count + 1 if at - old.last_at < DAY_S else 1
-            self._found[key] = replace(old, count=again, last_at=at, text=text)
-        elif len(self._found) < MOST:
-            self._found[key] = GpuFault(xid=key[0], device=key[1], count=1, last_at=at, text=text)
+        text = "".join(c for c in found["text"] if c.isprintable() and c.isascii())
+        again = old.count + 1 if old is not None and at - old.last_at < DAY_S else 1
+        self._found[key] = GpuFault(xid=key[0], device=key[1], count=again, last_at=at, text=text)
+        if len(self._found) > MOST:
+            del self._found[min(self._found, key=lambda known: _weight(self._found[known]))]
+        return True
 
     def all(self) -> tuple[GpuFault, ...]:
         """Sorted, so that the same faults are the same value."""
@@ -86,6 +91,11 @@ class Lines:
             return b""
         except BrokenPipeError:  # the kernel's ring overtook us: the next record is there
             return b"\n"
+
+
+def _weight(fault: GpuFault) -> tuple[int, float, int, str]:
+    """A user's own bugs on every GPU must not hide the one that is broken."""
+    return (tuple(Severity).index(severity_of(fault.xid, fault.text)), fault.last_at, fault.xid, fault.device)
 
 
 def _time_of(line: str, now: float) -> float:

@@ -51,18 +51,13 @@ def live(machine: Machine, bell: Doorbell) -> None:
 
 
 def beat(machine: Machine, known: Known) -> Known:
-    """One heartbeat: tell, hear, and make it so. A controller that does not answer changes nothing here."""
+    """One heartbeat, and the site's farewell if this machine or the controller heard of its end."""
+    known = _beat(machine, known)
     try:
-        heard = replace(known, answer=register.ask(machine, known, NodePhase.UP))
-        kept, answer = state.load(machine), of(heard.answer)
-        heard = walk(machine, SETTLE, heard, until=lambda _: machine.now())
-        if (kept.running, kept.life) != (answer.node, answer.life):
-            heard = replace(heard, answer=register.ask(machine, heard, NodePhase.UP))
-        farewell.run(machine, heard)
-        return heard
+        farewell.run(machine, known)
     except (GpuclusterError, OSError) as error:
-        log.warning("heartbeat: %s", one_line(error))
-        return known
+        log.warning("farewell: %s", one_line(error))
+    return known
 
 
 def mourn(machine: Machine, known: Known) -> None:
@@ -92,6 +87,20 @@ def end_if_due(machine: Machine, known: Known) -> bool:
     log.warning("no controller and no job for %.0f s: this machine ends itself", silent_s)
     machine.run(["systemctl", "poweroff"], check=False)
     return True
+
+
+def _beat(machine: Machine, known: Known) -> Known:
+    """Tell, hear, and make it so. A controller that does not answer changes nothing here."""
+    try:
+        heard = replace(known, answer=register.ask(machine, known, NodePhase.UP))
+        kept, answer = state.load(machine), of(heard.answer)
+        heard = walk(machine, SETTLE, heard, until=lambda _: machine.now())
+        if (kept.running, kept.life) != (answer.node, answer.life):
+            heard = replace(heard, answer=register.ask(machine, heard, NodePhase.UP))
+        return heard
+    except (GpuclusterError, OSError) as error:
+        log.warning("heartbeat: %s", one_line(error))
+        return known
 
 
 def _answer(machine: Machine, known: Known, bell: Doorbell, ring: Ring) -> Known:

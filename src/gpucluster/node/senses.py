@@ -14,6 +14,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.node import interruptions
 from gpucluster.node.kernel_log import Faults, Lines
 from gpucluster.node.machine import Heard
+from gpucluster.plan.messages import Notice
 
 ASK_S = 5.0  # AWS advises it (T34)
 READ_S = 1.0  # a stand-in of the kernel's log cannot be waited for
@@ -31,6 +32,7 @@ class Senses:
     now: Callable[[], float] = time.time
     _heard: Heard = field(default_factory=Heard)
     _faults: Faults = field(default_factory=Faults)
+    _places: dict[str, tuple[Notice, ...]] = field(default_factory=dict[str, tuple[Notice, ...]])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self) -> Heard:
@@ -42,19 +44,20 @@ class Senses:
             threading.Thread(target=listen, name=name, daemon=True).start()
 
     def ask_once(self) -> None:
-        """One round of questions; one that is not answered leaves what was known."""
-        try:
-            notices = interruptions.ask(self.ask)
-        except (GpuclusterError, OSError) as error:
-            log.debug("the metadata service: %s", error)
-            return
-        self._take(notices=notices, watched=True)
+        """One round of questions; one that is not answered leaves what was known, and hides no other's answer."""
+        for place, read in interruptions.PLACES.items():
+            try:
+                self._places[place] = tuple(read(self.ask(place)))
+            except (GpuclusterError, OSError) as error:
+                log.debug("the metadata service: %s", error)
+        notices = sorted((n for found in self._places.values() for n in found), key=_order)
+        self._take(notices=tuple(notices), watched=len(self._places) == len(interruptions.PLACES))
 
     def read_once(self) -> None:
-        """The lines that are there now."""
+        """The lines that are there now; each fault is told at once, for a flood may have no end."""
         for line in self.lines.read():
-            self._faults.take(line, self.now())
-        self._take(faults=self._faults.all())
+            if self._faults.take(line, self.now()):
+                self._take(faults=self._faults.all())
 
     def _take(self, **changes: Any) -> None:
         with self._lock:
@@ -76,6 +79,11 @@ class Senses:
                 log.warning("the kernel's log: %s", error)
                 time.sleep(ASK_S)
             self.lines.wait(READ_S)
+
+
+def _order(notice: Notice) -> tuple[str, float, str]:
+    """The same notices are the same value."""
+    return (notice.kind.value, notice.at or 0.0, notice.words)
 
 
 def _news(heard: Heard) -> object:
