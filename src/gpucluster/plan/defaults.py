@@ -59,6 +59,10 @@ REFUSAL_MAX_S = Default(1800, "capacity comes back by the half hour; asking more
 LEASE_S = Default(
     30, "a standby takes over so long after the daemon's last sign; long beside a slow answer of the bucket"
 )
+STORM_S = Default(
+    600,
+    "machines of one kind and zone that are taken back within this are one storm; the next source is tried meanwhile",
+)
 PROLOG_S = Default(300, "longer than any Prolog may take; after it the start is taken as lost")
 SELF_END_S = Default(
     1800, "a node without a controller for so long ends itself; a controller's restart is far shorter"
@@ -93,6 +97,7 @@ def times(longest_boot_s: int) -> Times:
         refusal_s=float(REFUSAL_S.value),
         refusal_max_s=float(REFUSAL_MAX_S.value),
         lease_s=float(LEASE_S.value),
+        storm_s=float(STORM_S.value),
         prolog_s=float(PROLOG_S.value),
         self_end_s=float(max(SELF_END_S.value, longest_boot_s + SELF_END_MARGIN_S.value)),
     )

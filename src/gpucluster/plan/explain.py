@@ -120,6 +120,7 @@ def _times(plan: ClusterPlan) -> Iterator[Note]:
         ("refusal_max", times.refusal_max_s, defaults.REFUSAL_MAX_S),
         ("self_end", times.self_end_s, defaults.SELF_END_S),
         ("lease", times.lease_s, defaults.LEASE_S),
+        ("storm", times.storm_s, defaults.STORM_S),
         ("prolog", times.prolog_s, defaults.PROLOG_S),
     )
     for name, seconds, rule in rows:

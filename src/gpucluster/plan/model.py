@@ -272,6 +272,7 @@ class Times:
     refusal_s: float  # a refusal is remembered so long at first, doubled up to refusal_max_s
     refusal_max_s: float
     self_end_s: float  # a node that never registered, or saw no controller for so long, ends itself
+    storm_s: float = 600.0  # machines of one offer that are taken back within this are one storm
     prolog_s: float = 300.0  # a running job whose Prolog has not reported for so long is queued again
     lease_s: float = 30.0  # who may act keeps that so long after the last renewal; renewed at a third
 

@@ -21,7 +21,6 @@ from gpucluster.elastic.events import (
     Verb,
 )
 from gpucluster.elastic.memory import Life, Trouble
-from gpucluster.elastic.memory.troubles import STORM_S
 from gpucluster.elastic.model import Phase
 from gpucluster.plan.messages import GpuFault, Notice, NoticeKind
 from gpucluster.plan.model import Market
@@ -48,7 +47,10 @@ SAYS = {
 BLOCK_TAKEN_S = 1800.0  # EC2 ends a block's instances from so long before its end (T26)
 BLOCK_WARN_S = 600.0  # before that; EventBridge warns at the same time (T26)
 COUNTED: Mapping[int, int] = {94: 3}  # contained memory errors: the machine goes at this many in 24 h (A6)
-STORM, STORM_LEAST = 3, 2  # machines of one offer taken back within STORM_S; of few, half and at least two
+STORM, STORM_LEAST = (
+    3,
+    2,
+)  # machines of one offer taken back within the storm's time; of few, half and at least two
 NEARER_S = 1.0
 SETTLED_S = 600.0  # after that a machine knows what the queue said of it
 
@@ -99,12 +101,12 @@ def useless(world: World) -> Iterator[Event]:
 def storms(world: World) -> Iterator[Event]:
     """An offer whose machines are taken back one after the other is left alone, so that replacements do not loop."""
     for key, times in world.memory.taken.items():
-        recent = sum(1 for at in times if world.now - STORM_S < at)
+        recent = sum(1 for at in times if world.now - world.plan.times.storm_s < at)
         if recent < STORM_LEAST or (recent < STORM and 2 * recent < _living_of(world, key)):
             continue
         old = world.memory.refusals.get(key)
         if old is None or old.until <= world.now:
-            words = f"takes its machines back, {recent} in the last {STORM_S / 60:g} minutes"
+            words = f"takes its machines back, {recent} in the last {world.plan.times.storm_s / 60:g} minutes"
             yield Refused(key=key, words=words, until=world.now + refused_for(world.plan.times, old))
 
 

@@ -15,7 +15,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.memory.draft import Draft, folds
 from gpucluster.elastic.memory.values import Hanging, Life, Trouble
 
-STORM_S = 600.0  # machines of one offer that were taken back within this are one storm
+STORM_S = 600.0  # longer than a storm lasts by any plan: what is older is forgotten
 _MOST = 64
 
 
