@@ -75,8 +75,9 @@ class Judge:
 
     def __init__(self, world: World, room: Room, offers: Offers) -> None:
         self.world, self.room, self.offers = world, room, offers
-        self._idle: dict[str, bool] = {}
+        self._idle: dict[str, int] = {}
         self._most: dict[str, int | None] = {}
+        self._shuts: dict[tuple[str, int], bool] = {}
 
     def waits_for(self, job: SlurmJob) -> Cause:
         """The cause of a pending job. Slurm's own reason first where nothing of ours could change it."""
@@ -95,23 +96,36 @@ class Judge:
         return _OF_KIND[kind] if kind is not Kind.NONE else Cause.SCHEDULING
 
     def _shut(self, pool: Pool, count: int) -> bool:
-        """Whether nothing can be launched for a gang of `count` now, and none of the pool's nodes idles."""
-        if not pool.sources or self._idles(pool):
-            return False
-        memory, now = self.world.memory, self.world.now
-        return not any(
-            self.room.of(some) and not closed(memory, some, now, count)
-            for span in pool.slots
-            for some in self.offers.get((pool.name, span.zone), ())
-        )
+        """Whether nothing can be launched now for what a gang of `count` lacks beside the nodes that idle.
 
-    def _idles(self, pool: Pool) -> bool:
+        Where offers have room, and too little, that is why only if a refusal stands against one that would do.
+        """
+        if not pool.sources:
+            return False
+        key = (pool.name, count)
+        if key not in self._shuts:
+            self._shuts[key] = self._no_offer(pool, count)
+        return self._shuts[key]
+
+    def _no_offer(self, pool: Pool, count: int) -> bool:
+        lacks = count - self._idles(pool)  # a spare idles always, and is no whole gang
+        if lacks <= 0:
+            return False
+        here = [some for span in pool.slots for some in self.offers.get((pool.name, span.zone), ())]
+        refused = [some for some in here if closed(self.world.memory, some, self.world.now, lacks)]
+        most = max((self.room.of(some) for some in here if some not in refused), default=0)
+        return most < lacks and (not most or any(self.room.of(some) >= lacks for some in refused))
+
+    def _idles(self, pool: Pool) -> int:
+        """The most nodes that idle in one of its zones: a gang stays in one."""
         found = self._idle.get(pool.name)
         if found is None:
-            world = self.world
-            found = any(world.phases.get(s) is Phase.UP and world.node(s).idle for s in slots_in(pool))
+            found = max((sum(1 for s in span if self._idle_now(s)) for span in pool.slots), default=0)
             self._idle[pool.name] = found
         return found
+
+    def _idle_now(self, slot: str) -> bool:
+        return self.world.phases.get(slot) is Phase.UP and self.world.node(slot).idle
 
     def _kept_back(self, pool: Pool, job: SlurmJob) -> bool:
         """Whether people's drains, or Slurm's, leave no zone with enough nodes."""

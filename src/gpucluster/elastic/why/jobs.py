@@ -39,6 +39,8 @@ def of_job(world: World, room: Room, offers: Offers, number: int, entries: Itera
         return running.running(Case(world, room, offers, job, known, running.cause_of(world, job)))
     if job.configuring:
         return starting.starting(Case(world, room, offers, job, known, starting.cause_of(world, job)))
+    if not job.pending:
+        return _aside(job)
     return pending.pending(Case(world, room, offers, job, known, Judge(world, room, offers).waits_for(job)))
 
 
@@ -61,6 +63,23 @@ def _over(number: int, job: SlurmJob | None, known: Past) -> Screen:
         )
     how = f" ({', '.join(sorted(job.states))})" if job else ""
     return screen(subject, Cause.FINISHED, f"is over{how}: nothing waits", (*_journeys(known), more))
+
+
+def _aside(job: SlurmJob) -> Screen:
+    """Neither pending nor running nor over: suspended, revoked, or what a later Slurm has."""
+    named = ", ".join(sorted(job.states)) or "of no state"
+    where = f" on {words.fold(job.nodes)}" if job.nodes else ""
+    do = (
+        f"scontrol resume {job.id}"
+        if "SUSPENDED" in job.states
+        else f"scontrol show job {job.id}; man squeue"
+    )
+    return screen(
+        f"job {job.id}",
+        Cause.SLURM,
+        f"is {named}{where}: that is Slurm's own affair",
+        (Line(part=Part.DO, words=do),),
+    )
 
 
 def _journeys(known: Past) -> Iterator[Line]:

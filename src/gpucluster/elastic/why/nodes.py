@@ -59,6 +59,10 @@ def of_node(world: World, room: Room, offers: Offers, name: str, entries: Iterab
 
 
 def _unknown(world: World, name: str) -> str:
+    if name.replace("_", "").replace("+", "").isdecimal():
+        return (
+            f"is not known; of a job's array or parts, name the task's own number: squeue -h -j {name} -o %A"
+        )
     spans = ", ".join(span.hostlist for pool in world.plan.pools for span in pool.slots)
     return f"is not known; this cluster has {spans}"
 

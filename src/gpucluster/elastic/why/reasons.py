@@ -39,7 +39,7 @@ ROWS: tuple[Reason, ...] = (
     Reason("Priority", Kind.PRIORITY, "jobs of a higher priority are ahead of it", "sprio -l and squeue --sort=-p show the order"),
     Reason("Resources", Kind.RESOURCES, "the nodes that it could have are busy", "it starts when they are free: squeue --start -j JOB"),
     Reason("Nodes required", Kind.RESOURCES, "the nodes that it needs are drained, down or reserved", "sinfo -R shows who drained what and why"),
-    Reason("ReqNodeNotAvail", Kind.RESOURCES, "nodes that it names cannot be had", "sinfo -R shows who drained what and why; or submit without --nodelist"),
+    Reason("ReqNodeNotAvail", Kind.RESOURCES, "the nodes that it could have are drained, down or reserved", "sinfo -R shows who drained what and why; with --nodelist, submit without it"),
     Reason("NodeDown", Kind.RESOURCES, "a node that it needs is down", "sinfo -R shows why"),
     Reason("PartitionConfig", Kind.RESOURCES, "no node of its partition fits it as things stand", "sinfo -R; scontrol show partition"),
     Reason("DependencyNeverSatisfied", Kind.DEPENDENCY, "a job that it depends on can never end as it was asked to", "scancel JOB, or scontrol update jobid=JOB dependency="),

@@ -59,7 +59,10 @@ def text(shown: Screen, now: float) -> str:
 
 def when(at: float, now: float) -> str:
     """`14:02:11 UTC, 3 min ago`; with the date where it is another day."""
-    date, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    try:
+        date, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    except (OverflowError, OSError, ValueError):
+        return "at no time that a calendar has"
     clock = date.strftime("%H:%M:%S" if date.date() == today.date() else "%Y-%m-%d %H:%M:%S")
     return f"{clock} UTC, {_ago(at - now)}"
 
