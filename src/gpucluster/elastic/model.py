@@ -98,6 +98,9 @@ class SlurmJob:
     restarts: int = 0
     batch_host: str = ""
     comment: str = ""  # the user's own
+    task: str = (
+        ""  # of an array: `4_3`; its last task has the whole array's number for an id, so it is named by this
+    )
     ended_by: int = 0  # the number of the signal that its batch script died of
 
     @property

@@ -91,6 +91,7 @@ def parse_job(item: Mapping[str, Any]) -> SlurmJob:
             restarts=int(_number(item.get("restart_cnt"))),
             batch_host=str(item.get("batch_host") or ""),
             comment=str(item.get("comment") or ""),
+            task=_task(item),
             ended_by=_signal(item.get("exit_code")),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -145,6 +146,13 @@ def _words(item: Mapping[str, Any], key: str) -> frozenset[str]:
     if not isinstance(words, list) or not words:
         raise ValueError(f"{key} is {value!r}")
     return frozenset(str(word).upper() for word in cast(list[object], words))
+
+
+def _task(item: Mapping[str, Any]) -> str:
+    """`4_3`; empty for no array, and for the part of one that no task was split from yet."""
+    array, number = int(_number(item.get("array_job_id"))), cast(object, item.get("array_task_id"))
+    split = cast(dict[str, Any], number).get("set") if isinstance(number, dict) else number is not None
+    return f"{array}_{int(_number(cast(object, number)))}" if split and array else ""
 
 
 def _signal(value: object) -> int:

@@ -1,6 +1,6 @@
 """Slurm's port: one look, and the few updates that the daemon makes. All in one serial lane."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -51,13 +51,16 @@ class Scontrol:
 
     def __init__(self, program: str = "scontrol", scancel: str = "scancel") -> None:
         self._program, self._scancel = program, scancel
+        self._tasks: Mapping[int, str] = {}  # of arrays, as last seen
 
     def look(self, at: float, *, windows: bool = False) -> SlurmView:
         nodes = shell.run((self._program, *observe.NODES[1:]), timeout_s=TIMEOUT_S)
         jobs = shell.run((self._program, *observe.JOBS[1:]), timeout_s=TIMEOUT_S)
         argv = (self._program, *observe.RESERVATIONS[1:])
         kept = shell.run(argv, timeout_s=TIMEOUT_S).stdout if windows else ""
-        return observe.view(nodes.stdout, jobs.stdout, at, kept)
+        view = observe.view(nodes.stdout, jobs.stdout, at, kept)
+        self._tasks = {job.id: job.task for job in view.jobs if job.task}
+        return view
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
         for start in range(0, len(nodes), BATCH):
@@ -67,19 +70,19 @@ class Scontrol:
 
     def comment(self, jobs: Sequence[int], text: str) -> None:
         for start in range(0, len(jobs), JOBS_BATCH):
-            ids = ",".join(str(job) for job in jobs[start : start + JOBS_BATCH])
+            ids = ",".join(self._names(jobs[start : start + JOBS_BATCH]))
             argv = (self._program, "update", f"jobid={ids}", f"admincomment={text}")
             shell.run(argv, timeout_s=TIMEOUT_S, check=False)
 
     def signal(self, jobs: Sequence[int], signal: str) -> None:
         for start in range(0, len(jobs), JOBS_BATCH):
-            ids = [str(job) for job in jobs[start : start + JOBS_BATCH]]
+            ids = self._names(jobs[start : start + JOBS_BATCH])
             _asked((self._scancel, f"--signal={signal}", "--batch", *ids))
 
     def requeue(self, jobs: Sequence[int], reason: str) -> None:
         self.comment(jobs, reason)
         for start in range(0, len(jobs), JOBS_BATCH):
-            ids = ",".join(str(job) for job in jobs[start : start + JOBS_BATCH])
+            ids = ",".join(self._names(jobs[start : start + JOBS_BATCH]))
             _asked((self._program, "requeue", ids))
 
     def open_window(self, window: Window) -> None:
@@ -97,6 +100,10 @@ class Scontrol:
     def close_window(self, name: str) -> None:
         argv = (self._program, "delete", f"ReservationName={name}")
         shell.run(argv, timeout_s=TIMEOUT_S, check=False)
+
+    def _names(self, jobs: Sequence[int]) -> list[str]:
+        """A number that is also its whole array's would mean all of its tasks."""
+        return [self._tasks.get(job, str(job)) for job in jobs]
 
 
 def _asked(argv: tuple[str, ...]) -> None:
