@@ -1,6 +1,7 @@
 """Frozen dataclasses to JSON and back, by their type hints; standard library only (it runs on nodes)."""
 
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -60,9 +61,9 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if issubclass(kind, Enum):
         return kind(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _finite(value, where)
     _expect(value, kind, where)
-    return value
+    return _finite(value, where) if kind is float else value
 
 
 def _build_generic(origin: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
@@ -86,6 +87,17 @@ def _build_dataclass(kind: type, value: Any, where: str) -> Any:
         return kind(**{k: _build(hints[k], v, f"{where}.{k}") for k, v in value.items()})
     except TypeError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+def _finite(value: float, where: str) -> float:
+    """JSON as Python reads it has NaN and Infinity, and whole numbers beyond any float."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{where}: expected a number, found {value!s:.20}")
+    return number
 
 
 def _expect(value: object, kind: type, where: str) -> None:

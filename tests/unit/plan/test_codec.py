@@ -43,6 +43,15 @@ def test_maps_of_values_come_back_equal():
         (('"life": 0', '"lives": 0'), r"NodeReport: unknown keys lives"),
         (('"life": 0,', ""), r"NodeReport: .*life"),
         (('"failed"', '"fine"'), r"'fine' is not a valid NodePhase"),
+        (
+            ('"seconds": 0.1', '"seconds": NaN'),
+            r"NodeReport\.steps\[0\]\.seconds: expected a number, found nan",
+        ),
+        (
+            ('"seconds": 0.1', '"seconds": 1e999'),
+            r"NodeReport\.steps\[0\]\.seconds: expected a number, found inf",
+        ),
+        (('"seconds": 0.1', '"seconds": 1' + "0" * 400), r"expected a number, found 10000"),
         (('"detail": "no secret"', '"detail": null'), r"NodeReport\.steps\[1\]\.detail: expected str"),
     ],
 )
