@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucluster.cloud.model import MaintenanceEvent
+from gpucluster.elastic.decide.hung import RESTARTS
 from gpucluster.elastic.events import Troubled
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan.messages import Beat, GpuFault
@@ -168,6 +169,17 @@ def test_a_job_that_stops_beating_is_told_or_sent_back_and_one_that_never_beat_i
         assert job.restarts == int(requeue)
         assert "no progress for 120 s" in job.comment
         assert (other.restarts, other.comment) == (0, "")
+
+
+def test_a_job_that_hangs_again_and_again_is_not_queued_again_for_ever(tmp_path: Path) -> None:
+    f = Fleet(hung_plan(requeue=True), tmp_path)
+    job = running(f, 1, lasts=200_000.0)
+    for _ in range(RESTARTS + 2):
+        f.until(lambda: job.state == "RUNNING")
+        f.beats[instance_of(f, job.nodes[0])] = (Beat(job=job.id, uid=-1, at=f.now),)
+        f.run(150)
+    assert (job.restarts, job.state) == (RESTARTS, "RUNNING")
+    assert "no progress for 120 s" in job.comment
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from gpucluster.elastic.events import (
     Verb,
 )
 from gpucluster.elastic.memory import Memory, Trouble, fold
+from gpucluster.elastic.memory.troubles import FAULTS
 from gpucluster.elastic.model import (
     Action,
     CloudView,
@@ -384,6 +385,42 @@ def test_maintenance_that_was_moved_is_news_in_both_directions() -> None:
         assert [e.ends_at for e in events(s.step(), Troubled)] == [NOW + hours * 3600]  # type: ignore[attr-defined]
 
 
+def test_maintenance_that_the_queue_told_first_follows_what_the_machine_hears_later() -> None:
+    s = Scene(A1, market=Market.ON_DEMAND)
+    s.queue(A1, Notice(kind=NoticeKind.MAINTENANCE, at=NOW + 7200))
+    s.step()
+    s.told = ()
+    s.says(A1, Notice(kind=NoticeKind.MAINTENANCE, at=NOW + 90_000))
+    assert not events(s.step(), Troubled)  # the machine may not know yet
+    s.now += 700
+    s.says(A1, Notice(kind=NoticeKind.MAINTENANCE, at=NOW + 90_000))
+    assert [e.ends_at for e in events(s.step(), Troubled)] == [NOW + 90_000]  # type: ignore[attr-defined]
+    assert not events(s.step(), Troubled)
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, -62135646800.0, 1e12])
+@pytest.mark.parametrize("kind", NoticeKind)
+def test_a_time_that_no_calendar_has_is_a_notice_without_one(kind: NoticeKind, at: float) -> None:
+    s = Scene(A1)
+    s.job(7, A1)
+    s.says(A1, Notice(kind=kind, at=at))
+    (event,) = events(s.step(), Troubled)
+    assert event.ends_at is None  # type: ignore[attr-defined]
+    s.step()
+    next_look(PLAN, BINDINGS, s.seen(), s.memory, s.now)
+
+
+def test_a_machine_that_tells_of_ever_new_faults_does_not_fill_the_journal() -> None:
+    s = Scene(A1)
+    for number in range(300):
+        device = f"{number:04}:00:00"
+        s.says(A1, faults=(GpuFault(xid=13, device=device, count=1, last_at=NOW, text=""),))
+        s.step()
+    assert len(s.memory.lives[A1].faults) == FAULTS
+    s.says(A1, faults=(xid(79),))
+    assert events(s.step(), Troubled)
+
+
 def test_what_the_queue_told_is_not_called_off_by_a_node_that_does_not_know_it() -> None:
     s = Scene(A1)
     s.queue(A1, Notice(kind=NoticeKind.MAINTENANCE, at=NOW + 7200))
@@ -471,6 +508,31 @@ def test_an_operators_replace_waits_for_the_job_and_with_now_it_does_not() -> No
         assert bool(kinds(first, Signal)) is now
         s.now = NOW + FAREWELL.grace_s
         assert bool(kinds(s.step(), Requeue)) is now
+
+
+def test_an_operator_in_a_hurry_does_not_wait_for_a_maintenance_that_is_far() -> None:
+    s = Scene(A1, market=Market.ON_DEMAND)
+    s.job(7, A1)
+    s.says(A1, Notice(kind=NoticeKind.MAINTENANCE, at=NOW + 90_000))
+    assert not kinds(s.step(), Signal)
+    s.now += 3600
+    s.note(Ordered(verb=Verb.NODE_REPLACE, target=A1, by="root", now=True))
+    assert kinds(s.step(), Signal)
+    assert not kinds(s.step(), Requeue)
+    s.now += FAREWELL.grace_s
+    assert kinds(s.step(), Requeue)
+
+
+def test_what_a_person_drained_is_taken_by_a_persons_order_whatever_else_is_wrong_with_it() -> None:
+    remapped, planned = xid(63), Notice(kind=NoticeKind.MAINTENANCE, at=NOW + 90_000)
+    for said, ordered, taken in (({"faults": (remapped,)}, False, []), ({"faults": ()}, True, [(A1,)])):
+        s = Scene(A1, market=Market.ON_DEMAND)
+        s.says(A1, *((planned,) if ordered else ()), **said)
+        s.node(A1, EMPTY, "bad disk", by="root")
+        if ordered:
+            s.note(Ordered(verb=Verb.NODE_REPLACE, target=A1, by="root"))
+        assert events(s.step(), Troubled)
+        assert [a.slots for a in kinds(s.step(), MarkDown)] == taken  # type: ignore[union-attr]
 
 
 def test_an_order_that_was_taken_back_lifts_the_drain_and_an_older_machines_order_is_not_the_next_ones() -> (
@@ -587,7 +649,7 @@ def test_the_next_look_is_soon_after_a_notice_and_at_the_farewell_of_a_far_maint
 def test_every_kind_has_a_rule_and_what_is_requeued_was_signalled_first() -> None:
     for kind in TroubleKind:
         for ends in (None, NOW + 5, NOW + 120, NOW + 90_000):
-            m = Moment(Trouble(kind=kind, since=NOW, words="", ends_at=ends), Farewell(), True)
+            m = Moment(Trouble(kind=kind, since=NOW, words="", ends_at=ends), Farewell(), NOW)
             signal, requeue, take = (
                 f(m) for f in (RULES[kind].signals, RULES[kind].requeues, RULES[kind].takes)
             )
@@ -651,3 +713,23 @@ def test_what_slurm_refuses_for_a_job_is_no_fault_and_what_nobody_heard_is(
     for ask in (lambda: slurm.requeue((7,), "x"), lambda: slurm.signal((7,), "USR1")):
         with contextlib.nullcontext() if heard else pytest.raises(CommandError):
             ask()
+
+
+def test_one_task_of_an_array_is_asked_by_its_own_number(tmp_path: Path) -> None:
+    """Its last task has the number of the whole array (4 of 4_3, recorded), which scancel and scontrol take for all."""
+    jobs = Path(__file__).parents[2] / "recorded" / "scontrol" / "24.11" / "jobs-pending-and-arrays.json"
+    program, said = tmp_path / "scontrol", tmp_path / "said"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *nodes*) echo \'{{"nodes": []}}\';; *"show jobs"*) cat {jobs};; '
+        f'*) echo "$*" >> {said};; esac\n'
+    )
+    program.chmod(0o755)
+    slurm = Scontrol(str(program), str(program))
+    slurm.look(NOW)
+    slurm.signal((2, 4, 6), "USR1")
+    slurm.requeue((2, 4), "x")
+    assert said.read_text().splitlines() == [
+        "--signal=USR1 --batch 2 4_3 4_1",
+        "update jobid=2,4_3 admincomment=x",
+        "requeue 2,4_3",
+    ]

@@ -18,6 +18,7 @@ from gpucluster.plan.model import Hung
 
 SILENT_BEATS = 3  # an agent that missed so many heartbeats is silent
 SILENT_LEAST_S = 10.0
+RESTARTS = 5  # of whatever cause; a job that hangs after so many is only told of: else it would for ever
 
 
 def noticed(world: World) -> Iterator[Event]:
@@ -49,14 +50,20 @@ def act(world: World) -> Iterator[Action]:
     """Tell, or send back; what a job's machine is left for is told first."""
     hanging = world.memory.hanging
     for job in world.slurm.jobs if hanging else ():
-        known, rule = hanging.get(str(job.id)), _rule(world, job)
-        if known is None or rule is None or not job.running or _is_left(world, job):
+        known = hanging.get(str(job.id))
+        if known is None or _rule(world, job) is None or not job.running or _is_left(world, job):
             continue
         reason = sentence(known)
-        if rule.requeue and job.returns:
+        if sends_back(world, job):
             yield Requeue(jobs=(job.id,), instance="", reason=reason)
         else:
             yield from tell((job,), reason)
+
+
+def sends_back(world: World, job: SlurmJob) -> bool:
+    """Whether a job that hangs is queued again: by the spec, and not without end."""
+    rule = _rule(world, job)
+    return rule is not None and rule.requeue and job.returns and job.restarts < RESTARTS
 
 
 def next_due(world: World) -> float:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpucluster.elastic import owners
-from gpucluster.elastic.events import TroubleKind
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import TroubleKind, Verb
 from gpucluster.elastic.memory import Trouble
 from gpucluster.elastic.owners import Owner
 from gpucluster.plan.model import Farewell
@@ -18,7 +19,14 @@ class Moment:
 
     trouble: Trouble
     farewell: Farewell
-    hurried: bool  # the operator does not wait for jobs
+    hurried_at: float | None = None  # an operator said then not to wait for jobs
+
+
+def moment_of(world: World, slot: str, trouble: Trouble) -> Moment:
+    """A slot's trouble, and what pool and operator say of it."""
+    order = world.memory.orders.get(slot)
+    hurried = order is not None and order.verb is Verb.NODE_REPLACE and order.now
+    return Moment(trouble, world.slots[slot].pool.farewell, order.at if order and hurried else None)
 
 
 When = Callable[[Moment], float | None]
@@ -68,18 +76,32 @@ def _after_grace(m: Moment) -> float:
 
 
 def _if_hurried(m: Moment) -> float | None:
-    return m.trouble.since if m.hurried else None
+    return None if m.hurried_at is None else max(m.hurried_at, m.trouble.since)
 
 
 def _after_grace_if_hurried(m: Moment) -> float | None:
-    return _after_grace(m) if m.hurried else None
+    at = _if_hurried(m)
+    return None if at is None else at + m.farewell.grace_s
+
+
+def _first(*rules: When) -> When:
+    """Whichever comes first."""
+
+    def when(m: Moment) -> float | None:
+        return min((at for rule in rules if (at := rule(m)) is not None), default=None)
+
+    return when
 
 
 RULES: Mapping[TroubleKind, Rule] = {
     TroubleKind.SPOT: Rule(drains=True, signals=_at_once, requeues=_before_end, takes=_end, replaced=True),
     TroubleKind.REBALANCE: Rule(drains=False, signals=_never, requeues=_never, takes=_never, replaced=False),
     TroubleKind.MAINTENANCE: Rule(
-        drains=True, signals=_shortly_before, requeues=_before_end_if_told, takes=_never, replaced=True
+        drains=True,
+        signals=_first(_shortly_before, _if_hurried),
+        requeues=_first(_before_end_if_told, _after_grace_if_hurried),
+        takes=_never,
+        replaced=True,
     ),
     TroubleKind.BLOCK_END: Rule(
         drains=True, signals=_at_once, requeues=_before_end, takes=_end, replaced=False

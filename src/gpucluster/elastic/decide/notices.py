@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpucluster.catalog.xids import Severity, verdict_of
+from gpucluster.cloud.limits import BLOCK_TAKEN_S, BLOCK_WARNING_S
 from gpucluster.elastic.decide.asks import refused_for
 from gpucluster.elastic.decide.world import HAS, World
 from gpucluster.elastic.events import (
@@ -21,6 +22,7 @@ from gpucluster.elastic.events import (
     Verb,
 )
 from gpucluster.elastic.memory import Life, Trouble
+from gpucluster.elastic.memory.troubles import FAULTS
 from gpucluster.elastic.model import Phase
 from gpucluster.plan.messages import GpuFault, Notice, NoticeKind
 from gpucluster.plan.model import Market
@@ -44,14 +46,10 @@ SAYS = {
     TroubleKind.MAINTENANCE: "the cloud has planned maintenance of this machine",
     TroubleKind.BLOCK_END: "its capacity block ends",
 }
-BLOCK_TAKEN_S = 1800.0  # EC2 ends a block's instances from so long before its end (T26)
-BLOCK_WARN_S = 600.0  # before that; EventBridge warns at the same time (T26)
 COUNTED: Mapping[int, int] = {94: 3}  # contained memory errors: the machine goes at this many in 24 h (A6)
-STORM, STORM_LEAST = (
-    3,
-    2,
-)  # machines of one offer taken back within the storm's time; of few, half and at least two
+STORM, STORM_LEAST = 3, 2  # machines of one offer taken back in a storm's time; of few, half and at least two
 NEARER_S = 1.0
+LAST = 253_402_300_800.0  # the year 10000: no calendar goes so far
 SETTLED_S = 600.0  # after that a machine knows what the queue said of it
 
 
@@ -74,7 +72,7 @@ def noticed(world: World) -> Iterator[Event]:
         faults = tuple(_new_faults(world, slot, life, life.instance))
         yield from faults
         worst = _worst(_all_news(world, slot, life, life.instance, told.get(life.instance, ())))
-        if worst is not None and _is_news(life.trouble, worst):
+        if worst is not None and _is_news(world, life.trouble, worst):
             yield Troubled(
                 slot=slot,
                 instance=life.instance,
@@ -143,9 +141,10 @@ def _all_news(
 
 def _of_notice(notice: Notice, source: str) -> News:
     kind = KINDS[notice.kind]
-    when = f" at {clock(notice.at)}" if notice.at is not None and kind is not TroubleKind.REBALANCE else ""
+    told = notice.at is not None and 0 < notice.at < LAST and kind is not TroubleKind.REBALANCE
+    ends = notice.at if told else None
+    when = "" if ends is None else f" at {clock(ends)}"
     what = f" ({_plain(notice.words)})" if notice.words and kind is TroubleKind.MAINTENANCE else ""
-    ends = None if kind is TroubleKind.REBALANCE else notice.at
     return News(kind, f"{SAYS[kind]}{when}{what}", ends, source)
 
 
@@ -173,7 +172,7 @@ def _of_block(world: World, slot: str, life: Life) -> Iterator[News]:
         if source.position != life.source or block is None or block.ends_at is None:
             continue
         taken = block.ends_at - BLOCK_TAKEN_S
-        if taken - BLOCK_WARN_S <= world.now:
+        if block.ends_at - BLOCK_WARNING_S <= world.now:
             words = f"{SAYS[TroubleKind.BLOCK_END]} at {clock(block.ends_at)}, its machines {clock(taken)}"
             yield News(TroubleKind.BLOCK_END, words, taken, "cloud")
 
@@ -187,16 +186,23 @@ def _worst(news: Iterator[News]) -> News | None:
     )
 
 
-def _is_news(old: Trouble | None, new: News) -> bool:
+def _is_news(world: World, old: Trouble | None, new: News) -> bool:
     if old is None or RANKS.index(new.kind) < RANKS.index(old.kind):
         return True
     if old.kind is not new.kind or new.ends_at is None:
         return False
     if old.ends_at is None:
         return True
-    if new.kind is TroubleKind.MAINTENANCE and new.source == old.source:  # it may be moved to a later time
+    if new.kind is TroubleKind.MAINTENANCE and _knows(
+        world, new.source, old
+    ):  # it may be moved to a later time
         return abs(new.ends_at - old.ends_at) > NEARER_S
     return new.ends_at < old.ends_at - NEARER_S
+
+
+def _knows(world: World, source: str, trouble: Trouble) -> bool:
+    """Whether what it says now is newer than the trouble: a machine knows what the queue said of it only after a while."""
+    return source == trouble.source or (source == "node" and trouble.since + SETTLED_S < world.now)
 
 
 def _called_off(world: World, slot: str, life: Life, trouble: Trouble) -> str:
@@ -217,7 +223,7 @@ def _called_off(world: World, slot: str, life: Life, trouble: Trouble) -> str:
 def _new_faults(world: World, slot: str, life: Life, instance: str) -> Iterator[GpuFaulted]:
     heard = world.reports.get(instance)
     seen = set(life.faults)
-    for fault in heard.report.faults if heard else ():
+    for fault in heard.report.faults if heard and len(seen) < FAULTS else ():
         device, severity = _plain(fault.device), severity_of(fault).value
         if (key := f"{fault.xid} {device} {severity}") not in seen:
             seen.add(key)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from gpucluster.elastic import owners
 from gpucluster.elastic.decide.facts import fell
 from gpucluster.elastic.decide.gangs import tell
-from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, sentence
+from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, moment_of, sentence
 from gpucluster.elastic.decide.notices import noticed, storms, useless
 from gpucluster.elastic.decide.substitutes import substitutes
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.events import TroubleKind, Verb
-from gpucluster.elastic.memory import Life, Placement, Trouble
+from gpucluster.elastic.events import Verb
+from gpucluster.elastic.memory import Life, Placement
 from gpucluster.elastic.model import (
     Action,
     Drain,
@@ -83,7 +83,7 @@ def next_due(world: World) -> float:
     for slot, life in world.memory.lives.items():
         if life.trouble is None or not life.instance or slot not in world.slots:
             continue
-        moment, rule = _moment(world, slot, life.trouble), RULES[life.trouble.kind]
+        moment, rule = moment_of(world, slot, life.trouble), RULES[life.trouble.kind]
         times = [at for at in (rule.signals(moment), rule.requeues(moment), rule.takes(moment)) if at]
         if rule.drains and any(abs(at - world.now) < FRESH_S for at in (life.trouble.since, *times)):
             return world.now
@@ -105,16 +105,10 @@ def _leavers(world: World) -> tuple[Leaver, ...]:
             for node in troubled.keys() & set(job.nodes):
                 jobs[node] = (*jobs.get(node, ()), job)
     return tuple(
-        Leaver(slot, life, _moment(world, slot, trouble), RULES[trouble.kind], jobs.get(slot, ()))
+        Leaver(slot, life, moment_of(world, slot, trouble), RULES[trouble.kind], jobs.get(slot, ()))
         for slot, (life, trouble) in troubled.items()
         if world.phases.get(slot) in (Phase.UP, Phase.SILENT, Phase.LEAVING)
     )
-
-
-def _moment(world: World, slot: str, trouble: Trouble) -> Moment:
-    order = world.memory.orders.get(slot)
-    hurried = order is not None and order.verb is Verb.NODE_REPLACE and order.now
-    return Moment(trouble, world.slots[slot].pool.farewell, hurried)
 
 
 def _drain(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Drain]:
@@ -244,7 +238,8 @@ def _ours_to_take(world: World, one: Leaver) -> bool:
     node = world.node(one.slot)
     if not node.drained or node.spoiled or owners.owner_of(node.reason) is not None:
         return True
-    return one.moment.trouble.kind is TroubleKind.REPLACE
+    order = world.memory.orders.get(one.slot)
+    return order is not None and order.verb is Verb.NODE_REPLACE
 
 
 def _missed(world: World, leavers: tuple[Leaver, ...]) -> Mapping[tuple[str, str], int]:

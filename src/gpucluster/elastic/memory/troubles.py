@@ -16,6 +16,7 @@ from gpucluster.elastic.memory.draft import Draft, folds
 from gpucluster.elastic.memory.values import Hanging, Life, Trouble
 
 STORM_S = 600.0  # longer than a storm lasts by any plan: what is older is forgotten
+FAULTS = 128  # of a machine that are remembered, and so told: an honest one has far fewer
 _MOST = 64
 
 
@@ -57,7 +58,7 @@ def _over(draft: Draft, at: float, event: TroubleOver) -> None:
 @folds(GpuFaulted)
 def _faulted(draft: Draft, at: float, event: GpuFaulted) -> None:
     life = draft.lives.get(event.slot)
-    if life is not None and life.instance == event.instance:
+    if life is not None and life.instance == event.instance and len(life.faults) < FAULTS:
         draft.change(event.slot, faults=(*life.faults, f"{event.xid} {event.device} {event.severity}"))
 
 

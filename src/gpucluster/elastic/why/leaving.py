@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, sentence
+from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, moment_of, sentence
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Life, Trouble
 from gpucluster.elastic.model import Phase, SlurmJob
 from gpucluster.elastic.why.screen import Line, Part
@@ -65,9 +64,7 @@ def _told(trouble: Trouble, who: str) -> Line:
 
 
 def _rule(world: World, slot: str, trouble: Trouble) -> tuple[Rule, Moment]:
-    order = world.memory.orders.get(slot)
-    hurried = order is not None and order.verb is Verb.NODE_REPLACE and order.now
-    return RULES[trouble.kind], Moment(trouble, world.slots[slot].pool.farewell, hurried)
+    return RULES[trouble.kind], moment_of(world, slot, trouble)
 
 
 def _list(jobs: tuple[int, ...]) -> str:

@@ -9,7 +9,7 @@ from gpucluster.elastic.events import TroubleKind
 from gpucluster.elastic.model import SlurmJob
 from gpucluster.elastic.why import leaving, money
 from gpucluster.elastic.why.case import Case, asked
-from gpucluster.elastic.why.causes import Cause, pools
+from gpucluster.elastic.why.causes import Cause
 from gpucluster.elastic.why.screen import Line, Part, Screen, screen, span
 from gpucluster.plan.names import REASON_PREFIX
 
@@ -65,8 +65,7 @@ def _hung(case: Case) -> Iterator[Line]:
     if hanging is None:
         return
     yield Line(part=Part.ANSWERED, at=hanging.since, words="its last heartbeat")
-    rules = [pool.hung for pool in pools(case.world, case.job) if pool.hung]
-    if any(rule.requeue for rule in rules) and case.job.returns:
+    if hung.sends_back(case.world, case.job):
         yield Line(part=Part.NEXT, words="it is requeued, as the spec's `hung` says")
     else:
         yield Line(
