@@ -1,11 +1,12 @@
 """What a plan costs a month: the least, with only the always-on nodes and spares, and the most, with all of them.
 
-The most of a pool is a ceiling: each node at the dearest machine that a source may give, spot at the
-on-demand price. What has no price makes the sum "at least".
+The most of a pool is a ceiling: each node at the dearest machine that a source may give, spot at the on-demand
+price or its `max_price`. What has no price makes the sum "at least".
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
@@ -15,7 +16,7 @@ from gpucluster.plan.model import ClusterPlan, Market, Pool, Source
 
 AnyPool = Pool | NodePool
 
-SPOT_NOTE = "spot counted at the on-demand price, its ceiling"
+SPOT_NOTE = "spot counted at its ceiling: the on-demand price, or `max_price` where that is less"
 HELD_NOTE = "a reservation is paid for, used or not; counted are the nodes of this pool"
 _NOTES = {Market.SPOT: SPOT_NOTE, Market.RESERVATION: HELD_NOTE}
 _BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})
@@ -94,11 +95,15 @@ class _PriceList:
             return Amount(unknown=(f"{machine} (no on-demand price)",))
         return Amount(self.prices.rows[machine] * HOURS_A_MONTH)
 
-    def bought(self, machine: str, market: str) -> Amount:
-        """The same by a market; what is not paid by the hour has no price here."""
-        if market not in _BY_THE_HOUR:
-            return Amount(unknown=(f"{machine} ({market}: not paid by the hour)",))
-        return self.month(machine)
+    def bought(self, machine: str, source: Source) -> Amount:
+        """The same by its source; what is not paid by the hour has no price here."""
+        if source.market not in _BY_THE_HOUR:
+            return Amount(unknown=(f"{machine} ({source.market}: not paid by the hour)",))
+        listed = self.month(machine)
+        if source.max_price is None:
+            return listed
+        most = Amount(Decimal(source.max_price).scaleb(-6) * HOURS_A_MONTH)
+        return most if listed.unknown or most.known < listed.known else listed
 
 
 def _head(plan: ClusterPlan, price: _PriceList) -> Iterator[Line]:
@@ -130,7 +135,7 @@ def _least(pool: AnyPool, price: _PriceList) -> Amount:
     """The always-on nodes and the spares, each at the first machine of its source."""
     spares = pool.spares if isinstance(pool, Pool) else 0
     taken = _taken(pool.min + spares, pool.sources)
-    months = (price.bought(source.machines[0], source.market).times(count) for source, count in taken)
+    months = (price.bought(source.machines[0], source).times(count) for source, count in taken)
     return sum(months, Amount())
 
 
@@ -154,7 +159,7 @@ def _taken(count: int, sources: Iterable[Source]) -> Iterator[tuple[Source, int]
 
 
 def _dearest(source: Source, price: _PriceList) -> Amount:
-    months = [price.bought(machine, source.market) for machine in source.machines]
+    months = [price.bought(machine, source) for machine in source.machines]
     unknown = tuple(reason for month in months for reason in month.unknown)
     return Amount(max(month.known for month in months), tuple(sorted(set(unknown))))
 

@@ -24,13 +24,17 @@ def of_pool(wish: PoolSpec, pool: Pool) -> Iterator[Note]:
 
 
 def of_prices(plan: ClusterPlan, prices: Prices) -> Iterator[Note]:
-    """What an hour counts in the daemon's ledger; each machine and market once."""
-    told = dict[tuple[str, Market], int | None]()
+    """What an hour counts in the daemon's ledger; each machine, market and `max_price` once."""
+    told = dict[tuple[str, Market, int], int | None]()
     for pool in plan.pools:
-        told |= {(template.machine, template.market): template.price for template in pool.templates}
-    for (machine, market), price in sorted(told.items()):
+        limits = {source.position: source.max_price or 0 for source in pool.sources}
+        told |= {(t.machine, t.market, limits[t.source]): t.price for t in pool.templates}
+    for (machine, market, most), price in sorted(told.items()):
         value = "unknown" if price is None else write_rate(price)
-        yield Note(f"prices[{market} {machine}]", value, _why(market, price, prices))
+        capped = bool(most) and price == most
+        limit = f" at most {write_rate(most)}" if most else ""
+        why = "its source pays no more" if capped else _why(market, price, prices)
+        yield Note(f"prices[{market} {machine}{limit}]", value, why)
 
 
 def of_budget(wish: BudgetSpec | None, budget: Budget | None) -> Iterator[Note]:

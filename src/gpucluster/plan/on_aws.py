@@ -109,5 +109,5 @@ def _templates(pool: str, sources: Sequence[Source], region: str, prices: Prices
                 source=source.position,
                 machine=machine,
                 market=source.market,
-                price=hourly(prices, region, machine, source.market),
+                price=hourly(prices, region, machine, source.market, source.max_price),
             )

@@ -78,6 +78,19 @@ def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
     assert line.notes == (SPOT_NOTE,)
 
 
+@pytest.mark.parametrize(
+    ("most", "hour"),
+    [(40_000_000, Decimal(40)), (90_000_000, P5EN)],
+    ids=["below the list price", "above it"],
+)
+def test_a_spot_source_costs_at_most_its_max_price(most: int, hour: Decimal) -> None:
+    plan = a_plan(*EAST)
+    pool = plan.pools[0]
+    spot = replace(pool.sources[0], machines=("p5en.48xlarge",), max_price=most)
+    _, found = _month(replace(plan, pools=(replace(pool, sources=(spot,)),)))
+    assert found == Amount(HOURS_A_MONTH * (M7I + 16 * hour))
+
+
 def test_a_source_that_may_be_dearer_than_all_known_ones_is_named_though_they_could_fill_the_pool() -> None:
     plan = a_plan(*EAST)
     spot, demand = plan.pools[0].sources

@@ -55,6 +55,25 @@ def test_an_hour_costs_the_list_price_or_is_unknown(
     assert hourly(catalog.prices(), region, machine, market) == price
 
 
+@pytest.mark.parametrize(
+    ("machine", "most", "price"),
+    [
+        ("p5en.48xlarge", 40_000_000, 40_000_000),
+        ("p5en.48xlarge", 90_000_000, P5EN),
+        ("p5e.48xlarge", 40_000_000, 40_000_000),
+    ],
+    ids=["below the list price", "above it", "no list price"],
+)
+def test_spot_costs_at_most_what_its_source_allows(machine: str, most: int, price: int) -> None:
+    assert hourly(catalog.prices(), "us-east-1", machine, Market.SPOT, most) == price
+
+
+def test_the_plan_counts_a_spot_machine_at_its_max_price() -> None:
+    """It was counted at the list price, so that the budget stopped a third too early."""
+    plan = resolve(inspect_text(STEADY.read_text(), "s", catalog.load()).result(), catalog.load())
+    assert [t.price for t in plan.pools[1].templates] == [40_000_000, P5EN]
+
+
 def test_the_budgets_parts_are_amounts() -> None:
     told = _priced(("partitions:\n", "budget: {monthly: 1000.01 USD, warn_at: 33%}\npartitions:\n")).budget
     assert told is not None
@@ -73,7 +92,8 @@ def test_a_source_keeps_what_was_bought_ahead_and_what_spot_may_cost() -> None:
 def test_a_wish_is_not_explained_as_a_default_and_a_price_has_its_date() -> None:
     read = inspect_text(STEADY.read_text(), "s", catalog.load()).result()
     notes = {note.path: note.value for note in explain(read, catalog.load(), resolve(read, catalog.load()))}
-    assert notes["prices[spot p5en.48xlarge]"] == "63.296 USD/h"
+    assert notes["prices[on-demand p5en.48xlarge]"] == "63.296 USD/h"
+    assert notes["prices[spot p5en.48xlarge at most 40 USD/h]"] == "40 USD/h"
     assert notes["pools[h100].farewell.lead"] == "20s"
     assert not [
         path

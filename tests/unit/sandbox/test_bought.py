@@ -14,7 +14,7 @@ from gpucluster.plan.model import Market
 from gpucluster.sandbox import bought
 from gpucluster.sandbox.scenario import Scenario
 
-STEADY = Path("stacks/steady.yaml")
+STEADY = Path(__file__).parents[3] / "stacks/steady.yaml"
 
 
 class Orders:

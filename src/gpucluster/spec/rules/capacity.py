@@ -130,7 +130,11 @@ def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         yield error("budget", id="budget-without-prices", says=says)
         return
     named = [place for place in _machines(spec) if place[2] in catalog.machines]
-    without = [place for place in named if hourly(prices, region, place[2], place[1]) is None]
+    without = [
+        place
+        for place in named
+        if hourly(prices, region, place[2], place[1].source, place[1].max_price) is None
+    ]
     if named and len(without) == len(named):
         says = f"no machine of Slurm's pools has a price (the catalog has those of {prices.region}): this budget would stop nothing"
         yield error("budget", id="budget-without-prices", says=says)
@@ -140,15 +144,15 @@ def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         yield warning(*path, id="no-price", says=says)
 
 
-def _machines(spec: ClusterSpec) -> Iterator[tuple[Path, Market, str]]:
-    """Each machine of Slurm's pools that is paid by the hour, with its place."""
+def _machines(spec: ClusterSpec) -> Iterator[tuple[Path, Capacity, str]]:
+    """Each machine of Slurm's pools that is paid by the hour, with its place and its source."""
     for index, pool in enumerate(spec.pools):
         if run_by(spec, pool) is not Runs.SLURM:
             continue
         for position, source in enumerate(pool.capacity):
             for at, name in enumerate(source.machines):
                 if source.source is not Market.CAPACITY_BLOCK:
-                    yield ("pools", index, "capacity", position, "machines", at), source.source, name
+                    yield ("pools", index, "capacity", position, "machines", at), source, name
 
 
 def _hour_of(pool: Pool, region: str, catalog: Catalog) -> int:
@@ -156,7 +160,8 @@ def _hour_of(pool: Pool, region: str, catalog: Catalog) -> int:
     left, total = written(pool.nodes).min + pool.spares, 0
     for source in pool.capacity:
         taken = left if source.max is None else min(left, source.max)
-        total += taken * (hourly(catalog.prices, region, source.machines[0], source.source) or 0)
+        first, most = source.machines[0], source.max_price
+        total += taken * (hourly(catalog.prices, region, first, source.source, most) or 0)
         left -= taken
     return total
 
