@@ -54,7 +54,8 @@ PHASES: tuple[tuple[frozenset[str], Phase], ...] = (
     (frozenset({"POWERING_UP", "POWER_DOWN"}), Phase.STRANDED),  # ignored until ResumeTimeout (24.11, seen)
     (frozenset({"POWERING_UP", "POWER_DRAIN"}), Phase.STRANDED),
     (frozenset({"POWERING_UP"}), Phase.WANTED),
-    (frozenset({"POWER_UP"}), Phase.WANTED),
+    # Alone it is left over: slurmd registered before the power thread's next scan, and jobs run there (24.11, seen).
+    (frozenset({"POWER_UP", "NOT_RESPONDING"}), Phase.WANTED),
     (frozenset({"POWER_DOWN"}), Phase.LEAVING),
     (frozenset({"POWER_DRAIN"}), Phase.LEAVING),
     (frozenset({"NOT_RESPONDING"}), Phase.SILENT),

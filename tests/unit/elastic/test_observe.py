@@ -177,6 +177,8 @@ def test_each_spelling_is_read_as_the_same_word(word: str, same: str) -> None:
         ("IDLE CLOUD POWER_DOWN POWERED_DOWN", Phase.STRANDED),
         ("IDLE CLOUD NOT_RESPONDING POWERING_UP POWER_DOWN", Phase.STRANDED),
         ("MIXED CLOUD PLANNED", Phase.UP),
+        ("IDLE CLOUD POWERED_DOWN POWER_UP", Phase.WANTED),
+        ("ALLOCATED CLOUD POWER_UP", Phase.UP),  # it ran a job, and was ended as a failed boot
     ],
 )
 def test_states_as_slurm_prints_them(words: str, phase: Phase) -> None:
