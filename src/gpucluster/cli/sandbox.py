@@ -18,6 +18,7 @@ from gpucluster.plan.messages import NoticeKind
 if TYPE_CHECKING:
     from gpucluster.engine.events import Change
     from gpucluster.plan.model import ClusterPlan
+    from gpucluster.sandbox.control import SandboxControl
     from gpucluster.sandbox.inside import Resident
     from gpucluster.sandbox.ledger import Home
     from gpucluster.sandbox.plain_up import PlainUp
@@ -158,7 +159,7 @@ def notice(
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Tell a machine that it goes, as the cloud does: in its metadata, and in the cluster's queue."""
+    """Tell a machine that it goes, as the cloud does: in its metadata, and in the cluster's queue. Only spot ones are taken back."""
     with reporting(output):
         from gpucluster.sandbox.status import control
 
@@ -169,6 +170,7 @@ def notice(
         home, resident = _resident(name, machine)
         quiet = sorted({way.value for way in silent or ()})
         orders, seconds = control(home), _seconds_of(kind, after)
+        _only_spot(kind, name, resident, orders)
         if kind is NoticeKind.SPOT:
             orders.interrupt(resident.instance, seconds, silent=quiet)
         elif kind is NoticeKind.REBALANCE:
@@ -249,6 +251,19 @@ def logs(
 
 def _seconds_of(kind: NoticeKind, after: float | None) -> float:
     return after if after is not None else _AFTER_S.get(kind, 0.0)
+
+
+def _only_spot(kind: NoticeKind, name: str, resident: "Resident", orders: "SandboxControl") -> None:
+    """EC2 takes back what is spot, and nothing else; a head that was told so would end."""
+    if kind is NoticeKind.MAINTENANCE:
+        return
+    markets = {one["id"]: one["market"] for one in orders.instances()}
+    market = markets.get(resident.instance, "unknown")
+    if market != "spot":
+        raise StateError(
+            f"{resident.node or resident.role} is {market}, and only a spot machine is given a {kind.value} notice",
+            next_step=f"--kind maintenance, or a spot machine: gpucluster sandbox status {name}",
+        )
 
 
 def _notice_text(kind: NoticeKind, machine: str, seconds: float) -> str:

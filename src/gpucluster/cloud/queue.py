@@ -5,7 +5,7 @@ from typing import Any
 
 from gpucluster.cloud import eventbridge
 from gpucluster.cloud.aws import boto3_client, client_config, translated
-from gpucluster.cloud.port import Told
+from gpucluster.cloud.port import CloudError, Told
 
 _PAGE = 10  # messages of one call, received or deleted
 _WAIT_MAX_S = 20  # SQS's own
@@ -34,7 +34,11 @@ class SqsNotices:
             self.unreadable += found.unreadable
             told += found.told
             useless += [] if found.told else [handle]
-        self.forget(useless)
+        try:
+            self.forget(useless)
+        except CloudError:
+            if not told:  # what was heard counts more than what could not be thrown away
+                raise
         return tuple(told)
 
     def forget(self, handles: Sequence[str]) -> None:

@@ -213,3 +213,21 @@ def test_a_courier_without_rules_delivers_nothing(post: Post):
         assert post.notices().receive(0) == ()
     finally:
         post.cloud.client("events").enable_rule(Name="rebalance")
+
+
+def test_what_cannot_be_thrown_away_keeps_no_notice_from_being_heard(post: Post):
+    """A role that may read and not delete raised at each look, with the spot notice beside it unheard."""
+    post.sqs.send_message(QueueUrl=post.url, MessageBody="not ours")
+    post.model.recommend(post.instance, post.cloud.clock.now)
+    post.deliver()
+
+    class Clumsy:
+        def receive_message(self, **asked: Any) -> Any:
+            return post.sqs.receive_message(**asked)
+
+        def delete_message_batch(self, **_: Any) -> None:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteMessageBatch")
+
+    assert kinds(SqsNotices("us-east-1", post.url, Clumsy).receive(0)) == [
+        (post.instance, NoticeKind.REBALANCE)
+    ]
