@@ -186,3 +186,24 @@ def test_names_are_such_as_prometheus_takes_and_labels_are_few() -> None:
     assert all(name.endswith("_total") for name in COUNTERS)
     assert not any(name.endswith("_total") for name in GAUGES)
     assert all(len(gauge.labels) <= 4 for gauge in GAUGES.values())
+
+
+def test_what_may_fail_is_shown_from_zero_on() -> None:
+    """A storm or six boots that fail in one turn began their series at its end, and `increase` saw nothing: no alert."""
+    meter = meter_of(sight(a_plan()))
+    assert of(meter, "boot_failures_total", pool="h200") == 0
+    assert of(meter, "breaker_trips_total", pool="h200") == 0
+    assert of(meter, "notices_total", kind="spot") == 0
+
+
+def test_a_notice_whose_end_is_moved_is_counted_once() -> None:
+    first = Troubled(slot="h200-2a-1", instance="i-0", kind=TroubleKind.SPOT, words="x", ends_at=NOW + 120)
+    moved = replace(first, ends_at=NOW + 60, source="node")
+    before = sight(a_plan(), *living("h200-2a-1")).memory
+    meter = meter_of(sight(a_plan()))
+    for event in (first, moved):
+        entries = (Entry(at=NOW, event=event),)
+        after = fold(before, entries)
+        meter.count(entries, before, after)
+        before = after
+    assert of(meter, "notices_total", kind="spot") == 1

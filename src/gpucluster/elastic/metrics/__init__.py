@@ -38,6 +38,7 @@ class Meter:
 
     def text(self) -> bytes:
         """As Prometheus reads it."""
+        self._counted.know(pool.name for pool in self._sight().plan.pools)
         return generate_latest(self._registry)
 
     def _families(self) -> Iterator[Metric]:

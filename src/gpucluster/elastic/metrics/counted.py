@@ -1,6 +1,6 @@
 """What happened since the daemon started: launches, refusals, boots, troubles, and how long each stage took."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -25,6 +25,7 @@ from gpucluster.elastic.events import (
     SentBack,
     Signalled,
     Troubled,
+    TroubleKind,
     Unknown,
 )
 from gpucluster.elastic.memory import Memory
@@ -75,6 +76,8 @@ class Counted:
         for name, (_, labels) in COUNTERS.items():
             if not labels:
                 self._counters[name].inc(0)
+        for kind in TroubleKind:
+            self._counters["notices_total"].labels(kind.value)
         self._stages = Histogram(
             "gpucluster_stage_seconds",
             "How long a stage took: launch, boot, register, join (a machine's), start (a job's).",
@@ -103,7 +106,7 @@ class Counted:
             JobRunning: self._job_running,
             BootFailed: lambda at, e, old, new: self._count("boot_failures_total", e.pool),
             EndAsked: lambda at, e, old, new: self._count("ends_total", by=len(e.instances)),
-            Troubled: lambda at, e, old, new: self._count("notices_total", e.kind.value),
+            Troubled: self._troubled,
             GpuFaulted: lambda at, e, old, new: self._count("xids_total", str(e.xid), e.severity),
             Signalled: lambda at, e, old, new: self._count("jobs_signalled_total", by=len(e.jobs)),
             SentBack: lambda at, e, old, new: self._count("jobs_sent_back_total", by=len(e.jobs)),
@@ -117,6 +120,12 @@ class Counted:
         add = self._adds.get(type(entry.event))
         if add is not None:
             add(entry.at, entry.event, before, after)
+
+    def know(self, pools: Iterable[str]) -> None:
+        """Show their failures from zero on: `increase` does not see a series that begins at six."""
+        for pool in pools:
+            self._counters["boot_failures_total"].labels(pool)
+            self._counters["breaker_trips_total"].labels(pool)
 
     def turn(self, seconds: float) -> None:
         self._turns.observe(seconds)
@@ -146,6 +155,13 @@ class Counted:
         self._count("launch_requests_total", "deferred")
         if event.pace_all:
             self._count("throttles_total")
+
+    def _troubled(self, at: float, event: Troubled, before: Memory, after: Memory) -> None:
+        """An end that is moved is the same notice."""
+        life = before.lives.get(event.slot)
+        told = life.trouble if life is not None and life.instance == event.instance else None
+        if told is None or told.kind is not event.kind:
+            self._count("notices_total", event.kind.value)
 
     def _job_placed(self, at: float, event: JobPlaced, before: Memory, after: Memory) -> None:
         self._placed[event.job] = at
