@@ -449,3 +449,24 @@ def test_after_a_refusal_of_eight_a_waiting_job_of_two_gets_just_its_slots() -> 
     moment = after(moment, *stands)
     actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, NOW)
     assert [a.slots for a in actions if isinstance(a, Unblock)] == [("h200-2a-1", "h200-2a-2")]
+
+
+def test_a_gang_above_every_sources_max_hears_that_and_bars_no_smaller_job(tmp_path: Path) -> None:
+    """Nothing is live: `max 4 reached` would be a lie."""
+    sources = tuple(replace(s, max=4) for s in PLAN.pools[0].sources)
+    f = Fleet(replace(PLAN, pools=(replace(PLAN.pools[0], sources=sources),)), tmp_path)
+    big, small = f.slurm.submit(8), f.slurm.submit(4, lasts=600)
+    f.until(lambda: small.state == "RUNNING", 600)
+    f.run(60)
+    assert (big.state, len(f.cloud.launches)) == ("PENDING", 1)
+    assert f"; on-demand {SPOT} max 4 leaves no room for 8" in big.comment
+
+
+def test_a_job_behind_others_hears_of_the_pools_max_and_not_of_a_sources(f: Fleet) -> None:
+    first = f.slurm.submit(10, lasts=2000)
+    f.until(lambda: first.state == "RUNNING", 200)
+    second = f.slurm.submit(8, lasts=60)
+    f.run(60)
+    assert second.comment == "gpucluster: " + "; ".join(
+        f"no h200 in {zone}: max 16 leaves no room for 8" for zone in (A, A[:-1] + "b")
+    )

@@ -270,7 +270,7 @@ def test_a_source_never_has_more_than_its_max(f: Fleet) -> None:
     small = f.slurm.submit(3)
     f.until(lambda: small.state == "RUNNING", 3000)
     assert big.state == "PENDING"
-    assert "on-demand p5en.48xlarge max 4 reached" in big.comment
+    assert "on-demand p5en.48xlarge max 4 leaves no room for 6" in big.comment
     assert len(f.living()) == 3
 
 

@@ -8,6 +8,7 @@ and so is a whole pool whose breaker's cooldown is over.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.gangs import tell
@@ -46,7 +47,9 @@ class Zone:
         return max(0, job.node_count - self.idle)
 
     def shut(self, job: SlurmJob) -> bool:
-        return not self.sure and not self.idle and not self.maybe(max(1, self.lacks(job)))
+        """Whether it cannot have the job, and nothing idles here that may be for it."""
+        count = max(1, job.node_count)
+        return not self.idle and max(self.sure, self.maybe(count)) < count
 
 
 def forgotten(world: World, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Iterator[Event]:
@@ -183,9 +186,9 @@ def _probe(zones: tuple[Zone, ...], jobs: tuple[SlurmJob, ...]) -> tuple[Zone, S
 def _bring(world: World, room: Room, zone: Zone, limit: int) -> Iterator[Action]:
     open_now = [s for s in zone.free if not world.node(s).drained]
     if len(open_now) > limit:
-        yield Block(slots=tuple(open_now[limit:]), reason=_sentence(world, room, zone))
+        yield Block(slots=tuple(open_now[limit:]), reason=_sentence(world, room, zone, limit + 1))
     elif not limit and not zone.trying:
-        yield from _say_why(world, zone, _sentence(world, room, zone))
+        yield from _say_why(world, zone, _sentence(world, room, zone, 1))
     elif zone.blocked and len(open_now) < limit:
         lift = tuple(s for s in zone.blocked if world.phases[s] is Phase.OFF)[: limit - len(open_now)]
         if lift:
@@ -200,23 +203,23 @@ def _say_why(world: World, zone: Zone, sentence: str) -> Iterator[Action]:
         yield Block(slots=stale, reason=sentence)
 
 
-def _sentence(world: World, room: Room, zone: Zone) -> str:
-    return f"{REASON_PREFIX} {why_none(world, room, zone.pool, zone.name, zone.offers)}"
+def _sentence(world: World, room: Room, zone: Zone, count: int) -> str:
+    return f"{REASON_PREFIX} {why_none(world, room, zone.pool, zone.name, zone.offers, count=count)}"
 
 
 def _comments(world: World, room: Room, zones: Mapping[str, tuple[Zone, ...]]) -> Iterator[Action]:
     """A job all of whose pools are shut everywhere hears why."""
-    said = {
-        (z.pool.name, z.name): why_none(world, room, z.pool, z.name, z.offers)
-        for some in zones.values()
-        for z in some
-        if not z.sure
-    }
+
+    @cache
+    def said(pool: str, zone: int, count: int) -> str:
+        z = zones[pool][zone]
+        return why_none(world, room, z.pool, z.name, z.offers, count=count)
+
     by_sentence: dict[str, list[SlurmJob]] = {}
-    for job in waiting(world) if said else ():
-        mine = [z for pool in pools_of(world, job) for z in zones[pool]]
-        if mine and all(z.shut(job) for z in mine):
-            sentence = f"{REASON_PREFIX} " + "; ".join(dict.fromkeys(said[z.pool.name, z.name] for z in mine))
-            by_sentence.setdefault(sentence, []).append(job)
+    for job in waiting(world):
+        mine = [(pool, n, z) for pool in pools_of(world, job) for n, z in enumerate(zones[pool])]
+        if mine and all(z.shut(job) for _, _, z in mine):
+            words = dict.fromkeys(said(pool, n, job.node_count) for pool, n, _ in mine)
+            by_sentence.setdefault(f"{REASON_PREFIX} {'; '.join(words)}", []).append(job)
     for sentence, jobs in sorted(by_sentence.items()):
         yield from tell(tuple(jobs), sentence)

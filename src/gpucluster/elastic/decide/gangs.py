@@ -70,7 +70,9 @@ def serve(
         chosen, lacking = _choose_all(world, room, offers, parts)
         for gang in lacking:
             here = offers[(gang.pool.name, gang.zone)]
-            sentence = f"{REASON_PREFIX} {why_none(world, room, gang.pool, gang.zone, here)}"
+            sentence = (
+                f"{REASON_PREFIX} {why_none(world, room, gang.pool, gang.zone, here, count=len(gang.slots))}"
+            )
             actions.extend(_refused(world, gang, sentence))
             sent_back.extend(gang.jobs if gang.returns else ())
         if lacking:

@@ -141,16 +141,22 @@ class Room:
             room = min(room, self._free(some))
         return max(0, room)
 
-    def lacks(self, some: Offer) -> str:
-        """Why the offer has no room of its own, in words; empty: it has."""
+    def lacks(self, some: Offer, count: int) -> str:
+        """Why the offer has no room of its own for so many, in words; empty: it has."""
         source = some.source
         if source.reservation:
-            shut = windows.shut(self._world, source.reservation)
-            if shut or self._free(some) <= 0:
-                return f"{source.reservation} {shut or 'is full'}"
+            shut, free = windows.shut(self._world, source.reservation), self._free(some)
+            if shut or free < count:
+                return f"{source.reservation} {shut or _too_few('is full', free, count)}"
         if source.max is not None:
-            return f"max {source.max} reached"
+            left = source.max - self._sources[(some.pool, source.position)]
+            return f"max {source.max} {_too_few('reached', left, count)}" if left < count else ""
         return ""
+
+    def lacks_in(self, pool: Pool, count: int) -> str:
+        """Why the pool has no room for so many, in words; empty: it has."""
+        left = self.of_pool(pool.name)
+        return f"max {pool.max} {_too_few('reached', left, count)}" if left < count else ""
 
     def _free(self, some: Offer) -> int:
         """What is not known is not asked for."""
@@ -193,24 +199,26 @@ def choose(
     )
 
 
-def why_none(world: World, room: Room, pool: Pool, zone: str, offers: tuple[Offer, ...]) -> str:
-    """One stable sentence for people: what each offer of the zone said."""
-    said: list[str] = []
-    if room.stops[pool.name]:
-        said.append(room.stops[pool.name])
-    elif not room.of_pool(pool.name):
-        said.append(f"max {pool.max} reached")
-    elif words := limits.trial(world, pool.name):
-        said.append(words)
-    else:
-        for some in offers:
-            refusal = refusal_of(world.memory, some)
-            if refusal is not None and closed(world.memory, some, world.now):
-                at_once = f" for {refusal.size} at once" if refusal.size > 1 else ""
-                said.append(f"{some.words} {refusal.words}{at_once}")
-            elif words := room.lacks(some):
-                said.append(f"{some.words} {words}")
+def why_none(
+    world: World, room: Room, pool: Pool, zone: str, offers: tuple[Offer, ...], *, count: int = 1
+) -> str:
+    """One stable sentence for people: what each offer of the zone said to so many at once."""
+    stop = room.stops[pool.name] or room.lacks_in(pool, count) or limits.trial(world, pool.name)
+    said = [stop] if stop else [words for some in offers if (words := _said(world, room, some, count))]
     return f"no {pool.name} in {zone}: " + ("; ".join(dict.fromkeys(said)) or "no source has room")
+
+
+def _said(world: World, room: Room, some: Offer, count: int) -> str:
+    refusal = refusal_of(world.memory, some)
+    if refusal is not None and closed(world.memory, some, world.now):
+        at_once = f" for {refusal.size} at once" if refusal.size > 1 else ""
+        return f"{some.words} {refusal.words}{at_once}"
+    words = room.lacks(some, count)
+    return f"{some.words} {words}" if words else ""
+
+
+def _too_few(none: str, left: int, count: int) -> str:
+    return none if left <= 0 else f"leaves no room for {count}"
 
 
 def _keys(pool: Pool, source: Source, machine: str, zone: str) -> tuple[str, ...]:

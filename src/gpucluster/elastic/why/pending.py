@@ -52,7 +52,14 @@ _OURS = frozenset(
 def sentence(case: Case) -> str:
     """What `blocked` writes into the job's admin comment and on the nodes: made by the same function."""
     said = [
-        why_none(case.world, case.room, pool, span.zone, case.offers[(pool.name, span.zone)])
+        why_none(
+            case.world,
+            case.room,
+            pool,
+            span.zone,
+            case.offers[(pool.name, span.zone)],
+            count=case.job.node_count,
+        )
         for pool in pools(case.world, case.job)
         for span in pool.slots
     ]
