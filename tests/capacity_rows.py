@@ -249,7 +249,40 @@ CAPACITY_ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a warning after the stop",
         [("partitions:\n", "budget: {monthly: 250000 USD, stop_scaling_at: 70%}\npartitions:\n")],
-        "19:9: error[warn-after-stop] budget.warn_at: 80% is after the stop at 70%: nobody would be warned",
+        "19:9: error[warn-after-stop] budget.warn_at: the default, 80%, is after the stop at 70%: nobody would be warned; write at most 70%",
+    ),
+    (
+        "a warning after the stop that somebody wrote",
+        [
+            (
+                "partitions:\n",
+                "budget: {monthly: 250000 USD, warn_at: 90%, stop_scaling_at: 70%}\npartitions:\n",
+            )
+        ],
+        "19:40: error[warn-after-stop] budget.warn_at: 90% is after the stop at 70%: nobody would be warned; write at most 70%",
+    ),
+    (
+        "one reservation as two things",
+        [
+            (
+                "from: on-demand, machines: [p5en.48xlarge], max: 4",
+                "from: reservation, id: cr-0123456789abcdef0, zones: [us-east-1a], machines: [p5en.48xlarge]",
+            ),
+            (
+                "partitions:\n",
+                "  - name: other\n    nodes: 2\n    capacity: [{from: reservation, id: cr-0123456789abcdef0, zones: [us-east-1b], machines: [p5en.48xlarge]}]\npartitions:\n",
+            ),
+            ("pools: [h200]", "pools: [h200, other]"),
+        ],
+        "21:40: error[held-otherwise] pools[other].capacity[0].id: 'cr-0123456789abcdef0' is in pools[h200] a reservation of p5en.48xlarge in us-east-1a: it is one thing, of one machine in one zone",
+    ),
+    (
+        "always-on nodes that no source may give",
+        [
+            ("{min: 0, max: 16}", "{min: 5, max: 16}"),
+            ("      - {from: spot, machines: [p5en.48xlarge]}\n", ""),
+        ],
+        "17:7: error[sources-below-min] pools[h200].capacity: its sources give at most 4, and 5 nodes always stand (spares with them)",
     ),
     (
         "a budget that the always-on nodes use up",

@@ -56,6 +56,7 @@ _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] =
     sharing.mig,
     slurm.pool_size,
     capacity.spares,
+    capacity.sources_enough,
     aws.machines_alike,
 )
 _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]], ...] = (
@@ -66,6 +67,7 @@ _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]],
     capacity.source_id,
     capacity.source_price,
     capacity.held_place,
+    capacity.held_alike,
     capacity.block_fixed,
     kubernetes.source_market,
 )

@@ -11,7 +11,7 @@ from gpucluster.spec.model import Capacity, ClusterSpec, Pool
 from gpucluster.spec.part import written
 from gpucluster.spec.pools import of_slurm, run_by
 from gpucluster.spec.problem import Finding, Path
-from gpucluster.spec.rules.findings import error, or_none, warning
+from gpucluster.spec.rules.findings import error, or_none, run, warning
 from gpucluster.spec.units import write_money, write_rate
 
 HELD = (Market.RESERVATION, Market.CAPACITY_BLOCK)  # one machine type in one zone, known by an id
@@ -68,6 +68,27 @@ def held_place(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) 
         yield error(*at, id="missing-key", says=says)
 
 
+def held_alike(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
+    """Pools may share a reservation, which is one thing for all of them: each launch of the other kind was refused."""
+    source, at = _source(spec, index, position)
+    if source.id is None or source.source not in HELD:
+        return
+    zones = written(spec.aws).network.zones
+    for pool in spec.pools[:index]:
+        yield from run(_told_otherwise(source, pool, zones, at, f"pools[{pool.name}]"))
+
+
+def sources_enough(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
+    """The nodes that always stand can be had."""
+    pool = spec.pools[index]
+    least = written(pool.nodes).min + pool.spares
+    bounds = [source.max for source in pool.capacity]
+    most = sum(bound or 0 for bound in bounds)
+    if bounds and None not in bounds and most < least:
+        says = f"its sources give at most {most}, and {least} nodes always stand (spares with them)"
+        yield error("pools", index, "capacity", id="sources-below-min", says=says)
+
+
 def block_fixed(spec: ClusterSpec, index: int, position: int, catalog: Catalog) -> Iterator[Finding]:
     """Paid ahead, used or not: so its nodes are there for as long as it is."""
     source, at = _source(spec, index, position)
@@ -104,7 +125,9 @@ def budget(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         return
     warn, stop = _percent(wish.warn_at, defaults.BUDGET_WARN_PERCENT), wish.stop_scaling_at
     if warn > _percent(stop, defaults.BUDGET_STOP_PERCENT):
-        says = f"{warn}% is after the stop at {_percent(stop, defaults.BUDGET_STOP_PERCENT)}%: nobody would be warned"
+        whose = f"{warn}%" if wish.warn_at is not None else f"the default, {warn}%,"
+        after = _percent(stop, defaults.BUDGET_STOP_PERCENT)
+        says = f"{whose} is after the stop at {after}%: nobody would be warned; write at most {after}%"
         yield error("budget", "warn_at", id="warn-after-stop", says=says)
     yield from _unpriced(spec, catalog)
 
@@ -121,6 +144,19 @@ def always_on_cost(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
             f"{catalog.prices.date}), and launching stops at {write_money(stop)}"
         )
         yield error("budget", "monthly", id="budget-below-least", says=says)
+
+
+def _told_otherwise(
+    source: Capacity, pool: Pool, zones: tuple[str, ...], at: Path, named: str
+) -> Iterator[Finding]:
+    """What another pool says of the same reservation, if it is not the same."""
+    for other in pool.capacity:
+        if other.id != source.id or other.source not in HELD:
+            continue
+        here, there = source.zones or zones, other.zones or zones
+        if (source.source, source.machines, here) != (other.source, other.machines, there):
+            says = f"'{source.id}' is in {named} {_WORD[other.source]} of {', '.join(other.machines)} in {', '.join(there)}: it is one thing, of one machine in one zone"
+            yield error(*at, "id", id="held-otherwise", says=says)
 
 
 def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
