@@ -192,7 +192,7 @@ class Actor:
         self._busy.add(ask.request)
 
         def allowed(control: Control | None) -> None:
-            if not self._may_launch(control) or (not action.repeat and self._overtaken(ask)):
+            if not self._may_launch(control) or self._overtaken(action):
                 self._busy.discard(ask.request)
                 return
             self._intend(action)
@@ -208,9 +208,11 @@ class Actor:
         self._hindrance = hindrance
         return not hindrance
 
-    def _overtaken(self, ask: Ask) -> bool:
-        """Another request for one of its slots was written since this one was decided."""
-        memory = self._hands.journal.memory
+    def _overtaken(self, action: LaunchGang) -> bool:
+        """Since it was decided it was given up, or another request for one of its slots was written."""
+        memory, ask = self._hands.journal.memory, action.ask
+        if action.repeat:
+            return ask.request not in memory.launches
         lives = (memory.lives.get(slot) for slot in ask.slots)
         return ask.request in memory.launches or any(x and (x.request or x.instance) for x in lives)
 

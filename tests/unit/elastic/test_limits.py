@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import a_plan
 from fleet import Fleet
-from moments import BUSY, NOW, OFF, WAKING, instance, job, living, node, sight
+from moments import BUSY, NOW, OFF, WAKING, ask, instance, job, living, node, sight
 
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.limits import half_open, spent, stop_of
@@ -21,11 +21,13 @@ from gpucluster.elastic.events import (
     CameUp,
     Entry,
     Event,
+    LaunchAsked,
+    LaunchDeferred,
     Needed,
     Ordered,
     Verb,
 )
-from gpucluster.elastic.memory import fold
+from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import Action, Block, LaunchGang, MarkDown, Remember, Terminate, Unblock
 from gpucluster.elastic.sight import Sight
 from gpucluster.plan.model import Breaker, Budget
@@ -237,6 +239,46 @@ def test_a_paused_pool_launches_nothing_and_says_who_and_why(verb: Verb, words: 
     }
     resumed = after(moment, Ordered(verb=Verb.POOL_RESUME, target="h200", by="ada"))
     assert [a for a in acts(resumed) if isinstance(a, LaunchGang)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_throttled_call_launches_nothing_after_a_pause_and_a_lost_one_is_repeated(
+    tmp_path: Path, lost: bool
+) -> None:
+    f = Fleet(PLAN, tmp_path)
+    if lost:
+        f.model.faults.lose_reply("RunInstances")
+    else:
+        f.model.faults.next_error("RunInstances", "RequestLimitExceeded", 2)
+    job = f.slurm.submit(2)
+    f.until(lambda: bool(f.journal.memory.launches), 30)
+    f.journal.append(
+        (Entry(at=f.now, event=Ordered(verb=Verb.POOL_PAUSE, target="h200", by="ada", words="new driver")),)
+    )
+    f.run(120)
+    assert not f.journal.memory.launches
+    assert len(f.living()) == (2 if lost else 0)
+    assert job.state == ("COMPLETED" if lost else "PENDING")
+    assert lost or "paused by ada: new driver" in job.comment
+
+
+def test_only_what_was_throttled_each_time_surely_launched_nothing() -> None:
+    asked, throttled = (
+        LaunchAsked(ask=ask(1, A1)),
+        LaunchDeferred(request="r1", retry_at=NOW, words="x", pace_all=True),
+    )
+    lost = replace(throttled, pace_all=False)
+    rows = [
+        ((asked,), False),
+        ((asked, throttled), True),
+        ((asked, throttled, asked), False),
+        ((asked, throttled, asked, throttled), True),
+        ((asked, lost, asked, throttled), False),
+        ((asked, asked, throttled), False),  # the daemon died over the first
+    ]
+    for events, nothing in rows:
+        memory = fold(Memory(), [Entry(at=NOW, event=e) for e in events])
+        assert memory.launches["r1"].came_to_nothing is nothing, events
 
 
 def test_an_order_stands_before_a_breaker_and_a_breaker_before_the_budget() -> None:

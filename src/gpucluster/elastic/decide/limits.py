@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from gpucluster.elastic import ledger
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.events import BreakerReset, BreakerTripped, BudgetCrossed, Event, Verb
+from gpucluster.elastic.events import BreakerReset, BreakerTripped, BudgetCrossed, Event, LaunchRefused, Verb
 from gpucluster.plan.model import Budget, Pool
 
 _PAUSES = {Verb.POOL_PAUSE: "paused", Verb.POOL_DRAIN: "drained"}
@@ -17,11 +17,12 @@ _MICRO = 1_000_000
 
 
 def noticed(world: World) -> Iterator[Event]:
-    """Lines that the month's spend crossed, breakers that trip or close."""
+    """Lines that the month's spend crossed, breakers that trip or close, throttled requests that a stop overtook."""
     if world.plan.budget is not None:
         yield from _budget(world, world.plan.budget)
     for pool in world.plan.pools:
         yield from _breaker(world, pool)
+    yield from _given_up(world)
 
 
 def stop_of(world: World, pool: str) -> str:
@@ -65,6 +66,13 @@ def _breaker(world: World, pool: Pool) -> Iterator[Event]:
         words = f"{failed} boots failed in a row, the last: {_last_words(world, pool.name)}"
         until = world.now + pool.breaker.cooldown_s
         yield BreakerTripped(pool=pool.name, words=words, until=until)
+
+
+def _given_up(world: World) -> Iterator[Event]:
+    """A call that only waits for tokens would launch after the stop; one that may have launched is repeated (T01)."""
+    for request, launch in world.memory.launches.items():
+        if launch.came_to_nothing and (words := stop_of(world, launch.ask.pool)):
+            yield LaunchRefused(request=request, key=None, words=words, until=world.now)
 
 
 def _last_words(world: World, pool: str) -> str:

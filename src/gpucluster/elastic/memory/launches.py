@@ -69,7 +69,10 @@ def _launch_asked(draft: Draft, at: float, event: LaunchAsked) -> None:
     if known is None or known.throttled:
         _charge(draft, "RunInstances#instances", float(len(ask.slots)), at)
     if known is not None:  # the identical call once more
-        draft.launches[ask.request] = replace(known, tries=known.tries + 1, throttled=False)
+        doubtful = known.doubtful or not known.throttled
+        draft.launches[ask.request] = replace(
+            known, tries=known.tries + 1, throttled=False, doubtful=doubtful
+        )
         return
     draft.requests += 1
     draft.launches[ask.request] = Launch(ask=ask, asked_at=at)

@@ -48,6 +48,14 @@ class Launch:
     retry_at: float = 0.0
     tries: int = 1
     throttled: bool = False  # the last try took no tokens for its instances
+    doubtful: bool = (
+        False  # an earlier try may have launched: its answer was lost, or the daemon died over it
+    )
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether each try was throttled, so that nothing can have been launched."""
+        return self.throttled and not self.doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
