@@ -244,8 +244,9 @@ def the_daemon_dies_at(s: Stage, point: str) -> Sequence[int]:
         s.head("systemctl", "daemon-reload")
         s.head("rm", "-f", TRIPPED)
         s.head("systemctl", "restart", DAEMON)
-        job = s.submit(script=LONG if "signal" in point or "requeue" in point else SHORT)
-        if "signal" in point or "requeue" in point:
+        noticed = any(word in point for word in ("signal", "requeue", "forget"))
+        job = s.submit(script=LONG if noticed else SHORT)
+        if noticed:
             s.until_running(job)
             time.sleep(3)  # a job that has not begun is sent back without a word
             s.notice(s.spot()[0])
