@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from builders import a_plan
-from moments import BUSY, NOW, UP, instance, job, living, node, refusal, sight
+from moments import BUSY, NOW, UP, WAKING, instance, job, living, node, refusal, sight
 
-from gpucluster.elastic.events import Ordered, Verb
+from gpucluster.elastic.events import BootFailed, Ordered, Troubled, TroubleKind, Verb
 from gpucluster.elastic.why import Cause, text, why
 from gpucluster.plan.model import Market
 
@@ -81,3 +81,62 @@ def test_a_task_of_an_array_is_told_how_to_find_its_number(word):
     shown = why(sight(PLAN), word)
     assert not shown.known
     assert f"squeue -h -j {word} -o %A" in shown.headline
+
+
+def spot_notice(ends_at):
+    return (
+        20.0,
+        Troubled(
+            slot=A1, instance="i-0", kind=TroubleKind.SPOT, words="goes", ends_at=ends_at, source="queue"
+        ),
+    )
+
+
+def leaving(ends_at, **changes):
+    moment = sight(
+        PLAN,
+        *living(A1),
+        spot_notice(ends_at),
+        nodes=(node(A1, f"{BUSY} DRAIN"),),
+        instances=(instance(0),),
+        jobs=(job(41, A1, **changes),),
+    )
+    return text(why(moment, "41"), NOW)
+
+
+def test_an_interactive_job_is_promised_no_signal_to_a_batch_script_that_it_does_not_have():
+    said = leaving(NOW + 100, batch=False)
+    assert "its batch script" not in said
+    assert "it has no batch script" in said
+
+
+def test_what_comes_next_is_never_in_the_past():
+    """An end that was to be six minutes ago, and a machine that still lives: it is due now."""
+    said = leaving(NOW - 400)
+    (line,) = (line for line in said.splitlines() if f"{A1} leaves" in line)
+    assert "ago" not in line
+    assert "UTC, now: " in line
+
+
+def test_a_machine_whose_boot_has_failed_is_given_no_time_to_come_up():
+    failed = (20.0, BootFailed(slot=A1, instance="i-0", pool="h200", words="no device"))
+    keep = (30.0, Ordered(verb=Verb.NODE_KEEP, target=A1, by="bob", words="", until=NOW + 600, now=False))
+    moment = sight(
+        PLAN,
+        *living(A1)[:4],
+        keep,
+        failed,
+        nodes=(node(A1, WAKING),),
+        instances=(instance(0),),
+        jobs=(job(41, A1, starts=True),),
+    )
+    said = text(why(moment, "41"), NOW)
+    assert "its boot failed: no device" in said
+    assert "if it is not up by then" not in said
+
+
+def test_what_slurm_has_set_down_is_nobodys_alone_to_lift():
+    down = node(A1, "DOWN CLOUD", reason="Not responding", reason_by="slurm")
+    said = text(why(sight(PLAN, *living(A1), nodes=(down,), instances=(instance(0),)), A1), NOW)
+    assert "Not responding (by Slurm itself)" in said
+    assert "alone lifts" not in said

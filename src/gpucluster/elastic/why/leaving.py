@@ -45,7 +45,10 @@ def of_job(world: World, slot: str, trouble: Trouble, job: SlurmJob) -> Iterator
     done = world.memory.jobs.get(str(job.id))
     farewell = moment.farewell
     yield _told(trouble, f"{slot}: ")
-    if done is not None and done.signalled:
+    if not job.batch:
+        words = f"it has no batch script (srun, salloc): no {farewell.signal} reaches it"
+        yield Line(part=Part.STANDS, words=words)
+    elif done is not None and done.signalled:
         words = f"its batch script was signalled with {farewell.signal}, to write a checkpoint"
         yield Line(part=Part.DONE, at=trouble.signalled_at, words=words)
     elif (at := rule.signals(moment)) is not None:

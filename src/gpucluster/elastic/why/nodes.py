@@ -91,6 +91,8 @@ def _drain(world: World, name: str) -> Iterator[Line]:
         whose = _OWNERS[owner]
     elif node.ours:
         whose = "a version of the daemon that this one does not know"
+    elif not node.drained and node.reason_by == "slurm":
+        whose = "Slurm itself"  # it has set it down: the table of a node's life brings it back
     elif node.spoiled:
         whose = "Slurm itself: its machine is replaced when it has been idle for its time"
     else:

@@ -94,7 +94,8 @@ def _lines(shown: Screen, now: float) -> Iterator[str]:
     last: Part | None = None
     for line in shown.lines:
         name = line.part.value if line.part is not last else ""
-        at = f"{when(line.at, now)}: " if line.at is not None else ""
+        due = line.at if line.at is None or line.part is not Part.NEXT else max(line.at, now)  # late is now
+        at = f"{when(due, now)}: " if due is not None else ""
         last = line.part
         yield f"  {name:9} {at}{line.words}"
 

@@ -125,7 +125,10 @@ def _starting_next(case: Case, waiting: list[str]) -> Iterator[Line]:
     limits = [
         (max(life.launched_at, life.since) + world.slots[s].pool.boot_timeout_s, s)
         for s in waiting
-        if (life := world.life(s)) is not None and life.instance is not None and s in world.slots
+        if (life := world.life(s)) is not None
+        and life.instance is not None
+        and not life.failed
+        and s in world.slots
     ]
     if limits:
         at, slot = min(limits)
