@@ -17,6 +17,7 @@ from gpucluster.errors import GpuclusterError, HostError, StateError
 if TYPE_CHECKING:
     from gpucluster.validate.reach import SshPlace
 
+MOST_PORT = 65535
 LIMIT_S = 90.0  # a journal of years, a slurmctld that holds its locks, a cloud that throttles
 KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 _NEVER_OURS = ("Traceback", "No module named")  # Python's own 1, which is no answer
@@ -216,7 +217,7 @@ def _place(word: str) -> "SshPlace":
         or host.startswith("-")
         or user.startswith("-")
         or not known
-        or (colon and not port.isdecimal())
+        or (colon and not (port.isdecimal() and 0 < int(port[:6]) <= MOST_PORT))
     ):
         raise GpuclusterError(
             f"--ssh: {word!r} is no [USER@]HOST[:PORT]", next_step="for example admin@192.0.2.10"

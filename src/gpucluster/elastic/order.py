@@ -80,7 +80,8 @@ def refusal(plan: ClusterPlan, wish: Wish) -> str:
         spans = ", ".join(part.hostlist for pool in plan.pools for part in pool.slots)
         return f"there is no node {wish.target!r}; this cluster has {spans}"
     if wish.for_s is not None and not 0 < wish.for_s <= LONGEST_KEEP_S:
-        return f"{wish.for_s:g} s is no time to keep a node: more than 0, at most {LONGEST_KEEP_S / 86400:g} days"
+        asked = f"{wish.for_s / 86400:,.1f} days" if wish.for_s > LONGEST_KEEP_S else f"{wish.for_s:g} s"
+        return f"{asked} is no time to keep a node: more than 0, at most {LONGEST_KEEP_S / 86400:g} days"
     if wish.for_s is not None and wish.verb is not Verb.NODE_KEEP:
         return f"{wish.verb.value} takes no time: only node-keep does"
     if wish.now and wish.verb is not Verb.NODE_REPLACE:

@@ -65,7 +65,7 @@ def read(spool: Path) -> tuple[Call, ...]:
     for path in sorted((spool / "new").glob("*")):
         try:
             calls.append(_parse(path))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             _aside(spool, path)
     return tuple(calls)
 
@@ -133,7 +133,7 @@ def _jobs(text: str | None) -> tuple[int, ...]:
     try:
         body: Any = json.loads(text) if text else {}
         return tuple(int(job["job_id"]) for job in body.get("jobs", ()))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return ()
 
 

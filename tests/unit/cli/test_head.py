@@ -110,7 +110,9 @@ def test_without_known_hosts_ssh_goes_nowhere(tmp_path: Path) -> None:
         reach(Way(ssh="admin@192.0.2.1", known_hosts=tmp_path / "none"))
 
 
-@pytest.mark.parametrize("word", ["", "-oProxyCommand=x", "-l@host", "a@-b", "a b@host", "h:x", "$(id)@h"])
+@pytest.mark.parametrize(
+    "word", ["", "-oProxyCommand=x", "-l@host", "a@-b", "a b@host", "h:x", "$(id)@h", "h:0", "h:65536", "h:²"]
+)
 def test_an_ssh_place_is_never_an_option_or_a_command(word: str) -> None:
     with pytest.raises(GpuclusterError, match="is no"):
         reach(Way(ssh=word))

@@ -30,7 +30,17 @@ def test_requests_come_oldest_first_and_are_gone_when_done(tmp_path: Path) -> No
     assert spool.read(tmp_path) == ()
 
 
-@pytest.mark.parametrize("text", ["nonsense", '{"jobs": 1}', '{"jobs": [{"id": 1}]}', "[]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonsense",
+        '{"jobs": 1}',
+        '{"jobs": [{"id": 1}]}',
+        "[]",
+        '{"jobs": [{"job_id": 1e999}]}',
+        "[" * 100_000,
+    ],
+)
 def test_a_job_map_of_another_form_is_only_a_missing_hint(tmp_path: Path, text: str) -> None:
     put(tmp_path, "1", request(resume_file=text))
     assert [c.jobs for c in spool.read(tmp_path)] == [()]
@@ -42,6 +52,18 @@ def test_a_broken_file_goes_aside_and_blocks_nothing(tmp_path: Path, content: by
     put(tmp_path, "1.broken", content)
     put(tmp_path, "2.fine", request())
     assert [c.hostlist for c in spool.read(tmp_path)] == ["a-1"]
+    assert not (tmp_path / "new" / "1.broken").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 100_000, request(time=10**400), b'{"kind": "order", "until": NaN}'],
+    ids=["too deep to parse", "a time that no float holds", "an order until no time"],
+)
+def test_what_no_parser_bears_goes_aside_too(tmp_path: Path, content: bytes) -> None:
+    put(tmp_path, "1.broken", content)
+    put(tmp_path, "2.fine", request())
+    assert [c.path.name for c in spool.read(tmp_path)] == ["2.fine"]
     assert not (tmp_path / "new" / "1.broken").exists()
 
 
