@@ -8,6 +8,7 @@ import base64
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ class Run:
     kind: str
     do: Do
     quick: bool = False  # also in `make test`
+    exact: bool = False  # one launch for each slot: nothing that it needed failed
 
     @property
     def minutes(self) -> int:
@@ -107,25 +109,25 @@ class Run:
 RUNS: list[Run] = []
 
 
-def run(kind: str, *, quick: bool = False) -> Callable[[Do], Do]:
+def run(kind: str, *, quick: bool = False, exact: bool = False) -> Callable[[Do], Do]:
     """Register a run under its function's name."""
 
     def note(do: Do) -> Do:
-        RUNS.append(Run(do.__name__.replace("_", " "), kind, do, quick))
+        RUNS.append(Run(do.__name__.replace("_", " "), kind, do, quick, exact))
         return do
 
     return note
 
 
 def rows(
-    kind: str, names: Sequence[str], quick: Sequence[str] = ()
+    kind: str, names: Sequence[str], quick: Sequence[str] = (), *, exact: bool = False
 ) -> Callable[[Callable[[Stage, str], Sequence[int]]], None]:
     """Register a run for each of `names`."""
 
     def note(do: Callable[[Stage, str], Sequence[int]]) -> None:
         for name in names:
             title = f"{do.__name__.replace('_', ' ')} {name}"
-            RUNS.append(Run(title, kind, lambda s, name=name: do(s, name), name in quick))
+            RUNS.append(Run(title, kind, lambda s, name=name: do(s, name), name in quick, exact))
 
     return note
 
@@ -167,12 +169,15 @@ def judge(cluster: Cluster, what: Run) -> Verdict:
     lost = [words_of for job in jobs if (words_of := _lost(stage, job))]
     stuck, leaked = _quiet(stage)
     words.extend(_doubles(stage, jobs))
+    slots, new = {n for job in jobs for n in _slots(stage, job)}, stage.new()
+    if what.exact and len(new) != len(slots):
+        words.append(f"{len(new)} launches for {len(slots)} slots")
     return Verdict(
         run=what.name,
         kind=what.kind,
         seconds=round(time.monotonic() - began, 1),
-        nodes=len({n for job in jobs for n in _slots(stage, job)}),
-        launches=len(stage.new()),
+        nodes=len(slots),
+        launches=len(new),
         leaked=len(leaked),
         lost=len(lost),
         stuck=len(stuck),
@@ -235,8 +240,33 @@ def _doubles(stage: Stage, jobs: Sequence[int]) -> Iterator[str]:
 
 
 # --- processes --------------------------------------------------------------------------------------------
-@rows("daemon killed", tuple(Failpoint), quick=("after-intent", "before-result", "after-end"))
+NOTICED = tuple(p for p in Failpoint if any(word in p for word in ("signal", "requeue", "forget")))
+BURST = tuple(p for p in Failpoint if p not in NOTICED)
+
+
+@rows("daemon killed", BURST, quick=("after-intent", "before-result", "after-end"), exact=True)
 def the_daemon_dies_at(s: Stage, point: str) -> Sequence[int]:
+    with dying(s, point):
+        job = s.submit()
+        if "end" in point:
+            s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
+            s.cluster.power_down()
+    return (job,)
+
+
+@rows("daemon killed", NOTICED)
+def a_notice_comes_and_the_daemon_dies_at(s: Stage, point: str) -> Sequence[int]:
+    with dying(s, point):
+        job = s.submit(script=LONG)
+        s.until_running(job)
+        time.sleep(3)  # a job that has not begun is sent back without a word
+        s.notice(s.spot()[0])
+    return (job,)
+
+
+@contextmanager
+def dying(s: Stage, point: str) -> Iterator[None]:
+    """A daemon that kills itself once at this point; what is in the block leads there."""
     s.head("mkdir", "-p", DROP_IN.rpartition("/")[0])
     text = f"[Service]\nEnvironment=GPUCLUSTER_TRIP={point}\n"
     s.cluster.exec("head", "sh", "-c", f"cat > {DROP_IN}", stdin=text)
@@ -244,24 +274,15 @@ def the_daemon_dies_at(s: Stage, point: str) -> Sequence[int]:
         s.head("systemctl", "daemon-reload")
         s.head("rm", "-f", TRIPPED)
         s.head("systemctl", "restart", DAEMON)
-        noticed = any(word in point for word in ("signal", "requeue", "forget"))
-        job = s.submit(script=LONG if noticed else SHORT)
-        if noticed:
-            s.until_running(job)
-            time.sleep(3)  # a job that has not begun is sent back without a word
-            s.notice(s.spot()[0])
-        elif "end" in point:
-            s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
-            s.cluster.power_down()
+        yield
         s.wait("it died there", lambda: s.head("cat", TRIPPED, check=False) == point)
     finally:
         s.head("rm", "-f", DROP_IN)
         s.head("systemctl", "daemon-reload")
         s.head("systemctl", "restart", DAEMON)
-    return (job,)
 
 
-@rows("daemon killed", ("placed", "launched", "registered"))
+@rows("daemon killed", ("placed", "launched", "registered"), exact=True)
 def the_daemon_is_killed_when_the_job_is(s: Stage, moment: str) -> Sequence[int]:
     job = s.submit()
     s.until(job, moment)
@@ -269,7 +290,7 @@ def the_daemon_is_killed_when_the_job_is(s: Stage, moment: str) -> Sequence[int]
     return (job,)
 
 
-@run("daemon stopped", quick=True)
+@run("daemon stopped", quick=True, exact=True)
 def the_daemon_is_stopped_for_twenty_seconds_in_mid_burst(s: Stage) -> Sequence[int]:
     job = s.submit()
     s.until(job, "placed")
@@ -370,7 +391,12 @@ def five_endings_in_a_row_meet(s: Stage, code: str) -> Sequence[int]:
     return (job,)
 
 
-@rows("a reply is lost", ("RunInstances", "TerminateInstances", "DescribeInstances"), quick=("RunInstances",))
+@rows(
+    "a reply is lost",
+    ("RunInstances", "TerminateInstances", "DescribeInstances"),
+    quick=("RunInstances",),
+    exact=True,
+)
 def the_answer_is_lost_of(s: Stage, action: str) -> Sequence[int]:
     s.cluster.control().lose_reply(action, times=2)
     return (s.submit(),)
@@ -406,6 +432,9 @@ def the_cloud_takes_an_instance_when_the_job_is(s: Stage, moment: str) -> Sequen
     job = s.submit(script=LONG)
     s.until(job, moment)
     s.end(s.new()[0])
+    if moment == "launched":  # its replacement comes inside the same allocation
+        s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
+        assert s.cluster.job(job)["restart_cnt"] == 0, "a failed boot cost a requeue"
     return (job,)
 
 
@@ -558,6 +587,18 @@ def a_person_drains_a_node_in_mid_job(s: Stage) -> Sequence[int]:
     assert "DRAIN" in s.cluster.nodes()[node]["state"], "a person's drain was lifted"
     s.head("scontrol", "update", f"nodename={node}", "state=undrain")
     return (job,)
+
+
+@run("drained")
+def slurm_itself_drains_a_node(s: Stage) -> Sequence[int]:
+    """It stood drained and paid for without end: no job could use it, and nothing powered it down."""
+    first = s.submit(1, "sleep 1", "-w", "h200-1a-1")
+    s.wait(f"{first} is done", lambda: s.cluster.state(first) == "COMPLETED")
+    broken = "rm /opt/gpucluster/bin/prolog; printf '#!/bin/sh\nexit 1\n' > /opt/gpucluster/bin/prolog"
+    s.cluster.exec("h200-1a-1", "sh", "-c", f"{broken}; chmod 755 /opt/gpucluster/bin/prolog")
+    job = s.submit(1, "sleep 1", "-w", "h200-1a-1")
+    s.wait("slurmctld drained it", lambda: s.cluster.nodes()["h200-1a-1"]["reason"] == "Prolog error")
+    return (first, job)
 
 
 @run("stray")
