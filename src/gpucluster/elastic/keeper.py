@@ -159,7 +159,12 @@ class Keeper:
         except CloudError as error:
             return _Seen(errors=(f"the cloud: {error}",))
         reservations, errors = self._look_at_reservations(at)
-        view = CloudView(at=at, instances={i.id: i for i in listed}, reservations=reservations)
+        view = CloudView(
+            at=at,
+            instances={i.id: i for i in listed},
+            reservations=reservations,
+            reservations_at=self._reserved_at,
+        )
         try:
             return _Seen(cloud=view, control=self._hands.control.read(), errors=errors)
         except CloudError as error:

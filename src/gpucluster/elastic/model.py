@@ -151,6 +151,7 @@ class CloudView:
         default_factory=dict[str, float]
     )  # ids that we know and it misses
     reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])  # by id
+    reservations_at: float | None = None  # asked more seldom than `at`; None: with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from builders import a_plan
 from fleet import START, Fleet
-from moments import NOW, WAKING, ask, job, node, sight
+from moments import NOW, WAKING, ask, instance, job, node, sight
 
 from gpucluster.cloud.model import CloudModel, ModelCloud
 from gpucluster.cloud.port import CloudError, Fault, FleetError, LaunchRequest, Reservation
@@ -285,6 +285,29 @@ def test_two_gangs_of_one_moment_share_what_a_reservation_has_left() -> None:
     seen = replace(moment.seen, cloud=replace(moment.seen.cloud, reservations={"cr-1": listed()}))
     found = {a.market: len(a.slots) for a in asks(replace(moment, seen=seen))}
     assert found == {Market.RESERVATION: 3, Market.ON_DEMAND: 2}
+
+
+def test_what_was_launched_since_a_reservation_was_read_is_off_what_it_has_left() -> None:
+    """The list of instances is younger than that of reservations."""
+    held = [(60.0, Needed(slot=s, life=1, jobs=(9,))) for s in slots(10, 12)]
+    request = replace(ask(1, *slots(10, 12)), market=Market.RESERVATION, reservation="cr-1")
+    done = LaunchDone(request="r1", instances=("i-0", "i-1", "i-2"))
+    nodes = [node(n, WAKING) for n in (*slots(1, 2), *slots(10, 12))]
+    found = [job(1, *slots(1, 2), starts=True), job(9, *slots(10, 12), starts=True)]
+    moment = sight(
+        RESERVED,
+        *held,
+        (59.0, LaunchAsked(ask=request)),
+        (3.0, done),
+        nodes=nodes,
+        jobs=found,
+        instances=[instance(n, 3.0) for n in range(3)],
+    )
+    assert moment.seen.cloud
+    for read_ago, market in ((8.0, Market.ON_DEMAND), (1.0, Market.RESERVATION)):
+        cloud = replace(moment.seen.cloud, reservations={"cr-1": listed()}, reservations_at=NOW - read_ago)
+        (one,) = asks(replace(moment, seen=replace(moment.seen, cloud=cloud)))
+        assert one.market is market
 
 
 def test_a_full_reservation_is_remembered_by_its_id_and_bars_no_other() -> None:

@@ -109,6 +109,7 @@ class Room:
         self._reserved = {
             (p.name, s.position): s.reservation for p in world.plan.pools for s in p.sources if s.reservation
         }
+        told_at = world.cloud.at if world.cloud.reservations_at is None else world.cloud.reservations_at
         owned: set[str] = set()
         for slot, life in world.memory.lives.items():
             place = world.slots.get(slot)
@@ -118,7 +119,7 @@ class Room:
             if world.fate(slot) in HAS:
                 self._pools[place.pool.name] += 1
                 self._sources[(place.pool.name, life.source)] += 1
-                if life.launched_at > world.cloud.at:
+                if life.launched_at > told_at:
                     self._hold(place.pool.name, life.source, 1)
         for launch in world.memory.launches.values():
             self.take(launch.ask.pool, launch.ask.source, len(launch.ask.slots))
