@@ -11,10 +11,16 @@ def month_of(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m")
 
 
+def next_month(at: float) -> float:
+    """Its first moment: then spending begins anew."""
+    date = datetime.fromtimestamp(at, UTC)
+    return datetime(date.year + date.month // 12, date.month % 12 + 1, 1, tzinfo=UTC).timestamp()
+
+
 def split(price: int, began: float, ended: float) -> Iterator[tuple[str, int]]:
     """What an instance at `price` an hour costs between two moments, for each month that it touches."""
     while began < ended:
-        stop = min(ended, _next_month(began))
+        stop = min(ended, next_month(began))
         yield month_of(began), round(price * (stop - began) / _HOUR_S)
         began = stop
 
@@ -30,9 +36,3 @@ def _this_month(at: float) -> float:
     return (
         datetime.fromtimestamp(at, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()
     )
-
-
-def _next_month(at: float) -> float:
-    date = datetime.fromtimestamp(at, UTC)
-    year, month = (date.year + 1, 1) if date.month == 12 else (date.year, date.month + 1)
-    return datetime(year, month, 1, tzinfo=UTC).timestamp()

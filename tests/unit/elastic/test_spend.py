@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucluster.elastic import ledger
-from gpucluster.elastic.why.money import next_month
 
 PRICES = st.integers(min_value=0, max_value=500_000_000)
 TIMES = st.floats(min_value=1_700_000_000, max_value=1_900_000_000)
@@ -50,6 +49,6 @@ def test_a_clock_that_went_back_costs_nothing(price: int, began: float, lasts: f
 
 @given(TIMES)
 def test_the_next_month_is_the_first_moment_of_another(now: float) -> None:
-    first = next_month(now)
+    first = ledger.next_month(now)
     assert first > now
     assert ledger.month_of(first) != ledger.month_of(now) == ledger.month_of(first - 1)

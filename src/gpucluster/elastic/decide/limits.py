@@ -106,8 +106,7 @@ def _spent_up(world: World) -> str:
     budget = world.plan.budget
     if budget is None or world.memory.budget != f"{ledger.month_of(world.now)}/stop":
         return ""
-    now = datetime.fromtimestamp(world.now, UTC)
-    opens = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
+    now, opens = (datetime.fromtimestamp(at, UTC) for at in (world.now, ledger.next_month(world.now)))
     return (
         f"budget: {_usd(budget.stop_scaling_at)} of {_usd(budget.monthly)} USD of {now:%B} are spent, "
         f"launches stop until {opens:%B} 1 or a higher budget"

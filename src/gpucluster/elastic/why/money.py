@@ -1,7 +1,6 @@
 """What the month has cost so far, and when a budget lets go."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from gpucluster.elastic import ledger
 from gpucluster.elastic.decide import limits
@@ -27,13 +26,6 @@ def unpriced(world: World) -> int:
     )
 
 
-def next_month(now: float) -> float:
-    """When the next calendar month (UTC) begins."""
-    date = datetime.fromtimestamp(now, UTC)
-    year, month = (date.year + 1, 1) if date.month == 12 else (date.year, date.month + 1)
-    return datetime(year, month, 1, tzinfo=UTC).timestamp()
-
-
 def lines(world: World) -> Iterator[Line]:
     """The month's money, if the cluster has a budget."""
     budget = world.plan.budget
@@ -51,7 +43,9 @@ def lines(world: World) -> Iterator[Line]:
 
 def stopped(world: World) -> Iterator[Line]:
     """A job that waits for the budget."""
-    yield Line(part=Part.NEXT, at=next_month(world.now), words="a new month begins, and launches go on")
+    yield Line(
+        part=Part.NEXT, at=ledger.next_month(world.now), words="a new month begins, and launches go on"
+    )
     yield Line(
         part=Part.DO, words="raise `budget` in the spec, and apply it; what runs is never ended for it"
     )
