@@ -47,6 +47,11 @@ def severity_of(xid: int, text: str = "") -> Severity:
     return verdict_of(xid, text).severity
 
 
+def known(xid: int) -> bool:
+    """Whether the table has it; what a node writes into its kernel log is any number at all."""
+    return xid in _rows()
+
+
 def verdict_of(xid: int, text: str = "") -> Verdict:
     """All that is known of an XID; one that no table has is only watched, and told."""
     row = _rows().get(xid)

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpucluster.elastic.events import BootFailed, Entry, GpuFaulted, Troubled, TroubleKind, Unknown
 from gpucluster.elastic.memory import fold
 from gpucluster.elastic.metrics import Meter, Office
-from gpucluster.elastic.metrics.counted import COUNTERS, fault_of
+from gpucluster.elastic.metrics.counted import COUNTERS, fault_of, xid_of
 from gpucluster.elastic.metrics.standing import GAUGES, Since
 from gpucluster.elastic.sight import Sight
 from gpucluster.plan.model import Budget
@@ -178,6 +178,13 @@ def test_a_job_that_is_sent_back_again_and_again_is_seen_to_wait_all_the_time() 
 )
 def test_a_refusal_is_counted_by_its_class_and_never_by_its_text(words: str, fault: str) -> None:
     assert fault_of(words) == fault
+
+
+@pytest.mark.parametrize(("number", "label"), [(79, "79"), (10**9, "other"), (-5, "other")])
+def test_an_xid_is_counted_by_the_tables_number_and_never_by_any_that_a_node_says(
+    number: int, label: str
+) -> None:
+    assert xid_of(number) == label
 
 
 def test_names_are_such_as_prometheus_takes_and_labels_are_few() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from gpucluster.catalog import xids
 from gpucluster.cloud import faults
 from gpucluster.elastic.events import (
     Booted,
@@ -107,7 +108,7 @@ class Counted:
             BootFailed: lambda at, e, old, new: self._count("boot_failures_total", e.pool),
             EndAsked: lambda at, e, old, new: self._count("ends_total", by=len(e.instances)),
             Troubled: self._troubled,
-            GpuFaulted: lambda at, e, old, new: self._count("xids_total", str(e.xid), e.severity),
+            GpuFaulted: lambda at, e, old, new: self._count("xids_total", xid_of(e.xid), e.severity),
             Signalled: lambda at, e, old, new: self._count("jobs_signalled_total", by=len(e.jobs)),
             SentBack: lambda at, e, old, new: self._count("jobs_sent_back_total", by=len(e.jobs)),
             BreakerTripped: lambda at, e, old, new: self._count("breaker_trips_total", e.pool),
@@ -183,6 +184,11 @@ def fault_of(words: str) -> str:
     """The class of a refusal, of which there are few; never the cloud's own text as a label."""
     code = words.partition(" ")[0].rstrip(":;,")
     return next((name for name, codes in _FAULTS if code in codes), "other")
+
+
+def xid_of(number: int) -> str:
+    """Of the table's, of which there are few; never any number that a node says."""
+    return str(number) if xids.known(number) else "other"
 
 
 def _life(memory: Memory, slot: str, field: str) -> float | None:
