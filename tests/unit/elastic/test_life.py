@@ -6,10 +6,14 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from builders import a_plan
-from fleet import some_bindings
+from fleet import Fleet, some_bindings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slurm_model import DIALECTS
 
 from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.decide import decide
@@ -342,7 +346,7 @@ def test_a_slot_that_slurm_does_not_know_has_a_row_of_its_own() -> None:
     ("reason", "by", "drained", "owner"),
     [
         ("", "", False, Stranger.NOBODY),
-        ("", "", True, Stranger.PERSON),
+        ("", "", True, Stranger.SLURM),  # scontrol takes no drain without a reason: slurmctld dropped it
         ("broken fan", "root", True, Stranger.PERSON),
         ("Prolog error", "root", True, Stranger.PERSON),  # a person who says it in Slurm's words
         ("Prolog error", "slurm", True, Stranger.SLURM),
@@ -507,3 +511,76 @@ def test_spares_stay_within_max_and_wait_while_the_pool_is_paused() -> None:
     paused = living(orders=order(Verb.POOL_PAUSE, "h200"))
     actions = decide(plan, world.bindings, seen, paused, NOW)
     assert not [a for a in actions if isinstance(a, PowerUp)]
+
+
+# --- by when ---------------------------------------------------------------------------------------------------
+ODD_STATES = st.tuples(
+    st.sampled_from(["IDLE", "DOWN"]),
+    st.sampled_from([p for p in POWER if "DRAIN" not in p and p != "POWERED_DOWN POWERING_UP"]),
+    st.sampled_from(["", "DRAIN"]),
+    st.sampled_from(["", "NOT_RESPONDING"]),
+    st.sampled_from([r for r in REASONS if "later" not in r[0] and r[1] != "root"]),
+)
+
+
+@given(
+    first=ODD_STATES, second=ODD_STATES, off=ODD_STATES, version=st.sampled_from(["22.05", "24.11", "26.05"])
+)
+@settings(max_examples=15)
+def test_every_state_is_left_within_its_bound_and_the_fleet_comes_to_rest(
+    tmp_path_factory: pytest.TempPathFactory,
+    first: tuple[Any, ...],
+    second: tuple[Any, ...],
+    off: tuple[Any, ...],
+    version: str,
+) -> None:
+    """Two nodes with machines and one without, set to whatever Slurm could show."""
+    f = Fleet(a_plan(("idle: 5m", "idle: 1m")), tmp_path_factory.mktemp("f"), boot_s=10.0)
+    f.slurm.dialect = DIALECTS[version]
+    job = f.slurm.submit(2, lasts=5.0)
+    f.until(lambda: job.state == "COMPLETED", 200)
+    for slot, odd in zip((*job.runs[0], "h200-2b-3"), (first, second, off), strict=True):
+        _set(f, slot, odd)
+    since: dict[str, tuple[str, float]] = {}
+    began = f.now
+    while not _at_rest(f):
+        assert f.now - began < 3 * 3600, f.story()
+        f.run(5.0)
+        _in_time(f, since)
+
+
+def _set(f: Fleet, slot: str, odd: tuple[Any, ...]) -> None:
+    base, power, held, mark, (reason, by) = odd
+    node = f.slurm.nodes[slot]
+    if held and (not reason or reason.startswith("broken fan")):
+        reason = "gpucluster: no h200"  # else the drain would be a person's
+    node.base, node.flags = base, {"CLOUD", *power.split(), *held.split(), *mark.split()}
+    node.reason, node.reason_by, node.reason_at, node.since = reason, by, f.now, f.now
+    if not mark and not power and not f.slurm.nodes[slot].slurmd:
+        node.flags.add("NOT_RESPONDING")  # nobody is there
+
+
+def _in_time(f: Fleet, since: dict[str, tuple[str, float]]) -> None:
+    world = World.of(
+        f.plan,
+        f.bindings,
+        f.journal.memory,
+        f.now,
+        slurm=f.slurm.look(f.now),
+        cloud=CloudView(at=f.now, instances={i.id: i for i in f.cloud.instances(f.plan.name)}),
+        reports={},
+    )
+    lives = Lives(world)
+    for slot in world.phases:
+        stand = lives.stand(slot)
+        row = row_for(stand)
+        state = f"{row.name} {f.slurm.nodes[slot].since}"  # powered down anew is another time
+        before, at = since.get(slot, ("", f.now))
+        since[slot] = (state, at if before == state else f.now)
+        bound = row.by(stand)
+        assert bound is None or f.now - since[slot][1] <= bound + 15, (slot, row.name, bound, f.story())
+
+
+def _at_rest(f: Fleet) -> bool:
+    plain = {"CLOUD", "POWERED_DOWN"}
+    return not f.living() and all(n.base == "IDLE" and n.flags == plain for n in f.slurm.nodes.values())

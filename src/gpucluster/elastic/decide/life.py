@@ -244,7 +244,7 @@ ROWS: tuple[Row, ...] = (
          "a person reboots it"),
     Row("down-runs", Phase.DOWN, lambda s: s.runs and not s.unbacked, Do.WAIT, _held,
          "down, and a job still runs there"),
-    Row("down-leaving", Phase.DOWN, lambda s: s.says("POWER_DOWN") or s.says("POWER_DRAIN"), Do.WAIT, _suspend,
+    Row("down-leaving", Phase.DOWN, lambda s: s.about_to_end and not s.lingers, Do.WAIT, _suspend,
          "down, and about to be powered down", patience=_suspend),
     Row("down-person", Phase.DOWN, lambda s: s.theirs or s.node.whose is Stranger.PERSON, Do.NOTHING, _held,
          "down by a person, who alone brings it back"),

@@ -152,6 +152,11 @@ class Stand:
         return self.says("REBOOT_ISSUED") or self.says("REBOOT_REQUESTED")
 
     @property
+    def about_to_end(self) -> bool:
+        """A power-down is pending; one asked for while it powered up is ignored (24.11, seen)."""
+        return (self.says("POWER_DOWN") or self.says("POWER_DRAIN")) and not self.says("POWERING_UP")
+
+    @property
     def theirs(self) -> bool:
         """Drained by a person, or by who knows whom."""
         return self.node.drained and self.node.whose in (Stranger.PERSON, Stranger.NOBODY)
