@@ -75,10 +75,10 @@ class Senses:
         while True:
             try:
                 self.read_once()
+                self.lines.wait(READ_S)
             except OSError as error:
                 log.warning("the kernel's log: %s", error)
                 time.sleep(ASK_S)
-            self.lines.wait(READ_S)
 
 
 def _order(notice: Notice) -> tuple[str, float, str]:

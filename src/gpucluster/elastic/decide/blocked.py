@@ -49,7 +49,7 @@ class Zone:
     def shut(self, job: SlurmJob) -> bool:
         """Whether it cannot have the job, and nothing idles here that may be for it."""
         count = max(1, job.node_count)
-        return not self.idle and max(self.sure, self.maybe(count)) < count
+        return not self.idle and self.sure < count and self.maybe(count) < count
 
 
 def forgotten(world: World, offers: Mapping[tuple[str, str], tuple[Offer, ...]]) -> Iterator[Event]:
