@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from gpucluster.cloud.port import CloudError, NoticePort, Told
+from gpucluster.cloud.port import NoticePort, Told
 
 QUEUE_WAIT_S = 20.0  # SQS's longest
 QUEUE_PAUSE_S = 5.0  # after a queue that could not be read; notices come from the nodes too
@@ -43,7 +43,7 @@ def listen_to_queue(
         while not ended.is_set():
             try:
                 messages = notices.receive(QUEUE_WAIT_S)
-            except CloudError as error:
+            except Exception as error:  # noqa: BLE001 -- whatever it is, a thread that ends would never hear again
                 complain(f"the queue: {error}")
                 ended.wait(QUEUE_PAUSE_S)
                 continue
