@@ -209,10 +209,13 @@ def test_slots_marked_not_responding_are_of_use_again(tmp_path: Path, version: s
     f.until(lambda: not any("NOT_RESPONDING" in n.flags for n in idle), 600)
 
 
-def test_a_stop_while_nodes_power_up_leaves_none_of_them_stuck(f: Fleet) -> None:
+@pytest.mark.parametrize("launched", [True, False])
+def test_a_stop_while_nodes_power_up_leaves_none_of_them_stuck(f: Fleet, launched: bool) -> None:
     """Slurm ignores a power-down of a node that powers up: it was unusable for the whole ResumeTimeout."""
+    if not launched:
+        f.model.faults.next_error("RunInstances", "RequestLimitExceeded", times=50)
     job = f.slurm.submit(4)
-    f.until(lambda: len(f.living()) == 4, 30)
+    f.until(lambda: all("POWERING_UP" in f.slurm.nodes[n].flags for n in job.nodes or ("h200-2a-1",)), 30)
     f.journal.append((Entry(at=f.now, event=Ordered(verb=Verb.POOL_DRAIN, target="h200", by="anna")),))
     f.slurm.cancel(job)
     limit = f.boot_s + 2 * f.plan.times.suspend_timeout_s + 120
