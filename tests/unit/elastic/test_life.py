@@ -513,6 +513,23 @@ def test_spares_stay_within_max_and_wait_while_the_pool_is_paused() -> None:
     assert not [a for a in actions if isinstance(a, PowerUp)]
 
 
+def test_a_spare_is_up_before_anybody_asks_takes_the_job_of_a_lost_node_at_once_and_is_made_up_for(
+    tmp_path: Path,
+) -> None:
+    f = Fleet(with_spares(1), tmp_path)
+    idle = lambda: [n.name for n in f.slurm.nodes.values() if n.up and not n.used]  # noqa: E731
+    f.until(lambda: len(idle()) == 1, 120)
+    job = f.slurm.submit(1, lasts=5000)
+    f.until(lambda: job.state == "RUNNING", 5)
+    f.until(lambda: len(idle()) == 1, 120)
+    f.interrupt(f.journal.memory.lives[job.nodes[0]].instance or "")
+    f.until(lambda: len(job.runs) == 2, f.plan.times.cred_expire_s + 30)
+    assert not set(job.runs[0]) & set(job.runs[1])
+    f.until(lambda: len(idle()) == 1 and len(f.living()) == 2, 600)
+    f.run(3600)
+    assert (len(idle()), len(f.living()), job.restarts) == (1, 2, 1)
+
+
 # --- by when ---------------------------------------------------------------------------------------------------
 ODD_STATES = st.tuples(
     st.sampled_from(["IDLE", "DOWN"]),
