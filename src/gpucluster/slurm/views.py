@@ -168,6 +168,7 @@ class Names:
     hosts: tuple[HostLine, ...]
 
 
+_A_YEAR_S = 365 * 86_400
 _PROLOGS = Prologs(on_node=names.PROLOG, on_controller=f"{names.HOOK_DIR}/prolog_slurmctld")
 _NO_COMMON_SWITCH = "One leaf a zone and no common switch: Slurm keeps every job in one zone."
 _TREE = "Leaves and spines as the spec says; two spines have no common switch, so no job spans them."
@@ -324,6 +325,11 @@ def _partition(partition: Partition, plan: ClusterPlan) -> PartitionLine:
 
 
 def _suspend_time_s(pools: list[Pool]) -> int:
+    """Spares idle for ever, and which nodes they are changes: there Slurm's backstop would only make the daemon power
+    up others. Not INFINITE: without one that is finite power saving is off.
+    """
+    if any(pool.spares for pool in pools):
+        return _A_YEAR_S
     return max(pool.idle_s for pool in pools) + int(defaults.SUSPEND_BACKSTOP_S.value)
 
 
