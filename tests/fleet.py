@@ -8,7 +8,7 @@ from random import Random
 
 from slurm_model import SlurmModel
 
-from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, ModelNotices, Timing
+from gpucluster.cloud.model import CloudModel, Ec2Instance, ModelCloud, ModelControl, ModelNotices, Timing
 from gpucluster.cloud.model.port import view
 from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.act import Failpoint, Hands
@@ -87,6 +87,7 @@ class Fleet:
         self.trip = NO_TRIP
         self._look_at = 0.0
         self._agents_at = 0.0
+        self._truth: dict[str, Ec2Instance] = {}
         self._calls = 0
         self.start()
 
@@ -183,13 +184,14 @@ class Fleet:
 
     def interrupt(self, instance: str) -> None:
         """Spot takes it back without a word."""
-        self.model.terminate((instance,), self.now)
+        self.model.interrupt(instance, self.now, 0.0, silent=("metadata", "queue"))
 
     # --- the machines -----------------------------------------------------------------------------
     def _agents(self) -> None:
         running: set[str] = set()
         self._agents_at = self.now + STRIDE_S
-        for instance in sorted(self.model.wanted(self.now), key=lambda i: i.id):
+        self._truth = {i.id: i for i in self.model.wanted(self.now)}
+        for _, instance in sorted(self._truth.items()):
             seen = view(instance)
             boots_at = instance.launched_at + self.boot_s
             if boots_at > self.now or instance.state is not InstanceState.RUNNING:
@@ -245,7 +247,7 @@ class Fleet:
 
     def _senses(self, instance: str) -> tuple[tuple[Notice, ...], tuple[GpuFault, ...]]:
         """What the machine's metadata service and kernel say."""
-        (found,) = self.model.describe((instance,), self.now)
+        found = self._truth[instance]
         notices: list[Notice] = []
         if found.notice_at is not None and not found.notice_hidden:
             notices.append(Notice(kind=NoticeKind.SPOT, at=found.notice_at, words="terminate"))

@@ -220,7 +220,7 @@ def _let_go(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
         node = world.node(one.slot)
         empty = node.idle and not one.jobs
         if not one.rule.drains:
-            if empty and not node.drained and world.phases[one.slot] is Phase.UP:
+            if empty and _ours_to_take(world, one) and world.phases[one.slot] is Phase.UP:
                 hinted.setdefault(one.moment.trouble.words, []).append(one.slot)
             continue
         over = one.take_at is not None and one.take_at <= world.now

@@ -1,0 +1,44 @@
+"""What worlds have found: each a story of a few steps, with the fault that it showed."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from worlds import Step, Story, tell
+
+FOUND = [
+    (
+        "a slot held back, forgotten to be up, whose node registers unasked: its drain lost its reason, and nobody lifted it",
+        Story(
+            (Step("swarm", 6, 45), Step("reclaim", 1, 5), Step("kill slurmctld", 6, 1)),
+            plan="tight",
+            version="26.05",
+        ),
+    ),
+    (
+        "a rebalance hint for a node that Slurm has drained: it was neither moved nor replaced",
+        Story(
+            (
+                Step("rebalance", 1, 200),
+                Step("slurmctld away", 1, 1),
+                Step("rebalance", 1, 1),
+                Step("prolog fails", 1, 1),
+            ),
+            plan="tight",
+        ),
+    ),
+]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.mark.parametrize("story", [story for _, story in FOUND], ids=[words for words, _ in FOUND])
+def test_it_ends_well(story: Story, folder: Path) -> None:
+    tell(story, folder)

@@ -1,0 +1,102 @@
+"""Live through many worlds, in a process for each core, and print what was met: `make soak`.
+
+    .venv/bin/python tools/soak.py --schedules 10000 --seed 1
+
+Each schedule is a story of tests/worlds.py: the daemon over models of Slurm (each version) and of the cloud. A failing one is
+shrunk and printed as a value that tests/unit/elastic/test_stories.py takes; then the exit status is 1.
+"""
+
+import argparse
+import contextlib
+import json
+import logging
+import multiprocessing
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import hypothesis  # noqa: E402 -- after the path
+import worlds  # noqa: E402
+
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 -- each world has a journal, and waits for the disk at every entry
+BATCH = 250  # stories of one seed: a report in between, and a fresh start for hypothesis
+
+
+def batch(task: tuple[int, int]) -> dict[str, Any]:
+    """Stories of one seed in this process; what they met, and a failure if there is one."""
+    seed, count = task
+    logging.disable(logging.CRITICAL)
+    worlds.SEEN = worlds.Seen()
+    folder = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
+    met: dict[str, Any] = {}
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count, database=None, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
+    @hypothesis.given(story=worlds.STORIES)
+    def any_world(story: worlds.Story) -> None:
+        here = Path(tempfile.mkdtemp(dir=folder))
+        try:
+            worlds.tell(story, here)
+        except BaseException as error:
+            met["failed"] = {
+                "story": repr(story),
+                "error": f"{type(error).__name__}: {error}"[:3000],
+                "seed": seed,
+            }
+            raise
+        finally:
+            shutil.rmtree(here, ignore_errors=True)
+
+    with contextlib.suppress(Exception):  # told by `met`, after it was shrunk
+        any_world()
+    shutil.rmtree(folder, ignore_errors=True)
+    seen = worlds.SEEN
+    return {**met, "stories": seen.stories, "faults": seen.faults, "nodes": seen.nodes, "launches": seen.launches,
+            "jobs": seen.jobs, "hours": seen.seconds / 3600}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    args = parser.parse_args()
+    began = time.monotonic()
+    tasks = [
+        (args.seed * 100_000 + n, min(BATCH, args.schedules - n)) for n in range(0, args.schedules, BATCH)
+    ]
+    total: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    failed: list[dict[str, Any]] = []
+    with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
+        for done in pool.imap_unordered(batch, tasks):
+            total.update({k: done[k] for k in ("stories", "nodes", "launches", "jobs", "hours")})
+            faults.update(done["faults"])
+            failed += [done["failed"]] if "failed" in done else []
+            print(f"{total['stories']} schedules, {len(failed)} seeds failed", file=sys.stderr)
+    stuck = sum("AssertionError: at " in f["error"] for f in failed)
+    report = {
+        "schedules": total["stories"], "seed": args.seed, "wall_s": round(time.monotonic() - began),
+        "virtual_h": round(total["hours"]), "jobs": total["jobs"], "nodes": total["nodes"], "launches": total["launches"],
+        "faults": dict(faults.most_common()), "leaked": 0 if not failed else "unknown", "lost": 0 if not failed else "unknown",
+        "stuck": stuck, "unsafe": len(failed) - stuck,
+    }  # fmt: skip
+    print(json.dumps(report))
+    for one in failed:
+        print(f"\nseed {one['seed']}: {one['error']}\n{one['story']}")
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
