@@ -297,6 +297,7 @@ class Adopted:
     market: Market
     price: int = 0
     zone: str = ""
+    source: int = 0
 
 
 class TroubleKind(StrEnum):

@@ -179,9 +179,7 @@ def test_two_jobs_are_one_launch_the_urgent_first() -> None:
 
 def test_a_shared_slot_is_launched_once_for_its_most_urgent_job() -> None:
     waking = (node(A1, WAKING), node(A2, WAKING), node(A3, WAKING))
-    (launch,) = [
-        a for a in act(seen(waking, [job(1, A1, A2), job(2, A2, A3)])) if isinstance(a, LaunchGang)
-    ]
+    (launch,) = [a for a in act(seen(waking, [job(1, A1, A2), job(2, A2, A3)])) if isinstance(a, LaunchGang)]
     assert (launch.ask.slots, launch.ask.gangs) == ((A1, A2, A3), (2, 1))
 
 
@@ -425,6 +423,19 @@ def test_a_node_that_slurm_uses_and_no_journal_knows_is_adopted_not_ended() -> N
     assert [(e.slot, e.instance) for e in facts(actions) if isinstance(e, Adopted)] == [(A1, "i-9")]
     assert not only(Terminate, actions)
     assert not only(MarkDown, actions)
+
+
+def test_what_is_adopted_counts_for_its_source_and_costs_its_price() -> None:
+    template = next(t for t in PLAN.pools[0].templates if t.market is Market.ON_DEMAND)
+    priced = replace(template, price=63_000_000)
+    pool = replace(
+        PLAN.pools[0], templates=tuple(priced if t == template else t for t in PLAN.pools[0].templates)
+    )
+    old = instance(9, launched_at=NOW - 9000, machine=template.machine, market=template.market)
+    s = seen([node(A1, "ALLOCATED CLOUD", address="10.42.0.9")], instances=[old])
+    actions = decide(replace(PLAN, pools=(pool,)), BINDINGS, s, Memory(epoch="e"), NOW)
+    life = fold(Memory(), [Entry(at=NOW, event=e) for e in facts(actions)]).lives[A1]
+    assert (life.source, life.price) == (template.source, 63_000_000)
 
 
 # --- ends ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from gpucluster.elastic.decide.world import Fate, World
 from gpucluster.elastic.events import Adopted, Event, Refused
 from gpucluster.elastic.model import Action, Drain, MarkDown, Phase, PowerDown, ResetDown, Unblock
 from gpucluster.elastic.owners import Owner
+from gpucluster.plan.model import LaunchTemplate
 
 
 def adoptions(world: World) -> Iterator[Event]:
@@ -26,9 +27,22 @@ def adoptions(world: World) -> Iterator[Event]:
     for slot in homeless:
         found = by_address.get(world.node(slot).address)
         if found is not None:
+            template = _template_of(world, slot, found)
             yield Adopted(
-                slot=slot, instance=found.id, machine=found.machine, market=found.market, zone=found.zone
+                slot=slot,
+                instance=found.id,
+                machine=found.machine,
+                market=found.market,
+                zone=found.zone,
+                source=template.source if template else 0,
+                price=(template.price or 0) if template else 0,
             )
+
+
+def _template_of(world: World, slot: str, found: Instance) -> LaunchTemplate | None:
+    """What of the pool's an instance was launched from, as far as it shows: its machine and market."""
+    templates = world.slots[slot].pool.templates
+    return next((t for t in templates if (t.machine, t.market) == (found.machine, found.market)), None)
 
 
 def unfit(world: World) -> Iterator[Event]:

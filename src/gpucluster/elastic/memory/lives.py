@@ -145,6 +145,7 @@ def _adopted(draft: Draft, at: float, event: Adopted) -> None:
         market=event.market,
         price=event.price,
         zone=event.zone,
+        source=event.source,
         trouble=None,
         faults=(),
         launched_at=at,
