@@ -71,13 +71,16 @@ def plan_of(name: str) -> ClusterPlan:
     return _PLANS[name]()
 
 
+SMALL, SOON = ("{min: 0, max: 16}", "{min: 0, max: 8}"), ("idle: 5m", "idle: 1m")
+
+
 def _plain() -> ClusterPlan:
-    return a_plan(("idle: 5m", "idle: 1m"))
+    return a_plan(SMALL, SOON)
 
 
 def _tight() -> ClusterPlan:
     """Few places, a breaker that trips soon, spares."""
-    plan = a_plan(("{min: 0, max: 16}", "{min: 1, max: 5}"), ("idle: 5m", "idle: 1m"))
+    plan = a_plan(("{min: 0, max: 16}", "{min: 1, max: 5}"), SOON)
     pool = replace(plan.pools[0], breaker=Breaker(boots=2, cooldown_s=300), spares=1)
     return replace(plan, pools=(pool,))
 
@@ -85,7 +88,8 @@ def _tight() -> ClusterPlan:
 def _two() -> ClusterPlan:
     """One pool of a reservation with spot and on-demand behind it, one of spot alone."""
     plan = a_plan(
-        ("idle: 5m", "idle: 1m"),
+        SMALL,
+        SOON,
         ("{from: spot, machines: [p5en.48xlarge, p5e.48xlarge]}", "{from: spot, machines: [p5en.48xlarge]}"),
     )
     first = plan.pools[0]
@@ -585,7 +589,7 @@ STORIES = st.builds(
     st.lists(
         st.builds(Step, st.sampled_from(_WHATS), st.integers(1, 6), st.sampled_from((1, 5, 20, 45, 90, 200))),
         min_size=3,
-        max_size=14,
+        max_size=12,
     ).map(tuple),
     plan=st.sampled_from(("plain", "plain", "tight", "two")),
     version=st.sampled_from(("24.11", "22.05", "26.05")),

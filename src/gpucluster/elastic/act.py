@@ -255,7 +255,7 @@ class Actor:
             return tuple(nothing(times, memory, ask, answer.errors, now))
         ids, machines = zip(*answer.instances, strict=True)
         done = LaunchDone(request=ask.request, instances=ids, machines=machines if ask.alternatives else ())
-        return (done, *shortfall(times, memory, ask, len(ids), answer.errors, now))
+        return (done, *shortfall(times, memory, ask, len(ids), answer.errors, now=now))
 
     def _terminate(self, action: Terminate) -> None:
         ids = tuple(i for i in action.instances if i not in self._busy)

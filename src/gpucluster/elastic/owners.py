@@ -77,6 +77,8 @@ def whose(reason: str, by: str, *, drained: bool) -> Owner | Stranger:
         return owner
     if reason.startswith(SLURMS_DOWNS) or (by == SLURM_USER and reason.startswith(SLURMS_DRAINS)):
         return Stranger.SLURM
-    if drained and not reason:  # scontrol takes no drain without one: slurmctld dropped it (22.05 and 26.05, seen)
+    if (
+        drained and not reason
+    ):  # scontrol takes no drain without one: slurmctld dropped it (22.05 and 26.05, seen)
         return Stranger.SLURM
     return Stranger.PERSON if reason else Stranger.NOBODY

@@ -20,5 +20,8 @@ def of(machine: Machine, kept: AgentState, phase: NodePhase, *, awaited: bool) -
         said = machine.run(argv, timeout_s=5, check=False).stdout
     except (GpuclusterError, OSError):
         return ""
-    lines = ["".join(c if c.isprintable() and c.isascii() else "?" for c in line)[:WIDTH] for line in said.splitlines()]
+    lines = [
+        "".join(c if c.isprintable() and c.isascii() else "?" for c in line)[:WIDTH]
+        for line in said.splitlines()
+    ]
     return "\n".join(lines[-LINES:])

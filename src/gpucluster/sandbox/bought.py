@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from gpucluster.plan.model import ClusterPlan, Market
-from gpucluster.sandbox.control import SandboxControl
+
+
+class Orders(Protocol):
+    """What of `SandboxControl` it takes."""
+
+    def reserve(self, machine: str, zone: str, count: int, *, id: str, block: bool) -> object: ...  # noqa: A002 - the order's word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,7 @@ def bought(plan: ClusterPlan) -> tuple[Bought, ...]:
     return tuple(found[i] for i in sorted(found))
 
 
-def make(plan: ClusterPlan, control: SandboxControl) -> None:
+def make(plan: ClusterPlan, control: Orders) -> None:
     """Order them of the sandbox's cloud."""
     for one in bought(plan):
         control.reserve(one.machine, one.zone, one.count, id=one.id, block=one.block)

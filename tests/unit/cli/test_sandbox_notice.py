@@ -48,7 +48,7 @@ def orders(monkeypatch):
 
 
 def typed(*words):
-    return CliRunner().invoke(app_of(words), words)
+    return CliRunner().invoke(app_of(list(words)), words)
 
 
 @pytest.mark.parametrize("kind", ["spot", "rebalance"])

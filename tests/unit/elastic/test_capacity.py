@@ -368,8 +368,8 @@ def test_a_throttle_among_a_fleets_errors_says_nothing_about_capacity() -> None:
     found = list(nothing(TIMES, Memory(), fleet_ask(), said, NOW))
     assert not [e for e in found if isinstance(e, Refused)]
     assert [e.pace_all for e in found if isinstance(e, LaunchDeferred)] == [True]
-    assert not list(shortfall(TIMES, Memory(), fleet_ask(), 4, said, NOW))
-    short = list(shortfall(TIMES, Memory(), fleet_ask(), 4, (), NOW))
+    assert not list(shortfall(TIMES, Memory(), fleet_ask(), 4, said, now=NOW))
+    short = list(shortfall(TIMES, Memory(), fleet_ask(), 4, (), now=NOW))
     assert [e.key for e in short if isinstance(e, Refused)] == [KEY, f"spot/{OTHER}/{A}"]
 
 

@@ -20,7 +20,9 @@ from gpucluster.elastic.lanes import Inline
 from gpucluster.elastic.model import Action, Forget, Requeue, Signal
 
 VISITS = (1, 2, 3)
-LEASE = [p for p in Failpoint if p.value.endswith(("lease", "renewal"))]  # the edge: tests/sandbox/test_standby.py
+LEASE = [
+    p for p in Failpoint if p.value.endswith(("lease", "renewal"))
+]  # the edge: tests/sandbox/test_standby.py
 FAREWELL = [p for p in Failpoint if any(word in p.value for word in ("signal", "requeue", "forget"))]
 
 

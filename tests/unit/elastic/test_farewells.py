@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import a_plan
@@ -266,7 +267,8 @@ class Watched(Fleet):
                 self.hold(nodes)
             update(nodes, state, reason)
 
-        self.slurm.signal, self.slurm.requeue, self.slurm.update_nodes = signals, requeues, updates
+        stand_in: Any = self.slurm
+        stand_in.signal, stand_in.requeue, stand_in.update_nodes = signals, requeues, updates
 
     def hold(self, nodes: tuple[str, ...]) -> None:
         for job in self.slurm.jobs.values():

@@ -133,7 +133,9 @@ def test_in_no_state_is_a_job_or_a_persons_drain_harmed_and_none_falls_through()
 def test_nor_do_the_rules_beside_the_table_harm_one() -> None:
     """What `decide` does to such a lot: what the table says, and what gangs, blocks and troubles add."""
     chance = Random(6)  # noqa: S311 -- the same each time
-    points = [(words, chance.choice(MACHINES)) for words in chance.sample(SHOWN, 1500)]
+    points: list[tuple[frozenset[str], object]] = [
+        (words, chance.choice(MACHINES)) for words in chance.sample(SHOWN, 1500)
+    ]
     world = _lot(points, chance)
     seen = Observation(slurm=world.slurm, cloud=world.cloud)
     actions = decide(PLAN, world.bindings, seen, world.memory, NOW)
@@ -303,7 +305,7 @@ def see(
     return world, Observation(slurm=slurm, cloud=cloud), memory
 
 
-def steps(words: str, known: Memory | None = None, now: float = NOW, **changes: object) -> list[type[Action]]:
+def steps(words: str, known: Memory | None = None, now: float = NOW, **changes: Any) -> list[type[Action]]:
     world, seen, memory = see(words, known, now, **changes)
     actions = decide(SMALL, world.bindings, seen, memory, now)
     return [type(a) for a in actions if not isinstance(a, Remember)]

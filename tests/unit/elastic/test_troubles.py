@@ -525,9 +525,9 @@ def test_an_operator_in_a_hurry_does_not_wait_for_a_maintenance_that_is_far() ->
 
 def test_what_a_person_drained_is_taken_by_a_persons_order_whatever_else_is_wrong_with_it() -> None:
     remapped, planned = xid(63), Notice(kind=NoticeKind.MAINTENANCE, at=NOW + 90_000)
-    for said, ordered, taken in (({"faults": (remapped,)}, False, []), ({"faults": ()}, True, [(A1,)])):
+    for faults, ordered, taken in (((remapped,), False, []), ((), True, [(A1,)])):
         s = Scene(A1, market=Market.ON_DEMAND)
-        s.says(A1, *((planned,) if ordered else ()), **said)
+        s.says(A1, *((planned,) if ordered else ()), faults=faults)
         s.node(A1, EMPTY, "bad disk", by="root")
         if ordered:
             s.note(Ordered(verb=Verb.NODE_REPLACE, target=A1, by="root"))

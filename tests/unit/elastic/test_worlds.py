@@ -26,7 +26,16 @@ def folder() -> Iterator[Path]:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_whatever_happens_all_is_safe_and_in_the_end_quiet(shard: int, folder: Path) -> None:
     @seed(shard)
-    @settings(max_examples=EACH, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=EACH,
+        database=None,
+        deadline=None,
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.large_base_example,
+        ],
+    )
     @given(story=STORIES)
     def any_world(story: Story) -> None:
         tell(story, Path(tempfile.mkdtemp(dir=folder)))

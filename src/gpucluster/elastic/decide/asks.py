@@ -107,7 +107,7 @@ def outcome(times: Times, memory: Memory, ask: Ask, error: CloudError, now: floa
 
 
 def shortfall(
-    times: Times, memory: Memory, ask: Ask, count: int, errors: Sequence[FleetError], now: float
+    times: Times, memory: Memory, ask: Ask, count: int, errors: Sequence[FleetError], *, now: float
 ) -> Iterator[Event]:
     """After fewer came than were asked for: the offer has nothing for gangs of the sizes that were not served (T05)."""
     lacking = shared_out(ask, count)[1]
