@@ -80,7 +80,8 @@ def _stand(name: str, spec: Path, todo: "queue.SimpleQueue[Run]", verdicts: list
         while True:
             verdict = judge(cluster, todo.get_nowait())
             verdicts.append(verdict)
-            say(json.dumps({"run": verdict.run, "good": verdict.good, "s": verdict.seconds}))
+            line = {"run": verdict.run, "good": verdict.good, "s": verdict.seconds}
+            say(json.dumps(line if verdict.good else {**line, "words": verdict.words}))
     except queue.Empty:
         pass
     finally:
