@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test bench prepare install fmt check lint types arch unit engine sandbox golden
+.PHONY: help demo test bench soak prepare install fmt check lint types arch unit engine sandbox golden
 
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -45,6 +45,9 @@ arch: install
 
 unit: install    ## unit tests, no sockets but loopback, no root
 	$(BIN)/pytest -q -n 2
+
+soak: install    ## 10,000 worlds of the elastic daemon on all cores, with a report; `make soak SEED=7 SCHEDULES=500`
+	$(BIN)/python tools/soak.py --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1)
 
 engine: install  ## the program on the real Pulumi engine against the stand-in provider
 	$(BIN)/pytest -q -n 4 tests/engine

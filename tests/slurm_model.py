@@ -170,6 +170,9 @@ class SlurmModel:
         self.prefers: dict[int, tuple[str, ...]] = {}
         self._next = 1
         self._saves: tuple[_Save, _Save] = (self._state(), self._state())
+        self.watch: Callable[[str, Sequence[str]], None] = lambda state, nodes: (
+            None
+        )  # before the daemon's updates
         self._waits = False  # something may change at the next tick
 
     # --- users ------------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ class SlurmModel:
 
     def by_hand(self, names: Sequence[str], state: str, reason: str | None = None) -> None:
         """A person's scontrol."""
-        self.update_nodes(names, state, reason)
+        self._set(names, state, reason)
         for name in names if reason else ():
             self.nodes[name].reason_by = "root"
 
@@ -210,6 +213,10 @@ class SlurmModel:
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
         """As `scontrol update`: each node is tried; SlurmRefusalError if one would not."""
         self._reached()
+        self.watch(state, nodes)
+        self._set(nodes, state, reason)
+
+    def _set(self, nodes: Sequence[str], state: str, reason: str | None) -> None:
         self.updates.append((state, tuple(nodes), reason))
         refused = [name for name in nodes if not self._update(self.nodes[name], state, reason)]
         self._waits = True

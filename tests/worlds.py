@@ -177,6 +177,7 @@ class World(Fleet):
         if story.plan == "two":
             self.model.reserve("p5en.48xlarge", A, 3, id="cr-1")
         self.foreign = self._strange()
+        self.slurm.watch = self.may_set
 
     def start(self) -> None:
         port, self.cloud = self.cloud, Gate(self.cloud, self)  # type: ignore[assignment]
@@ -265,6 +266,17 @@ class World(Fleet):
             running = [j for j in self.slurm.jobs.values() if j.state == "RUNNING" and agent.slot in j.nodes]
             real = node is not None and node.slurmd == agent.boot_time
             assert not (running and real), f"{name} is ended under job {running[0].id} on {agent.slot}"
+
+    def may_set(self, state: str, nodes: Sequence[str]) -> None:
+        """Never down with a running job, but for a machine that is gone, silent, or to be left."""
+        for name in nodes if state == "down" else ():
+            running = [j.id for j in self.slurm.jobs.values() if j.state == "RUNNING" and name in j.nodes]
+            life = self.journal.memory.lives.get(name)
+            agent = self.agents.get(life.instance) if life is not None and life.instance else None
+            if agent is None or life is None or not agent.up or life.trouble is not None:
+                continue
+            real = self.slurm.nodes[name].slurmd == agent.boot_time
+            assert not (running and real), f"{name} is set down under job {running}"
 
     def same_world_same_actions(self) -> None:
         """Decided twice the same; and once its facts are remembered there are no more of them."""
@@ -588,7 +600,7 @@ STORIES = st.builds(
     Story,
     st.lists(
         st.builds(Step, st.sampled_from(_WHATS), st.integers(1, 6), st.sampled_from((1, 5, 20, 45, 90, 200))),
-        min_size=3,
+        min_size=5,
         max_size=12,
     ).map(tuple),
     plan=st.sampled_from(("plain", "plain", "tight", "two")),
