@@ -17,6 +17,7 @@ from cluster import Cluster
 
 from gpucluster.elastic.act import Failpoint
 
+AGENT = "gpucluster-agent"
 TIMELINE = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.timeline")
 DAEMON, DROP_IN = "gpucluster-elastic", "/run/systemd/system/gpucluster-elastic.service.d/fault.conf"
 TRIPPED = "/var/lib/gpucluster/elastic/tripped"  # the failpoint that killed the daemon last
@@ -65,7 +66,19 @@ class Stage:
         return self.cluster.exec("head", *argv, check=check)
 
     def kill(self, unit: str, machine: str = "head", signal: str = "KILL") -> None:
-        self.cluster.exec(machine, "systemctl", "kill", "-s", signal, unit)
+        """The program alone: a job's own processes stand below slurmd's unit."""
+        self.cluster.exec(machine, "systemctl", "kill", "--kill-whom=main", "-s", signal, unit)
+
+    @contextmanager
+    def without_daemon(self) -> Iterator[None]:
+        """It is stopped, and the agent that would start it again."""
+        for unit in (AGENT, DAEMON):
+            self.head("systemctl", "stop", unit)
+        try:
+            yield
+        finally:
+            for unit in (DAEMON, AGENT):
+                self.head("systemctl", "start", unit)
 
     def end(self, instance: str) -> None:
         """The cloud takes an instance."""
@@ -304,10 +317,9 @@ def the_daemon_is_stopped_for_twenty_seconds_in_mid_burst(s: Stage) -> Sequence[
 def the_daemon_is_away_while_a_job_ends_and_another_begins(s: Stage) -> Sequence[int]:
     first = s.submit(script="sleep 1")
     s.until_running(first)
-    s.head("systemctl", "stop", DAEMON)
-    second = s.submit(3)
-    time.sleep(8)
-    s.head("systemctl", "start", DAEMON)
+    with s.without_daemon():
+        second = s.submit(3)
+        time.sleep(8)
     return (first, second)
 
 
@@ -540,11 +552,10 @@ def a_node_loses_its_network(s: Stage, how: str) -> Sequence[int]:
 def the_journals_disk_is_full_for_a_while(s: Stage) -> Sequence[int]:
     """A small file system under the journal, filled in mid burst: nothing is launched until there is room."""
     folder = "/var/lib/gpucluster/elastic"
-    s.head("systemctl", "stop", DAEMON)
-    small = f"cp -a {folder} /run/kept && mount -t tmpfs -o size=3m,mode=0700 fault {folder} && cp -a /run/kept/. {folder}/ && chown slurm:slurm {folder}"
-    s.head("sh", "-c", small)
+    small = f"mount -t tmpfs -o size=3m,mode=0700 fault {folder} && cp -a /run/kept/. {folder}/ && chown slurm:slurm {folder}"
+    with s.without_daemon():
+        s.head("sh", "-c", f"cp -a {folder} /run/kept && {small}")
     try:
-        s.head("systemctl", "start", DAEMON)
         s.head("sh", "-c", f"dd if=/dev/zero of={folder}/fill bs=4k 2>/dev/null || true")
         job = s.submit()
         time.sleep(10)
@@ -555,13 +566,12 @@ def the_journals_disk_is_full_for_a_while(s: Stage) -> Sequence[int]:
         s.wait("its nodes are gone", s.cluster.all_gone)
     finally:
         s.head("rm", "-f", f"{folder}/fill")
-        s.head("systemctl", "stop", DAEMON)
-        s.head(
-            "sh",
-            "-c",
-            f"rm -rf /run/kept && cp -a {folder} /run/kept && umount {folder} && cp -a /run/kept/. {folder}/ && rm -rf /run/kept",
-        )
-        s.head("systemctl", "start", DAEMON)
+        with s.without_daemon():
+            s.head(
+                "sh",
+                "-c",
+                f"rm -rf /run/kept && cp -a {folder} /run/kept && umount {folder} && cp -a /run/kept/. {folder}/ && rm -rf /run/kept",
+            )
     return (job,)
 
 
@@ -661,7 +671,9 @@ def _skew(s: Stage, machine: str, *units: str) -> None:
         folder = f"/run/systemd/system/{unit}.service.d"
         s.cluster.exec(machine, "sh", "-c", f"mkdir -p {folder} && cat > {folder}/fault.conf", stdin=lines)
     s.cluster.exec(machine, "systemctl", "daemon-reload")
-    s.cluster.exec(machine, "systemctl", "restart", *units)
+    s.cluster.exec(
+        machine, "systemctl", "restart", *units, check=False
+    )  # a slurmd that is not heard may give up
 
 
 def _unskew(s: Stage, machine: str, *units: str) -> None:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from moments import BUSY, burst, instance, job, living, node, sight
+from moments import BUSY, NOW, burst, instance, job, living, node, sight
 
 from gpucluster.elastic.decide import decide
-from gpucluster.elastic.events import Event, JobLeft, JobPlaced, SentBack, Signalled
+from gpucluster.elastic.events import Event, JobLeft, JobPlaced, SentBack, Signalled, Troubled, TroubleKind
 from gpucluster.elastic.model import Remember, Requeue
 
 SLOT, PLAN = "h200-2a-1", burst()
@@ -52,6 +52,22 @@ def test_a_signalled_job_comes_back_if_it_died_of_the_signal(
     changes: dict[str, Any], back: list[int], left: list[int]
 ) -> None:
     assert after(**changes) == (back, left)
+
+
+def test_a_kill_between_the_signal_and_its_record_loses_nothing() -> None:
+    events = (
+        *living(SLOT),
+        (
+            20.0,
+            Troubled(
+                slot=SLOT, instance="i-0", kind=TroubleKind.SPOT, words="it is taken", ends_at=NOW + 100
+            ),
+        ),
+    )
+    found = job(41, SLOT, states=frozenset({"FAILED"}), ended_by=USR1)
+    s = sight(PLAN, *events, nodes=[node(SLOT, BUSY)], jobs=[found], instances=[instance(0)])
+    actions = decide(s.plan, s.bindings, s.seen, s.memory, s.now)
+    assert [i for a in actions if isinstance(a, Requeue) for i in a.jobs] == [41]
 
 
 def test_it_is_sent_back_once() -> None:

@@ -109,10 +109,18 @@ def lives(world: World) -> Iterator[Event]:
 
 def fell(world: World, job: SlurmJob, placement: Placement | None) -> bool:
     """Whether a script without a handler died of the signal that told it of its machine's end."""
-    if placement is None or not placement.signalled or placement.sent_back or "FAILED" not in job.states:
+    if placement is None or placement.sent_back or "FAILED" not in job.states:
+        return False
+    if not (placement.signalled or _on_leavers(world, placement)):
         return False
     pools = (world.slots[slot].pool for slot in placement.slots if slot in world.slots)
     return job.returns and any(job.ended_by == Signals[f"SIG{p.farewell.signal}"] for p in pools)
+
+
+def _on_leavers(world: World, placement: Placement) -> bool:
+    """A kill between the signal and its record leaves only this: a machine of the job's is to be left."""
+    lives = (world.life(slot) for slot in placement.slots)
+    return any(life is not None and life.trouble is not None for life in lives)
 
 
 def _wanted(world: World, slots: tuple[str, ...]) -> bool:
