@@ -15,7 +15,7 @@ demo: prepare install ## a cluster bursts on this machine, from nothing to nothi
 test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
 	$(MAKE) --no-print-directory check
 	$(BIN)/python tools/warm.py
-	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/monitoring tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
+	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/monitoring tests/simulated tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one
 	$(BIN)/python -m bench $(NAME)
@@ -46,8 +46,9 @@ arch: install
 unit: install    ## unit tests, no sockets but loopback, no root
 	$(BIN)/pytest -q -n 2
 
-soak: install    ## 10,000 worlds of the elastic daemon on all cores, with a report; `make soak SEED=7 SCHEDULES=500`
+soak: prepare install ## what make test does of faults, much more of it: 10,000 worlds, then every fault run on three real clusters; root
 	$(BIN)/python tools/soak.py --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1)
+	$(BIN)/python tests/sandbox/soak.py
 
 engine: install  ## the program on the real Pulumi engine against the stand-in provider
 	$(BIN)/pytest -q -n 4 tests/engine

@@ -16,9 +16,10 @@ EXTRA = {  # beside what the sandbox itself needs: what must be there -> the Deb
     "git": "git",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go trusts the system's alone
 }
-OF_TEST = {  # a real browser opens the reports, hosts are reached by ssh; the demo needs neither
+OF_TEST = {  # a real browser opens the reports, hosts are reached by ssh; the demo needs none of it
     "chromium": "chromium",
     "ssh": "openssh-client",
+    f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1": "libfaketime",  # a stand-in clock that is off
 }
 SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/needs.py"
 
@@ -67,7 +68,7 @@ def check_inotify() -> str | None:
 
 def missing() -> list[str]:
     packages = runpy.run_path(str(SANDBOX))["missing"]()
-    wanted = EXTRA | (OF_TEST if "test" in sys.argv[1:] else {})
+    wanted = EXTRA | (OF_TEST if {"test", "soak"} & set(sys.argv[1:]) else {})
     packages += [
         package for name, package in wanted.items() if shutil.which(name) is None and not Path(name).exists()
     ]
