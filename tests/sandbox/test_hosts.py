@@ -265,7 +265,9 @@ def test_a_run_that_broke_off_before_the_agent_is_made_good_by_the_next_one(site
     )
     again = changed(site.play())
     assert all(again.values())
-    site.cluster.wait("both are idle", lambda: states(site) == {node: ["IDLE"] for node in NODES}, within=60)
+    site.cluster.wait(
+        "both are idle", lambda: states(site) == {node: ["IDLE"] for node in NODES}, within=150
+    )  # down for SlurmdTimeout, they are asked again each minute
     assert job(site, "srun", "-N2", "hostname").split()
     assert changed(site.play()) == dict.fromkeys((HEAD, *NODES), 0)
 

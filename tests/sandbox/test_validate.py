@@ -271,7 +271,11 @@ def test_a_drained_node_is_found_and_a_reason_that_is_markup_does_nothing_in_a_b
 @pytest.mark.parametrize("role", [names.ROLE_NODE, names.ROLE_HEAD])
 def test_an_instance_that_nobody_owns_is_found(standing, held, role):
     ec2 = standing.ec2()
-    template = ec2.describe_launch_templates()["LaunchTemplates"][0]["LaunchTemplateId"]
+    templates = ec2.describe_launch_templates()["LaunchTemplates"]
+    on_demand = next(
+        t for t in templates if "h200-1-" in t["LaunchTemplateName"]
+    )  # a spot one tags a spot request
+    template = on_demand["LaunchTemplateId"]
     subnet = ec2.describe_subnets(Filters=[{"Name": f"tag:{names.TAG_CLUSTER}", "Values": [standing.name]}])[
         "Subnets"
     ][0]["SubnetId"]
