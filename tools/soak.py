@@ -8,10 +8,12 @@ shrunk and printed as a value that tests/unit/elastic/test_stories.py takes; the
 
 import argparse
 import contextlib
+import ctypes
 import json
 import logging
 import multiprocessing
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +34,8 @@ BATCH = 250  # stories of one seed: a report in between, and a fresh start for h
 def batch(task: tuple[int, int]) -> dict[str, Any]:
     """Stories of one seed in this process; what they met, and a failure if there is one."""
     seed, count = task
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the children too
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: and so does whatever else ends the parent
     logging.disable(logging.CRITICAL)
     worlds.SEEN = worlds.Seen()
     folder = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
