@@ -6,6 +6,7 @@ can write no more, so a daemon that slept through its own end cannot note an int
 """
 
 import contextlib
+import errno
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ SCHEMA = 1
 SNAPSHOT_EVERY = 1000  # events; a fold of so many takes milliseconds
 AWAY = "move it away and restart gpucluster-elastic: nodes that run are adopted, other instances of ours end after the grace"
 ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
+AGAIN = "it is tried again; see what else has it open, and whether the disk is whole"
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (schema INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
@@ -49,7 +52,10 @@ class Journal:
         """Open or make it, as the holder of `epoch` (None: whoever comes last); another schema is a StateError."""
         try:
             return cls._opened(path, now, epoch)
-        except (sqlite3.Error, ValueError, OSError) as error:
+        except (sqlite3.OperationalError, OSError) as error:
+            step = _step_after(error)
+            raise StateError(f"the journal {path} cannot be opened: {error}", next_step=step) from error
+        except (sqlite3.Error, ValueError) as error:
             raise StateError(f"the journal {path} cannot be read: {error}", next_step=AWAY) from error
 
     @classmethod
@@ -62,11 +68,8 @@ class Journal:
         _check_schema(db, path)
         epoch = _raise_fence(db, epoch)  # before it is read: nothing is added behind our back
         memory, snapshot = _load_snapshot(db)
-        last = snapshot
-        tail: list[Entry] = []
-        for last, entry in read_entries(db, snapshot):  # noqa: B007 -- the last id is wanted
-            tail.append(entry)
-        journal = cls(db, fold(memory, tail), last=last, snapshot=snapshot, epoch=epoch)
+        tail = (entry for _, entry in read_entries(db, snapshot))
+        journal = cls(db, fold(memory, tail), last=_last_id(db), snapshot=snapshot, epoch=epoch)
         if not journal.memory.epoch:
             # From the clock, once in a journal's life: a rebuilt head must not repeat its forerunner's tokens.
             journal.append((Entry(at=now, event=Born(epoch=f"{int(now * 1000):x}")),))
@@ -171,5 +174,24 @@ def _raise_fence(db: sqlite3.Connection, epoch: int | None) -> int:
 
 
 def _load_snapshot(db: sqlite3.Connection) -> tuple[Memory, int]:
+    """One that another version wrote in another form is no loss: the events are all there."""
     row = cast(tuple[int, str] | None, db.execute("SELECT last, memory FROM snapshot").fetchone())
-    return (codec.loads(Memory, row[1]), row[0]) if row else (Memory(), 0)
+    try:
+        return (codec.loads(Memory, row[1]), row[0]) if row else (Memory(), 0)
+    except ValueError:
+        return Memory(), 0
+
+
+def _last_id(db: sqlite3.Connection) -> int:
+    """Of all events, also of those of a kind that this version does not know."""
+    return cast(tuple[int], db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone())[0]
+
+
+def _step_after(error: sqlite3.OperationalError | OSError) -> str:
+    """A full disk or a lock says nothing against the journal: whoever moved it away would lose what it knows."""
+    if isinstance(error, OSError):
+        return ROOM if error.errno == errno.ENOSPC else AGAIN
+    code = error.sqlite_errorcode & 0xFF  # the rest says which kind of it
+    if code in _DAMAGED:
+        return AWAY
+    return ROOM if code == sqlite3.SQLITE_FULL else AGAIN

@@ -120,6 +120,68 @@ def _fill(one: Journal) -> None:
         one.append((Entry(at=1.0, event=EVENTS["Needed"](slot=f"a-{number}", life=1, jobs=())),))
 
 
+STEPS = {
+    "a full disk": (sqlite3.SQLITE_FULL, journals.ROOM),
+    "a lock": (sqlite3.SQLITE_BUSY, journals.AGAIN),
+    "a disk that fails to write": (sqlite3.SQLITE_IOERR_WRITE, journals.AGAIN),
+    "damage": (sqlite3.SQLITE_CORRUPT, journals.AWAY),
+}
+
+
+@pytest.mark.parametrize("row", STEPS)
+def test_only_a_damaged_journal_is_to_be_moved_away(row: str) -> None:
+    """A full disk at a start said so, too: what is known of launches under way would have been lost."""
+    error = sqlite3.OperationalError(row)
+    error.sqlite_errorcode, step = STEPS[row]
+    assert journals._step_after(error) == step
+
+
+def test_a_folder_that_cannot_be_is_no_reason_to_move_the_journal_away(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError) as told:
+        Journal.open(tmp_path / "file" / "j", 1.0)
+    assert told.value.next_step == journals.AGAIN
+
+
+def test_events_of_a_newer_version_at_the_end_make_no_snapshot_count_others_twice(tmp_path: Path) -> None:
+    """The snapshot's place was counted from the last event that was known, so what came after was folded again."""
+    path = tmp_path / "j"
+    Journal.open(path, 1.0).close()
+    _unknown(path, 3)
+    old = Journal.open(path, 2.0)
+    _order(old)
+    old.snapshot()
+    row = sqlite3.connect(path).execute("SELECT last, (SELECT max(id) FROM events) FROM snapshot").fetchone()
+    assert row[0] == row[1]
+    assert Journal.open(path, 3.0).memory == old.memory
+
+
+def test_a_snapshot_in_another_versions_form_is_folded_anew(tmp_path: Path) -> None:
+    """After a downgrade the daemon refused to start, and told to move the journal away."""
+    path = tmp_path / "j"
+    one = Journal.open(path, 1.0)
+    _order(one)
+    one.snapshot()
+    before = one.memory
+    one.close()
+    db = sqlite3.connect(path)
+    db.execute("UPDATE snapshot SET memory = json_set(memory, '$.newer', 1)")
+    db.commit()
+    db.close()
+    assert Journal.open(path, 2.0).memory == before
+
+
+def _unknown(path: Path, count: int) -> None:
+    db = sqlite3.connect(path)
+    db.executemany("INSERT INTO events (at, kind, body) VALUES (1, 'FromTheFuture', ?)", [("{}",)] * count)
+    db.commit()
+    db.close()
+
+
+def _order(one: Journal) -> None:
+    one.append((Entry(at=1.0, event=EVENTS["Needed"](slot="a-1", life=1, jobs=())),))
+
+
 def test_whoever_was_overtaken_writes_no_more(tmp_path: Path) -> None:
     entry = Entry(at=1.0, event=EVENTS["CameUp"](slot="a"))
     old = Journal.open(tmp_path / "j", 1.0, 3)
