@@ -179,7 +179,17 @@ CAPACITY_ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a lead longer than the notice",
         [("idle: 5m", "idle: 5m\n    farewell: {lead: 2m}")],
-        "16:22: error[lead-too-long] pools[h200].farewell.lead: 2m is too long: a spot notice comes 120 s before the end, and the job needs time between signal and requeue",
+        "16:22: error[lead-too-long] pools[h200].farewell.lead: 2m is too long: a spot notice comes 120 s before the end, and half of it is the script's, between signal and requeue; at most 60s",
+    ),
+    (
+        "a lead that leaves the script a second, and that no spot notice could keep",
+        [("idle: 5m", "idle: 5m\n    farewell: {lead: 119s}")],
+        "16:22: error[lead-too-long] pools[h200].farewell.lead: 119s is too long: a spot notice comes 120 s before the end, and half of it is the script's, between signal and requeue; at most 60s",
+    ),
+    (
+        "a lead just above half of a spot notice",
+        [("idle: 5m", "idle: 5m\n    farewell: {lead: 61s}")],
+        "16:22: error[lead-too-long] pools[h200].farewell.lead: 61s is too long: a spot notice comes 120 s before the end, and half of it is the script's, between signal and requeue; at most 60s",
     ),
     (
         "a grace of hours",

@@ -19,7 +19,8 @@ from gpucluster.spec.part import Part
 from gpucluster.spec.problem import quoted
 
 SIGNALS = ("USR1", "USR2", "TERM", "INT", "HUP")  # what a batch script can trap, and people use for it
-SPOT_NOTICE_S = 120  # between EC2's notice and the end of a spot machine
+SPOT_NOTICE_S = 120  # between EC2's notice and the end of a spot machine, at best (aws-traps T34)
+LONGEST_LEAD_S = SPOT_NOTICE_S // 2  # of a notice the daemon leaves half to the script, whatever the lead
 MOST_BOOTS = 100
 
 
@@ -41,10 +42,10 @@ def parse_signal(value: object) -> str:
 
 
 def parse_lead(value: object) -> int:
-    """Shorter than the notice, or the job would be requeued before it was signalled."""
+    """At most half of a spot notice: a longer one would not be kept."""
     seconds = duration(1, 3600)(value)
-    if seconds >= SPOT_NOTICE_S:
-        says = f"{value} is too long: a spot notice comes {SPOT_NOTICE_S} s before the end, and the job needs time between signal and requeue"
+    if seconds > LONGEST_LEAD_S:
+        says = f"{value} is too long: a spot notice comes {SPOT_NOTICE_S} s before the end, and half of it is the script's, between signal and requeue; at most {LONGEST_LEAD_S}s"
         raise refuse("lead-too-long", says)
     return seconds
 

@@ -74,7 +74,7 @@ CHANGES = [
     ("  machine: m7i.2xlarge", "  machine: [m7i.2xlarge]"),
     ("name: burst", "nombre: burst"),
     ("{min: 0, max: 16}", "{min: 0, max: 16}\n    spares: 2"),
-    ("{min: 0, max: 16}", "{min: 0, max: 16}\n    farewell: {signal: USR2, lead: 119s}"),
+    ("{min: 0, max: 16}", "{min: 0, max: 16}\n    farewell: {signal: USR2, lead: 60s}"),
     ("{min: 0, max: 16}", "{min: 0, max: 16}\n    farewell: {signal: 9, grace: 2h}"),
     ("{min: 0, max: 16}", "{min: 0, max: 16}\n    hung: {after: 30m}\n    breaker: {boots: 1}"),
     ("{min: 0, max: 16}", "{min: 0, max: 16}\n    hung: {after: 30}\n    breaker: {boots: true}"),
