@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-# ruff: noqa: PTH118, PTH119, PTH120, PTH103, PTH104, PTH123
+# ruff: noqa: PTH103, PTH104, PTH108, PTH110, PTH118, PTH119, PTH120, PTH123
 # importing pathlib costs more than all that this file does
 """ResumeProgram, SuspendProgram and ResumeFailProgram: drop a request into the spool and return at once.
 
@@ -65,11 +65,27 @@ def _resume_file(environ: Mapping[str, str]) -> str | None:
 
 
 def _deliver(spool: str, name: str, content: bytes) -> None:
-    """Maildir's way: whole and on disk, or not there at all."""
+    """Maildir's way: whole and on disk, or not there at all; a full disk is left no fuller."""
     draft, ready = os.path.join(spool, "tmp", name), os.path.join(spool, "new", name)
     for folder in (draft, ready):
         os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    written = False
+    try:
+        _write(draft, content)
+        os.rename(draft, ready)
+        written = True
+    finally:
+        if not written and os.path.exists(draft):
+            os.unlink(draft)
+    folder = os.open(os.path.dirname(ready), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write(path: str, content: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         view = memoryview(content)
         while view:
@@ -77,12 +93,6 @@ def _deliver(spool: str, name: str, content: bytes) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    os.rename(draft, ready)
-    folder = os.open(os.path.dirname(ready), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _wake(path: str) -> None:

@@ -1,6 +1,7 @@
 """The maildir of hooks and operators: new -> read -> removed; a broken file goes aside and never blocks."""
 
 import contextlib
+import errno
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -13,6 +14,9 @@ from gpucluster.plan import codec
 ORDER = "order"  # the kind of an operator's request; all others are hooks'
 MAX_BYTES = 80 * 1024 * 1024  # above the hook's own bound
 LEFT_OVER_S = 3600.0  # a draft older than this belongs to a hook that was killed
+_PASSING = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR, errno.EAGAIN}
+)  # ours, not the file's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +69,9 @@ def read(spool: Path) -> tuple[Call, ...]:
     for path in sorted((spool / "new").glob("*")):
         try:
             calls.append(_parse(path))
-        except (OSError, ValueError, RecursionError):
-            _aside(spool, path)
+        except (OSError, ValueError, RecursionError) as error:
+            if getattr(error, "errno", None) not in _PASSING:  # else it waits for the next look
+                _aside(spool, path)
     return tuple(calls)
 
 
@@ -101,8 +106,9 @@ def prepare(spool: Path, now: float) -> None:
     for name in ("tmp", "new", "broken"):
         (spool / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     for draft in (spool / "tmp").glob("*"):
-        if draft.stat().st_mtime + LEFT_OVER_S < now:
-            draft.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # delivered this very moment
+            if draft.stat().st_mtime + LEFT_OVER_S < now:
+                draft.unlink()
 
 
 def _parse(path: Path) -> Call:

@@ -91,15 +91,20 @@ class Look:
         stamp = self._path + ".at"
         handle = os.open(stamp, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if os.path.exists(self._path) and _age(handle) < self._fresh_s:
+            if self._is_fresh(handle):
                 return
             fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.path.exists(self._path) and _age(handle) < self._fresh_s:
+            if self._is_fresh(handle):
                 return  # another one looked while we waited
             self._store(_ask(self._slurm_bin))
             os.utime(handle)
         finally:
             os.close(handle)
+
+    def _is_fresh(self, handle: int) -> bool:
+        """A look that is still to come is of a clock that was set back: it would stand until then."""
+        age = time.time() - os.fstat(handle).st_mtime
+        return 0 <= age < self._fresh_s and os.path.exists(self._path)
 
     def _store(self, text: str) -> None:
         try:
@@ -112,10 +117,6 @@ class Look:
         with open(draft, "w", encoding="utf-8") as stream:
             stream.write(text)
         os.replace(draft, self._path)
-
-
-def _age(handle: int) -> float:
-    return time.time() - os.fstat(handle).st_mtime
 
 
 def _ask(slurm_bin: str) -> str:

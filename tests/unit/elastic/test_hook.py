@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -75,6 +76,20 @@ def test_closed_descriptors_as_in_22_05_do_not_hurt(installed: Path) -> None:
     done = subprocess.Popen([sys.executable, "-IS", str(installed / "resume"), "a-1"], preexec_fn=close)  # noqa: PLW1509
     assert done.wait(20) == 0
     assert [c.hostlist for c in spool.read(installed / "spool")] == ["a-1"]
+
+
+def test_a_full_disk_is_said_with_exit_1_and_left_no_fuller(installed: Path) -> None:
+    """Each of Slurm's calls left its half, until the daemon was started anew."""
+    (installed / "map").write_text("x" * 100_000)
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    argv = [sys.executable, "-IS", str(installed / "resume"), "a-1"]
+    environ = {"SLURM_RESUME_FILE": str(installed / "map")}
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, preexec_fn=no_room)
+    assert (done.returncode, "not in the spool" in done.stderr) == (1, True)
+    assert not list((installed / "spool" / "tmp").iterdir())
 
 
 def test_a_spool_that_cannot_be_written_is_said_with_exit_1(installed: Path) -> None:

@@ -83,3 +83,14 @@ def test_what_cannot_be_put_aside_does_not_stop_the_reader(tmp_path: Path) -> No
         (tmp_path / place).mkdir(parents=True)
     put(tmp_path, "2.fine", request())
     assert [c.hostlist for c in spool.read(tmp_path)] == ["a-1"]
+
+
+def test_a_request_that_cannot_be_read_at_this_moment_waits_for_the_next_look(tmp_path: Path) -> None:
+    """Without a descriptor to spare, or by a disk's hiccup, an operator's order was put aside as broken."""
+    put(tmp_path, "2.fine", request())
+    late = tmp_path / "new" / "1.late"
+    late.symlink_to("/proc/self/mem")  # EIO
+    assert [c.path.name for c in spool.read(tmp_path)] == ["2.fine"]
+    late.unlink()  # it is still there
+    put(tmp_path, "1.late", request())
+    assert [c.path.name for c in spool.read(tmp_path)] == ["1.late", "2.fine"]

@@ -1,7 +1,9 @@
 """The waiter over programs that answer from files: it ends when it should, and never for want of an answer."""
 
 import contextlib
+import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +94,15 @@ def test_many_waiters_share_one_look(slurm: Slurm) -> None:
     many = [waiter.Look(look, str(slurm.root), fresh_s=60.0) for _ in range(50)]
     assert {one.read() for one in many} == {(frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))}
     assert (slurm.root / "looks").read_text() == "x\n"
+
+
+def test_a_look_of_a_clock_that_was_set_back_does_not_stand_until_then(slurm: Slurm) -> None:
+    """For as long as the clock had been ahead nobody looked anew, and every job waited out its ResumeTimeout."""
+    one = waiter.Look(str(slurm.root / "look"), str(slurm.root), fresh_s=60.0)
+    one.read()
+    os.utime(slurm.root / "look.at", (0, time.time() + 3600))
+    slurm.say("waiting", "b-9")
+    assert one.read() == (frozenset({"b-9"}), frozenset({"7", "8"}))
 
 
 def test_a_spool_that_cannot_be_written_only_makes_it_dearer(slurm: Slurm) -> None:
