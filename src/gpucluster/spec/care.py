@@ -77,7 +77,9 @@ class Farewell(Part):
         default=None,
     )
     script: AbsolutePath | None = wish(
-        UpdateClass.NEW_NODES, "The site's own program on the node's image, without arguments.", default=None
+        UpdateClass.NEW_NODES,
+        "The site's own program, which is on the node's image and root's alone; run as root with the kind and the end.",
+        default=None,
     )
 
 

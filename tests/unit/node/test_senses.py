@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_machine import FakeMachine, a_bundle, a_small_plan, an_answer, answers
@@ -293,10 +294,23 @@ def test_no_folder_is_no_beat(tmp_path: Path) -> None:
 
 
 # --- the report ------------------------------------------------------------------------------------
-def a_node(root: Path, answer: Reply, *, script: str | None = None) -> FakeMachine:
+class Node(FakeMachine):
+    """Every file is root's alone but those of `others`: path -> `UID MODE`; what is `hidden` nobody can tell of."""
+
+    others: Mapping[str, str] = {}
+    hidden: Sequence[str] = ()
+
+    def _outcome(self, argv: tuple[str, ...], stdin: Any, env: Any) -> tuple[int, str]:
+        if argv[0] == "stat":
+            way = [path for path in argv[argv.index("--") + 1 :] if path not in self.hidden]
+            return 0, "".join(f"{self.others.get(path, '0 755')} {path}\n" for path in way)
+        return super()._outcome(argv, stdin, env)
+
+
+def a_node(root: Path, answer: Reply, *, script: str | None = None) -> Node:
     plan = a_small_plan()
     pool = replace(plan.pools[0], farewell=Farewell(script=script))
-    node = FakeMachine(root, controller=answers(answer))
+    node = Node(root, controller=answers(answer))
     node.store.objects[names.BUNDLE_KEY] = a_bundle(replace(plan, pools=(pool,)))
     node.store.value = b"K" * 128
     return node
@@ -409,6 +423,35 @@ def test_a_program_that_is_missing_is_a_failed_step_and_the_heart_beats_on(tmp_p
     assert not step.ok
     assert "Failed to find executable" in step.detail
     assert len(told(node)) == 1
+
+
+NOT_ROOTS = {
+    "another user's file": ({"/opt/site/bye": "1000 755"}, (), "others than root may change /opt/site/bye"),
+    "a file that a group may write": ({"/opt/site/bye": "0 775"}, (), "others than root may change /opt/site/bye"),
+    "a folder that everybody may write": ({"/opt/site": "0 1777"}, (), "others than root may change /opt/site"),
+    "a file system that does not answer": ({}, ("/opt/site/bye", "/opt/site", "/opt", "/"), "nobody knows whose it is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", NOT_ROOTS)
+def test_a_program_that_others_than_root_may_change_is_not_run_and_told(tmp_path: Path, row: str) -> None:
+    """A path on a shared file system made whoever can write there root on every node that is taken back."""
+    node = a_node(tmp_path, leaving("spot 5"), script="/opt/site/bye")
+    node.others, node.hidden, words = NOT_ROOTS[row]
+    machine, known = up(node)
+    node_role.beat(machine, known)
+    node_role.beat(machine, known)
+    assert told(node) == []
+    (step,) = [s for s in reports(node)[-1].steps if s.name == "farewell"]
+    assert (step.ok, step.detail) == (False, f"/opt/site/bye: not run: {words}")
+
+
+def test_a_farewell_is_bounded_in_time_even_if_it_hears_no_signal(tmp_path: Path) -> None:
+    node = a_node(tmp_path, leaving("spot 5"), script="/opt/site/bye")
+    machine, known = up(node)
+    node_role.beat(machine, known)
+    (argv,) = told(node)
+    assert {"--property=RuntimeMaxSec=100", "--property=TimeoutStopSec=5"} <= set(argv)
 
 
 def test_last_words_are_told_of_a_failure_and_while_slurm_waits_and_else_not(tmp_path: Path) -> None:
