@@ -1,6 +1,5 @@
 """The control object in the bucket: who may act, and whether to scale. Written only on what was read (T39)."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -83,8 +82,9 @@ class S3Control:
     def _parse(self, text: bytes) -> Control:
         try:
             return loads(Control, text)
-        except (ValueError, json.JSONDecodeError) as error:
-            raise CloudError(Fault.CONFIGURATION, "MalformedControl", f"{self._name}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            says = f"{self._name}: {error}; nobody may act until it is deleted, and then written anew"
+            raise CloudError(Fault.CONFIGURATION, "MalformedControl", says) from error
 
     @property
     def _name(self) -> str:

@@ -69,7 +69,9 @@ class Keeper:
         self._actor = Actor(hands)
         self._heard: dict[str, Heard] = {}
         self._absent: dict[str, float] = {}
-        self._told: dict[str, Told] = {}  # by handle
+        self._told: dict[
+            tuple[str, str], Told
+        ] = {}  # by handle and instance: one message may tell of several
         self._listed: CloudView | None = None  # the last list that was had, for the registration desk
         self._slurm: SlurmView | None = None  # the last look, if it was answered
         self._cloud: CloudView | None = None
@@ -109,7 +111,7 @@ class Keeper:
         """Take the queue's; each waits here until a pass has it in the journal."""
         for message in messages:
             if len(self._told) < MAX_TOLD:
-                self._told[message.handle] = message
+                self._told[message.handle, message.instance] = message
 
     def react(self) -> bool:
         """Decide at once on what was seen last; whether that was young enough."""
@@ -233,7 +235,7 @@ class Keeper:
             self._actor.act(actions, self._slurm.at if self._slurm else now)
             if self._slurm and self._cloud:
                 for message in told:
-                    self._told.pop(message.handle, None)
+                    self._told.pop((message.handle, message.instance), None)
             self.next_look_s = next_look(self._plan, self._bindings, seen, hands.journal.memory, now)
             if actions:
                 self.next_look_s = min(self.next_look_s, self._plan.times.poll_s)

@@ -11,6 +11,7 @@ import socket
 from pathlib import Path
 
 PROC = Path("/proc")
+MOST_PID = 1 << 22  # the kernel's own
 PROGRAM = b"gpucluster.elastic.daemon"
 
 
@@ -22,7 +23,7 @@ def me() -> str:
 def is_over(holder: str) -> bool:
     """Whether it was a process of this machine and boot, and is gone; an unknown form is never over."""
     pid, started = _here(holder)
-    return pid > 0 and _started(pid) != started
+    return pid > 0 and _started(pid) != started and not _is_hidden(pid)
 
 
 def end(holder: str) -> None:
@@ -45,7 +46,21 @@ def _here(holder: str) -> tuple[int, str]:
     if len(parts) != 4 or parts[1] != _boot():
         return 0, ""
     pid, _, started = parts[2].partition(".")
-    return (int(pid), started) if pid.isdecimal() and started.isdecimal() else (0, "")
+    known = pid.isdecimal() and started.isdecimal() and len(pid) < 10 and int(pid) <= MOST_PID
+    return (int(pid), started) if known else (0, "")
+
+
+def _is_hidden(pid: int, proc: Path = PROC) -> bool:
+    """Whether it lives and /proc does not show it to us: mounted with hidepid, and another user's."""
+    if os.access(proc / str(pid) / "stat", os.R_OK):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _boot() -> str:

@@ -116,12 +116,13 @@ def test_what_another_wrote_between_is_not_overwritten(s3: Any, bucket: str):
     assert (read.scaling, read.by) == (Scaling.STOP, "me")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"scaling": "maybe"}', b'{"unknown": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"scaling": "maybe"}', b'{"unknown": 1}', b"\xff\xfe", b"[" * 60_000])
 def test_an_object_that_makes_no_sense_is_no_licence_to_launch(s3: Any, bucket: str, text: bytes):
     s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=text)
     with pytest.raises(CloudError) as caught:
         S3Control("us-east-1", bucket, lambda: s3).read()
     assert caught.value.fault is Fault.CONFIGURATION
+    assert "until it is deleted" in str(caught.value)
 
 
 def test_a_bucket_that_is_gone_is_told(s3: Any):

@@ -143,6 +143,21 @@ def test_a_message_is_forgotten_once_it_was_decided_on_and_not_before(world: Wor
     assert len(world.forgotten) == 2
 
 
+def test_one_message_that_tells_of_several_machines_tells_of_all(world: World) -> None:
+    """Of an event of AWS Health with many machines only the last was drained, and the message was deleted."""
+    world.wants(2)
+    world.look()
+    ids = sorted(i.id for i in world.cloud.instances(world.plan.name))
+    assert len(ids) == 2
+    gone = Notice(kind=NoticeKind.MAINTENANCE, at=5000.0)
+    world.now += 60.0
+    world.keeper.tell([Told(instance=i, notice=gone, handle="h1") for i in ids])
+    world.look()
+    lives = world.journal.memory.lives.values()
+    assert sorted(x.instance for x in lives if x.trouble and x.instance) == ids
+    assert set(world.forgotten) == {"h1"}
+
+
 def test_an_event_is_decided_on_the_last_look_while_that_is_young(world: World) -> None:
     world.look()
     looks = world.slurm.looks

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,22 @@ def test_a_process_that_ended_is_over_also_when_its_number_is_used_again() -> No
         assert process.is_over(holder), "a zombie acts no more"
     assert process.is_over(holder)
     assert process.is_over(process.me().replace(".", "9."))
+
+
+def test_a_number_that_no_process_can_have_is_of_an_unknown_form() -> None:
+    """The kernel's door refused it with a traceback, and each standby after the next ended so."""
+    host, boot, _, nonce = process.me().split("/")
+    holder = f"{host}/{boot}/{10**20}.1/{nonce}"
+    assert not process.is_over(holder)
+    process.end(holder)
+
+
+def test_a_process_that_proc_does_not_show_us_is_not_gone(tmp_path: Path) -> None:
+    """With hidepid another user's daemon was taken for dead, and both acted."""
+    with sleeper() as one:
+        assert process._is_hidden(one.pid, tmp_path)
+        assert not process._is_hidden(one.pid)
+    assert not process._is_hidden(one.pid, tmp_path)
 
 
 @pytest.mark.parametrize("holder", ["", "x", "a/b/c/d", "head/other-boot/1.1/n", "a/b/1.1/n/e", "//1/"])
