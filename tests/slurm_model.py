@@ -476,7 +476,7 @@ class SlurmModel:
             self._explained(node)
         if "POWERED_DOWN" in node.flags and self.dialect.reason_goes:
             node.reason = ""
-        node.flags -= {"POWERING_UP", "POWERED_DOWN", "NOT_RESPONDING", "POWER_UP"}
+        node.flags -= {"POWERING_UP", "POWERED_DOWN", "NOT_RESPONDING"}  # a POWER_UP that no scan met stays
         node.boot_time, node.address, node.shut = boot_time, address or node.address, False
         self._waits = True
 
@@ -507,7 +507,7 @@ class SlurmModel:
         if "POWER_DOWN" in flags:
             if not node.used and not node.closing and "POWERING_UP" not in flags:
                 node.base, node.since = "IDLE", self.now
-                node.flags = {"CLOUD", "POWERING_DOWN"}
+                node.flags = {"CLOUD", "POWERING_DOWN"} | (node.flags & {"POWER_UP"})
                 self._call("suspend", node)
         elif "POWERED_DOWN" in flags and (node.used or "POWER_UP" in flags):
             flags -= {"POWERED_DOWN", "POWER_UP"}

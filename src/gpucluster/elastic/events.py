@@ -450,12 +450,20 @@ class Lingers:
     bound_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerUpStays:
+    """Slurm kept the mark of a power-up that is done, and would power the node up once it is off. Not `stays`: it went."""
+
+    slot: str
+    stays: bool
+
+
 Event = (
     Born | Started | HookCalled | JobPlaced | JobRunning | JobLeft | Needed | Renewed | LaunchAsked | LaunchDone
     | LaunchRefused | LaunchDeferred | LaunchDropped | Refused | Forgot | Booted | Registered | CameUp | BecameIdle
     | BecameBusy | Unneeded | BootFailed | EndAsked | InstanceGone | LifeOver | EndSeen | Adopted
     | Troubled | Signalled | SentBack | TroubleOver | BreakerTripped | BreakerReset | Hangs | Beats | Ordered | Served
-    | BudgetCrossed | Unknown | Lingers | GpuFaulted
+    | BudgetCrossed | Unknown | Lingers | GpuFaulted | PowerUpStays
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpucluster.cloud.model import MaintenanceEvent
 from gpucluster.elastic.decide.hung import RESTARTS
-from gpucluster.elastic.events import Troubled
+from gpucluster.elastic.events import LaunchDone, Troubled
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan.messages import Beat, GpuFault
 from gpucluster.plan.model import ClusterPlan, Hung
@@ -66,6 +66,21 @@ def test_a_notice_during_a_job_on_four_nodes_signals_sends_back_and_the_job_resu
     f.until(lambda: job.state == "COMPLETED", 700)
     assert began - told_at < 120 + PLAN.times.cred_expire_s + 10, "the machine in its place was up before"
     assert len(events(f, Troubled)) == 1
+
+
+@pytest.mark.parametrize("version", ["22.05", "24.11", "26.05"])
+def test_a_power_up_asked_for_twice_costs_no_machine_once_the_job_is_done(
+    tmp_path: Path, version: str
+) -> None:
+    """slurmd registers before Slurm's scan: the flag stays, and wakes the node as soon as it is powered down."""
+    f = Fleet(PLAN, tmp_path, version=version)
+    job = f.slurm.submit(2, lasts=60.0)
+    f.until(lambda: job.state == "RUNNING", 120)
+    f.slurm.nodes[job.nodes[0]].flags.add("POWER_UP")
+    f.until(lambda: not f.living(), 9000)
+    f.run(3600)
+    assert (job.state, sum(len(e.instances) for e in events(f, LaunchDone))) == ("COMPLETED", 2)
+    assert all(n.base == "IDLE" and "POWER_UP" not in n.flags for n in f.slurm.nodes.values())
 
 
 def test_a_notice_that_comes_by_one_way_only_does_the_same(f: Fleet) -> None:

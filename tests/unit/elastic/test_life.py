@@ -20,12 +20,14 @@ from gpucluster.elastic.decide import decide
 from gpucluster.elastic.decide.life import ABSENT, ROWS, UNKNOWN, Do, Lives, Row, row_for, row_of, sentence_of
 from gpucluster.elastic.decide.stand import Stand
 from gpucluster.elastic.decide.world import Fate, World, slots_of
-from gpucluster.elastic.events import Entry, Event, Lingers, Served, TroubleKind, Unknown, Verb
+from gpucluster.elastic.events import Entry, Event, Lingers, PowerUpStays, Served, TroubleKind, Unknown, Verb
 from gpucluster.elastic.memory import Life, Memory, Order, Trouble, fold
 from gpucluster.elastic.model import (
     Action,
+    Block,
     CloudView,
     Drain,
+    LaunchGang,
     MarkDown,
     Observation,
     Phase,
@@ -184,7 +186,7 @@ def _lot(points: list[tuple[frozenset[str], object]], chance: Random) -> World:
         )
         life = _life(chance.choice(SHAPES), f"i-{number}" if state else None, at)
         if life is not None:
-            lives[slot] = life
+            lives[slot] = replace(life, relapses=number % 2 == 0)
         if life is not None and life.instance:
             if isinstance(state, InstanceState):
                 machines[life.instance] = _machine(life.instance, state)
@@ -413,6 +415,31 @@ def test_a_node_in_future_is_brought_back(words: str) -> None:
     """POWERING_UP -> FUTURE on 22.05's reconfigure, CLOUD -> FUTURE on 25.05's restart: no job ever, and hidden."""
     assert steps(words) == [ResetDown]
     assert steps(words + " DRAIN", reason="broken fan", reason_by="root") == []
+
+
+@pytest.mark.parametrize("words", ["IDLE CLOUD POWER_UP", "IDLE CLOUD POWERING_DOWN POWER_UP"])
+def test_a_power_up_that_slurm_kept_is_not_served_with_a_machine_for_nobody(words: str) -> None:
+    """A real run ended so: its job done, all off, and one node woken by a request that was served forty seconds before."""
+    (told,) = [e for e in events(words, living()) if isinstance(e, PowerUpStays)]
+    known = fold(living(), [Entry(at=NOW, event=told)])
+    assert not [e for e in events(words, known) if isinstance(e, PowerUpStays)]
+    gone = replace(known.lives[A1], instance=None, open=False)
+    off, wakes = replace(known, lives={A1: gone}, endings={"i-1": NOW}), "IDLE CLOUD POWERED_DOWN POWER_UP"
+    assert steps(wakes, off) == []  # a power-down before Slurm's scan would be overtaken by it
+    assert steps("IDLE CLOUD POWERING_UP NOT_RESPONDING", off) == [MarkDown, PowerDown]
+    assert events("IDLE CLOUD POWERED_DOWN", off) == [PowerUpStays(slot=A1, stays=False)]
+    by_hand = replace(off, lives={A1: replace(gone, relapses=False, jobs=())})
+    assert steps(wakes, by_hand) == [LaunchGang]
+
+
+@pytest.mark.parametrize(("reason", "done"), [("broken fan", []), ("", [MarkDown, PowerDown])])
+def test_what_a_person_drained_and_powered_up_is_not_powered_down_where_no_machine_can_be_had(
+    reason: str, done: list[type[Action]]
+) -> None:
+    """A power-down would lift the drain (idle_on_node_suspend)."""
+    known = Memory(epoch="e", orders=order(Verb.POOL_PAUSE, "h200"))
+    words = f"IDLE CLOUD {'DRAIN' if reason else ''} POWERING_UP NOT_RESPONDING"
+    assert [a for a in steps(words, known, reason=reason, reason_by="root") if a is not Block] == done
 
 
 # --- orders ------------------------------------------------------------------------------------------------

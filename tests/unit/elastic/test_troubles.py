@@ -211,6 +211,18 @@ def test_a_notice_drains_signals_and_asks_for_another_at_once_and_sends_back_bef
     ]
 
 
+def test_the_slot_that_is_powered_up_in_its_place_is_not_powered_down_in_the_same_breath() -> None:
+    """After a drain was lifted Slurm's mark stays on it, which a power-down clears: both at once strand the node."""
+    s = Scene(A1, A2)
+    s.job(7, A1, A2)
+    s.node(A3, "IDLE CLOUD POWERED_DOWN NOT_RESPONDING")
+    assert [a.slots for a in kinds(s.acts(), PowerDown)] == [(A3,)]  # type: ignore[union-attr]
+    s.says(A1, spot())
+    actions = s.step()
+    assert [a.slots for a in kinds(actions, PowerUp)] == [(A3,)]  # type: ignore[union-attr]
+    assert not kinds(actions, PowerDown)
+
+
 def test_an_empty_node_that_is_to_be_left_goes_down_and_off_and_not_before_it_is_seen_drained() -> None:
     s = Scene(A1)
     s.node(A1, IDLE)

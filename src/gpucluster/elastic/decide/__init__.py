@@ -28,6 +28,7 @@ from gpucluster.elastic.decide import (
 )
 from gpucluster.elastic.decide.asks import nothing, outcome, shortfall
 from gpucluster.elastic.decide.offers import Room, all_offers
+from gpucluster.elastic.decide.substitutes import powered_up
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry, Event
 from gpucluster.elastic.memory import Memory, fold
@@ -48,12 +49,13 @@ def decide(
     room, offers, tokens = Room(world), all_offers(world), pace.Pace(world.memory, world.now)
     verdict = gangs.serve(world, room, offers, tokens)
     blocks = tuple(blocked.block(world, room, offers, verdict.sent_back))
-    lives, held = life.Lives(world), blocked.drained_by(blocks)
+    leave = tuple(troubles.leave(world))
+    lives, held = life.Lives(world), blocked.drained_by(blocks) | powered_up(leave)
     remember = (Remember(entries=entries),) if entries else ()
     return (
         *remember,
         *_heard(observation),
-        *troubles.leave(world),  # seconds count
+        *leave,  # seconds count
         *blocks,  # before a job is sent back, so that it cannot land there again
         *pace.ends(tokens, endings.ending(lives)),
         *verdict.actions,
@@ -123,7 +125,7 @@ def _note(
     steps = (
         (facts.launches, facts.jobs),
         (facts.instances, repair.adoptions),
-        (facts.lives,),
+        (facts.lives, facts.power_ups),
         (boots.failures, repair.unfit),
         (troubles.noticed, orders.noticed),
         (troubles.useless, troubles.storms, hung.noticed, limits.noticed),

@@ -24,6 +24,7 @@ from gpucluster.elastic.events import (
     LaunchDropped,
     LifeOver,
     Needed,
+    PowerUpStays,
     Registered,
     Renewed,
     Troubled,
@@ -38,6 +39,7 @@ from gpucluster.plan.model import Market
 # slurmd runs and slurmctld still waits for a boot: it is to start anew. Registration takes less than a second, and a
 # start with -b after a late one would kill the job that began meanwhile: hence the long wait.
 UNHEARD_S = 30.0
+_SETTLED = (Phase.OFF, Phase.UP, Phase.SILENT, Phase.LEAVING, Phase.ENDING)  # no power-up is under way
 
 
 def launches(world: World) -> Iterator[Event]:
@@ -105,6 +107,18 @@ def lives(world: World) -> Iterator[Event]:
         life = world.life(slot)
         if life is None or not life.open:
             yield _needed(world, slot, life)
+
+
+def power_ups(world: World) -> Iterator[Event]:
+    """Marks of a power-up that Slurm keeps after it: asked for again while the node came up (24.11, seen).
+
+    Neither a registration nor a power-down takes the mark away, and the power thread serves it as soon as the node is off.
+    """
+    for slot, life in world.memory.lives.items():
+        if world.phases.get(slot) in _SETTLED and life.relapses is not (
+            "POWER_UP" in world.node(slot).states
+        ):
+            yield PowerUpStays(slot=slot, stays=not life.relapses)
 
 
 def fell(world: World, job: SlurmJob, placement: Placement | None) -> bool:

@@ -20,6 +20,7 @@ from gpucluster.elastic.model import (
     Remember,
     SlurmJob,
 )
+from gpucluster.elastic.owners import Stranger
 from gpucluster.plan.names import REASON_PREFIX
 
 MAX_BOOTS = 3  # in one life; then the gang fails with the node's own last word
@@ -136,9 +137,11 @@ def _lacks(world: World, slot: str) -> bool:
 
 
 def _alone(world: World, slot: str) -> bool:
-    """Powered up by hand or always on; not what a cancelled job left behind."""
+    """Powered up by hand or always on; not what a cancelled job left behind, nor what Slurm does for nobody."""
     life = world.life(slot)
-    return world.node(slot).idle and (world.slots[slot].always_on or life is None or not life.jobs)
+    return world.node(slot).idle and (
+        world.slots[slot].always_on or life is None or not life.idle_is_unwanted
+    )
 
 
 def _hopeless(world: World, gang: Gang, slot: str) -> bool:
@@ -179,7 +182,19 @@ def _refused(world: World, gang: Gang, sentence: str) -> Iterator[Action]:
 def _down(
     world: World, jobs: tuple[SlurmJob, ...], slots: tuple[str, ...], sentence: str
 ) -> Iterator[Action]:
-    """Down first: Slurm ignores a power-down of a node that powers up (24.11, seen)."""
+    """Down first: Slurm ignores a power-down of a node that powers up (24.11, seen).
+
+    What a person drained and powered up without a job is left to Slurm's ResumeTimeout: a power-down lifts the drain.
+    """
+    if not jobs:
+        slots = tuple(slot for slot in slots if not _persons(world, slot))
+        if not slots:
+            return
     yield from tell(jobs, sentence)
     yield MarkDown(slots=slots, reason=sentence)
     yield PowerDown(slots=slots, reason=sentence)
+
+
+def _persons(world: World, slot: str) -> bool:
+    node = world.node(slot)
+    return node.drained and isinstance(node.whose, Stranger) and not node.spoiled

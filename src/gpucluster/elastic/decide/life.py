@@ -211,6 +211,8 @@ ROWS: tuple[Row, ...] = (
     Row("wanted-asked", Phase.WANTED, lambda s: s.asked, Do.WAIT, _boot,
          "a machine is asked for, and the cloud has not answered yet"),
     Row("wanted-boots", Phase.WANTED, lambda s: s.has, Do.WAIT, _boot, "its machine boots"),
+    Row("wanted-again", Phase.WANTED, lambda s: s.relapses and not s.busy and not s.theirs, Do.WAIT, _slurms_move,
+         "powered up by Slurm, which kept a request that was served: powered down as soon as that has begun"),
     Row("wanted-left", Phase.WANTED,
          lambda s: s.left_over and not s.busy and not s.theirs,
          Do.DOWN_AND_OFF, _off, "no job wants it any more"),

@@ -64,7 +64,7 @@ def unfit(world: World) -> Iterator[Event]:
 def repair(lives: Lives, held: frozenset[str]) -> Iterator[Action]:
     """At most one step a node and pass, as its row says; the next pass reads what came of it.
 
-    What is `held` back in this very pass is not powered down as well: that would clear its drain.
+    What is `held` back in this very pass is not powered down as well: that would clear its drain; nor what is powered up.
     """
     for words, slots in lives.to(Do.LIFT).items():
         yield Unblock(slots=slots, reason=words)

@@ -220,8 +220,13 @@ class Stand:
 
     @property
     def left_over(self) -> bool:
-        """Powered up for jobs; and where none of them has it now, for nobody."""
-        return self.life is not None and bool(self.life.jobs) and not self.place.always_on
+        """Powered up for jobs, or by Slurm alone; and where no job has it now, for nobody."""
+        return self.life is not None and self.life.idle_is_unwanted and not self.place.always_on
+
+    @property
+    def relapses(self) -> bool:
+        """Slurm powers it up by a request that was served long ago, and has not begun: until then it cannot be stopped."""
+        return self.left_over and self.life is not None and self.life.relapses and self.says("POWERED_DOWN")
 
     @property
     def past_grace(self) -> bool:

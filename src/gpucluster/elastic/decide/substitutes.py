@@ -1,11 +1,11 @@
 """Other machines for those that are to be left: asked for at once, so that they are up when the jobs come back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpucluster.elastic.decide import limits
 from gpucluster.elastic.decide.offers import Room, choose, offers_in
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.model import Phase, PowerUp
+from gpucluster.elastic.model import Action, Phase, PowerUp
 
 
 def substitutes(world: World, missed: Mapping[tuple[str, str], int]) -> Iterator[PowerUp]:
@@ -23,6 +23,11 @@ def substitutes(world: World, missed: Mapping[tuple[str, str], int]) -> Iterator
         found.extend(_free(world, name, zone)[:wanted])
     if found:
         yield PowerUp(slots=tuple(found), reason="for a job that is sent back from a machine that goes")
+
+
+def powered_up(actions: Iterable[Action]) -> frozenset[str]:
+    """The slots that these actions power up: nothing else is asked of them in this pass."""
+    return frozenset(slot for action in actions if isinstance(action, PowerUp) for slot in action.slots)
 
 
 def _at_hand(world: World, pool: str, zone: str) -> int:

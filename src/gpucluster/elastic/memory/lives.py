@@ -17,6 +17,7 @@ from gpucluster.elastic.events import (
     JobRunning,
     LifeOver,
     Needed,
+    PowerUpStays,
     Registered,
     Renewed,
     Unneeded,
@@ -130,6 +131,11 @@ def _instance_gone(draft: Draft, at: float, event: InstanceGone) -> None:
 @folds(LifeOver)
 def _life_over(draft: Draft, at: float, event: LifeOver) -> None:
     draft.change(event.slot, open=False, failed=None)
+
+
+@folds(PowerUpStays)
+def _power_up_stays(draft: Draft, at: float, event: PowerUpStays) -> None:
+    draft.change(event.slot, relapses=event.stays)
 
 
 @folds(Adopted)

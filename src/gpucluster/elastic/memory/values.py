@@ -33,10 +33,16 @@ class Life:
     price: int = 0  # micro-USD an hour; 0: unknown or paid ahead
     trouble: "Trouble | None" = None  # why this instance is to be left
     faults: tuple[str, ...] = ()  # of this instance's GPUs, already told: `XID DEVICE SEVERITY`
+    relapses: bool = False  # once it is off Slurm powers it up by itself
 
     @property
     def offer(self) -> str:
         return offer(self.market, self.machine, self.zone)
+
+    @property
+    def idle_is_unwanted(self) -> bool:
+        """Powered up for jobs, or for nothing: where none of them has it now, nobody wants it."""
+        return bool(self.jobs) or self.relapses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
