@@ -37,6 +37,7 @@ from gpucluster.elastic.scontrol import Scontrol, SlurmPort
 from gpucluster.elastic.sight import Sight
 from gpucluster.elastic.standby import Standby, lease_of
 from gpucluster.elastic.trips import trip_of
+from gpucluster.elastic.words import OneLine
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import NodeReport
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 SCAN_S = 1.0  # the spool is looked at so often, when no datagram comes
 CLOUD_THREADS = 4  # launches of several gangs at once; EC2's own bucket is 5
 RENEW_AGAIN_S = 1.0  # after a renewal that had no answer
+QUIET_S = 300.0  # a trouble that was not heard of for so long is a new one; a look is due each minute
 log = logging.getLogger("gpucluster.elastic")
 
 
@@ -85,7 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gpucluster.elastic.daemon")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done now, and end")
     options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(OneLine("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         if options.dry_run:
             from gpucluster.elastic import reconcile  # noqa: PLC0415  it reads what this module need not
@@ -160,7 +164,9 @@ class Daemon:
         self._ended = threading.Event()
         self._server: ThreadingHTTPServer | None = None
         self._window: ThreadingHTTPServer | None = None
-        self._told: dict[str, str] = {}
+        self._told: dict[
+            str, tuple[str, float]
+        ] = {}  # by whose it is: the words, and when they were heard last
         self._clouds = Threads("cloud", CLOUD_THREADS, self._inbox)
         self._slurms = Threads("scontrol", 1, self._inbox)
         self._leases = Threads("lease", 1, self._inbox)
@@ -345,11 +351,12 @@ class Daemon:
         self._desk.snapshot = snapshot
 
     def _complain(self, words: str) -> None:
-        """Say a trouble once, not at each look."""
-        whose = words.partition(":")[0]
-        if words != self._told.get(whose):
+        """Say a trouble once, not at each look; one that comes back is said again."""
+        whose, now = words.partition(":")[0], time.monotonic()
+        said, at = self._told.get(whose, ("", 0.0))
+        if words != said or at + QUIET_S < now:
             log.warning("%s", words)
-        self._told[whose] = words
+        self._told[whose] = (words, now)
 
     def _hands(self, ports: Ports) -> Hands:
         return Hands(

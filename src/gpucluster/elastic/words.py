@@ -1,5 +1,6 @@
 """One line a step, for the log and for people."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import cast
@@ -8,6 +9,14 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # pyright: ignore[re
 
 from gpucluster.elastic.events import Event, HookCalled
 from gpucluster.elastic.model import Action, Comment, LaunchGang, Remember, Terminate
+
+
+class OneLine(logging.Formatter):
+    """The cloud's texts, Slurm's and a node's stand in what is logged: none may look like a line of ours, or act in a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = (line.strip() for line in super().format(record).splitlines())
+        return "".join(c if c.isprintable() else "?" for c in "; ".join(line for line in lines if line))
 
 
 def fold(names: Iterable[str]) -> str:

@@ -15,7 +15,9 @@ from pathlib import Path
 from gpucluster.catalog.xids import Severity, severity_of
 from gpucluster.plan.messages import GpuFault
 
-RECORD = re.compile(r"[0-9]+,[0-9]+,([0-9]+),[^;]*;")  # priority, number, microseconds since the boot, flags
+RECORD = re.compile(
+    r"[0-9]{1,10},[0-9]{1,20},([0-9]{1,20}),[^;]*;"
+)  # priority, number, microseconds since the boot, flags
 XID = re.compile(
     rf"(?:{RECORD.pattern}|\[ *[0-9.]+\] )?"
     r"NVRM: Xid \(PCI:(?P<device>[0-9A-Fa-f:.]{1,16})\): (?P<xid>[0-9]{1,4})(?![0-9]),? ?(?P<text>.{0,120})"

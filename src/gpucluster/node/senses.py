@@ -14,6 +14,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.node import interruptions
 from gpucluster.node.kernel_log import Faults, Lines
 from gpucluster.node.machine import Heard
+from gpucluster.node.walk import one_line
 from gpucluster.plan.messages import Notice
 
 ASK_S = 5.0  # AWS advises it (T34)
@@ -59,6 +60,15 @@ class Senses:
             if self._faults.take(line, self.now()):
                 self._take(faults=self._faults.all())
 
+    def outlive(self, whose: str, listen: Callable[[], object]) -> bool:
+        """Listen once, whatever goes wrong: a thread that ends would never hear again, and nobody would know."""
+        try:
+            listen()
+        except Exception as error:  # noqa: BLE001
+            log.warning("%s: %s", whose, one_line(error))
+            return False
+        return True
+
     def _take(self, **changes: Any) -> None:
         with self._lock:
             before = self._heard
@@ -68,17 +78,17 @@ class Senses:
 
     def _listen(self) -> None:
         while True:
-            self.ask_once()
+            self.outlive("the metadata service", self.ask_once)
             time.sleep(ASK_S)
 
     def _follow(self) -> None:
         while True:
-            try:
-                self.read_once()
-                self.lines.wait(READ_S)
-            except OSError as error:
-                log.warning("the kernel's log: %s", error)
+            if not self.outlive("the kernel's log", self._read_and_wait):
                 time.sleep(ASK_S)
+
+    def _read_and_wait(self) -> None:
+        self.read_once()
+        self.lines.wait(READ_S)
 
 
 def _order(notice: Notice) -> tuple[str, float, str]:

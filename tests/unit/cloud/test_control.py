@@ -116,7 +116,9 @@ def test_what_another_wrote_between_is_not_overwritten(s3: Any, bucket: str):
     assert (read.scaling, read.by) == (Scaling.STOP, "me")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"scaling": "maybe"}', b'{"unknown": 1}', b"\xff\xfe", b"[" * 60_000])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"scaling": "maybe"}', b'{"unknown": 1}', b"\xff\xfe", b"[" * 60_000]
+)
 def test_an_object_that_makes_no_sense_is_no_licence_to_launch(s3: Any, bucket: str, text: bytes):
     s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=text)
     with pytest.raises(CloudError) as caught:

@@ -1,6 +1,7 @@
 """The edge: threads, sockets and the bell, in real time over models; and what the daemon may not import."""
 
 import http.client
+import logging
 import os
 import socket
 import subprocess
@@ -19,7 +20,8 @@ from slurm_model import SlurmModel
 
 from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl
 from gpucluster.elastic import hook
-from gpucluster.elastic.daemon import Daemon, Paths, Ports, load
+from gpucluster.elastic.daemon import QUIET_S, Daemon, Paths, Ports, load
+from gpucluster.elastic.words import OneLine
 from gpucluster.errors import StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import there
@@ -109,6 +111,27 @@ def test_it_ends_cleanly_when_told(running: Running) -> None:
     running.stop()
     with socket.socket() as one:
         assert one.connect_ex(("127.0.0.1", running.port)) != 0
+
+
+def test_a_trouble_is_said_once_and_again_when_it_comes_back(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second time that slurmctld was away, in a daemon's life, its log said nothing."""
+    daemon = running.daemon
+    assert daemon is not None
+    for _ in range(3):
+        daemon._complain("slurmctld: away")
+    words, at = daemon._told["slurmctld"]
+    daemon._told["slurmctld"] = (words, at - QUIET_S - 1)
+    daemon._complain("slurmctld: away")
+    assert [r.getMessage() for r in caplog.records].count("slurmctld: away") == 2
+
+
+def test_what_others_say_is_one_line_of_the_log() -> None:
+    """A cloud's text with a line's end in it stood in the log as if we had said it."""
+    said = "end i-1: \x1b[2Jno\r\nlaunch-done request=r1"
+    record = logging.LogRecord("x", logging.INFO, "x", 1, "%s", (said,), None)
+    assert OneLine("%(message)s").format(record) == "end i-1: ?[2Jno; launch-done request=r1"
 
 
 def test_plan_and_bindings_come_from_the_applied_bundle(tmp_path: Path) -> None:

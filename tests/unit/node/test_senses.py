@@ -85,6 +85,19 @@ def test_a_service_that_does_not_answer_takes_nothing_back(tmp_path: Path) -> No
     assert [n.kind for n in s().notices] == [NoticeKind.REBALANCE]
 
 
+def test_whatever_a_service_answers_the_thread_listens_on(tmp_path: Path) -> None:
+    """A token with a line's end in it ended the thread that waits for notices, and the reports went on saying that it watches."""
+
+    def odd(path: str) -> str | None:
+        raise ValueError("Invalid header value b'x\\ny'")
+
+    s = Senses(ask=odd, lines=Lines(tmp_path / "kmsg"), ring=Rings())
+    assert not s.outlive("it", s.ask_once)
+    s.ask = lambda path: "{}" if path == interruptions.SPOT else None
+    assert s.outlive("it", s.ask_once)
+    assert [n.kind for n in s().notices] == [NoticeKind.SPOT]
+
+
 @pytest.mark.parametrize("broken", [interruptions.REBALANCE, interruptions.MAINTENANCE])
 def test_a_place_that_does_not_answer_hides_no_spot_notice(tmp_path: Path, broken: str) -> None:
     service, rings = Service(), Rings()
@@ -226,6 +239,7 @@ HOSTILE_LINES = (
     f"6,339,5140900,-;tmpfs: Unknown parameter '{XID}'",
     f"6,339,5140900,-;tmpfs: Unknown parameter 'a;{XID}'",
     f"[    1.0] [ 2.0] x {XID}",
+    f"6,339,{'9' * 400},-;{XID}",  # a moment that no float holds: the thread ended, and heard no fault any more
 )
 
 
