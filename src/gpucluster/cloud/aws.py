@@ -130,12 +130,21 @@ class AwsCloud:
 
     def _boto3_client(self, config: "Config") -> "EC2Client":
         self._session = self._session or boto3_session()
-        return self._session.client("ec2", region_name=self._region, config=config)
+        return _client_of(self._session, "ec2", self._region, config)
 
 
 def boto3_client(service: str, region: str, config: "Config") -> Any:
     """A client of boto3's own session, which finds the machine's role by itself."""
-    return boto3_session().client(service, region_name=region, config=config)
+    return _client_of(boto3_session(), service, region, config)
+
+
+def _client_of(session: Any, service: str, region: str, config: "Config") -> Any:
+    """A client that was made without credentials never looks for them again: a busy metadata service would end it for good."""
+    if session.get_credentials() is None:
+        from botocore.exceptions import NoCredentialsError  # noqa: PLC0415
+
+        raise NoCredentialsError
+    return session.client(service, region_name=region, config=config)
 
 
 def boto3_session() -> Any:

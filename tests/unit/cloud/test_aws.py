@@ -7,6 +7,7 @@ import pytest
 from clouds import a_network, running_cloud
 
 from gpucluster.cloud.aws import AwsCloud, client_config, launch_arguments, translated, view
+from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.model import ModelControl
 from gpucluster.cloud.port import CloudError, Control, Fault, InstanceState, LaunchRequest, Scaling
 from gpucluster.plan import names
@@ -133,3 +134,26 @@ def test_the_models_control_stops_and_can_be_unreadable():
     control.readable = False
     with pytest.raises(CloudError):
         control.read()
+
+
+def test_credentials_that_come_late_are_found(monkeypatch: pytest.MonkeyPatch):
+    """A daemon that started while the metadata service did not answer stood without a word, for good (soak, 2026-11-21)."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent"),
+        ("AWS_CONFIG_FILE", "/nonexistent"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+    ):
+        monkeypatch.setenv(name, value)
+    cloud, control = AwsCloud("us-east-1"), S3Control("us-east-1", "b")
+    for ask in (lambda: cloud.instances("c"), control.read):
+        with pytest.raises(CloudError, match="NoCredentialsError"):
+            ask()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    for ask in (lambda: cloud.instances("c"), control.read):
+        with pytest.raises(CloudError) as found:
+            ask()
+        assert found.value.fault is Fault.LOST, "asked, with nobody there"
