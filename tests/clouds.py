@@ -103,7 +103,7 @@ def running_cloud(
         ("127.0.0.1", 0) if metadata else None,
         clock=clock,
         wall=time.time,
-        images=("gpucluster-slurm-24.11",),
+        images=("gpucluster-ubuntu-24.04-slurm-24.11",),
         operator=OPERATOR,
         session_s=1e9,  # the clock of tests leaps
         console=lambda instance: f"console of {instance}\n".encode(),
@@ -147,7 +147,7 @@ def a_network(cloud: RunningCloud, **template: Any) -> Network:
         for zone, cidr in (("us-east-1a", "10.42.0.0/24"), ("us-east-1b", "10.42.1.0/24"))
     }
     group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
-    image = cloud.api.moto.register_image("gpucluster-slurm-24.11")
+    image = cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11")
     content = {"ImageId": image, "InstanceType": "p5.48xlarge", "SecurityGroupIds": [group], **template}
     name = f"nodes-{vpc}"
     made = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=content)

@@ -19,6 +19,7 @@ from gpucluster.plan.model import (
     Bindings,
     ClusterPlan,
     Head,
+    Image,
     LaunchTemplate,
     Leaf,
     Market,
@@ -71,7 +72,7 @@ def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> C
         name=name,
         aws=Aws(
             region="us-east-1",
-            image="gpucluster-slurm-24.11",
+            image=Image(os="debian-13", name="gpucluster-debian-13-slurm-24.11"),
             network=Network(cidr="10.42.0.0/16", subnets=(Subnet(zone=ZONE, cidr="10.42.0.0/20"),)),
         ),
         head=Head(

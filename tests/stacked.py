@@ -68,7 +68,7 @@ def a_cluster(state_dir: Path, pulumi: Path) -> Generator[Cluster]:
             [Listener(bound)],
             None,
             clock=time.time,
-            images=[there(there(plan.aws).image)],
+            images=[there(there(there(plan.aws).image).name)],
             operator=OPERATOR,
         )
         environment = {

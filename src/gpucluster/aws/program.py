@@ -36,7 +36,7 @@ def declare(plan: ClusterPlan) -> None:
     options = pulumi.ResourceOptions(provider=provider)
     image = aws.ec2.get_ami_output(
         owners=["self"],
-        filters=[{"name": "name", "values": [there(there(plan.aws).image)]}],
+        filters=[{"name": "name", "values": [there(there(there(plan.aws).image).name)]}],
         opts=pulumi.InvokeOutputOptions(provider=provider),
     )
     network = Network(plan, options)

@@ -107,7 +107,7 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
 
 
 def _aws(site: "Aws") -> Iterator[str]:
-    image = f", image {site.image}" if site.image else ""
+    image = f", image {site.image.id or site.image.name}" if site.image else ""
     yield f"aws     {site.region}{image}"
     subnets = ", ".join(f"{subnet.zone} {subnet.cidr}" for subnet in site.network.subnets)
     yield f"network {site.network.cidr}: {subnets}"

@@ -66,6 +66,7 @@ class LaunchRequest:
     at_least: int | None = None  # MinCount where fewer than `count` are of use; None: all or none
     reservation: str | None = None  # `cr-...` that it must come from
     max_price: int | None = None  # of spot, micro-USD an hour
+    placement_group: str | None = None  # by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ only `--json` is read, never a line format that a job's name could imitate.
 
 import gc
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -55,7 +55,7 @@ def view(nodes: str, jobs: str, at: float, reservations: str = "") -> SlurmView:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _no_collection() -> Generator[None]:
     """JSON has no cycles: walking its objects while they are made is a third of the time (`make bench NAME=reconcile`)."""
     was = gc.isenabled()
     gc.disable()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops.classes import worse, worst
 from gpucluster.gitops.model import Consequence, SpecChange
-from gpucluster.plan.model import ClusterPlan, Pool, SlotRange
+from gpucluster.plan.model import ClusterPlan, Image, Pool, SlotRange
 from gpucluster.spec import UpdateClass
 
 
@@ -41,12 +41,16 @@ def _head(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
     for what, was, now in (
         ("zone", old.head.zone, new.head.zone),
         ("address", old.head.address, new.head.address),
-        ("image", old.aws.image, new.aws.image),
+        ("image", _image(old.aws.image), _image(new.aws.image)),
     ):
         if was != now:
             says = f"the head's {what} is another ({was} -> {now}): it is destroyed and made anew, with the queue on it"
             yield Consequence(path="head", update=UpdateClass.REPLACE, says=says)
             return
+
+
+def _image(image: Image | None) -> str:
+    return "none" if image is None else image.id or image.name or "none"
 
 
 def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:

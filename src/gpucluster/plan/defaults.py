@@ -23,6 +23,9 @@ MEMORY_PERCENT = Default(
     "firmware, kernel and hypervisor take part of the nameplate; a node that shows less than its line is drained",
 )
 
+IMAGE_OS = "ubuntu-24.04"
+IMAGE_OS_REASON = "AWS builds its Lustre client, EFA and the GPU stack for it"
+
 FAREWELL_SIGNAL = "USR1"
 FAREWELL_SIGNAL_REASON = "what batch scripts trap by custom; one that does not trap it ends, and is requeued"
 FAREWELL_LEAD_S = Default(

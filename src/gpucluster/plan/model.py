@@ -7,6 +7,7 @@ Units stand in the names: `_s` seconds, `_mib` MiB.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -72,6 +73,32 @@ class SlotRange:
         return self.prefix if self.width is None else f"{self.prefix}{number:0{self.width}}"
 
 
+class InterfaceKind(StrEnum):
+    """What a network interface of a machine is, in EC2's words."""
+
+    ENA = "interface"  # ordinary: it has an address
+    EFA = "efa"  # address and fabric
+    EFA_ONLY = "efa-only"  # fabric without an address; cannot be primary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """One network interface of a launch; (card, device) is unique, the primary is (0, 0)."""
+
+    card: int
+    device: int
+    kind: InterfaceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What machines boot from: the account's own image of that name, or one by its id. Exactly one is there."""
+
+    os: str  # ubuntu-24.04, debian-13
+    name: str | None = None  # `gpucluster-ubuntu-24.04-slurm-24.11`, as `gpucluster image build` names it
+    id: str | None = None  # ami-...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTemplate:
     """What (pool, source, machine) is launched from; `key` names it in bindings and tags."""
@@ -81,6 +108,8 @@ class LaunchTemplate:
     machine: str
     market: Market
     price: int | None = None  # micro-USD an hour in the catalog; None: unknown, or paid ahead
+    interfaces: tuple[Interface, ...] = ()  # none: one ordinary interface
+    root_gib: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +171,8 @@ class Pool:
     farewell: Farewell = Farewell()
     hung: Hung | None = None
     breaker: Breaker = Breaker()
+    image: Image | None = None  # its own; None: the cluster's
+    placement: bool = False  # launched into a placement group of the pool's zone, where that helps
 
     def zone_of(self, node: str) -> str | None:
         """The zone of one of this pool's slots ("" for a host that exists); None for a name that is not one."""
@@ -187,18 +218,32 @@ class Spine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """One public subnet a zone."""
+    """A zone's private subnet, and the public one beside it if there is one; made by us, or by `id` the site's own."""
 
     zone: str
-    cidr: str
+    cidr: str  # "" where it is the site's
+    public_cidr: str | None = None  # for gateways and login machines
+    id: str | None = None
+    public_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The cluster's own VPC."""
+    """The cluster's own VPC, or the site's by its id. Machines but for login have no public address."""
 
-    cidr: str
+    cidr: str  # "" where it is the site's
     subnets: tuple[Subnet, ...]
+    vpc: str | None = None  # the site's
+    nat: tuple[str, ...] = ()  # zones with a NAT gateway of ours, in the plan's order; one serves zones without
+    endpoints: tuple[str, ...] = ()  # interface endpoints: `ec2`, `secretsmanager`; S3's gateway is always there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who reaches the login machines."""
+
+    ssh_from: tuple[str, ...] = ()  # address ranges; none: nobody by ssh
+    ssm: bool = False  # by Session Manager, on every machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +251,10 @@ class Aws:
     """Where on AWS, and what from."""
 
     region: str
-    image: str | None  # name of the image of Slurm's machines, `gpucluster-slurm-24.11`
+    image: Image | None  # of Slurm's machines
     network: Network
+    tags: tuple[tuple[str, str], ...] = ()  # the site's own, on everything; by key
+    boundary: str | None = None  # ARN of the policy that bounds every role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +275,43 @@ class User:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """People by LDAP, through sssd on every machine."""
+
+    uri: str  # ldaps://...
+    base: str
+    secret: str | None = None  # ARN of the bind password's secret; None: anonymous
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A protected disk of the head, which outlives it."""
+
+    key: str  # `state`, or of an export: what names it in bindings
+    size_gib: int
+    path: str  # where the head mounts it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """A second head that waits: slurmctld's backup and the daemon's standby. Its state lies on a shared mount."""
+
+    machine: str
+    zone: str
+    address: str
+    state: str  # the mount that both heads share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Machines that people log in to."""
+
+    machine: str
+    zone: str
+    names: tuple[str, ...]  # `research-login-1`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The one machine that Slurm's controller runs on; on AWS it is Pulumi's, and has a machine type and a zone."""
 
@@ -237,6 +321,8 @@ class Head:
     address: str  # fixed, private
     controller_port: int  # slurmctld
     registration_port: int  # the elastic daemon, for nodes
+    volumes: tuple[Volume, ...] = ()
+    standby: Standby | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,11 +374,44 @@ class Nfs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Efs:
+    """An EFS with a mount target a zone; its id is in the bindings."""
+
+    id: str | None = None  # the site's
+
+
+class Follow(StrEnum):
+    """Which changes cross a link between Lustre and S3."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LustreLink:
+    """A folder of the Lustre that follows a prefix of S3, and is followed by it."""
+
+    path: str
+    s3: str  # s3://BUCKET/PREFIX
+    imports: tuple[Follow, ...] = ()
+    exports: tuple[Follow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lustre:
     """An FSx for Lustre; its id, name and mount name are in the bindings."""
 
     zone: str
     size_gib: int
+    throughput: int = 125  # MB/s a TiB
+    links: tuple[LustreLink, ...] = ()
+    id: str | None = None  # the site's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nvme:
+    """The machine's own disks, striped by the agent, empty at each boot; a folder where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +429,9 @@ class Mount:
 
     path: str
     nfs: Nfs | None = None
+    efs: Efs | None = None
     lustre: Lustre | None = None
+    nvme: Nvme | None = None
     other: OtherMount | None = None
 
 
@@ -321,6 +442,7 @@ class Budget:
     monthly: int
     warn_at: int  # an amount, too
     stop_scaling_at: int
+    notify: tuple[str, ...] = ()  # addresses of mail that AWS Budgets tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +466,9 @@ class ClusterPlan:
     hosts: Hosts | None = None
     spines: tuple[Spine, ...] = ()
     users: tuple[User, ...] = ()
+    directory: Directory | None = None
+    access: Access = Access()
+    login: Login | None = None
     budget: Budget | None = None
 
     def pool_of(self, node: str) -> Pool | None:
@@ -368,11 +493,12 @@ class TemplateBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystemBinding:
-    """An FSx for Lustre as the cloud knows it."""
+    """A file system as the cloud knows it."""
 
     id: str
     dns_name: str
-    mount_name: str
+    mount_name: str = ""  # of an FSx for Lustre
+    access_point: str = ""  # of an EFS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,3 +515,5 @@ class Bindings:
         default_factory=dict[str, FileSystemBinding]
     )  # by mount
     queue: str = ""  # URL of the queue of interruptions; empty: none is read
+    volumes: dict[str, str] = field(default_factory=dict[str, str])  # Volume.key -> volume id
+    placement_groups: dict[str, str] = field(default_factory=dict[str, str])  # `POOL/ZONE` -> the group's name

@@ -8,7 +8,10 @@ TAG_CLUSTER = "gpucluster:cluster"  # on everything; an instance without it is n
 TAG_ROLE = "gpucluster:role"  # head | node
 TAG_POOL = "gpucluster:pool"
 TAG_REQUEST = "gpucluster:request"  # the daemon's request id, on instances that it launched
-ROLE_HEAD, ROLE_NODE = "head", "node"
+ROLE_HEAD, ROLE_NODE, ROLE_LOGIN = "head", "node", "login"
+ROLE_STANDBY = "standby"  # a second head, which waits
+TAG_JOB = "gpucluster:job"  # at launch: the job that an instance was launched for
+TAG_ACCOUNT = "gpucluster:account"  # and its Slurm account: both for cost
 
 # --- objects in the cluster's bucket ---------------------------------------------------------
 BUNDLE_KEY = "bundle.tar.gz"  # the one fixed key; the bucket is versioned
@@ -47,11 +50,15 @@ PROLOG = f"{HOOK_DIR}/prolog"  # Slurm's Prolog on nodes: rings the doorbell; ne
 JOURNAL = f"{STATE_DIR}/elastic/journal.sqlite"  # owner slurm
 SPOOL = "/var/spool/gpucluster"  # maildir of the hooks: tmp/ new/ cur/, owner slurm
 WAKE_SOCKET = "/run/gpucluster/wake"  # Unix datagram, the daemon's
+STATE_MOUNT = "/srv/gpucluster-state"  # the head's protected volume: slurmctld's state and the journal, by bind mounts
+STATE_VOLUME = "state"  # its key in Head.volumes and bindings
 MUNGE_KEY = "/etc/munge/munge.key"
 SLURM_ETC = "/etc/slurm"
 
 CONTROLLER_PORT = 6817
 SLURMD_PORT = 6818
+NFS_PORT = 2049
+LUSTRE_PORTS = ((988, 988), (1018, 1023))  # T45
 REGISTRATION_PORT = 6890  # not slurmrestd's 6820
 METRICS_PORT = 6891  # the daemon's, on the head's loopback: /metrics for Prometheus, /seen for `why`
 SRUN_PORTS = (60001, 63000)
@@ -126,3 +133,13 @@ def kubernetes_node_role(cluster: str) -> str:
 def interruption_queue(cluster: str) -> str:
     """The SQS queue in which Karpenter reads spot notices."""
     return f"{cluster}-interruptions"
+
+
+def placement_key(pool: str, zone: str) -> str:
+    """`h200/us-east-1a`: a placement group in the bindings."""
+    return f"{pool}/{zone}"
+
+
+def image_name(os: str, slurm_version: str) -> str:
+    """`gpucluster-ubuntu-24.04-slurm-24.11`."""
+    return f"gpucluster-{os}-slurm-{slurm_version}"

@@ -8,6 +8,7 @@ from gpucluster.plan.addresses import head_address, subnet_of
 from gpucluster.plan.model import (
     Aws,
     Head,
+    Image,
     LaunchTemplate,
     Network,
     NodeShape,
@@ -24,7 +25,8 @@ from gpucluster.spec.model import Pool as PoolSpec
 
 def site(wish: AwsSpec, slurm_version: str | None) -> Aws:
     """Region, network, and the image of Slurm's machines if there are any."""
-    image = None if slurm_version is None else f"gpucluster-slurm-{slurm_version}"
+    os = defaults.IMAGE_OS
+    image = None if slurm_version is None else Image(os=os, name=names.image_name(os, slurm_version))
     return Aws(region=wish.region, image=image, network=_network(wish))
 
 

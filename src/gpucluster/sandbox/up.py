@@ -140,7 +140,7 @@ def _start(wish: _Wish, lock: int, image: Image) -> capsule.Running:
         wish.home,
         lock,
         region=there(wish.plan.aws).region,
-        image=there(there(wish.plan.aws).image),
+        image=there(there(there(wish.plan.aws).image).name),
         layers=image.layers,
         trees=wish.host.trees,
         gpus=wish.gpus,

@@ -163,7 +163,7 @@ def test_pulumi_never_sees_a_value_for_the_secret(resources: tuple[Declared, ...
 def test_the_image_is_ours_by_its_exact_name(resources: tuple[Declared, ...]) -> None:
     (asked,) = of(resources, "getAmi").values()
     assert asked["owners"] == ["self"]
-    assert asked["filters"] == [{"name": "name", "values": ["gpucluster-slurm-24.11"]}]
+    assert asked["filters"] == [{"name": "name", "values": ["gpucluster-ubuntu-24.04-slurm-24.11"]}]
 
 
 def test_the_bundle_names_templates_by_version(resources: tuple[Declared, ...]) -> None:

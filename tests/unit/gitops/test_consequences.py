@@ -9,7 +9,7 @@ from reviewed import a_diff, a_side
 
 from gpucluster.gitops.consequences import consequences
 from gpucluster.gitops.model import Consequence
-from gpucluster.plan.model import ClusterPlan, SlotRange
+from gpucluster.plan.model import ClusterPlan, Image, SlotRange
 from gpucluster.spec import UpdateClass
 
 TWO = "[us-east-2a, us-east-2b]"
@@ -49,7 +49,7 @@ def test_always_on_nodes_follow_their_first_source_to_another_zone() -> None:
 def test_another_image_makes_the_head_anew() -> None:
     plan = a_plan()
     assert plan.aws is not None
-    (one,) = consequences(plan, replace(plan, aws=replace(plan.aws, image="another")), ())
+    (one,) = consequences(plan, replace(plan, aws=replace(plan.aws, image=Image(os="debian-13", id="ami-1"))), ())
     assert (one.path, one.update) == ("head", UpdateClass.REPLACE)
     assert "image" in one.says
 
