@@ -358,10 +358,18 @@ def test_a_holder_that_freezes_is_replaced_and_does_nothing_when_it_wakes(tmp_pa
     assert pair.sides[1].lease.held()
 
 
-def test_nothing_is_launched_while_none_lives(tmp_path: Path) -> None:
-    pair = Pair(a_plan(), tmp_path)
-    pair.run(5)
-    pair.asleep = {0, 1}
-    pair.slurm.submit(2)
-    pair.run(300)
-    assert not pair.cloud.launches
+def test_while_nobody_may_act_nothing_is_launched_or_set_down_and_all_is_made_up_for(tmp_path: Path) -> None:
+    """Both live and look on, but the bucket does not answer for longer than the lease lasts."""
+    pair = Pair(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
+    first = pair.slurm.submit(1, lasts=20)
+    pair.until(lambda: first.state == "COMPLETED")
+    launched, living = len(pair.cloud.launches), {i.id for i in pair.living()}
+    pair.control.readable = False
+    pair.run(TAKES_S)
+    assert not any(side.lease.held() for side in pair.sides)
+    second = pair.slurm.submit(2, lasts=20)
+    pair.run(300)  # far above the idle time; whoever changed something without the lease would fail here
+    assert (len(pair.cloud.launches), {i.id for i in pair.living()}) == (launched, living)
+    pair.control.readable = True
+    pair.until(lambda: second.state == "COMPLETED" and not pair.living(), 1500)
+    pair.end()
