@@ -14,6 +14,7 @@ from gpucluster.cloud.port import CloudError, Control, Reservation, Scaling, Tol
 from gpucluster.elastic import spool
 from gpucluster.elastic.act import Actor, Hands
 from gpucluster.elastic.decide import decide, next_look
+from gpucluster.elastic.decide.notices import severity_of
 from gpucluster.elastic.events import Entry, Started
 from gpucluster.elastic.model import CloudView, Heard, Observation, SlurmView
 from gpucluster.elastic.registration import Snapshot
@@ -254,4 +255,5 @@ def _is_young(view: SlurmView | CloudView | None, now: float) -> bool:
 
 
 def _troubles(report: NodeReport) -> tuple[object, object]:
-    return report.notices, report.faults
+    """A user's own fault that comes again and again must not make each heartbeat a look at everything."""
+    return report.notices, tuple((f.xid, f.device, severity_of(f)) for f in report.faults)

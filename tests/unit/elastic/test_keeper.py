@@ -238,6 +238,17 @@ def test_what_is_news_in_a_report(world: World, then: NodeReport, news: News) ->
     assert world.keeper.hear(then) is News.NONE
 
 
+def contained(count: int) -> NodeReport:
+    return report(faults=(GpuFault(xid=94, device="0000:53:00", count=count, last_at=1.0, text="x"),))
+
+
+def test_a_fault_that_comes_again_is_news_only_where_it_weighs_more_then(world: World) -> None:
+    """A job that made XID 31 in a loop kept the daemon looking at all of Slurm and the cloud."""
+    counts = (1, 2, 3, 4)
+    news = [world.keeper.hear(contained(count)) for count in counts]
+    assert news == [News.TROUBLE, News.NONE, News.TROUBLE, News.NONE]
+
+
 def with_reservation(plan: ClusterPlan) -> ClusterPlan:
     (pool,) = plan.pools
     first, *rest = pool.sources
