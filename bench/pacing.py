@@ -149,7 +149,7 @@ class WaitingSlurm:
     def signal(self, jobs: Sequence[int], signal: str) -> None:
         raise AssertionError("no job is to be signalled")
 
-    def requeue(self, jobs: Sequence[int], reason: str) -> None:
+    def requeue(self, jobs: Sequence[int], reason: str, *, held: bool = False) -> None:
         raise AssertionError(f"no job is to be requeued: {reason}")
 
     def open_window(self, window: Window) -> None:

@@ -99,6 +99,7 @@ class Job:
     started: float = 0.0
     restarts: int = 0
     comment: str = ""
+    held: bool = False  # until it is released
     cpus: int = CPUS  # of each node, all of whose memory it takes
     pool: str = ""  # its partition is the one of this pool; "": the first
     runs: list[tuple[str, ...]] = field(default_factory=list)
@@ -232,7 +233,7 @@ class SlurmModel:
         self._reached()
         self.signals.extend((self.now, job, signal) for job in jobs if job in self.jobs)
 
-    def requeue(self, jobs: Sequence[int], reason: str) -> None:
+    def requeue(self, jobs: Sequence[int], reason: str, *, held: bool = False) -> None:
         self._reached()
         self.comment(jobs, reason)
         hets = {self.jobs[n].het for n in jobs if n in self.jobs} - {0}
@@ -241,6 +242,7 @@ class SlurmModel:
             if job and job.batch and job.requeue and job.placed:
                 self._free(job)
                 self._again(job)
+                job.held = held
 
     def open_window(self, window: Window) -> None:
         self.windows[window.name] = window
@@ -567,7 +569,7 @@ class SlurmModel:
                 job.state = "COMPLETED"
 
     def _schedule(self, ready: Sequence[Node]) -> None:
-        due = (j for j in self.jobs.values() if j.state == "PENDING" and j.begins <= self.now)
+        due = (j for j in self.jobs.values() if j.state == "PENDING" and j.begins <= self.now and not j.held)
         waiting = [j for j in due if not self.completing(j)]
         for job in sorted(waiting, key=lambda j: (-j.priority, j.id)):
             self._place(job, ready)
@@ -663,8 +665,8 @@ class SlurmModel:
             requeueable=job.requeue,
             batch=job.batch,
             het_id=job.het,
-            priority=job.priority,
-            reason="BeginTime" if job.begins > self.now else "",
+            priority=0 if job.held else job.priority,
+            reason="JobHeldAdmin" if job.held else "BeginTime" if job.begins > self.now else "",
             admin_comment=job.comment,
             submitted_at=job.submitted,
             begins_at=job.begins,

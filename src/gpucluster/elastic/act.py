@@ -294,7 +294,10 @@ class Actor:
     def _requeue(self, action: Requeue) -> None:
         done = SentBack(instance=action.instance, jobs=action.jobs)
         self._slurm(
-            lambda: self._hands.slurm.requeue(action.jobs, action.reason), action, _REQUEUE_BORDERS, done
+            lambda: self._hands.slurm.requeue(action.jobs, action.reason, held=action.held),
+            action,
+            _REQUEUE_BORDERS,
+            done,
         )
 
     def _open_window(self, action: OpenWindow) -> None:

@@ -393,6 +393,13 @@ class Beats:
     job: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobForgotten:
+    """Slurm lists the job no more: in how many of its runs GPUs broke matters to nobody."""
+
+    job: int
+
+
 class Verb(StrEnum):
     """What an operator may ask of the daemon; taken from the spool like a hook's call."""
 
@@ -463,7 +470,7 @@ Event = (
     | LaunchRefused | LaunchDeferred | LaunchDropped | Refused | Forgot | Booted | Registered | CameUp | BecameIdle
     | BecameBusy | Unneeded | BootFailed | EndAsked | InstanceGone | LifeOver | EndSeen | Adopted
     | Troubled | Signalled | SentBack | TroubleOver | BreakerTripped | BreakerReset | Hangs | Beats | Ordered | Served
-    | BudgetCrossed | Unknown | Lingers | GpuFaulted | PowerUpStays
+    | BudgetCrossed | Unknown | Lingers | GpuFaulted | PowerUpStays | JobForgotten
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 

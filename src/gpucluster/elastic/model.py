@@ -281,6 +281,7 @@ class Requeue:
     jobs: tuple[int, ...]
     instance: str
     reason: str
+    held: bool = False  # until a person releases them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

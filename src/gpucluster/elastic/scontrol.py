@@ -33,8 +33,8 @@ class SlurmPort(Protocol):
         """Send `signal` to the batch scripts; a job that is gone is no fault."""
         ...
 
-    def requeue(self, jobs: Sequence[int], reason: str) -> None:
-        """Queue running jobs again; one that is gone, or that may not be requeued, is no fault."""
+    def requeue(self, jobs: Sequence[int], reason: str, *, held: bool = False) -> None:
+        """Queue running jobs again, held or not; one that is gone, or that may not be requeued, is no fault."""
         ...
 
     def open_window(self, window: Window) -> None:
@@ -79,11 +79,11 @@ class Scontrol:
             ids = self._names(jobs[start : start + JOBS_BATCH])
             _asked((self._scancel, f"--signal={signal}", "--batch", *ids))
 
-    def requeue(self, jobs: Sequence[int], reason: str) -> None:
+    def requeue(self, jobs: Sequence[int], reason: str, *, held: bool = False) -> None:
         self.comment(jobs, reason)
         for start in range(0, len(jobs), JOBS_BATCH):
             ids = ",".join(self._names(jobs[start : start + JOBS_BATCH]))
-            _asked((self._program, "requeue", ids))
+            _asked((self._program, "requeuehold" if held else "requeue", ids))
 
     def open_window(self, window: Window) -> None:
         lines = (

@@ -1,11 +1,13 @@
 """A batch script without a handler dies of the signal that was to help it: its job comes back all the same."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from moments import BUSY, NOW, burst, instance, job, living, node, sight
 
 from gpucluster.elastic.decide import decide
+from gpucluster.elastic.decide.restarts import RESTARTS
 from gpucluster.elastic.events import Event, JobLeft, JobPlaced, SentBack, Signalled, Troubled, TroubleKind
 from gpucluster.elastic.model import Remember, Requeue
 
@@ -72,3 +74,16 @@ def test_a_kill_between_the_signal_and_its_record_loses_nothing() -> None:
 
 def test_it_is_sent_back_once() -> None:
     assert after((5.0, SentBack(instance="", jobs=(41,)))) == ([], [41])
+
+
+@pytest.mark.parametrize(("runs", "held"), [(RESTARTS, False), (RESTARTS + 1, True)])
+def test_one_in_whose_every_run_gpus_fail_is_held_when_it_comes_back(runs: int, held: bool) -> None:
+    found = job(41, SLOT, states=frozenset({"FAILED"}), ended_by=USR1)
+    told = (20.0, Signalled(instance="i-0", jobs=(41,), signal="USR1"))
+    placed = (60.0, JobPlaced(job=41, slots=(SLOT,), submitted_at=0.0))
+    s = sight(
+        PLAN, *living(SLOT), placed, told, nodes=[node(SLOT, BUSY)], jobs=[found], instances=[instance(0)]
+    )
+    memory = replace(s.memory, breaks={"41": runs})
+    actions = decide(s.plan, s.bindings, s.seen, memory, s.now)
+    assert [(a.jobs, a.held) for a in actions if isinstance(a, Requeue)] == [((41,), held)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucluster.cloud.model import MaintenanceEvent
-from gpucluster.elastic.decide.hung import RESTARTS
+from gpucluster.elastic.decide.restarts import HELD, RESTARTS
 from gpucluster.elastic.events import LaunchDone, Troubled
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan.messages import Beat, GpuFault
@@ -198,6 +198,31 @@ def test_a_job_that_hangs_again_and_again_is_not_queued_again_for_ever(tmp_path:
     assert "no progress for 120 s" in job.comment
 
 
+def test_a_job_in_whose_every_run_a_gpu_fails_is_held_and_breaks_no_more_machines(f: Fleet) -> None:
+    job = running(f, 2, lasts=200_000.0)
+    for number in range(RESTARTS + 1):
+        f.until(lambda: job.state == "RUNNING", 400)
+        assert (job.restarts, job.held) == (number, False)
+        f.faults[instance_of(f, job.nodes[0])] = (xid(79),)
+        f.until(lambda: job.state == "PENDING", FAREWELL.grace_s + 10)
+    assert job.held
+    assert job.comment.startswith("gpucluster: [trouble] a GPU of it failed: XID 79 on 0000:3b:00")
+    assert job.comment.endswith(HELD)
+    f.until(lambda: not f.living(), 2000)
+    f.run(600)
+    assert (job.state, job.restarts, job.comment.endswith(HELD)) == ("PENDING", RESTARTS + 1, True)
+
+
+def test_a_job_whose_machines_the_cloud_takes_again_and_again_is_never_held(f: Fleet) -> None:
+    job = running(f, 1, lasts=200_000.0)
+    for _ in range(RESTARTS + 2):
+        f.until(lambda: job.state == "RUNNING", 8000)
+        f.model.interrupt(instance_of(f, job.nodes[0]), f.now)
+        f.until(lambda: job.state == "PENDING", 130)
+    f.until(lambda: job.state == "RUNNING", 8000)
+    assert not job.held
+
+
 @pytest.mark.parametrize(
     "why", ["another user's file", "a file of an earlier run", "an agent that is silent"]
 )
@@ -273,9 +298,9 @@ class Watched(Fleet):
             self.signalled += [(j, self.slurm.jobs[j].restarts) for j in jobs]
             signal(jobs, name)
 
-        def requeues(jobs, reason):
+        def requeues(jobs, reason, *, held=False):
             self.sent += [(j, self.slurm.jobs[j].restarts) for j in jobs]
-            requeue(jobs, reason)
+            requeue(jobs, reason, held=held)
 
         def updates(nodes, state, reason=None):
             if state == "down":

@@ -13,6 +13,7 @@ from gpucluster.cloud.port import Instance, InstanceState, Reservation, Told
 from gpucluster.elastic.decide import decide, next_look
 from gpucluster.elastic.decide.boots import last_word
 from gpucluster.elastic.decide.leaving import RULES, Moment, farewell_of
+from gpucluster.elastic.decide.restarts import RESTARTS
 from gpucluster.elastic.events import (
     Adopted,
     BootFailed,
@@ -20,6 +21,7 @@ from gpucluster.elastic.events import (
     Entry,
     Event,
     GpuFaulted,
+    JobForgotten,
     Needed,
     Ordered,
     Refused,
@@ -462,6 +464,25 @@ def test_a_gpu_that_dies_signals_sends_back_after_the_grace_and_replaces_the_nod
     assert kinds(s.step(), MarkDown)
 
 
+def test_what_a_job_broke_is_forgotten_with_it_and_no_machine_is_asked_for_one_that_is_held() -> None:
+    s = Scene(A1, market=Market.ON_DEMAND)
+    s.job(7, A1)
+    s.memory = replace(s.memory, breaks={"7": RESTARTS, "8": 3})
+    s.says(A1, faults=(xid(79),))
+    actions = s.step()
+    assert [e.job for e in events(actions, JobForgotten)] == [8]  # type: ignore[attr-defined]
+    assert kinds(actions, Signal)
+    assert not kinds(actions, PowerUp)
+    assert s.memory.breaks == {"7": RESTARTS + 1}
+    s.node(A1, DRAINED, "gpucluster: [trouble] x")
+    s.now = NOW + FAREWELL.grace_s
+    (back,) = kinds(s.step(), Requeue)
+    assert back.held  # type: ignore[union-attr]
+    s.jobs.clear()
+    s.step()
+    assert not s.memory.breaks
+
+
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 94, 9999])
 def test_a_fault_of_the_jobs_own_is_recorded_once_and_nothing_else(number: int) -> None:
     s = Scene(A1)
@@ -740,8 +761,11 @@ def test_one_task_of_an_array_is_asked_by_its_own_number(tmp_path: Path) -> None
     slurm.look(NOW)
     slurm.signal((2, 4, 6), "USR1")
     slurm.requeue((2, 4), "x")
+    slurm.requeue((4,), "x", held=True)
     assert said.read_text().splitlines() == [
         "--signal=USR1 --batch 2 4_3 4_1",
         "update jobid=2,4_3 admincomment=x",
         "requeue 2,4_3",
+        "update jobid=4_3 admincomment=x",
+        "requeuehold 4_3",
     ]

@@ -1,5 +1,6 @@
 """`why`, row by row: every reason of Slurm, every state of a node, hostile words, and a fleet's whole story without a gap."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import BUSY, NOW, OFF, UP, WAKING, instance, job, living, node, sight
 
+from gpucluster.elastic.decide.restarts import HELD, RESTARTS
 from gpucluster.elastic.sight import Sight
 from gpucluster.elastic.why import Cause, Screen, text, why
 from gpucluster.elastic.why.past import meaning
@@ -55,6 +57,14 @@ def test_each_reason_of_slurm_is_put_in_words_with_a_remedy(row: object) -> None
 )
 def test_slurms_words_fall_to_the_row_that_is_meant(word: str, kind: Kind) -> None:
     assert reason_of(word).kind is kind
+
+
+def test_a_job_that_was_held_for_the_gpus_that_failed_in_it_says_so() -> None:
+    held = sight(PLAN, jobs=(job(41, reason="JobHeldAdmin", priority=0),))
+    assert HELD not in said(why(held, "41"))
+    shown = why(replace(held, memory=replace(held.memory, breaks={"41": RESTARTS + 1})), "41")
+    assert HELD in said(shown)
+    assert "scontrol release 41" in said(shown)
 
 
 def test_a_job_of_a_foreign_partition_is_slurms_alone() -> None:

@@ -23,6 +23,7 @@ from gpucluster.elastic.decide import (
     pace,
     prologs,
     repair,
+    restarts,
     troubles,
     windows,
 )
@@ -129,7 +130,7 @@ def _note(
         (boots.failures, repair.unfit),
         (troubles.noticed, orders.noticed),
         (troubles.useless, troubles.storms, hung.noticed, limits.noticed),
-        (life.strange, _forgotten),
+        (life.strange, _forgotten, restarts.forgotten),
     )
     for step in steps:
         found = tuple(Entry(at=now, event=event) for rule in step for event in rule(world))

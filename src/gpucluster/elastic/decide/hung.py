@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from gpucluster.elastic import owners
 from gpucluster.elastic.decide.gangs import tell
+from gpucluster.elastic.decide.restarts import RESTARTS
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Beats, Event, Hangs
 from gpucluster.elastic.memory import Hanging
@@ -18,7 +19,6 @@ from gpucluster.plan.model import Hung
 
 SILENT_BEATS = 3  # an agent that missed so many heartbeats is silent
 SILENT_LEAST_S = 10.0
-RESTARTS = 5  # of whatever cause; a job that hangs after so many is only told of: else it would for ever
 
 
 def noticed(world: World) -> Iterator[Event]:
@@ -61,7 +61,7 @@ def act(world: World) -> Iterator[Action]:
 
 
 def sends_back(world: World, job: SlurmJob) -> bool:
-    """Whether a job that hangs is queued again: by the spec, and not without end."""
+    """Whether a job that hangs is queued again: by the spec, and not without end, whatever its restarts were for."""
     rule = _rule(world, job)
     return rule is not None and rule.requeue and job.returns and job.restarts < RESTARTS
 

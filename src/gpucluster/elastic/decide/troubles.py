@@ -14,6 +14,7 @@ from gpucluster.elastic.decide.facts import fell
 from gpucluster.elastic.decide.gangs import tell
 from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, moment_of, sentence
 from gpucluster.elastic.decide.notices import noticed, storms, useless
+from gpucluster.elastic.decide.restarts import HELD, held, held_sentence, holds
 from gpucluster.elastic.decide.substitutes import substitutes
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Verb
@@ -148,6 +149,12 @@ class Party:
     def due(self, now: float, at: Callable[[Leaver], float | None]) -> Leaver | None:
         return next((one for one in self.leavers if (t := at(one)) is not None and t <= now), None)
 
+    def words(self, world: World, one: Leaver) -> tuple[str, bool]:
+        """What is said of it, and whether it is held when it is queued again."""
+        trouble = one.moment.trouble
+        stops = self.returns and any(holds(world, job, trouble) for job in self.jobs)
+        return (held_sentence(trouble) if stops else one.sentence), stops
+
     def run(self, world: World) -> Placement:
         """What was done already, in this run of the job and for whichever of its machines."""
         return world.memory.jobs.get(str(self.id), _UNTOLD)
@@ -155,12 +162,13 @@ class Party:
 
 def _farewells(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
     signals: dict[tuple[str, str, str], list[int]] = {}
-    back: dict[tuple[str, str], list[int]] = {}
+    back: dict[tuple[str, str, bool], list[int]] = {}
     for party in _parties(leavers):
         one = party.due(world.now, lambda x: x.signal_at)
         if one is None:
             continue
-        yield from tell(party.jobs, one.sentence)
+        reason, stops = party.words(world, one)
+        yield from tell(party.jobs, reason)
         instance = one.life.instance or ""
         done = party.run(world)
         if party.running and not done.signalled:
@@ -168,11 +176,11 @@ def _farewells(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
             signals.setdefault(key, []).append(party.id)
         last = party.due(world.now, lambda x: x.requeue_at)
         if party.returns and (last or not party.running) and not done.sent_back:
-            back.setdefault((instance, one.sentence), []).append(party.id)
+            back.setdefault((instance, reason, stops), []).append(party.id)
     for (instance, signal, reason), jobs in sorted(signals.items()):
         yield Signal(jobs=tuple(sorted(jobs)), signal=signal, instance=instance, reason=reason)
-    for (instance, reason), jobs in sorted(back.items()):
-        yield Requeue(jobs=tuple(sorted(jobs)), instance=instance, reason=reason)
+    for (instance, reason, stops), jobs in sorted(back.items()):
+        yield Requeue(jobs=tuple(sorted(jobs)), instance=instance, reason=reason, held=stops)
 
 
 def _fallen(world: World) -> Iterator[Requeue]:
@@ -182,12 +190,13 @@ def _fallen(world: World) -> Iterator[Requeue]:
     """
     known = world.memory.jobs
     fallen = [
-        job.id
+        job
         for job in world.slurm.jobs
         if fell(world, job, known.get(str(job.id))) and "COMPLETING" not in job.states
     ]
-    if fallen:
-        yield Requeue(jobs=tuple(fallen), instance="", reason=owners.reason(Owner.TROUBLE, FELL))
+    for stops, words in ((False, FELL), (True, HELD)):
+        if ids := tuple(job.id for job in fallen if held(world, job) is stops):
+            yield Requeue(jobs=ids, instance="", reason=owners.reason(Owner.TROUBLE, words), held=stops)
 
 
 def _parties(leavers: tuple[Leaver, ...]) -> tuple[Party, ...]:
@@ -247,7 +256,9 @@ def _missed(world: World, leavers: tuple[Leaver, ...]) -> Mapping[tuple[str, str
     found: Counter[tuple[str, str]] = Counter()
     for one in leavers:
         due = one.signal_at is not None and one.signal_at <= world.now
-        if due and one.rule.replaced and any(job.returns for job in one.jobs):
+        trouble = one.moment.trouble
+        back = any(job.returns and not holds(world, job, trouble) for job in one.jobs)
+        if due and one.rule.replaced and back:
             place = world.slots[one.slot]
             found[(place.pool.name, place.zone)] += 1
     return found

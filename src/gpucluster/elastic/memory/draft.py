@@ -25,6 +25,7 @@ class Draft:
         self.breakers, self.hanging = dict(memory.breakers), dict(memory.hanging)
         self.spent, self.unknown = dict(memory.spent), dict(memory.unknown)
         self.taken, self.lingers = dict(memory.taken), dict(memory.lingers)
+        self.breaks = dict(memory.breaks)
 
     def done(self) -> Memory:
         return Memory(**{f.name: getattr(self, f.name) for f in fields(Memory)})

@@ -6,6 +6,7 @@ from gpucluster.elastic.events import (
     Beats,
     GpuFaulted,
     Hangs,
+    JobForgotten,
     SentBack,
     Signalled,
     Troubled,
@@ -39,6 +40,9 @@ def _troubled(draft: Draft, at: float, event: Troubled) -> None:
 @folds(Signalled)
 def _signalled(draft: Draft, at: float, event: Signalled) -> None:
     _done(draft, event.instance, at, signalled=event.jobs)
+    if _is_broken(draft, event.instance):
+        for job in event.jobs:
+            draft.breaks[str(job)] = draft.breaks.get(str(job), 0) + 1
     _mark(draft, event.jobs, signalled=True)
 
 
@@ -62,6 +66,11 @@ def _faulted(draft: Draft, at: float, event: GpuFaulted) -> None:
         draft.change(event.slot, faults=(*life.faults, f"{event.xid} {event.device} {event.severity}"))
 
 
+@folds(JobForgotten)
+def _job_forgotten(draft: Draft, at: float, event: JobForgotten) -> None:
+    draft.breaks.pop(str(event.job), None)
+
+
 @folds(Hangs)
 def _hangs(draft: Draft, at: float, event: Hangs) -> None:
     draft.hanging[str(event.job)] = Hanging(since=event.since, words=event.words)
@@ -70,6 +79,11 @@ def _hangs(draft: Draft, at: float, event: Hangs) -> None:
 @folds(Beats)
 def _beats(draft: Draft, at: float, event: Beats) -> None:
     draft.hanging.pop(str(event.job), None)
+
+
+def _is_broken(draft: Draft, instance: str) -> bool:
+    troubles = (life.trouble for life in draft.lives.values() if life.instance == instance)
+    return any(trouble is not None and trouble.kind is TroubleKind.FAULT for trouble in troubles)
 
 
 def _mark(draft: Draft, jobs: tuple[int, ...], **done: bool) -> None:

@@ -164,6 +164,9 @@ class Memory:
     boots: Mapping[str, int] = field(default_factory=dict[str, int])  # pool -> failed boots in a row
     breakers: Mapping[str, Tripped] = field(default_factory=dict[str, Tripped])  # pool -> open breaker
     hanging: Mapping[str, Hanging] = field(default_factory=dict[str, Hanging])  # job id as text
+    breaks: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # job id as text -> runs in which GPUs broke
     taken: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict[str, tuple[float, ...]]
     )  # offer -> when its machines were last taken back

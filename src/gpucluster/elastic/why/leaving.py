@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpucluster.elastic.decide import restarts
 from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, moment_of, sentence
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.memory import Life, Trouble
@@ -54,7 +55,8 @@ def of_job(world: World, slot: str, trouble: Trouble, job: SlurmJob) -> Iterator
     elif (at := rule.signals(moment)) is not None:
         yield Line(part=Part.NEXT, at=at, words=f"its batch script is signalled with {farewell.signal}")
     if (at := rule.requeues(moment)) is not None and not (done is not None and done.sent_back):
-        goes_on = "it is requeued, and starts anew on other nodes"
+        held = restarts.holds(world, job, trouble)
+        goes_on = restarts.HELD if held else "it is requeued, and starts anew on other nodes"
         stays = "it cannot be requeued (srun, salloc or --no-requeue): it goes on as long as its machine does"
         yield Line(part=Part.NEXT, at=at, words=goes_on if job.returns else stays)
     if (at := rule.takes(moment)) is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from gpucluster.elastic import words
-from gpucluster.elastic.decide import blocked
+from gpucluster.elastic.decide import blocked, restarts
 from gpucluster.elastic.decide.offers import closed, refusal_of, why_none
 from gpucluster.elastic.decide.world import HAS
 from gpucluster.elastic.model import Phase
@@ -37,8 +37,9 @@ def _headline(case: Case) -> str:
             return "nothing stands against it: Slurm places it at its next cycle"
         case cause if cause in _OURS:
             return sentence(case)
-        case _:
-            return reason_of(job.reason).words
+        case cause:
+            ours = cause is Cause.HELD and restarts.held(world, job)
+            return restarts.HELD if ours else reason_of(job.reason).words
 
 
 _OURS = frozenset(
