@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ SLURM_BIN = "/usr/bin"
 POLL_S = 0.25
 ALONE_S = 1.0  # a job not in CONFIGURING so long after our start is gone; it cannot start anew while we run
 CALL_S = 10.0
+LOCK_S = 3 * CALL_S  # a look is two calls; whoever holds the lock for longer is frozen
 BOUND_S = 3600.0  # when ResumeTimeout cannot be read
 
 
@@ -59,8 +61,8 @@ def main(
 class Look:
     """The nodes that are not ready and the jobs that configure, as one file that all waiters share."""
 
-    def __init__(self, path: str, slurm_bin: str, fresh_s: float) -> None:
-        self._path, self._slurm_bin, self._fresh_s = path, slurm_bin, fresh_s
+    def __init__(self, path: str, slurm_bin: str, fresh_s: float, lock_s: float = LOCK_S) -> None:
+        self._path, self._slurm_bin, self._fresh_s, self._lock_s = path, slurm_bin, fresh_s, lock_s
         self._seen = 0
         self._known: tuple[frozenset[str], frozenset[str]] | None = None
 
@@ -93,7 +95,7 @@ class Look:
         try:
             if self._is_fresh(handle):
                 return
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _lock(handle, self._lock_s)
             if self._is_fresh(handle):
                 return  # another one looked while we waited
             self._store(_ask(self._slurm_bin))
@@ -117,6 +119,21 @@ class Look:
         with open(draft, "w", encoding="utf-8") as stream:
             stream.write(text)
         os.replace(draft, self._path)
+
+
+def _lock(handle: int, seconds: float) -> None:
+    """Wait for the lock, but not for ever; a kill of its holder frees it, and nothing frees it from a frozen one."""
+
+    def give_up(*_: object) -> None:
+        raise subprocess.TimeoutExpired("flock", seconds)
+
+    old = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
 
 
 def _ask(slurm_bin: str) -> str:

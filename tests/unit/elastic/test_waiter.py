@@ -1,6 +1,7 @@
 """The waiter over programs that answer from files: it ends when it should, and never for want of an answer."""
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import time
@@ -103,6 +104,15 @@ def test_a_look_of_a_clock_that_was_set_back_does_not_stand_until_then(slurm: Sl
     os.utime(slurm.root / "look.at", (0, time.time() + 3600))
     slurm.say("waiting", "b-9")
     assert one.read() == (frozenset({"b-9"}), frozenset({"7", "8"}))
+
+
+def test_a_waiter_that_freezes_while_it_looks_holds_no_other_for_ever(slurm: Slurm) -> None:
+    """All others hung in the lock, past each one's ResumeTimeout: no job of the cluster would have started again."""
+    look = str(slurm.root / "look")
+    with open(f"{look}.at", "w") as frozen:  # noqa: PTH123
+        fcntl.flock(frozen, fcntl.LOCK_EX)
+        assert waiter.Look(look, str(slurm.root), fresh_s=0.0, lock_s=0.05).read() is None
+    assert waiter.Look(look, str(slurm.root), fresh_s=0.0, lock_s=0.05).read() is not None
 
 
 def test_a_spool_that_cannot_be_written_only_makes_it_dearer(slurm: Slurm) -> None:
