@@ -19,6 +19,7 @@ from gpucluster.elastic.act import Failpoint
 
 AGENT = "gpucluster-agent"
 TIMELINE = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.timeline")
+WHY = (*TIMELINE[:-1], "gpucluster.elastic.why")
 DAEMON, DROP_IN = "gpucluster-elastic", "/run/systemd/system/gpucluster-elastic.service.d/fault.conf"
 TRIPPED = "/var/lib/gpucluster/elastic/tripped"  # the failpoint that killed the daemon last
 SHORT, LONG = "sleep 3", "sleep 12"
@@ -341,6 +342,20 @@ def slurmctld_is_restarted_in_mid_burst(s: Stage) -> Sequence[int]:
     return (job,)
 
 
+@run("slurmctld away")
+def slurmctld_is_away_and_why_says_so_rather_than_guess(s: Stage) -> Sequence[int]:
+    job = s.submit()
+    s.until_launched()
+    s.saved(job)
+    s.head("systemctl", "stop", "slurmctld")
+    try:
+        said = s.head(*WHY, str(job), check=False)
+    finally:
+        s.head("systemctl", "start", "slurmctld")
+    assert "slurmctld does not answer" in said, said
+    return (job,)
+
+
 @run("reconfigure", quick=True)
 def slurm_is_reconfigured_in_mid_burst(s: Stage) -> Sequence[int]:
     job = s.submit()
@@ -487,6 +502,20 @@ def a_storm_of_notices_takes_three_nodes_at_once(s: Stage) -> Sequence[int]:
     for instance in s.spot():
         s.notice(instance)
     return (job,)
+
+
+@run("spot notice")
+def a_spot_notice_takes_the_machine_of_one_task_of_an_array(s: Stage) -> Sequence[int]:
+    """A notice for one task once sent the whole array back."""
+    array = str(s.submit(1, "sleep 30", "--array=1-3"))
+    running = ("squeue", "-h", "-j", array, "-t", "R", "-o", "%A")  # each task's own id
+    s.wait("its tasks run", lambda: len(s.head(*running, check=False).split()) == 3)
+    tasks = [int(task) for task in s.head(*running).split()]
+    s.notice(s.spot()[0])
+    for task in tasks:
+        s.wait(f"{task} is done", lambda task=task: s.cluster.state(task) == "COMPLETED")
+    assert sorted(s.cluster.job(task)["restart_cnt"] for task in tasks) == [0, 0, 1]
+    return tasks
 
 
 @run("spot notice")
