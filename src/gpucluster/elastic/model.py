@@ -112,6 +112,11 @@ class SlurmJob:
         return "RUNNING" in self.states and not self.configuring
 
     @property
+    def suspended(self) -> bool:
+        """Its processes stand still in its nodes' memory; Slurm shows those as idle."""
+        return "SUSPENDED" in self.states
+
+    @property
     def pending(self) -> bool:
         return "PENDING" in self.states
 

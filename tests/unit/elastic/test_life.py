@@ -81,7 +81,7 @@ MACHINES = (
     "unlisted",
 )
 SHAPES = ("asked", "booting", "up", "failed", "unneeded", "troubled", "none")
-JOBS = ("", "starts", "runs")
+JOBS = ("", "", "starts", "runs", "sleeps")
 ORDERS = (None, Verb.NODE_KEEP, Verb.NODE_REPLACE)
 
 
@@ -146,8 +146,9 @@ def test_nor_do_the_rules_beside_the_table_harm_one() -> None:
     lives = Lives(world)
     for slot, action in _touched(actions, after):
         stand = lives.stand(slot)
-        if stand.life is not None and stand.life.trouble is not None:
-            continue  # its machine goes at a known time: see test_troubles
+        life = after.lives.get(slot)
+        if life is not None and life.trouble is not None:
+            continue  # its machine goes at a known time, or by a person's order: see test_troubles
         if not isinstance(action, Unblock):
             assert not stand.runs or stand.fate in LOST, (slot, stand.node, action)
         if stand.starts:
@@ -244,7 +245,7 @@ def _machine(number: str, state: InstanceState) -> Instance:
 
 
 def _job(number: int, slot: str, told: str) -> SlurmJob:
-    words = {"starts": {"RUNNING", "CONFIGURING"}, "runs": {"RUNNING"}}[told]
+    words = {"starts": {"RUNNING", "CONFIGURING"}, "runs": {"RUNNING"}, "sleeps": {"SUSPENDED"}}[told]
     return SlurmJob(
         id=number, states=frozenset(words), nodes=(slot,), node_count=1, partitions=("gpu",), requeueable=number % 2 == 0,
         batch=True, priority=5, started_at=NOW - 20,
@@ -440,6 +441,44 @@ def test_what_a_person_drained_and_powered_up_is_not_powered_down_where_no_machi
     known = Memory(epoch="e", orders=order(Verb.POOL_PAUSE, "h200"))
     words = f"IDLE CLOUD {'DRAIN' if reason else ''} POWERING_UP NOT_RESPONDING"
     assert [a for a in steps(words, known, reason=reason, reason_by="root") if a is not Block] == done
+
+
+@pytest.mark.parametrize(
+    ("reason", "since", "done"),
+    [
+        ("gpucluster: [trouble] words", 5000.0, [MarkDown, PowerDown]),
+        ("gpucluster: [trouble] words", 10.0, []),
+        ("gpucluster: [trouble] words", 5000.0, []),
+    ],
+    ids=["for long", "just now", "a job is suspended there"],
+)
+def test_a_machine_that_we_drained_and_whose_agent_is_mute_is_not_paid_for_ever(
+    request: pytest.FixtureRequest, reason: str, since: float, done: list[type[Action]]
+) -> None:
+    """A journal that was lost, an agent that died: the drain stood, nobody could lift it, and the node idled on."""
+    world, seen, memory = see(
+        "IDLE CLOUD DRAIN", living(), reason=reason, reason_by="slurm", reason_at=NOW - since
+    )
+    assert seen.slurm is not None
+    jobs = (_job(1, A1, "sleeps"),) if "suspended" in request.node.name else ()
+    seen = replace(seen, slurm=replace(seen.slurm, jobs=jobs))
+    actions = decide(SMALL, world.bindings, seen, memory, NOW)
+    assert [type(a) for a in actions if not isinstance(a, Remember)] == done
+
+
+@pytest.mark.parametrize("words", ["IDLE CLOUD", "IDLE CLOUD DRAIN"])
+def test_a_node_on_which_a_job_is_suspended_is_not_idle(words: str) -> None:
+    """Slurm shows it as IDLE; what is set down there dies."""
+    world, seen, memory = see(
+        words, living(), reason="Prolog error" if "DRAIN" in words else "", reason_by="slurm"
+    )
+    assert seen.slurm is not None
+    for told, done in (("", True), ("sleeps", False)):
+        jobs = (_job(1, A1, told),) if told else ()
+        actions = decide(
+            SMALL, world.bindings, replace(seen, slurm=replace(seen.slurm, jobs=jobs)), memory, NOW
+        )
+        assert any(isinstance(a, PowerDown) for a in actions) is done
 
 
 # --- orders ------------------------------------------------------------------------------------------------

@@ -330,6 +330,16 @@ def test_a_job_that_cannot_be_queued_again_is_signalled_and_told_and_no_machine_
     assert [a.reason for a in actions if type(a).__name__ == "Comment"] == [OURS]  # type: ignore[union-attr]
 
 
+def test_a_suspended_job_keeps_its_machine_until_it_is_sent_back_in_time() -> None:
+    s = Scene(A1)
+    s.job(7, A1, states=frozenset({"SUSPENDED"}))
+    s.node(A1, EMPTY, OURS)
+    s.says(A1, spot())
+    assert not kinds(s.step(), Signal, Requeue, MarkDown, PowerDown)
+    s.now = NOW + 120 - FAREWELL.lead_s
+    assert kinds(s.step(), Requeue, MarkDown) == [Requeue(jobs=(7,), instance=of(A1), reason=OURS)]
+
+
 def test_a_starting_job_on_a_machine_that_goes_is_sent_back_at_once() -> None:
     s = Scene(A1)
     s.job(7, A1, states=frozenset({"RUNNING", "CONFIGURING"}))

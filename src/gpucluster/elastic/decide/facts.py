@@ -68,7 +68,7 @@ def jobs(world: World) -> Iterator[Event]:
         placement = known.get(key)
         if fell(world, job, placement):
             seen.add(key)  # it comes back
-        if not slots or not (job.configuring or job.running):
+        if not slots or not (job.configuring or job.running or job.suspended):
             continue
         seen.add(key)
         if placement is None or placement.slots != slots:

@@ -120,6 +120,15 @@ def sentence(trouble: Trouble) -> str:
     return owners.reason(Owner.TROUBLE, trouble.words)
 
 
+def well(world: World, slot: str) -> bool:
+    """Whether a machine is to be left no more; one that has not spoken since our start may be."""
+    life = world.life(slot)
+    if life is None or not life.instance:
+        return world.free(slot)
+    heard = world.reports.get(life.instance)
+    return life.trouble is None and heard is not None and heard.report.watched
+
+
 def farewell_of(trouble: Trouble) -> str:
     """What a node hears of its own end: `spot 1700000000`; empty for a mere hint."""
     if not RULES[trouble.kind].drains:

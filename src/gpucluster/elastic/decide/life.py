@@ -262,6 +262,8 @@ ROWS: tuple[Row, ...] = (
     Row("silent", Phase.SILENT, _always, Do.WAIT, _silent,
          "slurmctld does not hear it, and takes it down if that lasts"),
     Row("up-capacity", Phase.UP, lambda s: s.drained_by(Owner.CAPACITY), Do.LIFT, _next_look, "the node is up"),
+    Row("up-trouble-mute", Phase.UP, lambda s: s.drained_by(Owner.TROUBLE) and s.mute and not (s.busy or s.kept),
+         Do.DOWN_AND_OFF, _off, "drained by the daemon, and its agent does not say that all is well: replaced"),
     Row("up-trouble", Phase.UP, lambda s: s.drained_by(Owner.TROUBLE), Do.LEAVE, _held,
          "drained by the daemon, until its agent says that all is well"),
     Row("up-order", Phase.UP, lambda s: s.drained_by(Owner.ORDER) and s.ordered, Do.NOTHING, _held,

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from gpucluster.elastic.decide.awaited import awaited
 from gpucluster.elastic.decide.blocked import pools_of, waiting
+from gpucluster.elastic.decide.leaving import well
 from gpucluster.elastic.decide.world import HAS, Fate, Slot, World
 from gpucluster.elastic.events import Verb
 from gpucluster.elastic.memory import Life
@@ -26,8 +27,9 @@ class Moment:
 
     @cached_property
     def running(self) -> frozenset[str]:
-        """Slots on which a job runs."""
-        return frozenset(node for job in self.world.slurm.jobs if job.running for node in job.nodes)
+        """Slots on which a job runs, or is suspended."""
+        jobs = (job for job in self.world.slurm.jobs if job.running or job.suspended)
+        return frozenset(node for job in jobs for node in job.nodes)
 
     @cached_property
     def waited_for(self) -> frozenset[str]:
@@ -171,6 +173,12 @@ class Stand:
         up_at = self.life.up_at if self.life is not None and self.life.up_at is not None else 0.0
         since = self.node.reason_at if self.node.drained else max(self.node.reason_at, up_at)
         return since + self.place.pool.idle_s <= self.now
+
+    @property
+    def mute(self) -> bool:
+        """For the pool's idle time nobody has said that a machine which we drained is well."""
+        since = max(self.node.reason_at, self.moment.world.listening_since)
+        return since + self.place.pool.idle_s <= self.now and not well(self.moment.world, self.slot)
 
     @property
     def theirs_alone(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpucluster.elastic import owners
 from gpucluster.elastic.decide.facts import fell
 from gpucluster.elastic.decide.gangs import tell
-from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, moment_of, sentence
+from gpucluster.elastic.decide.leaving import RULES, Moment, Rule, moment_of, sentence, well
 from gpucluster.elastic.decide.notices import noticed, storms, useless
 from gpucluster.elastic.decide.restarts import HELD, held, held_sentence, holds
 from gpucluster.elastic.decide.substitutes import substitutes
@@ -102,7 +102,7 @@ def _leavers(world: World) -> tuple[Leaver, ...]:
         return ()
     jobs: dict[str, tuple[SlurmJob, ...]] = {}
     for job in world.slurm.jobs:
-        if job.running or job.configuring:
+        if job.running or job.configuring or job.suspended:
             for node in troubled.keys() & set(job.nodes):
                 jobs[node] = (*jobs.get(node, ()), job)
     return tuple(
@@ -146,6 +146,10 @@ class Party:
     def running(self) -> bool:
         return all(job.running for job in self.jobs)
 
+    @property
+    def starts(self) -> bool:
+        return any(job.configuring for job in self.jobs)
+
     def due(self, now: float, at: Callable[[Leaver], float | None]) -> Leaver | None:
         return next((one for one in self.leavers if (t := at(one)) is not None and t <= now), None)
 
@@ -175,7 +179,7 @@ def _farewells(world: World, leavers: tuple[Leaver, ...]) -> Iterator[Action]:
             key = (instance, one.moment.farewell.signal, one.sentence)
             signals.setdefault(key, []).append(party.id)
         last = party.due(world.now, lambda x: x.requeue_at)
-        if party.returns and (last or not party.running) and not done.sent_back:
+        if party.returns and (last or party.starts) and not done.sent_back:
             back.setdefault((instance, reason, stops), []).append(party.id)
     for (instance, signal, reason), jobs in sorted(signals.items()):
         yield Signal(jobs=tuple(sorted(jobs)), signal=signal, instance=instance, reason=reason)
@@ -265,21 +269,13 @@ def _missed(world: World, leavers: tuple[Leaver, ...]) -> Mapping[tuple[str, str
 
 
 def _lift(world: World) -> Iterator[Unblock]:
-    """Drains of ours on machines that are to be left no more; a machine that has not spoken since our start may be."""
+    """Drains of ours on machines that are to be left no more."""
     found = tuple(
         slot
         for slot in world.group(Phase.UP, Phase.OFF)
         if world.node(slot).drained
         and owners.owner_of(world.node(slot).reason) is Owner.TROUBLE
-        and _well(world, slot)
+        and well(world, slot)
     )
     if found:
         yield Unblock(slots=found, reason="its trouble is over")
-
-
-def _well(world: World, slot: str) -> bool:
-    life = world.life(slot)
-    if life is None or not life.instance:
-        return world.free(slot)
-    heard = world.reports.get(life.instance)
-    return life.trouble is None and heard is not None and heard.report.watched
