@@ -6,6 +6,7 @@ import pytest
 from moments import BUSY, NOW, burst, job, node, sight
 
 from gpucluster.elastic.decide import decide
+from gpucluster.elastic.decide.restarts import RESTARTS
 from gpucluster.elastic.model import Comment, Requeue
 
 SLOT, PLAN = "h200-2a-1", burst()
@@ -17,10 +18,19 @@ LONG = NOW - PLAN.times.prolog_s - 1
     [
         ({"reason": "Prolog", "started_at": LONG}, [Requeue]),
         ({"reason": "Prolog", "started_at": LONG, "requeueable": False}, [Comment]),
+        ({"reason": "Prolog", "started_at": LONG, "restarts": RESTARTS - 1}, [Requeue]),
+        ({"reason": "Prolog", "started_at": LONG, "restarts": RESTARTS}, [Comment]),
         ({"reason": "Prolog", "started_at": NOW - 10}, []),
         ({"reason": "None", "started_at": LONG}, []),
     ],
-    ids=["it never reported", "it may not be queued again", "it may still report", "it runs"],
+    ids=[
+        "it never reported",
+        "it may not be queued again",
+        "it may once more",
+        "it came back too often",
+        "it may still report",
+        "it runs",
+    ],
 )
 def test_a_job_that_only_half_started_is_queued_again(changes: dict[str, Any], kinds: list[type]) -> None:
     s = sight(PLAN, nodes=[node(SLOT, BUSY)], jobs=[job(7, SLOT, **changes)])

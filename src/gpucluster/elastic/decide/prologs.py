@@ -8,20 +8,24 @@ as running). Slurm's reason for such a job is `Prolog`.
 from collections.abc import Iterator
 
 from gpucluster.elastic.decide.gangs import tell
+from gpucluster.elastic.decide.restarts import RESTARTS
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.model import Action, Requeue, SlurmJob
 from gpucluster.plan.names import REASON_PREFIX
 
 
 def send_back(world: World) -> Iterator[Action]:
-    """Queue them again; one that may not be queued again hears why it hangs."""
+    """Queue them again; one that may not be queued again, or came back too often, hears why it hangs."""
     for job in world.slurm.jobs:
         if not _half_started(world, job):
             continue
-        if job.returns:
+        if job.returns and job.restarts < RESTARTS:  # else a Prolog that is only slow would never end
             yield Requeue(jobs=(job.id,), instance="", reason=_sentence(world, "it is queued again"))
         else:
-            yield from tell((job,), _sentence(world, "cancel it, and submit it again"))
+            then = f"it came back {job.restarts} times, so it is left to run: look at its Prolog"
+            yield from tell(
+                (job,), _sentence(world, then if job.returns else "cancel it, and submit it again")
+            )
 
 
 def _half_started(world: World, job: SlurmJob) -> bool:
