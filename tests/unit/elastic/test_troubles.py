@@ -666,6 +666,27 @@ def test_a_machine_that_vanishes_without_a_notice_counts_as_taken_back() -> None
     assert s.memory.taken
 
 
+@pytest.mark.parametrize(
+    ("reason", "taken"),
+    [
+        ("Client.UserInitiatedShutdown: User initiated shutdown", False),
+        ("User initiated (2026-11-21 20:00:00 GMT)", False),
+        ("Client.InstanceInitiatedShutdown: Instance initiated shutdown", False),
+        ("Server.SpotInstanceTermination: Spot instance termination", True),
+        (None, True),
+    ],
+)
+def test_what_a_person_or_the_machine_itself_ended_was_not_taken_back(
+    reason: str | None, taken: bool
+) -> None:
+    """Two nodes that were terminated by hand made a storm: their whole zone was left alone for minutes."""
+    s = Scene(A1)
+    ended = replace(s.instances[of(A1)], state=InstanceState.TERMINATED, reason=reason)
+    s.instances[of(A1)] = ended
+    assert bool(events(s.step(), Troubled)) is taken
+    assert bool(s.memory.taken) is taken
+
+
 def test_a_het_jobs_components_are_one_job() -> None:
     s = Scene(A1, A2)
     s.job(7, A1, het_id=7)

@@ -39,6 +39,7 @@ from gpucluster.plan.model import Market
 # slurmd runs and slurmctld still waits for a boot: it is to start anew. Registration takes less than a second, and a
 # start with -b after a late one would kill the job that began meanwhile: hence the long wait.
 UNHEARD_S = 30.0
+_BY_PEOPLE = ("Client.", "User initiated")  # EC2's StateReason and transition reason of what was asked for
 _SETTLED = (Phase.OFF, Phase.UP, Phase.SILENT, Phase.LEAVING, Phase.ENDING)  # no power-up is under way
 
 
@@ -148,7 +149,12 @@ def _ended(world: World, slot: str, life: Life, instance: str) -> Iterator[Event
         words = (listed.reason if listed else None) or "the instance ended"
         pool = world.slots[slot].pool.name
         yield BootFailed(slot=slot, instance=instance, words=f"{instance}: {words}", pool=pool)
-    if life.market is Market.SPOT and life.trouble is None and life.up_at is not None and not asked:
+    if (
+        life.market is Market.SPOT
+        and life.trouble is None
+        and life.up_at is not None
+        and not _was_asked(world, instance)
+    ):
         taken = "the cloud took this spot machine back without a notice"
         yield Troubled(
             slot=slot,
@@ -159,6 +165,13 @@ def _ended(world: World, slot: str, life: Life, instance: str) -> Iterator[Event
             source="cloud",
         )
     yield InstanceGone(slot=slot, instance=instance)
+
+
+def _was_asked(world: World, instance: str) -> bool:
+    """Whether we ended it, or another did: a person, or the machine itself. Then no capacity was taken back."""
+    listed = world.cloud.instances.get(instance)
+    by_people = listed is not None and (listed.reason or "").startswith(_BY_PEOPLE)
+    return by_people or instance in world.memory.endings
 
 
 def _registered(world: World, life: Life, instance: str) -> bool:
