@@ -360,6 +360,22 @@ def test_a_boot_on_a_machine_that_goes_is_a_failed_one_and_not_the_breakers() ->
     assert not kinds(actions, Drain, MarkDown)
 
 
+def test_a_node_whose_slurmd_is_up_is_no_failed_boot_though_slurm_was_looked_at_before_that() -> None:
+    """An event is decided on a look of up to five seconds before: a job may run there by now."""
+    s = Scene(A1)
+    s.node(A1, "ALLOCATED CLOUD POWERING_UP NOT_RESPONDING")
+    s.note(Needed(slot=A1, life=1, jobs=(7,)))
+    s.job(7, A1, states=frozenset({"RUNNING", "CONFIGURING"}))
+    s.says(A1)
+    s.note(Ordered(verb=Verb.NODE_REPLACE, target=A1, by="root"))
+    actions = s.step()
+    assert events(actions, Troubled)
+    assert not events(actions, BootFailed)
+    assert not [a for a in actions if type(a).__name__ == "Terminate"]
+    s.reports.clear()
+    assert events(s.step(), BootFailed)
+
+
 def test_a_hint_moves_only_idle_nodes() -> None:
     s = Scene(A1, A2)
     s.job(7, A1)

@@ -24,7 +24,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.memory import Life, Trouble
 from gpucluster.elastic.memory.troubles import FAULTS
 from gpucluster.elastic.model import Phase
-from gpucluster.plan.messages import GpuFault, Notice, NoticeKind
+from gpucluster.plan.messages import GpuFault, NodePhase, Notice, NoticeKind
 from gpucluster.plan.model import Market
 
 RANKS = (  # the worst first: a worse kind takes over
@@ -86,10 +86,16 @@ def noticed(world: World) -> Iterator[Event]:
 
 
 def useless(world: World) -> Iterator[Event]:
-    """A boot on a machine that is to be left is a failed one: the gang gets another in the same power-up."""
+    """A boot on a machine that is to be left is a failed one: the gang gets another in the same power-up.
+
+    Not where slurmd is up already: a job may have begun there since Slurm was looked at.
+    """
     for slot in world.group(Phase.WANTED):
         life = world.life(slot)
         if life is None or life.instance is None or life.failed is not None or life.trouble is None:
+            continue
+        heard = world.reports.get(life.instance)
+        if heard is not None and heard.report.phase is NodePhase.UP and heard.report.life == life.number:
             continue
         if life.trouble.kind not in (TroubleKind.REBALANCE, TroubleKind.MAINTENANCE):
             words = f"{life.instance}: {life.trouble.words}"
