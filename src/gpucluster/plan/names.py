@@ -52,6 +52,7 @@ SPOOL = "/var/spool/gpucluster"  # maildir of the hooks: tmp/ new/ cur/, owner s
 WAKE_SOCKET = "/run/gpucluster/wake"  # Unix datagram, the daemon's
 STATE_MOUNT = "/srv/gpucluster-state"  # the head's protected volume: slurmctld's state and the journal, by bind mounts
 STATE_VOLUME = "state"  # its key in Head.volumes and bindings
+KEY_FOLDER = "/etc/ssh/authorized_keys.d"  # root's own: a user's key that leaves the spec leaves the machine
 MUNGE_KEY = "/etc/munge/munge.key"
 SLURM_ETC = "/etc/slurm"
 

@@ -9,18 +9,14 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from gpucluster.plan import names
-from gpucluster.plan.model import ClusterPlan, Mount, Nfs, there
+from gpucluster.plan import mounting, names
+from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.shipment import CODE_MARK, WHEELS
 
 HEAD, NODES = "head", "nodes"
 BUNDLE, CODE, KNOWN_HOSTS = "bundle.tar.gz", "code.tar", "known_hosts"
 FILE = "inventory.yml"
-KEY_FOLDER = "/etc/ssh/authorized_keys.d"  # root's own: a user's key that leaves the spec leaves the host
-
-_EXPORT = "rw,sync,no_subtree_check"  # root of a client is nobody here: the server's default
-_NFS = "rw,hard,nosuid,nodev,_netdev,nofail"  # nofail: a dead server must not stop a boot; the agent waits for it
-_BIND = "bind,nofail"
+KEY_FOLDER = names.KEY_FOLDER
 
 Values = dict[str, Any]
 
@@ -119,14 +115,13 @@ def _cluster(plan: ClusterPlan, cargo: Cargo) -> Values:
 
 
 def _of_head(plan: ClusterPlan) -> Values:
-    exported = sorted({nfs.export for nfs in _exports(plan)})
-    clients = " ".join(f"{address}({_EXPORT})" for pool in plan.pools for _, address in pool.hosts())
+    shared = mounting.shares_homes(plan)
     return {
         "role": names.ROLE_HEAD,
-        "exported": exported,
-        "exports": "".join(f"{path} {clients}\n" for path in exported),
+        "exported": list(mounting.exports(plan)),
+        "exports": mounting.export_lines(plan),
         "mounts": list(_mounts(plan, on_head=True)),
-        "makes_homes": not any(m.path == "/home" and not _from_head(m) for m in plan.storage),
+        "makes_homes": shared is None or (shared.nfs is not None and shared.nfs.from_head),
     }
 
 
@@ -135,27 +130,11 @@ def _of_nodes(plan: ClusterPlan) -> Values:
         "role": names.ROLE_NODE,
         "exported": [],
         "mounts": list(_mounts(plan, on_head=False)),
-        "makes_homes": not any(m.path == "/home" for m in plan.storage),
+        "makes_homes": mounting.shares_homes(plan) is None,
     }
 
 
 def _mounts(plan: ClusterPlan, *, on_head: bool) -> Iterator[Mapping[str, str]]:
     """Lines of fstab, outer mount points first."""
-    for mount in sorted(plan.storage, key=lambda m: m.path):
-        if mount.nfs is not None and on_head and mount.nfs.from_head:
-            if mount.nfs.export != mount.path:
-                yield {"path": mount.path, "src": mount.nfs.export, "fstype": "none", "opts": _BIND}
-        elif mount.nfs is not None:
-            source = f"{mount.nfs.server}:{mount.nfs.export}"
-            yield {"path": mount.path, "src": source, "fstype": "nfs4", "opts": _NFS}
-        elif mount.other is not None:
-            options = ",".join(mount.other.options) or "defaults"
-            yield {"path": mount.path, "src": mount.other.source, "fstype": mount.other.type, "opts": options}
-
-
-def _exports(plan: ClusterPlan) -> Iterator[Nfs]:
-    return (mount.nfs for mount in plan.storage if mount.nfs is not None and mount.nfs.from_head)
-
-
-def _from_head(mount: Mount) -> bool:
-    return mount.nfs is not None and mount.nfs.from_head
+    for line in mounting.lines(plan, {}, on_head=on_head):
+        yield {"path": line.path, "src": line.source, "fstype": line.type, "opts": line.options}
