@@ -12,6 +12,7 @@ from gpucluster.aws.identity import HeadIdentity, NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
 from gpucluster.aws.storage import Storage
+from gpucluster.engine.amended import amended
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import ClusterPlan, there
 from gpucluster.plan.names import TAG_CLUSTER
@@ -24,7 +25,7 @@ def main() -> None:
     from gpucluster.spec import load as load_spec  # noqa: PLC0415
 
     spec = load_spec(Path("stacks") / f"{pulumi.get_stack()}.yaml")
-    declare(resolve(spec, load_catalog()))
+    declare(amended(resolve(spec, load_catalog())))
 
 
 def declare(plan: ClusterPlan) -> None:

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = "gpucluster"
+STAND_INS = {  # program on PATH -> what it runs
+    "pulumi-resource-aws": "gpucluster.engine.provider",
+    "pulumi-language-python": "gpucluster.engine.language",  # the Automation API brings its own
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +34,13 @@ class Target:
         return self.state_dir / "project"
 
     @property
+    def settings(self) -> Path:
+        """The stack's settings, where the Automation API writes them."""
+        return self.work_dir / f"Pulumi.{self.stack}.yaml"
+
+    @property
     def plugins(self) -> Path:
-        """The folder on PATH with the stand-in provider."""
+        """The folder on PATH with the stand-ins."""
         return self.state_dir / "plugins"
 
     @property
@@ -41,13 +50,36 @@ class Target:
 
 
 def prepare(target: Target) -> None:
-    """Make the directories, the passphrase and the provider's executable; all may be there already."""
+    """Make the directories, the passphrase and the stand-ins' executables; all may be there already."""
     target.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in (target.backend, target.work_dir, target.plugins, target.state_dir / "home"):
         folder.mkdir(mode=0o700, exist_ok=True)
     if not target.passphrase.exists():
         _write_secret(target.passphrase, secrets.token_urlsafe(32))
-    _write_provider(target.plugins / "pulumi-resource-aws")
+    for name, module in STAND_INS.items():
+        _write_plugin(target.plugins / name, module)
+
+
+def typed_environment(target: Target) -> dict[str, str]:
+    """The same for a person's own shell: their variables but for Pulumi's and AWS's, and `pulumi` on PATH.
+
+    The stack's settings stand with its state: in the checkout they are the real cluster's.
+    """
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "PULUMI_")) and name != "BOTO_CONFIG"
+    }
+    ours = environment(target)
+    rest = own.get("PATH", os.defpath)
+    folders = (target.plugins, target.pulumi.parent, Path(sys.executable).parent)
+    return {
+        **own,
+        **ours,
+        "AWS_DEFAULT_REGION": ours.get("AWS_REGION", ""),
+        "PATH": ":".join((*map(str, folders), rest)),
+        "PULUMI_OPTION_CONFIG_FILE": str(target.settings),
+    }
 
 
 def environment(target: Target) -> dict[str, str]:
@@ -77,9 +109,9 @@ def _write_secret(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _write_provider(path: Path) -> None:
-    """The engine starts `pulumi-resource-aws` from PATH; -I keeps the working directory out of the imports."""
-    text = f'#!/bin/sh\nexec "{sys.executable}" -I -m gpucluster.engine.provider "$@"\n'
+def _write_plugin(path: Path, module: str) -> None:
+    """The engine starts its plugins from PATH; -I keeps the working directory out of the imports."""
+    text = f'#!/bin/sh\nexec "{sys.executable}" -I -m {module} "$@"\n'
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     path.chmod(0o700)
