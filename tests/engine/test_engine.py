@@ -197,7 +197,7 @@ def test_a_secret_input_stays_a_secret_in_the_state(cluster: Cluster) -> None:
 
 
 def unknown_type(options: pulumi.ResourceOptions) -> None:
-    aws.ec2.NatGateway("nat", subnet_id="subnet-1", opts=options)
+    aws.ec2.VpnGateway("vpn", opts=options)
 
 
 def unknown_property(options: pulumi.ResourceOptions) -> None:
@@ -215,7 +215,7 @@ def keys_in_the_state(_: pulumi.ResourceOptions) -> None:
 @pytest.mark.parametrize(
     ("declare", "said"),
     [
-        (unknown_type, "does not know the resource type 'aws:ec2/natGateway:NatGateway'"),
+        (unknown_type, "does not know the resource type 'aws:ec2/vpnGateway:VpnGateway'"),
         (unknown_property, "does not know 'ipv6CidrBlock' of aws:ec2/vpc:Vpc"),
         (unknown_source, "does not know the data source 'aws:ec2/getVpc:getVpc'"),
         (keys_in_the_state, "keys come from the environment"),

@@ -27,7 +27,7 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str, str]] = [
     ("an output that is set", VPC, {"arn": "x"}, "arn", "'arn' of aws:ec2/vpc:Vpc is an output"),
     ("a wrong kind", VPC, {"enableDnsSupport": "yes"}, "enableDnsSupport", "enableDnsSupport: expected bool, found str"),
     ("an unknown nested property", TEMPLATE, {"metadataOptions": {"httpToken": "required"}}, "metadataOptions", "metadataOptions.httpToken: the stand-in for AWS does not know this property"),
-    ("a property that only AWS has", TEMPLATE, {"placement": {"tenancy": "host"}}, "placement", "placement: the stand-in for AWS does not support this property"),
+    ("a property that only AWS has", TEMPLATE, {"cpuOptions": {"coreCount": 2}}, "cpuOptions", "cpuOptions: the stand-in for AWS does not support this property"),
     ("tagsAll is the provider's", VPC, {"tagsAll": {"a": "b"}}, "tagsAll", "the stand-in for AWS does not know 'tagsAll' of aws:ec2/vpc:Vpc"),
 ]  # fmt: skip
 

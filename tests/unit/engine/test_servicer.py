@@ -42,9 +42,9 @@ def servicer() -> AwsStandIn:
 
 
 def test_an_unknown_type_is_refused_by_name() -> None:
-    request = pb.CheckRequest(type="aws:ec2/natGateway:NatGateway", news=to_struct({}))
+    request = pb.CheckRequest(type="aws:ec2/vpnGateway:VpnGateway", news=to_struct({}))
     (failure,) = servicer().Check(request, FakeContext()).failures
-    assert "does not know the resource type 'aws:ec2/natGateway:NatGateway'" in failure.reason
+    assert "does not know the resource type 'aws:ec2/vpnGateway:VpnGateway'" in failure.reason
     assert "table.py" in failure.reason
 
 

@@ -19,10 +19,19 @@ from gpucluster.engine.provider.values import Value, Values
 T = TypeVar("T")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-CREATE_MINUTES = 10.0
 
-# What holds a deletion up for a while (aws-traps.md T37, T42, T43).
-IN_USE = frozenset({"DependencyViolation", "InvalidGroup.InUse", "DeleteConflict", "InvalidIPAddress.InUse"})
+# What holds a deletion up for a while (aws-traps.md T27, T37, T42, T43, T44).
+IN_USE = frozenset(
+    {
+        "DeleteConflict",
+        "DependencyViolation",
+        "FileSystemInUse",
+        "InvalidGroup.InUse",
+        "InvalidIPAddress.InUse",
+        "InvalidPlacementGroup.InUse",
+        "VolumeInUse",
+    }
+)
 # What a fresh identity or group answers until it is known everywhere (T36): code -> part of the text.
 NOT_YET = (
     ("InvalidParameterValue", "Instance Profile"),
@@ -31,6 +40,9 @@ NOT_YET = (
     ("MalformedPolicyDocument", "Invalid principal"),
     ("InvalidGroup.NotFound", ""),
     ("InvalidLaunchTemplateId.NotFound", ""),
+    ("InvalidNatGatewayID.NotFound", ""),
+    ("NatGatewayNotFound", ""),
+    ("IncorrectFileSystemLifeCycleState", ""),  # EFS: no target while the file system is still made
     ("OperationAborted", ""),  # S3: another change of the same bucket is under way
     ("ConflictException", ""),
     ("QueueDeletedRecently", ""),  # a name is taken for a minute after its queue (T41)
@@ -40,6 +52,7 @@ NOT_YET = (
 ABSENT = frozenset(
     {
         "404",
+        "InvalidPlacementGroup.Unknown",
         "NoSuchBucket",
         "NoSuchBucketPolicy",
         "NoSuchEntity",
@@ -57,6 +70,10 @@ ABSENT = frozenset(
 
 class StoppedError(Exception):
     """The engine asked us to stop waiting."""
+
+
+class FailedError(Exception):
+    """The cloud gave the resource up: it will never be what was asked."""
 
 
 class TooLateError(Exception):
@@ -103,6 +120,18 @@ class Cloud:
     @property
     def events(self) -> Any:
         return self.client("events")
+
+    @property
+    def efs(self) -> Any:
+        return self.client("efs")
+
+    @property
+    def fsx(self) -> Any:
+        return self.client("fsx")
+
+    @property
+    def budgets(self) -> Any:
+        return self.client("budgets")
 
     @cached_property
     def account(self) -> str:
@@ -222,6 +251,32 @@ def retag_ec2(call: Call) -> None:
         call.cloud.ec2.delete_tags(Resources=[call.id], Tags=[{"Key": k} for k in gone])
     if call.tags:
         call.cloud.ec2.create_tags(Resources=[call.id], Tags=call.tags)
+
+
+def await_gone(call: Call) -> None:
+    """Wait until the row's own `read` finds nothing."""
+
+    def gone() -> bool:
+        try:
+            return call.kind.read(call.cloud, call.id, call.inputs) is None
+        except ClientError as error:
+            if is_absent(error):
+                return True
+            raise
+
+    call.cloud.wait(f"{call.id} gone", call.seconds, gone)
+
+
+def await_state(call: Call, state: Callable[[], tuple[str, str]], good: str, bad: frozenset[str]) -> None:
+    """Wait until the first of `state()` is `good`; a bad one ends it with the second, the cloud's own reason."""
+
+    def there() -> bool:
+        word, why = state()
+        if word in bad:
+            raise FailedError(f"{call.id} is {word}: {why or 'no reason given'}")
+        return word == good
+
+    call.cloud.wait(f"{call.id} {good}", call.seconds, there)
 
 
 def only(items: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from botocore.exceptions import BotoCoreError, ClientError
 
 from gpucluster.engine.provider.calls import (
-    CREATE_MINUTES,
     Call,
     Cloud,
+    FailedError,
     StoppedError,
     TooLateError,
     absent_is_fine,
@@ -21,7 +21,10 @@ from gpucluster.engine.provider.observe import Observed, observed
 from gpucluster.engine.provider.schema import ResourceType
 from gpucluster.engine.provider.values import Values
 
-CLOUD_ERRORS = (ClientError, BotoCoreError, TooLateError, StoppedError, RuntimeError)
+CLOUD_ERRORS = (ClientError, BotoCoreError, FailedError, TooLateError, StoppedError, RuntimeError)
+
+
+YOUNG_S = 300.0  # what was just made is known everywhere by then (T20, T36)
 
 
 class HalfMadeError(Exception):
@@ -41,13 +44,16 @@ class Crud:
 
     def create(self, kind: ResourceType, inputs: Values, seconds: float) -> tuple[str, Values]:
         """Return id and outputs; HalfMadeError when it exists but did not settle."""
-        call = Call(self.cloud, kind, "", inputs, seconds or CREATE_MINUTES * 60)
-        identifier = self.cloud.retry(call.seconds, is_not_yet, lambda: kind.create(call))
+        call = Call(self.cloud, kind, "", inputs, seconds or kind.create_minutes * 60)
+        identifier = self.cloud.retry(min(call.seconds, YOUNG_S), is_not_yet, lambda: kind.create(call))
         made = replace(call, id=identifier)
         try:
             if kind.settle is not None:
                 kind.settle(made)
             return identifier, self._read_young(made).outputs
+        except FailedError as error:  # it stands in nobody's way, and the next `up` makes another
+            self.delete(kind, identifier, inputs, 0)
+            raise RuntimeError(str(error)) from error
         except CLOUD_ERRORS as error:
             raise HalfMadeError(identifier, Observed(inputs, inputs), str(error)) from error
 
@@ -70,11 +76,11 @@ class Crud:
         seconds: float,
     ) -> Values:
         """Change in place; HalfMadeError when it stopped midway."""
-        call = Call(self.cloud, kind, identifier, news, seconds or CREATE_MINUTES * 60, olds)
+        call = Call(self.cloud, kind, identifier, news, seconds or kind.update_minutes * 60, olds)
         update, changed = kind.update, frozenset(diff(kind, olds, news).changed)
         try:
             if update is not None:
-                self.cloud.retry(call.seconds, is_not_yet, lambda: update(call, changed))
+                self.cloud.retry(min(call.seconds, YOUNG_S), is_not_yet, lambda: update(call, changed))
             return self._read_young(call).outputs
         except CLOUD_ERRORS as error:
             seen = self._seen_or(kind, identifier, olds)
@@ -95,7 +101,7 @@ class Crud:
             found.extend([seen] if seen else [])
             return seen is not None
 
-        self.cloud.wait(f"{call.id} readable", min(call.seconds, 300), there)
+        self.cloud.wait(f"{call.id} readable", min(call.seconds, YOUNG_S), there)
         return found[-1]
 
     def _seen_or(self, kind: ResourceType, identifier: str, olds: Values) -> Observed:

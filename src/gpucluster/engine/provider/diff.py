@@ -22,15 +22,19 @@ def diff(kind: ResourceType, olds: Mapping[str, Value], news: Mapping[str, Value
     """Compare old inputs with new ones by the table."""
     inputs = {k: row for k, row in kind.properties.items() if row.change is not Change.COMPUTED}
     changed = tuple(sorted(k for k, row in inputs.items() if not same(row.shape, olds.get(k), news.get(k))))
-    replaced = tuple(k for k in changed if _makes_anew(inputs[k], olds.get(k), news.get(k)))
+    replaced = tuple(k for k in changed if _makes_anew(k, inputs[k], olds, news))
     return Difference(changed, replaced, bool(replaced) and (kind.delete_first or _named_by_hand(kind, news)))
 
 
-def _makes_anew(row: Property, old: Value, new: Value) -> bool:
-    if row.change is Change.REPLACE or not isinstance(row.shape, Record):
-        return row.change is Change.REPLACE
+def _makes_anew(key: str, row: Property, olds: Mapping[str, Value], news: Mapping[str, Value]) -> bool:
+    if row.change is Change.REPLACE:
+        return True
+    if row.anew_when is not None:
+        return row.anew_when(dict(olds), dict(news))
+    if not row.anew or not isinstance(row.shape, Record):
+        return False
     final = Record({name: field for name, field in row.shape.fields.items() if name in row.anew})
-    return not final.same(old or {}, new or {}) if row.anew else False
+    return not final.same(olds.get(key) or {}, news.get(key) or {})
 
 
 def _named_by_hand(kind: ResourceType, news: Mapping[str, Value]) -> bool:

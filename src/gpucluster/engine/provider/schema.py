@@ -30,9 +30,9 @@ class Property:
     default: Value = None  # what Check fills in
     from_cloud: bool = False  # unset: the cloud chooses, and its choice is no difference
     moves: bool = False  # an output that changes with any update, so a preview does not know it
-    anew: frozenset[str] = (
-        frozenset()
-    )  # fields of a record that changes in place, whose change replaces all the same
+    # fields of a record that changes in place, whose change replaces all the same
+    anew: frozenset[str] = frozenset()
+    anew_when: Callable[[Values, Values], bool] | None = None  # (old inputs, new ones): this way it replaces
 
 
 def updates(
@@ -42,9 +42,10 @@ def updates(
     default: Value = None,
     from_cloud: bool = False,
     anew: frozenset[str] = frozenset(),
+    anew_when: Callable[[Values, Values], bool] | None = None,
 ) -> Property:
-    """A property that changes in place, but for the fields `anew`."""
-    return Property(api, Change.UPDATE, shape, default, from_cloud, anew=anew)
+    """A property that changes in place, but for the fields `anew` and the direction `anew_when`."""
+    return Property(api, Change.UPDATE, shape, default, from_cloud, anew=anew, anew_when=anew_when)
 
 
 def replaces(
@@ -91,7 +92,9 @@ class ResourceType:
     update: Callable[["Call", frozenset[str]], None] | None = None
     autoname: Autoname | None = None
     delete_first: bool = False  # exclusive without a name: create-first would collide
-    delete_minutes: float = 15  # the upstream provider's own patience
+    create_minutes: float = 10  # the upstream provider's own patience
+    update_minutes: float = 10
+    delete_minutes: float = 15
 
     @property
     def tagged(self) -> bool:

@@ -6,6 +6,7 @@ Each shape says what is wrong with a value (`problems`), turns it both ways, and
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Protocol, cast
 from urllib.parse import unquote
 
@@ -41,7 +42,8 @@ class Plain:
     def problems(self, value: Value, where: str) -> Iterator[str]:
         if value is UNKNOWN:
             return
-        if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
+        kinds = (int, float) if self.kind is float else (self.kind,)  # a whole number is a fraction, too
+        if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind is not bool):
             yield f"{where}: expected {self.kind.__name__}, found {type(value).__name__}"
 
     def to_api(self, value: Value) -> Value:
@@ -51,7 +53,7 @@ class Plain:
         return value
 
     def same(self, one: Value, other: Value) -> bool:
-        return type(one) is type(other) and one == other
+        return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,43 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
+class One:
+    """One value in a program where the API takes a list of one (`subnetIds` of a Lustre)."""
+
+    item: Shape
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        yield from self.item.problems(value, where)
+
+    def to_api(self, value: Value) -> Value:
+        return [self.item.to_api(value)]
+
+    def from_api(self, value: Value) -> Value:
+        return self.item.from_api(value[0])
+
+    def same(self, one: Value, other: Value) -> bool:
+        return self.item.same(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A decimal number as text: `100` and `100.0` are the same money."""
+
+    def problems(self, value: Value, where: str) -> Iterator[str]:
+        if value is not UNKNOWN and (not isinstance(value, str) or _decimal(value) is None):
+            yield f"{where}: expected a decimal number as text, found {value!r}"
+
+    def to_api(self, value: Value) -> Value:
+        return value
+
+    def from_api(self, value: Value) -> Value:
+        return str(value)
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other or (_decimal(one) is not None and _decimal(one) == _decimal(other))
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """One field of a record: its name in the API and its shape; `default` is what unset means."""
 
@@ -215,8 +254,8 @@ class Refused:
         return one == other
 
 
-TEXT, NUMBER, FLAG = Plain(str), Plain(int), Plain(bool)
-FLAG_AS_TEXT, DOCUMENT, TAGS, REFUSED = FlagAsText(), Document(), Tags(), Refused()
+TEXT, NUMBER, FRACTION, FLAG = Plain(str), Plain(int), Plain(float), Plain(bool)
+FLAG_AS_TEXT, DOCUMENT, TAGS, REFUSED, AMOUNT = FlagAsText(), Document(), Tags(), Refused(), Amount()
 TEXTS = Many(TEXT)
 
 
@@ -247,3 +286,10 @@ def _parsed(text: str) -> Value:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _decimal(text: Value) -> Decimal | None:
+    try:
+        return Decimal(str(text))
+    except InvalidOperation:
+        return None

@@ -20,13 +20,14 @@ Seen = Mapping[str, Value] | None
 
 # --- role ------------------------------------------------------------------------------------
 def _create_role(call: Call) -> str:
-    names = ("name", "path", "assumeRolePolicy", "description", "maxSessionDuration")
+    names = ("name", "path", "assumeRolePolicy", "description", "maxSessionDuration", "permissionsBoundary")
     call.cloud.iam.create_role(**call.api(*names), Tags=call.tags)
     return call.inputs["name"]
 
 
 def _read_role(cloud: Cloud, identifier: str, _: Values) -> Seen:
-    return cloud.iam.get_role(RoleName=identifier)["Role"]
+    seen = cloud.iam.get_role(RoleName=identifier)["Role"]
+    return seen | {"PermissionsBoundary": seen.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn")}
 
 
 def _update_role(call: Call, changed: frozenset[str]) -> None:
@@ -37,7 +38,16 @@ def _update_role(call: Call, changed: frozenset[str]) -> None:
     if changed & {"description", "maxSessionDuration"}:
         about = {"Description": call.inputs.get("description") or ""}
         call.cloud.iam.update_role(RoleName=call.id, **about, **call.api("maxSessionDuration"))
+    if "permissionsBoundary" in changed:
+        _bound(call)
     _retag(call, "role", RoleName=call.id)
+
+
+def _bound(call: Call) -> None:
+    if call.inputs.get("permissionsBoundary"):
+        call.cloud.iam.put_role_permissions_boundary(RoleName=call.id, **call.api("permissionsBoundary"))
+    else:
+        call.cloud.iam.delete_role_permissions_boundary(RoleName=call.id)
 
 
 ROLE = ResourceType(
@@ -48,6 +58,7 @@ ROLE = ResourceType(
         "assumeRolePolicy": updates("AssumeRolePolicyDocument", DOCUMENT),
         "description": updates("Description"),
         "maxSessionDuration": updates("MaxSessionDuration", NUMBER, default=3600),
+        "permissionsBoundary": updates("PermissionsBoundary"),
         "forceDetachPolicies": updates(None, FLAG, default=False),
         "arn": computed("Arn"),
         "uniqueId": computed("RoleId"),
@@ -88,6 +99,28 @@ ROLE_POLICY = ResourceType(
     update=_update_policy,
     delete=lambda call: call.cloud.iam.delete_role_policy(**call.api("role", "name")),
     autoname=Autoname("name", 128),
+)
+
+
+# --- a policy of AWS's own, or of the site ---------------------------------------------------
+def _attach_policy(call: Call) -> str:
+    call.cloud.iam.attach_role_policy(**call.api("role", "policyArn"))
+    return f"{call.inputs['role']}/{call.inputs['policyArn']}"
+
+
+def _read_attachment(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    role, arn = identifier.split("/", 1)
+    pages = cloud.iam.get_paginator("list_attached_role_policies").paginate(RoleName=role)
+    every = {one["PolicyArn"] for page in pages for one in page["AttachedPolicies"]}
+    return {"RoleName": role, "PolicyArn": arn} if arn in every else None
+
+
+ROLE_POLICY_ATTACHMENT = ResourceType(
+    name="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    properties={"role": replaces("RoleName"), "policyArn": replaces("PolicyArn")},
+    create=_attach_policy,
+    read=_read_attachment,
+    delete=lambda call: call.cloud.iam.detach_role_policy(**call.api("role", "policyArn")),
 )
 
 
@@ -189,7 +222,7 @@ SECRET = ResourceType(
     autoname=Autoname("name", 512),
 )
 
-ROWS = (ROLE, ROLE_POLICY, INSTANCE_PROFILE, SECRET)
+ROWS = (ROLE, ROLE_POLICY, ROLE_POLICY_ATTACHMENT, INSTANCE_PROFILE, SECRET)
 
 
 def _retag(call: Call, what: str, **named: str) -> None:

@@ -19,13 +19,18 @@ _ROOT = Record(
         "deleteOnTermination": Field("DeleteOnTermination", FLAG, default=True),
         "volumeSize": Field("VolumeSize", NUMBER, from_cloud=True),
         "volumeType": Field("VolumeType", TEXT, from_cloud=True),
+        "kmsKeyId": Field("KmsKeyId", TEXT, from_cloud=True),
+        "iops": Field("Iops", NUMBER, from_cloud=True),
+        "throughput": Field("Throughput", NUMBER, from_cloud=True),
+        "tags": Field("Tags", TAGS, from_cloud=True),
     }
 )
-_TOP = ("ami", "instanceType", "subnetId", "privateIp", "vpcSecurityGroupIds", "metadataOptions", "keyName")
+_TOP = ("ami", "instanceType", "metadataOptions", "keyName", "disableApiTermination")
+_PLACED = ("subnetId", "privateIp", "vpcSecurityGroupIds")
 
 
 def _run_instance(call: Call) -> str:
-    arguments: dict[str, Any] = call.api(*_TOP, "instanceInitiatedShutdownBehavior")
+    arguments: dict[str, Any] = call.api(*_TOP, "instanceInitiatedShutdownBehavior") | _placed(call)
     if call.inputs.get("iamInstanceProfile"):
         arguments["IamInstanceProfile"] = {"Name": call.inputs["iamInstanceProfile"]}
     if call.inputs.get("userDataBase64"):
@@ -35,6 +40,17 @@ def _run_instance(call: Call) -> str:
     tagged = [*_tags_at_birth(call)]
     answer = call.cloud.ec2.run_instances(MinCount=1, MaxCount=1, **arguments, TagSpecifications=tagged)
     return answer["Instances"][0]["InstanceId"]
+
+
+def _placed(call: Call) -> dict[str, Any]:
+    """A public address is asked of an interface, and then everything of the network stands there (T31)."""
+    named = call.api(*_PLACED)
+    public = call.inputs.get("associatePublicIpAddress")
+    if public is None:
+        return named
+    groups = {"Groups": named.pop("SecurityGroupIds")} if "SecurityGroupIds" in named else {}
+    one = {"DeviceIndex": 0, "AssociatePublicIpAddress": public, "DeleteOnTermination": True}
+    return {"NetworkInterfaces": [one | named | groups]}
 
 
 def _decoded(text: str) -> bytes:
@@ -51,15 +67,19 @@ def _root_mapping(call: Call) -> dict[str, Any]:
     root: dict[str, Any] = call.kind.properties["rootBlockDevice"].shape.to_api(
         call.inputs["rootBlockDevice"]
     )
+    root.pop("Tags", None)  # said apart, at birth
     return {"DeviceName": name, "Ebs": ({"VolumeSize": size} if size else {}) | root}
 
 
 def _tags_at_birth(call: Call) -> list[dict[str, Any]]:
     """The instance's tags do not reach its volumes (T17)."""
     every = call.tag_specifications("instance").get("TagSpecifications", [])
-    if call.inputs.get("volumeTags"):
-        every = [*every, {"ResourceType": "volume", "Tags": tag_list(call.inputs["volumeTags"])}]
-    return every
+    volume = call.inputs.get("volumeTags") or _root(call.inputs).get("tags")
+    return [*every, {"ResourceType": "volume", "Tags": tag_list(volume)}] if volume else every
+
+
+def _root(inputs: Mapping[str, Value]) -> Values:
+    return inputs.get("rootBlockDevice") or {}
 
 
 def _await_running(call: Call) -> None:
@@ -91,9 +111,11 @@ def _read_instance(cloud: Cloud, identifier: str, inputs: Values) -> Seen:
         "SecurityGroupIds": groups,
         "ProfileName": profile,
         "UserData": _attribute(cloud, identifier, "userData"),
-        "InstanceInitiatedShutdownBehavior": _attribute(
-            cloud, identifier, "instanceInitiatedShutdownBehavior"
-        ),
+        **{
+            name[0].upper() + name[1:]: _attribute(cloud, identifier, name)
+            for name in ("instanceInitiatedShutdownBehavior", "disableApiTermination")
+        },
+        "AssociatePublicIpAddress": bool(seen.get("PublicIpAddress")),
         **(_root_volume(cloud, seen) if inputs.get("rootBlockDevice") or inputs.get("volumeTags") else {}),
     }
 
@@ -115,6 +137,7 @@ def _root_volume(cloud: Cloud, seen: Mapping[str, Any]) -> dict[str, Any]:
         "DeleteOnTermination": ebs["DeleteOnTermination"],
         "VolumeSize": volume["Size"],
         "VolumeType": volume["VolumeType"],
+        **{name: volume.get(name) for name in ("KmsKeyId", "Iops", "Throughput", "Tags")},
     }
     return {"Root": device, "VolumeTags": volume.get("Tags", [])}
 
@@ -147,6 +170,9 @@ def _modifications(call: Call) -> dict[str, dict[str, Any]]:
         "instanceType": {"InstanceType": {"Value": call.inputs["instanceType"]}},
         "userDataBase64": {"UserData": {"Value": _decoded(call.inputs.get("userDataBase64") or "")}},
         "vpcSecurityGroupIds": {"Groups": call.inputs.get("vpcSecurityGroupIds") or []},
+        "disableApiTermination": {
+            "DisableApiTermination": {"Value": bool(call.inputs.get("disableApiTermination"))}
+        },
     }
 
 
@@ -160,27 +186,33 @@ def _replace_profile(call: Call) -> None:
 
 
 def _modify_root(call: Call) -> None:
-    """Size and type, under the running machine; AWS refuses a smaller size."""
-    want: Values = call.inputs.get("rootBlockDevice") or {}
-    asked = {"Size": want.get("volumeSize"), "VolumeType": want.get("volumeType")}
-    seen = _describe(call.cloud, call.id) or {}
-    named = [
-        m["Ebs"]["VolumeId"]
-        for m in seen.get("BlockDeviceMappings", [])
-        if m["DeviceName"] == seen.get("RootDeviceName")
-    ]
-    for volume in named:
-        call.cloud.ec2.modify_volume(VolumeId=volume, **{k: v for k, v in asked.items() if v})
+    """Size, type and speed, under the running machine; AWS refuses a smaller size."""
+    want, had = _root(call.inputs), _root(call.olds)
+    names = {"Size": "volumeSize", "VolumeType": "volumeType", "Iops": "iops", "Throughput": "throughput"}
+    asked = {api: want[name] for api, name in names.items() if want.get(name)}
+    if {n: want.get(n) for n in names.values()} != {n: had.get(n) for n in names.values()} and asked:
+        for volume in _root_volumes(call):
+            call.cloud.ec2.modify_volume(VolumeId=volume, **asked)
+    _retag_root(call, had.get("tags") or {}, want.get("tags") or {})
 
 
 def _tag_volumes(call: Call) -> None:
-    seen = _describe(call.cloud, call.id) or {}
-    volumes = [m["Ebs"]["VolumeId"] for m in seen.get("BlockDeviceMappings", [])]
-    gone, want = call.lost_tags("volumeTags"), tag_list(call.inputs.get("volumeTags"))
+    _retag_root(call, call.olds.get("volumeTags") or {}, call.inputs.get("volumeTags") or {})
+
+
+def _retag_root(call: Call, had: Values, want: Values) -> None:
+    """The root volume's alone: a disk that was attached has tags of its own."""
+    volumes, gone = _root_volumes(call), sorted(had.keys() - want.keys())
     if volumes and gone:
         call.cloud.ec2.delete_tags(Resources=volumes, Tags=[{"Key": k} for k in gone])
     if volumes and want:
-        call.cloud.ec2.create_tags(Resources=volumes, Tags=want)
+        call.cloud.ec2.create_tags(Resources=volumes, Tags=tag_list(want))
+
+
+def _root_volumes(call: Call) -> list[str]:
+    seen = _describe(call.cloud, call.id) or {}
+    every = seen.get("BlockDeviceMappings", [])
+    return [m["Ebs"]["VolumeId"] for m in every if m["DeviceName"] == seen.get("RootDeviceName")]
 
 
 def _state(call: Call) -> str:
@@ -205,9 +237,11 @@ INSTANCE = ResourceType(
         "iamInstanceProfile": updates("ProfileName"),
         "userDataBase64": updates("UserData"),
         "metadataOptions": updates("MetadataOptions", METADATA, from_cloud=True),
-        "rootBlockDevice": updates("Root", _ROOT, from_cloud=True, anew=frozenset({"encrypted"})),
+        "rootBlockDevice": updates("Root", _ROOT, from_cloud=True, anew=frozenset({"encrypted", "kmsKeyId"})),
         "volumeTags": updates("VolumeTags", TAGS, from_cloud=True),
         "instanceInitiatedShutdownBehavior": replaces("InstanceInitiatedShutdownBehavior", from_cloud=True),
+        "associatePublicIpAddress": replaces("AssociatePublicIpAddress", FLAG, from_cloud=True),
+        "disableApiTermination": updates("DisableApiTermination", FLAG, from_cloud=True),
         "arn": computed("Arn"),
         "publicIp": computed("PublicIpAddress"),
         **TAG_PROPERTIES,

@@ -1,7 +1,6 @@
-"""VPC, subnets, gateway, routes, endpoints."""
+"""VPC, subnets, internet gateway."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -13,7 +12,7 @@ from gpucluster.engine.provider.schema import (
     replaces,
     updates,
 )
-from gpucluster.engine.provider.shapes import DOCUMENT, FLAG, TEXTS
+from gpucluster.engine.provider.shapes import FLAG
 from gpucluster.engine.provider.values import Value, Values
 
 Seen = Mapping[str, Value] | None
@@ -162,162 +161,4 @@ INTERNET_GATEWAY = ResourceType(
 )
 
 
-# --- route table, route, association ---------------------------------------------------------
-def _create_route_table(call: Call) -> str:
-    answer = call.cloud.ec2.create_route_table(**call.api("vpcId"), **call.tag_specifications("route-table"))
-    return answer["RouteTable"]["RouteTableId"]
-
-
-def _table_of(cloud: Cloud, identifier: str) -> dict[str, Any] | None:
-    return only(cloud.ec2.describe_route_tables(RouteTableIds=[identifier])["RouteTables"])
-
-
-def _read_route_table(cloud: Cloud, identifier: str, _: Values) -> Seen:
-    seen = _table_of(cloud, identifier)
-    return seen and seen | {"Arn": cloud.ec2_arn("route-table", identifier)}
-
-
-ROUTE_TABLE = ResourceType(
-    name="aws:ec2/routeTable:RouteTable",
-    properties={"vpcId": replaces("VpcId"), "arn": computed("Arn"), **TAG_PROPERTIES},
-    create=_create_route_table,
-    read=_read_route_table,
-    update=lambda call, _: retag_ec2(call),
-    delete=lambda call: call.cloud.ec2.delete_route_table(RouteTableId=call.id),
-    delete_minutes=5,
-)
-
-
-def _create_route(call: Call) -> str:
-    call.cloud.ec2.create_route(**call.api("routeTableId", "destinationCidrBlock", "gatewayId"))
-    return f"r-{call.inputs['routeTableId']}-{call.inputs['destinationCidrBlock']}"
-
-
-def _read_route(cloud: Cloud, _: str, inputs: Values) -> Seen:
-    table = _table_of(cloud, inputs["routeTableId"])
-    routes: list[dict[str, Any]] = table["Routes"] if table else []
-    target = inputs["destinationCidrBlock"]
-    found = only([r for r in routes if r.get("DestinationCidrBlock") == target])
-    return found and found | {"RouteTableId": inputs["routeTableId"]}
-
-
-def _update_route(call: Call, _: frozenset[str]) -> None:
-    call.cloud.ec2.replace_route(**call.api("routeTableId", "destinationCidrBlock", "gatewayId"))
-
-
-def _delete_route(call: Call) -> None:
-    call.cloud.ec2.delete_route(**call.api("routeTableId", "destinationCidrBlock"))
-
-
-ROUTE = ResourceType(
-    name="aws:ec2/route:Route",
-    properties={
-        "routeTableId": replaces("RouteTableId"),
-        "destinationCidrBlock": replaces("DestinationCidrBlock"),
-        "gatewayId": updates("GatewayId"),
-    },
-    create=_create_route,
-    read=_read_route,
-    update=_update_route,
-    delete=_delete_route,
-    delete_first=True,  # one route a destination
-    delete_minutes=5,
-)
-
-
-def _associate(call: Call) -> str:
-    return call.cloud.ec2.associate_route_table(**call.api("routeTableId", "subnetId"))["AssociationId"]
-
-
-def _read_association(cloud: Cloud, identifier: str, inputs: Values) -> Seen:
-    table = _table_of(cloud, inputs["routeTableId"])
-    every: list[dict[str, Any]] = table["Associations"] if table else []
-    return only([a for a in every if a["RouteTableAssociationId"] == identifier])
-
-
-ROUTE_TABLE_ASSOCIATION = ResourceType(
-    name="aws:ec2/routeTableAssociation:RouteTableAssociation",
-    properties={"routeTableId": replaces("RouteTableId"), "subnetId": replaces("SubnetId")},
-    create=_associate,
-    read=_read_association,
-    delete=lambda call: call.cloud.ec2.disassociate_route_table(AssociationId=call.id),
-    delete_first=True,  # a subnet has one
-    delete_minutes=5,
-)
-
-
-# --- endpoint --------------------------------------------------------------------------------
-def _create_endpoint(call: Call) -> str:
-    arguments = call.api("vpcId", "serviceName", "vpcEndpointType", "routeTableIds", "policy")
-    arguments |= call.tag_specifications("vpc-endpoint")
-    return call.cloud.ec2.create_vpc_endpoint(**arguments)["VpcEndpoint"]["VpcEndpointId"]
-
-
-def _settle_endpoint(call: Call) -> None:
-    call.cloud.wait(f"{call.id} available", call.seconds, lambda: _endpoint_state(call) == "available")
-
-
-def _endpoint_state(call: Call) -> str:
-    seen = _read_endpoint(call.cloud, call.id, {})
-    return str(seen["State"]).lower() if seen else "gone"
-
-
-def _read_endpoint(cloud: Cloud, identifier: str, _: Values) -> Seen:
-    seen = only(cloud.ec2.describe_vpc_endpoints(VpcEndpointIds=[identifier])["VpcEndpoints"])
-    if seen is None or str(seen.get("State")).lower() in ("deleted", "deleting"):
-        return None
-    return seen | {"Arn": cloud.ec2_arn("vpc-endpoint", identifier)}
-
-
-def _update_endpoint(call: Call, changed: frozenset[str]) -> None:
-    arguments: dict[str, Any] = {}
-    if "routeTableIds" in changed:
-        want, had = set(call.inputs.get("routeTableIds") or ()), set(call.olds.get("routeTableIds") or ())
-        arguments |= {"AddRouteTableIds": sorted(want - had), "RemoveRouteTableIds": sorted(had - want)}
-    if "policy" in changed:
-        arguments |= (
-            {"PolicyDocument": call.inputs["policy"]} if call.inputs.get("policy") else {"ResetPolicy": True}
-        )
-    if arguments:
-        call.cloud.ec2.modify_vpc_endpoint(VpcEndpointId=call.id, **arguments)
-    retag_ec2(call)
-
-
-def _delete_endpoint(call: Call) -> None:
-    answer = call.cloud.ec2.delete_vpc_endpoints(VpcEndpointIds=[call.id])
-    refused = [u for u in answer.get("Unsuccessful", []) if not u["Error"]["Code"].endswith("NotFound")]
-    if refused:  # this API fails inside a 200
-        raise ClientError({"Error": refused[0]["Error"]}, "DeleteVpcEndpoints")
-
-    def gone() -> bool:
-        try:
-            return _read_endpoint(call.cloud, call.id, {}) is None
-        except ClientError as error:
-            if is_absent(error):
-                return True
-            raise
-
-    call.cloud.wait(f"{call.id} gone", call.seconds, gone)
-
-
-VPC_ENDPOINT = ResourceType(
-    name="aws:ec2/vpcEndpoint:VpcEndpoint",
-    properties={
-        "vpcId": replaces("VpcId"),
-        "serviceName": replaces("ServiceName"),
-        "vpcEndpointType": replaces("VpcEndpointType", default="Gateway"),
-        "routeTableIds": updates("RouteTableIds", TEXTS),
-        "policy": updates("PolicyDocument", DOCUMENT, from_cloud=True),
-        "arn": computed("Arn"),
-        **TAG_PROPERTIES,
-    },
-    create=_create_endpoint,
-    settle=_settle_endpoint,
-    read=_read_endpoint,
-    update=_update_endpoint,
-    delete=_delete_endpoint,
-    delete_minutes=10,
-)
-
-
-ROWS = (VPC, SUBNET, INTERNET_GATEWAY, ROUTE_TABLE, ROUTE, ROUTE_TABLE_ASSOCIATION, VPC_ENDPOINT)
+ROWS = (VPC, SUBNET, INTERNET_GATEWAY)

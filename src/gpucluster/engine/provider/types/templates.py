@@ -74,6 +74,26 @@ _EBS = Record(
         "throughput": Field("Throughput", NUMBER),
     }
 )
+_INTERFACE = Record(
+    {
+        "deviceIndex": Field("DeviceIndex", NUMBER, default=0),
+        "networkCardIndex": Field("NetworkCardIndex", NUMBER, default=0),
+        "interfaceType": Field("InterfaceType", TEXT, default="interface"),
+        "securityGroups": Field("Groups", TEXTS),
+        "subnetId": Field("SubnetId", TEXT),
+        "deleteOnTermination": Field("DeleteOnTermination", FLAG_AS_TEXT, from_cloud=True),
+        "associatePublicIpAddress": Field("AssociatePublicIpAddress", FLAG_AS_TEXT),
+        "description": Field("Description", TEXT),
+    }
+)
+_PLACEMENT = Record(
+    {
+        "groupName": Field("GroupName", TEXT),
+        "availabilityZone": Field("AvailabilityZone", TEXT),
+        "tenancy": Field("Tenancy", TEXT),
+        "partitionNumber": Field("PartitionNumber", NUMBER),
+    }
+)
 # What a launch template's data holds. What we do not support is listed too: an edit that sets it is a difference.
 _TEMPLATE_DATA: Mapping[str, Property] = {
     "imageId": updates("ImageId"),
@@ -97,6 +117,8 @@ _TEMPLATE_DATA: Mapping[str, Property] = {
         "BlockDeviceMappings",
         Many(Record({"deviceName": Field("DeviceName", TEXT), "ebs": Field("Ebs", _EBS)})),
     ),
+    "networkInterfaces": updates("NetworkInterfaces", Many(_INTERFACE, ordered=True)),
+    "placement": updates("Placement", _PLACEMENT),
     "tagSpecifications": updates(
         "TagSpecifications",
         Many(Record({"resourceType": Field("ResourceType", TEXT), "tags": Field("Tags", TAGS)})),
@@ -114,8 +136,6 @@ _TEMPLATE_DATA: Mapping[str, Property] = {
             "licenseSpecifications",
             "maintenanceOptions",
             "monitoring",
-            "networkInterfaces",
-            "placement",
             "privateDnsNameOptions",
             "ramDiskId",
         )

@@ -1,0 +1,230 @@
+"""EFS: the file system, a mount target a zone, and the folder that an access point opens."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from gpucluster.engine.provider.calls import Call, Cloud, await_gone, await_state, only
+from gpucluster.engine.provider.schema import (
+    TAG_PROPERTIES,
+    Autoname,
+    ResourceType,
+    computed,
+    replaces,
+    updates,
+)
+from gpucluster.engine.provider.shapes import FLAG, FRACTION, NUMBER, TEXT, TEXTS, Field, Many, Record
+from gpucluster.engine.provider.values import Value, Values
+
+Seen = Mapping[str, Value] | None
+
+_BAD = frozenset({"deleted", "deleting", "error"})
+
+
+def _retag(call: Call) -> None:
+    gone = call.lost_tags()
+    if gone:
+        call.cloud.efs.untag_resource(ResourceId=call.id, TagKeys=gone)
+    if call.tags:
+        call.cloud.efs.tag_resource(ResourceId=call.id, Tags=call.tags)
+
+
+def _await_available(call: Call) -> None:
+    def state() -> tuple[str, str]:
+        seen = call.kind.read(call.cloud, call.id, call.inputs) or {}
+        return str(seen.get("LifeCycleState", "unknown")), ""
+
+    await_state(call, state, "available", _BAD)
+
+
+# --- file system -----------------------------------------------------------------------------
+_AT_BIRTH = (
+    "creationToken",
+    "performanceMode",
+    "encrypted",
+    "kmsKeyId",
+    "throughputMode",
+    "provisionedThroughputInMibps",
+    "availabilityZoneName",
+)
+_LIFECYCLE = Record(
+    {
+        "transitionToIa": Field("TransitionToIA", TEXT),
+        "transitionToArchive": Field("TransitionToArchive", TEXT),
+        "transitionToPrimaryStorageClass": Field("TransitionToPrimaryStorageClass", TEXT),
+    }
+)
+
+
+def _create_file_system(call: Call) -> str:
+    return call.cloud.efs.create_file_system(**call.api(*_AT_BIRTH), Tags=call.tags)["FileSystemId"]
+
+
+def _settle_file_system(call: Call) -> None:
+    _await_available(call)
+    if call.inputs.get("lifecyclePolicies"):
+        _put_lifecycle(call)
+
+
+def _put_lifecycle(call: Call) -> None:
+    policies = call.api("lifecyclePolicies").get("LifecyclePolicies", [])
+    call.cloud.efs.put_lifecycle_configuration(FileSystemId=call.id, LifecyclePolicies=policies)
+
+
+def _read_file_system(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    seen = only(cloud.efs.describe_file_systems(FileSystemId=identifier)["FileSystems"])
+    if seen is None or seen["LifeCycleState"] == "deleted":
+        return None
+    lifecycle = cloud.efs.describe_lifecycle_configuration(FileSystemId=identifier)
+    return seen | {
+        "LifecyclePolicies": lifecycle["LifecyclePolicies"],
+        "DnsName": f"{identifier}.efs.{cloud.region}.amazonaws.com",
+    }
+
+
+def _update_file_system(call: Call, changed: frozenset[str]) -> None:
+    if changed & {"throughputMode", "provisionedThroughputInMibps"}:
+        wanted = call.api("throughputMode", "provisionedThroughputInMibps")
+        call.cloud.efs.update_file_system(FileSystemId=call.id, **wanted)
+        _await_available(call)
+    if "lifecyclePolicies" in changed:
+        _put_lifecycle(call)
+    _retag(call)
+
+
+def _delete_file_system(call: Call) -> None:
+    call.cloud.efs.delete_file_system(FileSystemId=call.id)
+    await_gone(call)
+
+
+FILE_SYSTEM = ResourceType(
+    name="aws:efs/fileSystem:FileSystem",
+    properties={
+        "creationToken": replaces("CreationToken"),
+        "performanceMode": replaces("PerformanceMode", from_cloud=True),
+        "encrypted": replaces("Encrypted", FLAG, from_cloud=True),
+        "kmsKeyId": replaces("KmsKeyId", from_cloud=True),
+        "availabilityZoneName": replaces("AvailabilityZoneName", from_cloud=True),
+        "throughputMode": updates("ThroughputMode", default="bursting"),
+        "provisionedThroughputInMibps": updates("ProvisionedThroughputInMibps", FRACTION),
+        "lifecyclePolicies": updates("LifecyclePolicies", Many(_LIFECYCLE)),
+        "arn": computed("FileSystemArn"),
+        "dnsName": computed("DnsName"),
+        "ownerId": computed("OwnerId"),
+        **TAG_PROPERTIES,
+    },
+    create=_create_file_system,
+    settle=_settle_file_system,
+    read=_read_file_system,
+    update=_update_file_system,
+    delete=_delete_file_system,
+    autoname=Autoname("creationToken", 64),
+)
+
+
+# --- mount target ----------------------------------------------------------------------------
+def _create_target(call: Call) -> str:
+    wanted = call.api("fileSystemId", "subnetId", "ipAddress", "securityGroups")
+    return call.cloud.efs.create_mount_target(**wanted)["MountTargetId"]
+
+
+def _read_target(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    seen = only(cloud.efs.describe_mount_targets(MountTargetId=identifier)["MountTargets"])
+    if seen is None or seen["LifeCycleState"] == "deleted":
+        return None
+    groups = cloud.efs.describe_mount_target_security_groups(MountTargetId=identifier)
+    file_system, zone = seen["FileSystemId"], seen.get("AvailabilityZoneName")
+    dns_name = f"{file_system}.efs.{cloud.region}.amazonaws.com"
+    return seen | {
+        "SecurityGroups": groups["SecurityGroups"],
+        "DnsName": dns_name,
+        "MountTargetDnsName": f"{zone}.{dns_name}" if zone else None,
+    }
+
+
+def _update_target(call: Call, changed: frozenset[str]) -> None:
+    if "securityGroups" in changed:
+        groups = call.inputs.get("securityGroups") or []
+        call.cloud.efs.modify_mount_target_security_groups(MountTargetId=call.id, SecurityGroups=groups)
+
+
+def _delete_target(call: Call) -> None:
+    call.cloud.efs.delete_mount_target(MountTargetId=call.id)
+    await_gone(call)
+
+
+MOUNT_TARGET = ResourceType(
+    name="aws:efs/mountTarget:MountTarget",
+    properties={
+        "fileSystemId": replaces("FileSystemId"),
+        "subnetId": replaces("SubnetId"),
+        "ipAddress": replaces("IpAddress", from_cloud=True),
+        "securityGroups": updates("SecurityGroups", TEXTS, from_cloud=True),
+        "dnsName": computed("DnsName"),
+        "mountTargetDnsName": computed("MountTargetDnsName"),
+        "networkInterfaceId": computed("NetworkInterfaceId"),
+        "availabilityZoneName": computed("AvailabilityZoneName"),
+    },
+    create=_create_target,
+    settle=_await_available,
+    read=_read_target,
+    update=_update_target,
+    delete=_delete_target,
+    delete_first=True,  # one a zone (T44)
+    create_minutes=30,
+    delete_minutes=10,
+)
+
+
+# --- access point ----------------------------------------------------------------------------
+_USER = Record(
+    {
+        "uid": Field("Uid", NUMBER),
+        "gid": Field("Gid", NUMBER),
+        "secondaryGids": Field("SecondaryGids", Many(NUMBER)),
+    }
+)
+_CREATION = Record(
+    {
+        "ownerUid": Field("OwnerUid", NUMBER),
+        "ownerGid": Field("OwnerGid", NUMBER),
+        "permissions": Field("Permissions", TEXT),
+    }
+)
+_ROOT = Record({"path": Field("Path", TEXT, default="/"), "creationInfo": Field("CreationInfo", _CREATION)})
+
+
+def _create_access_point(call: Call) -> str:
+    wanted: dict[str, Any] = call.api("fileSystemId", "posixUser", "rootDirectory")
+    token = hashlib.sha256(repr(sorted(call.inputs.items())).encode()).hexdigest()
+    return call.cloud.efs.create_access_point(ClientToken=token, **wanted, Tags=call.tags)["AccessPointId"]
+
+
+def _read_access_point(cloud: Cloud, identifier: str, _: Values) -> Seen:
+    seen = only(cloud.efs.describe_access_points(AccessPointId=identifier)["AccessPoints"])
+    return None if seen is None or seen["LifeCycleState"] == "deleted" else seen
+
+
+def _delete_access_point(call: Call) -> None:
+    call.cloud.efs.delete_access_point(AccessPointId=call.id)
+    await_gone(call)
+
+
+ACCESS_POINT = ResourceType(
+    name="aws:efs/accessPoint:AccessPoint",
+    properties={
+        "fileSystemId": replaces("FileSystemId"),
+        "posixUser": replaces("PosixUser", _USER),
+        "rootDirectory": replaces("RootDirectory", _ROOT, from_cloud=True),
+        "arn": computed("AccessPointArn"),
+        "ownerId": computed("OwnerId"),
+        **TAG_PROPERTIES,
+    },
+    create=_create_access_point,
+    settle=_await_available,
+    read=_read_access_point,
+    update=lambda call, _: _retag(call),
+    delete=_delete_access_point,
+)
+
+ROWS = (FILE_SYSTEM, MOUNT_TARGET, ACCESS_POINT)
