@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+from gpucluster.cli.shell import shell
 from gpucluster.errors import StateError
 from gpucluster.plan.messages import NoticeKind
 
@@ -46,6 +47,12 @@ def up(
     real_times: Annotated[
         bool, typer.Option("--real-times", help="Wait as long as on AWS: shorten no time.")
     ] = False,
+    cloud_only: Annotated[
+        bool,
+        typer.Option(
+            "--cloud-only", help="Only the cloud, empty: type the first `pulumi up` in `sandbox shell`."
+        ),
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Bring the cluster up here; needs root. Ctrl-C at any moment leaves nothing."""
@@ -71,11 +78,12 @@ def up(
             program=_declare,
             progress=_teller(),
             real_times=real_times,
+            cloud_only=cloud_only,
         )
         if output is Output.JSON:
             _answer_up(done)
         else:
-            typer.echo(_up_text(done))
+            typer.echo(_cloud_text(done) if cloud_only else _up_text(done))
 
 
 @app.command()
@@ -249,6 +257,9 @@ def logs(
     os.execvp(argv[0], argv)  # noqa: S606  we become tail
 
 
+app.command(context_settings={"ignore_unknown_options": True})(shell)
+
+
 def _seconds_of(kind: NoticeKind, after: float | None) -> float:
     return after if after is not None else _AFTER_S.get(kind, 0.0)
 
@@ -340,6 +351,19 @@ def _up_text(done: "Up") -> str:
             "How to go on:",
             f"  gpucluster sandbox exec {name} head --user researcher -- sbatch -N2 --gres=gpu:8 --wrap 'srun hostname'",
             f"  gpucluster sandbox exec {name} head -- sinfo",
+            f"  gpucluster sandbox down {name}",
+        )
+    )
+
+
+def _cloud_text(done: "Up") -> str:
+    name = done.home.name
+    return "\n".join(
+        (
+            f"{name}: a cloud with nothing in it, at http://127.0.0.1:{done.port}. It differs from AWS in this:",
+            *(f"  - {line}" for line in done.differences),
+            "How to go on:",
+            f"  gpucluster sandbox shell {name}     then: pulumi up",
             f"  gpucluster sandbox down {name}",
         )
     )

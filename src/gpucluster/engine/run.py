@@ -57,6 +57,14 @@ def destroy(target: Target, *, report: Report = silent) -> Outcome:
     return _run(target, _no_program, report, _destroy)
 
 
+def make_stack(target: Target) -> None:
+    """Make the stack with nothing in it; one that is there stays as it is."""
+    prepare(target)
+    break_stale(target)
+    if not exists(target):
+        _stack(target, _no_program, EngineProcess(target.pulumi, clean_environment()))
+
+
 def standing(target: Target) -> tuple[Standing, ...]:
     """What the state says is there."""
     if not exists(target):

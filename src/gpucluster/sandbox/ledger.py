@@ -99,6 +99,16 @@ class Home:
     def pulumi(self) -> Path:
         return self.path / "pulumi"
 
+    @property
+    def rehearsal(self) -> Path:
+        """How it was asked for: `real_times`."""
+        return self.path / "rehearsal.json"
+
+    @property
+    def real_times(self) -> bool:
+        """Whether no time is shortened."""
+        return self.rehearsal.exists() and self.read_json(self.rehearsal).get("real_times") == "True"
+
     def read_capsule(self) -> Capsule | None:
         """The living capsule's record; None before it is written, or when it is torn."""
         try:

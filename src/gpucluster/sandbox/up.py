@@ -53,9 +53,12 @@ def up(
     program: Callable[[ClusterPlan], None],
     progress: Progress,
     real_times: bool = False,
+    cloud_only: bool = False,
     root: Path = places.STATE_ROOT,
 ) -> Up:
     """Bring the plan's cluster up; `gpus` is by machine type, `program` declares the plan's resources.
+
+    `cloud_only` leaves the cloud empty: the first `pulumi up` is typed in `sandbox shell`.
 
     Raise HostError before anything is made, StateError if it is up already. Whatever else is raised leaves nothing.
     """
@@ -65,6 +68,8 @@ def up(
         host=found,
         gpus=gpus,
         home=Home(name=plan.name, root=root),
+        real_times=real_times,
+        cloud_only=cloud_only,
         differences=(*differences.explain(plan, found.cgroup, real_times=real_times), *bought.explain(plan)),
     )
     with claimed(wish.home, found.trees, progress) as lock:
@@ -78,11 +83,14 @@ class _Wish:
     gpus: Mapping[str, int]
     home: Home
     differences: tuple[str, ...]
+    real_times: bool
+    cloud_only: bool
 
 
 def _up(wish: _Wish, lock: int, program: Program, progress: Progress) -> Up:
     watch, home = _Watch(), wish.home
     home.plan.write_text(codec.dumps(wish.plan))
+    home.rehearsal.write_text(json.dumps({"real_times": wish.real_times}) + "\n")
     _write_operator(home)
     pulumi = _Background(lambda: engine.find_or_build(progress))
     image = images.find_or_build(progress)
@@ -91,11 +99,14 @@ def _up(wish: _Wish, lock: int, program: Program, progress: Progress) -> Up:
     try:
         watch.lap("capsule")
         bought.make(wish.plan, control(home))
-        progress(f"running the Pulumi program against http://127.0.0.1:{running.port}")
-        outputs = _engine_up(wish, pulumi.result(), program, progress)
-        watch.lap("engine")
-        await_head(home, str(outputs["bucket"]), str(outputs["head"]), progress)
-        watch.lap("head")
+        found = pulumi.result()
+        outputs: Mapping[str, Any] = {}
+        if not wish.cloud_only:
+            progress(f"running the Pulumi program against http://127.0.0.1:{running.port}")
+            outputs = _engine_up(wish, found, program, progress)
+            watch.lap("engine")
+            await_head(home, str(outputs["bucket"]), str(outputs["head"]), progress)
+            watch.lap("head")
         running.keep()
     except BaseException:
         running.kill()

@@ -13,10 +13,9 @@ from typing import Any, cast
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-from gpucluster.engine.language.order import SAID_ALREADY, Order
+from gpucluster.engine.language.order import AMEND_VARIABLE, SAID_ALREADY, Order
 from gpucluster.plan.codec import dumps
 
-AMEND = "GPUCLUSTER_AMEND"  # `module:function`, set by `gpucluster sandbox shell`
 _CHUNK = 64 * 1024
 
 
@@ -147,5 +146,5 @@ class PythonHost(language_pb2_grpc.LanguageRuntimeServicer):
             preview=request.dryRun,
             config=dict(request.config),
             secret_keys=tuple(request.configSecretKeys),
-            amend=os.environ.get(AMEND, ""),
+            amend=os.environ.get(AMEND_VARIABLE, ""),
         )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+AMEND_VARIABLE = "GPUCLUSTER_AMEND"  # `module:function`, in the environment of `gpucluster sandbox shell`
 SAID_ALREADY = 32  # Pulumi's own code of a program that has told its error
 
 
