@@ -8,9 +8,14 @@ from gpucluster.plan.names import AGENT_UNIT, BUNDLE_KEY, USER_DATA_FILE
 LIMIT_BYTES = 16 * 1024  # before base64 (T16)
 
 
-def user_data(*, cluster: str, region: str, bucket: str, role: str) -> str:
-    """The cloud-config of a machine. JSON is YAML, and quotes what a name may hold."""
+def user_data(*, cluster: str, region: str, bucket: str, role: str, name: str = "") -> str:
+    """The cloud-config of a machine. JSON is YAML, and quotes what a name may hold.
+
+    `name` is a login machine's own: one of `Login.names`. Nodes are told theirs by the controller.
+    """
     machine = {"bucket": bucket, "cluster": cluster, "key": BUNDLE_KEY, "region": region, "role": role}
+    if name:
+        machine["name"] = name
     config = {
         "write_files": [
             {

@@ -10,7 +10,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from gpucluster.node import effects, guard, head_role, host_role, identity, node_role
+from gpucluster.node import (
+    effects,
+    guard,
+    head_role,
+    host_role,
+    identity,
+    login_role,
+    node_role,
+    standby_role,
+)
 from gpucluster.node.doorbell import Doorbell
 from gpucluster.node.imds import Metadata
 from gpucluster.node.kernel_log import Lines
@@ -32,6 +41,10 @@ def main() -> int:
         host_role.live(machine)
     elif role(machine) == names.ROLE_HEAD:
         head_role.live(machine)
+    elif role(machine) == names.ROLE_STANDBY:
+        standby_role.live(machine)
+    elif role(machine) == names.ROLE_LOGIN:
+        login_role.live(machine)
     else:
         with Doorbell(machine.place(names.DOORBELL)) as bell:
             senses = Senses(ask=Metadata().maybe, lines=Lines(kernel_log()), ring=bell.nudge)

@@ -54,7 +54,7 @@ class RoleStore:
                 answer = client.get_secret_value(SecretId=arn)
             except client.exceptions.ResourceNotFoundException:
                 return None  # also what a secret without a value answers
-            return answer.get("SecretBinary") or None
+            return answer.get("SecretBinary") or answer.get("SecretString", "").encode() or None
 
     def offer_secret(self, arn: str, value: bytes, *, token: str) -> None:
         with _faults("the cluster's secret", self._forget):

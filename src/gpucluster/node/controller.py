@@ -93,6 +93,23 @@ def answers(machine: Machine, known: Known) -> Known:
     return known
 
 
+def link_files(machine: Machine, bundle: Bundle) -> None:
+    """A link for each file of the bundle; links of ours that lead nowhere go."""
+    etc, through = machine.place(names.SLURM_ETC), Path(names.BUNDLE_DIR) / names.SLURM_DIR
+    etc.mkdir(parents=True, exist_ok=True)
+    wanted = {p.name for p in (bundle.tree / names.SLURM_DIR).iterdir()}
+    for name in sorted(wanted):
+        link, target = etc / name, through / name
+        if not (link.is_symlink() and link.readlink() == target):
+            fresh = etc / f".{name}.new"
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(target)
+            fresh.replace(link)
+    for link in etc.iterdir():
+        if link.is_symlink() and link.readlink().parent == through and link.name not in wanted:
+            link.unlink()
+
+
 def publish(
     machine: Machine, known: Known, *, ready: bool, detail: str, last: bytes, key: str = names.STATUS_KEY
 ) -> bytes:
@@ -129,7 +146,7 @@ def _last_good(machine: Machine, known: Known, reason: str) -> Known:
 
 def _bring_up(machine: Machine, bundle: Bundle) -> None:
     bundles.apply(machine, bundle.digest)
-    _links(machine, bundle)
+    link_files(machine, bundle)
     _slurm_folders(machine, bundle)
     wanted = bundles.mark(bundle, names.SLURM_DIR)
     if not systemd.active(machine, CONTROLLER):
@@ -150,23 +167,6 @@ def _reconfigure(machine: Machine) -> None:
     except CommandError as error:
         words = systemd.last_words(machine, CONTROLLER)
         raise NotYetError(f"slurmctld refuses the files: {words}", limit_s=UP_S) from error
-
-
-def _links(machine: Machine, bundle: Bundle) -> None:
-    """A link for each file of the bundle; links of ours that lead nowhere go."""
-    etc, through = machine.place(names.SLURM_ETC), Path(names.BUNDLE_DIR) / names.SLURM_DIR
-    etc.mkdir(parents=True, exist_ok=True)
-    wanted = {p.name for p in (bundle.tree / names.SLURM_DIR).iterdir()}
-    for name in sorted(wanted):
-        link, target = etc / name, through / name
-        if not (link.is_symlink() and link.readlink() == target):
-            fresh = etc / f".{name}.new"
-            fresh.unlink(missing_ok=True)
-            fresh.symlink_to(target)
-            fresh.replace(link)
-    for link in etc.iterdir():
-        if link.is_symlink() and link.readlink().parent == through and link.name not in wanted:
-            link.unlink()
 
 
 def _slurm_folders(machine: Machine, bundle: Bundle) -> None:

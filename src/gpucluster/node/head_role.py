@@ -3,16 +3,37 @@
 import logging
 
 from gpucluster.errors import GpuclusterError
-from gpucluster.node import controller, guard, identity, key, naming, state
+from gpucluster.node import (
+    accounts,
+    controller,
+    directory,
+    disks,
+    exports,
+    guard,
+    identity,
+    key,
+    mounts,
+    naming,
+    state,
+)
 from gpucluster.node.known import Known
 from gpucluster.node.machine import Machine
 from gpucluster.node.walk import StoppedError, Table, one_line, walk
 from gpucluster.plan import names
 
+STORAGE: Table = (
+    ("volumes", disks.volumes),
+    ("exports", exports.served),
+    ("mounts", mounts.attached),
+    ("state", disks.state),
+)
 FOLLOW: Table = (  # again at each look: each does nothing if all is so already
     ("bundle", controller.offered),
     ("slurm", controller.tried),
     ("hostname", naming.head),
+    *STORAGE,
+    ("directory", directory.joined),
+    ("users", accounts.settled),
     ("controller", controller.controller),
     ("elastic", controller.elastic),
     ("ready", controller.ready),

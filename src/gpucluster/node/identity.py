@@ -10,6 +10,7 @@ from gpucluster.plan import names
 
 FIELDS = ("cluster", "region", "bucket", "key", "role")
 HOST_FIELDS = ("cluster", "role", "node", "address", "folder")
+ROLES = (names.ROLE_HEAD, names.ROLE_NODE, names.ROLE_LOGIN, names.ROLE_STANDBY)
 HERE = ""  # the region of a bucket that is a folder of this machine
 
 
@@ -21,6 +22,7 @@ def find(machine: Machine, known: Known) -> Known:
         identity=Identity(
             instance_id=machine.metadata("meta-data/instance-id"),
             address=machine.metadata("meta-data/local-ipv4"),
+            name=str(_told(machine).get("name") or ""),
             **told,
         ),
     )
@@ -78,6 +80,8 @@ def _fields(fields: dict[str, Any], expected: tuple[str, ...]) -> dict[str, str]
     wrong = [name for name in expected if not isinstance(fields.get(name), str) or not fields[name]]
     if wrong:
         raise StepError(f"{names.USER_DATA_FILE}: no {', '.join(wrong)}")
-    if fields["role"] not in (names.ROLE_HEAD, names.ROLE_NODE):
-        raise StepError(f"{names.USER_DATA_FILE}: role is {fields['role']!r}, expected head or node")
+    if fields["role"] not in ROLES:
+        raise StepError(
+            f"{names.USER_DATA_FILE}: role is {fields['role']!r}, expected one of {', '.join(ROLES)}"
+        )
     return {name: fields[name] for name in expected}

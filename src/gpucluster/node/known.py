@@ -25,6 +25,7 @@ class Identity:
     bucket: str
     key: str
     role: str
+    name: str = ""  # a login machine's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,40 +1,84 @@
 """File systems before Slurm: a job that runs without /home would write where nobody looks.
 
-Ansible writes fstab. The agent mounts by it what is not mounted (the server may boot after us), and starts nothing before.
+On a host that exists Ansible writes fstab, and the agent mounts by it. The cloud's machines mount what plan and
+bindings say. A server may boot after us, so each waits, and starts nothing before.
 """
 
-from gpucluster.node.known import Known, of
-from gpucluster.node.machine import Machine, NotYetError
-from gpucluster.plan import names
-from gpucluster.plan.model import Mount
+from collections.abc import Iterable
+
+from gpucluster.node import disks
+from gpucluster.node.known import Bundle, Known, of
+from gpucluster.node.machine import Machine, NotYetError, StepError
+from gpucluster.plan import mounting, names
+from gpucluster.plan.mounting import Line
 from gpucluster.shell import CommandError
 
 TABLE = "/proc/self/mountinfo"
+EFS_HELPER = "/sbin/mount.efs"
 MOUNT_S = 60.0  # a mount of a dead server hangs
 PATIENCE_S = 600.0  # a server takes long to boot
 
 
 def mounted(machine: Machine, known: Known) -> Known:
-    """Every mount point of the plan is one."""
-    for path in missing(machine, known):
-        try:
-            machine.run(["mount", path], timeout_s=MOUNT_S)
-        except CommandError as error:
-            said = error.result.stderr or error.result.stdout
-            raise NotYetError(f"{path} cannot be mounted: {said}", limit_s=PATIENCE_S) from error
-    if left := missing(machine, known):
-        raise NotYetError(f"{left[0]} is not mounted", limit_s=PATIENCE_S)
+    """A host's: every mount point of the plan is one, by fstab."""
+    lines = _absent(machine, mounting.lines(of(known.bundle).plan, {}, on_head=_is_head(known)))
+    for line in lines:
+        _mount(machine, line, ["mount", line.path], PATIENCE_S)
     return known
 
 
-def missing(machine: Machine, known: Known) -> tuple[str, ...]:
-    """Mount points of the plan that nothing is mounted at, outer ones first."""
-    points = {line.split()[4] for line in machine.read(TABLE).splitlines() if len(line.split()) > 4}
-    wanted = (mount.path for mount in of(known.bundle).plan.storage if not _is_the_export(mount, known))
-    return tuple(sorted(path for path in wanted if path not in points))
+def attached(machine: Machine, known: Known) -> Known:
+    """A cloud machine's: its own disks, then every file system of the plan, outer mount points first."""
+    disks.scratch(machine, known)
+    patience = patience_s(known)
+    for line in _absent(machine, _lines(machine, of(known.bundle), on_head=_is_head(known))):
+        machine.place(line.path).mkdir(parents=True, exist_ok=True)
+        kind = () if line.type == "none" else ("-t", line.type)
+        _mount(machine, line, ["mount", *kind, "-o", line.options, line.source, line.path], patience)
+    return known
 
 
-def _is_the_export(mount: Mount, known: Known) -> bool:
-    """What the head exports from the very place is there without a mount."""
-    on_head = of(known.identity).role == names.ROLE_HEAD
-    return on_head and mount.nfs is not None and mount.nfs.from_head and mount.nfs.export == mount.path
+def patience_s(known: Known) -> float:
+    """A node tells what it waits for before its boot is given up."""
+    plan = of(known.bundle).plan
+    pool = plan.pool_of(known.answer.node) if known.answer else None
+    return PATIENCE_S if pool is None else min(PATIENCE_S, pool.boot_timeout_s / 2)
+
+
+def points(machine: Machine) -> frozenset[str]:
+    """Everything that something is mounted at."""
+    rows = (line.split() for line in machine.read(TABLE).splitlines())
+    return frozenset(row[4] for row in rows if len(row) > 4)
+
+
+def _lines(machine: Machine, bundle: Bundle, *, on_head: bool) -> tuple[Line, ...]:
+    helper = machine.place(EFS_HELPER).exists()
+    bound = of(bundle.bindings).file_systems
+    for mount in bundle.plan.storage:
+        if mount.efs is None and mount.lustre is None:
+            continue
+        if mount.path not in bound:
+            raise StepError(f"{mount.path}: the bindings do not know its file system")
+        if bound[mount.path].access_point and not helper:
+            # its root is not the file system's: a plain mount would show another folder than on other machines
+            raise StepError(f"{mount.path}: an access point needs amazon-efs-utils, which this image has not")
+    return mounting.lines(bundle.plan, bound, on_head=on_head, efs_helper=helper)
+
+
+def _absent(machine: Machine, lines: Iterable[Line]) -> tuple[Line, ...]:
+    there = points(machine)
+    return tuple(line for line in lines if line.path not in there)
+
+
+def _mount(machine: Machine, line: Line, argv: list[str], patience: float) -> None:
+    try:
+        machine.run(argv, timeout_s=MOUNT_S)
+    except CommandError as error:
+        said = error.result.stderr or error.result.stdout
+        raise NotYetError(f"{line.path} cannot be mounted: {said}", limit_s=patience) from error
+    if line.path not in points(machine):
+        raise NotYetError(f"{line.path} is not mounted", limit_s=patience)
+
+
+def _is_head(known: Known) -> bool:
+    return of(known.identity).role == names.ROLE_HEAD

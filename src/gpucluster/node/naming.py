@@ -7,7 +7,7 @@ from gpucluster.node import state
 from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Machine, StepError
 from gpucluster.plan import names
-from gpucluster.plan.model import there
+from gpucluster.plan.model import ClusterPlan, there
 
 HOSTS, HOSTNAME, NOW = "/etc/hosts", "/etc/hostname", "/proc/sys/kernel/hostname"
 BEGIN, END = "# gpucluster: begin", "# gpucluster: end"
@@ -16,9 +16,9 @@ LINE = re.compile(r"[0-9A-Fa-f.:]+(?:\s+[A-Za-z0-9][A-Za-z0-9.-]*)+")
 
 def node(machine: Machine, known: Known) -> Known:
     """Take the name that the controller gave, and know the head and the living nodes by theirs."""
-    me, answer, head = of(known.identity), of(known.answer), there(of(known.bundle).plan.head)
+    me, answer, plan = of(known.identity), of(known.answer), of(known.bundle).plan
     _hostname(machine, answer.node)
-    _hosts(machine, (f"{head.address} {head.name}", f"{me.address} {answer.node}", *answer.hosts))
+    _hosts(machine, (*_heads(plan), f"{me.address} {answer.node}", *answer.hosts))
     if state.load(machine).node != answer.node:
         state.change(machine, node=answer.node)
     return known
@@ -29,7 +29,31 @@ def head(machine: Machine, known: Known) -> Known:
     plan, tree = of(known.bundle).plan, of(known.bundle).tree
     _hostname(machine, there(plan.head).name)
     lines = (tree / names.HOSTS_FILE).read_text().splitlines()
-    _hosts(machine, (f"{there(plan.head).address} {there(plan.head).name}", *lines))
+    _hosts(machine, (*_heads(plan), *lines))
+    return known
+
+
+def standby(machine: Machine, known: Known) -> Known:
+    """The second head's name beside the first's, and the bundle's hosts lines."""
+    plan, tree = of(known.bundle).plan, of(known.bundle).tree
+    me = _standby(plan)
+    if me is None:
+        raise StepError("the plan has no standby")
+    _hostname(machine, me[1])
+    _hosts(machine, (*_heads(plan), *(tree / names.HOSTS_FILE).read_text().splitlines()))
+    return known
+
+
+def login(machine: Machine, known: Known) -> Known:
+    """A login machine's own name, which user data says, and the controllers'."""
+    me, plan = of(known.identity), of(known.bundle).plan
+    planned = there(plan.login).names
+    name = me.name or planned[0]
+    if name not in planned:
+        raise StepError(f"{names.USER_DATA_FILE}: name is {name!r}, the plan's are {', '.join(planned)}")
+    _hostname(machine, name)
+    lines = (of(known.bundle).tree / names.HOSTS_FILE).read_text().splitlines()
+    _hosts(machine, (*_heads(plan), f"{me.address} {name}", *lines))
     return known
 
 
@@ -73,6 +97,18 @@ def known_names(machine: Machine) -> frozenset[str]:
     """Every name that /etc/hosts resolves."""
     lines = (line.split("#")[0].split() for line in machine.read(HOSTS).splitlines())
     return frozenset(name for fields in lines for name in fields[1:])
+
+
+def _heads(plan: ClusterPlan) -> tuple[str, ...]:
+    """The controllers' lines."""
+    head, standby = there(plan.head), _standby(plan)
+    return (f"{head.address} {head.name}", *(() if standby is None else (" ".join(standby),)))
+
+
+def _standby(plan: ClusterPlan) -> tuple[str, str] | None:
+    """Its address and name."""
+    head = there(plan.head)
+    return None if head.standby is None else (head.standby.address, names.standby_name(plan.name))
 
 
 def _kept(line: str, names: Set[str]) -> str | None:

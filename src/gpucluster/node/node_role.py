@@ -6,7 +6,21 @@ from dataclasses import replace
 from typing import cast
 
 from gpucluster.errors import GpuclusterError
-from gpucluster.node import bundles, farewell, guard, identity, key, naming, register, selfend, slurmd, state
+from gpucluster.node import (
+    accounts,
+    bundles,
+    directory,
+    farewell,
+    guard,
+    identity,
+    key,
+    mounts,
+    naming,
+    register,
+    selfend,
+    slurmd,
+    state,
+)
 from gpucluster.node.doorbell import Doorbell, Ring
 from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Machine
@@ -24,6 +38,9 @@ BOOT: Table = (
     ("bundle", bundles.fetch_and_apply),
     ("key", key.take),
     ("name", register.name),
+    ("mounts", mounts.attached),
+    ("directory", directory.joined),
+    ("users", accounts.settled),
     *SETTLE,
 )
 UNTOLD_BEAT_S = 30.0  # between two words of a failure, while no answer says how often
@@ -51,12 +68,16 @@ def live(machine: Machine, bell: Doorbell) -> None:
 
 
 def beat(machine: Machine, known: Known) -> Known:
-    """One heartbeat, and the site's farewell if this machine or the controller heard of its end."""
+    """One heartbeat, the site's farewell if this machine or the controller heard of its end, and new people."""
     known = _beat(machine, known)
     try:
         farewell.run(machine, known)
     except (GpuclusterError, OSError) as error:
         log.warning("farewell: %s", one_line(error))
+    try:
+        return accounts.followed(machine, known)
+    except (GpuclusterError, OSError) as error:
+        log.warning("users: %s", one_line(error))
     return known
 
 

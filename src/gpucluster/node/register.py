@@ -10,7 +10,7 @@ from gpucluster.node.machine import Machine, NotYetError, Reply
 from gpucluster.node.walk import one_line
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
-from gpucluster.plan.model import there
+from gpucluster.plan.model import Head, there
 
 NODE_PATH, FAILED_PATH = "/v1/node", "/v1/failed"
 READER = "slurm"  # only the daemon's user may decode the credential
@@ -31,13 +31,7 @@ def ask(machine: Machine, known: Known, phase: NodePhase) -> NodeAnswer:
     argv = ["munge", f"--restrict-uid={READER}"]
     payload = codec.dumps(report(machine, known, phase))
     credential = machine.run(argv, stdin=payload, timeout_s=10).stdout
-    try:
-        reply = machine.post(head.address, head.registration_port, NODE_PATH, credential.encode())
-    except OSError as error:
-        raise NotYetError(
-            f"the controller at {head.address}:{head.registration_port} does not answer: {error}"
-        ) from error
-    answer = _answer(reply, known)
+    answer = _answer(_posted(machine, head, credential.encode()), known)
     state.change(machine, heard_at=machine.now())
     return answer
 
@@ -67,6 +61,17 @@ def report(machine: Machine, known: Known, phase: NodePhase) -> NodeReport:
         watched=heard.watched,
         clock=machine.clock(),
     )
+
+
+def _posted(machine: Machine, head: Head, body: bytes) -> Reply:
+    """Ask the head, then the standby: the daemon listens on one of them."""
+    said = ""
+    for address in head.addresses:
+        try:
+            return machine.post(address, head.registration_port, NODE_PATH, body)
+        except OSError as error:
+            said = said or f"the controller at {address}:{head.registration_port} does not answer: {error}"
+    raise NotYetError(said)
 
 
 def _answer(reply: Reply, known: Known) -> NodeAnswer:

@@ -8,7 +8,7 @@ from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Machine, NotYetError, StepError
 from gpucluster.plan import names
 from gpucluster.plan.messages import NodeAnswer
-from gpucluster.plan.model import there
+from gpucluster.plan.model import ClusterPlan, there
 
 OPTIONS = f"{names.AGENT_RUN}/slurmd.env"
 DEVICE = re.compile(r"nvidia[0-9]+")
@@ -52,9 +52,10 @@ def run(machine: Machine, known: Known) -> Known:
     answer, kept = of(known.answer), state.load(machine)
     if (kept.running, kept.life) == (answer.node, answer.life):
         return known
-    machine.write(OPTIONS, options(answer.node, answer.controller, "-b"))
+    servers = _servers(answer, of(known.bundle).plan)
+    machine.write(OPTIONS, options(answer.node, servers, "-b"))
     systemd.ensure(machine, "slurmd", restart=True)
-    machine.write(OPTIONS, options(answer.node, answer.controller))
+    machine.write(OPTIONS, options(answer.node, servers))
     state.change(machine, running=answer.node, life=answer.life)
     return known
 
@@ -62,6 +63,12 @@ def run(machine: Machine, known: Known) -> Known:
 def options(node: str, controller: str, *more: str) -> str:
     """The unit's environment file."""
     return f'SLURMD_OPTIONS="{" ".join(("-N", node, *more, "--conf-server", controller))}"\n'
+
+
+def _servers(answer: NodeAnswer, plan: ClusterPlan) -> str:
+    """Who answered first, then the other controller, if there is one."""
+    head, port = there(plan.head), there(plan.head).controller_port
+    return ",".join(dict.fromkeys((answer.controller, *(f"{a}:{port}" for a in head.addresses[1:]))))
 
 
 def steps_running(machine: Machine) -> bool:

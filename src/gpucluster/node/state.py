@@ -23,6 +23,7 @@ class AgentState:
     slurm: str = ""  # head: mark of the files that slurmctld has read
     farewells: tuple[str, ...] = ()  # kinds of trouble for which the site's program was started
     elastic: str = ""  # head: mark of the files that the daemon has read
+    looked_at: float = 0.0  # node: when it last looked for new people
     steps: tuple[Step, ...] = ()
 
 

@@ -324,6 +324,11 @@ class Head:
     volumes: tuple[Volume, ...] = ()
     standby: Standby | None = None
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of every controller, the first to be asked first."""
+        return (self.address, *(() if self.standby is None else (self.standby.address,)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmLine:

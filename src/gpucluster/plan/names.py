@@ -136,6 +136,11 @@ def interruption_queue(cluster: str) -> str:
     return f"{cluster}-interruptions"
 
 
+def standby_name(cluster: str) -> str:
+    """The second head's host name, in slurm.conf and hosts files."""
+    return f"{cluster}-standby"
+
+
 def placement_key(pool: str, zone: str) -> str:
     """`h200/us-east-1a`: a placement group in the bindings."""
     return f"{pool}/{zone}"
@@ -144,3 +149,13 @@ def placement_key(pool: str, zone: str) -> str:
 def image_name(os: str, slurm_version: str) -> str:
     """`gpucluster-ubuntu-24.04-slurm-24.11`."""
     return f"gpucluster-{os}-slurm-{slurm_version}"
+
+
+def login_name(cluster: str, number: int) -> str:
+    """`research-login-1`."""
+    return f"{cluster}-login-{number}"
+
+
+def export_key(path: str) -> str:
+    """`nfs-apps` of `/apps`: the head's volume for an export, in its plan and in the bindings."""
+    return f"nfs-{volume_name(path)}"
