@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import Cluster
+from cluster import Cluster, gpucluster
 
 from gpucluster.elastic.act import Failpoint
 
@@ -724,4 +724,5 @@ def no_boot_is_heard_of_for_longer_than_resume_timeout(s: Stage) -> Sequence[int
         time.sleep(0.1)
     s.cluster.control().hang_metadata()
     assert len(mute) > 1, "no boot failed"
+    gpucluster("pool", "resume", "h200", "-c", s.cluster.name)  # six failures in a row stop the pool
     return (job,)
