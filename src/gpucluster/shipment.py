@@ -60,6 +60,30 @@ class Sources:
         return total.hexdigest()
 
 
+def image_variables() -> dict[str, object]:
+    """What the image's playbook takes from us, wherever it runs: paths, units and folders, from plan.names."""
+    root = (names.SLURM_ETC, names.HOOK_DIR, names.STATE_DIR, str(Path(names.USER_DATA_FILE).parent))
+    slurm = (
+        str(Path(names.JOURNAL).parent),
+        names.SPOOL,
+        *(f"{names.SPOOL}/{name}" for name in ("tmp", "new", "cur")),
+        "/var/spool/slurmctld",
+    )
+    return {
+        "venv": names.VENV,
+        "wheels": WHEELS,
+        "code_mark": CODE_MARK,
+        "agent_unit": names.AGENT_UNIT,
+        "guard_unit": GUARD_UNIT,
+        "folders": [
+            *({"path": path, "owner": "root", "mode": "0755"} for path in root),
+            *({"path": path, "owner": "slurm", "mode": "0700"} for path in slurm),
+            {"path": "/var/spool/slurmd", "owner": "root", "mode": "0755"},
+            {"path": "/var/log/slurm", "owner": "slurm", "mode": "0755"},
+        ],
+    }
+
+
 def sources() -> Sources:
     """Return the checkout that we run from; an installed wheel has no sources to build an image of."""
     root = checkout()

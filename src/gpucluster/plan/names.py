@@ -12,6 +12,10 @@ ROLE_HEAD, ROLE_NODE, ROLE_LOGIN = "head", "node", "login"
 ROLE_STANDBY = "standby"  # a second head, which waits
 TAG_JOB = "gpucluster:job"  # at launch: the job that an instance was launched for
 TAG_ACCOUNT = "gpucluster:account"  # and its Slurm account: both for cost
+TAG_IMAGE = "gpucluster:image"  # on images and snapshots: `image_name`
+TAG_IMAGE_DIGEST = "gpucluster:image-digest"  # what the image was made of; of the same digest there is one
+TAG_BUILDER = "gpucluster:image-builder"  # on what builds one: `image_name`; found by it when a build was killed
+TAG_BUILT_FROM = "gpucluster:built-from"  # the maker's image
 
 # --- objects in the cluster's bucket ---------------------------------------------------------
 BUNDLE_KEY = "bundle.tar.gz"  # the one fixed key; the bucket is versioned

@@ -9,7 +9,7 @@ from gpucluster.files import shipped
 from gpucluster.plan import names
 from gpucluster.sandbox.places import API_ENDPOINT
 from gpucluster.sandbox.within import Overlay, within
-from gpucluster.shipment import CODE_MARK, GUARD_UNIT, WHEELS
+from gpucluster.shipment import image_variables
 
 _DOWNLOAD = "apt-get install --yes --download-only --no-install-recommends"
 
@@ -82,7 +82,7 @@ def variables(*, wheels_archive: Path, code_archive: Path, our_wheel: str, code_
         "our_wheel": our_wheel,
         "code_digest": code_digest,
     }
-    return json.dumps({**_FIXED, **_folders(), **files}, sort_keys=True)
+    return json.dumps({**image_variables(), **_OF_THE_SANDBOX, **files}, sort_keys=True)
 
 
 def bare_variables(*, admin: str, home: str, repository: str) -> str:
@@ -91,32 +91,9 @@ def bare_variables(*, admin: str, home: str, repository: str) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-_FIXED: Mapping[str, object] = {
-    "venv": names.VENV,
-    "wheels": WHEELS,
-    "code_mark": CODE_MARK,
-    "agent_unit": names.AGENT_UNIT,
-    "guard_unit": GUARD_UNIT,
+_OF_THE_SANDBOX: Mapping[str, object] = {
     "endpoint_file": names.ENDPOINT_FILE,
     "endpoint": API_ENDPOINT,
     "kernel_log": names.KERNEL_LOG_STAND_IN,
     "kernel_log_variable": names.KERNEL_LOG_VARIABLE,
 }
-
-
-def _folders() -> Mapping[str, object]:
-    root = (names.SLURM_ETC, names.HOOK_DIR, names.STATE_DIR, str(Path(names.USER_DATA_FILE).parent))
-    slurm = (
-        str(Path(names.JOURNAL).parent),
-        names.SPOOL,
-        *(f"{names.SPOOL}/{name}" for name in ("tmp", "new", "cur")),
-        "/var/spool/slurmctld",
-    )
-    return {
-        "folders": [
-            *({"path": path, "owner": "root", "mode": "0755"} for path in root),
-            *({"path": path, "owner": "slurm", "mode": "0700"} for path in slurm),
-            {"path": "/var/spool/slurmd", "owner": "root", "mode": "0755"},
-            {"path": "/var/log/slurm", "owner": "slurm", "mode": "0755"},
-        ]
-    }
