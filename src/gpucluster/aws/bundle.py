@@ -9,12 +9,20 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from gpucluster.artifacts import Artifact, pack
+from gpucluster.aws.bucket import Bucket
 from gpucluster.aws.events import Events
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
-from gpucluster.aws.storage import Storage
+from gpucluster.aws.secrets import Secrets
+from gpucluster.aws.storage import FileSystem, Storage
 from gpucluster.plan import codec
-from gpucluster.plan.model import Bindings, ClusterPlan, TemplateBinding, there
+from gpucluster.plan.model import (
+    Bindings,
+    ClusterPlan,
+    FileSystemBinding,
+    TemplateBinding,
+    there,
+)
 from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE
 
 BINDINGS_SCHEMA = 1
@@ -29,6 +37,8 @@ class Bundle(pulumi.ComponentResource):
         self,
         plan: ClusterPlan,
         *,
+        bucket: Bucket,
+        secrets: Secrets,
         storage: Storage,
         network: Network,
         pools: Pools,
@@ -37,17 +47,20 @@ class Bundle(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpucluster:aws:Bundle", plan.name, None, opts)
         known = Output.all(
-            bucket=storage.bucket,
-            secret=storage.secret_arn,
-            subnets=dict(network.subnet_ids),
+            bucket=bucket.name,
+            secret=secrets.munge,
+            subnets=dict(network.ground.private),
             ids=dict(pools.ids),
             versions=dict(pools.versions),
             queue=events.queue,
+            file_systems={path: _told(made) for path, made in storage.file_systems.items()},
+            volumes=dict(storage.volumes),
+            placement_groups=dict(pools.placement_groups),
         )
         self.bindings = known.apply(lambda seen: codec.dumps(bindings(there(plan.aws).region, seen)))
         aws.s3.BucketObjectv2(
             f"{plan.name}-bundle",
-            bucket=storage.bucket,
+            bucket=bucket.name,
             key=BUNDLE_KEY,
             content_base64=self.bindings.apply(lambda text: base64.b64encode(bundle(plan, text)).decode()),
             content_type="application/gzip",
@@ -67,6 +80,9 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
         subnets=dict(seen["subnets"]),
         templates=templates,
         queue=seen["queue"],
+        file_systems={mount: FileSystemBinding(**told) for mount, told in seen["file_systems"].items()},
+        volumes=dict(seen["volumes"]),
+        placement_groups=dict(seen["placement_groups"]),
     )
 
 
@@ -79,3 +95,12 @@ def bundle(plan: ClusterPlan, bindings_text: str) -> bytes:
         Artifact(BINDINGS_FILE, bindings_text.encode()),
     )
     return pack((*own, *render(plan)))
+
+
+def _told(made: FileSystem) -> dict[str, Any]:
+    return {
+        "id": made.id,
+        "dns_name": made.dns_name,
+        "mount_name": made.mount_name,
+        "access_point": made.access_point,
+    }

@@ -1,4 +1,4 @@
-"""What AWS tells of instances beside the API: three rules of EventBridge into one queue, which the daemon reads.
+"""What AWS tells of instances beside the API: four rules of EventBridge into one queue, which the daemon reads.
 
 A rule cannot choose instances by tag: other clusters' news come too, and the daemon passes over ids that it does not know.
 """
@@ -20,6 +20,11 @@ POLL_S = 20  # SQS's longest wait
 PATTERNS: Mapping[str, Mapping[str, Any]] = {
     "spot": {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]},
     "rebalance": {"source": ["aws.ec2"], "detail-type": ["EC2 Instance Rebalance Recommendation"]},
+    "state": {  # a machine that went without a word; the daemon's own look finds it too, later
+        "source": ["aws.ec2"],
+        "detail-type": ["EC2 Instance State-change Notification"],
+        "detail": {"state": ["shutting-down", "stopped", "stopping", "terminated"]},
+    },
     "maintenance": {
         "source": ["aws.health"],
         "detail-type": ["AWS Health Event"],

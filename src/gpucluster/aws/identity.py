@@ -1,83 +1,144 @@
-"""Roles and instance profiles of head and nodes."""
+"""A role and an instance profile for each kind of machine."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
+from gpucluster.aws.bucket import Bucket
 from gpucluster.aws.events import Events
 from gpucluster.aws.network import Network
-from gpucluster.aws.policies import HeadScope, NodeScope, head_policy, node_policy, trust_ec2
-from gpucluster.aws.storage import Storage
-from gpucluster.plan.model import ClusterPlan, Market
+from gpucluster.aws.policies import (
+    HeadScope,
+    NodeScope,
+    head_policy,
+    node_policy,
+    standby_policy,
+    trust_ec2,
+)
+from gpucluster.aws.secrets import Secrets
+from gpucluster.plan.model import ClusterPlan, Market, there
+from gpucluster.plan.names import ROLE_HEAD, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
 
 if TYPE_CHECKING:
     from gpucluster.aws.pools import Pools
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A role, and the profile that hands it to an instance."""
+
+    role_arn: Output[str]
+    profile: Output[str]  # name
+    profile_arn: Output[str]
+
+
 class NodeIdentity(pulumi.ComponentResource):
     """The nodes' role: the bundle and the key, nothing else."""
 
-    profile: Output[str]  # name
-    profile_arn: Output[str]
-    role_arn: Output[str]
+    node: Identity
 
-    def __init__(self, cluster: str, storage: Storage, opts: ResourceOptions) -> None:
-        super().__init__("gpucluster:aws:NodeIdentity", cluster, None, opts)
-        policy = Output.all(storage.bucket_arn, storage.secret_arn).apply(
-            lambda arns: node_policy(NodeScope(bucket=arns[0], secret=arns[1]))
-        )
-        role, profile = _role(self, f"{cluster}-node", policy)
-        self.role_arn, self.profile, self.profile_arn = role.arn, profile.name, profile.arn
-        self.register_outputs({"role": role.arn})
+    def __init__(self, plan: ClusterPlan, bucket: Bucket, secrets: Secrets, opts: ResourceOptions) -> None:
+        super().__init__("gpucluster:aws:NodeIdentity", plan.name, None, opts)
+        self.node = _identity(self, plan, ROLE_NODE, _reader_policy(plan, bucket, secrets))
+        self.register_outputs({"role": self.node.role_arn})
+
+
+class LoginIdentity(pulumi.ComponentResource):
+    """The login machines' role: what a node may, for they run Slurm's commands with the same key."""
+
+    login: Identity
+
+    def __init__(self, plan: ClusterPlan, bucket: Bucket, secrets: Secrets, opts: ResourceOptions) -> None:
+        super().__init__("gpucluster:aws:LoginIdentity", plan.name, None, opts)
+        self.login = _identity(self, plan, ROLE_LOGIN, _reader_policy(plan, bucket, secrets))
+        self.register_outputs({"role": self.login.role_arn})
 
 
 class HeadIdentity(pulumi.ComponentResource):
-    """The head's role: launch and end this cluster's nodes, and keep its objects."""
+    """The head's role: launch and end this cluster's nodes, and keep its objects; a standby's, which takes over."""
 
-    profile: Output[str]
+    profiles: Mapping[str, Output[str]]  # by role
 
     def __init__(
         self,
         plan: ClusterPlan,
         *,
-        image: Output[str],
+        images: Sequence[Output[str]],
         network: Network,
-        storage: Storage,
+        bucket: Bucket,
+        secrets: Secrets,
         node: NodeIdentity,
         pools: "Pools",
         events: Events,
         opts: ResourceOptions,
     ) -> None:
         super().__init__("gpucluster:aws:HeadIdentity", plan.name, None, opts)
-        sources = [source for pool in plan.pools for source in pool.sources]
-        held = sorted({s.reservation for s in sources if s.reservation is not None})
-        spot = any(s.market is Market.SPOT for s in sources)
-        fleet = any(len(s.machines) > 1 for s in sources)
         scope = Output.all(
-            vpc=network.vpc_arn,
-            image=image,
-            subnets=list(network.subnet_arns.values()),
-            node_group=network.node_group_arn,
+            vpc=network.ground.vpc_arn,
+            images=list(images),
+            subnets=list(network.ground.private_arns.values()),
+            node_group=network.groups.arns[ROLE_NODE],
             templates=list(pools.arns.values()),
-            node_role=node.role_arn,
-            bucket=storage.bucket_arn,
-            secret=storage.secret_arn,
+            node_role=node.node.role_arn,
+            bucket=bucket.arn,
+            secret=secrets.munge,
             queue=events.queue_arn,
         )
-        wide = {"cluster": plan.name, "spot": spot, "fleet": fleet, "reservations": held}
-        policy = scope.apply(lambda arns: head_policy(HeadScope(**wide, **arns)))
-        role, profile = _role(self, f"{plan.name}-head", policy)
-        self.profile = profile.name
-        self.register_outputs({"role": role.arn})
+        head = scope.apply(lambda arns: head_policy(_scope(plan, arns)))
+        made = {ROLE_HEAD: _identity(self, plan, ROLE_HEAD, head)}
+        if there(plan.head).standby is not None:
+            standby = scope.apply(lambda arns: standby_policy(_scope(plan, arns)))
+            made[ROLE_STANDBY] = _identity(self, plan, ROLE_STANDBY, standby)
+        self.profiles = {role: identity.profile for role, identity in made.items()}
+        self.register_outputs({"role": made[ROLE_HEAD].role_arn})
 
 
-def _role(
-    parent: pulumi.ComponentResource, name: str, policy: Output[str]
-) -> tuple[aws.iam.Role, aws.iam.InstanceProfile]:
-    """A role with one inline policy, and the profile that hands it to an instance."""
-    child = ResourceOptions(parent=parent)
-    role = aws.iam.Role(name, assume_role_policy=trust_ec2(), opts=child)
-    aws.iam.RolePolicy(name, role=role.name, policy=policy, opts=child)
-    return role, aws.iam.InstanceProfile(name, role=role.name, opts=child)
+def _scope(plan: ClusterPlan, arns: Mapping[str, Any]) -> HeadScope:
+    """What the plan decides of a head's rights, and the ARNs that the cloud told."""
+    sources = [source for pool in plan.pools for source in pool.sources]
+    image, *more = sorted(set(arns["images"]))
+    return HeadScope(
+        cluster=plan.name,
+        vpc=arns["vpc"],
+        image=image,
+        more_images=more,
+        subnets=arns["subnets"],
+        node_group=arns["node_group"],
+        templates=arns["templates"],
+        node_role=arns["node_role"],
+        bucket=arns["bucket"],
+        secret=arns["secret"],
+        queue=arns["queue"],
+        spot=any(s.market is Market.SPOT for s in sources),
+        fleet=any(len(s.machines) > 1 for s in sources),
+        reservations=sorted({s.reservation for s in sources if s.reservation is not None}),
+        placement=any(pool.placement for pool in plan.pools),
+        ssm=plan.access.ssm,
+        directory=None if plan.directory is None else plan.directory.secret,
+    )
+
+
+def _reader_policy(plan: ClusterPlan, bucket: Bucket, secrets: Secrets) -> Output[str]:
+    directory = None if plan.directory is None else plan.directory.secret
+    return Output.all(bucket.arn, secrets.munge).apply(
+        lambda arns: node_policy(
+            NodeScope(bucket=arns[0], secret=arns[1], ssm=plan.access.ssm, directory=directory)
+        )
+    )
+
+
+def _identity(parent: pulumi.Resource, plan: ClusterPlan, role: str, policy: Output[str]) -> Identity:
+    """A role with one inline policy within the site's bounds. It has no name of its own: a replaced one needs another."""
+    child, name = ResourceOptions(parent=parent), f"{plan.name}-{role}"
+    made = aws.iam.Role(
+        name, assume_role_policy=trust_ec2(), permissions_boundary=there(plan.aws).boundary, opts=child
+    )
+    written = aws.iam.RolePolicy(name, role=made.name, policy=policy, opts=child)
+    profile = aws.iam.InstanceProfile(
+        name, role=made.name, opts=ResourceOptions.merge(child, ResourceOptions(depends_on=[written]))
+    )
+    return Identity(role_arn=made.arn, profile=profile.name, profile_arn=profile.arn)

@@ -16,6 +16,14 @@ from gpucluster.plan.names import (
 
 Statement = dict[str, Any]
 SEEN = ("ec2:DescribeCapacityReservations", "ec2:DescribeInstanceStatus", "ec2:DescribeInstances")
+# What the SSM agent needs for Session Manager alone; these know no narrower resource.
+SESSION_MANAGER = (
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+)
 
 # The first spot request of an account makes this role, with the caller's rights. As a Pulumi resource it would
 # collide with the one that most accounts have.
@@ -39,6 +47,10 @@ class HeadScope:
     spot: bool
     fleet: bool = False  # some source has several machines: they are asked for at once
     reservations: Sequence[str] = ()  # ids
+    more_images: Sequence[str] = ()  # ids, of pools with their own
+    placement: bool = False  # some pool launches into placement groups
+    ssm: bool = False  # people reach machines by Session Manager
+    directory: str | None = None  # the secret of the bind password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +59,8 @@ class NodeScope:
 
     bucket: str
     secret: str
+    ssm: bool = False
+    directory: str | None = None
 
 
 def trust_ec2() -> str:
@@ -57,8 +71,14 @@ def trust_ec2() -> str:
 
 def head_policy(scope: HeadScope) -> str:
     """Launch from our templates, end our nodes, hear of interruptions, keep bundle, control object and key."""
-    parts = (*_launch(scope), *_own_nodes(scope), _notices(scope), *_objects(scope), *_key(scope))
-    return document(*parts)
+    key = _allow("Key", ["secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue"], scope.secret)
+    return document(*_controller(scope), key, *_access(scope.ssm, scope.directory))
+
+
+def standby_policy(scope: HeadScope) -> str:
+    """A second head takes over all but the making of the key, which the first one made."""
+    key = _allow("Key", ["secretsmanager:GetSecretValue"], scope.secret)
+    return document(*_controller(scope), key, *_access(scope.ssm, scope.directory))
 
 
 def node_policy(scope: NodeScope) -> str:
@@ -66,6 +86,7 @@ def node_policy(scope: NodeScope) -> str:
     return document(
         _allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
         _allow("Key", ["secretsmanager:GetSecretValue"], scope.secret),
+        *_access(scope.ssm, scope.directory),
     )
 
 
@@ -100,6 +121,10 @@ def document(*statements: Statement) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
 
 
+def _controller(scope: HeadScope) -> list[Statement]:
+    return [*_launch(scope), *_own_nodes(scope), _notices(scope), *_objects(scope)]
+
+
 def _launch(scope: HeadScope) -> list[Statement]:
     base, image_base = _ec2_base(scope.vpc), f"arn:aws:ec2:{scope.vpc.split(':')[3]}::image"
     ours = {"ArnEquals": {"ec2:LaunchTemplate": sorted(scope.templates)}}
@@ -107,7 +132,8 @@ def _launch(scope: HeadScope) -> list[Statement]:
     made = [f"{base}:instance/*", f"{base}:network-interface/*", f"{base}:volume/*"]
     spot = [f"{base}:spot-instances-request/*"] if scope.spot else []
     # The templates are named once, at the instance, which cannot do without one: a role's policies are short (T37).
-    parts = [f"{image_base}/{scope.image}", scope.node_group, *scope.subnets, f"{base}:launch-template/*"]
+    images = [f"{image_base}/{one}" for one in (scope.image, *scope.more_images)]
+    parts = [*images, scope.node_group, *scope.subnets, f"{base}:launch-template/*"]
     parts += [f"{base}:capacity-reservation/{one}" for one in scope.reservations]
     calls = ["CreateFleet", "RunInstances"] if scope.fleet else ["RunInstances"]
     fleet = [f"{base}:fleet/*"] if scope.fleet else []
@@ -120,6 +146,10 @@ def _launch(scope: HeadScope) -> list[Statement]:
         _allow("TagAtBirth", ["ec2:CreateTags"], *fleet, *made, *spot, when=born),
         _allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=passed),
     ]
+    if scope.placement:
+        groups = {"StringEquals": {f"aws:ResourceTag/{TAG_CLUSTER}": scope.cluster}}
+        launching = [f"ec2:{call}" for call in calls]
+        statements.append(_allow("LaunchTogether", launching, f"{base}:placement-group/*", when=groups))
     if scope.fleet:
         statements.append(_allow("Fleet", ["ec2:CreateFleet"], *fleet, *made, *spot, when=tagged))
     if scope.spot:
@@ -153,8 +183,14 @@ def _objects(scope: HeadScope) -> list[Statement]:
     ]
 
 
-def _key(scope: HeadScope) -> list[Statement]:
-    return [_allow("Key", ["secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue"], scope.secret)]
+def _access(ssm: bool, directory: str | None) -> list[Statement]:
+    """How people come in: Session Manager's channels, and the directory's bind password."""
+    statements: list[Statement] = []
+    if ssm:
+        statements.append(_allow("SessionManager", list(SESSION_MANAGER), "*"))
+    if directory is not None:
+        statements.append(_allow("Directory", ["secretsmanager:GetSecretValue"], directory))
+    return statements
 
 
 def _allow(sid: str, actions: list[str], *resources: str, when: Statement | None = None) -> Statement:

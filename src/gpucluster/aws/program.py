@@ -5,17 +5,22 @@ from pathlib import Path
 import pulumi
 import pulumi_aws as aws
 
+from gpucluster.aws.bucket import Bucket
+from gpucluster.aws.budget import Budget
 from gpucluster.aws.bundle import Bundle
 from gpucluster.aws.events import Events
 from gpucluster.aws.head import Head
-from gpucluster.aws.identity import HeadIdentity, NodeIdentity
+from gpucluster.aws.identity import HeadIdentity, LoginIdentity, NodeIdentity
+from gpucluster.aws.images import Images
+from gpucluster.aws.login import Login
+from gpucluster.aws.machines import cost_tags
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
+from gpucluster.aws.secrets import Secrets
 from gpucluster.aws.storage import Storage
 from gpucluster.engine.amended import amended
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import ClusterPlan, there
-from gpucluster.plan.names import TAG_CLUSTER
 
 
 def main() -> None:
@@ -29,45 +34,68 @@ def main() -> None:
 
 
 def declare(plan: ClusterPlan) -> None:
-    """Declare every resource of the plan inside a running program; export `bindings`, `bucket`, `head`."""
+    """Declare every resource of the plan inside a running program; export what the cluster's users must know."""
     _able(plan)
     provider = aws.Provider(  # region and tags come from the spec alone, keys from the environment
-        "aws", region=there(plan.aws).region, default_tags={"tags": {TAG_CLUSTER: plan.name}}
+        "aws", region=there(plan.aws).region, default_tags={"tags": cost_tags(plan)}
     )
     options = pulumi.ResourceOptions(provider=provider)
-    image = aws.ec2.get_ami_output(
-        owners=["self"],
-        filters=[{"name": "name", "values": [there(there(there(plan.aws).image).name)]}],
-        opts=pulumi.InvokeOutputOptions(provider=provider),
-    )
+    images = Images(plan, provider)
     network = Network(plan, options)
-    storage = Storage(plan.name, options)
-    node = NodeIdentity(plan.name, storage, options)
-    pools = Pools(plan, image=image, network=network, node=node, bucket=storage.bucket, opts=options)
+    bucket, secrets = Bucket(plan.name, options), Secrets(plan.name, options)
+    storage = Storage(plan, network, options)
     events = Events(plan.name, options)
+    node = NodeIdentity(plan, bucket, secrets, options)
+    pools = Pools(plan, images=images, network=network, node=node.node, bucket=bucket.name, opts=options)
+    bundle = Bundle(
+        plan,
+        bucket=bucket,
+        secrets=secrets,
+        storage=storage,
+        network=network,
+        pools=pools,
+        events=events,
+        opts=options,
+    )
+    image = images.default.image_id
     identity = HeadIdentity(
         plan,
-        image=image.image_id,
+        images=images.ids(),
         network=network,
-        storage=storage,
+        bucket=bucket,
+        secrets=secrets,
         node=node,
         pools=pools,
         events=events,
         opts=options,
     )
-    bundle = Bundle(plan, storage=storage, network=network, pools=pools, events=events, opts=options)
     head = Head(
         plan,
-        image=image.image_id,
+        image=image,
         network=network,
-        identity=identity,
-        bucket=storage.bucket,
-        after=[bundle, identity, node, network],
+        storage=storage,
+        profiles=identity.profiles,
+        bucket=bucket.name,
+        after=[bundle, identity, node, network, *storage.ready],
         opts=options,
     )
+    if plan.budget is not None:
+        Budget(plan.name, plan.budget, options)
     pulumi.export("bindings", bundle.bindings)
-    pulumi.export("bucket", storage.bucket)
+    pulumi.export("bucket", bucket.name)
     pulumi.export("head", head.id)
+    if plan.login is not None:
+        role = LoginIdentity(plan, bucket, secrets, options)
+        login = Login(
+            plan,
+            image=image,
+            network=network,
+            profile=role.login.profile,
+            bucket=bucket.name,
+            after=[bundle, role, network, *storage.ready],
+            opts=options,
+        )
+        pulumi.export("login", dict(login.addresses))
 
 
 def _able(plan: ClusterPlan) -> None:
