@@ -51,7 +51,7 @@ def same_name_elsewhere(_: object) -> None:
 
 
 def unknown_lookup(_: object) -> None:
-    pulumi.runtime.invoke_output("aws:ec2/getVpc:getVpc", {"id": "vpc-1"})
+    pulumi.runtime.invoke_output("aws:ec2/getVpcs:getVpcs", {})
 
 
 def lookup_twice(_: object) -> None:

@@ -205,7 +205,7 @@ def unknown_property(options: pulumi.ResourceOptions) -> None:
 
 
 def unknown_source(options: pulumi.ResourceOptions) -> None:
-    aws.ec2.get_vpc_output(id="vpc-1", opts=pulumi.InvokeOutputOptions(provider=options.provider))
+    aws.ec2.get_vpcs_output(opts=pulumi.InvokeOutputOptions(provider=options.provider))
 
 
 def keys_in_the_state(_: pulumi.ResourceOptions) -> None:
@@ -217,7 +217,7 @@ def keys_in_the_state(_: pulumi.ResourceOptions) -> None:
     [
         (unknown_type, "does not know the resource type 'aws:ec2/vpnGateway:VpnGateway'"),
         (unknown_property, "does not know 'ipv6CidrBlock' of aws:ec2/vpc:Vpc"),
-        (unknown_source, "does not know the data source 'aws:ec2/getVpc:getVpc'"),
+        (unknown_source, "does not know the data source 'aws:ec2/getVpcs:getVpcs'"),
         (keys_in_the_state, "keys come from the environment"),
     ],
 )

@@ -87,8 +87,8 @@ def test_an_unconfigured_provider_says_so() -> None:
 
 
 def test_an_unknown_data_source_is_refused_by_name() -> None:
-    with pytest.raises(AbortedError, match=r"does not know the data source 'aws:ec2/getVpc:getVpc'"):
-        servicer().Invoke(pb.InvokeRequest(tok="aws:ec2/getVpc:getVpc"), FakeContext())
+    with pytest.raises(AbortedError, match=r"does not know the data source 'aws:ec2/getVpcs:getVpcs'"):
+        servicer().Invoke(pb.InvokeRequest(tok="aws:ec2/getVpcs:getVpcs"), FakeContext())
 
 
 # --- a resource that was made and did not settle ---------------------------------------------

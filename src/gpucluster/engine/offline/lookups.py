@@ -10,6 +10,9 @@ from typing import Final
 # token -> what a person reads of it
 LOOKUPS: Final[Mapping[str, str]] = {
     "aws:ec2/getAmi:getAmi": "the machine image",
+    "aws:ec2/getSubnet:getSubnet": "the site's own subnet",
+    "aws:ec2/getVpc:getVpc": "the site's own VPC",
+    "aws:efs/getFileSystem:getFileSystem": "the site's own EFS",
 }
 STACK_REFERENCE: Final = (
     "pulumi:pulumi:StackReference"  # read, not invoked; its outputs are another stack's state

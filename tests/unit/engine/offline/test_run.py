@@ -139,7 +139,7 @@ def test_what_the_program_says_passes_through() -> None:
             "twice",
             r"planned_programs.py:\d+: two resources have the same name: test:index:Thing 'same' \(urn:",
         ),
-        ("unknown_lookup", r"it looks up 'aws:ec2/getVpc:getVpc', which the offline planner does not know"),
+        ("unknown_lookup", r"it looks up 'aws:ec2/getVpcs:getVpcs', which the offline planner does not know"),
         ("method_of_a_provider", r"it calls 'aws:x/y:z', a provider's method"),
         ("remote_component", r"aws:x:Remote 'far' is a component of a provider"),
         ("failing_transform", r"planned_programs.py:\d+: a transform failed: no one here$"),

@@ -132,7 +132,7 @@ def _read_target(cloud: Cloud, identifier: str, _: Values) -> Seen:
     seen = only(cloud.efs.describe_mount_targets(MountTargetId=identifier)["MountTargets"])
     if seen is None or seen["LifeCycleState"] == "deleted":
         return None
-    groups = cloud.efs.describe_mount_target_security_groups(MountTargetId=identifier)
+    groups: Values = cloud.efs.describe_mount_target_security_groups(MountTargetId=identifier)
     file_system, zone = seen["FileSystemId"], seen.get("AvailabilityZoneName")
     dns_name = f"{file_system}.efs.{cloud.region}.amazonaws.com"
     return seen | {
@@ -144,7 +144,7 @@ def _read_target(cloud: Cloud, identifier: str, _: Values) -> Seen:
 
 def _update_target(call: Call, changed: frozenset[str]) -> None:
     if "securityGroups" in changed:
-        groups = call.inputs.get("securityGroups") or []
+        groups: list[str] = call.inputs.get("securityGroups") or []
         call.cloud.efs.modify_mount_target_security_groups(MountTargetId=call.id, SecurityGroups=groups)
 
 

@@ -1,0 +1,306 @@
+"""Every row against the sandbox's cloud, without the engine: made, read, changed in place, and gone.
+
+One cloud for all, because nothing here hangs on another's state but by what it asks for itself.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stacked import REGION, Cluster, a_cluster
+
+from gpucluster.engine.provider.calls import Cloud
+from gpucluster.engine.provider.check import check
+from gpucluster.engine.provider.crud import Crud
+from gpucluster.engine.provider.diff import diff
+from gpucluster.engine.provider.invoke import RefusedError, invoke
+from gpucluster.engine.provider.table import TYPES
+
+ZONE = f"{REGION}a"
+EVERYONES = {"gpucluster:cluster": "rows"}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The table's verbs, with Check before them as the engine has it; what was made goes in the other order."""
+
+    crud: Crud
+    made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+    def checked(self, token: str, inputs: Mapping[str, Any], olds: Mapping[str, Any] | None = None) -> Any:
+        found = check(TYPES[token], inputs, olds or {}, name="rows", seed=token.encode(), default_tags=EVERYONES)
+        assert found.failures == ()
+        return found.inputs
+
+    def make(self, token: str, **inputs: Any) -> tuple[str, dict[str, Any]]:
+        """Id and outputs; what is read at once shows no difference."""
+        checked = self.checked(token, inputs)
+        identifier, outputs = self.crud.create(TYPES[token], checked, 20)
+        self.made.append((token, identifier, checked))
+        self.assert_standing(token, identifier, checked)
+        return identifier, outputs
+
+    def change(self, token: str, identifier: str, olds: Mapping[str, Any], **inputs: Any) -> dict[str, Any]:
+        """The outputs after an update that replaces nothing and leaves no difference."""
+        before, after = self.checked(token, olds), self.checked(token, inputs)
+        found = diff(TYPES[token], before, after)
+        assert found.changed
+        assert found.replaces == ()
+        outputs = self.crud.update(TYPES[token], identifier, before, after, 20)
+        self.assert_standing(token, identifier, after)
+        return outputs
+
+    def assert_standing(self, token: str, identifier: str, checked: dict[str, Any]) -> None:
+        seen = self.crud.read(TYPES[token], identifier, checked, checked)
+        assert seen is not None
+        found = diff(TYPES[token], seen.inputs, checked).changed
+        assert {k: (seen.inputs.get(k), checked.get(k)) for k in found} == {}
+
+    def end(self) -> None:
+        """Everything made, the last first; a second time is no error, and nothing is found any more."""
+        while self.made:
+            token, identifier, checked = self.made.pop()
+            for _ in range(2):
+                self.crud.delete(TYPES[token], identifier, checked, 20)
+            assert self.crud.read(TYPES[token], identifier, checked, checked) is None, f"{token} stands"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
+    with a_cluster(tmp_path_factory.mktemp("rows"), Path("no-engine-here")) as made:
+        yield made
+
+
+@pytest.fixture
+def bench(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Generator[Bench]:
+    for name, value in cluster.target.environment.items():
+        monkeypatch.setenv(name, value)
+    made = Bench(Crud(Cloud(REGION), EVERYONES))
+    yield made
+    made.end()
+
+
+VPC = "aws:ec2/vpc:Vpc"
+SUBNET = "aws:ec2/subnet:Subnet"
+EIP = "aws:ec2/eip:Eip"
+NAT = "aws:ec2/natGateway:NatGateway"
+TABLE = "aws:ec2/routeTable:RouteTable"
+ROUTE = "aws:ec2/route:Route"
+ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
+GROUP = "aws:ec2/securityGroup:SecurityGroup"
+RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+PLACEMENT = "aws:ec2/placementGroup:PlacementGroup"
+VOLUME = "aws:ebs/volume:Volume"
+ATTACHMENT = "aws:ec2/volumeAttachment:VolumeAttachment"
+INSTANCE = "aws:ec2/instance:Instance"
+EFS = "aws:efs/fileSystem:FileSystem"
+TARGET = "aws:efs/mountTarget:MountTarget"
+ACCESS_POINT = "aws:efs/accessPoint:AccessPoint"
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+BUDGET = "aws:budgets/budget:Budget"
+ROLE = "aws:iam/role:Role"
+POLICY = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+
+
+def a_network(bench: Bench, cidr: str) -> tuple[str, str]:
+    vpc, _ = bench.make(VPC, cidrBlock=f"{cidr}.0.0/16", enableDnsSupport=True, enableDnsHostnames=True)
+    subnet, _ = bench.make(SUBNET, vpcId=vpc, cidrBlock=f"{cidr}.0.0/24", availabilityZone=ZONE)
+    return vpc, subnet
+
+
+def test_a_route_goes_from_one_nat_gateway_to_another(bench: Bench) -> None:
+    vpc, subnet = a_network(bench, "10.1")
+    first, second = (nat_of(bench, subnet) for _ in range(2))
+    table, _ = bench.make(TABLE, vpcId=vpc)
+    wanted = {"routeTableId": table, "destinationCidrBlock": "0.0.0.0/0"}
+    route, _ = bench.make(ROUTE, **wanted, natGatewayId=first)
+    bench.change(ROUTE, route, {**wanted, "natGatewayId": first}, **wanted, natGatewayId=second)
+
+
+def nat_of(bench: Bench, subnet: str) -> str:
+    address, outputs = bench.make(EIP, domain="vpc", tags={"Name": "a"})
+    bench.change(EIP, address, {"domain": "vpc", "tags": {"Name": "a"}}, domain="vpc", tags={"Name": "b"})
+    wanted = {"allocationId": address, "subnetId": subnet}
+    nat, seen = bench.make(NAT, **wanted)
+    assert seen["publicIp"] == outputs["publicIp"]
+    bench.change(NAT, nat, wanted, **wanted, tags={"Name": "b"})
+    return nat
+
+
+def test_an_interface_endpoint_changes_its_subnets_groups_and_policy_in_place(bench: Bench) -> None:
+    vpc, subnet = a_network(bench, "10.2")
+    other, _ = bench.make(SUBNET, vpcId=vpc, cidrBlock="10.2.1.0/24", availabilityZone=f"{REGION}b")
+    groups = [bench.make(GROUP, vpcId=vpc, description="d", name=name)[0] for name in ("one", "two")]
+    wanted = {
+        "vpcId": vpc,
+        "serviceName": f"com.amazonaws.{REGION}.secretsmanager",
+        "vpcEndpointType": "Interface",
+        "privateDnsEnabled": True,
+    }
+    before = {**wanted, "subnetIds": [subnet], "securityGroupIds": [groups[0]]}
+    endpoint, _ = bench.make(ENDPOINT, **before)
+    after = {**wanted, "subnetIds": [other, subnet], "securityGroupIds": [groups[1]]}
+    bench.change(ENDPOINT, endpoint, before, **after)
+    policy = '{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]}'
+    bench.change(ENDPOINT, endpoint, after, **after, policy=policy, tags={"Name": "x"})
+
+
+def test_a_placement_group(bench: Bench) -> None:
+    group, outputs = bench.make(PLACEMENT, strategy="cluster")
+    assert group == outputs["name"]
+    bench.change(PLACEMENT, group, {"strategy": "cluster"}, strategy="cluster", tags={"Name": "x"})
+
+
+def a_machine(bench: Bench, subnet: str, **more: Any) -> str:
+    image = bench.crud.cloud.ec2.describe_images(Owners=["self"])["Images"][0]["ImageId"]
+    return bench.make(INSTANCE, ami=image, instanceType="m7i.large", subnetId=subnet, **more)[0]
+
+
+def test_a_volume_grows_and_moves_to_another_machine(bench: Bench) -> None:
+    _, subnet = a_network(bench, "10.3")
+    machines = [a_machine(bench, subnet) for _ in range(2)]
+    wanted = {"availabilityZone": ZONE, "encrypted": True, "type": "gp3"}
+    volume, _ = bench.make(VOLUME, **wanted, size=10)
+    for machine in machines:
+        attached = {"deviceName": "/dev/sdf", "volumeId": volume, "instanceId": machine}
+        identifier, _ = bench.make(ATTACHMENT, **attached)
+        token, _, checked = bench.made.pop()
+        bench.crud.delete(TYPES[token], identifier, checked, 20)
+    bench.change(VOLUME, volume, {**wanted, "size": 10}, **wanted, size=20, tags={"Name": "x"})
+
+
+def test_a_machine_with_a_public_address_and_tags_on_its_root_volume(bench: Bench) -> None:
+    _, subnet = a_network(bench, "10.4")
+    root = {"encrypted": True, "volumeType": "gp3", "volumeSize": 12, "tags": {"Name": "root"}}
+    wanted = {"associatePublicIpAddress": True, "rootBlockDevice": root}
+    machine = a_machine(bench, subnet, **wanted)
+    token, _, checked = bench.made[-1]
+    after = {**checked, "rootBlockDevice": {**root, "tags": {"Name": "other"}}, "disableApiTermination": False}
+    bench.crud.update(TYPES[token], machine, checked, after, 20)
+    bench.assert_standing(token, machine, after)
+
+
+def test_an_efs_with_its_target_and_access_point(bench: Bench) -> None:
+    vpc, subnet = a_network(bench, "10.5")
+    groups = [bench.make(GROUP, vpcId=vpc, description="d", name=name)[0] for name in ("efs", "efs-2")]
+    wanted = {"encrypted": True, "throughputMode": "bursting"}
+    system, outputs = bench.make(EFS, **wanted)
+    assert outputs["dnsName"] == f"{system}.efs.{REGION}.amazonaws.com"
+    later = {**wanted, "lifecyclePolicies": [{"transitionToIa": "AFTER_30_DAYS"}], "tags": {"Name": "x"}}
+    bench.change(EFS, system, wanted, **later)
+    where = {"fileSystemId": system, "subnetId": subnet}
+    target, _ = bench.make(TARGET, **where, securityGroups=groups[:1])
+    bench.change(TARGET, target, {**where, "securityGroups": groups[:1]}, **where, securityGroups=groups[1:])
+    creation = {"ownerUid": 0, "ownerGid": 0, "permissions": "0755"}
+    point = {"fileSystemId": system, "rootDirectory": {"path": "/home", "creationInfo": creation}}
+    access, _ = bench.make(ACCESS_POINT, **point)
+    bench.change(ACCESS_POINT, access, point, **point, tags={"Name": "x"})
+    answer = invoke(bench.crud.cloud, "aws:efs/getFileSystem:getFileSystem", {"fileSystemId": system})
+    assert (answer["id"], answer["encrypted"], answer["dnsName"]) == (system, True, outputs["dnsName"])
+
+
+@contextmanager
+def a_lustre_s_place(bench: Bench, cidr: str) -> Iterator[dict[str, Any]]:
+    vpc, subnet = a_network(bench, cidr)
+    group, _ = bench.make(GROUP, vpcId=vpc, description="d", name="lustre")
+    for first, last in ((988, 988), (1018, 1023)):
+        bench.make(
+            RULE,
+            securityGroupId=group,
+            ipProtocol="tcp",
+            fromPort=first,
+            toPort=last,
+            referencedSecurityGroupId=group,
+        )
+    yield {
+        "deploymentType": "PERSISTENT_2",
+        "storageType": "SSD",
+        "perUnitStorageThroughput": 125,
+        "subnetIds": subnet,
+        "securityGroupIds": [group],
+    }
+
+
+def test_a_lustre_grows_in_place_and_follows_a_bucket(bench: Bench) -> None:
+    with a_lustre_s_place(bench, "10.6") as wanted:
+        system, outputs = bench.make(LUSTRE, **wanted, storageCapacity=1200)
+        assert outputs["mountName"]
+        assert outputs["dnsName"]
+        bench.change(LUSTRE, system, {**wanted, "storageCapacity": 1200}, **wanted, storageCapacity=2400)
+        link = {"fileSystemId": system, "fileSystemPath": "/data", "dataRepositoryPath": "s3://b/data"}
+        both = {"autoImportPolicy": {"events": ["NEW"]}, "autoExportPolicy": {"events": ["NEW", "CHANGED"]}}
+        joined, _ = bench.make(LINK, **link, s3=both)
+        bench.change(LINK, joined, {**link, "s3": both}, **link, s3={"autoImportPolicy": {"events": ["NEW"]}})
+
+
+def test_a_role_gets_and_loses_its_boundary_and_a_policy_of_the_site(bench: Bench) -> None:
+    iam = bench.crud.cloud.iam
+    document = '{"Version": "2012-10-17", "Statement": []}'
+    arn = iam.create_policy(PolicyName="site", PolicyDocument=document)["Policy"]["Arn"]
+    trust = {"assumeRolePolicy": document}
+    role, _ = bench.make(ROLE, **trust)
+    bench.change(ROLE, role, trust, **trust, permissionsBoundary=arn)
+    bench.change(ROLE, role, {**trust, "permissionsBoundary": arn}, **trust, description="x")
+    bench.make(POLICY, role=role, policyArn=arn)
+    bench.end()
+    iam.delete_policy(PolicyArn=arn)
+
+
+def test_a_budget_tells_other_addresses(bench: Bench) -> None:
+    def notice(address: str, threshold: float) -> dict[str, Any]:
+        return {
+            "comparisonOperator": "GREATER_THAN",
+            "threshold": threshold,
+            "thresholdType": "PERCENTAGE",
+            "notificationType": "ACTUAL",
+            "subscriberEmailAddresses": [address],
+        }
+
+    filters = [{"name": "TagKeyValue", "values": ["user:gpucluster:cluster$rows"]}]
+    wanted = {"budgetType": "COST", "limitUnit": "USD", "timeUnit": "MONTHLY", "costFilters": filters}
+    before = {**wanted, "limitAmount": "100", "notifications": [notice("a@example.org", 80)]}
+    budget, _ = bench.make(BUDGET, **before)
+    after = {**wanted, "limitAmount": "200.5", "notifications": [notice("b@example.org", 80.0)]}
+    bench.change(BUDGET, budget, before, **after)
+
+
+def test_a_template_says_its_interfaces_and_placement(bench: Bench) -> None:
+    cards = [
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface", "securityGroups": ["sg-1"]},
+        {"networkCardIndex": 1, "deviceIndex": 0, "interfaceType": "efa-only", "securityGroups": ["sg-1"]},
+    ]
+    before = {"imageId": "ami-1", "networkInterfaces": cards[:1]}
+    template, _ = bench.make(TEMPLATE, **before)
+    after = {"imageId": "ami-1", "networkInterfaces": cards, "placement": {"groupName": "g"}}
+    outputs = bench.change(TEMPLATE, template, before, **after)
+    assert outputs["latestVersion"] == 2
+    assert outputs["networkInterfaces"] == cards
+
+
+def test_the_site_s_own_network_is_looked_up(bench: Bench) -> None:
+    vpc, subnet = a_network(bench, "10.7")
+    found = invoke(bench.crud.cloud, "aws:ec2/getVpc:getVpc", {"id": vpc})
+    assert (found["enableDnsSupport"], found["enableDnsHostnames"], found["id"]) == (True, True, vpc)
+    seen = invoke(bench.crud.cloud, "aws:ec2/getSubnet:getSubnet", {"id": subnet})
+    assert (seen["vpcId"], seen["availabilityZone"], seen["availableIpAddressCount"]) == (vpc, ZONE, 251)
+
+
+@pytest.mark.parametrize(
+    ("token", "arguments", "said"),
+    [
+        ("aws:ec2/getVpc:getVpc", {"id": "vpc-00000000"}, f"there is no vpc-00000000 in {REGION}"),
+        ("aws:ec2/getSubnet:getSubnet", {"id": "subnet-00000000"}, "there is no subnet-00000000"),
+        ("aws:efs/getFileSystem:getFileSystem", {"fileSystemId": "fs-00000000"}, "there is no fs-00000000"),
+        ("aws:ec2/getVpc:getVpc", {"default": True}, "answers getVpc by 'id' alone, found default"),
+    ],
+)
+def test_a_look_up_of_what_is_not_there_says_what(
+    bench: Bench, token: str, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(RefusedError, match=said):
+        invoke(bench.crud.cloud, token, arguments)
