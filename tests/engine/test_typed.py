@@ -1,0 +1,121 @@
+"""`pulumi up` typed by hand: the real engine, the stand-in language host, the checkout's own `__main__.py`."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import SPEC
+from leftovers import await_none, locks_of
+from stacked import Cluster
+from typed import Shell, a_shell
+
+from gpucluster.engine import run
+
+
+@pytest.fixture
+def shell(cluster: Cluster, tmp_path: Path) -> Shell:
+    return a_shell(cluster, tmp_path / "checkout")
+
+
+def stopped_at(child: "subprocess.Popen[str]", line: str, how: Callable[[], None]) -> str:
+    """Let it run until it says `line`, then do that; all that it said."""
+    assert child.stdout is not None
+    said: list[str] = []
+    for one in child.stdout:
+        said.append(one)
+        if line in one:
+            how()
+            break
+    said.append(child.communicate(timeout=100)[0])
+    return "".join(said)
+
+
+def test_what_is_typed_and_what_the_automation_api_does_are_one_stack(shell: Shell) -> None:
+    assert "created" in shell("pulumi", "up", "--yes", "--skip-preview").stdout
+    cluster = shell.cluster
+    assert run.preview(cluster.target, cluster.program).changes == ()
+    outputs = json.loads(shell("pulumi", "stack", "output", "--json").stdout)
+    assert outputs["head"].startswith("i-")
+    assert {one.id for one in run.standing(cluster.target)} >= {outputs["head"], outputs["bucket"]}
+    run.up(cluster.target, cluster.program)
+    typed = json.loads(shell("pulumi", "preview", "--json").stdout)
+    assert set(typed["changeSummary"]) == {"same"}
+    shell("pulumi", "destroy", "--exclude-protected", "--yes", "--skip-preview")
+    assert [one for one in run.standing(cluster.target) if not one.protected] == []
+    written = {
+        str(path.relative_to(shell.folder))
+        for path in shell.folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert written == {"Pulumi.yaml", "__main__.py", "stacks/burst.yaml"}, "the checkout stays as it is"
+
+
+def test_a_wrong_spec_is_its_own_sentence_and_no_traceback(shell: Shell) -> None:
+    (shell.folder / "stacks" / "burst.yaml").write_text(SPEC.replace("p5en.48xlarge", "p5en.49xlarge", 1))
+    done = shell("pulumi", "preview", check=False)
+    assert done.returncode != 0
+    assert "'p5en.49xlarge' is not in the catalog" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_program_that_fails_shows_where(shell: Shell) -> None:
+    (shell.folder / "__main__.py").write_text("raise ValueError('nobody foresaw it')\n")
+    done = shell("pulumi", "preview", check=False)
+    assert done.returncode != 0
+    assert "__main__.py" in done.stdout
+    assert "ValueError: nobody foresaw it" in done.stdout
+
+
+def test_ctrl_c_gives_the_lock_back_and_the_next_up_goes_on(shell: Shell) -> None:
+    child = shell.start("pulumi", "up", "--yes", "--skip-preview")
+    said = stopped_at(child, "Vpc burst created", lambda: os.killpg(child.pid, signal.SIGINT))
+    assert child.returncode != 0, said
+    assert await_none(shell.cluster) == []
+    assert locks_of(shell.cluster) == []
+    shell("pulumi", "up", "--yes", "--skip-preview")
+    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
+
+
+def test_a_killed_up_says_what_to_type_and_the_next_goes_on(shell: Shell) -> None:
+    child = shell.start("pulumi", "up", "--yes", "--skip-preview")
+    stopped_at(child, "Vpc burst created", child.kill)
+    assert await_none(shell.cluster) == [], "program, language host and provider go with their engine"
+    done = shell("pulumi", "up", "--yes", "--skip-preview", check=False)
+    assert done.returncode != 0
+    assert "pulumi cancel" in done.stdout + done.stderr
+    shell("pulumi", "cancel", "--yes")
+    shell("pulumi", "up", "--yes", "--skip-preview")
+    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
+
+
+PACK = """
+from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy
+
+def no_vpc(args, report):
+    if args.resource_type == "aws:ec2/vpc:Vpc":
+        report("no VPC of ours, please")
+
+PolicyPack("trial", enforcement_level=EnforcementLevel.MANDATORY, policies=[
+    ResourceValidationPolicy(name="no-vpc", description="a trial", validate=no_vpc)])
+"""
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    pytest.importorskip("pulumi_policy", reason="POLICY brings it")
+    folder = tmp_path / "pack"
+    folder.mkdir()
+    (folder / "PulumiPolicy.yaml").write_text("runtime: python\nversion: 0.0.1\n")
+    (folder / "__main__.py").write_text(PACK)
+    return folder
+
+
+def test_a_policy_pack_is_asked(shell: Shell, pack: Path) -> None:
+    done = shell("pulumi", "preview", "--policy-pack", str(pack), check=False)
+    assert done.returncode != 0
+    assert "no VPC of ours, please" in done.stdout
+    assert await_none(shell.cluster) == []
