@@ -5,13 +5,16 @@ Calls into moto are made under `lock`: its backends are plain dictionaries, and 
 
 import base64
 import hashlib
+import ipaddress
 import json
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from gpucluster.cloud.model import Refusal, SubnetPlace
+from gpucluster.sandbox.ec2.cards import Cards
 
 ACCOUNT = "123456789012"  # moto's; the sandbox has one account
 
@@ -132,6 +135,36 @@ class Moto:
             found = self._ec2.vpc_end_points.values()
             return [e.id for e in found if e.vpc_id == vpc and e.state.lower() != "deleted"]
 
+    def know_gateway(self, gateway: str, subnet: str) -> None:
+        """A NAT gateway of the model's, so that moto's routes can name it."""
+        with self.lock:
+            self._ec2.nat_gateways[gateway] = SimpleNamespace(id=gateway, subnet_id=subnet)
+
+    def addresses_in(self, subnet: str) -> frozenset[str]:
+        """Addresses of moto's own interfaces in a subnet."""
+        with self.lock:
+            return frozenset(
+                str(e.private_ip_address) for e in self._ec2.enis.values() if e.subnet.id == subnet
+            )
+
+    def strays(self) -> list[tuple[str, SubnetPlace]]:
+        """moto's interfaces whose address is not of their subnet: it draws those of endpoints anywhere (T10)."""
+        with self.lock:
+            return [
+                (str(e.id), _place(e.subnet))
+                for e in self._ec2.enis.values()
+                if ipaddress.ip_address(e.private_ip_address) not in ipaddress.ip_network(e.subnet.cidr_block)
+            ]
+
+    def move(self, interface: str, address: str) -> None:
+        """Give one of moto's interfaces another address."""
+        with self.lock:
+            found = self._ec2.enis[interface]
+            found.private_ip_address = address
+            for one in found.private_ip_addresses:
+                if one.get("Primary"):
+                    one["PrivateIpAddress"] = address
+
     def image_known(self, image_id: str) -> bool:
         """Whether an AMI of that id exists."""
         with self.lock:
@@ -164,6 +197,19 @@ class Moto:
         from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415
 
         return machine in INSTANCE_TYPES
+
+    def cards(self, machine: str) -> Cards:
+        """What the network cards of an instance type take; its data are EC2's own."""
+        from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415
+
+        network: dict[str, Any] = INSTANCE_TYPES[machine]["NetworkInfo"]
+        known: list[dict[str, Any]] = network["NetworkCards"]
+        found = sorted(known, key=lambda c: int(c["NetworkCardIndex"]))
+        return Cards(
+            kinds=tuple(frozenset(c["InterfaceTypes"]) for c in found),
+            most=tuple(int(c["MaximumNetworkInterfaces"]) for c in found),
+            efa=int(network["EfaInfo"]["MaximumEfaInterfaces"]) if network.get("EfaInfo") else 0,
+        )
 
     def key_pair_known(self, name: str) -> bool:
         """Whether a key pair of that name exists."""

@@ -33,6 +33,7 @@ _PUTS_POLICY = frozenset({"PutRolePolicy", "CreatePolicy", "CreatePolicyVersion"
 _ASK_LATER = frozenset(
     {"RunInstances", "CreateFleet"}
 )  # they ask for more, once their templates are resolved
+_MAKES_INTERFACES = frozenset({"CreateVpcEndpoint", "ModifyVpcEndpoint", "CreateNetworkInterface"})
 _MAKES_KEYS = frozenset({"CreateAccessKey", "CreateLoginProfile"})
 
 
@@ -78,6 +79,7 @@ class Face:
         self._model, self._moto, self._ring = model, moto, ring
         self._clock, self._wall = clock, wall
         self._permissions = Permissions(moto, self._tags_of_instance)
+        model.foreign = moto.addresses_in
         self._calls = Ec2Calls(model, moto, self._permissions, console)
         self._forward = wsgi.Forward(moto)
         self._queues = Queues()
@@ -197,7 +199,10 @@ class Face:
         )
         result = self._calls.answer(call)
         if result is None:
-            return self._forward(inbound.environ, request.body)
+            answer = self._forward(inbound.environ, request.body)
+            if operation in _MAKES_INTERFACES:
+                self._calls.settle(inbound.now)
+            return answer
         return wire.ec2_answer(operation, result, inbound.number)
 
     def _allow(self, principal: Principal, service: str, needs: Iterable[Need]) -> None:

@@ -34,6 +34,11 @@ def check_room(subnet: SubnetPlace, used: AbstractSet[str], count: int, wanted: 
         raise _full(subnet)
 
 
+def room(subnet: SubnetPlace) -> int:
+    """How many addresses a subnet has for its tenants."""
+    return max(0, ipaddress.IPv4Network(subnet.cidr).num_addresses - _RESERVED_FIRST - _RESERVED_LAST)
+
+
 def _explicit(
     network: ipaddress.IPv4Network, first: int, end: int, used: AbstractSet[str], wanted: str
 ) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpucluster.cloud.model import addresses, fleets, launches, life, maintenance, tagging
-from gpucluster.cloud.model.orders import Orders
+from gpucluster.cloud.model.premises import Premises
 from gpucluster.cloud.model.state import atomic
 from gpucluster.cloud.model.values import (
     Call,
@@ -26,7 +26,7 @@ from gpucluster.cloud.model.values import (
 from gpucluster.cloud.port import InstanceState, Reservation
 
 
-class CloudModel(Orders):
+class CloudModel(Premises):
     """EC2 of one account in one Region: its requests, and what the launcher tells it."""
 
     # --- requests -------------------------------------------------------------------------------
@@ -247,7 +247,8 @@ class CloudModel(Orders):
     def _take(self, spec: LaunchSpec, least: int, most: int, planned: int, now: float) -> tuple[Draw, ...]:
         """Refuse what cannot be launched, and take capacity; `planned` addresses are spoken for."""
         self._check_young(spec, now)
-        self._check_room(spec, most + planned)
+        self.placements.check(spec, self._instances.values())
+        self._check_room(spec, (most + planned) * spec.addresses)
         return self.supply.take(spec, least, most, self._instances.values(), now)
 
     def _take_for_fleet(self, spec: LaunchSpec, most: int, planned: int, now: float) -> tuple[Draw, ...]:
@@ -267,12 +268,22 @@ class CloudModel(Orders):
                 now=now,
                 hidden=launches.draw_lag(self.switches.lag, self._dice),
             )
-            interface = launches.interface_of(instance)
-            used.add(interface.address)
-            self._interfaces[interface.id] = interface
-            self._instances[instance.id] = instance
-            made.append(instance)
+            made.append(self._wired(instance, used))
         return tuple(made)
+
+    def _wired(self, instance: Ec2Instance, used: set[str]) -> Ec2Instance:
+        """The new instance with all its interfaces."""
+
+        def choose() -> str:
+            used.add(found := addresses.choose(instance.spec.subnet, used, None, self._dice))
+            return found
+
+        primary = launches.interface_of(instance)
+        used.add(str(primary.address))
+        nics = launches.more_interfaces(instance, self._new_id, choose)
+        self._interfaces |= {i.id: i for i in (primary, *nics)}
+        self._instances[instance.id] = replace(instance, nics=nics)
+        return self._instances[instance.id]
 
     def _check_young(self, spec: LaunchSpec, now: float) -> None:
         """An image that is gone (T18), a profile that EC2 does not know yet (T36)."""
@@ -294,14 +305,11 @@ class CloudModel(Orders):
 
     def _check_room(self, spec: LaunchSpec, count: int) -> None:
         used = self._used(spec.subnet.id)
-        if spec.address is not None and count > 1:
+        if spec.address is not None and count > spec.addresses:
             raise Refusal(
                 "InvalidParameterCombination", "A private address can be given to one instance only."
             )
         addresses.check_room(spec.subnet, used, count, spec.address)
-
-    def _used(self, subnet_id: str) -> frozenset[str]:
-        return frozenset(i.address for i in self._interfaces.values() if i.subnet.id == subnet_id)
 
     def _started(self, instance: Ec2Instance, now: float) -> Ec2Instance:
         if instance.state is not InstanceState.STOPPED:

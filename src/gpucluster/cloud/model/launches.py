@@ -17,6 +17,7 @@ from gpucluster.cloud.model.values import (
     Refusal,
 )
 from gpucluster.cloud.port import InstanceState
+from gpucluster.plan.model import InterfaceKind
 
 _FLEET_TAG = "aws:ec2:fleet-id"  # EC2's own mark on what a fleet launched (T14)
 _MISMATCH = (
@@ -157,6 +158,27 @@ def interface_of(instance: Ec2Instance) -> Interface:
         mac=instance.mac,
         groups=instance.spec.groups,
         tags=dict(instance.spec.interface_tags),
+        nic=instance.spec.nic,
+    )
+
+
+def more_interfaces(
+    instance: Ec2Instance, new_id: Callable[[str], str], choose: Callable[[], str]
+) -> tuple[Interface, ...]:
+    """The others, each with an address but for those that carry the fabric alone (T29)."""
+    return tuple(
+        Interface(
+            id=new_id("eni"),
+            instance_id=instance.id,
+            subnet=instance.spec.subnet,
+            address=None if nic.kind is InterfaceKind.EFA_ONLY else choose(),
+            public_address=None,
+            mac=f"{instance.mac[:3]}{number + 1:02x}{instance.mac[5:]}",
+            groups=nic.groups,
+            tags=dict(instance.spec.interface_tags),
+            nic=nic,
+        )
+        for number, nic in enumerate(instance.spec.nics)
     )
 
 

@@ -1,6 +1,6 @@
 """Capacity bought ahead: reservations (T25) and capacity blocks (T26), on the caller's clock."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpucluster.cloud.model.values import LaunchSpec, Refusal, Timing
@@ -24,6 +24,7 @@ class Held:
     used: int = 0
     cooling: list[float] = field(default_factory=list[float])
     warned: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def state(self, now: float) -> str:
         """EC2's word."""

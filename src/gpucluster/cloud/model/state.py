@@ -11,9 +11,12 @@ from gpucluster.cloud.model import launches, life
 from gpucluster.cloud.model.buckets import Buckets
 from gpucluster.cloud.model.capacity import Capacity
 from gpucluster.cloud.model.faultbox import FaultBox, Switches
+from gpucluster.cloud.model.gateways import Addresses, Gateways, NatGateway
 from gpucluster.cloud.model.news import News
+from gpucluster.cloud.model.placement import Placements
 from gpucluster.cloud.model.supply import Supply
 from gpucluster.cloud.model.values import Call, Dice, Ec2Instance, Interface, Timing
+from gpucluster.cloud.model.volumes import Volumes
 from gpucluster.cloud.port import InstanceState
 
 S = TypeVar("S", bound="State")
@@ -44,6 +47,13 @@ class State:
         self.buckets = Buckets()
         self.faults = FaultBox()
         self.news = News(region, dice)
+        self.placements = Placements()
+        self.volumes = Volumes()
+        self.addresses = Addresses()
+        self.gateways = Gateways()
+        self.foreign: Callable[[str], frozenset[str]] = lambda _: (
+            frozenset()
+        )  # addresses of others, by subnet
         self.trail: deque[Call] = deque(maxlen=_TRAIL)
         self._dice = dice
         self._instances: dict[str, Ec2Instance] = {}
@@ -68,10 +78,16 @@ class State:
             self._store(life.advance(instance, self.timing, now), now)
         for held in self.supply.reservations.to_warn(now):
             self.news.block_warning(held.id, held.machine, held.zone, held.ends_at or 0.0, now)
+        self.gateways.advance(now, self._gateway_ended)
         for interface in tuple(self._interfaces.values()):
             if interface.gone_at is not None and interface.gone_at <= now:
                 del self._interfaces[interface.id]
         self._forget(now)
+
+    def _gateway_ended(self, gateway: NatGateway) -> None:
+        self._interfaces.pop(gateway.interface, None)
+        if gateway.allocation is not None and gateway.allocation in self.addresses:
+            self.addresses.unbind(self.addresses.get(gateway.allocation))
 
     def _forget(self, now: float) -> None:
         before = now - self.timing.token_s
@@ -93,11 +109,22 @@ class State:
         if after.state not in (life.ENDED, InstanceState.STOPPED):
             return after
         self.supply.give_back(after.drawn, now)
-        interface = self._interfaces.get(after.interface_id)
-        if after.state is life.ENDED and interface is not None:
+        if after.state is life.ENDED:
             gone_at = after.since + self.timing.linger_s
-            self._interfaces[interface.id] = replace(interface, gone_at=gone_at, public_address=None)
+            for name in (after.interface_id, *(i.id for i in after.nics)):
+                if name in self._interfaces:
+                    gone = replace(self._interfaces[name], gone_at=gone_at, public_address=None)
+                    self._interfaces[name] = gone
+            self.volumes.let_go(after.id)
+            for address in self.addresses.all():
+                if address.instance == after.id:
+                    self.addresses.unbind(address)
         return replace(after, drawn=None)
+
+    def _used(self, subnet_id: str) -> frozenset[str]:
+        """Addresses of a subnet that are taken, by whomever (T10)."""
+        mine = {i.address for i in self._interfaces.values() if i.subnet.id == subnet_id and i.address}
+        return self.foreign(subnet_id) | mine
 
     def _any(self, instance_id: str) -> Ec2Instance:
         """One that exists, though reads may not show it yet."""

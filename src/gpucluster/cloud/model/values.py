@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gpucluster.cloud.port import InstanceState
-from gpucluster.plan.model import Market
+from gpucluster.plan.model import InterfaceKind, Market
 
 ANY = "*"  # a wildcard in capacity rules
 
@@ -38,6 +38,11 @@ class Timing:
     cleaning_s: float = 300.0  # a block's slot is back so long after the end of its instance (T26)
     closing_s: float = 1800.0  # a block's instances are ended so long before its end (T26)
     warning_s: float = 2400.0  # and their owner is warned so long before it
+    gateway_s: float = 5.0  # a NAT gateway is pending, and later deleting, so long (minutes on AWS, T43)
+    target_s: float = 4.0  # a mount target is creating so long; 90 s on AWS, not verified (T44)
+    lustre_s: float = 20.0  # a Lustre is CREATING so long; 5 to 20 min on AWS (T45)
+    link_s: float = 5.0  # and its link to S3
+    rules_s: float = 2.0  # FSx does not see younger rules of a group (T45)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,16 @@ class SubnetPlace:
     cidr: str
     vpc: str = "vpc-0"
     public: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nic:
+    """One network interface that a launch asks for; an efa-only one has no address (T29)."""
+
+    card: int = 0
+    device: int = 0
+    kind: InterfaceKind = InterfaceKind.ENA
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +112,14 @@ class LaunchSpec:
     joins_open: bool = True  # an open reservation that matches is used, unless the preference is `none`
     max_price: int | None = None  # of spot, micro-USD an hour
     fleet: str | None = None  # id of the fleet that launches it
+    placement_group: str | None = None  # by name (T27)
+    nics: tuple[Nic, ...] = ()  # beside the primary one
+    nic: Nic = Nic()  # the primary one
+
+    @property
+    def addresses(self) -> int:
+        """How many of its subnet one instance takes (T10)."""
+        return 1 + sum(nic.kind is not InterfaceKind.EFA_ONLY for nic in self.nics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +196,7 @@ class Ec2Instance:
     known_at: float = 0.0  # reads find its id from then on (T20)
     address_at: float = 0.0
     tags_at: float = 0.0
+    nics: tuple["Interface", ...] = ()  # beside the primary one
 
     @property
     def zone(self) -> str:
@@ -181,17 +205,19 @@ class Ec2Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """A network interface of an instance; `gone_at` is set when the instance has ended."""
+    """A network interface of an instance, or of a service by its words; `gone_at` is set when that has ended."""
 
     id: str
-    instance_id: str
+    instance_id: str  # "" of a service's
     subnet: SubnetPlace
-    address: str
+    address: str | None  # None: efa-only
     public_address: str | None
     mac: str
     groups: tuple[str, ...]
     tags: Mapping[str, str]
     gone_at: float | None = None
+    nic: Nic = Nic()
+    service: str = ""  # what a service says of its own: nobody else deletes it (T42)
 
 
 @dataclass(frozen=True, slots=True)

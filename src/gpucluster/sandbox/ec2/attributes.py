@@ -23,7 +23,6 @@ def calls(model: CloudModel, moto: Moto) -> Calls:
         "DescribeInstanceAttribute": here.describe,
         "ModifyInstanceAttribute": here.modify,
         "ModifyInstanceMetadataOptions": here.modify_metadata,
-        "ModifyVolume": here.modify_volume,
         "DescribeIamInstanceProfileAssociations": here.associations,
         "AssociateIamInstanceProfile": here.associate,
         "DisassociateIamInstanceProfile": here.disassociate,
@@ -58,32 +57,6 @@ class _Attributes:
         before = self._model.instance(str(call.asked.get("InstanceId")), call.now)
         after = self._change(call, before.id, {"metadata": {**before.spec.metadata, **wanted}})
         return {"InstanceId": after.id, "InstanceMetadataOptions": views.metadata(after)}
-
-    def modify_volume(self, call: Call) -> Result:
-        """The root volume of a living instance, under it."""
-        volume = str(call.asked.get("VolumeId"))
-        mine = next(
-            (i for i in self._model.describe((), call.now) if i.address and i.volume_id == volume), None
-        )
-        if mine is None:
-            raise Refusal("InvalidVolume.NotFound", f"The volume '{volume}' does not exist.")
-        before = views.volume(mine)
-        after = {
-            "VolumeSize": int(call.asked.get("Size", before["Size"])),
-            "VolumeType": str(call.asked.get("VolumeType", before["VolumeType"])),
-        }
-        if after["VolumeSize"] < before["Size"]:
-            raise Refusal("InvalidParameterValue", "New size cannot be smaller than existing size")
-        changed = self._change(call, mine.id, {"options": views.with_root_ebs(mine, after)})
-        seen = views.volume(changed)
-        progress = {"VolumeId": volume, "ModificationState": "completed", "Progress": 100}
-        return {
-            "VolumeModification": {
-                **progress,
-                "TargetSize": seen["Size"],
-                "TargetVolumeType": seen["VolumeType"],
-            }
-        }
 
     def associations(self, call: Call) -> Result:
         found = [i for i in self._model.describe((), call.now) if i.spec.profile and i.address]

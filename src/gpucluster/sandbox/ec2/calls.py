@@ -13,15 +13,25 @@ from gpucluster.cloud.model import CloudModel, Ec2Instance, Refusal
 from gpucluster.cloud.port import InstanceState
 from gpucluster.sandbox import wire
 from gpucluster.sandbox.backends import Moto, Profile
-from gpucluster.sandbox.ec2 import attributes, filters, fleets, launch, reserved, views
-from gpucluster.sandbox.ec2.call import Call, Calls, Result
+from gpucluster.sandbox.ec2 import (
+    attributes,
+    filters,
+    fleets,
+    gateways,
+    launch,
+    placement,
+    reserved,
+    views,
+    volumes,
+)
+from gpucluster.sandbox.ec2.call import Call, Calls, Result, check_tags
 from gpucluster.sandbox.ec2.guards import GUARDS
 from gpucluster.sandbox.permissions import Permissions, tags_in
 
 # Calls that moto would answer with instances of its own.
 NOT_HERE = frozenset(
-    {"AllocateHosts", "AttachNetworkInterface", "AttachVolume", "CreateImage",
-     "DescribeFleetInstances", "DescribeFleets", "DescribeSpotFleetInstances", "DetachVolume", "ImportInstance",
+    {"AllocateHosts", "AttachNetworkInterface", "CopySnapshot", "CreateImage", "CreateSnapshot",
+     "DescribeFleetInstances", "DescribeFleets", "DescribeSpotFleetInstances", "ImportInstance",
      "MonitorInstances", "RebootInstances", "ReplaceIamInstanceProfileAssociation",
      "RequestSpotFleet",
      "RequestSpotInstances", "RunScheduledInstances", "UnmonitorInstances"}
@@ -42,11 +52,14 @@ class Ec2Calls:
             **attributes.calls(model, moto),
             **fleets.calls(model, moto, permissions),
             **reserved.calls(model),
+            **placement.calls(model),
+            **volumes.calls(model, moto),
+            **gateways.calls(model, moto),
+            "DescribeSubnets": self._subnets,
             "ModifyInstanceEventStartTime": self._move_event,
             "TerminateInstances": lambda c: _changes("TerminatingInstances", model.terminate(_ids(c), c.now)),
             "StopInstances": lambda c: _changes("StoppingInstances", model.stop(_ids(c), c.now)),
             "StartInstances": lambda c: _changes("StartingInstances", model.start(_ids(c), c.now)),
-            "DescribeVolumes": self._volumes,
             "DescribeNetworkInterfaces": self._interfaces,
             "DescribeTags": self._tags,
             "CreateTags": lambda c: self._tag(c, tags_in(c.asked.get("Tags", ())), ()),
@@ -66,7 +79,14 @@ class Ec2Calls:
         guard = GUARDS.get(call.operation)
         if guard is not None:
             guard(call.asked, self._moto, self._model.interfaces(call.now))
+        if call.operation == "CreateRoute" and call.asked.get("NatGatewayId"):
+            self._model.gateways.get(str(call.asked["NatGatewayId"]))
         return None
+
+    def settle(self, now: float) -> None:
+        """After moto has answered: its interfaces get addresses of their subnets."""
+        for interface, place in self._moto.strays():
+            self._moto.move(interface, self._model.free_address(place, now))
 
     # --- launching ------------------------------------------------------------------------------
 
@@ -119,16 +139,13 @@ class Ec2Calls:
         forced = None if ids else self._model.switches.page_size
         return filters.page(fitting, lambda i: i.id, call.asked, self._model.draw(), forced)
 
-    def _volumes(self, call: Call) -> Result:
-        mine = [i for i in self._model.describe((), call.now) if i.state is not InstanceState.TERMINATED]
-        wanted = cast(Sequence[str], call.asked.get("VolumeIds") or ())
-        named = [i for i in mine if not wanted or i.volume_id in wanted]
-        fitting = filters.chosen(
-            named, call.asked.get("Filters"), filters.VOLUME, lambda i: i.spec.volume_tags
-        )
-        rest = [v for v in wanted if v not in {i.volume_id for i in mine}]
-        others = self._of_moto(call, "Volumes", "VolumeId", wanted, rest)
-        return {"Volumes": [*others, *(views.volume(i) for i in fitting)]}
+    def _subnets(self, call: Call) -> Result:
+        """moto's, with what is really free (T10)."""
+        found = self._asked_of_moto(call, "Subnets", call.fields)
+        for subnet in found:
+            place = self._moto.subnet(str(subnet["SubnetId"]))
+            subnet["AvailableIpAddressCount"] = self._model.free_count(place, call.now)
+        return {"Subnets": found}
 
     def _interfaces(self, call: Call) -> Result:
         mine = self._model.interfaces(call.now)
@@ -160,19 +177,23 @@ class Ec2Calls:
 
     def _tags(self, call: Call) -> Result:
         mine = views.tags(self._model.describe((), call.now), self._model.interfaces(call.now))
+        mine += views.holding_tags(self._model.holdings())
         fitting = filters.chosen(
             mine, call.asked.get("Filters"), filters.TAG, lambda t: {t["Key"]: t["Value"]}
         )
         return {"Tags": [*self._asked_of_moto(call, "Tags", call.fields), *fitting]}
 
     def _tag(self, call: Call, tags: Mapping[str, str], gone: Sequence[str]) -> Result:
-        launch.check_tags(tags)
+        check_tags(tags)
         resources = cast(Sequence[str], call.asked.get("Resources") or ())
         known = {i.volume_id for i in self._model.describe((), call.now)}
         known |= {e.id for e in self._model.interfaces(call.now)}
         mine = [r for r in resources if r.startswith("i-") or r in known]
         self._model.tag(mine, tags, gone, call.now)
-        rest = [r for r in resources if r not in mine]
+        held = [r for r in resources if r not in mine and self._model.tags_of(r) is not None]
+        for one in held:
+            self._model.tag_holding(one, tags, gone)
+        rest = [r for r in resources if r not in mine and r not in held]
         if rest:
             fields = {k: v for k, v in call.fields.items() if not k.startswith("ResourceId.")}
             fields |= {f"ResourceId.{n}": one for n, one in enumerate(rest, 1)}

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from gpucluster.cloud.model import Ec2Instance, Interface, Refusal
+from gpucluster.cloud.model.gateways import Address, NatGateway
+from gpucluster.cloud.model.placement import PlacementGroup
+from gpucluster.cloud.model.volumes import Volume
 from gpucluster.cloud.port import Reservation
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.ec2.views import STATE_CODES
@@ -43,6 +46,18 @@ INSTANCE: Mapping[str, Reader[Ec2Instance]] = {
     "tag-key": lambda i: tuple(i.tags),
     "tag-value": lambda i: tuple(i.tags.values()),
     "capacity-reservation-id": lambda i: _some(i.held),
+    "placement-group-name": lambda i: _some(i.spec.placement_group),
+}
+
+TOPOLOGY: Mapping[str, Reader[Ec2Instance]] = {
+    name: INSTANCE[name] for name in ("availability-zone", "instance-type")
+}
+
+PLACEMENT: Mapping[str, Reader[PlacementGroup]] = {
+    "group-name": lambda g: (g.name,),
+    "strategy": lambda g: (g.strategy,),
+    "state": lambda _: ("available",),
+    "tag-key": lambda g: tuple(g.tags),
 }
 
 RESERVATION: Mapping[str, Reader[Reservation]] = {
@@ -55,15 +70,17 @@ RESERVATION: Mapping[str, Reader[Reservation]] = {
 INTERFACE: Mapping[str, Reader[Interface]] = {
     "network-interface-id": lambda e: (e.id,),
     "attachment.instance-id": lambda e: () if e.gone_at is not None else (e.instance_id,),
+    "attachment.status": lambda e: ("attached",) if e.gone_at is None else (),
     "group-id": lambda e: e.groups,
     "vpc-id": lambda e: (e.subnet.vpc,),
     "subnet-id": lambda e: (e.subnet.id,),
     "availability-zone": lambda e: (e.subnet.zone,),
-    "private-ip-address": lambda e: (e.address,),
-    "addresses.private-ip-address": lambda e: (e.address,),
+    "private-ip-address": lambda e: _some(e.address),
+    "addresses.private-ip-address": lambda e: _some(e.address),
+    "interface-type": lambda e: (e.nic.kind.value,),
     "status": lambda e: ("in-use" if e.gone_at is None else "available",),
-    "requester-managed": lambda _: ("false",),
-    "description": lambda _: ("",),
+    "requester-managed": lambda e: ("true" if e.service else "false",),
+    "description": lambda e: (e.service,),
     "tag-key": lambda e: tuple(e.tags),
 }
 
@@ -74,14 +91,50 @@ TAG: Mapping[str, Reader[Mapping[str, str]]] = {
     "value": lambda t: (t["Value"],),
 }
 
+ADDRESS: Mapping[str, Reader[Address]] = {
+    "allocation-id": lambda a: (a.id,),
+    "association-id": lambda a: _some(a.association),
+    "domain": lambda _: ("vpc",),
+    "instance-id": lambda a: _some(a.instance),
+    "network-interface-id": lambda a: _some(a.interface),
+    "private-ip-address": lambda a: _some(a.private_ip),
+    "public-ip": lambda a: (a.public_ip,),
+    "tag-key": lambda a: tuple(a.tags),
+}
+
+OWN_VOLUME: Mapping[str, Reader[Volume]] = {
+    "attachment.instance-id": lambda v: _some(v.instance),
+    "attachment.device": lambda v: _some(v.device or None),
+    "attachment.status": lambda v: () if v.instance is None else ("attached",),
+    "volume-id": lambda v: (v.id,),
+    "availability-zone": lambda v: (v.zone,),
+    "status": lambda v: (v.state,),
+    "size": lambda v: (str(v.size_gib),),
+    "volume-type": lambda v: (v.kind,),
+    "encrypted": lambda v: (str(v.encrypted).lower(),),
+    "tag-key": lambda v: tuple(v.tags),
+}
+
 VOLUME: Mapping[str, Reader[Ec2Instance]] = {
     "attachment.instance-id": lambda i: (i.id,),
     "volume-id": lambda i: (i.volume_id,),
     "availability-zone": lambda i: (i.zone,),
     "status": lambda _: ("in-use",),
     "attachment.device": lambda _: ("/dev/xvda",),
+    "attachment.status": lambda _: ("attached",),
     "tag-key": lambda i: tuple(i.spec.volume_tags),
 }
+
+
+def gateway(now: float) -> Mapping[str, Reader[NatGateway]]:
+    """Of NAT gateways, whose state is the clock's."""
+    return {
+        "nat-gateway-id": lambda g: (g.id,),
+        "subnet-id": lambda g: (g.subnet.id,),
+        "vpc-id": lambda g: (g.subnet.vpc,),
+        "state": lambda g: (g.state(now),),
+        "tag-key": lambda g: tuple(g.tags),
+    }
 
 
 def chosen(

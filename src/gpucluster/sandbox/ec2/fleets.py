@@ -13,6 +13,7 @@ from gpucluster.sandbox.permissions import Permissions
 _CONFIGS = 50  # launch template configs of one fleet
 _LEAST = 1000  # MinTargetCapacity
 _MINE = ("InstanceType", "SubnetId", "ImageId")  # of an override
+_TAKEN = ("InstanceType", "ImageId", "Placement")  # the subnet is put apart
 _ALIAS = "resolve:ssm:"  # an image by its parameter's name
 Part = Mapping[str, Any]
 
@@ -68,7 +69,10 @@ class _Fleets:
     ) -> LaunchSpec | Refusal:
         try:
             spec, profile = launch.launch_spec(
-                _as_launch(call.asked, config, override, lifecycle, count), self._moto, self._model.switches
+                _as_launch(call.asked, config, override, lifecycle, count),
+                self._moto,
+                self._model.switches,
+                override.get("SubnetId") or None,
             )
             role = None if profile is None or profile.role is None else self._moto.role_arn(profile.role)
             call.allow(self._permissions.launch(spec, role, launch.requested_tags(spec)))
@@ -107,7 +111,7 @@ def _as_launch(asked: Part, config: Part, override: Part, lifecycle: str, count:
         options = {"SpotOptions": {"MaxPrice": price}} if price is not None else {}
         market = {"MarketType": lifecycle, **options}
     return {
-        **{name: override[name] for name in _MINE if override.get(name)},
+        **{name: override[name] for name in _TAKEN if override.get(name)},
         "LaunchTemplate": config["LaunchTemplateSpecification"],
         "InstanceMarketOptions": market,
         "TagSpecifications": tags,

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
-from gpucluster.cloud.model import LaunchSpec, Refusal, SubnetPlace
+from gpucluster.cloud.model import LaunchSpec, Nic, Refusal, SubnetPlace
 from gpucluster.cloud.model.faultbox import Switches
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.backends import Moto, Profile, Template, decoded
+from gpucluster.sandbox.ec2 import cards
+from gpucluster.sandbox.ec2.call import check_tags
 
 USER_DATA_LIMIT = 16 * 1024  # bytes before base64 (T16)
 _KINDS = frozenset({"instance", "volume", "network-interface", "spot-instances-request"})
@@ -17,14 +20,17 @@ Parameters = Mapping[str, Any]
 
 
 def launch_spec(
-    asked: Parameters, moto: Moto, switches: Switches | None = None
+    asked: Parameters, moto: Moto, switches: Switches | None = None, fleet_subnet: str | None = None
 ) -> tuple[LaunchSpec, Profile | None]:
-    """Return what is to be launched, and the profile that it carries."""
+    """Return what is to be launched, and the profile that it carries. A fleet's override names the subnet apart."""
     template = _template(asked, moto, switches or Switches())
     merged = _merged(asked, template)
+    if fleet_subnet is not None:
+        _put_subnet(merged, fleet_subnet)
     _check_known(merged, moto)
     profile = _profile(merged, moto)
     subnet, public = _subnet(merged, moto)
+    nics = _nics(merged, subnet.vpc, moto)
     tags = tags_by_kind(merged)
     market = _market(merged, tags)
     spec = LaunchSpec(
@@ -37,7 +43,7 @@ def launch_spec(
         fingerprint=json.dumps(
             {k: v for k, v in asked.items() if k != "ClientToken"}, sort_keys=True, default=str
         ),
-        placed=_names_place(asked),
+        placed=fleet_subnet is not None or _names_place(asked),
         address=_first_interface(merged).get("PrivateIpAddress") or merged.get("PrivateIpAddress"),
         public=public,
         image=str(merged["ImageId"]),
@@ -58,6 +64,9 @@ def launch_spec(
         only_reserved=_preference(merged) == "capacity-reservations-only",
         joins_open=_preference(merged) != "none",
         max_price=_max_price(merged),
+        placement_group=_part(merged, "Placement").get("GroupName") or None,
+        nic=nics[0],
+        nics=nics[1:],
     )
     _check_counts(spec)
     return spec, profile
@@ -83,14 +92,6 @@ def requested_tags(spec: LaunchSpec) -> dict[str, Mapping[str, str]]:
     """Tags at birth of all that a launch makes; a spot request is judged only if it is tagged."""
     tags = {"instance": spec.tags, "volume": spec.volume_tags, "network-interface": spec.interface_tags}
     return {**tags, "spot-instances-request": spec.spot_tags} if spec.spot_tags else tags
-
-
-def check_tags(tags: Mapping[str, str]) -> None:
-    """Refuse too many tags, and Amazon's own prefix."""
-    if len(tags) > 50:
-        raise Refusal("TagLimitExceeded", "The maximum number of tags for a resource has been reached.")
-    if any(key.lower().startswith("aws:") for key in tags):
-        raise Refusal("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
 
 
 def _template(asked: Parameters, moto: Moto, switches: Switches) -> Template | None:
@@ -146,8 +147,12 @@ def _profile(merged: Parameters, moto: Moto) -> Profile | None:
 
 
 def _first_interface(merged: Parameters) -> Mapping[str, Any]:
-    interfaces = _list(merged.get("NetworkInterfaces"))
-    return interfaces[0] if interfaces else {}
+    """The primary one: on card 0, device 0."""
+    order = sorted(
+        _list(merged.get("NetworkInterfaces")),
+        key=lambda i: (int(i.get("NetworkCardIndex") or 0), int(i.get("DeviceIndex") or 0)),
+    )
+    return order[0] if order else {}
 
 
 def _names_place(asked: Parameters) -> bool:
@@ -158,8 +163,6 @@ def _names_place(asked: Parameters) -> bool:
 def _subnet(merged: Parameters, moto: Moto) -> tuple[SubnetPlace, bool]:
     """The subnet, and whether the instance gets a public address (T31)."""
     interfaces = _list(merged.get("NetworkInterfaces"))
-    if len(interfaces) > 1:
-        raise Refusal("UnsupportedOperation", "the sandbox's machines have one network interface")
     first = _first_interface(merged)
     if first and (merged.get("SubnetId") or merged.get("SecurityGroupIds")):
         raise Refusal(
@@ -167,20 +170,48 @@ def _subnet(merged: Parameters, moto: Moto) -> tuple[SubnetPlace, bool]:
             "Network interfaces and an instance-level subnet ID or security groups may not be specified on the "
             "same request",
         )
+    if len({one.get("SubnetId") for one in interfaces}) > 1:
+        raise Refusal(
+            "UnsupportedOperation", "the sandbox's machines have all their interfaces in one subnet"
+        )
     subnet_id = first.get("SubnetId") or merged.get("SubnetId")
     zone = _part(merged, "Placement").get("AvailabilityZone")
     place = moto.subnet(str(subnet_id)) if subnet_id else moto.default_subnet(zone)
     wish = first.get("AssociatePublicIpAddress")
-    return place, place.public if wish is None else _true(wish)
+    alone = len(interfaces) < 2  # a subnet gives a machine with several no public address
+    return place, (place.public and alone) if wish is None else _true(wish)
+
+
+def _put_subnet(merged: dict[str, Any], subnet: str) -> None:
+    """A fleet's override names the subnet of the template's interfaces; RunInstances cannot (T31)."""
+    interfaces = _list(merged.get("NetworkInterfaces"))
+    if interfaces:
+        merged["NetworkInterfaces"] = [{**one, "SubnetId": subnet} for one in interfaces]
+    else:
+        merged["SubnetId"] = subnet
+
+
+def _nics(merged: Parameters, vpc: str, moto: Moto) -> tuple[Nic, ...]:
+    """All interfaces, the primary one first, each with groups that exist (T29)."""
+    asked = _list(merged.get("NetworkInterfaces"))
+    if not asked:
+        return (Nic(groups=_groups(merged, vpc, moto)),)
+    machine = str(merged["InstanceType"])
+    found = cards.checked(machine, asked, moto.cards(machine))
+    return tuple(replace(nic, groups=_known_groups(nic.groups, vpc, moto)) for nic in found)
 
 
 def _groups(merged: Parameters, vpc: str, moto: Moto) -> tuple[str, ...]:
     wanted = _first_interface(merged).get("Groups") or merged.get("SecurityGroupIds") or ()
+    return _known_groups(cast(Sequence[str], wanted), vpc, moto)
+
+
+def _known_groups(wanted: Sequence[str], vpc: str, moto: Moto) -> tuple[str, ...]:
     if not wanted:
         default = moto.default_group(vpc)
         return () if default is None else (default,)
     known = moto.groups()
-    for group_id in cast(Sequence[str], wanted):
+    for group_id in wanted:
         group = known.get(group_id)
         if group is None:
             raise Refusal("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
@@ -188,7 +219,7 @@ def _groups(merged: Parameters, vpc: str, moto: Moto) -> tuple[str, ...]:
             raise Refusal(
                 "InvalidParameter", f"Security group {group_id} and the subnet belong to different networks."
             )
-    return tuple(cast(Sequence[str], wanted))
+    return tuple(wanted)
 
 
 def _market(merged: Parameters, tags: Mapping[str, Mapping[str, str]]) -> Market:

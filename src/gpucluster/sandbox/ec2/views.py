@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpucluster.cloud.model import Ec2Instance, Interface, MaintenanceEvent
+from gpucluster.cloud.model.volumes import Volume
 from gpucluster.cloud.port import InstanceState
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.backends import ACCOUNT, Group
@@ -63,7 +64,11 @@ def instance(one: Ec2Instance, groups: Mapping[str, Group], profiles: Mapping[st
         "ProductCodes": [],
         "InstanceType": spec.machine,
         "LaunchTime": when(one.launched_at),
-        "Placement": {"AvailabilityZone": one.zone, "GroupName": "", "Tenancy": "default"},
+        "Placement": {
+            "AvailabilityZone": one.zone,
+            "GroupName": spec.placement_group or "",
+            "Tenancy": "default",
+        },
         "Monitoring": {"State": "disabled"},
         "Architecture": "x86_64",
         "RootDeviceType": "ebs",
@@ -157,28 +162,37 @@ def interface(one: Interface, groups: Mapping[str, Group]) -> Shape:
         "SubnetId": one.subnet.id,
         "VpcId": one.subnet.vpc,
         "AvailabilityZone": one.subnet.zone,
-        "Description": "",
+        "Description": one.service,
         "OwnerId": ACCOUNT,
         "MacAddress": one.mac,
         "PrivateIpAddress": one.address,
-        "PrivateIpAddresses": [{"Primary": True, "PrivateIpAddress": one.address}],
+        "PrivateIpAddresses": _addresses(one),
         "Groups": _groups(one.groups, groups),
         "Status": "in-use" if one.gone_at is None else "available",
-        "InterfaceType": "interface",
+        "InterfaceType": one.nic.kind.value,
         "SourceDestCheck": True,
-        "RequesterManaged": False,
+        "RequesterManaged": bool(one.service),
         "TagSet": tag_list(one.tags),
     }
     if one.gone_at is None:
-        shape["Attachment"] = {
-            "AttachmentId": one.id.replace("eni-", "eni-attach-"),
-            "InstanceId": one.instance_id,
-            "InstanceOwnerId": ACCOUNT,
-            "DeviceIndex": 0,
-            "DeleteOnTermination": True,
-            "Status": "attached",
-        }
+        shape["Attachment"] = _attachment(one)
     return shape
+
+
+def _attachment(one: Interface) -> Shape:
+    return {
+        "AttachmentId": one.id.replace("eni-", "eni-attach-"),
+        "InstanceId": one.instance_id or None,
+        "InstanceOwnerId": ACCOUNT if one.instance_id else "amazon-aws",
+        "DeviceIndex": one.nic.device,
+        "NetworkCardIndex": one.nic.card,
+        "DeleteOnTermination": True,
+        "Status": "attached",
+    }
+
+
+def _addresses(one: Interface) -> list[Shape]:
+    return [{"Primary": True, "PrivateIpAddress": one.address}] if one.address else []
 
 
 def metadata(one: Ec2Instance) -> Shape:
@@ -202,6 +216,24 @@ def tags(instances: Iterable[Ec2Instance], interfaces: Iterable[Interface]) -> l
     ]
 
 
+_KINDS = {
+    "vol": "volume",
+    "pg": "placement-group",
+    "eipalloc": "elastic-ip",
+    "nat": "natgateway",
+    "cr": "capacity-reservation",
+}
+
+
+def holding_tags(holdings: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
+    """Tags of what the model holds beside instances."""
+    return [
+        {"ResourceId": name, "ResourceType": _KINDS[name.partition("-")[0]], "Key": k, "Value": v}
+        for name, found in sorted(holdings.items())
+        for k, v in sorted(found.items())
+    ]
+
+
 def _network(one: Ec2Instance, groups: Mapping[str, Group]) -> Shape:
     spec = one.spec
     named = _groups(spec.groups, groups)
@@ -211,32 +243,53 @@ def _network(one: Ec2Instance, groups: Mapping[str, Group]) -> Shape:
         "PrivateIpAddress": one.address,
         "SourceDestCheck": True,
         "SecurityGroups": named,
-        "NetworkInterfaces": [
-            {
-                "NetworkInterfaceId": one.interface_id,
-                "SubnetId": spec.subnet.id,
-                "VpcId": spec.subnet.vpc,
-                "MacAddress": one.mac,
-                "OwnerId": ACCOUNT,
-                "PrivateIpAddress": one.address,
-                "PrivateIpAddresses": [{"Primary": True, "PrivateIpAddress": one.address}],
-                "SourceDestCheck": True,
-                "Status": "in-use",
-                "Groups": named,
-                "InterfaceType": "interface",
-                "Attachment": {
-                    "AttachmentId": one.interface_id.replace("eni-", "eni-attach-"),
-                    "DeleteOnTermination": True,
-                    "DeviceIndex": 0,
-                    "Status": "attached",
-                    "AttachTime": when(one.launched_at),
-                },
-            }
-        ],
+        "NetworkInterfaces": [_primary(one, named), *(_other(one, i, groups) for i in one.nics)],
     }
     if one.public_address is not None:
         shape["PublicIpAddress"] = one.public_address
     return shape
+
+
+def _primary(one: Ec2Instance, named: list[Shape]) -> Shape:
+    return {
+        "NetworkInterfaceId": one.interface_id,
+        "SubnetId": one.spec.subnet.id,
+        "VpcId": one.spec.subnet.vpc,
+        "MacAddress": one.mac,
+        "OwnerId": ACCOUNT,
+        "PrivateIpAddress": one.address,
+        "PrivateIpAddresses": [{"Primary": True, "PrivateIpAddress": one.address}],
+        "SourceDestCheck": True,
+        "Status": "in-use",
+        "Groups": named,
+        "InterfaceType": one.spec.nic.kind.value,
+        "Attachment": {
+            "AttachmentId": one.interface_id.replace("eni-", "eni-attach-"),
+            "DeleteOnTermination": True,
+            "DeviceIndex": 0,
+            "NetworkCardIndex": 0,
+            "Status": "attached",
+            "AttachTime": when(one.launched_at),
+        },
+    }
+
+
+def _other(one: Ec2Instance, nic: Interface, groups: Mapping[str, Group]) -> Shape:
+    attachment = {k: v for k, v in _attachment(nic).items() if not k.startswith("Instance")}
+    return {
+        "NetworkInterfaceId": nic.id,
+        "SubnetId": nic.subnet.id,
+        "VpcId": nic.subnet.vpc,
+        "MacAddress": nic.mac,
+        "OwnerId": ACCOUNT,
+        "PrivateIpAddress": nic.address,
+        "PrivateIpAddresses": _addresses(nic),
+        "SourceDestCheck": True,
+        "Status": "in-use",
+        "Groups": _groups(nic.groups, groups),
+        "InterfaceType": nic.nic.kind.value,
+        "Attachment": {**attachment, "AttachTime": when(one.launched_at)},
+    }
 
 
 def _groups(ids: tuple[str, ...], groups: Mapping[str, Group]) -> list[Shape]:
@@ -252,6 +305,39 @@ def _block_device(one: Ec2Instance) -> Shape:
             "DeleteOnTermination": True,
             "AttachTime": when(one.launched_at),
         },
+    }
+
+
+def own_volume(one: Volume) -> Shape:
+    """A volume that outlives instances."""
+    attached = one.instance is not None
+    return {
+        "VolumeId": one.id,
+        "AvailabilityZone": one.zone,
+        "CreateTime": when(one.created_at),
+        "Encrypted": one.encrypted,
+        "KmsKeyId": one.kms_key,
+        "Size": one.size_gib,
+        "VolumeType": one.kind,
+        "Iops": one.iops,
+        "Throughput": one.throughput,
+        "State": one.state,
+        "SnapshotId": "",
+        "MultiAttachEnabled": False,
+        "Tags": tag_list(one.tags),
+        "Attachments": [volume_attachment(one)] if attached else [],
+    }
+
+
+def volume_attachment(one: Volume, state: str = "attached") -> Shape:
+    """Where a volume hangs."""
+    return {
+        "InstanceId": one.instance,
+        "VolumeId": one.id,
+        "Device": one.device,
+        "State": state,
+        "AttachTime": when(one.attached_at),
+        "DeleteOnTermination": False,
     }
 
 

@@ -1,0 +1,119 @@
+"""Placement groups, and where instances stand in the network, in EC2's words (T27, T28)."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from gpucluster.catalog import load
+from gpucluster.cloud.model import CloudModel, Refusal
+from gpucluster.cloud.model.placement import PlacementGroup, network_nodes
+from gpucluster.cloud.port import InstanceState
+from gpucluster.sandbox.backends import ACCOUNT
+from gpucluster.sandbox.ec2 import filters, views
+from gpucluster.sandbox.ec2.call import Call, Calls, Result, birth_tags
+
+_IDS = 100  # of one DescribeInstanceTopology
+_PAGE = 20
+
+
+def calls(model: CloudModel) -> Calls:
+    """The calls of this module by name."""
+    here = _Placement(model)
+    return {
+        "CreatePlacementGroup": here.create,
+        "DescribePlacementGroups": here.describe,
+        "DeletePlacementGroup": here.delete,
+        "DescribeInstanceTopology": here.topology,
+    }
+
+
+class _Placement:
+    def __init__(self, model: CloudModel) -> None:
+        self._model = model
+
+    def create(self, call: Call) -> Result:
+        name = str(call.asked.get("GroupName") or "")
+        if not name:
+            raise Refusal("MissingParameter", "The request must contain the parameter groupName")
+        strategy = str(call.asked.get("Strategy") or "cluster")
+        if strategy != "cluster":
+            raise Refusal(
+                "UnsupportedOperation", f"the sandbox has no placement group of strategy {strategy}"
+            )
+        tags = birth_tags(call, "placement-group")
+        group = PlacementGroup(id=self._model.fresh_id("pg"), name=name, strategy=strategy, tags=tags)
+        with self._model.lock:
+            return {"PlacementGroup": _shape(self._model.placements.add(group), self._model.region)}
+
+    def describe(self, call: Call) -> Result:
+        names = cast(Sequence[str], call.asked.get("GroupNames") or ())
+        ids = cast(Sequence[str], call.asked.get("GroupIds") or ())
+        with self._model.lock:
+            known = self._model.placements.all()
+            found = [self._model.placements.get(name) for name in names] or list(known)
+        missing = sorted(set(ids) - {g.id for g in known})
+        if missing:
+            raise Refusal(
+                "InvalidPlacementGroupId.NotFound", f"The Placement Group '{missing[0]}' is unknown."
+            )
+        named = [g for g in found if not ids or g.id in ids]
+        fitting = filters.chosen(named, call.asked.get("Filters"), filters.PLACEMENT, lambda g: g.tags)
+        return {"PlacementGroups": [_shape(g, self._model.region) for g in fitting]}
+
+    def delete(self, call: Call) -> Result:
+        with self._model.lock:
+            everything = self._model.describe((), call.now)
+            self._model.placements.remove(str(call.asked.get("GroupName") or ""), everything)
+        return {}
+
+    def topology(self, call: Call) -> Result:
+        """Running instances of types that have it; the others are left out without a word (T28)."""
+        ids = cast(Sequence[str], call.asked.get("InstanceIds") or ())
+        if len(ids) > _IDS:
+            raise Refusal("InvalidParameterValue", f"At most {_IDS} instance ids may be specified.")
+        if ids and call.asked.get("MaxResults") is not None:
+            raise Refusal("InvalidParameterCombination", "MaxResults cannot be specified with instance ids")
+        names = cast(Sequence[str], call.asked.get("GroupNames") or ())
+        machines = load().machines
+        seen = [
+            (i, machines[i.spec.machine].network_layers)
+            for i in self._model.describe(ids, call.now)
+            if i.state is InstanceState.RUNNING
+            and i.spec.machine in machines
+            and (not names or i.spec.placement_group in names)
+        ]
+        known = {i.id: layers for i, layers in seen if layers}
+        fitting = filters.chosen(
+            [i for i, _ in seen if i.id in known], call.asked.get("Filters"), filters.TOPOLOGY, lambda _: {}
+        )
+        asked = {
+            "MaxResults": call.asked.get("MaxResults") or _PAGE,
+            "NextToken": call.asked.get("NextToken"),
+        }
+        if ids:
+            asked = {}
+        shown, token = filters.page(fitting, lambda i: i.id, asked, self._model.draw())
+        result: Result = {
+            "Instances": [
+                {
+                    "InstanceId": i.id,
+                    "InstanceType": i.spec.machine,
+                    "GroupName": i.spec.placement_group,
+                    "NetworkNodes": list(network_nodes(i, known[i.id])),
+                    "AvailabilityZone": i.zone,
+                    "CapacityBlockId": i.held if i.spec.market.value == "capacity-block" else None,
+                }
+                for i in shown
+            ]
+        }
+        return result if token is None else {**result, "NextToken": token}
+
+
+def _shape(group: PlacementGroup, region: str) -> Result:
+    return {
+        "GroupName": group.name,
+        "GroupId": group.id,
+        "GroupArn": f"arn:aws:ec2:{region}:{ACCOUNT}:placement-group/{group.name}",
+        "State": "available",
+        "Strategy": group.strategy,
+        "Tags": views.tag_list(group.tags),
+    }

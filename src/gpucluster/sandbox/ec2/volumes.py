@@ -1,0 +1,174 @@
+"""EBS volumes in EC2's words: those of the model that outlive instances, and root volumes of living ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from gpucluster.cloud.model import CloudModel, Refusal
+from gpucluster.cloud.model.volumes import Volume
+from gpucluster.sandbox.backends import Moto
+from gpucluster.sandbox.ec2 import filters, views
+from gpucluster.sandbox.ec2.call import Call, Calls, Result, birth_tags
+
+_KINDS = frozenset({"gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"})
+_SIZES = (1, 65536)  # GiB of a gp3
+
+
+def calls(model: CloudModel, moto: Moto) -> Calls:
+    """The calls of this module by name."""
+    here = _Volumes(model, moto)
+    return {
+        "CreateVolume": here.create,
+        "DescribeVolumes": here.describe,
+        "AttachVolume": here.attach,
+        "DetachVolume": here.detach,
+        "ModifyVolume": here.modify,
+        "DescribeVolumesModifications": here.modifications,
+        "DeleteVolume": here.delete,
+    }
+
+
+class _Volumes:
+    def __init__(self, model: CloudModel, moto: Moto) -> None:
+        self._model, self._moto = model, moto
+        self._modified: dict[str, Result] = {}
+
+    def create(self, call: Call) -> Result:
+        asked = call.asked
+        zone, kind = str(asked.get("AvailabilityZone") or ""), str(asked.get("VolumeType") or "gp2")
+        if asked.get("SnapshotId"):
+            raise Refusal("UnsupportedOperation", "the sandbox has no snapshots")
+        if zone not in self._moto.zones():
+            raise Refusal("InvalidParameterValue", f"Invalid availability zone: [{zone}]")
+        if kind not in _KINDS:
+            raise Refusal("InvalidParameterValue", f"Invalid volume type: {kind}")
+        volume = Volume(
+            id=self._model.fresh_id("vol"),
+            zone=zone,
+            size_gib=_size(asked.get("Size")),
+            created_at=call.now,
+            kind=kind,
+            iops=int(asked.get("Iops") or 3000),
+            throughput=int(asked.get("Throughput") or 125),
+            encrypted=str(asked.get("Encrypted", "")).lower() == "true",
+            kms_key=asked.get("KmsKeyId"),
+            tags=birth_tags(call, "volume"),
+        )
+        with self._model.lock:
+            return _created(self._model.volumes.put(volume))
+
+    def describe(self, call: Call) -> Result:
+        wanted = cast(Sequence[str], call.asked.get("VolumeIds") or ())
+        with self._model.lock:
+            roots = [i for i in self._model.describe((), call.now) if i.address is not None]
+            own = self._model.volumes.all()
+        missing = sorted(set(wanted) - {i.volume_id for i in roots} - {v.id for v in own})
+        if missing:
+            raise Refusal("InvalidVolume.NotFound", f"The volume '{missing[0]}' does not exist.")
+        asked = call.asked.get("Filters")
+        fitting = filters.chosen(
+            [i for i in roots if not wanted or i.volume_id in wanted],
+            [f for f in asked or () if f.get("Name") in filters.VOLUME or _is_tag(f)],
+            filters.VOLUME,
+            lambda i: i.spec.volume_tags,
+        )
+        if any(f.get("Name") in filters.OWN_VOLUME.keys() - filters.VOLUME.keys() for f in asked or ()):
+            fitting = []
+        mine = filters.chosen(
+            [v for v in own if not wanted or v.id in wanted], asked, filters.OWN_VOLUME, lambda v: v.tags
+        )
+        return {"Volumes": [*(views.own_volume(v) for v in mine), *(views.volume(i) for i in fitting)]}
+
+    def attach(self, call: Call) -> Result:
+        volume, device = str(call.asked.get("VolumeId")), str(call.asked.get("Device") or "")
+        if not device:
+            raise Refusal("MissingParameter", "The request must contain the parameter device")
+        with self._model.lock:
+            instance = self._model.instance(str(call.asked.get("InstanceId")), call.now)
+            return views.volume_attachment(
+                self._model.volumes.attach(volume, instance, device, call.now), "attaching"
+            )
+
+    def detach(self, call: Call) -> Result:
+        with self._model.lock:
+            self._model.describe((), call.now)
+            before = self._model.volumes.detach(str(call.asked.get("VolumeId")), call.asked.get("InstanceId"))
+        return views.volume_attachment(before, "detaching")
+
+    def modify(self, call: Call) -> Result:
+        """A volume of its own, or the root volume of a living instance, under it."""
+        volume = str(call.asked.get("VolumeId"))
+        with self._model.lock:
+            own = volume in self._model.volumes
+            size, kind = self._modify_own(call, volume) if own else self._modify_root(call, volume)
+        done = {
+            "VolumeId": volume,
+            "ModificationState": "completed",
+            "Progress": 100,
+            "TargetSize": size,
+            "TargetVolumeType": kind,
+        }
+        self._modified[volume] = done
+        return {"VolumeModification": done}
+
+    def modifications(self, call: Call) -> Result:
+        wanted = cast(Sequence[str], call.asked.get("VolumeIds") or ())
+        found = [m for v, m in sorted(self._modified.items()) if not wanted or v in wanted]
+        return {"VolumesModifications": found}
+
+    def delete(self, call: Call) -> Result:
+        with self._model.lock:
+            self._model.describe((), call.now)
+            self._model.volumes.remove(str(call.asked.get("VolumeId")))
+        return {}
+
+    def _modify_own(self, call: Call, volume_id: str) -> tuple[int, str]:
+        before = self._model.volumes.get(volume_id)
+        size = _grown(call.asked, before.size_gib)
+        after = replace(
+            before,
+            size_gib=size,
+            kind=str(call.asked.get("VolumeType") or before.kind),
+            iops=int(call.asked.get("Iops") or before.iops),
+            throughput=int(call.asked.get("Throughput") or before.throughput),
+        )
+        self._model.volumes.put(after)
+        return after.size_gib, after.kind
+
+    def _modify_root(self, call: Call, volume_id: str) -> tuple[int, str]:
+        mine = next(
+            (i for i in self._model.describe((), call.now) if i.address and i.volume_id == volume_id), None
+        )
+        if mine is None:
+            raise Refusal("InvalidVolume.NotFound", f"The volume '{volume_id}' does not exist.")
+        before = views.volume(mine)
+        size = _grown(call.asked, int(before["Size"]))
+        kind = str(call.asked.get("VolumeType") or before["VolumeType"])
+        options = views.with_root_ebs(mine, {"VolumeSize": size, "VolumeType": kind})
+        self._model.change(mine.id, call.now, lambda i: replace(i, spec=replace(i.spec, options=options)))
+        return size, kind
+
+
+def _size(value: Any) -> int:
+    size = int(value or 0)
+    if not _SIZES[0] <= size <= _SIZES[1]:
+        raise Refusal(
+            "InvalidParameterValue", f"Invalid value '{size}' for size: {_SIZES[0]} to {_SIZES[1]} GiB"
+        )
+    return size
+
+
+def _grown(asked: Mapping[str, Any], before: int) -> int:
+    size = int(asked.get("Size") or before)
+    if size < before:
+        raise Refusal("InvalidParameterValue", "New size cannot be smaller than existing size")
+    return size
+
+
+def _created(volume: Volume) -> Result:
+    shape = views.own_volume(volume)
+    return {**{k: v for k, v in shape.items() if k != "Attachments"}, "State": "creating"}
+
+
+def _is_tag(one: Mapping[str, Any]) -> bool:
+    return str(one.get("Name", "")).startswith("tag:")

@@ -1,0 +1,329 @@
+"""What the face answers beside instances, over HTTP: placement groups, EFA's cards, addresses, gateways, volumes."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from clouds import Network, RunningCloud, a_network, running_cloud
+
+from gpucluster.cloud.model import Timing
+
+pytestmark = pytest.mark.loopback
+ZONE, OTHER = "us-east-1a", "us-east-1b"
+Launch = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def running() -> Generator[tuple[RunningCloud, Network], None, None]:
+    with running_cloud(timing=Timing(pending_s=1.0, ending_s=5.0, linger_s=60.0, gateway_s=5.0)) as cloud:
+        yield cloud, a_network(cloud)
+
+
+@pytest.fixture
+def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
+    return running[0].fresh()
+
+
+@pytest.fixture
+def network(running: tuple[RunningCloud, Network]) -> Network:
+    return running[1]
+
+
+@pytest.fixture
+def ec2(cloud: RunningCloud) -> Any:
+    return cloud.client("ec2")
+
+
+@pytest.fixture
+def launch(ec2: Any, cloud: RunningCloud, network: Network) -> Launch:
+    def run(zone: str = ZONE, **change: Any) -> list[dict[str, Any]]:
+        asked: dict[str, Any] = {
+            "ImageId": network.image, "InstanceType": "p5.48xlarge", "SubnetId": network.subnets[zone],
+            "MinCount": 1, "MaxCount": 1,
+        }  # fmt: skip
+        made = ec2.run_instances(**{k: v for k, v in {**asked, **change}.items() if v is not None})[
+            "Instances"
+        ]
+        cloud.clock.move(2)
+        return made
+
+    return run
+
+
+def code_of(call: Any, **named: Any) -> str:
+    with pytest.raises(ClientError) as caught:
+        call(**named)
+    return caught.value.response["Error"]["Code"]
+
+
+def free_in(ec2: Any, subnet: str) -> int:
+    return ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["AvailableIpAddressCount"]
+
+
+def cards(network: Network, *asked: tuple[int, int, str], **more: Any) -> dict[str, Any]:
+    """NetworkInterfaces of a launch by (card, device, kind), and no subnet beside them."""
+    made = [
+        {"NetworkCardIndex": c, "DeviceIndex": d, "InterfaceType": k, "SubnetId": network.subnets[ZONE],
+         "Groups": [network.group], **more}
+        for c, d, k in asked
+    ]  # fmt: skip
+    return {"NetworkInterfaces": made, "SubnetId": None}
+
+
+# --- placement and topology -------------------------------------------------------------------
+
+
+def test_t27_a_placement_group_is_made_once_and_goes_when_its_members_have_ended(
+    cloud: RunningCloud, ec2: Any, launch: Launch
+):
+    tags = [{"ResourceType": "placement-group", "Tags": [{"Key": "k", "Value": "v"}]}]
+    made = ec2.create_placement_group(GroupName="g", Strategy="cluster", TagSpecifications=tags)
+    assert made["PlacementGroup"]["State"] == "available"
+    assert (
+        code_of(ec2.create_placement_group, GroupName="g", Strategy="cluster")
+        == "InvalidPlacementGroup.Duplicate"
+    )
+    (one,) = launch(Placement={"GroupName": "g"})
+    assert one["Placement"]["GroupName"] == "g"
+    assert code_of(ec2.delete_placement_group, GroupName="g") == "InvalidPlacementGroup.InUse"
+    ec2.terminate_instances(InstanceIds=[one["InstanceId"]])
+    assert code_of(ec2.delete_placement_group, GroupName="g") == "InvalidPlacementGroup.InUse", (
+        "it still ends"
+    )
+    cloud.clock.move(6)
+    ec2.delete_placement_group(GroupName="g")
+    assert code_of(ec2.describe_placement_groups, GroupNames=["g"]) == "InvalidPlacementGroup.Unknown"
+
+
+def test_t27_a_group_is_of_one_zone_and_takes_no_capacity_that_was_reserved_outside_it(
+    cloud: RunningCloud, ec2: Any, launch: Launch
+):
+    ec2.create_placement_group(GroupName="h", Strategy="cluster")
+    launch(Placement={"GroupName": "h"})
+    assert code_of(launch, Placement={"GroupName": "h"}, zone=OTHER) == "InvalidParameterCombination"
+    assert code_of(launch, Placement={"GroupName": "x"}) == "InvalidPlacementGroup.Unknown"
+    held = cloud.model.reserve("p5.48xlarge", ZONE, 2)
+    target = {"CapacityReservationTarget": {"CapacityReservationId": held}}
+    refused = code_of(launch, Placement={"GroupName": "h"}, CapacityReservationSpecification=target)
+    assert refused == "InsufficientInstanceCapacity"
+
+
+def test_t28_topology_tells_layers_of_running_instances_and_leaves_the_others_out(
+    cloud: RunningCloud, ec2: Any, launch: Launch, network: Network
+):
+    (one,) = launch()
+    (p6,) = launch(InstanceType="p6-b200.48xlarge")
+    launch(InstanceType="m7i.large")
+    late = ec2.run_instances(
+        ImageId=network.image,
+        InstanceType="p5.48xlarge",
+        SubnetId=network.subnets[ZONE],
+        MinCount=1,
+        MaxCount=1,
+    )["Instances"][0]["InstanceId"]
+    seen = {i["InstanceId"]: len(i["NetworkNodes"]) for i in ec2.describe_instance_topology()["Instances"]}
+    assert late not in seen
+    assert seen == {one["InstanceId"]: 3, p6["InstanceId"]: 4}
+
+
+def test_t28_at_most_a_hundred_ids_and_no_page_beside_them(ec2: Any):
+    ids = [f"i-{n:017x}" for n in range(101)]
+    assert code_of(ec2.describe_instance_topology, InstanceIds=ids) == "InvalidParameterValue"
+    assert (
+        code_of(ec2.describe_instance_topology, InstanceIds=ids[:1], MaxResults=5)
+        == "InvalidParameterCombination"
+    )
+
+
+# --- network cards ----------------------------------------------------------------------------
+
+
+def test_t29_every_card_has_its_interface_and_only_those_with_an_address_take_one(
+    ec2: Any, launch: Launch, network: Network
+):
+    before = free_in(ec2, network.subnets[ZONE])
+    layout = [(0, 0, "interface"), (0, 1, "efa-only"), *((c, 0, "efa-only") for c in range(1, 32))]
+    (one,) = launch(**cards(network, *layout))
+    assert [(i["Attachment"]["NetworkCardIndex"], i["InterfaceType"]) for i in one["NetworkInterfaces"]][:3] == [
+        (0, "interface"), (0, "efa-only"), (1, "efa-only")
+    ]  # fmt: skip
+    assert len(one["NetworkInterfaces"]) == 33
+    assert before - free_in(ec2, network.subnets[ZONE]) == 1
+    (other,) = launch(**cards(network, (0, 0, "interface"), (1, 0, "efa"), (2, 0, "efa")))
+    assert len({i["PrivateIpAddress"] for i in other["NetworkInterfaces"]}) == 3
+    assert before - free_in(ec2, network.subnets[ZONE]) == 4
+
+
+@pytest.mark.parametrize(
+    ("sentence", "machine", "layout", "code"),
+    [
+        ("a pair twice", "p5.48xlarge", [(0, 0, "interface"), (1, 0, "efa"), (1, 0, "efa")], "InvalidParameterValue"),
+        ("no primary", "p5.48xlarge", [(1, 0, "efa")], "InvalidParameterValue"),
+        ("a primary without an address", "p5.48xlarge", [(0, 0, "efa-only")], "InvalidParameterCombination"),
+        ("EFA on the ENA card", "p6-b300.48xlarge", [(0, 0, "interface"), (0, 1, "efa-only")],
+         "InvalidParameterCombination"),
+        ("a machine without EFA", "m7i.large", [(0, 0, "efa")], "InvalidParameterCombination"),
+        ("a card too many", "p4d.24xlarge", [(0, 0, "interface"), (4, 0, "efa")], "InvalidParameterValue"),
+        ("three on a card of two", "p5.48xlarge", [(0, 0, "interface"), (0, 1, "efa"), (0, 2, "interface")],
+         "AttachmentLimitExceeded"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else "",
+)  # fmt: skip
+def test_t29_a_wrong_mix_of_cards_is_refused(
+    launch: Launch, network: Network, sentence: str, machine: str, layout: list[Any], code: str
+):
+    assert code_of(launch, InstanceType=machine, **cards(network, *layout)) == code, sentence
+
+
+def test_t30_a_group_that_is_wrong_for_the_fabric_is_not_refused(launch: Launch, network: Network):
+    assert launch(**cards(network, (0, 0, "interface"), (0, 1, "efa-only")))
+
+
+def test_t31_several_interfaces_get_no_public_address(ec2: Any, launch: Launch, network: Network):
+    asked = cards(network, (0, 0, "interface"), (1, 0, "efa-only"))
+    asked["NetworkInterfaces"][0]["AssociatePublicIpAddress"] = True
+    assert code_of(launch, **asked) == "InvalidParameterCombination"
+    subnet = network.subnets[ZONE]
+    ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
+    try:
+        assert "PublicIpAddress" in launch()[0]
+        assert "PublicIpAddress" not in launch(**cards(network, (0, 0, "interface"), (1, 0, "efa-only")))[0]
+    finally:
+        ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": False})
+
+
+def test_t31_a_template_with_interfaces_takes_its_subnet_from_a_fleet_and_not_from_a_launch(
+    ec2: Any, network: Network
+):
+    nics = [
+        {"NetworkCardIndex": 0, "DeviceIndex": 0, "Groups": [network.group]},
+        {"NetworkCardIndex": 0, "DeviceIndex": 1, "InterfaceType": "efa-only", "Groups": [network.group]},
+    ]
+    data = {"ImageId": network.image, "InstanceType": "p5.48xlarge", "NetworkInterfaces": nics}
+    made = ec2.create_launch_template(LaunchTemplateName="cards", LaunchTemplateData=data)["LaunchTemplate"]
+    named = {"LaunchTemplateId": made["LaunchTemplateId"], "Version": "1"}
+    subnet = network.subnets[ZONE]
+    asked = {"LaunchTemplate": named, "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
+    assert code_of(ec2.run_instances, **asked) == "InvalidParameterCombination"
+    config = {"LaunchTemplateSpecification": named, "Overrides": [{"SubnetId": subnet}]}
+    fleet = ec2.create_fleet(
+        Type="instant", LaunchTemplateConfigs=[config],
+        TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
+    )  # fmt: skip
+    assert fleet["Errors"] == []
+    (one,) = ec2.describe_instances(InstanceIds=fleet["Instances"][0]["InstanceIds"])["Reservations"][0][
+        "Instances"
+    ]
+    assert (one["SubnetId"], len(one["NetworkInterfaces"])) == (subnet, 2)
+
+
+# --- addresses and gateways -------------------------------------------------------------------
+
+
+def test_t10_the_twelfth_address_of_a_small_subnet_is_refused_whoever_took_the_others(
+    cloud: RunningCloud, ec2: Any, network: Network, launch: Launch
+):
+    small = ec2.create_subnet(VpcId=network.vpc, CidrBlock="10.42.9.0/28", AvailabilityZone=ZONE)["Subnet"][
+        "SubnetId"
+    ]
+    assert free_in(ec2, small) == 11
+    endpoint = ec2.create_vpc_endpoint(
+        VpcId=network.vpc,
+        ServiceName="com.amazonaws.us-east-1.sqs",
+        VpcEndpointType="Interface",
+        SubnetIds=[small],
+    )["VpcEndpoint"]
+    found = ec2.describe_network_interfaces(Filters=[{"Name": "subnet-id", "Values": [small]}])[
+        "NetworkInterfaces"
+    ]
+    assert [i["PrivateIpAddress"].startswith("10.42.9.") for i in found] == [True]
+    assert free_in(ec2, small) == 10
+    made = launch(SubnetId=small, MinCount=10, MaxCount=10)
+    assert free_in(ec2, small) == 0
+    assert code_of(launch, SubnetId=small) == "InsufficientFreeAddressesInSubnet"
+    ec2.terminate_instances(InstanceIds=[i["InstanceId"] for i in made])
+    cloud.clock.move(6)
+    assert free_in(ec2, small) == 0, "interfaces linger"
+    assert code_of(ec2.delete_subnet, SubnetId=small) == "DependencyViolation"
+    cloud.clock.move(61)
+    assert free_in(ec2, small) == 10
+    ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint["VpcEndpointId"]])
+    ec2.delete_subnet(SubnetId=small)
+
+
+def test_t43_a_nat_gateway_ends_late_and_holds_its_address_until_then(
+    cloud: RunningCloud, ec2: Any, network: Network
+):
+    subnet = network.subnets[ZONE]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    assert code_of(ec2.create_nat_gateway, SubnetId=subnet, AllocationId=address) == "Gateway.NotAttached"
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=network.vpc)
+    nat = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address)["NatGateway"]
+    assert nat["State"] == "pending"
+    table = ec2.create_route_table(VpcId=network.vpc)["RouteTable"]["RouteTableId"]
+    way = {"RouteTableId": table, "DestinationCidrBlock": "0.0.0.0/0"}
+    assert code_of(ec2.create_route, **way, NatGatewayId="nat-0123456789abcdef0") == "NatGatewayNotFound"
+    ec2.create_route(**way, NatGatewayId=nat["NatGatewayId"])
+    cloud.clock.move(5)
+    assert state_of(ec2, nat) == "available"
+    detach = {"InternetGatewayId": gateway, "VpcId": network.vpc}
+    assert code_of(ec2.detach_internet_gateway, **detach) == "DependencyViolation"
+    ec2.delete_nat_gateway(NatGatewayId=nat["NatGatewayId"])
+    assert state_of(ec2, nat) == "deleting"
+    assert code_of(ec2.release_address, AllocationId=address) == "InvalidIPAddress.InUse"
+    cloud.clock.move(5)
+    assert state_of(ec2, nat) == "deleted"
+    ec2.release_address(AllocationId=address)
+    ec2.detach_internet_gateway(**detach)
+    ec2.delete_internet_gateway(InternetGatewayId=gateway)
+    ec2.delete_route_table(RouteTableId=table)
+
+
+def state_of(ec2: Any, nat: dict[str, Any]) -> str:
+    return ec2.describe_nat_gateways(NatGatewayIds=[nat["NatGatewayId"]])["NatGateways"][0]["State"]
+
+
+def test_an_address_is_bound_to_an_instance_until_either_goes(cloud: RunningCloud, ec2: Any, launch: Launch):
+    (one,) = launch()
+    address = ec2.allocate_address(Domain="vpc")
+    ec2.associate_address(AllocationId=address["AllocationId"], InstanceId=one["InstanceId"])
+    seen = ec2.describe_instances(InstanceIds=[one["InstanceId"]])["Reservations"][0]["Instances"][0]
+    assert seen["PublicIpAddress"] == address["PublicIp"]
+    assert code_of(ec2.release_address, AllocationId=address["AllocationId"]) == "InvalidIPAddress.InUse"
+    ec2.terminate_instances(InstanceIds=[one["InstanceId"]])
+    cloud.clock.move(6)
+    ec2.release_address(AllocationId=address["AllocationId"])
+
+
+# --- volumes ----------------------------------------------------------------------------------
+
+
+def test_a_volume_hangs_on_one_instance_of_its_zone_and_outlives_it(
+    cloud: RunningCloud, ec2: Any, launch: Launch
+):
+    tags = [{"ResourceType": "volume", "Tags": [{"Key": "k", "Value": "v"}]}]
+    volume = ec2.create_volume(AvailabilityZone=ZONE, Size=20, VolumeType="gp3", TagSpecifications=tags)[
+        "VolumeId"
+    ]
+    (one,), (far,) = launch(), launch(zone=OTHER)
+    there = {"VolumeId": volume, "Device": "/dev/sdf"}
+    assert code_of(ec2.attach_volume, **there, InstanceId=far["InstanceId"]) == "InvalidVolume.ZoneMismatch"
+    ec2.attach_volume(**there, InstanceId=one["InstanceId"])
+    assert code_of(ec2.attach_volume, **there, InstanceId=one["InstanceId"]) == "VolumeInUse"
+    assert code_of(ec2.delete_volume, VolumeId=volume) == "VolumeInUse"
+    asked = [{"Name": "attachment.instance-id", "Values": [one["InstanceId"]]}]
+    assert {v["VolumeId"] for v in ec2.describe_volumes(Filters=asked)["Volumes"]} > {volume}
+    ec2.terminate_instances(InstanceIds=[one["InstanceId"]])
+    cloud.clock.move(6)
+    (seen,) = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+    assert (seen["State"], seen["Tags"]) == ("available", [{"Key": "k", "Value": "v"}])
+    ec2.create_tags(Resources=[volume], Tags=[{"Key": "l", "Value": "w"}])
+    found = ec2.describe_volumes(Filters=[{"Name": "tag:l", "Values": ["w"]}])["Volumes"]
+    assert [v["VolumeId"] for v in found] == [volume]
+    assert code_of(ec2.modify_volume, VolumeId=volume, Size=10) == "InvalidParameterValue"
+    ec2.modify_volume(VolumeId=volume, Size=40)
+    assert ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Size"] == 40
+    ec2.delete_volume(VolumeId=volume)
+    assert code_of(ec2.describe_volumes, VolumeIds=[volume]) == "InvalidVolume.NotFound"
