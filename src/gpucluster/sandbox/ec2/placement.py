@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import cast
 
-from gpucluster.catalog import load
 from gpucluster.cloud.model import CloudModel, Refusal
-from gpucluster.cloud.model.placement import PlacementGroup, network_nodes
+from gpucluster.cloud.model.placement import PlacementGroup, layers_of, network_nodes
 from gpucluster.cloud.port import InstanceState
 from gpucluster.sandbox.backends import ACCOUNT
 from gpucluster.sandbox.ec2 import filters, views
@@ -73,18 +72,14 @@ class _Placement:
         if ids and call.asked.get("MaxResults") is not None:
             raise Refusal("InvalidParameterCombination", "MaxResults cannot be specified with instance ids")
         names = cast(Sequence[str], call.asked.get("GroupNames") or ())
-        machines = load().machines
         seen = [
-            (i, machines[i.spec.machine].network_layers)
+            i
             for i in self._model.describe(ids, call.now)
             if i.state is InstanceState.RUNNING
-            and i.spec.machine in machines
+            and layers_of(i.spec.machine)
             and (not names or i.spec.placement_group in names)
         ]
-        known = {i.id: layers for i, layers in seen if layers}
-        fitting = filters.chosen(
-            [i for i, _ in seen if i.id in known], call.asked.get("Filters"), filters.TOPOLOGY, lambda _: {}
-        )
+        fitting = filters.chosen(seen, call.asked.get("Filters"), filters.TOPOLOGY, lambda _: {})
         asked = {
             "MaxResults": call.asked.get("MaxResults") or _PAGE,
             "NextToken": call.asked.get("NextToken"),
@@ -98,7 +93,7 @@ class _Placement:
                     "InstanceId": i.id,
                     "InstanceType": i.spec.machine,
                     "GroupName": i.spec.placement_group,
-                    "NetworkNodes": list(network_nodes(i, known[i.id])),
+                    "NetworkNodes": list(network_nodes(i)),
                     "AvailabilityZone": i.zone,
                     "CapacityBlockId": i.held if i.spec.market.value == "capacity-block" else None,
                 }
