@@ -23,7 +23,7 @@ from gpucluster.plan.model import (
     TemplateBinding,
     there,
 )
-from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE
+from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE, ROLE_NODE
 
 BINDINGS_SCHEMA = 1
 
@@ -56,6 +56,7 @@ class Bundle(pulumi.ComponentResource):
             file_systems={path: _told(made) for path, made in storage.file_systems.items()},
             volumes=dict(storage.volumes),
             placement_groups=dict(pools.placement_groups),
+            groups={ROLE_NODE: network.groups.ids[ROLE_NODE]},
         )
         self.bindings = known.apply(lambda seen: codec.dumps(bindings(there(plan.aws).region, seen)))
         aws.s3.BucketObjectv2(
@@ -83,6 +84,7 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
         file_systems={mount: FileSystemBinding(**told) for mount, told in seen["file_systems"].items()},
         volumes=dict(seen["volumes"]),
         placement_groups=dict(seen["placement_groups"]),
+        groups=dict(seen["groups"]),
     )
 
 

@@ -234,8 +234,12 @@ class Network:
     cidr: str  # "" where it is the site's
     subnets: tuple[Subnet, ...]
     vpc: str | None = None  # the site's
-    nat: tuple[str, ...] = ()  # zones with a NAT gateway of ours, in the plan's order; one serves zones without
-    endpoints: tuple[str, ...] = ()  # interface endpoints: `ec2`, `secretsmanager`; S3's gateway is always there
+    nat: tuple[
+        str, ...
+    ] = ()  # zones with a NAT gateway of ours, in the plan's order; one serves zones without
+    endpoints: tuple[
+        str, ...
+    ] = ()  # interface endpoints: `ec2`, `secretsmanager`; S3's gateway is always there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,4 +525,9 @@ class Bindings:
     )  # by mount
     queue: str = ""  # URL of the queue of interruptions; empty: none is read
     volumes: dict[str, str] = field(default_factory=dict[str, str])  # Volume.key -> volume id
-    placement_groups: dict[str, str] = field(default_factory=dict[str, str])  # `POOL/ZONE` -> the group's name
+    placement_groups: dict[str, str] = field(
+        default_factory=dict[str, str]
+    )  # `POOL/ZONE` -> the group's name
+    groups: dict[str, str] = field(
+        default_factory=dict[str, str]
+    )  # role -> security group: a launch that lists its interfaces says it at each (T31)
