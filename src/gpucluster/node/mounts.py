@@ -15,6 +15,7 @@ from gpucluster.shell import CommandError
 
 TABLE = "/proc/self/mountinfo"
 EFS_HELPER = "/sbin/mount.efs"
+EFS_ROOT = f"{names.AGENT_RUN}/efs"
 MOUNT_S = 60.0  # a mount of a dead server hangs
 PATIENCE_S = 600.0  # a server takes long to boot
 
@@ -30,11 +31,16 @@ def mounted(machine: Machine, known: Known) -> Known:
 def attached(machine: Machine, known: Known) -> Known:
     """A cloud machine's: its own disks, then every file system of the plan, outer mount points first."""
     disks.scratch(machine, known)
-    patience = patience_s(known)
-    for line in _absent(machine, _lines(machine, of(known.bundle), on_head=_is_head(known))):
+    patience, bundle = patience_s(known), of(known.bundle)
+    for line in _absent(machine, _lines(machine, bundle, on_head=_is_head(known))):
         machine.place(line.path).mkdir(parents=True, exist_ok=True)
-        kind = () if line.type == "none" else ("-t", line.type)
-        _mount(machine, line, ["mount", *kind, "-o", line.options, line.source, line.path], patience)
+        try:
+            _mount(machine, line, _argv(line), patience)
+        except NotYetError:
+            if not _is_efs_root(bundle, line):
+                raise
+            _make_efs_root(machine, line)
+            _mount(machine, line, _argv(line), patience)
     return known
 
 
@@ -55,13 +61,8 @@ def _lines(machine: Machine, bundle: Bundle, *, on_head: bool) -> tuple[Line, ..
     helper = machine.place(EFS_HELPER).exists()
     bound = of(bundle.bindings).file_systems
     for mount in bundle.plan.storage:
-        if mount.efs is None and mount.lustre is None:
-            continue
-        if mount.path not in bound:
+        if (mount.efs is not None or mount.lustre is not None) and mount.path not in bound:
             raise StepError(f"{mount.path}: the bindings do not know its file system")
-        if bound[mount.path].access_point and not helper:
-            # its root is not the file system's: a plain mount would show another folder than on other machines
-            raise StepError(f"{mount.path}: an access point needs amazon-efs-utils, which this image has not")
     return mounting.lines(bundle.plan, bound, on_head=on_head, efs_helper=helper)
 
 
@@ -78,6 +79,29 @@ def _mount(machine: Machine, line: Line, argv: list[str], patience: float) -> No
         raise NotYetError(f"{line.path} cannot be mounted: {said}", limit_s=patience) from error
     if line.path not in points(machine):
         raise NotYetError(f"{line.path} is not mounted", limit_s=patience)
+
+
+def _argv(line: Line) -> list[str]:
+    kind = () if line.type == "none" else ("-t", line.type)
+    return ["mount", *kind, "-o", line.options, line.source, line.path]
+
+
+def _is_efs_root(bundle: Bundle, line: Line) -> bool:
+    """Whether it is the root of an access point, which only a mount by AWS's helper would make."""
+    efs = any(mount.path == line.path and mount.efs is not None for mount in bundle.plan.storage)
+    return efs and line.type == "nfs4" and not line.source.endswith(":/")
+
+
+def _make_efs_root(machine: Machine, line: Line) -> None:
+    """As the access point would make it: root's, 0755."""
+    server, _, path = line.source.partition(":")
+    machine.place(EFS_ROOT).mkdir(parents=True, exist_ok=True)
+    whole = Line(path=EFS_ROOT, source=f"{server}:/", type=line.type, options=line.options)
+    _mount(machine, whole, _argv(whole), MOUNT_S)
+    try:
+        machine.place(EFS_ROOT + path).mkdir(parents=True, exist_ok=True)
+    finally:
+        machine.run(["umount", EFS_ROOT])
 
 
 def _is_head(known: Known) -> bool:

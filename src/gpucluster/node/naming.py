@@ -54,6 +54,8 @@ def login(machine: Machine, known: Known) -> Known:
     _hostname(machine, name)
     lines = (of(known.bundle).tree / names.HOSTS_FILE).read_text().splitlines()
     _hosts(machine, (*_heads(plan), f"{me.address} {name}", *lines))
+    if state.load(machine).node != name:
+        state.change(machine, node=name)
     return known
 
 

@@ -90,10 +90,12 @@ def _nfs(path: str, nfs: Nfs, on_head: bool) -> Iterator[Line]:
 
 
 def _efs(path: str, bound: FileSystemBinding, helper: bool) -> Line:
+    """An access point's root is the folder of the mount's own path, which a machine without the helper mounts."""
     if helper:
         point = f",accesspoint={bound.access_point}" if bound.access_point else ""
         return Line(path=path, source=f"{bound.id}:/", type="efs", options=EFS_HELPER + point)
-    return Line(path=path, source=f"{bound.dns_name}:/", type="nfs4", options=EFS)
+    root = path if bound.access_point else "/"
+    return Line(path=path, source=f"{bound.dns_name}:{root}", type="nfs4", options=EFS)
 
 
 def _from_head(plan: ClusterPlan) -> Iterator[Nfs]:

@@ -13,6 +13,7 @@ from typing import Any
 from gpucluster.plan.model import ClusterPlan, Mount, Pool, SlurmLine, there
 from gpucluster.sandbox.host import CgroupMode
 
+_REMOTE = "remote"  # mount.remote of the sandbox's image
 _FILE = Path(__file__).with_name("differences.toml")
 
 
@@ -24,6 +25,7 @@ class Difference:
     because: str
     when: CgroupMode | None = None
     on: str | None = None  # "aws" or "hosts"; None = both
+    of: str | None = None  # said only of a plan with "storage" or "volumes"
     line: SlurmLine | None = None
 
 
@@ -33,7 +35,7 @@ def apply(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> C
     changed = replace(
         plan,
         slurm=replace(there(plan.slurm), lines=(*there(plan.slurm).lines, *lines)),
-        storage=tuple(map(_stood_in, plan.storage)) if _stands_in("nfs", stands_on(plan)) else plan.storage,
+        storage=tuple(_stood_in(mount, stands_on(plan)) for mount in plan.storage),
     )
     return changed if real_times else _shortened(changed)
 
@@ -50,7 +52,8 @@ def stands_on(plan: ClusterPlan) -> str:
 
 def explain(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> tuple[str, ...]:
     """Every difference as a sentence, the times with the plan's own beside them."""
-    said = [f"{row.what}: {row.because}" for row in rows(mode, stands_on(plan))]
+    has = {None, *(("storage",) if plan.storage else ()), *(("volumes",) if _volumes(plan) else ())}
+    said = [f"{row.what}: {row.because}" for row in rows(mode, stands_on(plan)) if row.of in has]
     return (*said, *(() if real_times else _explain_times(plan)))
 
 
@@ -58,8 +61,16 @@ def _stands_in(kind: str, on: str) -> bool:
     return any(row.get("stand_in") == kind and row.get("on") in (None, on) for row in _file()["thing"])
 
 
-def _stood_in(mount: Mount) -> Mount:
-    return mount if mount.nfs is None else replace(mount, nfs=replace(mount.nfs, stand_in=True))
+def _stood_in(mount: Mount, on: str) -> Mount:
+    if mount.nfs is not None and _stands_in("nfs", on):
+        return replace(mount, nfs=replace(mount.nfs, stand_in=True))
+    if mount.other is not None and _stands_in("other", on):
+        return replace(mount, other=replace(mount.other, type=_REMOTE))
+    return mount
+
+
+def _volumes(plan: ClusterPlan) -> bool:
+    return plan.head is not None and bool(plan.head.volumes)
 
 
 def _shortened(plan: ClusterPlan) -> ClusterPlan:
@@ -89,7 +100,10 @@ def _times(group: str) -> Mapping[str, Any]:
 @cache
 def _read() -> tuple[Difference, ...]:
     file = _file()
-    things = (Difference(what=row["what"], because=row["because"], on=row.get("on")) for row in file["thing"])
+    things = (
+        Difference(what=row["what"], because=row["because"], on=row.get("on"), of=row.get("of"))
+        for row in file["thing"]
+    )
     return (*things, *(_slurm(row) for row in file["slurm"]))
 
 

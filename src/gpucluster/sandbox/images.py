@@ -25,6 +25,7 @@ from gpucluster.sandbox.within import Overlay
 
 SUITE, PYTHON = "trixie", "3.13"  # Debian 13: Slurm 24.11, cloud-init 25.1, systemd 257
 _OF_BASE = ("packages", "image", "sandbox", "tasks/cgroups", "tasks/folders", "tasks/venv")
+_STAND_INS = ("mount.remote", "exportfs", "nfs-server.service")
 _KEPT = 3  # code layers that stay for a quick way back
 _FORMAT = "2"  # raise it when the way of building changes what is built
 # mmdebstrap leaves them in the tree: this host's mirrors and proxies, perhaps with a password in the address
@@ -177,6 +178,7 @@ def _packages() -> list[str]:
 
 def _base_digest(found: shipment.Sources) -> str:
     texts = [(shipped("playbooks") / f"{p}.yml").read_text() for p in _OF_BASE]
+    texts += [(shipped("playbooks") / "stand-ins" / name).read_text() for name in _STAND_INS]
     fixed = bootstrap.variables(
         wheels_archive=Path("-"), code_archive=Path("-"), our_wheel="-", code_digest="-"
     )

@@ -13,6 +13,7 @@ from gpucluster.sandbox import cgroups
 from gpucluster.sandbox.host import CgroupTree
 from gpucluster.sandbox.ledger import Home
 
+_BY_ROLE = (names.ROLE_HEAD, names.ROLE_LOGIN, names.ROLE_STANDBY)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -26,19 +27,17 @@ class Resident:
     node: str
 
     def answers_to(self, word: str) -> bool:
-        """Whether a person means this one: by instance id, Slurm node name, or `head`."""
-        return word in (
-            self.instance,
-            self.node or None,
-            names.ROLE_HEAD if self.role == names.ROLE_HEAD else None,
-        )
+        """Whether a person means this one: by instance id, its own name, or `head`, `login`, `standby`."""
+        return word in (self.instance, self.node or None, self.role if self.role in _BY_ROLE else None)
 
 
 def residents(home: Home, trees: Iterable[CgroupTree]) -> tuple[Resident, ...]:
     """Every running machine of the sandbox, the head first, then by name."""
     group = cgroups.sandbox_groups(trees, home.name)[-1]
     folders = sorted(p for p in group.iterdir() if p.is_dir()) if group.is_dir() else []
-    found = [_resident(folder.name, leader) for folder in folders if (leader := _leader(folder)) is not None]
+    found = [
+        _resident(folder.name, leader) for folder in folders if (leader := leader_of(folder)) is not None
+    ]
     return tuple(sorted(found, key=lambda r: (r.role != names.ROLE_HEAD, r.node, r.instance)))
 
 
@@ -71,14 +70,7 @@ def enter_argv(leader: int, command: Iterable[str], *, user: str | None, term: s
     ]
 
 
-def _resident(instance: str, leader: int) -> Resident:
-    told = _json(leader, names.USER_DATA_FILE)
-    role = str(told.get("role") or "")
-    node = str(_json(leader, names.AGENT_STATE).get("node") or "")
-    return Resident(instance=instance, leader=leader, role=role, node=node)
-
-
-def _leader(group: Path) -> int | None:
+def leader_of(group: Path) -> int | None:
     """The process of the group that is PID 1 in its own namespace."""
     for pid in _pids(group):
         try:
@@ -89,6 +81,13 @@ def _leader(group: Path) -> int | None:
         if len(numbers) > 1 and numbers[-1] == "1":
             return pid
     return None
+
+
+def _resident(instance: str, leader: int) -> Resident:
+    told = _json(leader, names.USER_DATA_FILE)
+    role = str(told.get("role") or "")
+    node = str(_json(leader, names.AGENT_STATE).get("node") or "")
+    return Resident(instance=instance, leader=leader, role=role, node=node)
 
 
 def _pids(group: Path) -> Iterator[int]:

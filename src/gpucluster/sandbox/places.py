@@ -10,6 +10,7 @@ METADATA_ADDRESS = "169.254.169.254"
 API_ADDRESS = "169.254.169.252"  # not the metadata service's: a node's guard blocks that one
 API_PORT = 5000
 API_ENDPOINT = f"http://{API_ADDRESS}:{API_PORT}"
+MOUNT_PORT = 5001  # on the API's address: the mount stand-ins ask there
 BRIDGE = "br0"
 
 # In the capsule's own /run, a tmpfs.

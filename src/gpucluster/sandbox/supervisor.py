@@ -12,17 +12,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gpucluster.cloud.model import CloudModel, Timing
 from gpucluster.plan import codec
-from gpucluster.sandbox import api, network, places, within
+from gpucluster.sandbox import api, cgroups, mount_service, network, places, within
 from gpucluster.sandbox.api import Listener
 from gpucluster.sandbox.capsule import Charge
 from gpucluster.sandbox.host import CgroupTree
+from gpucluster.sandbox.inside import leader_of
 from gpucluster.sandbox.launcher import Launcher
 from gpucluster.sandbox.ledger import Home
 from gpucluster.sandbox.machines import Ground
+from gpucluster.sandbox.volumes import Disks
 
 log = logging.getLogger("gpucluster.sandbox")
 
@@ -53,7 +57,9 @@ def main(text: str) -> int:
         hello.sendall(b"ready\n")
         threading.Thread(target=watch, args=(hello,), daemon=True).start()
         launcher = Launcher(served.model, ground_of(charge, home), gpus=charge.gpus, room=charge.room)
-        _run(launcher.step, lambda: served.deliver(time.time()))
+        disks = Disks(served.model, home.path / "volumes", partial(leader, charge))
+        serve_mounts(served, charge, home)
+        _run(launcher.step, lambda: served.deliver(time.time()), disks.step)
     return 0
 
 
@@ -75,6 +81,33 @@ def ground_of(charge: Charge, home: Home) -> Ground:
         console=home.console,
         shares=charge.shares,
     )
+
+
+def leader(charge: Charge, instance: str) -> int | None:
+    """The PID of a machine's PID 1, in this capsule; None while it does not run."""
+    trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in charge.trees.items()]
+    ordered = sorted(trees, key=lambda tree: not tree.controllers)
+    group = cgroups.machine_groups(ordered, charge.name, instance)[-1]
+    return leader_of(group) if group.is_dir() else None
+
+
+def serve_mounts(served: api.Api, charge: Charge, home: Home) -> None:
+    """Answer the machines' mount stand-ins."""
+    key, secret = _operator(home)
+    clients: dict[str, Any] = {}
+
+    def client(service: str) -> Any:
+        if service not in clients:
+            import boto3  # noqa: PLC0415  0.3 s, and a cluster without file systems needs none of it
+
+            session: Any = boto3.Session(key, secret, region_name=charge.region)
+            clients[service] = session.client(service, endpoint_url=places.API_ENDPOINT)
+        return clients[service]
+
+    find = partial(leader, charge)
+    cloud = mount_service.ApiCloud(served.model, client, time.time, find)
+    mounts = mount_service.Mounts(cloud, home.path / "remote", find)
+    mount_service.serve(mounts, (places.API_ADDRESS, places.MOUNT_PORT))
 
 
 def _operator(home: Home) -> tuple[str, str]:
