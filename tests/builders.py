@@ -28,6 +28,7 @@ pools:
       - {from: on-demand, machines: [p5en.48xlarge], max: 4}
 partitions:
   - {name: gpu, pools: [h200], default: true, max_time: 1d}
+accept: [{id: head-state, because: it lives as long as a test}]
 """
 
 

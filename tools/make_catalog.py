@@ -3,7 +3,7 @@
     .venv/bin/python tools/make_catalog.py            # writes the file
     .venv/bin/python tools/make_catalog.py --check    # exit 1 if the committed file differs
 
-To add a machine type: one line in MACHINES, run this, read the diff.
+To add machine types: their family in CORES, run this, read the diff.
 """
 
 import argparse
@@ -22,16 +22,41 @@ TARGET = Path(__file__).parent.parent / "src/gpucluster/catalog/data/machines.js
 TABLES = Path(moto.ec2.__file__).parent / "resources"
 READ_ON = "2026-11-21"  # raise it when the pinned moto brings newer tables
 
-# Machine -> CPU sockets. EC2 does not tell them; the public topology files of these types do.
-MACHINES = {
-    "g6e.48xlarge": 2,
-    "m7i.xlarge": 1,
-    "m7i.2xlarge": 1,
-    "p4d.24xlarge": 2,
-    "p4de.24xlarge": 2,
-    "p5.48xlarge": 2,
-    "p5e.48xlarge": 2,
-    "p5en.48xlarge": 2,
+# Family -> cores of one CPU. EC2 does not tell sockets; the public descriptions of these families name the CPU.
+CORES = {
+    "c7i": 48,  # Xeon 8488C
+    "g4dn": 24,  # Xeon 8259CL
+    "g5": 48,  # EPYC 7R32
+    "g6": 48,  # EPYC 7R13
+    "g6e": 48,  # EPYC 7R13
+    "g7e": 48,
+    "gr6": 48,
+    "m6i": 32,  # Xeon 8375C
+    "m7a": 96,  # EPYC 9R14
+    "m7i": 48,
+    "p4d": 24,  # Xeon 8275CL
+    "p4de": 24,
+    "p5": 48,  # EPYC 7R13
+    "p5e": 48,
+    "p5en": 48,  # Xeon 8488C
+    "p6-b200": 48,
+    "p6-b300": 48,
+    "r7i": 48,
+}
+
+# Known and not offered, by the beginning of the name, with the reason that a person gets.
+_ARM = "it is arm64, and the image that gpucluster builds is x86_64"
+REFUSED = {
+    "c7g": _ARM,
+    "c8g": _ARM,
+    "g5g": _ARM,
+    "m6g": _ARM,
+    "m7g": _ARM,
+    "m8g": _ARM,
+    "p6e-gb200": f"{_ARM}; it is also sold only as whole UltraServers of a capacity block",
+    "r7g": _ARM,
+    "r8g": _ARM,
+    "t4g": _ARM,
 }
 
 # EC2's DescribeInstanceTopology answers for these families (EC2 user guide, prerequisites of instance topology), with
@@ -50,11 +75,12 @@ def build() -> dict[str, Any]:
     offers = {path.name.split(".")[0]: _read(path) for path in sorted(_offer_files())}
     return {
         "source": f"moto {importlib.metadata.version('moto')} (Apache-2.0), ec2/resources: describe-instance-types and "
-        "describe-instance-type-offerings of one AWS account; sockets and network layers by tools/make_catalog.py",
+        "describe-instance-type-offerings of one AWS account; sockets, network layers and refusals by tools/make_catalog.py",
         "date": READ_ON,
         "regions": {region: _zones(region, rows) for region, rows in offers.items()},
+        "refused": REFUSED,
         "machines": {
-            name: _machine(types[name], sockets, offers) for name, sockets in sorted(MACHINES.items())
+            name: _machine(types[name], offers) for name in sorted(types) if _taken(name, types[name])
         },
     }
 
@@ -91,13 +117,20 @@ def _zones(region: str, rows: list[dict[str, str]]) -> str:
     return string.ascii_lowercase[: string.ascii_lowercase.index(highest) + 1]
 
 
-def _machine(row: dict[str, Any], sockets: int, offers: dict[str, Any]) -> dict[str, Any]:
+def _taken(name: str, row: dict[str, Any]) -> bool:
+    """Whole families, but bare metal, whose firmware boots for a quarter of an hour."""
+    return name.partition(".")[0] in CORES and not row["BareMetal"]
+
+
+def _machine(row: dict[str, Any], offers: dict[str, Any]) -> dict[str, Any]:
     cpu = row["VCpuInfo"]
+    sockets = -(-cpu["DefaultCores"] // CORES[row["InstanceType"].partition(".")[0]])
     if cpu["DefaultCores"] % sockets:
         raise SystemExit(
             f"{row['InstanceType']}: {cpu['DefaultCores']} cores do not divide into {sockets} sockets"
         )
-    network = row["NetworkInfo"]
+    network, disks = row["NetworkInfo"], row.get("InstanceStorageInfo", {}).get("Disks", [])
+    cards = network["NetworkCards"]
     counts = {region: _offered(row["InstanceType"], rows) for region, rows in offers.items()}
     return {
         "arch": row["ProcessorInfo"]["SupportedArchitectures"][0],
@@ -109,8 +142,13 @@ def _machine(row: dict[str, Any], sockets: int, offers: dict[str, Any]) -> dict[
         "gpu": _gpu(row.get("GpuInfo")),
         "network_cards": network["MaximumNetworkCards"],
         "efa": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "efa_cards": [card["NetworkCardIndex"] for card in cards if "efa-only" in card["InterfaceTypes"]]
+        if "EfaInfo" in network
+        else [],
+        "card_interfaces": min(card["MaximumNetworkInterfaces"] for card in cards),
         "network_layers": LAYERS if LAYERED.match(row["InstanceType"]) else 0,
-        "local_disks": sum(disk["Count"] for disk in row.get("InstanceStorageInfo", {}).get("Disks", [])),
+        "local_disks": sum(disk["Count"] for disk in disks),
+        "local_disks_gb": sum(disk["Count"] * disk["SizeInGB"] for disk in disks),
         "markets": sorted(row["SupportedUsageClasses"]),
         "zones_selling": {region: count for region, count in counts.items() if count},
     }
@@ -124,7 +162,8 @@ def _gpu(info: dict[str, Any] | None) -> dict[str, Any] | None:
     if info is None:
         return None
     (gpu,) = info["Gpus"]  # every type that we take has one model
-    return {"model": gpu["Name"].lower(), "count": gpu["Count"], "memory_mib": gpu["MemoryInfo"]["SizeInMiB"]}
+    model = gpu["Name"].lower().replace(" ", "-")  # Slurm's type is one word
+    return {"model": model, "count": gpu["Count"], "memory_mib": gpu["MemoryInfo"]["SizeInMiB"]}
 
 
 if __name__ == "__main__":

@@ -28,8 +28,11 @@ class Machine:
     gpu: Gpu | None
     network_cards: int
     efa: int  # EFA interfaces at most, one a card; 0: it has none
+    efa_cards: tuple[int, ...]  # the cards that take an EFA without an address (T29)
+    card_interfaces: int  # the most on one card
     network_layers: int  # switches above it that EC2 tells, and EKS as labels of its node; 0: it tells none
     local_disks: int  # NVMe of the machine's own, empty at each boot
+    local_disks_gb: int  # all of them together
     markets: tuple[str, ...]  # EC2's usage classes: on-demand, spot, capacity-block
     zones_selling: Mapping[
         str, int
@@ -65,6 +68,9 @@ class Prices:
     currency: str
     region: str
     rows: Mapping[str, Decimal]  # machine -> an hour
+    services: Mapping[str, Decimal]  # `nat-hour`, `gp3-gib-month` -> USD; the key names the unit
+    services_source: str
+    services_date: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,7 @@ class Catalog:
     source: str
     date: str
     machines: Mapping[str, Machine]
+    refused: Mapping[str, str]  # beginning of a type's name -> why it is not offered
     regions: Mapping[str, tuple[str, ...]]  # region -> every zone name that some account has there
     slurm_supported: tuple[str, ...]
     slurm_known: tuple[str, ...]  # versions whose facts are recorded, supported or not yet

@@ -31,6 +31,7 @@ def load() -> Catalog:
         source=table["source"],
         date=table["date"],
         machines={name: _machine(name, row) for name, row in table["machines"].items()},
+        refused=table["refused"],
         regions={
             region: tuple(f"{region}{letter}" for letter in letters)
             for region, letters in table["regions"].items()
@@ -68,6 +69,9 @@ def prices() -> Prices:
         currency=table["currency"],
         region=table["region"],
         rows={machine: Decimal(hour) for machine, hour in table["rows"].items()},
+        services={what: Decimal(price) for what, price in table["services"]["rows"].items()},
+        services_source=table["services"]["source"],
+        services_date=table["services"]["date"],
     )
 
 
@@ -132,8 +136,11 @@ def _machine(name: str, row: dict[str, Any]) -> Machine:
         gpu=None if gpu is None else Gpu(**gpu),
         network_cards=row["network_cards"],
         efa=row["efa"],
+        efa_cards=tuple(row["efa_cards"]),
+        card_interfaces=row["card_interfaces"],
         network_layers=row["network_layers"],
         local_disks=row["local_disks"],
+        local_disks_gb=row["local_disks_gb"],
         markets=tuple(row["markets"]),
         zones_selling=row["zones_selling"],
     )

@@ -43,6 +43,7 @@ def budget(wish: BudgetSpec | None) -> Budget | None:
         monthly=wish.monthly,
         warn_at=wish.monthly * warn // 100,
         stop_scaling_at=wish.monthly * stop // 100,
+        notify=wish.notify,
     )
 
 

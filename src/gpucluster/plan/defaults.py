@@ -26,6 +26,11 @@ MEMORY_PERCENT = Default(
 IMAGE_OS = "ubuntu-24.04"
 IMAGE_OS_REASON = "AWS builds its Lustre client, EFA and the GPU stack for it"
 
+NAT = "one"
+NAT_REASON = "machines have no public address; one gateway costs a third of three, and its zone's end only stops downloads"
+ROOT_GIB = Default(100, "the image with its GPU stack is 40 GiB, and jobs write into /tmp")
+LUSTRE_THROUGHPUT = Default(125, "the least that FSx sells of a file system that lasts")
+
 FAREWELL_SIGNAL = "USR1"
 FAREWELL_SIGNAL_REASON = "what batch scripts trap by custom; one that does not trap it ends, and is requeued"
 FAREWELL_LEAD_S = Default(

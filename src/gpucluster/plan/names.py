@@ -14,7 +14,9 @@ TAG_JOB = "gpucluster:job"  # at launch: the job that an instance was launched f
 TAG_ACCOUNT = "gpucluster:account"  # and its Slurm account: both for cost
 TAG_IMAGE = "gpucluster:image"  # on images and snapshots: `image_name`
 TAG_IMAGE_DIGEST = "gpucluster:image-digest"  # what the image was made of; of the same digest there is one
-TAG_BUILDER = "gpucluster:image-builder"  # on what builds one: `image_name`; found by it when a build was killed
+TAG_BUILDER = (
+    "gpucluster:image-builder"  # on what builds one: `image_name`; found by it when a build was killed
+)
 TAG_BUILT_FROM = "gpucluster:built-from"  # the maker's image
 
 # --- objects in the cluster's bucket ---------------------------------------------------------
@@ -54,7 +56,9 @@ PROLOG = f"{HOOK_DIR}/prolog"  # Slurm's Prolog on nodes: rings the doorbell; ne
 JOURNAL = f"{STATE_DIR}/elastic/journal.sqlite"  # owner slurm
 SPOOL = "/var/spool/gpucluster"  # maildir of the hooks: tmp/ new/ cur/, owner slurm
 WAKE_SOCKET = "/run/gpucluster/wake"  # Unix datagram, the daemon's
-STATE_MOUNT = "/srv/gpucluster-state"  # the head's protected volume: slurmctld's state and the journal, by bind mounts
+STATE_MOUNT = (
+    "/srv/gpucluster-state"  # the head's protected volume: slurmctld's state and the journal, by bind mounts
+)
 STATE_VOLUME = "state"  # its key in Head.volumes and bindings
 KEY_FOLDER = "/etc/ssh/authorized_keys.d"  # root's own: a user's key that leaves the spec leaves the machine
 MUNGE_KEY = "/etc/munge/munge.key"

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from gpucluster.plan import defaults, names
 from gpucluster.plan.hostlist import runs
-from gpucluster.plan.model import Hardware, Head, Hosts, Leaf, NodeShape, Pool, SlotRange, Spine, User, there
+from gpucluster.plan.model import Hardware, Head, Hosts, Leaf, NodeShape, Pool, SlotRange, Spine, there
 from gpucluster.spec.hosts import HostMachine, Topology
 from gpucluster.spec.hosts import Hosts as HostsSpec
-from gpucluster.spec.hosts import User as UserSpec
 from gpucluster.spec.model import Pool as PoolSpec
 
 
@@ -76,12 +75,6 @@ def switches(wish: Topology | None) -> tuple[tuple[Leaf, ...], tuple[Spine, ...]
         Leaf(name=leaf, slots=spans(hosts)) for below in wish.tree.values() for leaf, hosts in below.items()
     )
     return leaves, tuple(Spine(name=spine, leaves=tuple(below)) for spine, below in wish.tree.items())
-
-
-def people(wishes: Iterable[UserSpec]) -> tuple[User, ...]:
-    """In the order of their uids, which is theirs for good."""
-    found = (User(name=wish.name, uid=wish.uid, keys=wish.keys) for wish in wishes)
-    return tuple(sorted(found, key=lambda user: user.uid))
 
 
 def _hardware(name: str, machine: HostMachine) -> Hardware:

@@ -63,7 +63,7 @@ def quota_of(team: TeamSpec) -> dict[str, int]:
 
 
 def _pool(cluster: str, wish: PoolSpec, site: AwsSpec, where: Distribution, catalog: Catalog) -> NodePool:
-    sources, nodes = sources_of(wish, site.network.zones), there(wish.nodes)
+    sources, nodes = sources_of(wish, site.network.places), there(wish.nodes)
     machines = [catalog.machines[name] for source in sources for name in source.machines]
     mig = {} if wish.sharing is None else dict(sorted(wish.sharing.mig.items()))
     gpus, used = gpus_of(machines), {zone for source in sources for zone in source.zones}
@@ -75,7 +75,7 @@ def _pool(cluster: str, wish: PoolSpec, site: AwsSpec, where: Distribution, cata
         idle_s=int(kube.IDLE_S.value) if wish.idle is None else wish.idle,
         sources=sources,
         zone=sources[0].zones[0],
-        zones=tuple(zone for zone in site.network.zones if zone in used),
+        zones=tuple(zone for zone in site.network.places if zone in used),
         arch=KUBERNETES_ARCH[machines[0].arch],
         vcpus=min(machine.vcpus for machine in machines),
         gpu_model=None if machines[0].gpu is None else machines[0].gpu.model,

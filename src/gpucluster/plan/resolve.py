@@ -3,8 +3,20 @@
 from dataclasses import dataclass
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import care, defaults, on_aws, on_hosts
-from gpucluster.plan.model import Aws, ClusterPlan, Head, Hosts, Leaf, Partition, Pool, Slurm, Spine, there
+from gpucluster.plan import care, defaults, on_aws, on_hosts, people
+from gpucluster.plan.model import (
+    Aws,
+    ClusterPlan,
+    Head,
+    Hosts,
+    Leaf,
+    Login,
+    Partition,
+    Pool,
+    Slurm,
+    Spine,
+    there,
+)
 from gpucluster.plan.on_kubernetes import kubernetes
 from gpucluster.plan.storage import mount
 from gpucluster.plan.topology import leaves
@@ -23,6 +35,7 @@ class _Site:
     hosts: Hosts | None = None
     head: Head | None
     exporter: str | None = None  # address of the head, where it can export
+    login: Login | None = None
     pools: tuple[Pool, ...]
     leaves: tuple[Leaf, ...]
     spines: tuple[Spine, ...] = ()
@@ -36,7 +49,10 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> ClusterPlan:
         name=spec.name,
         aws=site.aws,
         hosts=site.hosts,
-        users=on_hosts.people(spec.users),
+        users=people.users(spec.users),
+        directory=people.directory(spec.directory),
+        access=people.access(spec.access),
+        login=site.login,
         head=site.head,
         slurm=None if spec.slurm is None else Slurm(version=spec.slurm.version),
         kubernetes=kubernetes(spec, catalog),
@@ -51,14 +67,17 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> ClusterPlan:
 
 
 def _on_aws(spec: ClusterSpec, catalog: Catalog) -> _Site:
-    wish = there(spec.aws)
-    aws = on_aws.site(wish, None if spec.slurm is None else spec.slurm.version)
-    pools = tuple(on_aws.pool(pool, wish, catalog) for pool in of_slurm(spec))
+    aws = on_aws.site(spec)
+    version = "" if spec.slurm is None else spec.slurm.version
+    pools = tuple(on_aws.pool(pool, aws, version, catalog) for pool in of_slurm(spec))
+    head = on_aws.head(spec, aws.network)
     return _Site(
         aws=aws,
-        head=None if spec.head is None else on_aws.head(spec.name, spec.head.machine, aws.network),
+        head=head,
+        exporter=None if head is None else head.address,
+        login=on_aws.login(spec, aws.network),
         pools=pools,
-        leaves=leaves(wish.network.zones, pools),
+        leaves=leaves(there(spec.aws).network.places, pools),
     )
 
 

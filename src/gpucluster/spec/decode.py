@@ -57,9 +57,8 @@ class Decoder:
             if _counts(model) and isinstance(node, Scalar) and type(node.value) is int:
                 return self._whole_number(model, node.value, path)
             also = "a whole number or " if _counts(model) else ""
-            self._note(
-                path, "bad-type", f"expected {also}{_MAP} with {', '.join(wanted)}; found {_kind(node)}"
-            )
+            keys = f"with {', '.join(wanted)}" if wanted else "without keys: {}"
+            self._note(path, "bad-type", f"expected {also}{_MAP} {keys}; found {_kind(node)}")
             return _made(model, {}, absent=wanted.values())
         self._unknown(node, wanted, path)
         values, absent = dict[str, object](), list[_Wanted]()

@@ -10,11 +10,12 @@ from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from gpucluster.spec.aws import Access, Aws, PoolImage
+from gpucluster.spec.aws_fields import PlacementWish
 from gpucluster.spec.care import Breaker, Farewell, Hung
 from gpucluster.spec.fields import (
     MAX_NODES,
     BootTimeout,
-    Cidr,
     Count,
     Flag,
     Idle,
@@ -30,28 +31,14 @@ from gpucluster.spec.fields import (
     Version,
     wish,
 )
+from gpucluster.spec.head import Head, Login
 from gpucluster.spec.host_fields import Addresses, Hostlist
 from gpucluster.spec.hosts import HostMachine, Hosts, Topology, User
 from gpucluster.spec.kubernetes import Kubernetes, RunsField, Sharing
 from gpucluster.spec.money import Budget, HourlyPrice
 from gpucluster.spec.part import Part
+from gpucluster.spec.people import Accept, Directory
 from gpucluster.spec.storage import Storage
-
-
-class Network(Part):
-    """The cluster's own VPC."""
-
-    cidr: Cidr = wish(UpdateClass.REPLACE, "Private IPv4 range of the VPC, /16 to /25.")
-    zones: tuple[Text, ...] = wish(
-        UpdateClass.STOP_FLEET, "Zones with a subnet each; the head stands in the first.", min_length=1
-    )
-
-
-class Aws(Part):
-    """Where on AWS."""
-
-    region: Text = wish(UpdateClass.DATA_LOSS, "Region of the whole cluster.")
-    network: Network = wish(UpdateClass.REPLACE, "The VPC that is made for the cluster.")
 
 
 class Slurm(Part):
@@ -61,12 +48,6 @@ class Slurm(Part):
     topology: Topology | None = wish(
         UpdateClass.STOP_FLEET, "Switches above hosts that exist; a cloud's are its zones.", default=None
     )
-
-
-class Head(Part):
-    """The machine of slurmctld and the elastic daemon."""
-
-    machine: Text = wish(UpdateClass.RESTART, "Machine type.")
 
 
 class Nodes(Part):
@@ -136,6 +117,14 @@ class Pool(Part):
     )
     hung: Hung | None = wish(UpdateClass.LIVE, "When a job that beats is taken for hung.", default=None)
     breaker: Breaker | None = wish(UpdateClass.LIVE, "When failed boots stop the pool.", default=None)
+    image: PoolImage | None = wish(
+        UpdateClass.NEW_NODES, "What its machines boot from, instead of the cluster's.", default=None
+    )
+    placement: PlacementWish | None = wish(
+        UpdateClass.NEW_NODES,
+        "`cluster`: near each other in a zone; where there is EFA, if absent.",
+        default=None,
+    )
     sharing: Sharing | None = wish(
         UpdateClass.DRAIN, "How each GPU serves several pods of Kubernetes.", default=None
     )
@@ -169,12 +158,15 @@ class ClusterSpec(Part):
     machines: Mapping[Name, HostMachine] = wish(
         UpdateClass.DRAIN, "What the hosts are, by a name that pools use.", default_factory=dict
     )
-    users: tuple[User, ...] = wish(UpdateClass.LIVE, "People on every host.", default=(), min_length=1)
+    access: Access | None = wish(UpdateClass.LIVE, "Who reaches the login machines.", default=None)
+    users: tuple[User, ...] = wish(UpdateClass.LIVE, "People on every machine.", default=(), min_length=1)
+    directory: Directory | None = wish(UpdateClass.LIVE, "People by a directory, instead.", default=None)
     slurm: Slurm | None = wish(UpdateClass.STOP_FLEET, "The scheduler.", default=None)
     kubernetes: Kubernetes | None = wish(
         UpdateClass.REPLACE, "The orchestrator of services, instead of Slurm or beside it.", default=None
     )
     head: Head | None = wish(UpdateClass.RESTART, "The controller's machine on AWS.", default=None)
+    login: Login | None = wish(UpdateClass.RESTART, "Machines that people log in to.", default=None)
     storage: tuple[Storage, ...] = wish(
         UpdateClass.DRAIN, "File systems on every machine.", default=(), min_length=1
     )
@@ -182,4 +174,7 @@ class ClusterSpec(Part):
     partitions: tuple[Partition, ...] = wish(UpdateClass.LIVE, "Slurm's queues.", default=(), min_length=1)
     budget: Budget | None = wish(
         UpdateClass.LIVE, "What Slurm's nodes may cost in a month before scaling stops.", default=None
+    )
+    accept: tuple[Accept, ...] = wish(
+        UpdateClass.NONE, "Warnings that do not hold here, with the reason.", default=(), min_length=1
     )

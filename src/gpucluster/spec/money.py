@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from gpucluster.spec.aws_fields import Mail
 from gpucluster.spec.fields import UpdateClass, parse_text, refuse, wish
 from gpucluster.spec.part import Part
 from gpucluster.spec.problem import quoted
@@ -75,4 +76,7 @@ class Budget(Part):
     warn_at: Percent | None = wish(UpdateClass.LIVE, "Told from this part of it on.", default=None)
     stop_scaling_at: Percent | None = wish(
         UpdateClass.LIVE, "Nothing is launched from this part of it on; no job is ended.", default=None
+    )
+    notify: tuple[Mail, ...] = wish(
+        UpdateClass.LIVE, "Addresses of mail that AWS Budgets tells.", default=(), min_length=1
     )

@@ -9,10 +9,11 @@ _WIDTH = 160  # of a shown source line; more is cut around the caret
 
 
 class Level(StrEnum):
-    """An error stops; a warning does not."""
+    """An error stops; a warning does not; an advice is a better way."""
 
     ERROR = "error"
     WARNING = "warning"
+    ADVICE = "advice"
 
 
 @dataclass(frozen=True, slots=True, order=True)

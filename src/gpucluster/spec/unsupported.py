@@ -6,26 +6,15 @@ To build one: take its row out here, put the field in `model.py`.
 
 NOT_YET = frozenset(
     {
-        "accept",
-        "access",
         "accounts",
-        "aws.image",
-        "aws.network.subnets",
-        "aws.network.vpc",
-        "aws.tags",
-        "directory",
-        "head.standby",
-        "head.state",
         "health",
         "kubernetes.extra",
-        "login",
         "partitions[].default_time",
         "partitions[].exclusive",
         "partitions[].extra",
         "partitions[].qos",
         "partitions[].tier",
         "pools[].extra",
-        "pools[].image",
         "pools[].on_boot",
         "qos",
         "slurm.accounting",
@@ -33,11 +22,6 @@ NOT_YET = frozenset(
         "slurm.extra",
         "slurm.preemption",
         "slurm.requeue",
-        "storage[].efs",
-        "storage[].fsx_lustre.link",
-        "storage[].fsx_lustre.throughput",
-        "storage[].nfs.size",
-        "storage[].nvme",
     }
 )
 

@@ -8,7 +8,21 @@ from collections.abc import Callable, Iterator
 from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.problem import Finding
-from gpucluster.spec.rules import aws, capacity, hosts, kubernetes, parts, sharing, slurm, storage
+from gpucluster.spec.rules import (
+    access,
+    aws,
+    capacity,
+    head,
+    hosts,
+    kubernetes,
+    network,
+    parts,
+    sharing,
+    slurm,
+    storage,
+    storage_lint,
+)
+from gpucluster.spec.rules.accept import accepted
 from gpucluster.spec.rules.findings import parsed, run
 
 _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
@@ -25,14 +39,30 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     hosts.switches,
     hosts.people,
     aws.region,
-    aws.zones,
+    network.form,
+    network.zones,
+    network.subnets_there,
+    network.endpoints_twice,
+    aws.tags,
+    aws.image,
     slurm.slurm_version,
-    aws.head,
+    head.machines,
+    head.state,
+    head.standby,
+    network.fixed_addresses,
+    access.login_zone,
+    access.login_reached,
+    access.accounts,
+    access.ranges,
+    access.one_of_both,
+    access.images_own,
     slurm.pool_names,
     slurm.partition_names,
     slurm.defaults,
     slurm.unused_pools,
-    aws.network_room,
+    network.network_room,
+    network.public_room,
+    network.no_way_out,
     kubernetes.version,
     kubernetes.control_plane,
     kubernetes.its_pools,
@@ -41,6 +71,8 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     kubernetes.empty_handed,
     kubernetes.unpromised,
     storage.mounted_twice,
+    storage.mounted_within,
+    storage_lint.checkpoints,
     capacity.budget,
     capacity.always_on_cost,
 )
@@ -58,6 +90,9 @@ _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] =
     capacity.spares,
     capacity.sources_enough,
     aws.machines_alike,
+    aws.pool_image,
+    aws.placement,
+    storage_lint.own_disks,
 )
 _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]], ...] = (
     aws.source_machines,
@@ -74,8 +109,14 @@ _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]],
 _OF_STORAGE: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
     storage.kinds,
     storage.server,
+    storage.server_export,
     storage.lustre,
-    storage.on_aws,
+    storage.links,
+    storage.over_system,
+    storage.of_aws,
+    storage_lint.lustre_speed,
+    storage_lint.lustre_zone,
+    head.exports,
     hosts.mounts,
     kubernetes.storage,
 )
@@ -102,4 +143,4 @@ def check(spec: ClusterSpec, catalog: Catalog) -> list[Finding]:
     for index in range(len(parsed(lambda: spec.partitions))):
         for partition_rule in _OF_PARTITION:
             found += run(partition_rule(spec, index, catalog))
-    return found
+    return accepted(spec, found)

@@ -1,15 +1,20 @@
-"""What stands on AWS: region, zones, room for addresses, machines and where they are sold."""
+"""What stands on AWS: region, tags, images, machines and where they are sold."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog, Machine
-from gpucluster.plan.addresses import room, subnet_of
+from gpucluster.plan.market import Market
+from gpucluster.spec.aws import Image
 from gpucluster.spec.decode import did_you_mean
-from gpucluster.spec.model import Capacity, ClusterSpec
+from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import written
-from gpucluster.spec.problem import Finding, quoted
-from gpucluster.spec.rules.findings import error, not_sold, repeated, unknown_machine, warning
+from gpucluster.spec.problem import Finding, Path, quoted
+from gpucluster.spec.rules.findings import error, not_sold, or_none, repeated, unknown_machine, warning
+from gpucluster.spec.rules.network import zones_of
+
+MOST_TAGS = 40  # AWS takes 50; the rest are ours, and what a launch adds
+HELD = (Market.RESERVATION, Market.CAPACITY_BLOCK)
 
 
 def region(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
@@ -21,45 +26,38 @@ def region(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         )
 
 
-def zones(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    zones = written(spec.aws).network.zones
-    yield from repeated(zones, ("aws", "network", "zones"), "the zone")
-    region = written(spec.aws).region
-    known = catalog.regions.get(region, ())
-    for index, zone in enumerate(zones if known else ()):
-        if zone not in known:
-            says = f"{quoted(zone)} is not a zone of {region} ({known[0]} to {known[-1]})"
-            yield error("aws", "network", "zones", index, id="zone-not-in-region", says=says)
+def tags(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    count = len(written(spec.aws).tags)
+    if count > MOST_TAGS:
+        says = f"{count} tags; AWS takes 50 on a resource, and {50 - MOST_TAGS} are the cluster's own"
+        yield error("aws", "tags", id="too-many-tags", says=says)
 
 
-def head(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    name = written(spec.head).machine
-    machine = catalog.machines.get(name)
-    if machine is None:
-        yield unknown_machine(name, ("head", "machine"), catalog)
+def image(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    yield from _one_image(written(written(spec.aws).image), ("aws", "image"))
+
+
+def pool_image(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
+    yield from _one_image(written(spec.pools[index].image), ("pools", index, "image"))
+
+
+def placement(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
+    """A group that is forced where it cannot help."""
+    pool, at = spec.pools[index], ("pools", index, "placement")
+    if written(pool.placement) != "cluster" or spec.hosts is not None:
         return
-    if machine.gpu is not None:
-        says = f"'{name}' has {machine.gpu.count} GPUs, and no job runs on the head"
-        yield warning("head", "machine", id="head-with-gpu", says=says)
-    region = written(spec.aws).region
-    if region in catalog.regions and region not in machine.zones_selling:
-        yield warning("head", "machine", id="machine-not-sold", says=not_sold(name, region, catalog))
-
-
-def network_room(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    network = written(spec.aws).network
-    known = catalog.regions.get(written(spec.aws).region, ())
-    for zone in (zone for zone in network.zones if zone in known):
-        wanted = sum(
-            written(pool.nodes).max
-            for pool in spec.pools
-            if any(zone in _zones_of(spec, s) for s in pool.capacity)
+    if all(source.source in HELD for source in pool.capacity):
+        says = (
+            "what was bought ahead stands where it stands: forced into a group, it is often not found (T27)"
         )
-        subnet = subnet_of(network.cidr, zone)
-        if wanted > room(subnet):
-            says = f"{zone} gets {subnet}, with room for {room(subnet)} nodes, and the pools want up to {wanted} there"
-            yield error("aws", "network", "cidr", id="network-too-small", says=says)
-            return
+        yield error(*at, id="placement-held", says=says)
+    if written(pool.nodes).max == 1:
+        yield error(*at, id="placement-alone", says="a pool of one node is near nobody; leave it out")
+    machines = [catalog.machines[name] for source in pool.capacity for name in source.machines]
+    without = [machine.name for machine in machines if not machine.efa]
+    if without:
+        says = f"'{without[0]}' has no EFA: nearness gains little, and capacity is harder to have"
+        yield warning(*at, id="no-efa", says=says)
 
 
 def machines_alike(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
@@ -97,7 +95,7 @@ def source_zones(spec: ClusterSpec, index: int, position: int, _catalog: Catalog
     zones = spec.pools[index].capacity[position].zones or ()
     path = ("pools", index, "capacity", position, "zones")
     yield from repeated(zones, path, "the zone")
-    ours = written(spec.aws).network.zones
+    ours = written(spec.aws).network.places
     for at, zone in enumerate(zones):
         if zone not in ours:
             says = f"{quoted(zone)} is not one of the network's zones ({', '.join(ours)})"
@@ -107,7 +105,7 @@ def source_zones(spec: ClusterSpec, index: int, position: int, _catalog: Catalog
 def source_sold(spec: ClusterSpec, index: int, position: int, catalog: Catalog) -> Iterator[Finding]:
     """Letters of zones differ by account, so only counts can be compared; the real answer comes at launch."""
     source, region = spec.pools[index].capacity[position], written(spec.aws).region
-    wanted = len(set(_zones_of(spec, source)))
+    wanted = len(set(zones_of(spec, source)))
     for at, name in enumerate(source.machines):
         machine = catalog.machines.get(name)
         if machine is None or region not in catalog.regions:
@@ -122,8 +120,9 @@ def source_sold(spec: ClusterSpec, index: int, position: int, catalog: Catalog) 
             yield warning(*place, id="machine-not-sold", says=says)
 
 
-def _zones_of(spec: ClusterSpec, source: Capacity) -> tuple[str, ...]:
-    return source.zones or written(spec.aws).network.zones
+def _one_image(wish: Image, at: Path) -> Iterator[Finding]:
+    if (or_none(lambda: wish.os) is None) == (or_none(lambda: wish.ami) is None):
+        yield error(*at, id="image-kind", says="exactly one of 'os' and 'ami' says what machines boot from")
 
 
 def _look(machine: Machine) -> str:

@@ -62,7 +62,7 @@ def held_place(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) 
         yield error(
             *at, "zones", id="one-zone", says=f"{what} is in one zone; this names {len(source.zones)}"
         )
-    ours = written(spec.aws).network.zones
+    ours = written(spec.aws).network.places
     if source.zones is None and len(ours) > 1:
         says = f"'zones' is missing: {what} is in one zone, and the network has {', '.join(ours)}"
         yield error(*at, id="missing-key", says=says)
@@ -73,7 +73,7 @@ def held_alike(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) 
     source, at = _source(spec, index, position)
     if source.id is None or source.source not in HELD:
         return
-    zones = written(spec.aws).network.zones
+    zones = written(spec.aws).network.places
     for pool in spec.pools[:index]:
         yield from run(_told_otherwise(source, pool, zones, at, f"pools[{pool.name}]"))
 

@@ -16,6 +16,10 @@ def warning(*path: str | int, id: str, says: str) -> Finding:  # noqa: A002
     return Finding(path=path, id=id, message=says, level=Level.WARNING)
 
 
+def advice(*path: str | int, id: str, says: str) -> Finding:  # noqa: A002
+    return Finding(path=path, id=id, message=says, level=Level.ADVICE)
+
+
 def run(found: Iterator[Finding]) -> list[Finding]:
     kept: list[Finding] = []
     try:
@@ -55,6 +59,9 @@ def same_names(readers: Sequence[Callable[[], str]], kind: str) -> Iterator[Find
 
 
 def unknown_machine(name: str, path: Path, catalog: Catalog) -> Finding:
+    refused = catalog.refused.get(name.partition(".")[0])
+    if refused is not None:
+        return error(*path, id="machine-refused", says=f"{quoted(name)} is not offered: {refused}")
     near = did_you_mean(name, catalog.machines)
     return error(*path, id="unknown-machine", says=f"{quoted(name)} is not in the catalog{near}")
 

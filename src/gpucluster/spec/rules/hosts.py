@@ -12,7 +12,7 @@ from gpucluster.spec.problem import Finding, Path, quoted
 from gpucluster.spec.rules.findings import error, or_none, warning
 
 OF_HOSTS = ("machine", "hosts", "addresses")
-OF_A_CLOUD = ("nodes", "idle", "capacity")
+OF_A_CLOUD = ("nodes", "idle", "capacity", "image", "placement")
 OF_THE_DAEMON = ("spares", "farewell", "hung", "breaker")  # it runs where nodes come and go
 DEBIAN_USERS = frozenset((  # users and groups of base-passwd and of packages that hosts have: useradd would take or refuse them
     "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy",
@@ -38,6 +38,10 @@ def cloud_only(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     written(spec.hosts)
     if spec.head is not None:
         yield error("head", id="hosts-or-cloud", says="on hosts that exist the head is hosts.head")
+    for key in ("access", "login", "directory"):
+        if or_none(lambda key=key: getattr(spec, key)) is not None:
+            says = f"'{key}' is for a cloud's machines; on hosts that exist it is the site's own"
+            yield error(key, id="hosts-or-cloud", says=says)
 
 
 def hosts_only(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
@@ -51,8 +55,6 @@ def hosts_only(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
             id="hosts-or-cloud",
             says="a cloud's machines are in the catalog; these are for `hosts`",
         )
-    if spec.users:
-        yield error("users", id="not-supported", says="users on AWS are not supported yet")
     if spec.slurm is not None and spec.slurm.topology is not None:
         says = "on AWS each zone is a leaf; a topology of one's own is for `hosts`"
         yield error("slurm", "topology", id="hosts-or-cloud", says=says)
@@ -197,12 +199,9 @@ def mounts(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding
     """On hosts that exist there is something to lose."""
     written(spec.hosts)
     wish = spec.storage[index]
-    if system := _touched(wish.mount):
-        says = f"nothing is mounted over {wish.mount}: {_why(wish.mount, system)}the host would not live without it"
+    if system := touched(wish.mount):
+        says = f"nothing is mounted over {wish.mount}: {why_touched(wish.mount, system)}the host would not live without it"
         yield error("storage", index, "mount", id="mounted-over-system", says=says)
-    if wish.fsx_lustre is not None:
-        says = "FSx for Lustre is AWS's, and this cluster stands on `hosts`"
-        yield error("storage", index, "fsx_lustre", id="hosts-or-cloud", says=says)
     nfs = written(wish.nfs)
     if nfs.server is not None and nfs.server == or_none(lambda: written(spec.hosts).head.address):
         says = f"{nfs.server} is the head, which exports only what it is told: write `from: head`"
@@ -210,25 +209,24 @@ def mounts(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding
     if nfs.source != "head":
         return
     at = ("storage", index, "nfs", "export")
-    if system := _touched(nfs.export):
-        says = (
-            f"the head does not export {nfs.export}: {_why(nfs.export, system)}every node could write there"
-        )
+    export = nfs.export or wish.mount
+    if system := touched(export):
+        says = f"the head does not export {export}: {why_touched(export, system)}every node could write there"
         yield error(*at, id="exported-system", says=says)
     for other in (or_none(lambda one=one: one.mount) for one in spec.storage):
-        if isinstance(other, str) and _hides(other, nfs.export, own=other == wish.mount):
-            says = f"the head would hide its own export {nfs.export} by mounting {other} above it"
+        if isinstance(other, str) and _hides(other, export, own=other == wish.mount):
+            says = f"the head would hide its own export {export} by mounting {other} above it"
             yield error(*at, id="export-hidden", says=says)
 
 
-def _touched(path: str) -> str | None:
+def touched(path: str) -> str | None:
     """The system's folder that is this one, or in it, or around it."""
     return next(
         (one for one in SYSTEMS if f"{path}/".startswith(f"{one}/") or f"{one}/".startswith(f"{path}/")), None
     )
 
 
-def _why(path: str, system: str) -> str:
+def why_touched(path: str, system: str) -> str:
     return "" if path == system else f"{system} is {'around' if path.startswith(system) else 'in'} it, and "
 
 

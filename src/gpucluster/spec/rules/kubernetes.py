@@ -16,6 +16,8 @@ from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, or_none, same_names, warning
 from gpucluster.spec.rules.hosts import OF_THE_DAEMON
 
+OF_ITS_TEMPLATES = ("image", "placement")
+
 
 def version(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     found, known = written(spec.kubernetes).version, catalog.kubernetes_known
@@ -75,11 +77,10 @@ def pool_of_slurm_only(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iter
     pool = spec.pools[index]
     if run_by(spec, pool) is not Runs.KUBERNETES:
         return
-    for key in OF_THE_DAEMON:
+    for key in (*OF_THE_DAEMON, *OF_ITS_TEMPLATES):
         if or_none(lambda key=key: getattr(pool, key)):
-            says = (
-                f"'{key}' is kept by Slurm's elastic daemon; Kubernetes and Karpenter have ways of their own"
-            )
+            whose = "is kept by Slurm's elastic daemon" if key in OF_THE_DAEMON else "is of Slurm's machines"
+            says = f"'{key}' {whose}; Kubernetes and Karpenter have ways of their own"
             yield error("pools", index, key, id="not-here", says=says)
 
 
@@ -147,9 +148,10 @@ def unpromised(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
 def storage(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
     written(spec.kubernetes)
     wish = spec.storage[index]
-    if wish.other is not None:
-        says = "pods mount NFS and FSx for Lustre; for another kind make a volume beside these manifests"
-        yield error("storage", index, "other", id="not-supported", says=says)
+    for kind in ("efs", "nvme", "other"):
+        if getattr(wish, kind) is not None:
+            says = "pods mount NFS and FSx for Lustre; for another kind make a volume beside these manifests"
+            yield error("storage", index, kind, id="not-supported", says=says)
     if wish.nfs is not None and wish.nfs.source == "head" and spec.head is None and spec.hosts is None:
         yield error(
             "storage", index, "nfs", "from", id="nfs-source", says="this cluster has no head to export it"

@@ -32,7 +32,7 @@ def of_slurm(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
 
 def only_slurms(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     """Parts that would be read by nobody."""
-    for key in ("head", "partitions"):
+    for key in ("head", "partitions", "login", "access", "users", "directory"):
         if getattr(spec, key) and spec.slurm is None and spec.kubernetes is not None:
             yield error(key, id="no-slurm", says=f"'{key}' is Slurm's, and the cluster has no 'slurm' part")
 
