@@ -31,7 +31,9 @@ class Bench:
     made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
     def checked(self, token: str, inputs: Mapping[str, Any], olds: Mapping[str, Any] | None = None) -> Any:
-        found = check(TYPES[token], inputs, olds or {}, name="rows", seed=token.encode(), default_tags=EVERYONES)
+        found = check(
+            TYPES[token], inputs, olds or {}, name="rows", seed=token.encode(), default_tags=EVERYONES
+        )
         assert found.failures == ()
         return found.inputs
 
@@ -180,7 +182,11 @@ def test_a_machine_with_a_public_address_and_tags_on_its_root_volume(bench: Benc
     wanted = {"associatePublicIpAddress": True, "rootBlockDevice": root}
     machine = a_machine(bench, subnet, **wanted)
     token, _, checked = bench.made[-1]
-    after = {**checked, "rootBlockDevice": {**root, "tags": {"Name": "other"}}, "disableApiTermination": False}
+    after = {
+        **checked,
+        "rootBlockDevice": {**root, "tags": {"Name": "other"}},
+        "disableApiTermination": False,
+    }
     bench.crud.update(TYPES[token], machine, checked, after, 20)
     bench.assert_standing(token, machine, after)
 

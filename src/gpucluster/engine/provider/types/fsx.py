@@ -240,10 +240,10 @@ def _read_link(cloud: Cloud, identifier: str, _: Values) -> Seen:
 
 
 def _update_link(call: Call, changed: frozenset[str]) -> None:
-    asked = call.api(*(name for name in ("importedFileChunkSize", "s3") if name in changed))
+    asked: dict[str, Any] = call.api("importedFileChunkSize") if "importedFileChunkSize" in changed else {}
     if "s3" in changed:
         none: dict[str, Any] = {"Events": []}
-        asked["S3"] = {"AutoImportPolicy": none, "AutoExportPolicy": none} | asked.get("S3", {})
+        asked["S3"] = {"AutoImportPolicy": none, "AutoExportPolicy": none, **call.api("s3").get("S3", {})}
     if asked:
         call.cloud.fsx.update_data_repository_association(AssociationId=call.id, **asked)
         _settle_link(call)

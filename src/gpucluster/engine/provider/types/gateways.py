@@ -123,8 +123,8 @@ def _read_nat(cloud: Cloud, identifier: str, _: Values) -> Seen:
         return None
     mine: list[dict[str, Any]] = seen.get("NatGatewayAddresses", [])
     primary = only([a for a in mine if a.get("IsPrimary", True)]) or {}
-    keys = ("AllocationId", "PrivateIp", "PublicIp", "NetworkInterfaceId")
-    return seen | {key: primary.get(key) for key in keys}
+    told = {key: primary.get(key) for key in ("AllocationId", "PublicIp", "NetworkInterfaceId")}
+    return seen | told | {"PrivateIpAddress": primary.get("PrivateIp")}
 
 
 def _delete_nat(call: Call) -> None:
@@ -138,7 +138,7 @@ NAT_GATEWAY = ResourceType(
         "allocationId": replaces("AllocationId"),
         "subnetId": replaces("SubnetId"),
         "connectivityType": replaces("ConnectivityType", default="public"),
-        "privateIp": replaces("PrivateIp", from_cloud=True),
+        "privateIp": replaces("PrivateIpAddress", from_cloud=True),
         "publicIp": computed("PublicIp"),
         "networkInterfaceId": computed("NetworkInterfaceId"),
         **TAG_PROPERTIES,

@@ -58,14 +58,22 @@ SECURITY_GROUP = ResourceType(
 )
 
 
+_SOURCES = ("cidrIpv4", "referencedSecurityGroupId", "prefixListId")
+
+
+def _other_kind(olds: Values, news: Values) -> bool:
+    """A rule keeps the kind of its source for life; the value changes in place."""
+    return [bool(olds.get(name)) for name in _SOURCES] != [bool(news.get(name)) for name in _SOURCES]
+
+
 _RULE_PROPERTIES: Mapping[str, Property] = {
     "securityGroupId": replaces("GroupId"),
     "ipProtocol": updates("IpProtocol"),
     "fromPort": updates("FromPort", NUMBER),
     "toPort": updates("ToPort", NUMBER),
-    "cidrIpv4": updates("CidrIpv4"),
-    "referencedSecurityGroupId": updates("ReferencedGroupId"),
-    "prefixListId": updates("PrefixListId"),
+    "cidrIpv4": updates("CidrIpv4", anew_when=_other_kind),
+    "referencedSecurityGroupId": updates("ReferencedGroupId", anew_when=_other_kind),
+    "prefixListId": updates("PrefixListId", anew_when=_other_kind),
     "description": updates("Description"),
     "securityGroupRuleId": computed("SecurityGroupRuleId"),
     "arn": computed("Arn"),

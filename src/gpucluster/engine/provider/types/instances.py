@@ -170,6 +170,11 @@ def _modifications(call: Call) -> dict[str, dict[str, Any]]:
         "instanceType": {"InstanceType": {"Value": call.inputs["instanceType"]}},
         "userDataBase64": {"UserData": {"Value": _decoded(call.inputs.get("userDataBase64") or "")}},
         "vpcSecurityGroupIds": {"Groups": call.inputs.get("vpcSecurityGroupIds") or []},
+        "instanceInitiatedShutdownBehavior": {
+            "InstanceInitiatedShutdownBehavior": {
+                "Value": call.inputs.get("instanceInitiatedShutdownBehavior") or "stop"
+            }
+        },
         "disableApiTermination": {
             "DisableApiTermination": {"Value": bool(call.inputs.get("disableApiTermination"))}
         },
@@ -239,7 +244,7 @@ INSTANCE = ResourceType(
         "metadataOptions": updates("MetadataOptions", METADATA, from_cloud=True),
         "rootBlockDevice": updates("Root", _ROOT, from_cloud=True, anew=frozenset({"encrypted", "kmsKeyId"})),
         "volumeTags": updates("VolumeTags", TAGS, from_cloud=True),
-        "instanceInitiatedShutdownBehavior": replaces("InstanceInitiatedShutdownBehavior", from_cloud=True),
+        "instanceInitiatedShutdownBehavior": updates("InstanceInitiatedShutdownBehavior", from_cloud=True),
         "associatePublicIpAddress": replaces("AssociatePublicIpAddress", FLAG, from_cloud=True),
         "disableApiTermination": updates("DisableApiTermination", FLAG, from_cloud=True),
         "arn": computed("Arn"),

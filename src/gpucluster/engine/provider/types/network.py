@@ -47,14 +47,21 @@ def _read_vpc(cloud: Cloud, identifier: str, _: Values) -> Seen:
 def _update_vpc(call: Call, changed: frozenset[str]) -> None:
     if changed & {"enableDnsSupport", "enableDnsHostnames"}:
         _settle_vpc(call)
+    if "instanceTenancy" in changed:
+        call.cloud.ec2.modify_vpc_tenancy(VpcId=call.id, **call.api("instanceTenancy"))
     retag_ec2(call)
+
+
+def _not_to_default(olds: Values, news: Values) -> bool:
+    """The one way that AWS knows is from dedicated to default."""
+    return (olds.get("instanceTenancy"), news.get("instanceTenancy")) != ("dedicated", "default")
 
 
 VPC = ResourceType(
     name="aws:ec2/vpc:Vpc",
     properties={
         "cidrBlock": replaces("CidrBlock"),
-        "instanceTenancy": replaces("InstanceTenancy", default="default"),
+        "instanceTenancy": updates("InstanceTenancy", default="default", anew_when=_not_to_default),
         "enableDnsSupport": updates("EnableDnsSupport", FLAG, default=True),
         "enableDnsHostnames": updates("EnableDnsHostnames", FLAG),
         "arn": computed("Arn"),
