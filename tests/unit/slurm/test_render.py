@@ -18,6 +18,7 @@ from gpucluster.slurm.known import UnknownToSlurmError
 BURST = Path(__file__).parents[3] / "stacks/burst.yaml"
 LAB = Path(__file__).parents[3] / "stacks/lab.yaml"
 STEADY = Path(__file__).parents[3] / "stacks/steady.yaml"
+RESEARCH = Path(__file__).parents[3] / "stacks/research.yaml"
 
 
 def _files(plan: ClusterPlan) -> dict[str, str]:
@@ -43,6 +44,12 @@ def test_the_stack_with_what_was_bought_ahead_is_the_golden_tree(golden: Golden)
     plan = resolve(spec.load(STEADY), catalog.load())
     files = {artifact.path: artifact.content for artifact in slurm.render(plan)}
     golden("steady", {names.PLAN_FILE: codec.dumps(plan).encode(), **files})
+
+
+def test_the_stack_with_all_storage_is_the_golden_tree(golden: Golden) -> None:
+    plan = resolve(spec.load(RESEARCH), catalog.load())
+    files = {artifact.path: artifact.content for artifact in slurm.render(plan)}
+    golden("research", {names.PLAN_FILE: codec.dumps(plan).encode(), **files})
 
 
 def test_a_cluster_on_hosts_is_its_golden_tree(golden: Golden) -> None:

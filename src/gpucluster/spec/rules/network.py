@@ -81,14 +81,15 @@ def network_room(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
             return
 
 
-def public_room(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+def public_room(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     """Login machines and NAT gateways: in a small network only the first zone has a place for them."""
     network = written(spec.aws).network
     cidr, zones = written(network.cidr), network.places
+    known = catalog.regions.get(written(spec.aws).region, ())
     login = or_none(lambda: written(spec.login).zone or zones[0])
     count = 0 if login is None else written(spec.login).count
     gateways = nat_zones(zones, network.nat, network.vpc)
-    for zone in zones:
+    for zone in (zone for zone in zones if zone in known):
         needs, key = (
             (zone in gateways) + (count if zone == login else 0),
             ("nat" if zone in gateways else "cidr"),
@@ -123,10 +124,10 @@ def no_way_out(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         yield warning(*outside[0], id="no-way-out", says=says)
 
 
-def fixed_addresses(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+def fixed_addresses(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     """Where the heads stand: named in a VPC that is there, inside its zone's range in one that is made."""
     network, head = written(spec.aws).network, written(spec.head)
-    standby = head.standby
+    standby, known = head.standby, catalog.regions.get(written(spec.aws).region, ())
     wishes: list[tuple[Path, str, str | None]] = [(("head",), network.places[0], head.address)]
     if standby is not None:
         wishes.append((("head", "standby"), standby.zone, standby.address))
@@ -134,7 +135,7 @@ def fixed_addresses(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         if network.vpc is not None and address is None:
             says = "'address' is missing: in a VPC that is there nobody else knows which one is free"
             yield error(*path, id="missing-key", says=says)
-        elif address is not None and network.cidr is not None and zone in network.places:
+        elif address is not None and network.cidr is not None and zone in known:
             subnet = subnet_of(network.cidr, zone)
             if not usable(subnet, address):
                 says = f"{address} is none of {zone}'s addresses, {subnet} but the first four and the last; leave it out for the {HEAD_OFFSET}th"
