@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _FILE = Path(__file__).parent / "data" / "image.json"
 
@@ -60,7 +61,11 @@ def image_facts() -> ImageFacts:
         source=table["source"],
         date=table["date"],
         systems={name: System(**row) for name, row in table["systems"].items()},
-        pins={
-            name: Pin(**{**row, "packages": tuple(row["packages"])}) for name, row in table["pins"].items()
-        },
+        pins={name: _pin(row) for name, row in table["pins"].items()},
     )
+
+
+def _pin(row: dict[str, Any]) -> Pin:
+    packages: list[str] = row["packages"]
+    rest: dict[str, Any] = {**row, "packages": tuple(packages)}
+    return Pin(**rest)

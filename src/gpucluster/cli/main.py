@@ -31,6 +31,7 @@ VERBS: dict[str, str] = {
     "sandbox": "gpucluster.cli.sandbox",
     "inventory": "gpucluster.cli.inventory",
     "down": "gpucluster.cli.down",
+    "image": "gpucluster.cli.image",
 }
 
 OF_EXTRAS = frozenset(

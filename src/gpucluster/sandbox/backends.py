@@ -57,6 +57,7 @@ class Moto:
         from moto.ec2.models import ec2_backends  # noqa: PLC0415 - seconds; only a sandbox pays them
         from moto.events.models import events_backends  # noqa: PLC0415
         from moto.iam.models import iam_backends  # noqa: PLC0415
+        from moto.s3.models import s3_backends  # noqa: PLC0415
         from moto.secretsmanager.models import secretsmanager_backends  # noqa: PLC0415
         from moto.sqs.models import sqs_backends  # noqa: PLC0415
 
@@ -64,6 +65,7 @@ class Moto:
         self.lock = threading.RLock()
         self._ec2: Any = ec2_backends[ACCOUNT][region]
         self._iam: Any = iam_backends[ACCOUNT]["aws"]
+        self._s3: Any = s3_backends[ACCOUNT]["aws"]
         self._secrets: Any = secretsmanager_backends[ACCOUNT][region]
         self._events: Any = events_backends[ACCOUNT][region]
         self._sqs: Any = sqs_backends[ACCOUNT][region]
@@ -113,6 +115,17 @@ class Moto:
         with self.lock:
             found = [g for by_id in self._ec2.groups.values() for g in by_id.values()]
             return {g.id: Group(id=g.id, name=g.name, vpc=g.vpc_id, named=_named_groups(g)) for g in found}
+
+    def open_ports(self, group: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Spans of TCP ports that a group lets in, and out."""
+        with self.lock:
+            found = next(by_id[group] for by_id in self._ec2.groups.values() if group in by_id)
+            return _spans(found.ingress_rules), _spans(found.egress_rules)
+
+    def bucket_known(self, name: str) -> bool:
+        """Whether a bucket of that name exists."""
+        with self.lock:
+            return name in self._s3.buckets
 
     def default_group(self, vpc: str) -> str | None:
         """The VPC's own group."""
@@ -176,7 +189,14 @@ class Moto:
             image = self._ec2.amis.get(image_id)
             return None if image is None else image.name
 
-    def register_image(self, name: str) -> str:
+    def image_named(self, name: str) -> str | None:
+        """The account's own AMI of that name."""
+        with self.lock:
+            return next(
+                (i.id for i in self._ec2.amis.values() if i.name == name and i.owner_id == ACCOUNT), None
+            )
+
+    def register_image(self, name: str, tags: Mapping[str, str] | None = None) -> str:
         """Make an AMI of ours; its id depends on the name alone, so that plans are stable."""
         image_id = "ami-0" + hashlib.sha256(name.encode()).hexdigest()[:16]
         with self.lock:
@@ -190,6 +210,7 @@ class Moto:
                     "/dev/xvda",
                 )
                 self._ec2.amis[image_id] = image
+                self._ec2.create_tags([image_id], dict(tags or {}))
         return image_id
 
     def machine_known(self, machine: str) -> bool:
@@ -342,6 +363,16 @@ def _named_groups(group: Any) -> frozenset[str]:
         rule.source_group or {} for rule in [*group.ingress_rules, *group.egress_rules]
     ]
     return frozenset(s["GroupId"] for s in sources if s.get("GroupId"))
+
+
+def _spans(rules: Any) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for rule in rules:
+        if str(rule.ip_protocol) == "-1":
+            found.append((0, 65535))
+        elif str(rule.ip_protocol) in ("tcp", "6"):
+            found.append((int(rule.from_port), int(rule.to_port)))
+    return found
 
 
 def _version(template: Any, wanted: str) -> Any:

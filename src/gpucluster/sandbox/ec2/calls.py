@@ -18,6 +18,7 @@ from gpucluster.sandbox.ec2 import (
     filters,
     fleets,
     gateways,
+    images,
     launch,
     placement,
     reserved,
@@ -30,7 +31,7 @@ from gpucluster.sandbox.permissions import Permissions, tags_in
 
 # Calls that moto would answer with instances of its own.
 NOT_HERE = frozenset(
-    {"AllocateHosts", "AttachNetworkInterface", "CopySnapshot", "CreateImage", "CreateSnapshot",
+    {"AllocateHosts", "AttachNetworkInterface", "CopySnapshot", "CreateSnapshot",
      "DescribeFleetInstances", "DescribeFleets", "DescribeSpotFleetInstances", "ImportInstance",
      "MonitorInstances", "RebootInstances", "ReplaceIamInstanceProfileAssociation",
      "RequestSpotFleet",
@@ -52,6 +53,7 @@ class Ec2Calls:
             **attributes.calls(model, moto),
             **fleets.calls(model, moto, permissions),
             **reserved.calls(model),
+            **images.calls(model, moto),
             **placement.calls(model),
             **volumes.calls(model, moto),
             **gateways.calls(model, moto),
