@@ -15,6 +15,9 @@ from builders import a_plan
 from moto.moto_api._internal.models import moto_api_backend
 
 from gpucluster.aws.program import declare
+from gpucluster.cli.down import Place
+from gpucluster.cloud.aws import AwsCloud
+from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.model import CloudModel, Timing
 from gpucluster.engine import run
 from gpucluster.engine.events import Outcome
@@ -53,6 +56,18 @@ class Cluster:
 
     def destroy(self) -> Outcome:
         return run.destroy(self.target)
+
+
+def a_place(cluster: Cluster) -> Place:
+    """Where `gpucluster down` acts."""
+    return Place(
+        standing=lambda: run.standing(cluster.target),
+        destroy=lambda report: run.destroy(cluster.target, report=report),
+        release=lambda: run.release(cluster.target),
+        cloud=lambda _: AwsCloud(REGION, lambda _: cluster.client("ec2")),
+        control=lambda _, bucket: S3Control(REGION, bucket, lambda: cluster.client("s3")),
+        region=None,
+    )
 
 
 @contextmanager

@@ -287,6 +287,7 @@ def test_down_ends_the_nodes_and_then_everything(cluster: Cluster) -> None:
     place = Place(
         standing=lambda: run.standing(cluster.target),
         destroy=lambda report: run.destroy(cluster.target, report=report),
+        release=lambda: run.release(cluster.target),
         cloud=lambda _: cloud,
         control=lambda _, bucket: control if bucket == made.outputs["bucket"] else pytest.fail(bucket),
         region=None,

@@ -14,7 +14,7 @@ from pulumi import automation as auto
 from gpucluster.engine.events import Gatherer, Outcome, Progress, Report
 from gpucluster.engine.locks import break_stale
 from gpucluster.engine.process import EngineProcess, clean_environment
-from gpucluster.engine.standing import Standing, parse
+from gpucluster.engine.standing import Standing, parse, unprotected
 from gpucluster.engine.target import PROJECT, Target, environment, exists, prepare
 from gpucluster.errors import GpuclusterError, StateError
 
@@ -55,6 +55,24 @@ def destroy(target: Target, *, report: Report = silent) -> Outcome:
     if not exists(target):
         return Outcome(counts={}, changes=())
     return _run(target, _no_program, report, _destroy)
+
+
+def release(target: Target) -> None:
+    """Protect nothing any more: the next `destroy` takes all. An `up` protects it again."""
+    refuse_if_busy(target)
+    process = EngineProcess(target.pulumi, clean_environment())
+    release_stack(_stack(target, _no_program, process))
+
+
+def release_stack(stack: auto.Stack) -> None:
+    """The same for any stack."""
+    held = stack.export_stack()
+    stack.import_stack(auto.Deployment(version=held.version, deployment=unprotected(held.deployment or {})))
+
+
+def refuse_if_busy(target: Target) -> None:
+    """StateError while another run works on the stack, before anything is done that it would not expect."""
+    break_stale(target)
 
 
 def make_stack(target: Target) -> None:
@@ -165,7 +183,10 @@ def _outputs(result: object) -> Mapping[str, Any]:
 
 def _failure(name: str, gatherer: Gatherer, error: auto.CommandError) -> GpuclusterError:
     if isinstance(error, auto.ConcurrentUpdateError):
-        return StateError(f"another run is working on {name!r}", next_step="wait for its end")
+        return StateError(
+            f"another run is working on {name!r}, or one was killed and left its lock",
+            next_step=f"wait for its end; if nothing runs any more: pulumi cancel --yes --stack {name}",
+        )
     told = gatherer.errors or [line for line in str(error).splitlines() if line.strip()][-12:]
     failure = EngineError(f"the engine could not finish {name!r}:\n  " + "\n  ".join(told))
     for raw in gatherer.raw:

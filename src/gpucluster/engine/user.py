@@ -7,7 +7,7 @@ from pulumi import automation as auto
 
 from gpucluster.engine.events import Outcome, Report
 from gpucluster.engine.process import EngineProcess
-from gpucluster.engine.run import drive, silent
+from gpucluster.engine.run import drive, release_stack, silent
 from gpucluster.engine.standing import Standing, parse
 from gpucluster.errors import StateError
 
@@ -28,6 +28,11 @@ def destroy(work_dir: Path, stack: str, pulumi: Path, *, report: Report = silent
         lambda found, gather: found.destroy(on_event=gather, exclude_protected=True, run_program=False),
         report,
     )
+
+
+def release(work_dir: Path, stack: str, pulumi: Path) -> None:
+    """Protect nothing any more: the next `destroy` takes all. A `pulumi up` protects it again."""
+    release_stack(_select(work_dir, stack, EngineProcess(pulumi, os.environ)))
 
 
 def _select(work_dir: Path, stack: str, process: EngineProcess) -> auto.Stack:

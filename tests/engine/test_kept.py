@@ -1,0 +1,71 @@
+"""`gpucluster down` keeps what holds data, and the next `up` finds it; `--delete-data` takes it too."""
+
+from dataclasses import replace
+
+import pytest
+from builders import a_plan
+from stacked import REGION, Cluster, a_place
+
+from gpucluster.cli.down import empty
+from gpucluster.engine import run
+from gpucluster.plan.model import ClusterPlan, Efs, Lustre, Mount, Volume, there
+
+DATA = {"aws:ebs/volume:Volume", "aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem"}
+ZONE = f"{REGION}a"
+
+
+def with_data() -> ClusterPlan:
+    plan = a_plan()
+    volume = Volume(key="state", size_gib=100, path="/srv/state")
+    mounts = (
+        Mount(path="/home", efs=Efs()),
+        Mount(path="/data", lustre=Lustre(zone=ZONE, size_gib=1200, throughput=250)),
+    )
+    return replace(plan, head=replace(there(plan.head), volumes=(volume,)), storage=mounts[:0])
+
+
+@pytest.fixture
+def holding(cluster: Cluster) -> Cluster:
+    return replace(cluster, plan=with_data())
+
+
+def ids(cluster: Cluster) -> dict[str, str]:
+    """What holds data, by name."""
+    return {one.name: one.id for one in run.standing(cluster.target) if one.type in DATA}
+
+
+def test_the_data_outlives_the_cluster_and_the_next_up_finds_it(holding: Cluster) -> None:
+    holding.up()
+    before = ids(holding)
+    assert len(before) == 1
+    done = empty(a_place(holding), "burst")
+    assert done.left is not None
+    assert {one.id for one in done.left.data} == set(before.values())
+    assert [one for one in run.standing(holding.target) if not one.kept] == []
+    again = empty(a_place(holding), "burst")
+    assert (again.was_empty, again.resources) == (True, 0)
+    holding.up()
+    assert ids(holding) == before
+    assert [c for c in holding.preview().changes if not c.follows] == []
+    gone = empty(a_place(holding), "burst", delete_data=True)
+    assert gone.left is None
+    assert run.standing(holding.target) == ()
+    assert_no_data(holding)
+
+
+def assert_no_data(cluster: Cluster) -> None:
+    volumes = cluster.client("ec2").describe_volumes()["Volumes"]
+    assert [one for one in volumes if one["State"] not in ("deleting", "deleted")] == []
+
+
+def test_what_stays_is_told_with_its_price_and_the_line_to_type(holding: Cluster) -> None:
+    holding.up()
+    done = empty(a_place(holding), "burst")
+    assert done.left is not None
+    said = "\n".join((done.sentence("burst"), *done.left.lines("burst")))
+    assert "burst is down: 0 nodes ended, " in said
+    assert "disk of 100 GiB vol-" in said
+    assert f"(no price for {REGION}) a month" in said, (
+        "the price list is of another region: unknown, not nothing"
+    )
+    assert said.endswith("to delete it for ever: gpucluster down burst --delete-data --confirm burst")
