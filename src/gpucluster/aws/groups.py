@@ -199,13 +199,11 @@ def _declare_rule(
 ) -> pulumi.Resource:
     kind = aws.vpc.SecurityGroupEgressRule if rule.out else aws.vpc.SecurityGroupIngressRule
     peer = groups.get(rule.peer)
-    wide = rule.peer if peer is None else None
     return kind(
         f"{cluster}-{rule.name}",
         security_group_id=groups[rule.group].id,
         referenced_security_group_id=None if peer is None else peer.id,
-        cidr_ipv4=None if wide is None or ":" in wide else wide,
-        cidr_ipv6=wide if wide is not None and ":" in wide else None,
+        cidr_ipv4=rule.peer if peer is None else None,
         ip_protocol="tcp" if rule.ports else ALL,
         from_port=rule.ports and rule.ports[0],
         to_port=rule.ports and rule.ports[1],

@@ -78,7 +78,7 @@ def public_wish(plan: ClusterPlan, zone: str) -> Wanted:
     login = plan.login
     need = {"login": len(login.names)} if login is not None and login.zone == zone else {}
     vpc = there(there(plan.aws).network.vpc)
-    return Wanted(field=f"aws.network.public_subnets.{zone}", vpc=vpc, zone=zone, need=need, fixed={})
+    return Wanted(field=f"aws.network.public.{zone}", vpc=vpc, zone=zone, need=need, fixed={})
 
 
 def faults(seen: Seen, wanted: Wanted) -> Iterator[str]:
