@@ -24,11 +24,26 @@ from gpucluster.sandbox.permissions import Asked, Permissions
 from gpucluster.sandbox.policies import Need, UnknownPolicyPart
 from gpucluster.sandbox.queues import Queues
 from gpucluster.sandbox.scenario import PREFIX, Scenario
+from gpucluster.sandbox.services import budgets, efs, fsx, quotas, shapes
+from gpucluster.sandbox.services.shapes import Calls
 from gpucluster.sandbox.signature import BadSignature, Flaw, SignedRequest, scope, verify
 from gpucluster.sandbox.wsgi import Environ, Start
 
 _LOG = logging.getLogger(__name__)
-_DENIED = {"ec2": ("UnauthorizedOperation", 403), "json": ("AccessDeniedException", 400)}
+_DENIED = {
+    "ec2": ("UnauthorizedOperation", 403),
+    "json": ("AccessDeniedException", 400),
+    "rest-json": ("AccessDeniedException", 403),
+}
+_RULES = frozenset(
+    {
+        "AuthorizeSecurityGroupEgress",
+        "AuthorizeSecurityGroupIngress",
+        "ModifySecurityGroupRules",
+        "RevokeSecurityGroupEgress",
+        "RevokeSecurityGroupIngress",
+    }
+)
 _PUTS_POLICY = frozenset({"PutRolePolicy", "CreatePolicy", "CreatePolicyVersion"})
 _ASK_LATER = frozenset(
     {"RunInstances", "CreateFleet"}
@@ -83,6 +98,12 @@ class Face:
         self._calls = Ec2Calls(model, moto, self._permissions, console)
         self._forward = wsgi.Forward(moto)
         self._queues = Queues()
+        self._services: Mapping[str, Calls] = {
+            "elasticfilesystem": efs.calls(model, moto),
+            "fsx": fsx.calls(model, moto),
+            "budgets": budgets.calls(model),
+            "servicequotas": quotas.calls(model),
+        }
         self._numbers = itertools.count(1)
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -168,6 +189,8 @@ class Face:
         self._allow(inbound.principal, inbound.service, self._permissions.needs(asked))
         if operation == "CreateSecret":
             _check_secret(self._moto, request.body)
+        if inbound.service in self._services:
+            return self._own(inbound)
         if inbound.service == "sqs":
             return self._queues.answer(
                 operation, request.body, inbound.now, partial(self._forward, inbound.environ)
@@ -176,6 +199,18 @@ class Face:
         if inbound.service == "s3" and answer.status == 404 and operation.startswith("GetObject"):
             self._hide_missing(request, inbound.principal)
         return answer
+
+    def _own(self, inbound: _Inbound) -> wire.Answer:
+        """A service that moto has no part in."""
+        service, operation = inbound.service, inbound.operation
+        asked = shapes.parameters(service, operation, inbound.request.target, inbound.request.body)
+        known = self._services[service].get(operation)
+        if known is None:
+            raise Refusal("UnsupportedOperation", f"the sandbox has no {service}:{operation}")
+        with self._model.lock:
+            result = known(shapes.Call(operation=operation, asked=asked, now=inbound.now))
+        status, body = shapes.answer(service, operation, result)
+        return wire.Answer(status=status, body=body, content_type="application/x-amz-json-1.1")
 
     def _ec2(self, inbound: _Inbound) -> wire.Answer:
         request, operation = inbound.request, inbound.operation
@@ -202,6 +237,8 @@ class Face:
             answer = self._forward(inbound.environ, request.body)
             if operation in _MAKES_INTERFACES:
                 self._calls.settle(inbound.now)
+            if operation in _RULES:
+                self._model.rules_changed[str(asked.get("GroupId"))] = inbound.now
             return answer
         return wire.ec2_answer(operation, result, inbound.number)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, quote, unquote
 from xml.sax.saxutils import escape
 
+from gpucluster.sandbox.services import shapes
 from gpucluster.sandbox.signature import Flaw
 
 # Services that the sandbox answers for; another one is refused by name. Protocols as botocore has them.
@@ -23,6 +24,10 @@ SERVICES: Mapping[str, str] = {
     "logs": "json",
     "sqs": "json",
     "events": "json",
+    "elasticfilesystem": "rest-json",
+    "fsx": "json",
+    "budgets": "json",
+    "servicequotas": "json",
 }
 
 _EC2_XML = "http://ec2.amazonaws.com/doc/2016-11-15/"
@@ -81,6 +86,8 @@ def operation_of(service: str, method: str, target: str, headers: Mapping[str, s
     protocol = SERVICES[service]
     if protocol == "json":
         return headers.get("x-amz-target", "").rpartition(".")[2]
+    if protocol == "rest-json":
+        return shapes.rest_operation(service, method, target)
     if protocol == "s3":
         return _s3_operation(method, target, headers)
     return query_fields(target, body).get("Action", "")
@@ -183,7 +190,7 @@ def sts_identity(arn: str, user_id: str, account: str, request_id: str) -> Answe
 def refusal(service: str, code: str, message: str, status: int, request_id: str) -> Answer:
     """A refusal in the words of the service's protocol."""
     protocol = SERVICES.get(service, "query")
-    if protocol == "json":
+    if protocol in ("json", "rest-json"):
         body = json.dumps({"__type": code, "message": message}).encode()
         return Answer(
             status=status,
@@ -210,12 +217,15 @@ def refusal(service: str, code: str, message: str, status: int, request_id: str)
 
 def identity_refusal(service: str, flaw: Flaw, request_id: str) -> Answer:
     """The refusal of a request that does not come from whom it says."""
-    code, status = _FLAWS[SERVICES.get(service, "query")][flaw]
+    protocol = SERVICES.get(service, "query").removeprefix("rest-")
+    code, status = _FLAWS[protocol][flaw]
     return refusal(service, code, _FLAW_TEXT[flaw], status, request_id)
 
 
 def service_guess(target: str, headers: Mapping[str, str], body: bytes) -> str:
     """The service that an unsigned request means, only to refuse it in its protocol."""
+    if target.startswith("/2015-02-01/"):
+        return "elasticfilesystem"
     meant = headers.get("x-amz-target", "").partition(".")[0].lower()
     if meant:
         return meant if meant in SERVICES else "secretsmanager"

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpucluster.cloud.model import addresses, fleets, launches, life, maintenance, tagging
+from gpucluster.cloud.model.efs import Efs
+from gpucluster.cloud.model.lustre import Fsx
 from gpucluster.cloud.model.premises import Premises
 from gpucluster.cloud.model.state import atomic
 from gpucluster.cloud.model.values import (
     Call,
+    Dice,
     Draw,
     Ec2Instance,
     Fleet,
@@ -22,12 +25,17 @@ from gpucluster.cloud.model.values import (
     LaunchSpec,
     MaintenanceEvent,
     Refusal,
+    Timing,
 )
 from gpucluster.cloud.port import InstanceState, Reservation
 
 
 class CloudModel(Premises):
     """EC2 of one account in one Region: its requests, and what the launcher tells it."""
+
+    def __init__(self, dice: Dice, *, timing: Timing | None = None, region: str = "us-east-1") -> None:
+        super().__init__(dice, timing=timing, region=region)
+        self.efs, self.fsx = Efs(self), Fsx(self)
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -54,6 +54,10 @@ class Quotas:
             "allows for the instance bucket that the specified instance type belongs to.",
         )
 
+    def limit(self, bucket: str, market: Market) -> int | None:
+        """The bound of a bucket; None: there is none."""
+        return self._limits.get((bucket, market is Market.SPOT))
+
     def _limit(self, machine: str, market: Market) -> int | None:
         if market is Market.CAPACITY_BLOCK:
             return None

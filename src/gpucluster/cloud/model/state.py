@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from gpucluster.cloud.model import launches, life
 from gpucluster.cloud.model.buckets import Buckets
+from gpucluster.cloud.model.budgets import Budgets
 from gpucluster.cloud.model.capacity import Capacity
 from gpucluster.cloud.model.faultbox import FaultBox, Switches
 from gpucluster.cloud.model.gateways import Addresses, Gateways, NatGateway
@@ -50,6 +51,8 @@ class State:
         self.placements = Placements()
         self.volumes = Volumes()
         self.addresses = Addresses()
+        self.budgets = Budgets()
+        self.rules_changed: dict[str, float] = {}  # security group -> when its rules last changed (T45)
         self.gateways = Gateways()
         self.foreign: Callable[[str], frozenset[str]] = lambda _: (
             frozenset()

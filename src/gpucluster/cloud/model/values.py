@@ -39,6 +39,7 @@ class Timing:
     closing_s: float = 1800.0  # a block's instances are ended so long before its end (T26)
     warning_s: float = 2400.0  # and their owner is warned so long before it
     gateway_s: float = 5.0  # a NAT gateway is pending, and later deleting, so long (minutes on AWS, T43)
+    system_s: float = 1.0  # an EFS is creating so long
     target_s: float = 4.0  # a mount target is creating so long; 90 s on AWS, not verified (T44)
     lustre_s: float = 20.0  # a Lustre is CREATING so long; 5 to 20 min on AWS (T45)
     link_s: float = 5.0  # and its link to S3

@@ -1,0 +1,180 @@
+"""Requests and answers of the JSON protocols by botocore's own models: what does not fit is refused, and named."""
+
+import base64
+import datetime
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote
+
+from gpucluster.cloud.model import Refusal
+
+# The service of a signature's scope -> botocore's name of it, where they differ.
+_BOTOCORE = {"elasticfilesystem": "efs", "servicequotas": "service-quotas"}
+_BODY = ("structure", "list", "map")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request of one operation, its parameters typed and valid."""
+
+    operation: str
+    asked: Mapping[str, Any]
+    now: float
+
+
+Calls = Mapping[str, Callable[[Call], Mapping[str, Any]]]
+
+
+def operation_model(service: str, operation: str) -> Any:
+    """botocore's model of an operation, or the refusal of a name that the service does not have."""
+    found = _operations(service).get(operation)
+    if found is None:
+        raise Refusal("UnknownOperationException", f"{service} has no operation {operation!r}")
+    return found
+
+
+def rest_operation(service: str, method: str, target: str) -> str:
+    """The operation that a method and a path mean; empty if none."""
+    path = target.partition("?")[0]
+    for name, verb, pattern in _ways(service):
+        if verb == method and pattern.fullmatch(path):
+            return name
+    return ""
+
+
+def parameters(service: str, operation: str, target: str, body: bytes) -> dict[str, Any]:
+    """What is asked, typed as botocore types it; refused if it does not fit the model."""
+    model: Any = operation_model(service, operation)
+    shape: Any = model.input_shape
+    if shape is None:
+        return {}
+    asked = _typed(shape, _document(body))
+    if model.service_model.metadata["protocol"] == "rest-json":
+        asked |= _from_path(model, target)
+    check(shape, asked)
+    return asked
+
+
+def check(shape: Any, asked: Mapping[str, Any]) -> None:
+    """Refuse what botocore's model does not know, lacks, or bounds otherwise."""
+    from botocore.validate import ParamValidator  # noqa: PLC0415
+
+    validator: Any = ParamValidator()
+    report: Any = validator.validate(asked, shape)
+    if report.has_errors():
+        raise Refusal("ValidationException", str(report.generate_report()))
+
+
+def answer(service: str, operation: str, result: Mapping[str, Any]) -> tuple[int, bytes]:
+    """Status and body; a member that the service does not have is a KeyError."""
+    model: Any = operation_model(service, operation)
+    shape: Any = model.output_shape
+    status = int(model.http.get("responseCode", 200))
+    if shape is None or status == 204:
+        return status, b""
+    return status, json.dumps(_plain(shape, result)).encode()
+
+
+@functools.cache
+def _operations(service: str) -> Mapping[str, Any]:
+    import botocore.session  # noqa: PLC0415
+
+    session: Any = botocore.session.get_session()
+    model: Any = session.get_service_model(_BOTOCORE.get(service, service))
+    return {name: model.operation_model(name) for name in model.operation_names}
+
+
+@functools.cache
+def _ways(service: str) -> tuple[tuple[str, str, re.Pattern[str]], ...]:
+    """(operation, method, path) of a REST service, paths without names in them first."""
+    found = [
+        (name, str(m.http["method"]), str(m.http["requestUri"])) for name, m in _operations(service).items()
+    ]
+    ranked = sorted(found, key=lambda way: (way[2].count("{"), way[2]))
+    return tuple((name, method, _pattern(path)) for name, method, path in ranked)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    plain = path.partition("?")[0].rstrip("/")
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(plain)) + "/?")
+
+
+def _from_path(model: Any, target: str) -> dict[str, Any]:
+    path, _, query = target.partition("?")
+    match = _pattern(str(model.http["requestUri"])).fullmatch(path)
+    named = {k: unquote(v) for k, v in (match.groupdict() if match else {}).items()}
+    texts: dict[str, list[str]] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        texts.setdefault(key, []).append(value)
+    found: dict[str, Any] = {}
+    for name, member in model.input_shape.members.items():
+        place, key = member.serialization.get("location"), member.serialization.get("name", name)
+        if place == "uri" and key in named:
+            found[name] = named[key]
+        if place == "querystring" and key in texts:
+            found[name] = _from_text(member, texts[key])
+    return found
+
+
+def _from_text(shape: Any, texts: list[str]) -> Any:
+    if shape.type_name == "list":
+        return texts
+    if shape.type_name in ("integer", "long"):
+        return int(texts[0])
+    return texts[0].lower() == "true" if shape.type_name == "boolean" else texts[0]
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        found: object = json.loads(body or b"{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal("SerializationException", "the body is no JSON object")
+    return cast(dict[str, Any], found)
+
+
+def _typed(shape: Any, value: Any) -> Any:
+    """JSON's values as botocore's validator wants them; a member without a value is not there."""
+    kind = shape.type_name
+    if kind == "structure" and isinstance(value, dict):
+        members = {m.serialization.get("name", n): (n, m) for n, m in shape.members.items()}
+        items = cast(Mapping[str, Any], value).items()
+        return {
+            members[k][0] if k in members else k: _typed(members[k][1], v) if k in members else v
+            for k, v in items
+            if v is not None
+        }
+    if kind == "list" and isinstance(value, list):
+        return [_typed(shape.member, item) for item in cast(list[Any], value)]
+    if kind == "map" and isinstance(value, dict):
+        return {k: _typed(shape.value, v) for k, v in cast(Mapping[str, Any], value).items()}
+    if kind == "timestamp" and isinstance(value, int | float):
+        return datetime.datetime.fromtimestamp(value, datetime.UTC)
+    return _blob(value) if kind == "blob" and isinstance(value, str) else value
+
+
+def _blob(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        raise Refusal("SerializationException", "a blob is no base64") from None
+
+
+def _plain(shape: Any, value: Any) -> Any:
+    kind = shape.type_name
+    if kind == "structure":
+        given = {k: v for k, v in cast(Mapping[str, Any], value).items() if v is not None}
+        return {
+            shape.members[k].serialization.get("name", k): _plain(shape.members[k], v)
+            for k, v in given.items()
+        }
+    if kind == "list":
+        return [_plain(shape.member, item) for item in value]
+    if kind == "map":
+        return {k: _plain(shape.value, v) for k, v in value.items()}
+    return value.timestamp() if isinstance(value, datetime.datetime) else value

@@ -1,0 +1,278 @@
+"""EFS, FSx for Lustre, Service Quotas and Budgets over HTTP, as they refuse and as they take their time."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from clouds import Network, RunningCloud, a_network, running_cloud
+
+from gpucluster.cloud.model import Timing
+from gpucluster.plan.model import Market
+from gpucluster.plan.names import LUSTRE_PORTS
+
+pytestmark = pytest.mark.loopback
+ZONE, OTHER = "us-east-1a", "us-east-1b"
+TIMING = Timing(system_s=1.0, target_s=4.0, lustre_s=600.0, link_s=5.0, rules_s=2.0)
+ACCOUNT = "123456789012"
+
+
+@pytest.fixture(scope="module")
+def running() -> Generator[tuple[RunningCloud, Network], None, None]:
+    with running_cloud(timing=TIMING) as cloud:
+        yield cloud, a_network(cloud)
+
+
+@pytest.fixture
+def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
+    return running[0].fresh()
+
+
+@pytest.fixture
+def network(running: tuple[RunningCloud, Network]) -> Network:
+    return running[1]
+
+
+def code_of(call: Any, **named: Any) -> str:
+    with pytest.raises(ClientError) as caught:
+        call(**named)
+    return caught.value.response["Error"]["Code"]
+
+
+# --- EFS --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def system(cloud: RunningCloud) -> str:
+    made = cloud.client("efs").create_file_system(CreationToken=f"t{cloud.clock.now}", Encrypted=True)
+    assert (made["LifeCycleState"], made["Encrypted"]) == ("creating", True)
+    return made["FileSystemId"]
+
+
+def test_t44_one_mount_target_a_zone_and_it_takes_a_while(cloud: RunningCloud, network: Network, system: str):
+    efs, ec2 = cloud.client("efs"), cloud.client("ec2")
+    there = {"FileSystemId": system, "SubnetId": network.subnets[ZONE]}
+    assert code_of(efs.create_mount_target, **there) == "IncorrectFileSystemLifeCycleState"
+    cloud.clock.move(1)
+    made = efs.create_mount_target(**there, SecurityGroups=[network.group])
+    assert made["LifeCycleState"] == "creating"
+    cloud.clock.move(4)
+    (seen,) = efs.describe_mount_targets(FileSystemId=system)["MountTargets"]
+    assert (seen["LifeCycleState"], seen["AvailabilityZoneName"]) == ("available", ZONE)
+    assert seen["IpAddress"].startswith("10.42.0.")
+    second = ec2.create_subnet(VpcId=network.vpc, CidrBlock="10.42.7.0/28", AvailabilityZone=ZONE)["Subnet"]
+    assert (
+        code_of(efs.create_mount_target, FileSystemId=system, SubnetId=second["SubnetId"])
+        == "MountTargetConflict"
+    )
+    efs.create_mount_target(FileSystemId=system, SubnetId=network.subnets[OTHER])
+    ec2.delete_subnet(SubnetId=second["SubnetId"])
+
+
+def test_t44_a_file_system_in_use_stays_and_a_target_goes_by_and_by(
+    cloud: RunningCloud, network: Network, system: str
+):
+    efs, ec2 = cloud.client("efs"), cloud.client("ec2")
+    cloud.clock.move(1)
+    group = ec2.create_security_group(GroupName=system, Description="x", VpcId=network.vpc)["GroupId"]
+    target = efs.create_mount_target(
+        FileSystemId=system, SubnetId=network.subnets[ZONE], SecurityGroups=[group]
+    )["MountTargetId"]
+    assert code_of(efs.delete_file_system, FileSystemId=system) == "FileSystemInUse"
+    assert code_of(ec2.delete_security_group, GroupId=group) == "DependencyViolation"
+    efs.delete_mount_target(MountTargetId=target)
+    assert code_of(efs.delete_file_system, FileSystemId=system) == "FileSystemInUse", "it is deleting"
+    cloud.clock.move(4)
+    efs.delete_file_system(FileSystemId=system)
+    ec2.delete_security_group(GroupId=group)
+    assert code_of(efs.describe_file_systems, FileSystemId=system) == "FileSystemNotFound"
+
+
+def test_t44_a_token_a_zone_and_a_full_subnet_are_refused_in_its_words(
+    cloud: RunningCloud, network: Network, system: str
+):
+    efs, ec2 = cloud.client("efs"), cloud.client("ec2")
+    token = efs.describe_file_systems(FileSystemId=system)["FileSystems"][0]["CreationToken"]
+    assert code_of(efs.create_file_system, CreationToken=token) == "FileSystemAlreadyExists"
+    one_zone = efs.create_file_system(CreationToken="one", AvailabilityZoneName=OTHER)["FileSystemId"]
+    cloud.clock.move(1)
+    there = {"FileSystemId": one_zone, "SubnetId": network.subnets[ZONE]}
+    assert code_of(efs.create_mount_target, **there) == "AvailabilityZonesMismatch"
+    taken = cloud.model.interfaces(cloud.clock.now)
+    target = efs.create_mount_target(FileSystemId=system, SubnetId=network.subnets[ZONE])
+    assert len(cloud.model.interfaces(cloud.clock.now)) == len(taken) + 1
+    other = efs.create_file_system(CreationToken="two")["FileSystemId"]
+    cloud.clock.move(1)
+    again = {"FileSystemId": other, "SubnetId": network.subnets[ZONE], "IpAddress": target["IpAddress"]}
+    assert code_of(efs.create_mount_target, **again) == "IpAddressInUse"
+    assert code_of(efs.create_file_system, CreationToken="x", AvailabilityZoneName="us-east-1z") == (
+        "UnsupportedAvailabilityZone"
+    )
+    assert (
+        ec2.describe_subnets(SubnetIds=[network.subnets[ZONE]])["Subnets"][0]["AvailableIpAddressCount"] < 251
+    )
+
+
+def test_access_points_lifecycles_and_tags_are_kept(cloud: RunningCloud, system: str):
+    efs = cloud.client("efs")
+    cloud.clock.move(1)
+    efs.put_lifecycle_configuration(
+        FileSystemId=system, LifecyclePolicies=[{"TransitionToIA": "AFTER_30_DAYS"}]
+    )
+    seen = efs.describe_lifecycle_configuration(FileSystemId=system)["LifecyclePolicies"]
+    assert seen == [{"TransitionToIA": "AFTER_30_DAYS"}]
+    user = {"Uid": 1000, "Gid": 1000}
+    point = efs.create_access_point(
+        ClientToken="p", FileSystemId=system, PosixUser=user, Tags=[{"Key": "a", "Value": "b"}],
+        RootDirectory={"Path": "/home"},
+    )["AccessPointId"]  # fmt: skip
+    efs.tag_resource(ResourceId=point, Tags=[{"Key": "c", "Value": "d"}])
+    efs.untag_resource(ResourceId=point, TagKeys=["a"])
+    (found,) = efs.describe_access_points(AccessPointId=point)["AccessPoints"]
+    assert (found["PosixUser"], found["Tags"]) == (user, [{"Key": "c", "Value": "d"}])
+    efs.update_file_system(FileSystemId=system, ThroughputMode="elastic")
+    assert efs.describe_file_systems(FileSystemId=system)["FileSystems"][0]["ThroughputMode"] == "elastic"
+    efs.delete_access_point(AccessPointId=point)
+    assert code_of(efs.describe_access_points, AccessPointId=point) == "AccessPointNotFound"
+
+
+# --- FSx --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lustre_group(cloud: RunningCloud, network: Network) -> str:
+    ec2 = cloud.client("ec2")
+    group = ec2.create_security_group(
+        GroupName=f"l{cloud.clock.now}", Description="lustre", VpcId=network.vpc
+    )["GroupId"]
+    pairs = [{"GroupId": group}]
+    rules = [
+        {"IpProtocol": "tcp", "FromPort": a, "ToPort": b, "UserIdGroupPairs": pairs} for a, b in LUSTRE_PORTS
+    ]
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=rules)
+    return group
+
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def make(cloud: RunningCloud, network: Network, lustre_group: str) -> Make:
+    def create(**change: Any) -> dict[str, Any]:
+        lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125}
+        asked: dict[str, Any] = {
+            "FileSystemType": "LUSTRE", "StorageCapacity": 1200, "SubnetIds": [network.subnets[ZONE]],
+            "SecurityGroupIds": [lustre_group], "LustreConfiguration": lustre,
+        }  # fmt: skip
+        return cloud.client("fsx").create_file_system(**{**asked, **change})["FileSystem"]
+
+    return create
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"StorageCapacity": 1300}, "BadRequest"),
+        ({"StorageCapacity": 3600}, "BadRequest"),
+        ({"LustreConfiguration": {"DeploymentType": "PERSISTENT_2"}}, "BadRequest"),
+        ({"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}, "StorageCapacity": 3600}, "BadRequest"),
+        ({"SubnetIds": ["subnet-0123456789abcdef0"]}, "InvalidNetworkSettings"),
+    ],
+)
+def test_t45_sizes_throughput_and_subnet_must_fit(cloud: RunningCloud, make: Make, change: Any, code: str):
+    cloud.clock.move(2)
+    assert code_of(make, **change) == code
+
+
+def test_t45_the_group_must_let_lustre_through_by_rules_that_are_not_young(
+    cloud: RunningCloud, network: Network, make: Make
+):
+    assert code_of(make, SecurityGroupIds=[network.group]) == "InvalidNetworkSettings"
+    assert code_of(make) == "InvalidNetworkSettings", "its rules are a second old"
+    cloud.clock.move(2)
+    assert make()["Lifecycle"] == "CREATING"
+
+
+def test_t45_it_is_creating_for_ten_minutes_grows_only_and_holds_its_network(
+    cloud: RunningCloud, network: Network, make: Make, lustre_group: str
+):
+    fsx, ec2, s3 = cloud.client("fsx"), cloud.client("ec2"), cloud.client("s3")
+    cloud.clock.move(2)
+    made = make(ClientRequestToken="once", Tags=[{"Key": "a", "Value": "b"}])
+    name = made["FileSystemId"]
+    assert make(ClientRequestToken="once", Tags=[{"Key": "a", "Value": "b"}])["FileSystemId"] == name
+    assert code_of(make, ClientRequestToken="once") == "IncompatibleParameterError"
+    s3.create_bucket(Bucket="data")
+    link = {"FileSystemId": name, "FileSystemPath": "/d", "DataRepositoryPath": "s3://data/x"}
+    assert code_of(fsx.create_data_repository_association, **link) == "BadRequest", "it is not there yet"
+    cloud.clock.move(599)
+    assert state_of(fsx, name) == "CREATING"
+    cloud.clock.move(1)
+    assert state_of(fsx, name) == "AVAILABLE"
+    assert "SecurityGroupIds" not in fsx.describe_file_systems(FileSystemIds=[name])["FileSystems"][0]
+    assert code_of(ec2.delete_security_group, GroupId=lustre_group) == "DependencyViolation"
+    fsx.update_file_system(FileSystemId=name, StorageCapacity=2400)
+    assert code_of(fsx.update_file_system, FileSystemId=name, StorageCapacity=1200) == "BadRequest"
+    one = fsx.create_data_repository_association(**link)["Association"]["AssociationId"]
+    assert (
+        code_of(fsx.create_data_repository_association, **{**link, "FileSystemPath": "/d/e"}) == "BadRequest"
+    )
+    cloud.clock.move(5)
+    (seen,) = fsx.describe_data_repository_associations(AssociationIds=[one])["Associations"]
+    assert seen["Lifecycle"] == "AVAILABLE"
+    fsx.delete_file_system(FileSystemId=name)
+    assert state_of(fsx, name) == "DELETING"
+    cloud.clock.move(5)
+    assert code_of(fsx.describe_file_systems, FileSystemIds=[name]) == "FileSystemNotFound"
+    assert code_of(fsx.describe_data_repository_associations, AssociationIds=[one]) == (
+        "DataRepositoryAssociationNotFound"
+    )
+    ec2.delete_security_group(GroupId=lustre_group)
+
+
+def state_of(fsx: Any, name: str) -> str:
+    return fsx.describe_file_systems(FileSystemIds=[name])["FileSystems"][0]["Lifecycle"]
+
+
+# --- quotas and budgets -----------------------------------------------------------------------
+
+
+def test_t09_a_quota_is_told_by_its_code(cloud: RunningCloud):
+    quotas = cloud.client("service-quotas")
+    cloud.model.set_quota("P", Market.ON_DEMAND, 191)
+    found = quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-417A185B")["Quota"]
+    assert (found["Value"], found["QuotaName"]) == (191.0, "Running On-Demand P instances")
+    listed = (
+        quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2").build_full_result()["Quotas"]
+    )
+    assert {q["QuotaCode"]: q["Value"] for q in listed}["L-417A185B"] == 191.0
+    assert len(listed) == 7
+    unknown = {"ServiceCode": "ec2", "QuotaCode": "L-00000000"}
+    assert code_of(quotas.get_service_quota, **unknown) == "NoSuchResourceException"
+
+
+def test_a_budget_keeps_what_it_is_told(cloud: RunningCloud):
+    budgets = cloud.client("budgets")
+    limit = {"Amount": "100", "Unit": "USD"}
+    budget = {"BudgetName": "b", "BudgetLimit": limit, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
+    notice = {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80.0}
+    people = [{"SubscriptionType": "EMAIL", "Address": "a@example.org"}]
+    named = {"AccountId": ACCOUNT, "BudgetName": "b"}
+    budgets.create_budget(
+        AccountId=ACCOUNT,
+        Budget=budget,
+        NotificationsWithSubscribers=[{"Notification": notice, "Subscribers": people}],
+    )
+    assert code_of(budgets.create_budget, AccountId=ACCOUNT, Budget=budget) == "DuplicateRecordException"
+    assert budgets.describe_budget(**named)["Budget"]["BudgetLimit"] == limit
+    assert (
+        budgets.describe_subscribers_for_notification(**named, Notification=notice)["Subscribers"] == people
+    )
+    budgets.update_budget(
+        AccountId=ACCOUNT, NewBudget={**budget, "BudgetLimit": {"Amount": "200", "Unit": "USD"}}
+    )
+    assert budgets.describe_budget(**named)["Budget"]["BudgetLimit"]["Amount"] == "200"
+    budgets.delete_notification(**named, Notification=notice)
+    assert budgets.describe_notifications_for_budget(**named)["Notifications"] == []
+    budgets.delete_budget(**named)
+    assert code_of(budgets.describe_budget, **named) == "NotFoundException"
