@@ -7,7 +7,7 @@ _CHECKOUT = _PACKAGE.parent.parent
 
 
 def shipped(kind: str) -> Path:
-    """Return the folder of `templates` or `playbooks`, in either layout."""
+    """Return the folder of `templates`, `playbooks` or `policies`, in either layout."""
     wheel = _PACKAGE / "_data" / kind
     return wheel if wheel.is_dir() else _CHECKOUT / kind
 

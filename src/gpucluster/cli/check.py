@@ -75,7 +75,7 @@ def _sarif(
 
     log = sarif(
         _problems(reports),
-        uris={str(file): _from_top(file) for file in reports},
+        uris={str(file): from_top(file) for file in reports},
         unread=[error.message for error in unread],
         version=version("gpucluster"),
     )
@@ -87,7 +87,7 @@ def _github(
 ) -> None:
     from gpucluster.gitops.annotations import annotations
 
-    for line in annotations(_problems(reports), {str(file): _from_top(file) for file in reports}):
+    for line in annotations(_problems(reports), {str(file): from_top(file) for file in reports}):
         say(line)
     for error in unread:
         say_error(error)
@@ -97,7 +97,7 @@ def _problems(reports: "dict[Path, Report | WorkloadsReport]") -> "list[Problem]
     return [problem for report in reports.values() for problem in report.problems]
 
 
-def _from_top(file: Path) -> str:
+def from_top(file: Path) -> str:
     """The path from the repository's top, wherever the verb was called; outside of one as it was given."""
     absolute = file.resolve()
     top = next((folder for folder in absolute.parents if (folder / ".git").exists()), None)

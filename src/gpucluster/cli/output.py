@@ -32,9 +32,21 @@ class ReviewOutput(StrEnum):
     MARKDOWN = "markdown"
 
 
+class PlanOutput(StrEnum):
+    """The same, and for code scanning, which takes the findings of policies."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    SARIF = "sarif"
+
+
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to answer.", show_default=True)]
 ReviewOutputOption = Annotated[
     ReviewOutput, typer.Option("--output", "-o", help="How to answer.", show_default=True)
+]
+PlanOutputOption = Annotated[
+    PlanOutput, typer.Option("--output", "-o", help="How to answer.", show_default=True)
 ]
 
 

@@ -1,0 +1,8 @@
+"""What the engine runs for `--policy-pack policies`."""
+
+import sys
+from pathlib import Path
+
+from gpucluster.engine.policy.analyzer import serve_pack
+
+sys.exit(serve_pack(Path(__file__).parent))

@@ -1,0 +1,147 @@
+"""What roles may do: named actions on named resources."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from gpucluster.engine.offline.model import Resource, Value
+from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, each, untold
+
+# type -> the properties that hold a policy's text; a resource's own policy may deny all to all, and does
+POLICIES = {
+    "aws:iam/rolePolicy:RolePolicy": ("policy",),
+    "aws:iam/policy:Policy": ("policy",),
+    "aws:iam/userPolicy:UserPolicy": ("policy",),
+    "aws:iam/groupPolicy:GroupPolicy": ("policy",),
+    "aws:iam/role:Role": ("assumeRolePolicy",),
+    "aws:s3/bucketPolicy:BucketPolicy": ("policy",),
+    "aws:sqs/queuePolicy:QueuePolicy": ("policy",),
+    "aws:sqs/queue:Queue": ("policy",),
+    "aws:secretsmanager/secretPolicy:SecretPolicy": ("policy",),
+    "aws:ec2/vpcEndpoint:VpcEndpoint": ("policy",),
+}
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+ROLE = "aws:iam/role:Role"
+WIDE_MANAGED = ("AdministratorAccess", "PowerUserAccess", "IAMFullAccess")
+
+# Calls that AWS knows no narrower resource of ("Service Authorization Reference", read in 2026), and what asks them.
+NO_NARROWER: Mapping[str, str] = {
+    "ec2:DescribeCapacityReservations": "the head looks how much of a reservation is free",
+    "ec2:DescribeFleets": "a listing",
+    "ec2:DescribeImages": "a listing",
+    "ec2:DescribeInstanceStatus": "the head looks for scheduled maintenance",
+    "ec2:DescribeInstanceTopology": "the head asks which switches nodes stand below",
+    "ec2:DescribeInstanceTypeOfferings": "a listing",
+    "ec2:DescribeInstanceTypes": "a listing",
+    "ec2:DescribeInstances": "the head looks which of its machines live",
+    "ec2:DescribeSpotPriceHistory": "a listing",
+    "ec2:DescribeSubnets": "a listing",
+    "ec2:DescribeVolumes": "a machine looks for its volume",
+    "ec2messages:AcknowledgeMessage": "the SSM agent's own channel",
+    "ec2messages:DeleteMessage": "the SSM agent's own channel",
+    "ec2messages:FailMessage": "the SSM agent's own channel",
+    "ec2messages:GetEndpoint": "the SSM agent's own channel",
+    "ec2messages:GetMessages": "the SSM agent's own channel",
+    "ec2messages:SendReply": "the SSM agent's own channel",
+    "ssm:UpdateInstanceInformation": "the SSM agent tells that it lives, before the instance has an ARN there",
+    "ssmmessages:CreateControlChannel": "Session Manager's channel",
+    "ssmmessages:CreateDataChannel": "Session Manager's channel",
+    "ssmmessages:OpenControlChannel": "Session Manager's channel",
+    "ssmmessages:OpenDataChannel": "Session Manager's channel",
+    "sts:GetCallerIdentity": "who am I",
+}
+
+Statement = Mapping[str, Any]
+_EXPECTED = "named actions on named resources"
+_STEP = (
+    "name the action and its ARN; a call without a narrower resource has its row and reason in NO_NARROWER"
+)
+
+
+def wide(stack: Stack) -> Iterator[Said]:
+    """Every policy's text, attached documents by name, and the documents inside a role."""
+    for resource in stack.of_type(*POLICIES):
+        for name in POLICIES[resource.type]:
+            yield from _document(resource, name, at(resource.properties, name))
+    for role in stack.of_type(ROLE):
+        for number, block in each(role.properties.get("inlinePolicies")):
+            yield from _document(role, f"inlinePolicies[{number}].policy", at(block, "policy"))
+        for _, arn in each(role.properties.get("managedPolicyArns")):
+            yield from _managed(role, "managedPolicyArns", arn)
+    for attachment in stack.of_type(ATTACHMENT):
+        yield from _managed(attachment, "policyArn", attachment.properties.get("policyArn"))
+
+
+def _managed(resource: Resource, where: str, arn: Value) -> Iterator[Said]:
+    if untold(arn):
+        yield Open(resource=resource, property=where, expected=_EXPECTED)
+        return
+    name = str(arn).rpartition("/")[2]
+    if name in WIDE_MANAGED or name.endswith("FullAccess"):
+        yield _violation(resource, where, repr(str(arn)))
+
+
+def _document(resource: Resource, where: str, text: Value) -> Iterator[Said]:
+    if text is None:
+        return
+    if untold(text):
+        yield Open(resource=resource, property=where, expected=_EXPECTED)
+        return
+    try:
+        found: Any = json.loads(text) if isinstance(text, str) else text
+        statements = found["Statement"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        yield _violation(resource, where, "a text that is no policy")
+        return
+    for number, statement in each(statements):
+        yield from _statement(resource, f"{where}.Statement[{number}]", statement)
+
+
+def _statement(resource: Resource, where: str, statement: Any) -> Iterator[Said]:
+    if not isinstance(statement, dict):
+        yield _violation(resource, where, "no statement")
+        return
+    told = cast(Statement, statement)
+    if told.get("Effect") != "Allow":
+        return
+    for negation in ("NotAction", "NotResource", "NotPrincipal"):
+        if negation in told:
+            yield _violation(resource, f"{where}.{negation}", "an allowance of all but a few")
+    for action in _texts(told.get("Action")):
+        if "*" in action or "?" in action:
+            yield _violation(resource, f"{where}.Action", repr(action))
+    yield from _resources(resource, where, told)
+    if _anybody(told.get("Principal")) and "Condition" not in told:
+        yield _violation(resource, f"{where}.Principal", "anybody, without a condition")
+
+
+def _resources(resource: Resource, where: str, statement: Statement) -> Iterator[Said]:
+    broad = [one for one in _texts(statement.get("Resource")) if _is_all(one)]
+    if not broad:
+        return
+    for action in _texts(statement.get("Action")):
+        if action not in NO_NARROWER:
+            yield _violation(resource, f"{where}.Resource", f"{broad[0]!r} for {action}")
+
+
+def _is_all(arn: str) -> bool:
+    """The whole account's, or a service's: `*`, `arn:aws:s3:::*`, `arn:aws:ec2:*:*:*`."""
+    return arn.strip() in ("*", "") or arn.split(":", 5)[-1] in ("*", "*/*")
+
+
+def _anybody(principal: Any) -> bool:
+    inner = cast("Mapping[str, Any]", principal).get("AWS") if isinstance(principal, dict) else principal
+    return "*" in _texts(inner)
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for _, one in each(value)]
+
+
+def _violation(resource: Resource, where: str, found: str) -> Violation:
+    return Violation(resource=resource, property=where, found=found, expected=_EXPECTED, next_step=_STEP)
+
+
+RULES = (
+    Rule(name="wide-policy", level=Level.MANDATORY, about="Roles may do named actions on named resources.", judge=wide),
+)  # fmt: skip

@@ -1,0 +1,34 @@
+"""What holds people's data is not taken down by the way."""
+
+from collections.abc import Iterator
+
+from gpucluster.engine.policy import Level, Rule, Said, Stack, Violation
+
+# types whose loss is the loss of data that nothing makes again; a bucket of bundles is made again by the next `up`
+DATA = (
+    "aws:ebs/volume:Volume",
+    "aws:efs/fileSystem:FileSystem",
+    "aws:fsx/lustreFileSystem:LustreFileSystem",
+    "aws:fsx/ontapFileSystem:OntapFileSystem",
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem",
+    "aws:rds/cluster:Cluster",
+    "aws:rds/instance:Instance",
+)
+
+
+def protected(stack: Stack) -> Iterator[Said]:
+    """File systems, volumes and databases carry Pulumi's own protection."""
+    for resource in stack.of_type(*DATA):
+        if not resource.protect:
+            yield Violation(
+                resource=resource,
+                property="protect",
+                found="false",
+                expected="true",
+                next_step="declare it with ResourceOptions(protect=True); `gpucluster down --delete-data` is the way to be rid of it",
+            )
+
+
+RULES = (
+    Rule(name="unprotected-data", level=Level.MANDATORY, about="File systems and data volumes are protected.", judge=protected),
+)  # fmt: skip

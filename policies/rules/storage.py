@@ -1,0 +1,84 @@
+"""What is written down is encrypted, wherever it lies."""
+
+from collections.abc import Iterator
+
+from gpucluster.engine.offline.model import Resource, Value
+from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, each, linked, untold
+
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+INSTANCE = "aws:ec2/instance:Instance"
+BUCKET = "aws:s3/bucket:Bucket"
+BUCKET_ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+
+# type -> the property that says it. FSx encrypts at rest whatever is asked (its user guide, "Encrypting data at rest"),
+# so it has no row.
+ENCRYPTED = {
+    "aws:ebs/volume:Volume": "encrypted",
+    "aws:efs/fileSystem:FileSystem": "encrypted",
+    "aws:rds/instance:Instance": "storageEncrypted",
+    "aws:rds/cluster:Cluster": "storageEncrypted",
+}
+YES = (True, "true")  # a launch template's are texts
+_EXPECTED = "true"
+
+
+def encrypted(stack: Stack) -> Iterator[Said]:
+    """Volumes, file systems, the disks of launch templates and instances, buckets."""
+    for resource in stack.of_type(*ENCRYPTED):
+        name = ENCRYPTED[resource.type]
+        yield from _on(resource, name, at(resource.properties, name))
+    for template in stack.of_type(TEMPLATE):
+        yield from _template(template)
+    for instance in stack.of_type(INSTANCE):
+        yield from _instance(instance)
+    for bucket in stack.of_type(BUCKET):
+        yield from _bucket(stack, bucket)
+
+
+def _template(template: Resource) -> Iterator[Said]:
+    """The root device is in the mappings, or the image decides."""
+    given = template.properties.get("blockDeviceMappings")
+    if given is None or given == []:
+        yield _plain(template, "blockDeviceMappings", "no mapping of the root device")
+    for number, block in each(given):
+        ebs = at(block, "ebs")
+        where = f"blockDeviceMappings[{number}].ebs.encrypted"
+        if untold(ebs) or ebs is not None:
+            yield from _on(template, where, at(ebs, "encrypted"))
+
+
+def _instance(instance: Resource) -> Iterator[Said]:
+    yield from _on(
+        instance, "rootBlockDevice.encrypted", at(instance.properties, "rootBlockDevice", "encrypted")
+    )
+    for number, block in each(instance.properties.get("ebsBlockDevices")):
+        yield from _on(instance, f"ebsBlockDevices[{number}].encrypted", at(block, "encrypted"))
+
+
+def _bucket(stack: Stack, bucket: Resource) -> Iterator[Said]:
+    own = [one for one in stack.of_type(BUCKET_ENCRYPTION) if linked(one, "bucket", bucket)]
+    if not own and not at(bucket.properties, "serverSideEncryptionConfiguration"):
+        yield Violation(
+            resource=bucket,
+            property="serverSideEncryptionConfiguration",
+            found="nothing",
+            expected="encryption that the program says, with the site's key or S3's",
+            next_step="declare a BucketServerSideEncryptionConfiguration for the bucket",
+        )
+
+
+def _on(resource: Resource, where: str, found: Value) -> Iterator[Said]:
+    if untold(found):
+        yield Open(resource=resource, property=where, expected=_EXPECTED)
+    elif found not in YES:
+        yield _plain(resource, where, "nothing" if found is None else repr(found))
+
+
+def _plain(resource: Resource, where: str, found: str) -> Violation:
+    step = "set it; the account's default encryption is no part of the plan"
+    return Violation(resource=resource, property=where, found=found, expected=_EXPECTED, next_step=step)
+
+
+RULES = (
+    Rule(name="unencrypted-storage", level=Level.MANDATORY, about="Volumes, file systems, disks and buckets are encrypted.", judge=encrypted),
+)  # fmt: skip

@@ -1,0 +1,230 @@
+"""A small stack that every rule of `policies/` passes with nothing open, and mistakes planted into it, one at a time."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpucluster.engine.offline.model import SECRET, UNKNOWN, Resource
+
+TAG = {"gpucluster:cluster": "burst"}
+SELF = {"securityGroupId": ("nodes",), "referencedSecurityGroupId": ("nodes",)}
+Stack = Mapping[str, Resource]
+
+
+def a_resource(
+    urn: str, kind: str, /, *, links: Mapping[str, Iterable[str]] | None = None, **given: Any
+) -> Resource:
+    """By a short urn that is its name, too."""
+    protect = given.pop("protect", False)
+    return Resource(
+        urn=urn,
+        type=kind,
+        name=urn,
+        custom=True,
+        provider="provider",
+        protect=protect,
+        property_dependencies={name: tuple(urns) for name, urns in (links or {}).items()},
+        properties=given,
+    )
+
+
+def a_policy(*statements: Mapping[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+READ = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::burst/bundle.tar.gz"]}
+SEE = {"Effect": "Allow", "Action": ["ec2:DescribeInstances"], "Resource": ["*"]}
+ONLY_TLS = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*"}
+EVENTS = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}, "Action": "sqs:SendMessage", "Resource": "arn:aws:sqs:r:1:q"}  # fmt: skip
+TRUST = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+META = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
+ROOT = [{"deviceName": UNKNOWN, "ebs": {"encrypted": "true", "volumeType": "gp3"}}]
+CARDS = [{"deviceIndex": 0, "interfaceType": "interface"}, {"deviceIndex": 1, "interfaceType": "efa-only"}]
+CONFIG = '#cloud-config\n{"write_files": [{"content": "{\\"bucket\\": \\"burst-9f8e7d6\\", \\"key\\": \\"bundle.tar.gz\\"}"}]}\n'
+
+
+def in_base64(text: str | bytes) -> str:
+    return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
+
+
+def good() -> dict[str, Resource]:
+    """By urn."""
+    made = (
+        replace(
+            a_resource("provider", "pulumi:providers:aws", defaultTags=json.dumps({"tags": TAG})),
+            provider=None,
+        ),
+        a_resource("nodes", "aws:ec2/securityGroup:SecurityGroup", id="sg-nodes"),
+        a_resource(
+            "in", "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", links=SELF, ipProtocol="-1"
+        ),
+        a_resource(
+            "out", "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", links=SELF, ipProtocol="-1"
+        ),
+        a_resource(
+            "anywhere",
+            "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+            links={"securityGroupId": ("nodes",)},
+            ipProtocol="-1",
+            cidrIpv4="0.0.0.0/0",
+        ),
+        a_resource(
+            "ssh",
+            "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+            ipProtocol="tcp",
+            cidrIpv4="203.0.113.0/24",
+        ),
+        a_resource(
+            "template",
+            "aws:ec2/launchTemplate:LaunchTemplate",
+            links={"networkInterfaces": ("nodes",)},
+            metadataOptions=META,
+            blockDeviceMappings=ROOT,
+            networkInterfaces=CARDS,
+            placement={"groupName": "g"},
+            tagSpecifications=[
+                {"resourceType": kind, "tags": TAG} for kind in ("instance", "network-interface", "volume")
+            ],
+            userData=in_base64(CONFIG),
+        ),
+        a_resource(
+            "head",
+            "aws:ec2/instance:Instance",
+            metadataOptions=META,
+            rootBlockDevice={"encrypted": True},
+            volumeTags=TAG,
+            userDataBase64=in_base64(CONFIG),
+        ),
+        a_resource("state", "aws:ebs/volume:Volume", encrypted=True, protect=True),
+        a_resource("home", "aws:efs/fileSystem:FileSystem", encrypted=True, protect=True),
+        a_resource("scratch", "aws:fsx/lustreFileSystem:LustreFileSystem", protect=True),
+        a_resource("bucket", "aws:s3/bucket:Bucket"),
+        a_resource(
+            "sse",
+            "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+            links={"bucket": ("bucket",)},
+        ),
+        a_resource("tls", "aws:s3/bucketPolicy:BucketPolicy", policy=a_policy(ONLY_TLS)),
+        a_resource("events", "aws:sqs/queuePolicy:QueuePolicy", policy=a_policy(EVENTS)),
+        a_resource("role", "aws:iam/role:Role", assumeRolePolicy=a_policy(TRUST)),
+        a_resource("rights", "aws:iam/rolePolicy:RolePolicy", policy=a_policy(READ, SEE)),
+    )
+    return {one.urn: one for one in made}
+
+
+def put(urn: str, **given: Any) -> Callable[[Stack], Iterable[Resource]]:
+    """Properties changed; None takes one away."""
+
+    def change(stack: Stack) -> Iterable[Resource]:
+        properties = {k: v for k, v in {**stack[urn].properties, **given}.items() if v is not None}
+        return {**stack, urn: replace(stack[urn], properties=properties)}.values()
+
+    return change
+
+
+def without(urn: str) -> Callable[[Stack], Iterable[Resource]]:
+    return lambda stack: [one for one in stack.values() if one.urn != urn]
+
+
+def bare(urn: str) -> Callable[[Stack], Iterable[Resource]]:
+    return lambda stack: {**stack, urn: replace(stack[urn], protect=False)}.values()
+
+
+def also(urn: str, kind: str, **given: Any) -> Callable[[Stack], Iterable[Resource]]:
+    return lambda stack: [*stack.values(), a_resource(urn, kind, **given)]
+
+
+def may(**statement: Any) -> Callable[[Stack], Iterable[Resource]]:
+    return put("rights", policy=a_policy({**READ, **statement}))
+
+
+def booted(text: str) -> Callable[[Stack], Iterable[Resource]]:
+    return put("template", userData=in_base64(text))
+
+
+KEY = bytes((i * 181 + i * i * 7 + 43) % 256 for i in range(1024))  # as random as a munge key looks
+SPEC = [{"resourceType": kind, "tags": TAG} for kind in ("instance", "network-interface")]
+HELD = {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
+PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n"
+
+# a sentence -> (the mistake, the rule that alone finds it, the property it names)
+PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = {
+    "ssh from everywhere": (put("ssh", cidrIpv4="0.0.0.0/0"), "open-group", "cidrIpv4"),
+    "ssh from everywhere by IPv6": (put("ssh", cidrIpv4=None, cidrIpv6="::/0"), "open-group", "cidrIpv6"),
+    "half of the world": (put("ssh", cidrIpv4="128.0.0.0/1"), "open-group", "cidrIpv4"),
+    "no range at all": (put("ssh", cidrIpv4="all"), "open-group", "cidrIpv4"),
+    "a rule inside a group": (
+        put("nodes", ingress=[{"protocol": "tcp", "cidrBlocks": ["10.0.0.0/8", "0.0.0.0/0"]}]), "open-group", "ingress[0].cidrBlocks"),
+    "an older kind of rule": (
+        also("old", "aws:ec2/securityGroupRule:SecurityGroupRule", type="ingress", cidrBlocks=["0.0.0.0/0"]), "open-group", "cidrBlocks"),
+    "a fabric whose nodes do not hear each other": (without("in"), "efa-group", "networkInterfaces.securityGroups"),
+    "a fabric whose nodes only send to a range": (without("out"), "efa-group", "networkInterfaces.securityGroups"),
+    "a fabric of one port": (put("in", ipProtocol="tcp"), "efa-group", "networkInterfaces.securityGroups"),
+    "a metadata service without tokens": (put("template", metadataOptions={**META, "httpTokens": "optional"}), "imdsv2", "metadataOptions.httpTokens"),
+    "a head whose options are the account's": (put("head", metadataOptions=None), "imdsv2", "metadataOptions.httpTokens"),
+    "a metadata service for containers": (
+        put("head", metadataOptions={**META, "httpPutResponseHopLimit": 2}), "imdsv2", "metadataOptions.httpPutResponseHopLimit"),
+    "a group forced on a reservation": (put("template", capacityReservationSpecification=HELD), "placement-on-reservation", "placement.groupName"),
+    "a group forced on a block": (
+        put("template", instanceMarketOptions={"marketType": "capacity-block"}), "placement-on-reservation", "placement.groupName"),
+    "a head in a group on a reservation": (
+        put("head", placementGroup="g", capacityReservationSpecification=HELD), "placement-on-reservation", "placementGroup"),
+    "a plain volume": (put("state", encrypted=False), "unencrypted-storage", "encrypted"),
+    "a plain EFS": (put("home", encrypted=None), "unencrypted-storage", "encrypted"),
+    "a plain disk of nodes": (
+        put("template", blockDeviceMappings=[{"ebs": {"encrypted": "false"}}]), "unencrypted-storage", "blockDeviceMappings[0].ebs.encrypted"),
+    "a second plain disk of nodes": (
+        put("template", blockDeviceMappings=[*ROOT, {"ebs": {}}]), "unencrypted-storage", "blockDeviceMappings[1].ebs.encrypted"),
+    "nodes with the image's root device": (put("template", blockDeviceMappings=None), "unencrypted-storage", "blockDeviceMappings"),
+    "a head with a plain root device": (put("head", rootBlockDevice=None), "unencrypted-storage", "rootBlockDevice.encrypted"),
+    "a bucket that says nothing": (without("sse"), "unencrypted-storage", "serverSideEncryptionConfiguration"),
+    "an EFS that any destroy takes": (bare("home"), "unprotected-data", "protect"),
+    "a Lustre that any destroy takes": (bare("scratch"), "unprotected-data", "protect"),
+    "a state volume that any destroy takes": (bare("state"), "unprotected-data", "protect"),
+    "all of a service": (may(Action="s3:*"), "wide-policy", "policy.Statement[0].Action"),
+    "all that begins alike": (may(Action=["s3:GetObject", "s3:Get?bject*"]), "wide-policy", "policy.Statement[0].Action"),
+    "an action on everything": (may(Resource="*"), "wide-policy", "policy.Statement[0].Resource"),
+    "an action on every bucket": (may(Resource=["arn:aws:s3:::*"]), "wide-policy", "policy.Statement[0].Resource"),
+    "all but one action": (may(Action=[], NotAction=["iam:PassRole"]), "wide-policy", "policy.Statement[0].NotAction"),
+    "a listing and more on everything": (
+        may(Action=["ec2:DescribeInstances", "ec2:StartInstances"], Resource="*"), "wide-policy", "policy.Statement[0].Resource"),
+    "a queue for anybody": (put("events", policy=a_policy({**EVENTS, "Principal": {"AWS": "*"}})), "wide-policy", "policy.Statement[0].Principal"),
+    "a role for anybody": (put("role", assumeRolePolicy=a_policy({**TRUST, "Principal": "*"})), "wide-policy", "assumeRolePolicy.Statement[0].Principal"),
+    "an administrator": (
+        also("admin", "aws:iam/rolePolicyAttachment:RolePolicyAttachment", policyArn="arn:aws:iam::aws:policy/AdministratorAccess"), "wide-policy", "policyArn"),
+    "a text that is no policy": (put("rights", policy="allow all"), "wide-policy", "policy"),
+    "a document of a list": (put("rights", policy="[1, 2]"), "wide-policy", "policy"),
+    "a munge key in base64": (booted(f"#!/bin/sh\necho {in_base64(KEY)} | base64 -d > /etc/munge/munge.key\n"), "secret-in-user-data", "userData"),
+    "a munge key in hex": (booted(f"key: {KEY[:64].hex()}\n"), "secret-in-user-data", "userData"),
+    "an AWS key": (booted("export ID=AKIAIOSFODNN7EXAMPLE\n"), "secret-in-user-data", "userData"),
+    "a private key": (booted(PEM), "secret-in-user-data", "userData"),
+    "a private key that is packed": (
+        put("template", userData=in_base64(gzip.compress(f"#cloud-config\ncontent: {in_base64(PEM)}\n".encode(), mtime=0))), "secret-in-user-data", "userData"),
+    "a password": (booted('{"db_password": "hunter22"}\n'), "secret-in-user-data", "userData"),
+    "a password in plain user data": (put("head", userData="#!/bin/sh\nexport PASSWORD=hunter22\n"), "secret-in-user-data", "userData"),
+    "a secret of the program": (put("head", userDataBase64=SECRET), "secret-in-user-data", "userDataBase64"),
+    "volumes that nobody owns": (put("template", tagSpecifications=SPEC), "untagged-cost", "tagSpecifications[volume].tags"),
+    "a head's volumes that nobody owns": (put("head", volumeTags=None), "untagged-cost", "volumeTags"),
+    "a provider without default tags": (
+        lambda stack: [*stack.values(), replace(a_resource("b", "aws:ebs/volume:Volume", encrypted=True, protect=True, tags={"Name": "b"}), provider="elsewhere")],
+        "untagged-cost", "tags"),
+}  # fmt: skip
+
+# a sentence -> (what is not known, the rule that says so, the property)
+OPEN: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = {
+    "a range that is looked up": (put("ssh", cidrIpv4=UNKNOWN), "open-group", "cidrIpv4"),
+    "a list of ranges by its id": (put("ssh", cidrIpv4=None, prefixListId="pl-1"), "open-group", "prefixListId"),
+    "a site's own group": (without("nodes"), "efa-group", "networkInterfaces.securityGroups"),
+    "cards that are looked up": (put("template", networkInterfaces=UNKNOWN), "efa-group", "networkInterfaces"),
+    "a hop limit that is looked up": (
+        put("head", metadataOptions={**META, "httpPutResponseHopLimit": UNKNOWN}), "imdsv2", "metadataOptions.httpPutResponseHopLimit"),
+    "a reservation that is looked up": (
+        put("template", capacityReservationSpecification=UNKNOWN), "placement-on-reservation", "capacityReservationSpecification"),
+    "a volume that may be encrypted": (put("state", encrypted=UNKNOWN), "unencrypted-storage", "encrypted"),
+    "a policy of ARNs": (put("rights", policy=UNKNOWN), "wide-policy", "policy"),
+    "user data with a bucket's name": (put("template", userData=UNKNOWN), "secret-in-user-data", "userData"),
+    "tags that are looked up": (put("template", tagSpecifications=UNKNOWN), "untagged-cost", "tagSpecifications"),
+}  # fmt: skip
