@@ -42,7 +42,7 @@ class Cluster:
         return partial(declare, self.plan)
 
     def client(self, service: str) -> Any:
-        session: Any = boto3.Session(*OPERATOR, region_name=REGION)
+        session: Any = boto3.Session(*OPERATOR, region_name=there(self.plan.aws).region)
         return session.client(service, endpoint_url=self.target.environment["AWS_ENDPOINT_URL"])
 
     def up(self) -> Outcome:
@@ -64,19 +64,20 @@ def a_place(cluster: Cluster) -> Place:
         standing=lambda: run.standing(cluster.target),
         destroy=lambda report: run.destroy(cluster.target, report=report),
         release=lambda: run.release(cluster.target),
-        cloud=lambda _: AwsCloud(REGION, lambda _: cluster.client("ec2")),
-        control=lambda _, bucket: S3Control(REGION, bucket, lambda: cluster.client("s3")),
+        cloud=lambda region: AwsCloud(region, lambda _: cluster.client("ec2")),
+        control=lambda region, bucket: S3Control(region, bucket, lambda: cluster.client("s3")),
         region=None,
     )
 
 
 @contextmanager
-def a_cluster(state_dir: Path, pulumi: Path) -> Generator[Cluster]:
-    """The cloud is up and empty; nothing is declared yet."""
+def a_cluster(state_dir: Path, pulumi: Path, plan: ClusterPlan | None = None) -> Generator[Cluster]:
+    """The cloud is up and empty; nothing is declared yet. Without a plan it is burst's."""
+    plan = plan or a_plan()
+    region = there(plan.aws).region
     moto_api_backend.reset()  # moto's state is the process's
     timing = Timing(pending_s=0.1, ending_s=0.1, linger_s=0.5)
-    model = CloudModel(random.Random(1), timing=timing, region=REGION)  # noqa: S311
-    plan = a_plan()
+    model = CloudModel(random.Random(1), timing=timing, region=region)  # noqa: S311
     with socket.create_server(("127.0.0.1", 0), backlog=64) as bound:
         api = start(
             model,

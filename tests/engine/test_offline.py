@@ -16,6 +16,7 @@ from previews import compare
 from stacked import Cluster, a_cluster
 
 from gpucluster.engine import offline, run
+from gpucluster.engine.events import Gatherer
 from gpucluster.engine.offline import Planned, Resource
 from gpucluster.engine.process import EngineProcess, clean_environment
 
@@ -45,7 +46,7 @@ def previewed(cluster: Cluster, program: Callable[[], None]) -> Preview:
         process,
         lambda: run._stack(cluster.target, program, process),
         lambda stack, gather: stack.preview(on_event=gather),
-        run.silent,
+        Gatherer(run.silent),
     )
     return json.loads(process.told)
 

@@ -225,12 +225,13 @@ def _of_sandbox(home: "Home", pulumi: Path) -> Place:
     from gpucluster.cloud.aws import AwsCloud
     from gpucluster.cloud.control import S3Control
     from gpucluster.engine import run
+    from gpucluster.engine.blame import blamer
 
-    aim = home.target(pulumi)
+    aim, explain = home.target(pulumi), blamer(home.read_plan())
     run.refuse_if_busy(aim)
     return Place(
         standing=lambda: run.standing(aim),
-        destroy=lambda report: run.destroy(aim, report=report),
+        destroy=lambda report: run.destroy(aim, report=report, explain=explain),
         release=lambda: run.release(aim),
         cloud=lambda region: AwsCloud(region, lambda _: home.client("ec2")),
         control=lambda region, bucket: S3Control(region, bucket, lambda: home.client("s3")),

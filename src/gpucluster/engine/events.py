@@ -9,6 +9,7 @@ from typing import Any
 from pulumi.automation import EngineEvent
 from pulumi.automation.events import StepEventMetadata
 
+from gpucluster.engine.blame import Explain
 from gpucluster.engine.provider.values import Value, has_unknown, read_back
 
 QUIET = frozenset({"same", "read", "refresh"})
@@ -74,11 +75,16 @@ class Outcome:
     seconds: float = 0.0
 
 
+def in_its_words(kind: str, name: str, words: str) -> str:
+    """Nothing is known of the resource's wish."""
+    return words
+
+
 class Gatherer:
     """Takes every event of one run."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self, report: Report, explain: Explain = in_its_words) -> None:
+        self.report, self._explain = report, explain
         self._changes: dict[str, Change] = {}
         self._same: set[str] = set()
         self.errors: list[str] = []
@@ -114,7 +120,7 @@ class Gatherer:
             return
         self._changes[step.urn] = self._merged(step, op)
         name = step.urn.rpartition("::")[2]
-        self._report(Progress(op=op, type=step.type, name=name, done=done))
+        self.report(Progress(op=op, type=step.type, name=name, done=done))
 
     def _merged(self, step: StepEventMetadata, op: str) -> Change:
         """A replacement comes as several steps of one urn."""
@@ -131,10 +137,22 @@ class Gatherer:
 
     def _error(self, message: str, urn: str | None) -> None:
         self.raw.append(message)
-        name = urn.rpartition("::")[2] + ": " if urn and "pulumi:pulumi:Stack" not in urn else ""
-        text = name + plain(message)
-        if text not in self.errors:
+        kind, name = _type_and_name(urn)
+        text = (f"{name}: " if name else "") + self._explain(kind, name, plain(message))
+        if text not in self.errors and not _sums_up(message):
             self.errors.append(text)
+
+
+def _type_and_name(urn: str | None) -> tuple[str, str]:
+    """The stack's own errors are of no resource."""
+    if not urn or "pulumi:pulumi:Stack" in urn:
+        return "", ""
+    return urn.split("::")[2].rpartition("$")[2], urn.rpartition("::")[2]
+
+
+def _sums_up(message: str) -> bool:
+    """What the engine says at the end of each failed run."""
+    return message.strip() in ("update failed", "preview failed", "destroy failed", "refresh failed")
 
 
 def plain(message: str) -> str:

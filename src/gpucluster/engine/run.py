@@ -11,7 +11,8 @@ from typing import Any
 
 from pulumi import automation as auto
 
-from gpucluster.engine.events import Gatherer, Outcome, Progress, Report
+from gpucluster.engine.blame import Explain
+from gpucluster.engine.events import Gatherer, Outcome, Progress, Report, in_its_words
 from gpucluster.engine.locks import break_stale
 from gpucluster.engine.process import EngineProcess, clean_environment
 from gpucluster.engine.standing import Standing, parse, unprotected
@@ -30,9 +31,11 @@ def silent(_: Progress) -> None:
     """Nobody listens."""
 
 
-def up(target: Target, program: Program, *, report: Report = silent) -> Outcome:
-    """Make the cloud what the program says."""
-    return _run(target, program, report, lambda stack, gather: stack.up(on_event=gather))
+def up(
+    target: Target, program: Program, *, report: Report = silent, explain: Explain = in_its_words
+) -> Outcome:
+    """Make the cloud what the program says; `explain` words a resource's failure."""
+    return _run(target, program, report, lambda stack, gather: stack.up(on_event=gather), explain)
 
 
 def preview(target: Target, program: Program, *, report: Report = silent) -> Outcome:
@@ -50,11 +53,11 @@ def refresh(target: Target, program: Program, *, report: Report = silent) -> Out
     return _run(target, program, report, lambda stack, gather: stack.refresh(on_event=gather))
 
 
-def destroy(target: Target, *, report: Report = silent) -> Outcome:
+def destroy(target: Target, *, report: Report = silent, explain: Explain = in_its_words) -> Outcome:
     """Delete everything that is not protected; a stack without state is empty already."""
     if not exists(target):
         return Outcome(counts={}, changes=())
-    return _run(target, _no_program, report, _destroy)
+    return _run(target, _no_program, report, _destroy, explain)
 
 
 def release(target: Target) -> None:
@@ -100,22 +103,25 @@ def _no_program() -> None:
     """Destroy reads the state alone."""
 
 
-def _run(target: Target, program: Program, report: Report, verb: Verb) -> Outcome:
+def _run(
+    target: Target, program: Program, report: Report, verb: Verb, explain: Explain = in_its_words
+) -> Outcome:
     prepare(target)
     for path in break_stale(target):
         report(Progress(message=f"removed what a run that was killed left: {path.name}"))
     process = EngineProcess(target.pulumi, clean_environment())
-    return drive(target.stack, process, lambda: _stack(target, program, process), verb, report)
+    gatherer = Gatherer(report, explain)
+    return drive(target.stack, process, lambda: _stack(target, program, process), verb, gatherer)
 
 
 def drive(
-    name: str, process: EngineProcess, open_stack: Callable[[], auto.Stack], verb: Verb, report: Report
+    name: str, process: EngineProcess, open_stack: Callable[[], auto.Stack], verb: Verb, gatherer: Gatherer
 ) -> Outcome:
-    """Run one verb over a stack to its end, events to `report`; EngineError holds the engine's own errors."""
-    gatherer, started = Gatherer(report), time.monotonic()
+    """Run one verb over a stack to its end; EngineError holds the engine's own errors."""
+    started = time.monotonic()
     worker = _Worker(lambda: verb(open_stack(), gatherer.take))
     try:
-        _await(worker, process, report)
+        _await(worker, process, gatherer.report)
     except auto.CommandError as error:
         raise _failure(name, gatherer, error) from error
     return gatherer.outcome(_outputs(worker.value), time.monotonic() - started)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pulumi import automation as auto
 
-from gpucluster.engine.events import Outcome, Report
+from gpucluster.engine.events import Gatherer, Outcome, Report
 from gpucluster.engine.process import EngineProcess
 from gpucluster.engine.run import drive, release_stack, silent
 from gpucluster.engine.standing import Standing, parse
@@ -26,7 +26,7 @@ def destroy(work_dir: Path, stack: str, pulumi: Path, *, report: Report = silent
         process,
         lambda: _select(work_dir, stack, process),
         lambda found, gather: found.destroy(on_event=gather, exclude_protected=True, run_program=False),
-        report,
+        Gatherer(report),
     )
 
 

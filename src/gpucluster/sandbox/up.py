@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from gpucluster import engine
+from gpucluster.engine.blame import blamer
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ClusterPlan, there
@@ -99,6 +100,8 @@ def _up(wish: _Wish, lock: int, program: Program, progress: Progress) -> Up:
     try:
         watch.lap("capsule")
         bought.make(wish.plan, control(home))
+        if bought.buckets(wish.plan):
+            bought.make_buckets(wish.plan, home.client("s3"))
         found = pulumi.result()
         outputs: Mapping[str, Any] = {}
         if not wish.cloud_only:
@@ -165,7 +168,9 @@ def _start(wish: _Wish, lock: int, image: Image) -> capsule.Running:
 def _engine_up(wish: _Wish, pulumi: Path, program: Program, progress: Progress) -> Mapping[str, Any]:
     from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
 
-    return run.up(wish.home.target(pulumi), program, report=lambda step: progress(str(step))).outputs
+    target = wish.home.target(pulumi)
+    done = run.up(target, program, report=lambda step: progress(str(step)), explain=blamer(wish.plan))
+    return done.outputs
 
 
 def _write_operator(home: Home) -> None:

@@ -1,0 +1,91 @@
+"""A failed resource and the cloud's code become the pool and the field that a person can edit."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from gpucluster.catalog import load as load_catalog
+from gpucluster.engine.blame import blamer, field_of
+from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import load as load_spec
+
+STACKS = Path(__file__).parents[3] / "stacks"
+INSTANCE = "aws:ec2/instance:Instance"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+
+
+@cache
+def research() -> ClusterPlan:
+    return resolve(load_spec(STACKS / "research.yaml"), load_catalog())
+
+
+def refused(code: str, action: str, text: str = "no") -> str:
+    """As botocore says it."""
+    return f"An error occurred ({code}) when calling the {action} operation: {text}"
+
+
+def from_go(code: str, action: str, text: str = "no") -> str:
+    """As the real provider says it."""
+    return f"operation error EC2: {action}, https response error StatusCode: 400, RequestID: 1, api error {code}: {text}"
+
+
+FIELDS = [
+    ("a pool's launch template", TEMPLATE, "research-h200-1-p5en.48xlarge", "pools[h200].capacity[1].machines"),
+    ("a pool's placement group", "aws:ec2/placementGroup:PlacementGroup", "research-h200-us-east-1a", "pools[h200].capacity"),
+    ("the head", INSTANCE, "research-head", "head.machine"),
+    ("a login machine", INSTANCE, "research-login-1", "login.machine"),
+    ("the head's disk", "aws:ebs/volume:Volume", "research-state", "head.state"),
+    ("the disk of an export", "aws:ebs/volume:Volume", "research-nfs-apps", "storage[/apps].nfs"),
+    ("an EFS", "aws:efs/fileSystem:FileSystem", "research-efs-home", "storage[/home].efs"),
+    ("a mount target in a zone", "aws:efs/mountTarget:MountTarget", "research-efs-home-us-east-1b", "storage[/home].efs"),
+    ("a Lustre", "aws:fsx/lustreFileSystem:LustreFileSystem", "research-lustre-data", "storage[/data].fsx_lustre"),
+    ("a link of a Lustre", "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", "research-lustre-data-sets", "storage[/data].fsx_lustre"),
+    ("a subnet", "aws:ec2/subnet:Subnet", "research-us-east-1a", "aws.network.zones"),
+    ("what no wish names", "aws:s3/bucket:Bucket", "research", ""),
+    ("a template of another cluster's name", TEMPLATE, "x", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "field"), [row[1:] for row in FIELDS], ids=[row[0] for row in FIELDS]
+)
+def test_a_resource_has_its_field(kind: str, name: str, field: str) -> None:
+    assert field_of(research(), kind, name) == field
+
+
+SAID = [
+    ("quota", INSTANCE, "research-head", refused("VcpuLimitExceeded", "RunInstances"), "head.machine: the account's quota does not allow it", "ask for more in Service Quotas, or make head.machine smaller"),
+    ("quota, by the real provider", INSTANCE, "research-login-1", from_go("VcpuLimitExceeded", "RunInstances"), "login.machine: the account's quota", "make login.machine smaller"),
+    ("quota of addresses", "aws:ec2/eip:Eip", "research-nat-us-east-1a", refused("AddressLimitExceeded", "AllocateAddress"), "aws.network.nat: the account's quota", "Service Quotas"),
+    ("permission", TEMPLATE, "research-h200-0-p5en.48xlarge", refused("UnauthorizedOperation", "CreateLaunchTemplate"), "pools[h200].capacity[0].machines: whoever runs this may not do it", "allow CreateLaunchTemplate to whoever runs this"),
+    ("a role that may not be made", "aws:iam/role:Role", "research-head", refused("AccessDenied", "CreateRole"), "whoever runs this may not do it", "allow CreateRole"),
+    ("an unknown image", INSTANCE, "research-head", refused("InvalidAMIID.NotFound", "RunInstances", "The image id '[ami-1]' does not exist"), "aws.image: there is no such image in the region", "gpucluster image build, or another image in aws.image"),
+    ("an image that nobody built", "", "", "no machine image fits name=gpucluster-ubuntu-24.04-slurm-24.11 owners=self in us-east-1", "aws.image (of the head and the pools h100, h200, small): there is no such image", "gpucluster image build"),
+    ("a subnet without addresses", INSTANCE, "research-head", refused("InsufficientFreeAddressesInSubnet", "RunInstances"), "head.machine, in aws.network.cidr: the subnet has no free address", "a larger range"),
+    ("a mount target without an address", "aws:efs/mountTarget:MountTarget", "research-efs-home-us-east-1b", refused("NoFreeAddressesInSubnet", "CreateMountTarget"), "storage[/home].efs, in aws.network.cidr: the subnet has no free address", "fewer machines"),
+    ("a reservation that is not there", TEMPLATE, "research-h100-0-p5.48xlarge", refused("InvalidCapacityReservationId.NotFound", "CreateLaunchTemplate", "cr-0123456789abcdef0"), "pools[h100].capacity[0].id: the reservation is not there", "compare pools[h100].capacity[0].id"),
+    ("none left", INSTANCE, "research-head", refused("InsufficientInstanceCapacity", "RunInstances"), "head.machine: the cloud has none left now", "another machine or zone in head.machine"),
+    ("something in the way", "aws:ec2/vpc:Vpc", "research", refused("DependencyViolation", "DeleteVpc"), "aws.network.cidr: something that this stack does not know still uses it", "remove what uses it"),
+    ("too fast", TEMPLATE, "research-h200-0-p5en.48xlarge", refused("RequestLimitExceeded", "CreateLaunchTemplate"), "pools[h200].capacity[0].machines: the cloud was asked too fast", "it goes on from here"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words", "said", "step"), [row[1:] for row in SAID], ids=[row[0] for row in SAID]
+)
+def test_a_failure_says_whose_wish_it_was(kind: str, name: str, words: str, said: str, step: str) -> None:
+    told = blamer(research())(kind, name, words)
+    assert told.startswith(said), told
+    assert words in told, "the cloud's own words stay"
+    assert step in told.partition("next: ")[2], told
+
+
+def test_what_nobody_foresaw_keeps_the_cloud_s_words_behind_its_field() -> None:
+    words = refused("InvalidParameterValue", "CreateLaunchTemplate", "odd")
+    assert (
+        blamer(research())(TEMPLATE, "research-h200-0-p5en.48xlarge", words)
+        == f"pools[h200].capacity[0].machines: {words}"
+    )
+    assert blamer(research())("aws:s3/bucket:Bucket", "research", words) == words
