@@ -8,7 +8,7 @@ BOTH = [
     _NO_STORAGE,
     (
         "pools:\n",
-        'slurm: {version: "24.11"}\nhead: {machine: m7i.xlarge}\npartitions: [{name: gpu, pools: [tune]}]\npools:\n',
+        'slurm: {version: "24.11"}\nhead: {machine: m7i.xlarge, state: 8GiB}\npartitions: [{name: gpu, pools: [tune]}]\npools:\n',
     ),
 ]
 

@@ -21,14 +21,31 @@ Key = tuple[str, str]
 
 # What goes, or stands anew, takes what is stored in it: file systems, volumes, databases.
 _STORES = ("aws:efs/", "aws:fsx/", "aws:ebs/", "aws:rds/")
+_ONLY_WAYS_TO_IT = frozenset(  # to a file system, which stays
+    {
+        "aws:efs/accessPoint:AccessPoint",
+        "aws:efs/mountTarget:MountTarget",
+        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+    }
+)
 
 _OF_UPDATE: Mapping[str, UpdateClass] = {
     "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # a version; nodes name the one they came from
     "aws:ec2/instance:Instance": UpdateClass.RESTART,  # stopped, changed, started
+    "aws:fsx/lustreFileSystem:LustreFileSystem": UpdateClass.RESTART,  # it stalls while it grows
 }
 _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # its instances outlive it
     "aws:ec2/subnet:Subnet": UpdateClass.STOP_FLEET,  # AWS refuses while an interface is in it
+    "aws:ec2/placementGroup:PlacementGroup": UpdateClass.NEW_NODES,  # what stands in it stands
+    "aws:ec2/volumeAttachment:VolumeAttachment": UpdateClass.RESTART,  # the volume stays, the head lacks it
+    "aws:budgets/budget:Budget": UpdateClass.LIVE,
+    "aws:ec2/eip:Eip": UpdateClass.LIVE,
+    "aws:ec2/natGateway:NatGateway": UpdateClass.LIVE,  # connections through it break, and begin anew
+    "aws:ec2/vpcEndpoint:VpcEndpoint": UpdateClass.LIVE,
+    "aws:efs/mountTarget:MountTarget": UpdateClass.DRAIN,  # a zone's machines lose the mount
+    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": UpdateClass.LIVE,  # the files stay
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": UpdateClass.LIVE,
     "aws:ec2/routeTableAssociation:RouteTableAssociation": UpdateClass.LIVE,
     "aws:ec2/route:Route": UpdateClass.LIVE,
     "aws:iam/rolePolicy:RolePolicy": UpdateClass.LIVE,
@@ -157,4 +174,4 @@ def _shown(properties: Mapping[str, Any], name: str) -> str | None:
 
 
 def _stores(resource: Resource) -> bool:
-    return resource.type.startswith(_STORES)
+    return resource.type.startswith(_STORES) and resource.type not in _ONLY_WAYS_TO_IT

@@ -51,7 +51,7 @@ def matching(pattern: re.Pattern[str], problem: str, what: str) -> Callable[[obj
     return parse
 
 
-def one_of(words: tuple[str, ...], problem: str, what: str) -> Callable[[object], str]:
+def word_of(words: tuple[str, ...], problem: str, what: str) -> Callable[[object], str]:
     """A parser of one of a few words."""
 
     def parse(value: object) -> str:
@@ -66,7 +66,8 @@ def one_of(words: tuple[str, ...], problem: str, what: str) -> Callable[[object]
 def an_id(prefix: str, what: str) -> Callable[[object], str]:
     """A parser of ids as EC2 and its neighbours give them."""
     form = f"the id of {what}: {prefix}- and 17 digits of 0-9 and a-f, such as {prefix}-0123456789abcdef0"
-    return matching(re.compile(f"{prefix}-{_HEX}"), "bad-id", form)
+    pattern = re.compile(f"{prefix}-{_HEX}")
+    return matching(pattern, "bad-id", form)
 
 
 def parse_tag_key(value: object) -> str:
@@ -120,7 +121,7 @@ def parse_follows(value: object) -> tuple[Follow, ...]:
     words = cast("list[object]", value) if isinstance(value, list) else [value]
     if not words:
         raise refuse("empty-list", "the list is empty; it needs at least one item")
-    parse = one_of(tuple(Follow), "bad-follow", "a change that a link follows")
+    parse = word_of(tuple(Follow), "bad-follow", "a change that a link follows")
     found = {parse(word) for word in words}
     return tuple(word for word in Follow if word.value in found)
 
@@ -135,17 +136,18 @@ def _id(prefix: str, what: str) -> tuple[BeforeValidator, WithJsonSchema]:
     )
 
 
-def _words(words: tuple[str, ...], problem: str, what: str) -> tuple[BeforeValidator, WithJsonSchema]:
-    return BeforeValidator(one_of(words, problem, what)), WithJsonSchema({"enum": list(words)})
+def _chosen(words: tuple[str, ...], problem: str, what: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    schema = WithJsonSchema({"enum": list(words)})
+    return BeforeValidator(word_of(words, problem, what)), schema
 
 
 _ENDPOINT_WHAT = "a service that has an endpoint here"
 _FOLLOWS = {"enum": [follow.value for follow in Follow]}
 
-Os = Annotated[str, *_words(OSES, "unknown-os", "a system that images are built on")]
-NatWish = Annotated[str, *_words(NATS, "bad-nat", "a way to the internet")]
-PlacementWish = Annotated[str, *_words(PLACEMENTS, "bad-placement", "a placement")]
-Endpoint = Annotated[str, *_words(ENDPOINTS, "unknown-endpoint", _ENDPOINT_WHAT)]
+Os = Annotated[str, *_chosen(OSES, "unknown-os", "a system that images are built on")]
+NatWish = Annotated[str, *_chosen(NATS, "bad-nat", "a way to the internet")]
+PlacementWish = Annotated[str, *_chosen(PLACEMENTS, "bad-placement", "a placement")]
+Endpoint = Annotated[str, *_chosen(ENDPOINTS, "unknown-endpoint", _ENDPOINT_WHAT)]
 AmiId = Annotated[str, *_id("ami", "an image")]
 VpcId = Annotated[str, *_id("vpc", "a VPC")]
 SubnetId = Annotated[str, *_id("subnet", "a subnet")]

@@ -49,7 +49,9 @@ def test_always_on_nodes_follow_their_first_source_to_another_zone() -> None:
 def test_another_image_makes_the_head_anew() -> None:
     plan = a_plan()
     assert plan.aws is not None
-    (one,) = consequences(plan, replace(plan, aws=replace(plan.aws, image=Image(os="debian-13", id="ami-1"))), ())
+    (one,) = consequences(
+        plan, replace(plan, aws=replace(plan.aws, image=Image(os="debian-13", id="ami-1"))), ()
+    )
     assert (one.path, one.update) == ("head", UpdateClass.REPLACE)
     assert "image" in one.says
 

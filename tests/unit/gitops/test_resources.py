@@ -13,6 +13,7 @@ from gpucluster.gitops.resources import compare
 from gpucluster.spec import UpdateClass
 
 VPC, SUBNET = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 HEAD, TEMPLATE = "aws:ec2/instance:Instance", "aws:ec2/launchTemplate:LaunchTemplate"
 
 
@@ -51,7 +52,8 @@ def test_the_same_resources_are_no_change() -> None:
         (HEAD, "tags", {"a": "1"}, {"a": "2"}, (Kind.CHANGED, UpdateClass.NONE)),
         (TEMPLATE, "userData", "YQ==", "Yg==", (Kind.CHANGED, UpdateClass.NEW_NODES)),
         ("aws:new/thing:Thing", "size", 1, 2, (Kind.REPLACED, UpdateClass.REPLACE)),
-        ("aws:fsx/lustreFileSystem:LustreFileSystem", "size", 1, 2, (Kind.REPLACED, UpdateClass.DATA_LOSS)),
+        (LUSTRE, "deploymentType", "A", "B", (Kind.REPLACED, UpdateClass.DATA_LOSS)),
+        (LUSTRE, "perUnitStorageThroughput", 125, 250, (Kind.CHANGED, UpdateClass.RESTART)),
         ("pulumi:providers:aws", "region", "us-east-1", "us-east-2", (Kind.REPLACED, UpdateClass.REPLACE)),
         ("pulumi:providers:aws", "defaultTags", "{}", '{"a":1}', (Kind.CHANGED, UpdateClass.LIVE)),
     ],
@@ -72,6 +74,11 @@ def test_a_changed_property(
         (HEAD, UpdateClass.REPLACE),
         ("aws:ec2/route:Route", UpdateClass.LIVE),
         ("aws:efs/fileSystem:FileSystem", UpdateClass.DATA_LOSS),
+        ("aws:ebs/volume:Volume", UpdateClass.DATA_LOSS),
+        ("aws:efs/mountTarget:MountTarget", UpdateClass.DRAIN),
+        ("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", UpdateClass.LIVE),
+        ("aws:ec2/natGateway:NatGateway", UpdateClass.LIVE),
+        ("aws:ec2/placementGroup:PlacementGroup", UpdateClass.NEW_NODES),
     ],
 )
 def test_a_resource_that_goes(kind: str, update: UpdateClass) -> None:

@@ -4,13 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+from aws_rows import AWS_ROWS
 from builders import a_lab_text, a_spec_text, changed
 from capacity_rows import CAPACITY_ROWS, PRICED
 from host_rows import GOOD_KEY, HOST_ROWS
 from kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
 
 from gpucluster import catalog, spec
-from gpucluster.spec import inspect_text
+from gpucluster.spec import Level, inspect_text
 
 Change = tuple[str, str]
 NAME_RULE = "use a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most 24 characters"
@@ -84,8 +85,8 @@ ROWS: list[tuple[str, list[Change], str]] = [
     ),
     (
         "a key of a later release",
-        [("idle: 5m", "idle: 5m\n    image: a")],
-        "16:5: error[not-supported] pools[h200].image: 'image' is not supported yet",
+        [("idle: 5m", "idle: 5m\n    on_boot: a")],
+        "16:5: error[not-supported] pools[h200].on_boot: 'on_boot' is not supported yet",
     ),
     (
         "a source that is none",
@@ -357,9 +358,13 @@ def test_an_error_says_where_and_what(changes: list[Change], expected: str) -> N
     assert (report.spec is None) == ("error[" in expected)
 
 
-# Each is the one item of `storage`; that Slurm's machines on AWS mount nothing yet is said beside it.
+# Each is the one item of `storage`; what only disappoints is said beside it.
 STORAGE_ROWS: list[tuple[str, str, str]] = [
-    ("no kind", "{mount: /d}", "error[storage-kind] storage[0]: exactly one of nfs, fsx_lustre, other"),
+    (
+        "no kind",
+        "{mount: /d}",
+        "error[storage-kind] storage[0]: exactly one of nfs, efs, fsx_lustre, nvme, other",
+    ),
     ("two servers", "{mount: /d, nfs: {from: head, server: 192.0.2.1, export: /d}}", "error[nfs-source]"),
     (
         "a strange exporter",
@@ -384,14 +389,14 @@ STORAGE_ROWS: list[tuple[str, str, str]] = [
     ),
     (
         "a path upwards",
-        "{mount: /d/../etc, nfs: {from: head, export: /d}}",
+        "{mount: /d/../etc, nfs: {from: head, export: /d, size: 9GiB}}",
         "error[bad-path] storage[0].mount",
     ),
     ("a name for an address", "{mount: /d, nfs: {server: nas, export: /d}}", "error[bad-address]"),
     ("a blank in a word", "{mount: /d, other: {type: beegfs, source: 'a b'}}", "error[bad-word]"),
     (
         "one place twice",
-        "{mount: /d, nfs: {from: head, export: /d}}\n  - {mount: /d, nfs: {from: head, export: /e}}",
+        "{mount: /d, nfs: {from: head, size: 9GiB}}\n  - {mount: /d, nfs: {from: head, export: /e, size: 9GiB}}",
         "error[mounted-twice] storage[1].mount",
     ),
 ]
@@ -403,7 +408,7 @@ STORAGE_ROWS: list[tuple[str, str, str]] = [
 def test_an_error_of_storage_says_where_and_what(item: str, expected: str) -> None:
     text = a_spec_text(("pools:\n  - name", f"storage:\n  - {item}\npools:\n  - name"))
     problems = inspect_text(text, "spec.yaml", catalog.load()).problems
-    (said,) = (str(problem).splitlines()[0] for problem in problems if problem.id != "not-supported")
+    (said,) = (str(problem).splitlines()[0] for problem in problems if problem.level is Level.ERROR)
     assert expected in said
 
 
@@ -420,6 +425,32 @@ def test_an_error_of_capacity_says_where_and_what(changes: list[Change], expecte
 def test_an_error_of_hosts_says_where_and_what(changes: list[Change], expected: str) -> None:
     report = inspect_text(a_lab_text(*changes), "lab.yaml", catalog.load())
     assert [str(problem).splitlines()[0] for problem in report.problems] == [f"lab.yaml:{expected}"]
+
+
+@pytest.mark.parametrize(("changes", "expected"), [row[1:] for row in AWS_ROWS], ids=[r[0] for r in AWS_ROWS])
+def test_an_error_of_aws_says_where_and_what(changes: list[Change], expected: str) -> None:
+    problems = inspect_text(a_spec_text(*changes), "spec.yaml", catalog.load()).problems
+    said = [str(problem).splitlines()[0].partition(": ")[2] for problem in problems]
+    assert expected in said
+    level = expected.partition("[")[0]
+    assert [line for line in said if line.startswith(("error", level))] == [expected]
+
+
+def test_an_error_is_not_accepted() -> None:
+    changes = [("accept: [", "accept: [{id: min-above-max, because: we like it}, "), ("min: 0", "min: 17")]
+    report = inspect_text(a_spec_text(*changes), "spec.yaml", catalog.load())
+    assert [(p.path, p.id) for p in report.errors] == [
+        ("pools[h200].nodes.min", "min-above-max"),
+        ("accept[0].id", "not-acceptable"),
+    ]
+
+
+def test_a_warning_that_is_accepted_is_silent_and_no_other_is() -> None:
+    gpus = ("  machine: m7i.2xlarge", "  machine: g6e.xlarge")
+    told = inspect_text(a_spec_text(gpus), "spec.yaml", catalog.load()).problems
+    accepting = ("accept: [", "accept: [{id: head-with-gpu, because: it is what we have}, ")
+    silent = inspect_text(a_spec_text(gpus, accepting), "spec.yaml", catalog.load()).problems
+    assert ([p.id for p in told], [p.id for p in silent]) == (["head-with-gpu"], [])
 
 
 def test_a_private_key_is_shown_nowhere_not_even_by_a_finding_beside_it() -> None:
@@ -443,24 +474,29 @@ def test_a_key_may_have_any_comment_that_ssh_keygen_takes(comment: str) -> None:
     [
         ("  version:", '  topology: {tree: {s: {l: "a1"}}}\n  version:', "slurm.topology"),
         ("pools:\n", "machines: {m: {sockets: 1, cores_per_socket: 1, memory: 1GiB}}\npools:\n", "machines"),
-        ("pools:\n", "users: [{name: vision, uid: 5001}]\npools:\n", "users"),
         ("    idle: 5m", "    idle: 5m\n    hosts: gpu01", "pools[h200].hosts"),
     ],
 )
 def test_what_only_hosts_have_is_refused_on_aws(old: str, new: str, at: str) -> None:
     report = inspect_text(a_spec_text((old, new)), "spec.yaml", catalog.load())
-    assert [(p.path, p.id) for p in report.errors] in ([(at, "hosts-or-cloud")], [(at, "not-supported")])
+    assert [(p.path, p.id) for p in report.errors] == [(at, "hosts-or-cloud")]
 
 
 # Ids whose rows need another cluster or files: tests/unit/spec/test_kubernetes_errors.py.
 ELSEWHERE = [
-    ("", "", f"[{name}]") for name in ("cluster-not-read", "gang-above-domain", "no-kubernetes", "too-many")
+    ("", "", f"[{name}]")
+    for name in ("cluster-not-read", "gang-above-domain", "no-kubernetes", "not-acceptable", "too-many")
 ]
 
 
 def test_every_id_has_a_row() -> None:
     sources = "".join(path.read_text() for path in Path(spec.__file__).parent.rglob("*.py"))
-    ids = set(re.findall(r'(?:refuse\(\s*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"', sources))
+    ids = set(
+        re.findall(
+            r'(?:refuse\(\s*|(?:matching|word_of|_chosen)\([^"]*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"',
+            sources,
+        )
+    )
     shown = {
         match[1]
         for row in (
@@ -468,6 +504,7 @@ def test_every_id_has_a_row() -> None:
             *STORAGE_ROWS,
             *CAPACITY_ROWS,
             *HOST_ROWS,
+            *AWS_ROWS,
             *CLUSTER_ROWS,
             *WORKLOAD_ROWS,
             *ELSEWHERE,

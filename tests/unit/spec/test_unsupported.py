@@ -24,10 +24,13 @@ CONSEQUENCES = {
     "no-price",  # of a machine in the budget
     "who-runs",
     "control-plane",
+    "head-state",  # what the page could do better
+    "lustre-slow",
+    "lustre-zone",
 }
 
 
-@pytest.mark.parametrize(("name", "later"), [("research", 3), ("hybrid", 1)])
+@pytest.mark.parametrize(("name", "later"), [("research", 3), ("hybrid", 0)])
 def test_the_pages_other_examples_are_refused_and_understood(name: str, later: int) -> None:
     report = inspect_text((PAGES / f"{name}.yaml").read_text(), f"{name}.yaml", catalog.load())
     assert report.spec is None
@@ -65,5 +68,5 @@ def test_each_row_is_refused_at_its_path(row: str) -> None:
 
 
 def test_the_keys_below_a_path_are_only_its_own() -> None:
-    assert not_yet_below("head") == ("standby", "state")
-    assert "standby" not in not_yet_below("")
+    assert not_yet_below("slurm") == ("accounting", "containers", "extra", "preemption", "requeue")
+    assert "accounting" not in not_yet_below("")

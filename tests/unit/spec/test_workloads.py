@@ -151,7 +151,7 @@ def test_a_cluster_with_both_orchestrators_passes() -> None:
         ("storage:\n  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}\n", ""),
         (
             "pools:\n",
-            'slurm: {version: "24.11"}\nhead: {machine: m7i.xlarge}\npartitions: [{name: gpu, pools: [old]}]\npools:\n'
+            'slurm: {version: "24.11"}\nhead: {machine: m7i.xlarge, state: 8GiB}\npartitions: [{name: gpu, pools: [old]}]\npools:\n'
             "  - {name: old, runs: slurm, nodes: 2, capacity: [{from: on-demand, machines: [p4d.24xlarge]}]}\n",
         ),
         ("    nodes: 4\n", "    nodes: 4\n    runs: kubernetes\n"),

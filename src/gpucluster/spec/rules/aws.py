@@ -10,7 +10,7 @@ from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import written
 from gpucluster.spec.problem import Finding, Path, quoted
-from gpucluster.spec.rules.findings import error, not_sold, or_none, repeated, unknown_machine, warning
+from gpucluster.spec.rules.findings import error, not_sold, repeated, unknown_machine, warning
 from gpucluster.spec.rules.network import zones_of
 
 MOST_TAGS = 40  # AWS takes 50; the rest are ours, and what a launch adds
@@ -121,7 +121,7 @@ def source_sold(spec: ClusterSpec, index: int, position: int, catalog: Catalog) 
 
 
 def _one_image(wish: Image, at: Path) -> Iterator[Finding]:
-    if (or_none(lambda: wish.os) is None) == (or_none(lambda: wish.ami) is None):
+    if (wish.os is None) == (wish.ami is None):
         yield error(*at, id="image-kind", says="exactly one of 'os' and 'ami' says what machines boot from")
 
 

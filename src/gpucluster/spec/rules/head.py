@@ -80,7 +80,7 @@ def exports(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Findin
             id="not-here",
             says="'size' is of the head's volume; a server that is there has its own",
         )
-    if nfs.source != "head" or spec.head is None:
+    if nfs.source != "head" or nfs.server is not None or spec.head is None:
         return
     if nfs.size is None:
         says = "'size' is missing: the head's protected volume for it, such as 200GiB"

@@ -19,6 +19,7 @@ HOME = "/home"
 
 def lustre_speed(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
     """A Lustre that starves the GPUs of Slurm's jobs, which may all read it at once; pods have claims of their own."""
+    written(spec.slurm)
     wish = written(spec.storage[index].fsx_lustre)
     if wish.id is not None:
         return
@@ -32,6 +33,7 @@ def lustre_speed(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Fi
 
 def lustre_zone(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
     """A Lustre stands in one zone; from another each byte is slow, and paid."""
+    written(spec.slurm)
     wish = written(spec.storage[index].fsx_lustre)
     for pool in of_slurm(spec):
         zones = {zone for source in pool.capacity for zone in zones_of(spec, source)}
