@@ -32,6 +32,7 @@ VERBS: dict[str, str] = {
     "inventory": "gpucluster.cli.inventory",
     "down": "gpucluster.cli.down",
     "image": "gpucluster.cli.image",
+    "doctor": "gpucluster.cli.doctor",
 }
 
 OF_EXTRAS = frozenset(
