@@ -246,3 +246,11 @@ def _vpc(name: str, day: str, opts: ResourceOptions) -> None:
 
     tags = {"day": day, "owner": Output.secret("somebody")}
     aws.ec2.Vpc(name, cidr_block="10.0.0.0/16", tags=tags, opts=opts)
+
+
+def reads_a_lustre(_: object) -> None:
+    """The site's own: read, for there is no data source."""
+    import pulumi_aws as aws
+
+    found = aws.fsx.LustreFileSystem.get("theirs", "fs-1")
+    Thing("user", {"mount": found.mount_name})

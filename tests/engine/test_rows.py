@@ -3,6 +3,7 @@
 One cloud for all, because nothing here hangs on another's state but by what it asks for itself.
 """
 
+import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,6 +88,7 @@ def bench(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Generator[Bench]
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
+GATEWAY = "aws:ec2/internetGateway:InternetGateway"
 EIP = "aws:ec2/eip:Eip"
 NAT = "aws:ec2/natGateway:NatGateway"
 TABLE = "aws:ec2/routeTable:RouteTable"
@@ -117,6 +119,7 @@ def a_network(bench: Bench, cidr: str) -> tuple[str, str]:
 
 def test_a_route_goes_from_one_nat_gateway_to_another(bench: Bench) -> None:
     vpc, subnet = a_network(bench, "10.1")
+    bench.make(GATEWAY, vpcId=vpc)
     first, second = (nat_of(bench, subnet) for _ in range(2))
     table, _ = bench.make(TABLE, vpcId=vpc)
     wanted = {"routeTableId": table, "destinationCidrBlock": "0.0.0.0/0"}
@@ -246,7 +249,8 @@ def test_a_lustre_grows_in_place_and_follows_a_bucket(bench: Bench) -> None:
 
 def test_a_role_gets_and_loses_its_boundary_and_a_policy_of_the_site(bench: Bench) -> None:
     iam = bench.crud.cloud.iam
-    document = '{"Version": "2012-10-17", "Statement": []}'
+    say = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [say]})
     arn = iam.create_policy(PolicyName="site", PolicyDocument=document)["Policy"]["Arn"]
     trust = {"assumeRolePolicy": document}
     role, _ = bench.make(ROLE, **trust)

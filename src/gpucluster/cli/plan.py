@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, progress, reporting, say
+from gpucluster.cli.output import PlanOutput, PlanOutputOption, ReviewOutput, answer, progress, reporting, say
 
 if TYPE_CHECKING:
     from gpucluster.cli.desk import Desk
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpucluster.plan.model import Aws, Budget, ClusterPlan, Head, Pool, Source
 
 
-def plan(
+def plan(  # noqa: PLR0917  typer's options
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A spec, such as stacks/burst.yaml.")],
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every default and derived fact with its reason.")
@@ -25,23 +25,50 @@ def plan(
     properties: Annotated[
         bool, typer.Option("--properties", help="With --resources: each resource's properties, too.")
     ] = False,
-    output: ReviewOutputOption = ReviewOutput.TEXT,
+    live: Annotated[
+        bool, typer.Option("--live", help="With --resources: ask the account what the program looks up.")
+    ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="With --live: keep the answers in lookups/NAME.yaml beside FILE.")
+    ] = False,
+    policy: Annotated[
+        bool,
+        typer.Option(
+            "--policy", help="Judge what Pulumi would declare by our rules. Exit 1 for a violation."
+        ),
+    ] = False,
+    policy_pack: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--policy-pack", metavar="FOLDER", help="A site's own pack beside ours, as with --policy."
+        ),
+    ] = None,
+    output: PlanOutputOption = PlanOutput.TEXT,
 ) -> None:
     """Show what a spec becomes: names, addresses, shapes, times. Needs no network and no credentials."""
-    _fitting(explain=explain, resources=resources, properties=properties, output=output)
+    judged = policy or bool(policy_pack)
+    if (live and not resources) or (record and not live):
+        raise typer.BadParameter("--live goes with --resources, and --record with --live")
+    _fitting(explain=explain, resources=resources, properties=properties, judged=judged, output=output)
     with reporting(output):
         from gpucluster.cli.desk import resolve_file
 
+        if judged:
+            from gpucluster.cli.policy import show as show_policy
+
+            show_policy(resolve_file(file), file, policy_pack or (), output)
+            return
         if resources:
             from gpucluster.cli.resources import show
 
-            show(resolve_file(file), file, properties=properties, output=output)
+            desk, wanted = resolve_file(file), ReviewOutput(output.value)
+            show(desk, file, properties=properties, output=wanted, live=live, record=record)
             return
         from gpucluster.plan.codec import to_json
 
         desk = resolve_file(file)
         notes = _notes(desk) if explain else ()
-        if output is ReviewOutput.JSON:
+        if output is PlanOutput.JSON:
             extra = {"explain": to_json(notes)} if explain else {}
             answer(ok=True, plan=to_json(desk.plan), problems=to_json(desk.warnings), **extra)
             return
@@ -63,16 +90,20 @@ def _notes(desk: "Desk") -> "tuple[Note, ...]":
     return (*notes, *waves())
 
 
-def _fitting(*, explain: bool, resources: bool, properties: bool, output: ReviewOutput) -> None:
+def _fitting(*, explain: bool, resources: bool, properties: bool, judged: bool, output: PlanOutput) -> None:
     """Options that say nothing together are a mistake, not ignored."""
+    if judged and (explain or resources):
+        raise typer.BadParameter("--policy judges the program, and lists nothing: ask one by one")
+    if output is PlanOutput.SARIF and not judged:
+        raise typer.BadParameter("--output sarif goes with --policy")
     if explain and resources:
         raise typer.BadParameter(
             "--explain is about the plan and --resources about the program: ask one by one"
         )
     if properties and not resources:
         raise typer.BadParameter("--properties goes with --resources")
-    if output is ReviewOutput.MARKDOWN and not resources:
-        raise typer.BadParameter("--output markdown goes with --resources")
+    if output is PlanOutput.MARKDOWN and not (resources or judged):
+        raise typer.BadParameter("--output markdown goes with --resources or --policy")
 
 
 def _summary(plan: "ClusterPlan") -> Iterator[str]:

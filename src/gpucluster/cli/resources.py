@@ -8,17 +8,26 @@ from gpucluster.cli.output import ReviewOutput, answer, progress, say
 
 if TYPE_CHECKING:
     from gpucluster.cli.desk import Desk
-    from gpucluster.engine.offline import Planned
+    from gpucluster.engine.offline import Lookup, Planned
+    from gpucluster.engine.offline.answers import Recording
     from gpucluster.plan.model import ClusterPlan
 
 PROGRAM = "gpucluster.aws.program:declare"
 
 
-def show(desk: "Desk", file: Path, *, properties: bool, output: ReviewOutput) -> None:
+def show(
+    desk: "Desk",
+    file: Path,
+    *,
+    properties: bool,
+    output: ReviewOutput,
+    live: bool = False,
+    record: bool = False,
+) -> None:
     """Run the program and tell what it declared; a spec that Pulumi makes nothing of is said to be one."""
     from gpucluster.plan.codec import to_json
 
-    planned = planned_of(desk.plan)
+    planned = _live(desk.plan, file, record=record) if live else _recorded(desk.plan, file)
     if output is ReviewOutput.JSON:
         told = None if planned is None else _counted(planned)
         why = why_not(desk.plan)
@@ -34,14 +43,53 @@ def show(desk: "Desk", file: Path, *, properties: bool, output: ReviewOutput) ->
         _tree(planned, properties=properties)
 
 
-def planned_of(plan: "ClusterPlan") -> "Planned | None":
-    """None when Pulumi makes nothing of the plan; `why_not` says why."""
+def planned_of(plan: "ClusterPlan", answers: "tuple[Recording, ...]" = ()) -> "Planned | None":
+    """None when Pulumi makes nothing of the plan; `why_not` says why. What has no answer stays open."""
     if why_not(plan) is not None:
         return None
     from gpucluster.engine.offline import run
     from gpucluster.markdown import printable
 
-    return run(PROGRAM, plan, report=lambda line: progress(f"  {printable(line)}"))
+    return run(PROGRAM, plan, answers=answers, report=lambda line: progress(f"  {printable(line)}"))
+
+
+def _recorded(plan: "ClusterPlan", file: Path) -> "Planned | None":
+    """By the answers beside the spec; a question without one is refused, with the lines to add."""
+    from gpucluster.engine.offline.answers import lacking, place, read, refuse
+
+    path = place(file, plan.name)
+    answers = read(path)
+    planned = planned_of(plan, answers)
+    questions = () if planned is None else lacking(planned, answers)
+    if questions:
+        raise refuse(plan.name, path, questions)
+    return planned
+
+
+def _live(plan: "ClusterPlan", file: Path, *, record: bool) -> "Planned | None":
+    """By what the account says now; an answer may lead to another question."""
+    from gpucluster.engine.offline.answers import lacking, place, write
+
+    answers: tuple[Recording, ...] = ()
+    planned = planned_of(plan)
+    while planned is not None and (questions := lacking(planned, answers)):
+        answers += _asked(plan, questions)
+        planned = planned_of(plan, answers)
+    if record and planned is not None:
+        path = place(file, plan.name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(write(answers), encoding="utf-8")
+        progress(f"recorded {len(answers)} answers in {path}")
+    return planned
+
+
+def _asked(plan: "ClusterPlan", questions: "tuple[Lookup, ...]") -> "tuple[Recording, ...]":
+    from gpucluster.engine.offline.live import ask  # boto3, and the network
+    from gpucluster.plan.model import there
+
+    for one in questions:
+        progress(f"  asking the account for {one.token}")
+    return ask(there(plan.aws).region, questions)
 
 
 def why_not(plan: "ClusterPlan") -> str | None:

@@ -37,7 +37,7 @@ def main() -> NoReturn:
     say = _answering()
     order = loads(Order, sys.stdin.buffer.read())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a program that failed
-    monitor = Monitor(Place(order.project, order.stack))
+    monitor = Monitor(Place(order.project, order.stack), order.answers)
     watch = threading.Timer(order.limit_s, lambda: say(_late(order, monitor)))
     watch.daemon = True
     watch.start()

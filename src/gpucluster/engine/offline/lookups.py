@@ -1,4 +1,4 @@
-"""The questions to the cloud that our programs ask. Offline they stay open: what hangs on an answer is unknown.
+"""The questions to the cloud that our programs ask. Without a recorded answer they stay open: what hangs on it is unknown.
 
 A question that is not in the table is refused by name: a program that asks it has not been planned before, and nobody
 has said that its answer may be left open.
@@ -13,6 +13,7 @@ LOOKUPS: Final[Mapping[str, str]] = {
     "aws:ec2/getSubnet:getSubnet": "the site's own subnet",
     "aws:ec2/getVpc:getVpc": "the site's own VPC",
     "aws:efs/getFileSystem:getFileSystem": "the site's own EFS",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "the site's own Lustre",  # read: there is no data source
 }
 STACK_REFERENCE: Final = (
     "pulumi:pulumi:StackReference"  # read, not invoked; its outputs are another stack's state

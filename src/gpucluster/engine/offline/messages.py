@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpucluster.engine.offline.answers import Recording
 from gpucluster.engine.offline.model import Planned
 from gpucluster.plan.model import ClusterPlan
 
@@ -16,6 +17,7 @@ class Order:
     stack: str
     socket: str  # a path that nobody else can reach
     limit_s: float
+    answers: tuple[Recording, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

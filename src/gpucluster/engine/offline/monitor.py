@@ -1,6 +1,7 @@
 """The engine's side of Pulumi's protocol: what a program's SDK calls while the program runs."""
 
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 import grpc
@@ -13,9 +14,10 @@ from pulumi.runtime.proto import (
     resource_pb2_grpc,
 )
 
+from gpucluster.engine.offline.answers import Answer, Recording, key
 from gpucluster.engine.offline.located import from_uri
 from gpucluster.engine.offline.lookups import LOOKUPS, STACK_REFERENCE
-from gpucluster.engine.offline.model import Lookup
+from gpucluster.engine.offline.model import Lookup, Value
 from gpucluster.engine.offline.registry import (
     RefusedError,
     Registry,
@@ -27,7 +29,7 @@ from gpucluster.engine.offline.registry import (
 from gpucluster.engine.offline.transforms import TransformError, transformed
 from gpucluster.engine.offline.urns import Place
 from gpucluster.engine.offline.wire import shown
-from gpucluster.engine.provider.values import UNKNOWN_ON_WIRE
+from gpucluster.engine.provider.values import UNKNOWN_ON_WIRE, to_struct
 
 # Not OUTPUT_VALUES: inputs stay plain. Not INVOKE_TRANSFORMS, PARAMETERIZATION: a program that needs them is told so.
 FEATURES: Final = (
@@ -52,8 +54,9 @@ class Context(Protocol):
 class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     """Takes every registration; nothing is made, so what only the cloud tells stays unknown."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, answers: Iterable[Recording] = ()) -> None:
         self.registry = Registry(place)
+        self._answers = {key(one.token, one.arguments): one.answer for one in answers}
         self.refusals: list[str] = []  # in order; the first is the program's mistake
         self._place = place
 
@@ -90,6 +93,10 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         if request.type == STACK_REFERENCE:
             self.registry.add_lookup(reference(request))
             return resource_pb2.ReadResourceResponse(urn=urn, properties=_referenced(request.id))
+        if request.type in LOOKUPS:
+            answer = self._answered(request.type, {"id": request.id})
+            properties = request.properties if answer is None else to_struct(answer)
+            return resource_pb2.ReadResourceResponse(urn=urn, properties=properties)
         return resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
 
     def Invoke(  # noqa: N802
@@ -102,8 +109,12 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
                 f" (it knows {', '.join(sorted(LOOKUPS))}; engine/offline/lookups.py)",
                 request,
             )
-        self.registry.add_lookup(Lookup(token=request.tok, arguments=shown(request.args), answered=False))
-        return resource_pb2.ResourceInvokeResponse(unknown=True)
+        answer = self._answered(request.tok, shown(request.args))
+        if answer is None:
+            return resource_pb2.ResourceInvokeResponse(unknown=True)
+        response = resource_pb2.ResourceInvokeResponse()
+        getattr(response, "return").CopyFrom(to_struct(answer))  # a field with a keyword's name
+        return response
 
     def Call(self, request: resource_pb2.ResourceCallRequest, context: Context) -> NoReturn:  # noqa: N802
         self._refuse(context, f"it calls {request.tok!r}, a provider's method, which needs the provider")
@@ -121,6 +132,12 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
 
     def SignalAndWaitForShutdown(self, request: empty_pb2.Empty, context: Context) -> empty_pb2.Empty:  # noqa: N802
         return empty_pb2.Empty()
+
+    def _answered(self, token: str, arguments: Mapping[str, Value]) -> Answer | None:
+        """The recorded answer; the question is noted either way."""
+        answer = self._answers.get(key(token, arguments))
+        self.registry.add_lookup(Lookup(token=token, arguments=arguments, answered=answer is not None))
+        return answer
 
     def _register(
         self, request: resource_pb2.RegisterResourceRequest

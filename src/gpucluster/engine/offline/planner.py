@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
 
+from gpucluster.engine.offline.answers import Recording
 from gpucluster.engine.offline.messages import Answer, Order
 from gpucluster.engine.offline.model import Planned
 from gpucluster.errors import GpuclusterError
@@ -41,10 +42,17 @@ def silent(_: str) -> None:
     """Nobody listens."""
 
 
-def run(program: str, plan: ClusterPlan, *, report: Report = silent, limit_s: float = LIMIT_S) -> Planned:
+def run(
+    program: str,
+    plan: ClusterPlan,
+    *,
+    answers: tuple[Recording, ...] = (),
+    report: Report = silent,
+    limit_s: float = LIMIT_S,
+) -> Planned:
     """What `module:function` declares for the plan: no network, no credentials, the same each time.
 
-    `report` gets what the program prints and logs. ProgramError says where the program failed, or that it never ended.
+    What it looks up is answered from `answers`, and else stays open. `report` gets what the program prints and logs. ProgramError says where the program failed, or that it never ended.
     """
     for library in NEEDED:
         if find_spec(library) is None:
@@ -57,6 +65,7 @@ def run(program: str, plan: ClusterPlan, *, report: Report = silent, limit_s: fl
             stack=plan.name,
             socket=str(Path(folder) / "engine"),
             limit_s=limit_s,
+            answers=answers,
         )
         return _planned(order, *_answer(order, report))
 

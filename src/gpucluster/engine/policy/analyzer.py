@@ -11,7 +11,7 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc, plugin_pb2
 
-from gpucluster.engine.offline.model import STACK_TYPE, Resource
+from gpucluster.engine.offline.model import STACK_TYPE, UNKNOWN, Resource
 from gpucluster.engine.offline.wire import shown
 from gpucluster.engine.plugin import serve
 from gpucluster.engine.policy.judge import Finding, judge
@@ -116,7 +116,9 @@ def _resources(given: Iterable[analyzer_pb2.AnalyzerResource]) -> list[Resource]
 
 
 def _resource(one: analyzer_pb2.AnalyzerResource) -> Resource:
+    """What is unknown and hangs on no other resource is no wish of the program: the provider will compute it."""
     links = {name: tuple(sorted(found.urns)) for name, found in one.propertyDependencies.items()}
+    given = shown(one.properties).items()
     return Resource(
         urn=one.urn,
         type=one.type,
@@ -127,5 +129,5 @@ def _resource(one: analyzer_pb2.AnalyzerResource) -> Resource:
         property_dependencies=links,
         provider=one.provider.urn or None,
         protect=one.options.protect,
-        properties=shown(one.properties),
+        properties={name: value for name, value in given if value != UNKNOWN or name in links},
     )

@@ -215,7 +215,7 @@ def code_of(error: ClientError) -> str:
 def is_absent(error: ClientError) -> bool:
     """Whether the error says that what was named is not there."""
     code = code_of(error)
-    return code in ABSENT or code.endswith((".NotFound", "NotFound"))
+    return code in ABSENT or code.endswith(("NotFound", ".NotFoundException"))
 
 
 def is_in_use(error: ClientError) -> bool:
