@@ -18,7 +18,6 @@ POLICIES = {
     "aws:sqs/queuePolicy:QueuePolicy": ("policy",),
     "aws:sqs/queue:Queue": ("policy",),
     "aws:secretsmanager/secretPolicy:SecretPolicy": ("policy",),
-    "aws:ec2/vpcEndpoint:VpcEndpoint": ("policy",),
 }
 ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 ROLE = "aws:iam/role:Role"
