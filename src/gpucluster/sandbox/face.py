@@ -171,6 +171,9 @@ class Face:
         try:
             answer = self._ec2(inbound) if inbound.service == "ec2" else self._other(inbound)
             code = "" if answer.status < 400 else str(answer.status)
+        except NotImplementedError as error:  # moto's word for it
+            code = "UnsupportedOperation"
+            raise Refusal(code, f"the sandbox has no {inbound.service}:{inbound.operation}") from error
         except Refusal as refusal:
             code = refusal.code
             raise
@@ -185,6 +188,7 @@ class Face:
             return _sts(inbound)
         if inbound.service == "iam":
             _check_iam(operation, wire.query_fields(request.target, request.body))
+        _check_shape(inbound)
         asked = Asked(service=inbound.service, operation=operation, target=request.target, body=request.body)
         self._allow(inbound.principal, inbound.service, self._permissions.needs(asked))
         if operation == "CreateSecret":
@@ -216,10 +220,7 @@ class Face:
         request, operation = inbound.request, inbound.operation
         _check_region(request, self._model.region)
         fields = wire.query_fields(request.target, request.body)
-        try:
-            asked = wire.ec2_parameters(operation, fields)
-        except ValueError as error:
-            raise Refusal("InvalidAction", str(error)) from error
+        asked = shapes.query_parameters("ec2", operation, fields)
         self._model.admit(operation, inbound.now, unfiltered=not asked.keys() - {"DryRun"})
         if operation not in _ASK_LATER:
             whole = Asked(service="ec2", operation=operation, target=request.target, parameters=asked)
@@ -280,6 +281,15 @@ def _operation(request: SignedRequest, service: str) -> str:
     if not operation:
         raise Refusal("MissingAction", "The request names no action")
     return operation
+
+
+def _check_shape(inbound: _Inbound) -> None:
+    """By botocore's models; S3's REST in XML is left to moto."""
+    request, service, operation = inbound.request, inbound.service, inbound.operation
+    if wire.SERVICES[service] == "query":
+        shapes.query_parameters(service, operation, wire.query_fields(request.target, request.body))
+    elif wire.SERVICES[service] in ("json", "rest-json"):
+        shapes.parameters(service, operation, request.target, request.body)
 
 
 def _check_region(request: SignedRequest, region: str) -> None:

@@ -105,14 +105,6 @@ def s3_place(target: str) -> tuple[str, str]:
     return bucket, key
 
 
-def ec2_parameters(operation: str, fields: Mapping[str, str]) -> dict[str, Any]:
-    """The parameters of an EC2 call by botocore's model; unknown fields are dropped as EC2 does."""
-    from moto.core.parse import EC2QueryParser  # noqa: PLC0415 - moto is loaded once, by the sandbox alone
-
-    parser: Any = EC2QueryParser(ec2_operation(operation))
-    return cast(dict[str, Any], parser.parse({"values": fields}))
-
-
 def ec2_answer(operation: str, result: Mapping[str, Any], request_id: str) -> Answer:
     """The answer of an EC2 call by botocore's model; a member that EC2 does not have is a KeyError."""
     shape: Any = ec2_operation(operation).output_shape

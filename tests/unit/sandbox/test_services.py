@@ -1,11 +1,16 @@
 """EFS, FSx for Lustre, Service Quotas and Budgets over HTTP, as they refuse and as they take their time."""
 
+import json
 from collections.abc import Callable, Generator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
-from clouds import Network, RunningCloud, a_network, running_cloud
+from clouds import Network, RunningCloud, a_network, ask, running_cloud
 
 from gpucluster.cloud.model import Timing
 from gpucluster.plan.model import Market
@@ -276,3 +281,72 @@ def test_a_budget_keeps_what_it_is_told(cloud: RunningCloud):
     assert budgets.describe_notifications_for_budget(**named)["Notifications"] == []
     budgets.delete_budget(**named)
     assert code_of(budgets.describe_budget, **named) == "NotFoundException"
+
+
+# --- requests are judged by botocore's models -------------------------------------------------
+
+BAD_REQUESTS = [
+    ("ec2", "DescribeVpcs", {"VpcIdd": "vpc-1"}, "UnknownParameter"),
+    ("ec2", "DeleteVpc", {}, "MissingParameter"),
+    ("ec2", "CreateVolume", {"AvailabilityZone": ZONE, "Size": "many"}, "InvalidParameterValue"),
+    ("ec2", "MakeCoffee", {}, "InvalidAction"),
+    ("iam", "GetRole", {}, "MissingParameter"),
+    ("iam", "GetRole", {"RoleName": "x", "Rolename": "y"}, "UnknownParameter"),
+]
+
+
+@pytest.mark.parametrize(("service", "operation", "fields", "code"), BAD_REQUESTS)
+def test_a_query_that_does_not_fit_is_refused_by_name(
+    cloud: RunningCloud, service: str, operation: str, fields: dict[str, str], code: str
+):
+    version = {"ec2": "2016-11-15", "iam": "2010-05-08"}[service]
+    text = urlencode({"Action": operation, "Version": version, **fields})
+    kind = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    status, body = ask(*signed(cloud, service, text.encode(), kind))
+    assert status == 400
+    assert f"<Code>{code}</Code>" in body.decode()
+
+
+@pytest.mark.parametrize(
+    ("service", "target", "asked", "words"),
+    [
+        ("secretsmanager", "secretsmanager.CreateSecret", {"Nome": "x"}, "ValidationException"),
+        ("secretsmanager", "secretsmanager.CreateSecret", {"Name": 7}, "ValidationException"),
+        ("events", "AWSEvents.PutRule", {"Name": ""}, "ValidationException"),
+        ("fsx", "AWSSimbaAPIService_v20180301.CreateFileSystem", {}, "ValidationException"),
+        ("budgets", "AWSBudgetServiceGateway.Brew", {}, "UnknownOperationException"),
+        ("sqs", "AmazonSQS.CreateQueue", [], "SerializationException"),
+    ],
+)
+def test_a_json_request_that_does_not_fit_is_refused_by_name(
+    cloud: RunningCloud, service: str, target: str, asked: Any, words: str
+):
+    kind = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.1"}
+    status, body = ask(*signed(cloud, service, json.dumps(asked).encode(), kind))
+    assert (status, json.loads(body)["__type"]) == (400, words)
+
+
+def signed(cloud: RunningCloud, service: str, body: bytes, headers: dict[str, str]) -> tuple[Any, ...]:
+    key = cloud.api.operator
+    request = AWSRequest(method="POST", url=cloud.endpoint + "/", data=body, headers=headers)
+    SigV4Auth(Credentials(key.access_key, key.secret), service, "us-east-1").add_auth(request)
+    return cloud.endpoint + "/", "POST", body, dict(request.headers.items())
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "arguments"),
+    [
+        ("ec2", "get_spot_placement_scores", {"TargetCapacity": 1}),
+        ("ec2", "create_snapshot", {"VolumeId": "vol-0123456789abcdef0"}),
+        ("fsx", "create_backup", {}),
+        ("efs", "put_account_preferences", {"ResourceIdType": "LONG_ID"}),
+        ("iam", "simulate_principal_policy", {"PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/x", "ActionNames": ["a:b"]}),
+    ],
+)  # fmt: skip
+def test_what_the_cloud_lacks_is_refused_by_its_name(
+    cloud: RunningCloud, service: str, call: str, arguments: dict[str, Any]
+):
+    client = cloud.client(service)
+    with pytest.raises(ClientError, match="the sandbox has no ") as caught:
+        getattr(client, call)(**arguments)
+    assert caught.value.response["Error"]["Code"] == "UnsupportedOperation"

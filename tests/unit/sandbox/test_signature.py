@@ -209,7 +209,12 @@ def test_the_true_identity_is_told(cloud: RunningCloud):
         (
             "ec2",
             "create_fleet",
-            {"LaunchTemplateConfigs": [], "TargetCapacitySpecification": {"TotalTargetCapacity": 1}},
+            {
+                "LaunchTemplateConfigs": [
+                    {"LaunchTemplateSpecification": {"LaunchTemplateName": "none", "Version": "1"}}
+                ],
+                "TargetCapacitySpecification": {"TotalTargetCapacity": 1},
+            },
         ),
         ("ec2", "request_spot_instances", {}),
         ("ec2", "reboot_instances", {"InstanceIds": ["i-0123456789abcdef0"]}),

@@ -14,7 +14,7 @@ from gpucluster.cloud.model import Refusal
 
 # The service of a signature's scope -> botocore's name of it, where they differ.
 _BOTOCORE = {"elasticfilesystem": "efs", "servicequotas": "service-quotas"}
-_BODY = ("structure", "list", "map")
+_COMMON = frozenset({"Action", "Version"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,16 @@ class Call:
 Calls = Mapping[str, Callable[[Call], Mapping[str, Any]]]
 
 
+@functools.cache
 def operation_model(service: str, operation: str) -> Any:
     """botocore's model of an operation, or the refusal of a name that the service does not have."""
-    found = _operations(service).get(operation)
-    if found is None:
-        raise Refusal("UnknownOperationException", f"{service} has no operation {operation!r}")
-    return found
+    from botocore.model import OperationNotFoundError  # noqa: PLC0415
+
+    try:
+        return _service(service).operation_model(operation)
+    except OperationNotFoundError as error:
+        code = "InvalidAction" if service in ("ec2", "iam") else "UnknownOperationException"
+        raise Refusal(code, f"{service} has no operation {operation!r}") from error
 
 
 def rest_operation(service: str, method: str, target: str) -> str:
@@ -59,6 +63,48 @@ def parameters(service: str, operation: str, target: str, body: bytes) -> dict[s
     return asked
 
 
+def query_parameters(service: str, operation: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """What a request of the query protocols asks; a field that the operation does not have is refused."""
+    from moto.core.parse import EC2QueryParser, QueryParser  # noqa: PLC0415 - moto is loaded once, by the sandbox
+
+    model: Any = operation_model(service, operation)
+    parser: Any = (EC2QueryParser if service == "ec2" else QueryParser)(model)
+    try:
+        asked: dict[str, Any] = parser.parse({"values": fields})
+    except ValueError as error:
+        raise Refusal("InvalidParameterValue", f"a parameter cannot be read: {error}") from error
+    if model.input_shape is None:
+        return {}
+    _check_query(model.input_shape, asked)
+    unknown = sorted(fields.keys() - _fields_of(service, model, asked) - _COMMON)
+    if unknown:
+        raise Refusal("UnknownParameter", f"The parameter {unknown[0]} is not recognized")
+    return asked
+
+
+def _check_query(shape: Any, asked: Mapping[str, Any]) -> None:
+    missing = [name for name in shape.required_members if name not in asked]
+    if missing:
+        raise Refusal("MissingParameter", f"The request must contain the parameter {missing[0]}")
+    try:
+        check(shape, asked)
+    except Refusal as refusal:
+        raise Refusal("InvalidParameterValue", refusal.message) from refusal
+
+
+def _fields_of(service: str, model: Any, asked: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that these parameters are written with."""
+    request: Any = _serializer(service).serialize_to_request(asked, model)
+    return frozenset(request["body"])
+
+
+@functools.cache
+def _serializer(service: str) -> Any:
+    from botocore.serialize import EC2Serializer, QuerySerializer  # noqa: PLC0415
+
+    return EC2Serializer() if service == "ec2" else QuerySerializer()
+
+
 def check(shape: Any, asked: Mapping[str, Any]) -> None:
     """Refuse what botocore's model does not know, lacks, or bounds otherwise."""
     from botocore.validate import ParamValidator  # noqa: PLC0415
@@ -80,20 +126,17 @@ def answer(service: str, operation: str, result: Mapping[str, Any]) -> tuple[int
 
 
 @functools.cache
-def _operations(service: str) -> Mapping[str, Any]:
-    import botocore.session  # noqa: PLC0415
+def _service(service: str) -> Any:
+    from moto.core.utils import get_service_model  # noqa: PLC0415 - botocore's, and what moto's parsers want of it
 
-    session: Any = botocore.session.get_session()
-    model: Any = session.get_service_model(_BOTOCORE.get(service, service))
-    return {name: model.operation_model(name) for name in model.operation_names}
+    return get_service_model(_BOTOCORE.get(service, service))
 
 
 @functools.cache
 def _ways(service: str) -> tuple[tuple[str, str, re.Pattern[str]], ...]:
     """(operation, method, path) of a REST service, paths without names in them first."""
-    found = [
-        (name, str(m.http["method"]), str(m.http["requestUri"])) for name, m in _operations(service).items()
-    ]
+    models = {name: operation_model(service, name) for name in _service(service).operation_names}
+    found = [(name, str(m.http["method"]), str(m.http["requestUri"])) for name, m in models.items()]
     ranked = sorted(found, key=lambda way: (way[2].count("{"), way[2]))
     return tuple((name, method, _pattern(path)) for name, method, path in ranked)
 
