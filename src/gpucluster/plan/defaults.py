@@ -27,8 +27,8 @@ IMAGE_OS = "ubuntu-24.04"
 IMAGE_OS_REASON = "AWS builds its Lustre client, EFA and the GPU stack for it"
 
 NAT = "one"
-NAT_REASON = "machines have no public address; one gateway costs a third of three, and its zone's end only stops downloads"
-ROOT_GIB = Default(100, "the image with its GPU stack is 40 GiB, and jobs write into /tmp")
+NAT_REASON = "machines have no public address; a gateway a zone costs as much again, and with the first zone the head goes, too"
+ROOT_GIB = Default(100, "room for the GPU stack, the layers of containers and what jobs leave in /tmp")
 LUSTRE_THROUGHPUT = Default(125, "the least that FSx sells of a file system that lasts")
 
 FAREWELL_SIGNAL = "USR1"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import defaults, explain_care, explain_hosts, explain_kubernetes
-from gpucluster.plan.model import ClusterPlan, Pool, there
+from gpucluster.plan import defaults, explain_aws, explain_care, explain_hosts, explain_kubernetes
+from gpucluster.plan.model import ClusterPlan, Pool
 from gpucluster.plan.note import Note
 from gpucluster.plan.note import of_default as _default
 from gpucluster.spec import ClusterSpec
@@ -26,7 +26,9 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> tuple[Not
         if plan.slurm is None
         else (
             *_leaves(plan),
-            *_head(plan),
+            *explain_aws.of_head(spec, plan),
+            *explain_aws.of_access(plan),
+            *explain_aws.of_storage(spec, plan),
             *pools,
             *_money(spec, catalog, plan),
             *_partitions(spec, plan),
@@ -35,13 +37,7 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: ClusterPlan) -> tuple[Not
     )
     part = plan.kubernetes
     kubernetes = () if part is None else explain_kubernetes.explain(spec, catalog, part)
-    return (*_network(plan), *slurm, *kubernetes)
-
-
-def _network(plan: ClusterPlan) -> Iterator[Note]:
-    why = "an eighth of the network, by the zone's letter: another zone moves no address"
-    for subnet in there(plan.aws).network.subnets:
-        yield Note(f"network.subnets[{subnet.zone}]", subnet.cidr, why)
+    return (*explain_aws.of_network(spec, plan), *slurm, *kubernetes, *_accepted(spec))
 
 
 def _leaves(plan: ClusterPlan) -> Iterator[Note]:
@@ -49,12 +45,6 @@ def _leaves(plan: ClusterPlan) -> Iterator[Note]:
     yield Note(
         "leaves", leaves, "one a zone and no common switch: Slurm places a job in one zone or not at all"
     )
-
-
-def _head(plan: ClusterPlan) -> Iterator[Note]:
-    head = there(plan.head)
-    yield Note("head.zone", there(head.zone), "the first of the network's zones")
-    yield Note("head.address", head.address, "fixed, so that nodes and files can name it before it exists")
 
 
 def _pool(wish: PoolSpec, pool: Pool, catalog: Catalog) -> Iterator[Note]:
@@ -77,6 +67,7 @@ def _pool(wish: PoolSpec, pool: Pool, catalog: Catalog) -> Iterator[Note]:
             span.hostlist,
             f"max {pool.max} in each zone; live at once over all zones",
         )
+    yield from explain_aws.of_pool(wish, pool)
     yield from explain_care.of_pool(wish, pool)
     yield _memory(at, pool, catalog)
     shape = pool.shape
@@ -105,6 +96,11 @@ def _partitions(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Note]:
             yield Note(f"partitions[{partition.name}].max_time", "no limit", "none was wished")
     if not any(partition.default for partition in plan.partitions):
         yield Note("partitions", "no default", "none was wished: a job must name its partition")
+
+
+def _accepted(spec: ClusterSpec) -> Iterator[Note]:
+    for accept in spec.accept:
+        yield Note(f"accept[{accept.id}]", "silent", accept.because)
 
 
 def _times(plan: ClusterPlan) -> Iterator[Note]:

@@ -111,6 +111,7 @@ def test_every_default_is_explained() -> None:
         ("    idle: 5m\n", ""), (", max_time: 1d", ""), (", max: 4", ""),
         ("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a]"),
         ("partitions:\n", "budget: {monthly: 1000000 USD}\npartitions:\n"),
+        ("pools:\n", "storage: [{mount: /data, fsx_lustre: {zone: us-east-1a, size: 2400GiB}}]\npools:\n"),
     )  # fmt: skip
     notes = explain(read, catalog.load(), resolve(read, catalog.load()))
     reasons = " ".join(note.reason for note in notes)
@@ -255,4 +256,4 @@ def test_a_zones_letter_says_which_eighth_is_its(cidr: str, zone: str, subnet: s
 
 def test_the_least_subnet_has_room_for_the_head_and_ten_nodes() -> None:
     assert head_address("10.42.0.16/28") == "10.42.0.26"
-    assert room("10.42.0.16/28") == 10
+    assert room("10.42.0.16/28") == 11  # the head, and ten

@@ -493,7 +493,7 @@ def test_every_id_has_a_row() -> None:
     sources = "".join(path.read_text() for path in Path(spec.__file__).parent.rglob("*.py"))
     ids = set(
         re.findall(
-            r'(?:refuse\(\s*|(?:matching|word_of|_chosen)\([^"]*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"',
+            r'(?:refuse\(\s*|(?:matching|word_of|_chosen)\([^":]*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"',
             sources,
         )
     )
