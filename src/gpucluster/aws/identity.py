@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -22,9 +22,6 @@ from gpucluster.aws.policies import (
 from gpucluster.aws.secrets import Secrets
 from gpucluster.plan.model import ClusterPlan, Market, there
 from gpucluster.plan.names import ROLE_HEAD, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
-
-if TYPE_CHECKING:
-    from gpucluster.aws.pools import Pools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +69,6 @@ class HeadIdentity(pulumi.ComponentResource):
         bucket: Bucket,
         secrets: Secrets,
         node: NodeIdentity,
-        pools: "Pools",
         events: Events,
         opts: ResourceOptions,
     ) -> None:
@@ -82,7 +78,6 @@ class HeadIdentity(pulumi.ComponentResource):
             images=list(images),
             subnets=list(network.ground.private_arns.values()),
             node_group=network.groups.arns[ROLE_NODE],
-            templates=list(pools.arns.values()),
             node_role=node.node.role_arn,
             bucket=bucket.arn,
             secret=secrets.munge,
@@ -108,7 +103,6 @@ def _scope(plan: ClusterPlan, arns: Mapping[str, Any]) -> HeadScope:
         more_images=more,
         subnets=arns["subnets"],
         node_group=arns["node_group"],
-        templates=arns["templates"],
         node_role=arns["node_role"],
         bucket=arns["bucket"],
         secret=arns["secret"],

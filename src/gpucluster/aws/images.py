@@ -13,6 +13,7 @@ class Images:
     """The look-ups of one program."""
 
     def __init__(self, plan: ClusterPlan, provider: pulumi.ProviderResource) -> None:
+        self._plan = plan
         self._default = there(there(plan.aws).image)
         self._opts = pulumi.InvokeOutputOptions(provider=provider)
         self._found: dict[Image, Found] = {}
@@ -25,9 +26,10 @@ class Images:
         """The pool's own, or the cluster's."""
         return self._of(pool.image or self._default)
 
-    def ids(self) -> list[Output[str]]:
-        """The ids of all that were asked for so far."""
-        return [found.image_id for found in self._found.values()]
+    def every(self) -> list[Found]:
+        """All that machines of the cluster boot from."""
+        wanted = dict.fromkeys([self._default, *(pool.image or self._default for pool in self._plan.pools)])
+        return [self._of(image) for image in wanted]
 
     def _of(self, image: Image) -> Found:
         if image not in self._found:

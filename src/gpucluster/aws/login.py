@@ -46,7 +46,7 @@ class Login(pulumi.ComponentResource):
             subnet_id=(ground.public if public else ground.private)[wish.zone],
             vpc_security_group_ids=[self._network.groups.ids[ROLE_LOGIN]],
             iam_instance_profile=self._profile,
-            user_data_base64=machines.boot_text(self._plan, self._bucket, ROLE_LOGIN),
+            user_data_base64=machines.boot_text(self._plan, self._bucket, ROLE_LOGIN, name),
             metadata_options=machines.metadata(),
             root_block_device=machines.root(),
             tags=machines.tags(name, ROLE_LOGIN),

@@ -32,9 +32,9 @@ def cost_tags(plan: ClusterPlan) -> dict[str, str]:
     return {**dict(there(plan.aws).tags), TAG_CLUSTER: plan.name}
 
 
-def boot_text(plan: ClusterPlan, bucket: Output[str], role: str) -> Output[str]:
-    """The user data of machines of that role, encoded."""
+def boot_text(plan: ClusterPlan, bucket: Output[str], role: str, name: str = "") -> Output[str]:
+    """The user data of machines of that role, encoded; a login machine is told its name."""
     region = there(plan.aws).region
     return bucket.apply(
-        lambda name: encoded(user_data(cluster=plan.name, region=region, bucket=name, role=role))
+        lambda place: encoded(user_data(cluster=plan.name, region=region, bucket=place, role=role, name=name))
     )

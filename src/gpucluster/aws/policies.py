@@ -15,7 +15,7 @@ from gpucluster.plan.names import (
 )
 
 Statement = dict[str, Any]
-SEEN = ("ec2:DescribeCapacityReservations", "ec2:DescribeInstanceStatus", "ec2:DescribeInstances")
+SEEN = ("ec2:DescribeCapacityReservations", "ec2:DescribeInstances")
 # What the SSM agent needs for Session Manager alone; these know no narrower resource.
 SESSION_MANAGER = (
     "ssm:UpdateInstanceInformation",
@@ -39,7 +39,6 @@ class HeadScope:
     image: str  # id
     subnets: Sequence[str]
     node_group: str
-    templates: Sequence[str]
     node_role: str
     bucket: str
     secret: str
@@ -126,46 +125,69 @@ def _controller(scope: HeadScope) -> list[Statement]:
 
 
 def _launch(scope: HeadScope) -> list[Statement]:
-    base, image_base = _ec2_base(scope.vpc), f"arn:aws:ec2:{scope.vpc.split(':')[3]}::image"
-    ours = {"ArnEquals": {"ec2:LaunchTemplate": sorted(scope.templates)}}
-    tagged = {"StringEquals": {f"aws:RequestTag/{TAG_CLUSTER}": scope.cluster}}
+    """What a launch uses, what it may be launched from, and what it makes: all of ours, all by tag."""
+    base = _ec2_base(scope.vpc)
+    calls = ["ec2:CreateFleet", "ec2:RunInstances"] if scope.fleet else ["ec2:RunInstances"]
     made = [f"{base}:instance/*", f"{base}:network-interface/*", f"{base}:volume/*"]
-    spot = [f"{base}:spot-instances-request/*"] if scope.spot else []
-    # The templates are named once, at the instance, which cannot do without one: a role's policies are short (T37).
-    images = [f"{image_base}/{one}" for one in (scope.image, *scope.more_images)]
-    parts = [*images, scope.node_group, *scope.subnets, f"{base}:launch-template/*"]
-    parts += [f"{base}:capacity-reservation/{one}" for one in scope.reservations]
-    calls = ["CreateFleet", "RunInstances"] if scope.fleet else ["RunInstances"]
-    fleet = [f"{base}:fleet/*"] if scope.fleet else []
-    action: str | list[str] = calls if scope.fleet else calls[0]
-    born = {"StringEquals": {"ec2:CreateAction": action, **tagged["StringEquals"]}}
+    tagged = {f"aws:RequestTag/{TAG_CLUSTER}": scope.cluster}
+    # By its tag and not by its ARN: a role's policies are short (T37), and a cluster may have a hundred templates.
+    ours = {"StringEquals": {f"aws:ResourceTag/{TAG_CLUSTER}": scope.cluster}}
+    groups = [f"{base}:placement-group/*"] if scope.placement else []
+    from_template = {"ArnLike": {"ec2:LaunchTemplate": f"{base}:launch-template/*"}, "StringEquals": tagged}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-    statements = [
-        _allow("LaunchFrom", [f"ec2:{call}" for call in calls], *sorted(parts)),
-        _allow("LaunchTagged", ["ec2:RunInstances"], *made, when={**ours, **tagged}),
-        _allow("TagAtBirth", ["ec2:CreateTags"], *fleet, *made, *spot, when=born),
+    return [
+        _allow("LaunchFrom", calls, *_launch_parts(scope)),
+        _allow("LaunchOurs", calls, f"{base}:launch-template/*", *groups, when=ours),
+        _allow("LaunchTagged", ["ec2:RunInstances"], *made, when=from_template),
+        _tag_at_birth(scope, made, tagged),
         _allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=passed),
+        *_fleet(scope, made, tagged),
+        *_spot(scope, tagged),
     ]
-    if scope.placement:
-        groups = {"StringEquals": {f"aws:ResourceTag/{TAG_CLUSTER}": scope.cluster}}
-        launching = [f"ec2:{call}" for call in calls]
-        statements.append(_allow("LaunchTogether", launching, f"{base}:placement-group/*", when=groups))
-    if scope.fleet:
-        statements.append(_allow("Fleet", ["ec2:CreateFleet"], *fleet, *made, *spot, when=tagged))
-    if scope.spot:
-        account = scope.vpc.split(":")[4]
-        statements += [
-            _allow("LaunchSpot", ["ec2:RunInstances"], *spot, when=tagged),
-            _allow("SpotRole", ["iam:CreateServiceLinkedRole"], f"arn:aws:iam::{account}:{SPOT_ROLE}"),
-        ]
-    return statements
+
+
+def _launch_parts(scope: HeadScope) -> list[str]:
+    base, image_base = _ec2_base(scope.vpc), f"arn:aws:ec2:{scope.vpc.split(':')[3]}::image"
+    images = [f"{image_base}/{one}" for one in (scope.image, *scope.more_images)]
+    held = [f"{base}:capacity-reservation/{one}" for one in scope.reservations]
+    return sorted([*images, scope.node_group, *scope.subnets, *held])
+
+
+def _tag_at_birth(scope: HeadScope, made: Sequence[str], tagged: Statement) -> Statement:
+    """Nothing that stands already may get our tag."""
+    base = _ec2_base(scope.vpc)
+    kinds = [*made, *([f"{base}:fleet/*"] if scope.fleet else []), *_requests(scope)]
+    calls: str | list[str] = ["CreateFleet", "RunInstances"] if scope.fleet else "RunInstances"
+    born = {"StringEquals": {"ec2:CreateAction": calls, **tagged}}
+    return _allow("TagAtBirth", ["ec2:CreateTags"], *sorted(kinds), when=born)
+
+
+def _fleet(scope: HeadScope, made: Sequence[str], tagged: Statement) -> list[Statement]:
+    if not scope.fleet:
+        return []
+    kinds = sorted([*made, f"{_ec2_base(scope.vpc)}:fleet/*", *_requests(scope)])
+    return [_allow("Fleet", ["ec2:CreateFleet"], *kinds, when={"StringEquals": tagged})]
+
+
+def _spot(scope: HeadScope, tagged: Statement) -> list[Statement]:
+    if not scope.spot:
+        return []
+    role = f"arn:aws:iam::{scope.vpc.split(':')[4]}:{SPOT_ROLE}"
+    return [
+        _allow("LaunchSpot", ["ec2:RunInstances"], *_requests(scope), when={"StringEquals": tagged}),
+        _allow("SpotRole", ["iam:CreateServiceLinkedRole"], role),
+    ]
+
+
+def _requests(scope: HeadScope) -> list[str]:
+    return [f"{_ec2_base(scope.vpc)}:spot-instances-request/*"] if scope.spot else []
 
 
 def _own_nodes(scope: HeadScope) -> list[Statement]:
     own = {f"aws:ResourceTag/{TAG_CLUSTER}": scope.cluster, f"aws:ResourceTag/{TAG_ROLE}": ROLE_NODE}
     nodes = f"{_ec2_base(scope.vpc)}:instance/*"
     return [
-        _allow("OwnNodes", ["ec2:CreateTags", "ec2:TerminateInstances"], nodes, when={"StringEquals": own}),
+        _allow("OwnNodes", ["ec2:TerminateInstances"], nodes, when={"StringEquals": own}),
         _allow("See", list(SEEN), "*"),  # these calls know no narrower resource
     ]
 

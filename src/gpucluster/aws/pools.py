@@ -23,7 +23,6 @@ class Pools(pulumi.ComponentResource):
 
     ids: Mapping[str, Output[str]]
     versions: Mapping[str, Output[int]]
-    arns: Mapping[str, Output[str]]
     placement_groups: Mapping[str, Output[str]]  # `POOL/ZONE` -> name
 
     def __init__(
@@ -43,7 +42,6 @@ class Pools(pulumi.ComponentResource):
         templates = {t.key: self._template(pool, t) for pool in plan.pools for t in pool.templates}
         self.ids = {key: template.id for key, template in templates.items()}
         self.versions = {key: template.latest_version for key, template in templates.items()}
-        self.arns = {key: template.arn for key, template in templates.items()}
         self.placement_groups = {
             placement_key(pool.name, zone): self._placement_group(pool, zone)
             for pool in plan.pools

@@ -60,12 +60,11 @@ def declare(plan: ClusterPlan) -> None:
     image = images.default.image_id
     identity = HeadIdentity(
         plan,
-        images=images.ids(),
+        images=[found.image_id for found in images.every()],
         network=network,
         bucket=bucket,
         secrets=secrets,
         node=node,
-        pools=pools,
         events=events,
         opts=options,
     )

@@ -8,12 +8,14 @@ import pytest
 
 from gpucluster.aws.policies import (
     SEEN,
+    SESSION_MANAGER,
     HeadScope,
     NodeScope,
     events_to,
     head_policy,
     node_policy,
     only_tls,
+    standby_policy,
     trust_ec2,
 )
 from gpucluster.aws.userdata import LIMIT_BYTES, encoded, user_data
@@ -26,7 +28,6 @@ HEAD = HeadScope(
     image="ami-1",
     subnets=(f"{EC2}:subnet/subnet-1", f"{EC2}:subnet/subnet-2"),
     node_group=f"{EC2}:security-group/sg-1",
-    templates=(f"{EC2}:launch-template/lt-1",),
     node_role="arn:aws:iam::123456789012:role/burst-node-1",
     bucket="arn:aws:s3:::burst-1",
     secret="arn:aws:secretsmanager:us-east-2:123456789012:secret:burst-munge-1",
@@ -34,8 +35,14 @@ HEAD = HeadScope(
     spot=True,
     fleet=True,
     reservations=("cr-1",),
+    more_images=("ami-2",),
+    placement=True,
+    ssm=True,
+    directory="arn:aws:secretsmanager:us-east-2:123456789012:secret:ldap-1",
 )
+PLAIN = replace(HEAD, more_images=(), placement=False, ssm=False, directory=None)
 NODE = NodeScope(bucket=HEAD.bucket, secret=HEAD.secret)
+OPEN = replace(NODE, ssm=True, directory=HEAD.directory)
 
 
 def pretty(document: str) -> bytes:
@@ -44,31 +51,42 @@ def pretty(document: str) -> bytes:
 
 def test_documents_are_golden(golden: Any) -> None:
     documents = {
-        "head.json": head_policy(HEAD),
+        "head.json": head_policy(PLAIN),
+        "head-of-all.json": head_policy(HEAD),
+        "standby-of-all.json": standby_policy(HEAD),
         "node.json": node_policy(NODE),
+        "node-of-all.json": node_policy(OPEN),
         "trust.json": trust_ec2(),
         "bucket.json": only_tls(HEAD.bucket),
     }
     golden("aws/policies", {name: pretty(text) for name, text in documents.items()})
 
 
-@pytest.mark.parametrize("text", [head_policy(HEAD), node_policy(NODE)], ids=["head", "node"])
+EVERY = pytest.mark.parametrize(
+    "text",
+    [head_policy(HEAD), standby_policy(HEAD), node_policy(NODE), node_policy(OPEN)],
+    ids=["head", "standby", "node", "login"],
+)
+
+
+@EVERY
 def test_no_action_is_a_pattern_and_only_a_listing_is_for_all(text: str) -> None:
     for statement in json.loads(text)["Statement"]:
         assert [a for a in statement["Action"] if "*" in a] == []
         if statement["Resource"] == ["*"]:
-            assert statement["Action"] == list(SEEN)
+            assert statement["Action"] in (list(SEEN), list(SESSION_MANAGER))
 
 
-@pytest.mark.parametrize("text", [head_policy(HEAD), node_policy(NODE)], ids=["head", "node"])
+@EVERY
 def test_the_sandbox_can_judge_every_part(text: str) -> None:
     check(json.loads(text))
 
 
 def test_a_policy_fits_in_a_role() -> None:
-    many = {f"{EC2}:launch-template/lt-{number:017x}" for number in range(64)}
-    wide = replace(HEAD, templates=tuple(many))
-    assert len(head_policy(wide)) < 10_240  # T37
+    """With a reservation for each of fifty pools; templates are known by their tag, however many (T37)."""
+    many = tuple(f"cr-{number:017x}" for number in range(50))
+    wide = replace(HEAD, reservations=many, ssm=True, placement=True, directory=SECRET)
+    assert len(head_policy(wide)) < 10_240
 
 
 def test_spot_rights_only_where_spot_is_bought() -> None:
@@ -80,21 +98,50 @@ def test_fleet_rights_only_where_a_source_has_several_machines() -> None:
     assert "fleet" not in head_policy(replace(HEAD, fleet=False)).lower()
 
 
+def test_placement_session_manager_and_directory_only_where_they_are_used() -> None:
+    for text in (head_policy(PLAIN), node_policy(NODE)):
+        assert [word for word in ("placement-group", "ssmmessages", "ldap") if word in text] == []
+
+
+def test_a_standby_takes_over_all_but_the_making_of_the_key() -> None:
+    def rights(text: str) -> set[str]:
+        return {f"{s['Sid']} {action}" for s in json.loads(text)["Statement"] for action in s["Action"]}
+
+    gone = rights(head_policy(HEAD)) - rights(standby_policy(HEAD))
+    assert gone == {"Key secretsmanager:PutSecretValue"}
+    assert rights(standby_policy(HEAD)) <= rights(head_policy(HEAD))
+
+
 def test_only_our_rules_write_to_the_queue() -> None:
     (statement,) = json.loads(events_to(HEAD.queue, ["arn:rule/b", "arn:rule/a"]))["Statement"]
     assert statement["Principal"] == {"Service": "events.amazonaws.com"}
     assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": ["arn:rule/a", "arn:rule/b"]}}
 
 
+SECRET = "arn:aws:secretsmanager:us-east-2:123456789012:secret:ldap-1"
 LAUNCH = {
     "ec2:launchtemplate": (f"{EC2}:launch-template/lt-1",),
     "aws:requesttag/gpucluster:cluster": ("burst",),
 }
+TAGGED = {"aws:resourcetag/gpucluster:cluster": ("burst",)}
 OWN = {"aws:resourcetag/gpucluster:cluster": ("burst",), "aws:resourcetag/gpucluster:role": ("node",)}
 NEEDS: list[tuple[str, str, str, dict[str, tuple[str, ...]], bool]] = [
     ("launch an instance from our template", "ec2:RunInstances", f"{EC2}:instance/*", LAUNCH, True),
     ("launch without a template", "ec2:RunInstances", f"{EC2}:instance/*", {k: v for k, v in LAUNCH.items() if k[0] == "a"}, False),
-    ("launch from another's template", "ec2:RunInstances", f"{EC2}:instance/*", {**LAUNCH, "ec2:launchtemplate": (f"{EC2}:launch-template/lt-9",)}, False),
+    ("use our template", "ec2:RunInstances", f"{EC2}:launch-template/lt-1", TAGGED, True),
+    ("use another's template", "ec2:RunInstances", f"{EC2}:launch-template/lt-9", {"aws:resourcetag/gpucluster:cluster": ("other",)}, False),
+    ("use a template of nobody", "ec2:RunInstances", f"{EC2}:launch-template/lt-9", {}, False),
+    ("a fleet from our template", "ec2:CreateFleet", f"{EC2}:launch-template/lt-1", TAGGED, True),
+    ("launch into our placement group", "ec2:RunInstances", f"{EC2}:placement-group/pg-1", TAGGED, True),
+    ("launch into another's placement group", "ec2:RunInstances", f"{EC2}:placement-group/pg-9", {"aws:resourcetag/gpucluster:cluster": ("other",)}, False),
+    ("a fleet in our placement group", "ec2:CreateFleet", f"{EC2}:placement-group/pg-1", TAGGED, True),
+    ("tag what stands already", "ec2:CreateTags", f"{EC2}:instance/i-9", {"aws:requesttag/gpucluster:cluster": ("burst",)}, False),
+    ("boot a pool's own image", "ec2:RunInstances", "arn:aws:ec2:us-east-2::image/ami-2", {}, True),
+    ("boot another image", "ec2:RunInstances", "arn:aws:ec2:us-east-2::image/ami-9", {}, False),
+    ("read the directory's bind password", "secretsmanager:GetSecretValue", SECRET, {}, True),
+    ("change the directory's bind password", "secretsmanager:PutSecretValue", SECRET, {}, False),
+    ("open a channel for Session Manager", "ssmmessages:OpenDataChannel", "*", {}, True),
+    ("read the site's parameters", "ssm:GetParameter", "arn:aws:ssm:us-east-2:123456789012:parameter/x", {}, False),
     ("launch with another's tag", "ec2:RunInstances", f"{EC2}:instance/*", {**LAUNCH, "aws:requesttag/gpucluster:cluster": ("other",)}, False),
     ("launch into our subnet", "ec2:RunInstances", f"{EC2}:subnet/subnet-1", LAUNCH, True),
     ("launch into another subnet", "ec2:RunInstances", f"{EC2}:subnet/subnet-9", LAUNCH, False),

@@ -157,7 +157,6 @@ def test_the_programs_own_policies_can_be_judged():
         image="ami-1",
         subnets=[f"{base}:subnet/subnet-1"],
         node_group=f"{base}:security-group/sg-1",
-        templates=[f"{base}:launch-template/lt-1"],
         node_role="arn:aws:iam::123456789012:role/node",
         bucket="arn:aws:s3:::bucket",
         secret="arn:aws:secretsmanager:us-east-1:123456789012:secret:x-1",

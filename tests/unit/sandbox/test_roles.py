@@ -69,6 +69,8 @@ def made() -> Generator[Cluster, None, None]:
         iam.create_instance_profile(InstanceProfileName="node-profile")
         iam.add_role_to_instance_profile(InstanceProfileName="node-profile", RoleName="node-role")
         network = a_network(cloud, IamInstanceProfile={"Name": "node-profile"})
+        ours = [{"Key": names.TAG_CLUSTER, "Value": "burst"}]
+        cloud.client("ec2").create_tags(Resources=[network.template], Tags=ours)
         secret = cloud.client("secretsmanager").create_secret(Name="burst-munge")["ARN"]
         cloud.client("s3").create_bucket(Bucket=BUCKET)
         put_policies(cloud, network, secret)
@@ -85,7 +87,6 @@ def put_policies(cloud: RunningCloud, network: Network, secret: str) -> None:
         image=network.image,
         subnets=[f"{BASE}:subnet/{s}" for s in network.subnets.values()],
         node_group=f"{BASE}:security-group/{network.group}",
-        templates=[f"{BASE}:launch-template/{network.template}"],
         node_role="arn:aws:iam::123456789012:role/node-role",
         bucket=f"arn:aws:s3:::{BUCKET}",
         secret=secret,
