@@ -1,7 +1,7 @@
 """Mount a folder of one machine, or of the capsule, in another machine: what a rehearsal's network file system is.
 
 `python -I -S carry.py SOURCE_PID PATH TARGET_PID TARGET`; standard library only, a process of its own, for a process with threads
-cannot change its mount namespace. A process is a way to its namespace.
+cannot change its mount namespace. A process (or `self`) is a way to its namespace.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _HERE = -100
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(source_pid: int, path: str, target_pid: int, target: str) -> None:
+def main(source_pid: str, path: str, target_pid: str, target: str) -> None:
     """Clone the mount where it is, and put it where it is wanted."""
     there, here = (os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY) for pid in (source_pid, target_pid))
     _enter(there)
@@ -47,6 +47,6 @@ def _fail() -> None:
 
 if __name__ == "__main__":
     try:
-        main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4])
+        main(*sys.argv[1:5])
     except OSError as error:
         sys.exit(os.strerror(error.errno or 0))
