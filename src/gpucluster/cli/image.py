@@ -205,3 +205,7 @@ def _say_built(made: "Recipe", built: "Built", output: Output) -> None:
         answer(ok=True, id=built.image.id, name=built.image.name, digest=made.digest, made=built.made)
     else:
         say(f"{built.image.id} is {built.image.name}" + ("" if built.made else ", there already"))
+        if built.image.name == made.name:
+            say(f"the spec's `aws: {{image: {{os: {made.os}}}}}` finds it by that name")
+        else:  # the older keeps the name, so no cluster changes before somebody says so
+            say(f"to boot from it, in the spec: aws: {{image: {{ami: {built.image.id}}}}}")
