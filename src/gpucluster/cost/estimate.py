@@ -6,10 +6,11 @@ price or its `max_price`. What has no price makes the sum "at least".
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
+from gpucluster.cost.price_list import Line, PriceList
+from gpucluster.cost.standing import standing
 from gpucluster.plan.kubernetes import Distribution, NodePool
 from gpucluster.plan.market import HOURS_A_MONTH
 from gpucluster.plan.model import ClusterPlan, Market, Pool, Source
@@ -19,26 +20,14 @@ AnyPool = Pool | NodePool
 SPOT_NOTE = "spot counted at its ceiling: the on-demand price, or `max_price` where that is less"
 HELD_NOTE = "a reservation is paid for, used or not; counted are the nodes of this pool"
 _NOTES = {Market.SPOT: SPOT_NOTE, Market.RESERVATION: HELD_NOTE}
-_BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})
 
 ASSUMPTIONS = (
     f"a month is {HOURS_A_MONTH} h; the least: only the always-on nodes and spares, each at the first machine of the first source that may give it; "
     "the most: every node all month, each at the dearest machine that a source may give",
     f"on-demand Linux list prices; {SPOT_NOTE}",
-    "not counted: storage and snapshots, root volumes, data transfer, public addresses, NAT, logs, secrets, "
+    "not counted: root volumes and snapshots, data transfer, what NAT gateways and endpoints take by the byte, logs, secrets, "
     "taxes, and any discount or commitment",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """The head, a control plane, or a pool."""
-
-    kind: str  # head | control-plane | pool
-    name: str
-    least: Amount
-    most: Amount
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +54,14 @@ class Estimate:
 
 def estimate(plan: ClusterPlan, prices: Prices) -> Estimate:
     """The month of a plan; pure, so the age of the prices is the caller's to judge."""
-    price = _PriceList(prices, plan.aws.region if plan.aws else None)
+    price = PriceList(prices, plan.aws.region if plan.aws else None)
     return Estimate(
-        lines=(*_head(plan, price), *_control_plane(plan), *(_pool(pool, price) for pool in pools_of(plan))),
+        lines=(
+            *_head(plan, price),
+            *_control_plane(plan),
+            *(_pool(pool, price) for pool in pools_of(plan)),
+            *standing(plan, price),
+        ),
         currency=prices.currency,
         prices_date=prices.date,
         prices_region=prices.region,
@@ -79,38 +73,13 @@ def pools_of(plan: ClusterPlan) -> tuple[AnyPool, ...]:
     return (*plan.pools, *(plan.kubernetes.pools if plan.kubernetes else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class _PriceList:
-    """The prices as one region may use them."""
-
-    prices: Prices
-    region: str | None
-
-    def month(self, machine: str) -> Amount:
-        """One machine all month."""
-        if self.region != self.prices.region:
-            where = f"for {self.region}" if self.region else "outside of a cloud"
-            return Amount(unknown=(f"{machine} (no price {where})",))
-        if machine not in self.prices.rows:
-            return Amount(unknown=(f"{machine} (no on-demand price)",))
-        return Amount(self.prices.rows[machine] * HOURS_A_MONTH)
-
-    def bought(self, machine: str, source: Source) -> Amount:
-        """The same by its source; what is not paid by the hour has no price here."""
-        if source.market not in _BY_THE_HOUR:
-            return Amount(unknown=(f"{machine} ({source.market}: not paid by the hour)",))
-        listed = self.month(machine)
-        if source.max_price is None:
-            return listed
-        most = Amount(Decimal(source.max_price).scaleb(-6) * HOURS_A_MONTH)
-        return most if listed.unknown or most.known < listed.known else listed
-
-
-def _head(plan: ClusterPlan, price: _PriceList) -> Iterator[Line]:
+def _head(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
     if plan.head is None:
         return
     machine = plan.head.machine
     month = _of_ones_own(plan.head.name) if machine is None else price.month(machine)
+    if plan.head.standby is not None:
+        month += price.month(plan.head.standby.machine)
     yield Line(kind="head", name=plan.head.name, least=month, most=month)
 
 
@@ -121,7 +90,7 @@ def _control_plane(plan: ClusterPlan) -> Iterator[Line]:
         yield Line(kind="control-plane", name="eks", least=fee, most=fee)
 
 
-def _pool(pool: AnyPool, price: _PriceList) -> Line:
+def _pool(pool: AnyPool, price: PriceList) -> Line:
     if not pool.sources:
         own = _of_ones_own(pool.name)
         return Line(kind="pool", name=pool.name, least=own, most=own)
@@ -131,7 +100,7 @@ def _pool(pool: AnyPool, price: _PriceList) -> Line:
     return Line(kind="pool", name=pool.name, least=least, most=most, notes=notes)
 
 
-def _least(pool: AnyPool, price: _PriceList) -> Amount:
+def _least(pool: AnyPool, price: PriceList) -> Amount:
     """The always-on nodes and the spares, each at the first machine of its source."""
     spares = pool.spares if isinstance(pool, Pool) else 0
     taken = _taken(pool.min + spares, pool.sources)
@@ -139,7 +108,7 @@ def _least(pool: AnyPool, price: _PriceList) -> Amount:
     return sum(months, Amount())
 
 
-def _most(pool: AnyPool, price: _PriceList) -> Amount:
+def _most(pool: AnyPool, price: PriceList) -> Amount:
     """The dearest source gives as many as it may, then the next; what is unknown anywhere is named."""
     months = {source.position: _dearest(source, price) for source in pool.sources}
     ranked = sorted(pool.sources, key=lambda source: (-months[source.position].known, source.position))
@@ -158,7 +127,7 @@ def _taken(count: int, sources: Iterable[Source]) -> Iterator[tuple[Source, int]
         count -= taken
 
 
-def _dearest(source: Source, price: _PriceList) -> Amount:
+def _dearest(source: Source, price: PriceList) -> Amount:
     months = [price.bought(machine, source) for machine in source.machines]
     unknown = tuple(reason for month in months for reason in month.unknown)
     return Amount(max(month.known for month in months), tuple(sorted(set(unknown))))

@@ -19,7 +19,7 @@ def of_network(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Note]:
             yield Note(f"network.subnets[{subnet.zone}]", subnet.cidr, why)
         if subnet.public_cidr is not None:
             yield Note(f"network.public[{subnet.zone}]", subnet.public_cidr, outside)
-    if aws.network.vpc is None and wish.network.nat is None:
+    if aws.network.nat and wish.network.nat is None:
         yield Note("network.nat", ", ".join(aws.network.nat), defaults.NAT_REASON)
     added = [one for one in aws.network.endpoints if one not in (wish.network.endpoints or ())]
     if added:

@@ -10,7 +10,8 @@ from gpucluster.spec.aws import Network as NetworkSpec
 def network(spec: ClusterSpec) -> Network:
     """The cluster's own VPC, or the site's."""
     wish = there(spec.aws).network
-    nat = nat_zones(wish.places, wish.nat, wish.vpc)
+    # A network for Kubernetes alone is whoever's who makes its nodes: it has no machine of ours that calls out.
+    nat = nat_zones(wish.places, wish.nat, wish.vpc) if spec.slurm is not None else ()
     ssm = spec.access is not None and spec.access.ssm
     return Network(
         cidr=wish.cidr or "",

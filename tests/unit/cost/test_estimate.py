@@ -17,11 +17,13 @@ from gpucluster.plan.market import HOURS_A_MONTH
 from gpucluster.plan.model import ClusterPlan, Market
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
+from gpucluster.spec import load as load_spec
 
 EAST = (("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"))
 NO_P5E = ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]")
 STACKS = Path(__file__).parents[3] / "stacks"
-P5EN, M7I = Decimal("63.296"), Decimal("0.4032")
+P5EN = Decimal("63.296")
+STANDS = Decimal("0.4032") + Decimal("0.045") + Decimal("0.005")  # the head, a NAT gateway, its address
 
 
 def _month(plan: ClusterPlan) -> tuple[Amount, Amount]:
@@ -31,23 +33,24 @@ def _month(plan: ClusterPlan) -> tuple[Amount, Amount]:
 
 def test_the_least_is_what_is_always_on_and_the_most_is_everything() -> None:
     least, most = _month(a_plan(*EAST, NO_P5E, ("min: 0", "min: 2")))
-    assert least == Amount(HOURS_A_MONTH * (M7I + 2 * P5EN))
-    assert most == Amount(HOURS_A_MONTH * (M7I + 16 * P5EN))
+    assert least == Amount(HOURS_A_MONTH * (STANDS + 2 * P5EN))
+    assert most == Amount(HOURS_A_MONTH * (STANDS + 16 * P5EN))
 
 
 def test_a_machine_without_a_price_is_named_and_the_sum_is_at_least() -> None:
     least, most = _month(a_plan(*EAST))
     assert least.exact, "no node is always on: its price does not matter"
     assert most.unknown == ("p5e.48xlarge (no on-demand price)",)
-    assert most.words("USD") == ("at least 739,591.62 USD, plus unknown: p5e.48xlarge (no on-demand price)")
+    assert most.words("USD") == ("at least 739,628.12 USD, plus unknown: p5e.48xlarge (no on-demand price)")
 
 
 def test_of_another_region_nothing_is_known() -> None:
     least, most = _month(a_plan())
-    assert least == Amount(unknown=("m7i.2xlarge (no price for us-east-2)",))
-    assert least.words("USD") == "unknown: m7i.2xlarge (no price for us-east-2)"
+    unknown = ("NAT gateway", "m7i.2xlarge", "public address")
+    assert least == Amount(unknown=tuple(f"{what} (no price for us-east-2)" for what in unknown))
+    assert least.words("USD").startswith("unknown: NAT gateway (no price for us-east-2), m7i.2xlarge (")
     assert most.known == 0
-    assert len(most.unknown) == 3
+    assert len(most.unknown) == 5
 
 
 def test_a_ceiling_takes_the_dearest_source_as_far_as_its_max() -> None:
@@ -58,7 +61,7 @@ def test_a_ceiling_takes_the_dearest_source_as_far_as_its_max() -> None:
     many = replace(pool.sources[0], machines=("p4d.24xlarge",))
     mixed = replace(plan, pools=(replace(pool, sources=(many, few)),))
     _, most = _month(mixed)
-    assert most.known == HOURS_A_MONTH * (M7I + 4 * P5EN + 12 * Decimal("21.957642"))
+    assert most.known == HOURS_A_MONTH * (STANDS + 4 * P5EN + 12 * Decimal("21.957642"))
 
 
 def test_always_on_nodes_beyond_a_sources_max_are_of_the_next() -> None:
@@ -68,7 +71,7 @@ def test_always_on_nodes_beyond_a_sources_max_are_of_the_next() -> None:
     few = replace(pool.sources[0], machines=("p5e.48xlarge",), max=3)
     rest = replace(pool.sources[1], machines=("p5en.48xlarge",), max=None)
     least, _ = _month(replace(plan, pools=(replace(pool, min=5, sources=(few, rest)),)))
-    assert least == Amount(HOURS_A_MONTH * (M7I + 2 * P5EN), ("p5e.48xlarge (no on-demand price)",))
+    assert least == Amount(HOURS_A_MONTH * (STANDS + 2 * P5EN), ("p5e.48xlarge (no on-demand price)",))
 
 
 def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
@@ -88,7 +91,7 @@ def test_a_spot_source_costs_at_most_its_max_price(most: int, hour: Decimal) -> 
     pool = plan.pools[0]
     spot = replace(pool.sources[0], machines=("p5en.48xlarge",), max_price=most)
     _, found = _month(replace(plan, pools=(replace(pool, sources=(spot,)),)))
-    assert found == Amount(HOURS_A_MONTH * (M7I + 16 * hour))
+    assert found == Amount(HOURS_A_MONTH * (STANDS + 16 * hour))
 
 
 def test_a_source_that_may_be_dearer_than_all_known_ones_is_named_though_they_could_fill_the_pool() -> None:
@@ -99,7 +102,7 @@ def test_a_source_that_may_be_dearer_than_all_known_ones_is_named_though_they_co
         replace(demand, machines=("p5en.48xlarge",), max=None),
     )
     _, most = _month(replace(plan, pools=(replace(plan.pools[0], sources=sources),)))
-    assert most == Amount(HOURS_A_MONTH * (M7I + 16 * P5EN), ("p5e.48xlarge (no on-demand price)",))
+    assert most == Amount(HOURS_A_MONTH * (STANDS + 16 * P5EN), ("p5e.48xlarge (no on-demand price)",))
 
 
 def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
@@ -107,7 +110,7 @@ def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
     pool = plan.pools[0]
     block = replace(pool.sources[0], market=cast(Market, "capacity-block"), machines=("p5en.48xlarge",))
     _, most = _month(replace(plan, pools=(replace(pool, sources=(block,)),)))
-    assert most == Amount(HOURS_A_MONTH * M7I, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
+    assert most == Amount(HOURS_A_MONTH * STANDS, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
 
 
 def test_a_reservation_costs_the_list_price_and_a_spare_is_always_there() -> None:
@@ -115,7 +118,7 @@ def test_a_reservation_costs_the_list_price_and_a_spare_is_always_there() -> Non
     pool = plan.pools[0]
     held = replace(pool.sources[0], market=Market.RESERVATION, max=2)
     plan = replace(plan, pools=(replace(pool, sources=(held, pool.sources[1])),))
-    assert _month(plan)[0] == Amount(HOURS_A_MONTH * (M7I + 3 * P5EN))
+    assert _month(plan)[0] == Amount(HOURS_A_MONTH * (STANDS + 3 * P5EN))
     line = estimate(plan, catalog.prices()).line("pool", "h200")
     assert line is not None
     assert line.notes == (HELD_NOTE,)
@@ -141,9 +144,44 @@ def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
     assert most.unknown == ("eks control plane (its fee is not in the price list)",)
 
 
-def test_without_a_head_only_pools_are_counted() -> None:
+def test_without_a_head_only_pools_and_the_network_are_counted() -> None:
     plan = replace(a_plan(*EAST), head=None)
-    assert _month(plan)[0] == Amount()
+    assert _month(plan)[0] == Amount(HOURS_A_MONTH * Decimal("0.05"))
+
+
+def test_what_stands_beside_the_nodes_is_counted_line_by_line() -> None:
+    plan = resolve(load_spec(STACKS / "research.yaml"), catalog.load())
+    found = estimate(plan, catalog.prices())
+    lines = {(line.kind, line.name): line.least for line in found.lines if line.kind not in ("head", "pool")}
+    assert lines == {
+        ("login", "login"): Amount(HOURS_A_MONTH * (Decimal("0.2016") + Decimal("0.005"))),
+        ("network", "nat"): Amount(HOURS_A_MONTH * Decimal("0.05")),
+        ("storage", "/srv/gpucluster-state"): Amount(Decimal(100) * Decimal("0.08")),
+        ("storage", "/apps"): Amount(Decimal(200) * Decimal("0.08")),
+        ("storage", "/data"): Amount(Decimal(9600) * Decimal("0.600")),
+        ("storage", "/home"): Amount(unknown=("EFS of /home (0.30 USD a GiB, by what is stored)",)),
+    }
+    assert all(
+        line.least == line.most for line in found.lines if line.kind in ("login", "network", "storage")
+    )
+
+
+def test_what_is_there_already_costs_nothing_here() -> None:
+    site = "vpc: vpc-0123456789abcdef0\n    subnets: {us-east-1a: subnet-0123456789abcdef0}"
+    plan = a_plan(
+        EAST[0],
+        ("cidr: 10.42.0.0/16\n    zones: [us-east-2a, us-east-2b]", site),
+        ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  address: 10.1.0.9"),
+        ("pools:\n", "storage: [{mount: /home, efs: {id: fs-0123456789abcdef0}}]\npools:\n"),
+    )
+    assert {line.kind for line in estimate(plan, catalog.prices()).lines} == {"head", "pool"}
+
+
+def test_endpoints_stand_in_each_zone_and_a_public_address_is_paid() -> None:
+    plan = a_plan(*EAST, ("    cidr:", "    nat: none\n    cidr:"))
+    found = estimate(plan, catalog.prices()).line("network", "endpoints")
+    assert found is not None
+    assert found.least == Amount(HOURS_A_MONTH * 2 * 3 * Decimal("0.01"))
 
 
 @pytest.mark.parametrize("machine", sorted(catalog.load().machines))
