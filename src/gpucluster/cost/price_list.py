@@ -1,0 +1,57 @@
+"""The prices as one region may use them: of machines by their source, and of what is sold beside them."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpucluster.catalog import Prices
+from gpucluster.cost.amount import Amount
+from gpucluster.plan.market import HOURS_A_MONTH, Market, Source
+
+_BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The head, a control plane, or a pool."""
+
+    kind: str  # head | control-plane | pool | and of what stands beside them: login | network | storage
+    name: str
+    least: Amount
+    most: Amount
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """The prices as one region may use them."""
+
+    prices: Prices
+    region: str | None
+
+    def month(self, machine: str) -> Amount:
+        """One machine all month."""
+        if self.region != self.prices.region:
+            where = f"for {self.region}" if self.region else "outside of a cloud"
+            return Amount(unknown=(f"{machine} (no price {where})",))
+        if machine not in self.prices.rows:
+            return Amount(unknown=(f"{machine} (no on-demand price)",))
+        return Amount(self.prices.rows[machine] * HOURS_A_MONTH)
+
+    def bought(self, machine: str, source: Source) -> Amount:
+        """The same by its source; what is not paid by the hour has no price here."""
+        if source.market not in _BY_THE_HOUR:
+            return Amount(unknown=(f"{machine} ({source.market}: not paid by the hour)",))
+        listed = self.month(machine)
+        if source.max_price is None:
+            return listed
+        most = Amount(Decimal(source.max_price).scaleb(-6) * HOURS_A_MONTH)
+        return most if listed.unknown or most.known < listed.known else listed
+
+    def service(self, what: str, row: str) -> Amount:
+        """A month of one unit of a service: an hour's row all month, or a month's row."""
+        if self.region != self.prices.region:
+            return Amount(unknown=(f"{what} (no price for {self.region})",))
+        price = self.prices.services.get(row)
+        if price is None:
+            return Amount(unknown=(f"{what} (not in the price list)",))
+        return Amount(price * HOURS_A_MONTH if row.endswith("-hour") else price)
