@@ -105,6 +105,7 @@ TARGET = "aws:efs/mountTarget:MountTarget"
 ACCESS_POINT = "aws:efs/accessPoint:AccessPoint"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+BUCKET = "aws:s3/bucket:Bucket"
 BUDGET = "aws:budgets/budget:Budget"
 ROLE = "aws:iam/role:Role"
 POLICY = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
@@ -218,14 +219,9 @@ def a_lustre_s_place(bench: Bench, cidr: str) -> Iterator[dict[str, Any]]:
     vpc, subnet = a_network(bench, cidr)
     group, _ = bench.make(GROUP, vpcId=vpc, description="d", name="lustre")
     for first, last in ((988, 988), (1018, 1023)):
-        bench.make(
-            RULE,
-            securityGroupId=group,
-            ipProtocol="tcp",
-            fromPort=first,
-            toPort=last,
-            referencedSecurityGroupId=group,
-        )
+        rule = {"securityGroupId": group, "ipProtocol": "tcp", "fromPort": first, "toPort": last}
+        for way in (RULE, RULE.replace("Ingress", "Egress")):
+            bench.make(way, **rule, referencedSecurityGroupId=group)
     yield {
         "deploymentType": "PERSISTENT_2",
         "storageType": "SSD",
@@ -241,7 +237,8 @@ def test_a_lustre_grows_in_place_and_follows_a_bucket(bench: Bench) -> None:
         assert outputs["mountName"]
         assert outputs["dnsName"]
         bench.change(LUSTRE, system, {**wanted, "storageCapacity": 1200}, **wanted, storageCapacity=2400)
-        link = {"fileSystemId": system, "fileSystemPath": "/data", "dataRepositoryPath": "s3://b/data"}
+        bucket, _ = bench.make(BUCKET, bucket="rows-data")
+        link = {"fileSystemId": system, "fileSystemPath": "/data", "dataRepositoryPath": f"s3://{bucket}/d"}
         both = {"autoImportPolicy": {"events": ["NEW"]}, "autoExportPolicy": {"events": ["NEW", "CHANGED"]}}
         joined, _ = bench.make(LINK, **link, s3=both)
         bench.change(LINK, joined, {**link, "s3": both}, **link, s3={"autoImportPolicy": {"events": ["NEW"]}})
