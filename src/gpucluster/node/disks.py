@@ -23,7 +23,7 @@ MAKE_S = 600.0
 NOTHING = 2  # blkid's code for a disk without a signature
 OWNER = "slurm"
 KEPT = {"slurmctld": "/var/spool/slurmctld", "elastic": str(Path(names.JOURNAL).parent)}
-SHARED_STATE = "gpucluster-state"  # the folder on a mount that head and standby share
+SHARED_STATE = ".gpucluster"  # the folder on a mount that head and standby share
 
 
 def scratch(machine: Machine, known: Known) -> Known:

@@ -1,0 +1,179 @@
+"""People on machines: alike everywhere, made once, locked and never removed, told of when the image has others."""
+
+from dataclasses import replace
+
+import pytest
+from fake_machine import FakeMachine, a_bundle, a_small_plan
+
+from gpucluster.node import accounts, bundles, directory, identity
+from gpucluster.node.known import Known
+from gpucluster.node.machine import NotYetError, StepError
+from gpucluster.plan import names
+from gpucluster.plan.model import Directory, Efs, Mount, Nfs, User
+
+VISION, SPEECH = (
+    User(name="vision", uid=5001, keys=("ssh-ed25519 AAA v",)),
+    User(name="speech", uid=5002, keys=()),
+)
+BASE = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/:/bin/false\n"
+
+
+class People(FakeMachine):
+    """useradd and its kin, on the folder."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.put(accounts.PASSWD, BASE)
+        self.put(accounts.GROUP, "root:x:0:\ndaemon:x:1:\n")
+        self.expired = {}
+
+    def _outcome(self, argv, stdin, env):
+        name = argv[-1]
+        if argv[0] == "groupadd":
+            self.put(accounts.GROUP, self.text(accounts.GROUP) + f"{name}:x:{argv[2]}:\n")
+        elif argv[0] == "useradd":
+            self.put(
+                accounts.PASSWD,
+                self.text(accounts.PASSWD) + f"{name}:x:{argv[2]}:{argv[4]}::/home/{name}:/bin/bash\n",
+            )
+        elif argv[0] == "usermod":
+            self.expired[name] = argv[argv.index("--expiredate") + 1]
+        elif argv[0] == "mkhomedir_helper":
+            (self.root / "home" / argv[1]).mkdir(parents=True)
+        return super()._outcome(argv, stdin, env)
+
+
+def known(machine, plan):
+    machine.store.objects[names.BUNDLE_KEY] = a_bundle(plan)
+    found = identity.find(machine.machine(), Known())
+    return bundles.fetch(machine.machine(), found)
+
+
+def settle(machine, *users, storage=()):
+    plan = replace(a_small_plan(), users=users, storage=storage)
+    accounts.settled(machine.machine(), known(machine, plan))
+
+
+def test_people_have_the_plans_numbers_a_group_of_their_own_a_home_and_keys_that_root_writes(tmp_path):
+    machine = People(tmp_path)
+    settle(machine, VISION, SPEECH)
+    assert "vision:x:5001:5001::/home/vision:/bin/bash" in machine.text(accounts.PASSWD)
+    assert "speech:x:5002:" in machine.text(accounts.GROUP)
+    assert machine.text(f"{names.KEY_FOLDER}/vision") == "ssh-ed25519 AAA v\n"
+    assert [p.name for p in (tmp_path / "etc/ssh/authorized_keys.d").iterdir()] == ["vision"]
+    assert sorted(p.name for p in (tmp_path / "home").iterdir()) == ["speech", "vision"]
+
+
+def test_twice_changes_nothing(tmp_path):
+    machine = People(tmp_path)
+    settle(machine, VISION)
+    before, calls = machine.snapshot(), len(machine.calls)
+    settle(machine, VISION)
+    assert (machine.snapshot(), len(machine.calls)) == (before, calls)
+
+
+def test_who_leaves_is_locked_and_loses_his_keys_and_keeps_his_files_and_who_comes_back_is_let_in(tmp_path):
+    machine = People(tmp_path)
+    settle(machine, VISION, SPEECH)
+    settle(machine, SPEECH)
+    assert machine.expired == {"vision": "1"}
+    assert not (tmp_path / "etc/ssh/authorized_keys.d/vision").exists()
+    assert (tmp_path / "home/vision").is_dir()
+    settle(machine, SPEECH)
+    assert [c[:2] for c in machine.calls].count(("usermod", "--lock")) == 1
+    settle(machine, VISION, SPEECH)
+    assert machine.expired == {"vision": ""}
+
+
+def test_somebody_whom_we_did_not_make_is_never_locked(tmp_path):
+    machine = People(tmp_path)
+    machine.put(accounts.PASSWD, BASE + "ubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n")
+    settle(machine)
+    assert machine.expired == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "said"),
+    [
+        (accounts.PASSWD, "vision:x:1000:1000::/:/bin/sh\n", "the user vision:1000, and the plan says vision:5001"),
+        (accounts.PASSWD, "ubuntu:x:5001:5001::/:/bin/sh\n", "the user ubuntu:5001, and the plan says vision:5001"),
+        (accounts.GROUP, "vision:x:77:\n", "the group vision:77"),
+    ],
+)  # fmt: skip
+def test_a_name_or_a_number_that_is_anothers_is_told_before_anything_is_made(tmp_path, file, line, said):
+    machine = People(tmp_path)
+    machine.put(file, machine.text(file) + line)
+    before = machine.snapshot()
+    with pytest.raises(StepError, match=said):
+        settle(machine, SPEECH, VISION)
+    assert {k: v for k, v in machine.snapshot().items() if "bundle" not in k} == before
+
+
+HEAD_HOME = Mount(path="/home", nfs=Nfs(server="10.42.0.10", export="/srv/home", from_head=True))
+SITE_HOME = Mount(path="/home", nfs=Nfs(server="192.0.2.5", export="/srv/home", from_head=False))
+
+
+@pytest.mark.parametrize(
+    ("storage", "role", "made"),
+    [
+        ((), names.ROLE_NODE, True),
+        ((Mount(path="/home", efs=Efs()),), names.ROLE_NODE, True),
+        ((HEAD_HOME,), names.ROLE_HEAD, True),
+        ((HEAD_HOME,), names.ROLE_LOGIN, False),
+        ((SITE_HOME,), names.ROLE_HEAD, False),
+    ],
+)
+def test_homes_are_made_where_root_may_write(storage, role, made):
+    plan = replace(a_small_plan(), storage=storage)
+    assert accounts.makes_homes(plan, role) is made
+
+
+def test_a_living_node_takes_new_people_from_the_bucket_and_nothing_else(tmp_path):
+    machine = People(tmp_path)
+    booted = known(machine, replace(a_small_plan(), users=(SPEECH,)))
+    accounts.settled(machine.machine(), booted)
+    machine.store.objects[names.BUNDLE_KEY] = a_bundle(replace(a_small_plan(gpus=4), users=(VISION, SPEECH)))
+    machine.clock += 100
+    after = accounts.followed(machine.machine(), booted)
+    assert "vision" in machine.text(accounts.PASSWD)
+    assert after.bundle == booted.bundle
+    machine.clock += 100
+    assert accounts.followed(machine.machine(), after) == after
+
+
+def test_the_directorys_password_stands_in_sssds_file_and_in_no_argument(tmp_path):
+    machine = People(tmp_path)
+    machine.put(directory.NAMES, "passwd:         files\nhosts: files dns\n")
+    machine.store.secret = lambda arn: b'{"bind_dn": "cn=reader", "password": "s3cret"}'
+    plan = replace(
+        a_small_plan(), directory=Directory(uri="ldaps://ldap.example.org", base="dc=example", secret="arn:x")
+    )
+    found = known(machine, plan)
+    directory.joined(machine.machine(), found)
+    text = machine.text(directory.FILE)
+    assert "ldap_default_authtok = s3cret" in text
+    assert "ldap_tls_reqcert = demand" in text
+    assert (tmp_path / "etc/sssd/sssd.conf").stat().st_mode & 0o777 == 0o600
+    assert machine.text(directory.NAMES) == "passwd:         files sss\nhosts: files dns\n"
+    assert not any("s3cret" in word for call in machine.calls for word in call)
+    calls = len(machine.calls)
+    directory.joined(machine.machine(), found)
+    assert [c for c in machine.calls[calls:] if c[:2] == ("systemctl", "restart")] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (None, NotYetError),
+        (b"two\nlines", StepError),
+        (b'{"password": "a\\nb"}', StepError),
+        (b"{}", StepError),
+    ],
+)
+def test_a_secret_that_is_no_password_is_told_without_its_text(tmp_path, value, error):
+    machine = People(tmp_path)
+    machine.store.secret = lambda arn: value
+    plan = replace(a_small_plan(), directory=Directory(uri="ldap://x", base="dc=x", secret="arn:x"))
+    with pytest.raises(error) as raised:
+        directory.joined(machine.machine(), known(machine, plan))
+    assert "two" not in str(raised.value)

@@ -1,0 +1,115 @@
+"""A login machine: from power on to sshd, without a slurmd; then it follows the bundle. And the second head."""
+
+from dataclasses import replace
+
+import pytest
+from fake_machine import FakeMachine, a_bundle, a_small_plan
+
+from gpucluster.node import login_role, mounts, standby_role
+from gpucluster.node.known import Known
+from gpucluster.plan import codec, names
+from gpucluster.plan.model import Efs, Login, Mount, Slurm, Standby, User, there
+
+PLAN = replace(
+    a_small_plan(),
+    login=Login(machine="m7i.xlarge", zone="us-east-1a", names=("trial-login-1", "trial-login-2")),
+    users=(User(name="vision", uid=5001, keys=("ssh-ed25519 AAA v",)),),
+)
+STANDBY = Standby(machine="m7i.large", zone="us-east-1b", address="10.42.32.10", state="/home")
+
+
+def a_machine(tmp_path, plan=PLAN, role=names.ROLE_LOGIN, name="trial-login-2"):
+    machine = FakeMachine(tmp_path, role=role)
+    told = {"cluster": "trial", "region": "us-east-1", "bucket": "bkt", "key": names.BUNDLE_KEY, "role": role}
+    machine.put(names.USER_DATA_FILE, codec.dumps({**told, "name": name}))
+    machine.store.objects[names.BUNDLE_KEY] = a_bundle(plan)
+    machine.store.value = b"k" * 64
+    machine.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+    return machine
+
+
+def look(machine, table=login_role.BOOT, known=None):
+    return login_role.look(machine.machine(), table, known or Known())
+
+
+def test_it_comes_up_with_its_name_people_slurms_commands_and_sshd_last(tmp_path):
+    machine = a_machine(tmp_path)
+    known, done = look(machine)
+    assert done
+    assert list(machine.active) == ["munge.service", "sackd.service", "ssh.service"]
+    assert machine.hostname == "trial-login-2"
+    assert "10.42.0.10 head" in machine.text("/etc/hosts")
+    assert machine.text(login_role.SACKD) == 'SACKD_OPTIONS="--conf-server 10.42.0.10:6817"\n'
+    assert ("ssh-keygen", "-A") in machine.calls
+    assert machine.store.puts == []  # its role writes nothing
+    before, starts = machine.snapshot(), dict(machine.active)
+    machine.put(login_role.HOST_KEY, "key")
+    assert look(machine, login_role.FOLLOW, known) == (known, True)
+    assert {k: v for k, v in machine.snapshot().items() if k in before} == before
+    assert machine.active == starts
+
+
+def test_sshd_takes_keys_only_and_only_those_that_root_wrote(tmp_path):
+    machine = a_machine(tmp_path)
+    look(machine)
+    rules = machine.text(login_role.SSHD).splitlines()
+    for rule in (
+        "PermitRootLogin no",
+        "PasswordAuthentication no",
+        "AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u",
+    ):
+        assert rule in rules
+
+
+def test_a_new_bundles_people_come_without_a_restart_of_sshd(tmp_path):
+    machine = a_machine(tmp_path)
+    known, _ = look(machine)
+    machine.put(login_role.HOST_KEY, "key")
+    more = replace(PLAN, users=(*PLAN.users, User(name="speech", uid=5002, keys=("ssh-ed25519 BBB s",))))
+    machine.store.objects[names.BUNDLE_KEY] = a_bundle(more)
+    _, done = look(machine, login_role.FOLLOW, known)
+    assert done
+    assert machine.text(f"{names.KEY_FOLDER}/speech") == "ssh-ed25519 BBB s\n"
+    assert machine.active["ssh.service"] == 1
+
+
+def test_before_sackd_slurms_files_are_linked_from_the_bundle(tmp_path):
+    machine = a_machine(tmp_path, replace(PLAN, slurm=Slurm(version="22.05")))
+    look(machine)
+    assert (tmp_path / "etc/slurm/slurm.conf").is_symlink()
+    assert "sackd.service" not in machine.active
+
+
+def test_a_name_that_the_plan_has_not_stops_it(tmp_path, caplog):
+    _, done = look(a_machine(tmp_path, name="somebody"))
+    assert not done
+    assert "name is 'somebody', the plan's are trial-login-1, trial-login-2" in caplog.text
+
+
+def test_it_waits_for_the_key_that_the_head_makes(tmp_path):
+    machine = a_machine(tmp_path)
+    machine.store.value = None
+    _, done = look(machine)
+    assert not done
+    assert "ssh.service" not in machine.active
+
+
+@pytest.mark.parametrize("role", [names.ROLE_LOGIN, names.ROLE_STANDBY])
+def test_everybody_knows_both_heads(tmp_path, role):
+    plan = replace(
+        PLAN, storage=(Mount(path="/home", efs=Efs()),), head=replace(there(PLAN.head), standby=STANDBY)
+    )
+    machine = a_machine(tmp_path, plan, role)
+    table = login_role.BOOT if role == names.ROLE_LOGIN else standby_role.BOOT
+    machine.put(mounts.TABLE, "1 1 0:1 / /home rw - nfs4 x rw\n")
+    _, done = look(machine, tuple(row for row in table if row[0] != "mounts"))
+    assert done
+    hosts = machine.text("/etc/hosts")
+    assert "10.42.0.10 head" in hosts
+    assert "10.42.32.10 trial-standby" in hosts
+    if role == names.ROLE_STANDBY:
+        assert machine.hostname == "trial-standby"
+        assert list(machine.active) == ["munge.service", "slurmctld.service", "gpucluster-elastic.service"]
+        assert ("mount", "--bind", "/home/.gpucluster/slurmctld", "/var/spool/slurmctld") in machine.calls
+    else:
+        assert "10.42.0.10:6817,10.42.32.10:6817" in machine.text(login_role.SACKD)
