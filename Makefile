@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test bench soak prepare install fmt check lint types arch unit engine sandbox golden
+.PHONY: help demo test bench soak prepare install fmt check lint types arch unit engine sandbox golden image-proof
 
 help:            ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 demo: prepare install ## a cluster bursts on this machine, from nothing to nothing; root, Debian 12
 	$(BIN)/python tools/demo/demo.py
@@ -55,6 +55,9 @@ engine: install  ## the program on the real Pulumi engine against the stand-in p
 
 sandbox: install ## real clusters in capsules
 	$(BIN)/pytest -q -n 3 --dist loadfile tests/sandbox
+
+image-proof: prepare install ## the image's way to Slurm: Debian's source built and installed by its tasks; root, half an hour
+	$(BIN)/python tools/prove_image.py
 
 check: lint types arch unit ## ruff, pyright, import-linter, unit tests
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    spec: Annotated[str, typer.Argument(metavar="NAME|SPEC", help="A spec, or the name of one in stacks/.")],
+    spec: Annotated[
+        str | None, typer.Argument(metavar="NAME|SPEC", help="A spec, or the name of one in stacks/.")
+    ] = None,
     sandbox: Annotated[
         str | None, typer.Option(metavar="NAME", help="Ask the sandbox of that name instead of AWS.")
     ] = None,

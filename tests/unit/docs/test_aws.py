@@ -1,0 +1,63 @@
+"""docs/aws.md: each command of ours that it tells to type has such verbs and options, and each spec key is one."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from gpucluster.cli import main as program
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docs" / "aws.md").read_text()
+LINES = [
+    words
+    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    for line in block.splitlines()
+    if (words := shlex.split(line, comments=True))
+]
+OURS = [words for words in LINES if words[0] == "gpucluster"]
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that the words name, and what follows it."""
+    rest = words[1:]
+    found: Any = typer.main.get_command(program.app_of(rest))
+    while hasattr(found, "commands") and rest and rest[0] in found.commands:
+        found, rest = found.commands[rest[0]], rest[1:]
+    return found, rest
+
+
+def test_the_page_has_each_step_of_a_clusters_life() -> None:
+    verbs = {words[1] for words in OURS}
+    assert {"check", "plan", "doctor", "image", "validate", "diff", "down", "sandbox", "pool"} <= verbs
+    assert {"pulumi up", "pulumi login", "pulumi stack", "aws sts"} <= {" ".join(w[:2]) for w in LINES}
+
+
+@pytest.mark.parametrize("words", OURS, ids=" ".join)
+def test_each_verb_and_option_exists_and_takes_what_is_given(words: list[str]) -> None:
+    command, rest = command_of(words)
+    assert not hasattr(command, "commands"), f"{words} names no command"
+    command.make_context(" ".join(words[:3]), list(rest), resilient_parsing=False)
+
+
+def test_a_wrong_option_would_be_found() -> None:
+    command, rest = command_of(["gpucluster", "image", "build", "--no-such-option"])
+    with pytest.raises(Exception, match="No such option"):
+        command.make_context("image build", list(rest))
+
+
+def test_other_programs_are_only_those_that_the_page_needs() -> None:
+    assert {words[0] for words in LINES} == {"gpucluster", "pulumi", "aws", "export"}
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    for path in re.findall(r"`((?:src|docs|stacks|playbooks)/[^` ]+)`", TEXT):
+        assert (ROOT / path).exists() or path == "docs/permissions.md", path
+
+
+def test_it_says_what_never_ran() -> None:
+    assert "never run on AWS" in " ".join(TEXT.lower().replace("aws", "AWS").split())
+    assert "not in the image yet" in TEXT
