@@ -68,11 +68,18 @@ class PowerSaving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """A line of SlurmctldHost."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConf:
     """templates/slurm/slurm.conf.j2"""
 
     cluster: str
-    controller: str
+    controllers: tuple[Controller, ...]
     controller_port: str
     slurmd_port: str
     srun_ports: str
@@ -182,7 +189,7 @@ def slurm_conf(plan: ClusterPlan) -> SlurmConf:
     window_min = _backfill_window_min(plan.partitions)
     return SlurmConf(
         cluster=plan.name,
-        controller=f"{there(plan.head).name}({there(plan.head).address})",
+        controllers=_controllers(plan),
         controller_port=str(there(plan.head).controller_port),
         slurmd_port=str(names.SLURMD_PORT),
         srun_ports="-".join(str(port) for port in names.SRUN_PORTS),
@@ -252,6 +259,15 @@ def _dark_hosts(span: SlotRange) -> Iterable[HostLine]:
     """A slot's address depends on its number alone: no other pool or zone moves it."""
     for number, name in enumerate(span, start=span.first):
         yield HostLine(address=f"192.0.2.{(number - 1) % DARK_ADDRESSES + 1}", name=name)
+
+
+def _controllers(plan: ClusterPlan) -> tuple[Controller, ...]:
+    """The head, then the one that waits: slurmctld's backup."""
+    head = there(plan.head)
+    hosts = ((head.name, head.address),)
+    if head.standby is not None:
+        hosts += ((names.standby_name(plan.name), head.standby.address),)
+    return tuple(Controller(host=f"{name}({address})") for name, address in hosts)
 
 
 def _slurmctld_parameters(plan: ClusterPlan) -> str:
