@@ -18,7 +18,9 @@ SECOND = a_spec_text(
     ("max_time: 1d}\n", "max_time: 1d}\n  - {name: old, pools: [a100]}\n"),
 )
 STACKS = Path(__file__).parent.parent / "stacks"
-LAB, KUBE, STEADY = ((STACKS / name).read_text() for name in ("lab.yaml", "kube.yaml", "steady.yaml"))
+LAB, KUBE, STEADY, RESEARCH = (
+    (STACKS / name).read_text() for name in ("lab.yaml", "kube.yaml", "steady.yaml", "research.yaml")
+)
 FIVE_HOSTS = (
     LAB.replace("gpu[01-04]", "gpu[01-05]").replace("[11-14]", "[11-15]").replace("gpu[03-04]", "gpu[03-05]")
 )
@@ -62,6 +64,12 @@ def _of_steady(
     if STEADY.count(old) != 1:
         raise ValueError(f"{old!r} stands {STEADY.count(old)} times in the stack")
     return Pair(says, STEADY, STEADY.replace(old, new), expected, why)
+
+
+def _of_research(says: str, expected: UpdateClass | None, why: str, old: str, new: str) -> Pair:
+    if RESEARCH.count(old) != 1:
+        raise ValueError(f"{old!r} stands {RESEARCH.count(old)} times in the stack")
+    return Pair(says, RESEARCH, RESEARCH.replace(old, new), expected, why)
 
 
 def _of_spec(says: str, expected: UpdateClass | None, why: str, *changes: tuple[str, str]) -> Pair:
@@ -362,6 +370,149 @@ PAIRS = (
         "the teams' namespaces go with it, and all that is in them",
     ),
     Pair("Kubernetes beside Slurm", ONLY_SLURM, BOTH, UpdateClass.LIVE, "no job of Slurm's is touched"),
+    _of_research("another tag", UpdateClass.LIVE, "tags change in place", "cost-centre", "cost-center"),
+    _of_research(
+        "an image by its id",
+        UpdateClass.REPLACE,
+        "an instance keeps its image for life: the head is made anew",
+        "image: {os: ubuntu-24.04}",
+        "image: {ami: ami-0123456789abcdef0}",
+    ),
+    _of_research(
+        "the default image no longer written out",
+        UpdateClass.NONE,
+        "the same image",
+        "  image: {os: ubuntu-24.04}",
+        "  # image: {os: ubuntu-24.04}",
+    ),
+    _of_research(
+        "a pool's own image",
+        UpdateClass.NEW_NODES,
+        "a node that is up keeps its own",
+        "  - name: h100\n",
+        "  - name: h100\n    image: {ami: ami-0123456789abcdef0}\n",
+    ),
+    _of_research(
+        "a further address range",
+        UpdateClass.LIVE,
+        "a rule of a group",
+        "[198.51.100.0/24]",
+        "[198.51.100.0/24, 203.0.113.0/24]",
+    ),
+    _of_research("no Session Manager", UpdateClass.LIVE, "a right of the roles", ", ssm: true", ""),
+    _of_research(
+        "a further user",
+        UpdateClass.LIVE,
+        "living machines follow the list",
+        "uid: 5003}",
+        "uid: 5003}\n  - {name: graphs, uid: 5004}",
+    ),
+    _of_research("another key", UpdateClass.LIVE, "the same", "vision@example.org", "vision@laptop"),
+    _of_research(
+        "another uid", UpdateClass.DRAIN, "files and jobs have the old one", "uid: 5003", "uid: 5013"
+    ),
+    _of_research(
+        "a larger volume for the state",
+        UpdateClass.LIVE,
+        "EBS grows under a running machine",
+        "state: 100GiB",
+        "state: 200GiB",
+    ),
+    _of_research(
+        "a smaller volume for the state",
+        UpdateClass.DATA_LOSS,
+        "EBS never shrinks",
+        "state: 100GiB",
+        "state: 50GiB",
+    ),
+    _of_research(
+        "no volume for the state", UpdateClass.DATA_LOSS, "the queue goes with it", ", state: 100GiB", ""
+    ),
+    Pair(
+        "a volume for the state",
+        RESEARCH.replace(", state: 100GiB", ""),
+        RESEARCH,
+        UpdateClass.RESTART,
+        "slurmctld stops while its state moves",
+    ),
+    _of_research(
+        "a second login machine", UpdateClass.LIVE, "it comes beside the first", "count: 1", "count: 2"
+    ),
+    _of_research(
+        "another machine to log in to",
+        UpdateClass.RESTART,
+        "stopped, changed, started",
+        "m7i.xlarge, count",
+        "m7i.large, count",
+    ),
+    _of_research(
+        "no login machine",
+        UpdateClass.RESTART,
+        "people are thrown off, jobs run on",
+        "login: {machine: m7i.xlarge, count: 1}",
+        "#",
+    ),
+    _of_research(
+        "login in the other zone",
+        UpdateClass.REPLACE,
+        "a machine never moves",
+        "count: 1}",
+        "count: 1, zone: us-east-1b}",
+    ),
+    _of_research(
+        "another EFS",
+        UpdateClass.DATA_LOSS,
+        "nothing moves between file systems",
+        "efs: {}",
+        "efs: {id: fs-0123456789abcdef0}",
+    ),
+    _of_research(
+        "a Lustre in the other zone",
+        UpdateClass.DATA_LOSS,
+        "it is made anew there",
+        "zone: us-east-1a\n",
+        "zone: us-east-1b\n",
+    ),
+    _of_research("a slower Lustre", UpdateClass.RESTART, "it stalls while it changes", "1000MBps", "500MBps"),
+    _of_research(
+        "a link that follows more",
+        UpdateClass.LIVE,
+        "the association changes in place",
+        "import: new",
+        "import: [new, changed]",
+    ),
+    _of_research(
+        "a larger export of the head",
+        UpdateClass.LIVE,
+        "the volume grows under it",
+        "size: 200GiB",
+        "size: 300GiB",
+    ),
+    _of_research(
+        "no scratch any more",
+        UpdateClass.DRAIN,
+        "jobs write there",
+        "  - {mount: /scratch, nvme: {}}",
+        "  # - {mount: /scratch, nvme: {}}",
+    ),
+    _of_research(
+        "a NAT gateway a zone",
+        UpdateClass.LIVE,
+        "routes change; open connections break",
+        "us-east-1b]}   #",
+        "us-east-1b], nat: per-zone}   #",
+    ),
+    _of_research(
+        "nobody told of the budget", UpdateClass.LIVE, "a subscription", ", notify: [hpc@example.org]", ""
+    ),
+    _of_research("another reason", UpdateClass.NONE, "read by people", "it reads little", "nobody minds"),
+    _of_research(
+        "nodes wherever there is room",
+        UpdateClass.NEW_NODES,
+        "only launches know it",
+        "    idle: 5m\n",
+        "    idle: 5m\n    placement: none\n",
+    ),
     _of_spec(
         "the cluster's other name",
         UpdateClass.DATA_LOSS,

@@ -53,7 +53,7 @@ def _text(reports: "dict[Path, Report | WorkloadsReport]", unread: list[Gpuclust
     for file, report in reports.items():
         for problem in report.problems:
             say(str(problem))
-        say(f"{file}: {_verdict(len(report.errors), len(report.problems) - len(report.errors))}")
+        say(f"{file}: {_verdict([problem.level.value for problem in report.problems])}")
     for error in unread:
         say_error(error)
 
@@ -104,11 +104,13 @@ def from_top(file: Path) -> str:
     return file.as_posix() if top is None else absolute.relative_to(top).as_posix()
 
 
-def _verdict(errors: int, warnings: int) -> str:
-    words = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((errors, "error"), (warnings, "warning")) if n]
-    return ", ".join(words if errors else ["ok", *words])
+def _verdict(levels: list[str]) -> str:
+    counts = ((levels.count(level), level, plural) for level, plural in _LEVELS)
+    words = [f"{count} {plural if count > 1 else level}" for count, level, plural in counts if count]
+    return ", ".join(words if "error" in levels else ["ok", *words])
 
 
+_LEVELS = (("error", "errors"), ("warning", "warnings"), ("advice", "advices"))
 _ANSWERS = {
     CheckOutput.TEXT: _text,
     CheckOutput.JSON: _json,

@@ -9,7 +9,8 @@ from dataclasses import replace
 from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops.classes import worse, worst
 from gpucluster.gitops.model import Consequence, SpecChange
-from gpucluster.plan.model import ClusterPlan, Image, Pool, SlotRange
+from gpucluster.plan import names
+from gpucluster.plan.model import ClusterPlan, Head, Image, Pool, SlotRange
 from gpucluster.spec import UpdateClass
 
 
@@ -25,6 +26,7 @@ def consequences(
 
 def _all(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
     yield from _head(old, new)
+    yield from _login(old, new)
     before = {pool.name: pool for pool in pools_of(old)}
     for pool in pools_of(new):
         if type(before.get(pool.name)) is type(
@@ -44,9 +46,27 @@ def _head(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
         ("image", _image(old.aws.image), _image(new.aws.image)),
     ):
         if was != now:
-            says = f"the head's {what} is another ({was} -> {now}): it is destroyed and made anew, with the queue on it"
-            yield Consequence(path="head", update=UpdateClass.REPLACE, says=says)
+            update, rest = _left_of(old.head, what)
+            says = f"the head's {what} is another ({was} -> {now}): it is destroyed and made anew, {rest}"
+            yield Consequence(path="head", update=update, says=says)
             return
+
+
+def _left_of(head: Head, what: str) -> tuple[UpdateClass, str]:
+    """What outlives the head: a volume does, but never leaves its zone."""
+    if head.volumes and what == "zone":
+        paths = ", ".join(volume.path for volume in head.volumes)
+        return UpdateClass.DATA_LOSS, f"and its volumes ({paths}) cannot leave their zone"
+    if head.standby is not None or any(volume.key == names.STATE_VOLUME for volume in head.volumes):
+        return UpdateClass.REPLACE, "and finds its state again"
+    return UpdateClass.REPLACE, "with the queue on it"
+
+
+def _login(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
+    """Nobody said where it stands, and the head's zone moved."""
+    if old.login is not None and new.login is not None and old.login.zone != new.login.zone:
+        says = f"the login machines stand in {new.login.zone} instead of {old.login.zone}: whoever is logged in is thrown off"
+        yield Consequence(path="login", update=UpdateClass.REPLACE, says=says)
 
 
 def _image(image: Image | None) -> str:
@@ -87,11 +107,19 @@ def _moved(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, says=says)
 
 
+def _placed(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+    if isinstance(old, Pool) and isinstance(new, Pool) and old.placement != new.placement:
+        where = "near each other, in a group of their zone" if new.placement else "wherever there is room"
+        says = f"nodes that come from now on are placed {where}"
+        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.NEW_NODES, says=says)
+
+
 _OF_POOL: tuple[Callable[[AnyPool, AnyPool], Iterator[Consequence]], ...] = (
     _slots,
     _shape,
     _always_on,
     _moved,
+    _placed,
 )
 
 

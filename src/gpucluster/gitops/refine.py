@@ -11,6 +11,7 @@ from typing import Any
 
 from gpucluster.gitops.model import Kind, SpecChange
 from gpucluster.gitops.walk import Found
+from gpucluster.plan import defaults
 from gpucluster.spec import UpdateClass
 
 
@@ -37,6 +38,19 @@ def refined(found: Found) -> SpecChange:
 
 def _lowered(found: Found) -> bool:
     return found.kind is Kind.CHANGED and found.new < found.old
+
+
+def _raised(found: Found) -> bool:
+    return found.kind is Kind.CHANGED and found.new > found.old
+
+
+def _default_image(found: Found) -> bool:
+    image = found.new or found.old
+    return found.kind is not Kind.CHANGED and image.ami is None and image.os == defaults.IMAGE_OS
+
+
+def _default_nat(found: Found) -> bool:
+    return found.kind is not Kind.CHANGED and (found.new or found.old) == defaults.NAT
 
 
 def _older(found: Found) -> bool:
@@ -80,7 +94,43 @@ def _changed(found: Found) -> bool:
     return found.kind is Kind.CHANGED
 
 
+_SHRINKS = "a volume grows and never shrinks: a smaller one is another one, and empty"
+
 _ROWS = (
+    _Row("head.state", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
+    _Row(
+        "head.state",
+        _added,
+        UpdateClass.RESTART,
+        "slurmctld stops while its state moves onto the volume; jobs run on",
+    ),
+    _Row(
+        "head.state",
+        _removed,
+        UpdateClass.DATA_LOSS,
+        "the volume goes, and with it the queue that lies on it",
+    ),
+    _Row("head.standby", _removed, UpdateClass.STOP_FLEET, "the state moves back to the head alone"),
+    _Row("storage[].nfs.size", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
+    _Row("storage[].nfs.size", _removed, UpdateClass.DATA_LOSS, "the head's volume goes, and what is on it"),
+    _Row("login", _added, UpdateClass.LIVE, "machines come beside what runs"),
+    _Row("login", _removed, UpdateClass.RESTART, "whoever is logged in is thrown off; jobs run on"),
+    _Row("login.count", _raised, UpdateClass.LIVE, "machines come beside those that are there"),
+    _Row(
+        "aws.network.subnets",
+        _added,
+        UpdateClass.REPLACE,
+        "another VPC: nothing moves between them",
+    ),
+    _Row(
+        "aws.network.subnets[]",
+        _added,
+        UpdateClass.LIVE,
+        "a further zone gets slots; no name of a node moves",
+    ),
+    _Row("aws.network.public[]", _added, UpdateClass.LIVE, "a further place for login machines"),
+    _Row("aws.image", _default_image, UpdateClass.NONE, "that is the default image"),
+    _Row("aws.network.nat", _default_nat, UpdateClass.NONE, "that is the default"),
     _Row(
         "storage",
         _reordered,

@@ -37,7 +37,7 @@ def test_check_of_the_first_stack_warns_and_passes(capsys: pytest.CaptureFixture
     assert program.run(["check", BURST]) == 0
     out = capsys.readouterr().out
     assert "warning[machine-not-sold]" in out
-    assert out.endswith("burst.yaml: ok, 1 warning\n")
+    assert out.endswith("burst.yaml: ok, 1 warning, 1 advice\n")
 
 
 def test_check_tells_every_problem_of_every_file(

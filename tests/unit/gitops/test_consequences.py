@@ -56,6 +56,33 @@ def test_another_image_makes_the_head_anew() -> None:
     assert "image" in one.says
 
 
+def test_a_volume_never_leaves_its_zone() -> None:
+    """The state outlives the head, and not its way to another zone."""
+    turned = (TWO, "[us-east-2b, us-east-2a]")
+    state = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
+    without = ("accept: [{id: head-state, because: it lives as long as a test}]\n", "")
+    (lost,) = _follows(a_spec_text(state, without), a_spec_text(state, without, turned))
+    assert lost.update is UpdateClass.DATA_LOSS
+    assert lost.says.endswith("and its volumes (/srv/gpucluster-state) cannot leave their zone")
+    (kept,) = _follows(SPEC, a_spec_text(turned))
+    assert (kept.update, kept.says[-20:]) == (UpdateClass.REPLACE, "with the queue on it")
+
+
+def test_login_machines_follow_the_head_to_another_zone() -> None:
+    login = ("pools:\n", "login: {machine: m7i.xlarge}\naccess: {ssm: true}\npools:\n")
+    found = _follows(a_spec_text(login), a_spec_text(login, (TWO, "[us-east-2b, us-east-2a]")))
+    assert [(one.path, one.update) for one in found if one.path == "login"] == [
+        ("login", UpdateClass.REPLACE)
+    ]
+
+
+def test_a_second_node_with_efa_is_placed_near_the_first() -> None:
+    alone = (("max: 16", "max: 1"), (", max: 4}", "}"))
+    (one,) = _follows(a_spec_text(*alone), a_spec_text(alone[1]))
+    assert (one.path, one.update) == ("pools[h200]", UpdateClass.NEW_NODES)
+    assert "near each other" in one.says
+
+
 def test_a_renamed_cluster_has_no_consequences_but_its_loss() -> None:
     assert consequences(a_plan(), a_plan(("name: burst", "name: rush"), (TWO, "[us-east-2b]")), ()) == ()
 

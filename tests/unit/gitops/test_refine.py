@@ -7,16 +7,18 @@ import pytest
 from gpucluster.gitops.model import Kind
 from gpucluster.gitops.refine import _ROWS, refined
 from gpucluster.gitops.walk import Found
+from gpucluster.plan import defaults
 from gpucluster.spec import UpdateClass
+from gpucluster.spec.aws import Image
 from gpucluster.spec.care import Farewell
 
 C = UpdateClass
-FIELD = C.RESTART  # what the field itself says: no row gives it
+FIELD = None  # no row fits: what the field itself says
 
 
 def _found(pattern: str, kind: Kind, old: Any, new: Any) -> Found:
     return Found(
-        path=pattern, pattern=pattern, kind=kind, old=old, new=new, before="", after="", update=FIELD
+        path=pattern, pattern=pattern, kind=kind, old=old, new=new, before="", after="", update=C.RESTART
     )
 
 
@@ -54,15 +56,38 @@ CASES = (
     ("aws.network.zones", Kind.CHANGED, ("a",), ("b", "a"), C.LIVE),
     ("aws.network.zones", Kind.CHANGED, ("a", "b"), ("b", "a"), C.NEW_NODES),
     ("aws.network.zones", Kind.CHANGED, ("a", "b"), ("a", "c"), FIELD),
+    ("head.state", Kind.CHANGED, 2, 1, C.DATA_LOSS),
+    ("head.state", Kind.CHANGED, 1, 2, FIELD),
+    ("head.state", Kind.ADDED, None, 1, C.RESTART),
+    ("head.state", Kind.REMOVED, 1, None, C.DATA_LOSS),
+    ("head.standby", Kind.REMOVED, object(), None, C.STOP_FLEET),
+    ("storage[].nfs.size", Kind.CHANGED, 2, 1, C.DATA_LOSS),
+    ("storage[].nfs.size", Kind.CHANGED, 1, 2, FIELD),
+    ("storage[].nfs.size", Kind.REMOVED, 1, None, C.DATA_LOSS),
+    ("login", Kind.ADDED, None, object(), C.LIVE),
+    ("login", Kind.REMOVED, object(), None, C.RESTART),
+    ("login.count", Kind.CHANGED, 1, 2, C.LIVE),
+    ("login.count", Kind.CHANGED, 2, 1, FIELD),
+    ("aws.network.subnets", Kind.ADDED, None, object(), C.REPLACE),
+    ("aws.network.subnets[]", Kind.ADDED, None, "subnet-1", C.LIVE),
+    ("aws.network.subnets[]", Kind.CHANGED, "subnet-1", "subnet-2", FIELD),
+    ("aws.network.public[]", Kind.ADDED, None, "subnet-1", C.LIVE),
+    ("aws.image", Kind.ADDED, None, Image(os=defaults.IMAGE_OS), C.NONE),
+    ("aws.image", Kind.REMOVED, Image(os=defaults.IMAGE_OS), None, C.NONE),
+    ("aws.image", Kind.ADDED, None, Image(ami="ami-0123456789abcdef0"), FIELD),
+    ("aws.network.nat", Kind.ADDED, None, "one", C.NONE),
+    ("aws.network.nat", Kind.ADDED, None, "none", FIELD),
     ("slurm.topology.tree[][]", Kind.CHANGED, ("a",), ("a", "b"), C.LIVE),
     ("slurm.topology.tree[][]", Kind.CHANGED, ("a", "b"), ("a",), FIELD),
 )
 
 
 @pytest.mark.parametrize(("pattern", "kind", "old", "new", "expected"), CASES)
-def test_the_direction_decides(pattern: str, kind: Kind, old: Any, new: Any, expected: UpdateClass) -> None:
+def test_the_direction_decides(
+    pattern: str, kind: Kind, old: Any, new: Any, expected: UpdateClass | None
+) -> None:
     found = refined(_found(pattern, kind, old, new))
-    assert found.update is expected
+    assert found.update is (expected or C.RESTART)
     assert bool(found.why) is (expected is not FIELD)
 
 
