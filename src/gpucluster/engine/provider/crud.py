@@ -75,10 +75,15 @@ class Crud:
         news: Values,
         seconds: float,
     ) -> Values:
-        """Change in place; HalfMadeError when it stopped midway."""
+        """Change in place; HalfMadeError when it stopped midway.
+
+        The engine asks without a change only for what was left half made: then what follows its birth is done again.
+        """
         call = Call(self.cloud, kind, identifier, news, seconds or kind.update_minutes * 60, olds)
         update, changed = kind.update, frozenset(diff(kind, olds, news).changed)
         try:
+            if not changed and kind.settle is not None:
+                kind.settle(call)
             if update is not None:
                 self.cloud.retry(min(call.seconds, YOUNG_S), is_not_yet, lambda: update(call, changed))
             return self._read_young(call).outputs

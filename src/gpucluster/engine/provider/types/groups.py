@@ -25,12 +25,15 @@ def _create_group(call: Call) -> str:
 
 
 def _settle_group(call: Call) -> None:
-    """Take away the egress rule that AWS gives a new group, as the upstream provider does: rules are resources."""
-    seen = _read_group(call.cloud, call.id, {}) or {}
-    if seen.get("IpPermissionsEgress"):
-        call.cloud.ec2.revoke_security_group_egress(
-            GroupId=call.id, IpPermissions=seen["IpPermissionsEgress"]
-        )
+    """Take away the egress rule that AWS gives a new group, as the upstream provider does: rules are resources.
+
+    Those have tags; AWS's own has none.
+    """
+    of_group = [{"Name": "group-id", "Values": [call.id]}]
+    rules = call.cloud.ec2.describe_security_group_rules(Filters=of_group)["SecurityGroupRules"]
+    given = [rule["SecurityGroupRuleId"] for rule in rules if rule["IsEgress"] and not rule.get("Tags")]
+    if given:
+        call.cloud.ec2.revoke_security_group_egress(GroupId=call.id, SecurityGroupRuleIds=given)
 
 
 def _read_group(cloud: Cloud, identifier: str, _: Values) -> Seen:
