@@ -14,6 +14,7 @@ from stacked import Cluster
 from typed import Shell, a_shell
 
 from gpucluster.engine import run
+from gpucluster.errors import StateError
 
 
 @pytest.fixture
@@ -92,30 +93,32 @@ def test_a_killed_up_says_what_to_type_and_the_next_goes_on(shell: Shell) -> Non
     assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
 
 
-PACK = """
-from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy
+def test_two_at_once_never_mix(shell: Shell) -> None:
+    """Typed beside typed, and the verbs beside typed: the second is told what works, and the first comes to its end."""
+    cluster = shell.cluster
+    first = shell.start("pulumi", "up", "--yes", "--skip-preview")
 
-def no_vpc(args, report):
-    if args.resource_type == "aws:ec2/vpc:Vpc":
-        report("no VPC of ours, please")
+    def meanwhile() -> None:
+        second = shell("pulumi", "up", "--yes", "--skip-preview", check=False)
+        assert second.returncode != 0
+        assert "currently locked" in second.stdout + second.stderr
+        with pytest.raises(StateError, match=r"another run \(process \d+\) is working on 'burst'"):
+            run.up(cluster.target, cluster.program)
+        with pytest.raises(StateError, match="another run"):
+            run.refuse_if_busy(cluster.target)
 
-PolicyPack("trial", enforcement_level=EnforcementLevel.MANDATORY, policies=[
-    ResourceValidationPolicy(name="no-vpc", description="a trial", validate=no_vpc)])
-"""
-
-
-@pytest.fixture
-def pack(tmp_path: Path) -> Path:
-    pytest.importorskip("pulumi_policy", reason="POLICY brings it")
-    folder = tmp_path / "pack"
-    folder.mkdir()
-    (folder / "PulumiPolicy.yaml").write_text("runtime: python\nversion: 0.0.1\n")
-    (folder / "__main__.py").write_text(PACK)
-    return folder
+    said = stopped_at(first, "Vpc burst created", meanwhile)
+    assert first.returncode == 0, said
+    assert run.preview(cluster.target, cluster.program).changes == ()
 
 
-def test_a_policy_pack_is_asked(shell: Shell, pack: Path) -> None:
-    done = shell("pulumi", "preview", "--policy-pack", str(pack), check=False)
-    assert done.returncode != 0
-    assert "no VPC of ours, please" in done.stdout
-    assert await_none(shell.cluster) == []
+def test_two_that_begin_together_leave_one_cluster(shell: Shell) -> None:
+    both = [shell.start("pulumi", "up", "--yes", "--skip-preview") for _ in range(2)]
+    said = [child.communicate(timeout=100)[0] for child in both]
+    assert all(
+        child.returncode == 0 or "currently locked" in text for child, text in zip(both, said, strict=True)
+    ), said
+    shell("pulumi", "up", "--yes", "--skip-preview")
+    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
+    vpcs = shell.cluster.client("ec2").describe_vpcs()["Vpcs"]
+    assert len([one for one in vpcs if one["CidrBlock"] == "10.42.0.0/16"]) == 1
