@@ -127,7 +127,9 @@ def _tools(made: "Recipe", wish: "Wish") -> "Generator[Tools]":
 
     cache = default_cache()
     with _alone(cache, made.name), tempfile.TemporaryDirectory(prefix="gpucluster-image-") as scratch:
-        desk = SshDesk(Path(scratch), cache, region=wish.region, python=made.system.python, ssm=wish.ssm)
+        desk = SshDesk(
+            Path(scratch), cache, region=wish.region, python=made.system.python, ssm=wish.ssm, say=progress
+        )
         yield Tools(
             account=Ec2Account(wish.region),
             desk=desk,

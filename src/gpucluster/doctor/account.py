@@ -24,11 +24,19 @@ Clients = Callable[[str], Any]  # service -> boto3 client
 _DENIED = frozenset(
     {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "UnauthorizedException"}
 )
+_NO_ROLES = Unknown("this is a stand-in of AWS, which needs none")
 _OURSELVES = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"})
 
 
-def gather(plan: ClusterPlan, catalog: Catalog, clients: Clients, lock: LockFact | Unknown) -> Facts:
-    """Ask for everything that the plan needs; without a caller's identity nothing else."""
+def gather(
+    plan: ClusterPlan,
+    catalog: Catalog,
+    clients: Clients,
+    lock: LockFact | Unknown,
+    *,
+    stand_in: bool = False,
+) -> Facts:
+    """Ask for everything that the plan needs; without a caller's identity nothing else. A stand-in has no roles of AWS's own."""
     ec2 = _Once(clients, "ec2")
     identity = asked("sts:GetCallerIdentity", lambda: str(clients("sts").get_caller_identity()["Arn"]))
     if isinstance(identity, Unknown):
@@ -44,10 +52,7 @@ def gather(plan: ClusterPlan, catalog: Catalog, clients: Clients, lock: LockFact
             key: asked("ec2:DescribeImages", lambda image=image: _images(ec2(), image))
             for key, (image, _) in needs.images(plan).items()
         },
-        roles={
-            role: asked("iam:GetRole", lambda role=role: _role(clients("iam"), role))
-            for role in needs.roles(plan)
-        },
+        roles={role: _NO_ROLES if stand_in else _role_fact(clients, role) for role in needs.roles(plan)},
         reservations=asked("ec2:DescribeCapacityReservations", lambda: _reservations(ec2())),
         secrets={
             arn: asked("secretsmanager:DescribeSecret", lambda arn=arn: _secret(clients, arn))
@@ -144,6 +149,10 @@ def _images(ec2: Any, image: Image) -> tuple[ImageFact, ...]:
         )
         for i in found
     )
+
+
+def _role_fact(clients: Clients, role: str) -> bool | Unknown:
+    return asked("iam:GetRole", lambda: _role(clients("iam"), role))
 
 
 def _role(iam: Any, role: str) -> bool:

@@ -3,9 +3,12 @@
 import hashlib
 import json
 import platform
+import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from gpucluster import shell, shipment
@@ -14,6 +17,7 @@ from gpucluster.files import shipped
 from gpucluster.image.port import Way
 
 PLAY_S = 3 * 3600.0  # Slurm and a kernel module are compiled
+_TASK = re.compile(r"\| TASK \[([A-Za-z0-9 ,.:;'/&-]{3,200})\] \*")
 _TAIL = 25  # lines of a playbook's end
 # Session Manager carries plain ssh; %h is the instance's id
 _PROXY = "aws ssm start-session --target %h --document-name AWS-StartSSHSession --parameters portNumber=%p --region {region}"
@@ -22,8 +26,17 @@ _PROXY = "aws ssm start-session --target %h --document-name AWS-StartSSHSession 
 class SshDesk:
     """`scratch` is the build's own folder: key, known hosts, archives; it goes with the build."""
 
-    def __init__(self, scratch: Path, cache: Path, *, region: str, python: str, ssm: bool) -> None:
-        self._scratch, self._cache, self._python = scratch, cache, python
+    def __init__(
+        self,
+        scratch: Path,
+        cache: Path,
+        *,
+        region: str,
+        python: str,
+        ssm: bool,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._scratch, self._cache, self._python, self._say = scratch, cache, python, say
         self._proxy = _PROXY.format(region=region) if ssm else None
 
     @property
@@ -82,9 +95,11 @@ class SshDesk:
             "ANSIBLE_NOCOWS": "1",
             "ANSIBLE_HOST_KEY_CHECKING": "1",
             "ANSIBLE_PIPELINING": "1",
+            "ANSIBLE_LOG_PATH": str(self._log),
             "LC_ALL": "C.UTF-8",
         }
-        done = shell.run(self.argv(way, file, tags), env=env, timeout_s=PLAY_S, check=False)
+        with self._telling():
+            done = shell.run(self.argv(way, file, tags), env=env, timeout_s=PLAY_S, check=False)
         if done.code != 0:
             tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_TAIL:])
             raise GpuclusterError(
@@ -119,6 +134,29 @@ class SshDesk:
         ]  # fmt: skip
         return options if self._proxy is None else [*options, "-o", f"ProxyCommand={self._proxy}"]
 
+    @contextmanager
+    def _telling(self) -> Generator[None]:
+        """Say each task as it begins: Slurm alone is a quarter of an hour."""
+        over = threading.Event()
+        teller = threading.Thread(target=self._tell, args=(over,), daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            over.set()
+            teller.join(timeout=5)
+
+    def _tell(self, over: threading.Event) -> None:
+        told = 0
+        while True:
+            last = over.wait(2.0)
+            names = tasks_in(self._log.read_text(errors="replace")) if self._log.exists() else ()
+            for name in names[told:]:
+                self._say(f"  {name}")
+            told = len(names)
+            if last:
+                return
+
     def _know(self, way: Way) -> None:
         self._known.write_text("".join(f"{way.host} {key}\n" for key in way.host_keys))
 
@@ -136,12 +174,21 @@ class SshDesk:
         }
 
     @property
+    def _log(self) -> Path:
+        return self._scratch / "playbook.log"
+
+    @property
     def _key(self) -> Path:
         return self._scratch / "key"
 
     @property
     def _known(self) -> Path:
         return self._scratch / "known_hosts"
+
+
+def tasks_in(log: str) -> tuple[str, ...]:
+    """Names of the tasks that began, as Ansible writes its log; the names are our own, what they print is not taken."""
+    return tuple(_TASK.findall(log))
 
 
 def _quoted(options: Sequence[str]) -> str:

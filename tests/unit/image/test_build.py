@@ -338,3 +338,14 @@ def test_files_of_the_build_are_nowhere_but_in_its_folder(tmp_path: Path) -> Non
     public = desk.public_key()
     assert public.startswith("ssh-ed25519 ")
     assert desk.public_key() == public
+
+
+def test_progress_names_our_tasks_and_takes_nothing_of_what_a_machine_prints() -> None:
+    from gpucluster.image.desk import tasks_in
+
+    log = (
+        "2026-11-21 22:58:14,173 p=4 u=root n=ansible INFO| TASK [Build the packages, as many as can be] ******\n"
+        'changed: [192.0.2.4] => {"msg": "TASK [evil] ***"}\n'
+        "2026-11-21 22:58:15,173 p=4 u=root n=ansible INFO| TASK [slurm : \x1b[31mred] ***\n"
+    )
+    assert tasks_in(log) == ("Build the packages, as many as can be",)
