@@ -1,0 +1,192 @@
+"""An edit of each kind to a spec changes what it names and nothing else: the real engine's preview over one stack.
+
+The stack stands once; each row is another spec's preview over it. What only follows (a bundle that names another
+template's version) is asked apart: it is the content of one object, or a policy's text.
+"""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import changed
+from stacked import Cluster, a_cluster
+
+from gpucluster import catalog
+from gpucluster.engine.events import Outcome
+from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import inspect_text
+
+SPEC = """\
+schema: 1
+name: burst
+aws:
+  region: us-east-2
+  network: {cidr: 10.42.0.0/16, zones: [us-east-2a, us-east-2b]}
+access: {ssh_from: [198.51.100.0/24]}
+users:
+  - {name: vision, uid: 5001}
+slurm: {version: "24.11"}
+head: {machine: m7i.2xlarge, state: 20GiB}
+login: {machine: m7i.xlarge, count: 1}
+storage:
+  - {mount: /home, efs: {}}
+pools:
+  - name: h200
+    nodes: {min: 0, max: 16}
+    idle: 5m
+    capacity:
+      - {from: spot, machines: [p5en.48xlarge], zones: [us-east-2a]}
+  - name: small
+    nodes: {min: 0, max: 4}
+    idle: 15m
+    capacity: [{from: on-demand, machines: [g6e.2xlarge]}]
+partitions:
+  - {name: gpu, pools: [h200], default: true, max_time: 1d}
+  - {name: debug, pools: [small], max_time: 4h}
+"""
+
+
+def a_plan_of(*changes: tuple[str, str]) -> ClusterPlan:
+    return resolve(
+        inspect_text(changed(SPEC, *changes), "spec.yaml", catalog.load()).result(), catalog.load()
+    )
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Cluster]:
+    with a_cluster(tmp_path_factory.mktemp("identity") / "state", pulumi, a_plan_of()) as cluster:
+        cluster.up()
+        cluster.client("ec2").register_image(Name="another", RootDeviceName="/dev/sda1")
+        yield cluster
+
+
+def another_image(cluster: Cluster) -> str:
+    (found,) = cluster.client("ec2").describe_images(Filters=[{"Name": "name", "Values": ["another"]}])[
+        "Images"
+    ]
+    return found["ImageId"]
+
+
+def told(outcome: Outcome) -> set[str]:
+    """`+ Type name`, `~ Type name`, `- Type name`; `±` for what is made anew."""
+    signs = {"create": "+", "update": "~", "delete": "-"}
+    return {
+        f"{signs.get(c.op, '±')} {c.type.rpartition(':')[2]} {c.name}"
+        for c in outcome.changes
+        if not c.follows
+    }
+
+
+def following(outcome: Outcome) -> set[str]:
+    return {f"{c.type.rpartition(':')[2]} {c.name}" for c in outcome.changes if c.follows}
+
+
+BUNDLE = "~ BucketObjectv2 burst-bundle"
+LARGE = """\
+  - name: large
+    nodes: {min: 0, max: 2}
+    idle: 5m
+    capacity: [{from: spot, machines: [g6e.48xlarge], zones: [us-east-2a]}]
+partitions:
+"""
+SMALL = SPEC[SPEC.index("  - name: small") : SPEC.index("partitions:")]
+
+FOLLOWS = "BucketObjectv2 burst-bundle"  # it names the others' ids and versions
+# sentence -> what is edited, what changes of its own, what only follows beside the bundle
+EDITS: dict[str, tuple[tuple[tuple[str, str], ...], set[str], set[str]]] = {
+    "nothing": ((), set(), set()),
+    "another order of the pools": (((SMALL, ""), ("pools:\n", f"pools:\n{SMALL}")), {BUNDLE}, set()),
+    "a pool added": (
+        (("partitions:\n", LARGE), ("[small]", "[small, large]")),
+        {"+ LaunchTemplate burst-large-0-g6e.48xlarge", "+ PlacementGroup burst-large-us-east-2a"},
+        set(),
+    ),
+    "a pool removed": (
+        ((SMALL, ""), ("  - {name: debug, pools: [small], max_time: 4h}\n", "")),
+        {"- LaunchTemplate burst-small-0-g6e.2xlarge", BUNDLE},
+        set(),
+    ),
+    "a pool resized": ((("max: 16", "max: 12"),), {BUNDLE}, set()),
+    "a machine more in a pool": (
+        (("[p5en.48xlarge]", "[p5en.48xlarge, p5e.48xlarge]"),),
+        {"+ LaunchTemplate burst-h200-0-p5e.48xlarge"},
+        set(),
+    ),
+    "another image": (
+        (("aws:\n", "aws:\n  image: {ami: ami-OTHER}\n"),),
+        {
+            "~ LaunchTemplate burst-h200-0-p5en.48xlarge",
+            "~ LaunchTemplate burst-small-0-g6e.2xlarge",
+            "~ RolePolicy burst-head",
+            "± Instance burst-head",
+            "± Instance burst-login-1",
+            "± VolumeAttachment burst-state",
+        },
+        {"Eip burst-login-1"},
+    ),
+    "another image of one pool": (
+        (("    idle: 15m\n", "    idle: 15m\n    image: {ami: ami-OTHER}\n"),),
+        {"~ LaunchTemplate burst-small-0-g6e.2xlarge", "~ RolePolicy burst-head"},
+        set(),
+    ),
+    "a partition changed": ((("max_time: 4h", "max_time: 5h"),), {BUNDLE}, set()),
+    "a user added": ((("slurm:", "  - {name: speech, uid: 5002}\nslurm:"),), {BUNDLE}, set()),
+    "a zone added": (
+        (("us-east-2b]", "us-east-2b, us-east-2c]"),),
+        {
+            "+ MountTarget burst-efs-home-us-east-2c",
+            "+ Route burst-nat-us-east-2c",
+            "+ RouteTable burst-us-east-2c",
+            "+ RouteTableAssociation burst-public-us-east-2c",
+            "+ RouteTableAssociation burst-us-east-2c",
+            "+ Subnet burst-public-us-east-2c",
+            "+ Subnet burst-us-east-2c",
+        },
+        {"RolePolicy burst-head", "VpcEndpoint burst-s3"},
+    ),
+    "a login machine added": (
+        (("count: 1", "count: 2"),), {"+ Eip burst-login-2", "+ Instance burst-login-2", BUNDLE}, set()),
+    "a file system added": (
+        (("pools:\n", "  - {mount: /sets, efs: {}}\npools:\n"),),
+        {
+            "+ AccessPoint burst-efs-sets",
+            "+ FileSystem burst-efs-sets",
+            "+ MountTarget burst-efs-sets-us-east-2a",
+            "+ MountTarget burst-efs-sets-us-east-2b",
+        },
+        set(),
+    ),
+    "a disk of the head added": (
+        (("pools:\n", "  - {mount: /apps, nfs: {from: head, size: 20GiB}}\npools:\n"),),
+        {
+            "+ SecurityGroupIngressRule burst-head-login-nfs",
+            "+ SecurityGroupIngressRule burst-head-node-nfs",
+            "+ Volume burst-nfs-apps",
+            "+ VolumeAttachment burst-nfs-apps",
+        },
+        set(),
+    ),
+    "a larger head": ((("m7i.2xlarge", "m7i.4xlarge"),), {"~ Instance burst-head", BUNDLE}, set()),
+    "one more range for login": (
+        (("198.51.100.0/24]", "198.51.100.0/24, 203.0.113.0/24]"),),
+        {"+ SecurityGroupIngressRule burst-login-ssh-203.0.113.0-24", BUNDLE},
+        set(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "own", "followers"), list(EDITS.values()), ids=list(EDITS))
+def test_an_edit_changes_what_it_names_and_nothing_else(
+    standing: Cluster, changes: tuple[tuple[str, str], ...], own: set[str], followers: set[str]
+) -> None:
+    plan = a_plan_of(*((old, new.replace("ami-OTHER", another_image(standing))) for old, new in changes))
+    seen = replace(standing, plan=plan).preview()
+    assert told(seen) == own
+    assert following(seen) - {FOLLOWS} == followers
+
+
+def test_each_kind_of_edit_that_the_specification_names_has_a_row() -> None:
+    words = ("added", "removed", "resized", "image", "partition", "user", "zone", "login", "file system")
+    assert [word for word in words if not any(word in sentence for sentence in EDITS)] == []
