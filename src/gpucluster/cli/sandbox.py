@@ -13,6 +13,7 @@ import typer
 
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
 from gpucluster.cli.shell import shell
+from gpucluster.cli.ssh import ssh
 from gpucluster.errors import StateError
 from gpucluster.plan.messages import NoticeKind
 
@@ -258,6 +259,7 @@ def logs(
 
 
 app.command(context_settings={"ignore_unknown_options": True})(shell)
+app.command()(ssh)
 
 
 def _seconds_of(kind: NoticeKind, after: float | None) -> float:

@@ -10,7 +10,7 @@ import pytest
 from gpucluster.cli.desk import resolve_file
 from gpucluster.cloud.model import CloudModel
 from gpucluster.cloud.port import Reservation
-from gpucluster.plan.model import Market
+from gpucluster.plan.model import Lustre, LustreLink, Market, Mount
 from gpucluster.sandbox import bought
 from gpucluster.sandbox.scenario import Scenario
 
@@ -72,3 +72,24 @@ def test_people_are_told_of_each(market, word):
     source = replace(pool.sources[0], market=market)
     said = bought.explain(replace(plan, pools=(replace(pool, sources=(source,)),)))
     assert [line.startswith(word) for line in said] == [True]
+
+
+def test_the_sites_buckets_that_a_lustre_follows_are_there_each_once():
+    class Store:
+        made: list[str] = []  # noqa: RUF012
+
+        def create_bucket(self, *, Bucket):  # noqa: N803
+            self.made.append(Bucket)
+
+    lustre = Mount(
+        path="/data",
+        lustre=Lustre(
+            zone="us-east-1a",
+            size_gib=1200,
+            links=tuple(LustreLink(path=f"/{n}", s3=f"s3://sets/{n}") for n in "ab"),
+        ),
+    )
+    plan = replace(steady(), storage=(lustre,))
+    bought.make_buckets(plan, Store())
+    assert Store.made == ["sets"]
+    assert any("bucket sets" in line for line in bought.explain(plan))
