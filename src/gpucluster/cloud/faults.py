@@ -81,6 +81,7 @@ CONFIGURATION = frozenset(
         "AccessDenied",
         "AccessDeniedException",
         "AuthFailure",
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "InvalidClientTokenId",
         "UnrecognizedClientException",
         "InvalidAccessKeyId",

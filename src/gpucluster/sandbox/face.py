@@ -93,7 +93,7 @@ class Face:
     ) -> None:
         self._model, self._moto, self._ring = model, moto, ring
         self._clock, self._wall = clock, wall
-        self._permissions = Permissions(moto, self._tags_of_instance)
+        self._permissions = Permissions(moto, self._tags_of_instance, self._tags_of_group)
         model.foreign = moto.addresses_in
         self._calls = Ec2Calls(model, moto, self._permissions, console)
         self._forward = wsgi.Forward(moto)
@@ -267,6 +267,11 @@ class Face:
     def _tags_of_instance(self, instance_id: str) -> Mapping[str, str]:
         with suppress(Refusal):
             return self._model.instance(instance_id, self._clock()).tags
+        return {}
+
+    def _tags_of_group(self, name: str) -> Mapping[str, str]:
+        with suppress(Refusal):
+            return self._model.placements.get(name).tags
         return {}
 
 

@@ -15,6 +15,7 @@ from gpucluster.sandbox.backends import ACCOUNT, Moto
 from gpucluster.sandbox.policies import Context, Need
 
 _FLEET = "ec2:CreateFleet"
+_SPOT_ROLE = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 Tags = Mapping[str, Mapping[str, str]]  # by kind of resource
 _RESOURCE_KINDS: Mapping[str, str] = {
     "i": "instance",
@@ -42,9 +43,15 @@ class Asked:
 class Permissions:
     """Makes needs from requests; reads tags from the instances' model and from moto."""
 
-    def __init__(self, moto: Moto, tags_of_instance: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        moto: Moto,
+        tags_of_instance: Callable[[str], Mapping[str, str]],
+        tags_of_group: Callable[[str], Mapping[str, str]],
+    ) -> None:
         self._moto = moto
         self._tags_of_instance = tags_of_instance
+        self._tags_of_group = tags_of_group
 
     def needs(self, asked: Asked) -> list[Need]:
         """What must be allowed before `asked` is done; RunInstances is asked apart, by `launch`."""
@@ -93,6 +100,10 @@ class Permissions:
             needs += [Need(action=_FLEET, resource=self._arn(k, "*"), context=_requested(t)) for k, t in made]
         return needs
 
+    def spot_role(self) -> Need:
+        """What the account's first spot request asks of whoever makes it."""
+        return Need(action="iam:CreateServiceLinkedRole", resource=f"arn:aws:iam::{ACCOUNT}:{_SPOT_ROLE}")
+
     def _used(self, spec: LaunchSpec) -> list[tuple[str, Context]]:
         ids = [spec.subnet.id, *spec.groups, spec.image]
         if spec.template is not None:
@@ -100,6 +111,9 @@ class Permissions:
         used: list[tuple[str, Context]] = [(self._arn_of(one), _tagged(self._moto.tags(one))) for one in ids]
         if spec.reservation is not None:
             used.append((self._arn("capacity-reservation", spec.reservation), {}))
+        if spec.placement_group is not None:
+            tags = _tagged(self._tags_of_group(spec.placement_group))
+            used.append((self._arn("placement-group", spec.placement_group), tags))
         if spec.key_name is not None:
             used.append((self._arn("key-pair", spec.key_name), {}))
         return used

@@ -53,6 +53,7 @@ class State:
         self.addresses = Addresses()
         self.budgets = Budgets()
         self.rules_changed: dict[str, float] = {}  # security group -> when its rules last changed (T45)
+        self.spot_role = False  # the account's service-linked role, which its first spot request makes
         self.gateways = Gateways()
         self.foreign: Callable[[str], frozenset[str]] = lambda _: (
             frozenset()

@@ -96,6 +96,7 @@ class Ec2Calls:
         spec, profile = launch.launch_spec(call.asked, self._moto, self._model.switches)
         role_arn = None if profile is None or profile.role is None else self._moto.role_arn(profile.role)
         call.allow(self._permissions.launch(spec, role_arn, launch.requested_tags(spec)))
+        launch.need_spot_role(call, self._model, self._permissions, spec)
         _dry_run(call)
         made = list(self._model.run(spec, call.now))
         return views.reservation(made, self._moto.groups(), _ids_by_arn(profile))

@@ -76,6 +76,7 @@ class _Fleets:
             )
             role = None if profile is None or profile.role is None else self._moto.role_arn(profile.role)
             call.allow(self._permissions.launch(spec, role, launch.requested_tags(spec)))
+            launch.need_spot_role(call, self._model, self._permissions, spec)
         except Refusal as refusal:
             if "for InstanceType" in refusal.message:
                 return Refusal("InvalidFleetConfiguration", refusal.message)

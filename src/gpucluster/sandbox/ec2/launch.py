@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from gpucluster.cloud.model import LaunchSpec, Nic, Refusal, SubnetPlace
+from gpucluster.cloud.model import CloudModel, LaunchSpec, Nic, Refusal, SubnetPlace
 from gpucluster.cloud.model.faultbox import Switches
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.backends import Moto, Profile, Template, decoded
 from gpucluster.sandbox.ec2 import cards
-from gpucluster.sandbox.ec2.call import check_tags
+from gpucluster.sandbox.ec2.call import Call, check_tags
+from gpucluster.sandbox.permissions import Permissions
 
 USER_DATA_LIMIT = 16 * 1024  # bytes before base64 (T16)
 _KINDS = frozenset({"instance", "volume", "network-interface", "spot-instances-request"})
@@ -92,6 +93,21 @@ def requested_tags(spec: LaunchSpec) -> dict[str, Mapping[str, str]]:
     """Tags at birth of all that a launch makes; a spot request is judged only if it is tagged."""
     tags = {"instance": spec.tags, "volume": spec.volume_tags, "network-interface": spec.interface_tags}
     return {**tags, "spot-instances-request": spec.spot_tags} if spec.spot_tags else tags
+
+
+def need_spot_role(call: Call, model: CloudModel, permissions: Permissions, spec: LaunchSpec) -> None:
+    """The account's first spot request makes EC2's role for them, with the caller's rights."""
+    if spec.market is not Market.SPOT or model.spot_role:
+        return
+    try:
+        call.allow([permissions.spot_role()])
+    except Refusal as refusal:
+        raise Refusal(
+            "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+            "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.",
+            status=403,
+        ) from refusal
+    model.spot_role = True
 
 
 def _template(asked: Parameters, moto: Moto, switches: Switches) -> Template | None:
