@@ -12,6 +12,7 @@ from gpucluster.doctor.model import (
     LockFact,
     QuotaFact,
     ReservedFact,
+    SubnetFact,
     Unknown,
     Verdict,
 )
@@ -38,6 +39,7 @@ def report(plan: ClusterPlan, catalog: Catalog, facts: Facts, now: datetime.date
         lambda: _roles(plan, facts),
         lambda: _secrets(facts),
         lambda: _lock(facts.lock, plan.name),
+        lambda: _kubernetes(plan),
     )
     return tuple(line for part in parts for line in part())
 
@@ -170,7 +172,7 @@ def _addresses(plan: ClusterPlan, facts: Facts) -> Iterator[Line]:
             continue
         fact = facts.subnets.get(subnet.id)
         wanted = need.get(subnet.zone, 0)
-        complaint = _complaint(fact and (fact.zone, fact.free), subnet.zone, wanted)
+        complaint = _complaint(fact, subnet.zone, wanted, needs.aws_of(plan).network.vpc)
         yield Line(
             what=f"subnet {subnet.id}",
             verdict=Verdict.FAIL if complaint else Verdict.OK,
@@ -183,12 +185,14 @@ def _addresses(plan: ClusterPlan, facts: Facts) -> Iterator[Line]:
         )
 
 
-def _complaint(fact: tuple[str, int] | None, zone: str, wanted: int) -> str:
+def _complaint(fact: SubnetFact | None, zone: str, wanted: int, vpc: str | None) -> str:
     if fact is None:
         return "there is no such subnet"
-    if fact[0] != zone:
-        return f"it is in {fact[0]}"
-    return f"{fact[1]} free addresses" if fact[1] < wanted else ""
+    if fact.zone != zone:
+        return f"it is in {fact.zone}"
+    if vpc is not None and fact.vpc != vpc:
+        return f"it is in {fact.vpc}, not in {vpc}"
+    return f"{fact.free} free addresses" if fact.free < wanted else ""
 
 
 def _images(plan: ClusterPlan, facts: Facts, now: datetime.datetime) -> Iterator[Line]:
@@ -312,6 +316,15 @@ def _lock(lock: LockFact | Unknown, name: str) -> Iterator[Line]:
         expected="not locked",
         next_step=f"wait for that run; if it is over: pulumi cancel --stack {name}" if held else "",
     )
+
+
+def _kubernetes(plan: ClusterPlan) -> Iterator[Line]:
+    if plan.kubernetes is not None:
+        yield Line(
+            what="Kubernetes' pools",
+            verdict=Verdict.UNKNOWN,
+            found="their nodes are Karpenter's: neither their quotas nor their offerings are added up here",
+        )
 
 
 def counted(lines: tuple[Line, ...]) -> Mapping[str, int]:

@@ -33,7 +33,10 @@ class Ec2Account:
             {"name": system.pattern, "architecture": system.architecture, "state": "available"},
         )
         newest = max(found, key=lambda i: str(i.get("CreationDate", "")), default=None)
-        return None if newest is None else BaseImage(id=newest["ImageId"], name=newest.get("Name", ""))
+        if newest is None:
+            return None
+        device = newest.get("RootDeviceName") or "/dev/sda1"
+        return BaseImage(id=newest["ImageId"], name=newest.get("Name", ""), root_device=device)
 
     def images(self, name: str) -> tuple[MadeImage, ...]:
         """As the port says: by name, for a tag may be lost, and one that has none still holds the name."""
@@ -111,7 +114,7 @@ class Ec2Account:
             "UserData": order.user_data,
             "InstanceInitiatedShutdownBehavior": "terminate",
             "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
-            "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": disk}],
+            "BlockDeviceMappings": [{"DeviceName": order.root_device, "Ebs": disk}],
             "TagSpecifications": [
                 {"ResourceType": kind, "Tags": _tags(order.tags)} for kind in ("instance", "volume")
             ],

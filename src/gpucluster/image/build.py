@@ -32,7 +32,9 @@ BOOT_S = 900.0  # until the console shows the host's keys and ssh answers
 STOP_S = 900.0
 END_S = 1200.0  # large machines end slowly
 IMAGE_S = 5400.0  # 60 GiB of first snapshot
-LIFE_S = 4 * 3600.0  # a builder ends itself then; an older one is nobody's
+LIFE_S = (
+    6 * 3600.0
+)  # a builder ends itself then, longer than all deadlines together; an older one is nobody's
 
 Say = Callable[[str], None]
 _KEYS = re.compile(r"-----BEGIN SSH HOST KEY KEYS-----(.*?)-----END SSH HOST KEY KEYS-----", re.DOTALL)
@@ -182,6 +184,7 @@ def _builder(recipe: Recipe, wish: Wish, base: BaseImage, ground: Ground, tools:
             profile=wish.profile,
             root_gib=wish.root_gib,
             tags={**tags, names.TAG_BUILT_FROM: base.name},
+            root_device=base.root_device,
         )
         ids.append(tools.account.launch(order))
         yield _running(ids[0], tools)

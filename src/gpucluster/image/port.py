@@ -25,6 +25,7 @@ class BaseImage:
 
     id: str
     name: str
+    root_device: str = "/dev/sda1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class Order:
     profile: str | None  # of an instance, by name
     root_gib: int
     tags: Mapping[str, str]
+    root_device: str = "/dev/sda1"
 
 
 class Account(Protocol):

@@ -159,6 +159,11 @@ def test_a_subnet_of_the_sites_is_checked_for_zone_and_free_addresses() -> None:
         ("aws.network.subnets[us-east-2a]", "9 free addresses"),
         ("aws.network.subnets[us-east-2b]", "it is in us-east-2c"),
     ]
+    strange = SubnetFact(zone="us-east-2a", vpc="vpc-2", free=4000)
+    assert (
+        worst(replace(facts, subnets={"subnet-a": strange}), theirs)[0].found
+        == "it is in vpc-2, not in vpc-1"
+    )
     gone = worst(replace(facts, subnets={}), theirs)
     assert {one.found for one in gone} == {"there is no such subnet"}
 

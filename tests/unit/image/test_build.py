@@ -317,7 +317,7 @@ def test_the_builder_is_encrypted_speaks_imdsv2_and_ends_itself(bench: Bench) ->
             return made
 
     bench.build(account=Watching(REGION, lambda: bench.cloud.client("ec2")))
-    assert "OnBootSec=240min" in user_data("ssh-ed25519 AAAA")
+    assert "OnBootSec=360min" in user_data("ssh-ed25519 AAAA")
     assert len(user_data("ssh-ed25519 AAAA")) < 16384
     assert "PRIVATE" not in user_data("ssh-ed25519 AAAA")
     assert seen
