@@ -16,7 +16,7 @@ def test_the_file_of_a_volume_that_is_gone_goes(tmp_path):
 
 
 def test_the_loop_devices_order_is_laid_out_as_the_kernel_reads_it():
-    packed = volumes._CONFIG.pack(7, 512, volumes._AUTOCLEAR)  # noqa: SLF001
+    packed = volumes._CONFIG.pack(7, 512, volumes._AUTOCLEAR)
     assert len(packed) == 304  # sizeof(struct loop_config)
     assert struct.unpack_from("=II", packed) == (7, 512)
     assert struct.unpack_from("=I", packed, 8 + 52) == (4,)  # info.lo_flags
