@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gpucluster.plan.messages import Notice
-from gpucluster.plan.model import Market
+from gpucluster.plan.model import Interface, Market
 
 
 class Fault(StrEnum):
@@ -67,6 +67,8 @@ class LaunchRequest:
     reservation: str | None = None  # `cr-...` that it must come from
     max_price: int | None = None  # of spot, micro-USD an hour
     placement_group: str | None = None  # by name
+    interfaces: tuple[Interface, ...] = ()  # listed by the launch, each with subnet and group (T31); none: one
+    group: str = ""  # the interfaces' security group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class FleetRequest:
     tags: Mapping[str, str]
     at_least: int | None = None
     max_price: int | None = None
+    placement_group: str | None = None  # by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,24 @@
 """The call that an Ask stands for, and which of what came is of use. All of it comes from the journal: a repeat is identical."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpucluster.cloud.port import CloudPort, FleetError, FleetOverride, FleetRequest, LaunchRequest
 from gpucluster.elastic.events import Ask
 from gpucluster.elastic.memory.launches import served
-from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_POOL, TAG_REQUEST, TAG_ROLE
+from gpucluster.plan.names import (
+    ROLE_NODE,
+    TAG_ACCOUNT,
+    TAG_CLUSTER,
+    TAG_JOB,
+    TAG_POOL,
+    TAG_REQUEST,
+    TAG_ROLE,
+)
+
+_LONGEST = 256  # of a tag's value
+_FORBIDDEN = re.compile(r"[^\w+\-=.:/@]", re.ASCII)  # EC2's own set is wider, other services' is this
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,9 @@ def request(cluster: str, ask: Ask) -> LaunchRequest:
         at_least=ask.at_least if ask.at_least < len(ask.slots) else None,
         reservation=ask.reservation,
         max_price=ask.max_price,
+        placement_group=ask.placement_group,
+        interfaces=ask.interfaces,
+        group=ask.group,
     )
 
 
@@ -68,8 +84,25 @@ def fleet_request(cluster: str, ask: Ask) -> FleetRequest:
         tags=_tags(cluster, ask),
         at_least=ask.at_least,
         max_price=ask.max_price,
+        placement_group=ask.placement_group,
     )
 
 
 def _tags(cluster: str, ask: Ask) -> dict[str, str]:
-    return {TAG_CLUSTER: cluster, TAG_ROLE: ROLE_NODE, TAG_POOL: ask.pool, TAG_REQUEST: ask.request}
+    """At launch, for cost: the jobs it was for, and their accounts. Other jobs may run on it later."""
+    tags = {TAG_CLUSTER: cluster, TAG_ROLE: ROLE_NODE, TAG_POOL: ask.pool, TAG_REQUEST: ask.request}
+    for key, words in ((TAG_JOB, map(str, ask.jobs)), (TAG_ACCOUNT, ask.accounts)):
+        if text := _listed(words):
+            tags[key] = text
+    return tags
+
+
+def _listed(words: Iterable[str]) -> str:
+    """As many as a tag's value takes; what it takes not is replaced: an account is named by a person."""
+    text = ""
+    for word in words:
+        more = _FORBIDDEN.sub("_", word)[:_LONGEST]
+        if len(text) + len(more) + 1 > _LONGEST:
+            return text
+        text = f"{text} {more}" if text else more
+    return text

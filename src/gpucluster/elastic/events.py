@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gpucluster.plan.model import Market
+from gpucluster.plan.model import Interface, Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,10 @@ class Ask:
     reservation: str | None = None
     max_price: int | None = None
     alternatives: tuple[Alternative, ...] = ()  # to `machine`, which is preferred; only for gangs of one
+    accounts: tuple[str, ...] = ()  # of the jobs, for cost
+    placement_group: str | None = None  # by name
+    interfaces: tuple[Interface, ...] = ()  # what RunInstances lists; a fleet takes the template's (T31)
+    group: str = ""  # of the interfaces
 
     @property
     def at_least(self) -> int:

@@ -98,6 +98,7 @@ class SlurmJob:
     restarts: int = 0
     batch_host: str = ""
     comment: str = ""  # the user's own
+    account: str = ""  # whom Slurm's accounting charges; empty without accounting
     task: str = (
         ""  # of an array: `4_3`; its last task has the whole array's number for an id, so it is named by this
     )

@@ -106,6 +106,7 @@ def parse_job(item: Mapping[str, Any]) -> SlurmJob:
             restarts=int(_number(item.get("restart_cnt"))),
             batch_host=str(item.get("batch_host") or ""),
             comment=str(item.get("comment") or ""),
+            account=str(item.get("account") or ""),
             task=_task(item),
             ended_by=_signal(item.get("exit_code")),
         )

@@ -12,7 +12,7 @@ from gpucluster.cloud import eventbridge
 from gpucluster.cloud.faults import cloud_error
 from gpucluster.cloud.model.ec2 import CloudModel
 from gpucluster.cloud.model.faultbox import FaultBox
-from gpucluster.cloud.model.values import Ec2Instance, FleetSpec, LaunchSpec, Refusal, SubnetPlace
+from gpucluster.cloud.model.values import Ec2Instance, FleetSpec, LaunchSpec, Nic, Refusal, SubnetPlace
 from gpucluster.cloud.port import (
     CloudError,
     Control,
@@ -109,6 +109,8 @@ class ModelCloud:
             on_shutdown="terminate",
             reservation=request.reservation,
             max_price=request.max_price,
+            placement_group=request.placement_group,
+            nics=tuple(Nic(card=i.card, device=i.device, kind=i.kind) for i in request.interfaces[1:]),
         )
         return tuple(i.id for i in self.model.run(spec, now))
 
@@ -145,6 +147,7 @@ class ModelCloud:
             tags=dict(request.tags),
             on_shutdown="terminate",
             max_price=request.max_price,
+            placement_group=request.placement_group,
         )
 
     def _call(self, action: str, do: Callable[[float], T]) -> T:

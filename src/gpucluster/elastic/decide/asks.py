@@ -36,6 +36,7 @@ class Party:
     gangs: tuple[int, ...] = ()
     jobs: tuple[int, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    accounts: tuple[str, ...] = ()
 
     @property
     def singles(self) -> int:
@@ -79,6 +80,10 @@ def ask_for(world: World, some: Offer, party: Party, request: int) -> Ask:
         reservation=some.source.reservation,
         max_price=some.source.max_price,
         alternatives=party.alternatives,
+        accounts=party.accounts,
+        placement_group=some.placement_group,
+        interfaces=some.interfaces,
+        group=some.group,
     )
 
 

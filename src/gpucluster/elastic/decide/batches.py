@@ -162,7 +162,9 @@ def _add_chunk(pace: Pace, found: _Batches, number: int, chosen: Chosen, count: 
 def _party(gangs: Sequence[Gang]) -> Party:
     jobs = tuple(dict.fromkeys(job.id for gang in gangs for job in gang.jobs))
     slots = tuple(slot for gang in gangs for slot in gang.slots)
-    return Party(slots=slots, gangs=tuple(len(gang.slots) for gang in gangs), jobs=jobs)
+    accounts = tuple(sorted({job.account for gang in gangs for job in gang.jobs if job.account}))
+    sizes = tuple(len(gang.slots) for gang in gangs)
+    return Party(slots=slots, gangs=sizes, jobs=jobs, accounts=accounts)
 
 
 def _alternatives(world: World, some: Offer, here: Sequence[Offer]) -> tuple[Alternative, ...]:

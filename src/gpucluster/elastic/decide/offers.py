@@ -9,8 +9,8 @@ from gpucluster.elastic.decide.world import HAS, World
 from gpucluster.elastic.events import at_most, offer, source_key
 from gpucluster.elastic.memory import Memory, Refusal
 from gpucluster.elastic.model import SlurmJob
-from gpucluster.plan.model import Market, Pool, Source
-from gpucluster.plan.names import TAG_POOL, TAG_REQUEST
+from gpucluster.plan.model import Interface, Market, Pool, Source
+from gpucluster.plan.names import ROLE_NODE, TAG_POOL, TAG_REQUEST, placement_key
 
 ANY_SIZE = 1_000_000_000  # what an offer admits that nothing stands against
 
@@ -27,6 +27,9 @@ class Offer:
     template_version: int
     subnet_id: str
     price: int  # micro-USD an hour; 0: unknown or paid ahead
+    placement_group: str | None  # what was bought ahead stands where it was bought (T27)
+    interfaces: tuple[Interface, ...]  # that a launch lists
+    group: str  # of the interfaces
     keys: tuple[
         str, ...
     ]  # all that a refusal of it may stand under: itself, its kind of machine, its price, its source
@@ -47,6 +50,7 @@ class Offer:
 def offers_in(world: World, pool: Pool, zone: str) -> tuple[Offer, ...]:
     """In the order in which they are tried: sources by position, machines in their order."""
     subnet = world.bindings.subnets.get(zone)
+    group = world.bindings.groups.get(ROLE_NODE, "")
     templates = {(t.source, t.machine): t for t in pool.templates}
     return tuple(
         Offer(
@@ -58,6 +62,9 @@ def offers_in(world: World, pool: Pool, zone: str) -> tuple[Offer, ...]:
             template_version=bound.version,
             subnet_id=subnet,
             price=template.price or 0,
+            placement_group=_placement(world, pool, source, zone),
+            interfaces=template.interfaces if group else (),
+            group=group,
             keys=_keys(pool, source, machine, zone),
         )
         for source in sorted(pool.sources, key=lambda s: s.position)
@@ -67,6 +74,12 @@ def offers_in(world: World, pool: Pool, zone: str) -> tuple[Offer, ...]:
         and (bound := world.bindings.templates.get(template.key)) is not None
         and subnet is not None
     )
+
+
+def _placement(world: World, pool: Pool, source: Source, zone: str) -> str | None:
+    if not pool.placement or source.market not in (Market.SPOT, Market.ON_DEMAND):
+        return None
+    return world.bindings.placement_groups.get(placement_key(pool.name, zone))
 
 
 def all_offers(world: World) -> Mapping[tuple[str, str], tuple[Offer, ...]]:
