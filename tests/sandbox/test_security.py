@@ -1,8 +1,14 @@
 """A job's own user reaches neither the metadata service, nor the secret, nor the key. Root on the node does (the control)."""
 
+import base64
 import json
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from secret_forms import shows, written_forms
+
+from gpucluster.plan import names
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
 
@@ -59,19 +65,57 @@ def test_a_jobs_user_reaches_no_credential(burst, node):
     assert as_user("wc", "-c", "/etc/munge/munge.key") == ""
 
 
-def test_neither_state_nor_user_data_nor_bundle_nor_logs_hold_the_key(burst, node):
-    key = burst.exec(node, "base64", "-w0", "/etc/munge/munge.key").strip()
-    assert len(key) > 40
-    pieces = (key[:40], key[40:80])
+# what machines write, and what runs on them; the key's own file is not among it
+WRITTEN = "tar -C / -c --exclude=etc/munge --warning=no-file-changed var/log var/lib/gpucluster etc/gpucluster etc/slurm run/log 2>/dev/null | base64 -w0"
+RUNNING = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | base64 -w0"
+
+
+def of(burst, machine: str, script: str) -> bytes:
+    return base64.b64decode(burst.exec(machine, "sh", "-c", script, check=False))
+
+
+def templates(burst) -> list[dict]:
+    ec2 = burst.ec2()
+    every = ec2.describe_launch_templates()["LaunchTemplates"]
+    found = (ec2.describe_launch_template_versions(LaunchTemplateId=t["LaunchTemplateId"]) for t in every)
+    return [version["LaunchTemplateData"] for one in found for version in one["LaunchTemplateVersions"]]
+
+
+def test_the_key_stands_nowhere_but_in_its_file_and_its_secret(burst, node):
+    key = base64.b64decode(burst.exec(node, "base64", "-w0", "/etc/munge/munge.key"))
+    assert len(key) >= 64
+    forms = written_forms(key)
+    kept = {"the head's own file": of(burst, "head", "base64 -w0 /etc/munge/munge.key")}
+    assert shows(kept["the head's own file"], forms), "the control: the scan sees a key"
+
+    seen = {}
     for machine in ("head", node):
-        journal = burst.exec(machine, "journalctl", "--no-pager", "-o", "cat")
-        state = burst.exec(
-            machine,
-            "sh",
-            "-c",
-            "cat /var/lib/gpucluster/*.json /var/lib/gpucluster/bundle/*.json /etc/gpucluster/*.json",
-        )
-        assert not any(piece in journal + state for piece in pieces)
-    files = [p for p in burst.state_dir().rglob("*") if p.is_file() and "/i/" not in str(p)]
-    assert any("pulumi" in str(p) for p in files)
-    assert not [p for p in files if any(piece.encode() in p.read_bytes() for piece in pieces)]
+        seen[f"files of {machine}"] = of(burst, machine, WRITTEN)
+        seen[f"processes of {machine}"] = of(burst, machine, RUNNING)
+        seen[f"journal of {machine}"] = burst.exec(
+            machine, "journalctl", "--no-pager", "-o", "export"
+        ).encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            seen[f"this machine's {path}"] = path.read_bytes()
+    for path in burst.state_dir().rglob("*"):
+        if path.is_file() and "/i/" not in str(path):
+            seen[f"state: {path}"] = path.read_bytes()
+    bucket = json.loads(burst.exec("head", "cat", names.USER_DATA_FILE))["bucket"]
+    s3 = burst.client("s3")
+    for one in s3.list_object_versions(Bucket=bucket)["Versions"]:
+        body = s3.get_object(Bucket=bucket, Key=one["Key"], VersionId=one["VersionId"])["Body"]
+        seen[f"object {one['Key']} {one['VersionId']}"] = body.read()
+    for number, template in enumerate(templates(burst)):
+        seen[f"user data of template {number}"] = base64.b64decode(template["UserData"])
+
+    assert any("pulumi" in name for name in seen)
+    assert any("bundle.tar.gz" in name for name in seen)
+    assert all(seen[f"{kind} of {m}"] for kind in ("files", "processes", "journal") for m in ("head", node))
+    assert [name for name, data in seen.items() if shows(data, forms)] == []
+
+
+def test_every_template_s_user_data_is_under_the_limit(burst):
+    sizes = [len(base64.b64decode(template["UserData"])) for template in templates(burst)]
+    assert sizes
+    assert max(sizes) < 16 * 1024

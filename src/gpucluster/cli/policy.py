@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def show(desk: "Desk", file: Path, packs: Sequence[Path], output: PlanOutput) -> None:
     """Judge and tell. Exit 1 when a mandatory rule is broken."""
-    from gpucluster.cli.resources import planned_of, why_not
+    from gpucluster.cli.resources import recorded, why_not
     from gpucluster.engine.policy import judge, load
     from gpucluster.files import shipped
 
@@ -28,7 +28,7 @@ def show(desk: "Desk", file: Path, packs: Sequence[Path], output: PlanOutput) ->
     if output is not PlanOutput.JSON:
         for warning in desk.warnings:
             progress(str(warning))
-    planned = planned_of(desk.plan)
+    planned = recorded(desk.plan, file)
     report = judge(every, () if planned is None else planned.resources)
     _ANSWERS[output](report, desk, file, why_not(desk.plan), packs)
     raise typer.Exit(0 if report.passed else 1)

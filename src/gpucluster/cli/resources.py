@@ -27,7 +27,7 @@ def show(
     """Run the program and tell what it declared; a spec that Pulumi makes nothing of is said to be one."""
     from gpucluster.plan.codec import to_json
 
-    planned = _live(desk.plan, file, record=record) if live else _recorded(desk.plan, file)
+    planned = _live(desk.plan, file, record=record) if live else recorded(desk.plan, file)
     if output is ReviewOutput.JSON:
         told = None if planned is None else _counted(planned)
         why = why_not(desk.plan)
@@ -53,7 +53,7 @@ def planned_of(plan: "ClusterPlan", answers: "tuple[Recording, ...]" = ()) -> "P
     return run(PROGRAM, plan, answers=answers, report=lambda line: progress(f"  {printable(line)}"))
 
 
-def _recorded(plan: "ClusterPlan", file: Path) -> "Planned | None":
+def recorded(plan: "ClusterPlan", file: Path) -> "Planned | None":
     """By the answers beside the spec; a question without one is refused, with the lines to add."""
     from gpucluster.engine.offline.answers import lacking, place, read, refuse
 
