@@ -21,7 +21,7 @@ def with_data() -> ClusterPlan:
         Mount(path="/home", efs=Efs()),
         Mount(path="/data", lustre=Lustre(zone=ZONE, size_gib=1200, throughput=250)),
     )
-    return replace(plan, head=replace(there(plan.head), volumes=(volume,)), storage=mounts[:0])
+    return replace(plan, head=replace(there(plan.head), volumes=(volume,)), storage=mounts)
 
 
 @pytest.fixture
@@ -37,10 +37,11 @@ def ids(cluster: Cluster) -> dict[str, str]:
 def test_the_data_outlives_the_cluster_and_the_next_up_finds_it(holding: Cluster) -> None:
     holding.up()
     before = ids(holding)
-    assert len(before) == 1
+    assert len(before) == 3
     done = empty(a_place(holding), "burst")
     assert done.left is not None
     assert {one.id for one in done.left.data} == set(before.values())
+    assert any(one.startswith("vpc-") for one in done.left.ground)
     assert [one for one in run.standing(holding.target) if not one.kept] == []
     again = empty(a_place(holding), "burst")
     assert (again.was_empty, again.resources) == (True, 0)
@@ -54,6 +55,8 @@ def test_the_data_outlives_the_cluster_and_the_next_up_finds_it(holding: Cluster
 
 
 def assert_no_data(cluster: Cluster) -> None:
+    assert cluster.client("efs").describe_file_systems()["FileSystems"] == []
+    assert cluster.client("fsx").describe_file_systems()["FileSystems"] == []
     volumes = cluster.client("ec2").describe_volumes()["Volumes"]
     assert [one for one in volumes if one["State"] not in ("deleting", "deleted")] == []
 
@@ -64,6 +67,7 @@ def test_what_stays_is_told_with_its_price_and_the_line_to_type(holding: Cluster
     assert done.left is not None
     said = "\n".join((done.sentence("burst"), *done.left.lines("burst")))
     assert "burst is down: 0 nodes ended, " in said
+    assert "FSx for Lustre of 1200 GiB fs-" in said
     assert "disk of 100 GiB vol-" in said
     assert f"(no price for {REGION}) a month" in said, (
         "the price list is of another region: unknown, not nothing"

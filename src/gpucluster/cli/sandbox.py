@@ -103,12 +103,17 @@ def down(name: NameArgument, output: OutputOption = Output.TEXT) -> None:
 @app.command()
 def status(
     name: Annotated[str | None, typer.Argument(help="One sandbox; all without it.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until its head is ready: the last step after a typed `pulumi up`.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Say which sandboxes there are, their machines, what dead ones left, and our caches."""
     with reporting(output):
         from gpucluster.sandbox import status as sandbox
 
+        if wait:
+            _await(name)
         found = sandbox.status(name)
         if output is Output.JSON:
             answer(ok=True, **found.as_json())
@@ -259,6 +264,18 @@ def logs(
 
 
 app.command(context_settings={"ignore_unknown_options": True})(shell)
+
+
+def _await(name: str | None) -> None:
+    from gpucluster.sandbox import host
+    from gpucluster.sandbox.up import await_cluster
+
+    if name is None:
+        raise typer.BadParameter("wait for which one? Give its name", param_hint="--wait")
+    host.require_root()
+    await_cluster(name, _teller())
+
+
 app.command()(ssh)
 
 
@@ -365,7 +382,7 @@ def _cloud_text(done: "Up") -> str:
             f"{name}: a cloud with nothing in it, at http://127.0.0.1:{done.port}. It differs from AWS in this:",
             *(f"  - {line}" for line in done.differences),
             "How to go on:",
-            f"  gpucluster sandbox shell {name}     then: pulumi up",
+            f"  gpucluster sandbox shell {name}     then: pulumi up, and gpucluster sandbox status {name} --wait",
             f"  gpucluster sandbox down {name}",
         )
     )

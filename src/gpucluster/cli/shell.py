@@ -119,7 +119,7 @@ def _told(home: "Home", aim: "Target", project: Project) -> tuple[str, ...]:
         f"  - the state and the stack's settings stand in {aim.state_dir}, not in a bucket, nor in stacks/config",
         *missing,
         "  Type: pulumi preview, pulumi up, pulumi stack output, pulumi destroy --exclude-protected, "
-        f"gpucluster down {home.name}",
+        f"gpucluster sandbox status {home.name} --wait, gpucluster down {home.name}",
     )
 
 

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar, cast
 
 from gpucluster import engine
 from gpucluster.engine.blame import blamer
-from gpucluster.errors import GpuclusterError
+from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ClusterPlan, there
-from gpucluster.sandbox import bought, capsule, differences, host, images, places
+from gpucluster.sandbox import bought, capsule, differences, host, images, ledger, places
 from gpucluster.sandbox.claimed import claimed
 from gpucluster.sandbox.host import Host
 from gpucluster.sandbox.images import Image
@@ -123,6 +123,26 @@ def _up(wish: _Wish, lock: int, program: Program, progress: Progress) -> Up:
         room=wish.host.machines,
         seconds=watch.laps,
     )
+
+
+def await_cluster(name: str, progress: Progress, *, root: Path = places.STATE_ROOT) -> None:
+    """Wait until the head of a sandbox is ready, however it was brought up; StateError when it has none."""
+    from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
+
+    home = ledger.living(name, root)
+    found = {
+        (one.type, one.name): one.id for one in run.standing(home.target(engine.find_or_build(progress)))
+    }
+    head = found.get(("aws:ec2/instance:Instance", f"{name}-{names.ROLE_HEAD}"))
+    bucket = next(
+        (identifier for (kind, _), identifier in found.items() if kind == "aws:s3/bucket:Bucket"), None
+    )
+    if head is None or bucket is None:
+        raise StateError(
+            f"the sandbox '{name}' has no cluster yet",
+            next_step=f"gpucluster sandbox shell {name}, then: pulumi up",
+        )
+    await_head(home, bucket, head, progress)
 
 
 def await_head(home: Home, bucket: str, head: str, progress: Progress) -> None:
