@@ -76,6 +76,7 @@ def start(
     """
     moto = Moto(model.region)
     model.know_zones(moto.zones())
+    model.news.tells_states = True
     for name in images:
         moto.register_image(name)
     ring = KeyRing(ACCOUNT, operator=operator, session_s=session_s)

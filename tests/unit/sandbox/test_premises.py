@@ -1,5 +1,6 @@
 """What the face answers beside instances, over HTTP: placement groups, EFA's cards, addresses, gateways, volumes."""
 
+import json
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -329,3 +330,78 @@ def test_a_volume_hangs_on_one_instance_of_its_zone_and_outlives_it(
     assert ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Size"] == 40
     ec2.delete_volume(VolumeId=volume)
     assert code_of(ec2.describe_volumes, VolumeIds=[volume]) == "InvalidVolume.NotFound"
+
+
+# --- reservations, interfaces in use, news ----------------------------------------------------
+
+
+def test_t25_a_reservation_changes_its_count_and_end_and_nothing_else(
+    cloud: RunningCloud, ec2: Any, launch: Launch
+):
+    asked = {"InstanceType": "p5.48xlarge", "InstancePlatform": "Linux/UNIX", "AvailabilityZone": ZONE}
+    tags = [{"ResourceType": "capacity-reservation", "Tags": [{"Key": "k", "Value": "v"}]}]
+    made = ec2.create_capacity_reservation(
+        **asked, InstanceCount=2, InstanceMatchCriteria="targeted", TagSpecifications=tags
+    )["CapacityReservation"]
+    name = made["CapacityReservationId"]
+    assert (made["InstanceMatchCriteria"], made["EndDateType"], made["Tags"]) == (
+        "targeted", "unlimited", tags[0]["Tags"]
+    )  # fmt: skip
+    launch(CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": name}})
+    modify = ec2.modify_capacity_reservation
+    assert code_of(modify, CapacityReservationId=name, InstanceCount=0) == "InvalidParameterValue", (
+        "one is used"
+    )
+    assert code_of(modify, CapacityReservationId=name, InstanceCount=1003) == "InvalidParameterValue"
+    modify(CapacityReservationId=name, InstanceCount=3)
+    named = [{"Name": "tag:k", "Values": ["v"]}]
+    (seen,) = ec2.describe_capacity_reservations(Filters=named)["CapacityReservations"]
+    assert (seen["TotalInstanceCount"], seen["AvailableInstanceCount"]) == (3, 2)
+    block = cloud.model.reserve("p5.48xlarge", ZONE, 1, block=True)
+    assert code_of(modify, CapacityReservationId=block, InstanceCount=2) == "UnsupportedOperation"
+    ec2.cancel_capacity_reservation(CapacityReservationId=name)
+    assert code_of(modify, CapacityReservationId=name, InstanceCount=2) == "InvalidCapacityReservationState"
+
+
+def test_t42_an_interface_in_use_or_of_a_service_is_not_deleted_by_hand(
+    cloud: RunningCloud, ec2: Any, launch: Launch, network: Network
+):
+    (one,) = launch()
+    mine = one["NetworkInterfaces"][0]["NetworkInterfaceId"]
+    assert code_of(ec2.delete_network_interface, NetworkInterfaceId=mine) == "InvalidNetworkInterface.InUse"
+    efs = cloud.client("efs")
+    system = efs.create_file_system(CreationToken="t42")["FileSystemId"]
+    cloud.clock.move(5)
+    target = efs.create_mount_target(FileSystemId=system, SubnetId=network.subnets[OTHER])
+    theirs = {"NetworkInterfaceId": target["NetworkInterfaceId"]}
+    assert code_of(ec2.delete_network_interface, **theirs) == "OperationNotPermitted"
+    assert code_of(ec2.delete_subnet, SubnetId=network.subnets[OTHER]) == "DependencyViolation"
+    assert code_of(ec2.delete_vpc, VpcId=network.vpc) == "DependencyViolation"
+    efs.delete_mount_target(MountTargetId=target["MountTargetId"])
+
+
+def test_t41_every_change_of_state_is_told_to_the_rules_that_take_it(
+    cloud: RunningCloud, ec2: Any, launch: Launch
+):
+    queue = cloud.client("sqs").create_queue(QueueName="states")["QueueUrl"]
+    arn = "arn:aws:sqs:us-east-1:123456789012:states"
+    events = cloud.client("events")
+    pattern = {"source": ["aws.ec2"], "detail": {"state": ["shutting-down", "terminated"]}}
+    rule = events.put_rule(Name="states", EventPattern=json.dumps(pattern))["RuleArn"]
+    events.put_targets(Rule="states", Targets=[{"Id": "q", "Arn": arn}])
+    said = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}, "Action": "sqs:SendMessage",
+            "Resource": arn, "Condition": {"ArnEquals": {"aws:SourceArn": rule}}}  # fmt: skip
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [said]})
+    cloud.client("sqs").set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
+    cloud.api.deliver(cloud.clock.now)  # what other tests left behind finds no way in after this
+    cloud.client("sqs").purge_queue(QueueUrl=queue)
+    (one,) = launch()
+    ec2.terminate_instances(InstanceIds=[one["InstanceId"]])
+    cloud.clock.move(6)
+    ec2.describe_instances()
+    cloud.api.deliver(cloud.clock.now)
+    found = cloud.client("sqs").receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
+    told = [json.loads(m["Body"])["detail"] for m in found]
+    assert [(t["instance-id"], t["state"]) for t in told] == [
+        (one["InstanceId"], "shutting-down"), (one["InstanceId"], "terminated")
+    ]  # fmt: skip

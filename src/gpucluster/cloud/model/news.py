@@ -38,6 +38,7 @@ class News:
 
     def __init__(self, region: str, dice: Dice) -> None:
         self.switches = NewsSwitches()
+        self.tells_states = False
         self._region, self._dice = region, dice
         self._messages: list[_Message] = []
         self._put = 0
@@ -55,6 +56,12 @@ class News:
         """A rebalance recommendation."""
         detail = {"instance-id": instance.id}
         self._event("aws.ec2", "EC2 Instance Rebalance Recommendation", detail, now, instance)
+
+    def state(self, instance: Ec2Instance, now: float) -> None:
+        """A change of state, where somebody has rules to take it (`tells_states`)."""
+        if self.tells_states:
+            detail = {"instance-id": instance.id, "state": instance.state.value}
+            self._event("aws.ec2", "EC2 Instance State-change Notification", detail, now, instance)
 
     def maintenance(self, instance: Ec2Instance, event: MaintenanceEvent, now: float) -> None:
         """A scheduled change of AWS Health."""

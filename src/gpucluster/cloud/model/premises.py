@@ -9,6 +9,9 @@ from gpucluster.cloud.model.orders import Orders
 from gpucluster.cloud.model.state import atomic
 from gpucluster.cloud.model.values import Interface, Refusal, SubnetPlace
 
+NEVER = float("inf")  # an end that a reservation no longer has
+_AT_ONCE = 1000  # slots that a reservation grows or shrinks by
+
 
 class Premises(Orders):
     """Requests that are not about instances."""
@@ -158,6 +161,27 @@ class Premises(Orders):
         """How many addresses are free (DescribeSubnets)."""
         self._advance(now)
         return addresses.room(subnet) - len(self._used(subnet.id))
+
+    @atomic
+    def change_reservation(self, reservation: str, count: int | None, ends_at: float | None) -> None:
+        """ModifyCapacityReservation: at most a thousand more or fewer at a time; a block stays as it is (T25, T26)."""
+        held = self.supply.reservations.get(reservation)
+        if held.block:
+            raise Refusal("UnsupportedOperation", "A capacity block cannot be modified.")
+        if held.cancelled:
+            raise Refusal(
+                "InvalidCapacityReservationState", f"The capacity reservation '{held.id}' is cancelled."
+            )
+        if count is not None and (count < held.used or abs(count - held.total) > _AT_ONCE):
+            raise Refusal("InvalidParameterValue", f"Value ({count}) for parameter instanceCount is invalid.")
+        held.total = held.total if count is None else count
+        if ends_at is not None:
+            held.ends_at = None if ends_at == NEVER else ends_at
+
+    @atomic
+    def is_open(self, reservation: str) -> bool:
+        """Whether launches join it that do not name it."""
+        return self.supply.reservations.get(reservation).open
 
     @atomic
     def tags_of(self, resource: str) -> Mapping[str, str] | None:

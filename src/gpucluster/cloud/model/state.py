@@ -106,6 +106,7 @@ class State:
             return after
         if before is not None and before.state is not after.state:
             after = self._release(after, after.since if now is None else now)
+            self.news.state(after, after.since)
         self._instances[after.id] = after
         return after
 

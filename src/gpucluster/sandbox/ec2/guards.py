@@ -60,6 +60,17 @@ def gateway(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface
         )
 
 
+def interface(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
+    """An attached one, and one that belongs to a service (T42)."""
+    del moto
+    name = asked.get("NetworkInterfaceId", "")
+    mine = next((i for i in interfaces if i.id == name), None)
+    if mine is not None and mine.service:
+        raise Refusal("OperationNotPermitted", f"You are not allowed to manage '{name}': {mine.service}.")
+    if mine is not None:
+        raise Refusal("InvalidNetworkInterface.InUse", f"Interface: [{name}] in use.")
+
+
 def vpc_attribute(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[Interface]) -> None:
     """One attribute a call (T32); the code is not verified."""
     del moto, interfaces
@@ -80,6 +91,7 @@ GUARDS: Mapping[str, Guard] = {
     "DeleteSecurityGroup": security_group,
     "DeleteSubnet": subnet,
     "DeleteVpc": vpc,
+    "DeleteNetworkInterface": interface,
     "DetachInternetGateway": gateway,
     "ModifyVpcAttribute": vpc_attribute,
     "CreateLaunchTemplate": template_user_data,

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from gpucluster.cloud.model import CloudModel, Refusal
+from gpucluster.cloud.model.premises import NEVER
 from gpucluster.cloud.port import Reservation
 from gpucluster.sandbox.backends import ACCOUNT
 from gpucluster.sandbox.ec2 import filters, views
-from gpucluster.sandbox.ec2.call import Call, Calls, Result
+from gpucluster.sandbox.ec2.call import Call, Calls, Result, birth_tags
 
 
 def calls(model: CloudModel) -> Calls:
@@ -17,6 +18,7 @@ def calls(model: CloudModel) -> Calls:
     return {
         "DescribeCapacityReservations": here.describe,
         "CreateCapacityReservation": here.create,
+        "ModifyCapacityReservation": here.modify,
         "CancelCapacityReservation": here.cancel,
     }
 
@@ -34,7 +36,9 @@ class _Reserved:
                 "InvalidCapacityReservationId.NotFound",
                 f"The capacity reservation ID '{missing[0]}' does not exist",
             )
-        fitting = filters.chosen(found, call.asked.get("Filters"), filters.RESERVATION, lambda _: {})
+        fitting = filters.chosen(
+            found, call.asked.get("Filters"), filters.RESERVATION, lambda r: self._model.tags_of(r.id) or {}
+        )
         forced = self._model.switches.page_size
         shown, token = filters.page(fitting, lambda r: r.id, call.asked, self._model.draw(), forced)
         result: Result = {"CapacityReservations": [self._shape(r) for r in shown]}
@@ -52,7 +56,22 @@ class _Reserved:
             open=str(asked.get("InstanceMatchCriteria") or "open") == "open",
             ends_at=_seconds(asked.get("EndDate")),
         )
+        self._model.tag_holding(made, birth_tags(call, "capacity-reservation"), ())
         return {"CapacityReservation": self._shape(self._model.reservations((made,), call.now)[0])}
+
+    def modify(self, call: Call) -> Result:
+        """Count and end; type, zone, platform and tenancy stay (T25)."""
+        asked = call.asked
+        ends = _seconds(asked.get("EndDate"))
+        if str(asked.get("EndDateType")) == "unlimited":
+            ends = NEVER
+        count = asked.get("InstanceCount")
+        self._model.change_reservation(
+            str(asked.get("CapacityReservationId")),
+            None if count is None else int(count),
+            ends,
+        )
+        return {"Return": True}
 
     def cancel(self, call: Call) -> Result:
         self._model.cancel_reservation(str(call.asked.get("CapacityReservationId")), call.now)
@@ -69,6 +88,9 @@ class _Reserved:
             "TotalInstanceCount": one.total,
             "AvailableInstanceCount": one.free,
             "State": one.state,
+            "InstanceMatchCriteria": "open" if self._model.is_open(one.id) else "targeted",
+            "EndDateType": "unlimited" if one.ends_at is None else "limited",
+            "Tags": views.tag_list(self._model.tags_of(one.id) or {}),
         }
         if one.starts_at is not None:
             shape["StartDate"] = views.when(one.starts_at)
