@@ -152,6 +152,7 @@ def running() -> Generator[RunningCloud]:
         cloud.api.moto._ec2.amis[image].owner_id = SYSTEM.owner
         impostor = cloud.api.moto.register_image(SYSTEM.pattern.replace("*", "29990101"))
         cloud.api.moto._ec2.amis[impostor].owner_id = "999988887777"
+        cloud.api.moto._ec2.amis[impostor].creation_date = "2999-01-01T00:00:00.000Z"
         yield cloud
 
 
