@@ -15,14 +15,17 @@ LOOKED_UP = frozenset({"ami", "imageId", "blockDeviceMappings"})  # from the loo
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
-def compare(planned: Planned, preview: Mapping[str, Any]) -> list[str]:
-    """Empty when both see the same program; the engine's own default providers are not the program's."""
+def compare(planned: Planned, preview: Mapping[str, Any], looked_up: frozenset[str] = LOOKED_UP) -> list[str]:
+    """Empty when both see the same program; the engine's own default providers are not the program's.
+
+    `looked_up` are properties that may be unknown offline; none, when every look-up is answered.
+    """
     steps = {s["urn"]: s for s in preview["steps"] if _is_declared(s)}
     ours = {r.urn: r for r in planned.resources}
     found = [f"{urn}: the engine has it, the planner does not" for urn in steps.keys() - ours.keys()]
     found += [f"{urn}: the planner has it, the engine does not" for urn in ours.keys() - steps.keys()]
     for urn in ours.keys() & steps.keys():
-        found += [f"{urn}: {line}" for line in _differences(ours[urn], steps[urn], planned)]
+        found += [f"{urn}: {line}" for line in _differences(ours[urn], steps[urn], planned, looked_up)]
     return sorted(found)
 
 
@@ -32,7 +35,9 @@ def _is_declared(step: Mapping[str, Any]) -> bool:
     return not own and not step["op"].startswith("delete")
 
 
-def _differences(resource: Resource, step: Mapping[str, Any], planned: Planned) -> Iterator[str]:
+def _differences(
+    resource: Resource, step: Mapping[str, Any], planned: Planned, looked_up: frozenset[str]
+) -> Iterator[str]:
     state: State = step["newState"]
     for word, ours, theirs in _fields(resource, state, planned):
         if ours != theirs:
@@ -40,7 +45,7 @@ def _differences(resource: Resource, step: Mapping[str, Any], planned: Planned) 
     was = step.get("oldState", {}).get("urn", resource.urn)
     if was not in {resource.urn, *resource.aliases}:
         yield f"aliases: the engine took it for {was}, planned {resource.aliases!r}"
-    yield from _inputs(resource, state.get("inputs", {}))
+    yield from _inputs(resource, state.get("inputs", {}), looked_up)
 
 
 def _fields(resource: Resource, state: State, planned: Planned) -> Iterator[tuple[str, object, object]]:
@@ -73,14 +78,14 @@ def _seconds(text: str) -> int:
     return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"(\d+)([hms])", text))
 
 
-def _inputs(resource: Resource, inputs: Mapping[str, Any]) -> Iterator[str]:
+def _inputs(resource: Resource, inputs: Mapping[str, Any], looked_up: frozenset[str]) -> Iterator[str]:
     """What the program gave must be there; what the engine has more must be a default that it says is one."""
     defaults = ENGINES_OWN | frozenset(inputs.get("__defaults", ()))
     if resource.type.startswith("pulumi:providers:"):
         defaults |= PROVIDERS_OWN
     given = {name: value for name, value in inputs.items() if name not in defaults}
     for name in _keys(resource.properties, given):
-        open_here = name in LOOKED_UP or name in resource.property_dependencies
+        open_here = name in looked_up or name in resource.property_dependencies
         yield from _values(name, resource.properties.get(name), given.get(name), open_here=open_here)
 
 
