@@ -264,15 +264,14 @@ class Daemon:
             return
         head = there(self._plan.head)
         try:
-            self._server = registration.serve(head.address, head.registration_port, self._desk)
+            self._server = registration.serve_here(head.addresses, head.registration_port, self._desk)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            self._complain(f"registration: {head.address}:{head.registration_port} is taken; asked again")
+            self._complain(f"registration: port {head.registration_port} is taken; asked again")
             return
-        log.info(
-            "ready: cluster %s, registration on %s:%d", self._plan.name, head.address, head.registration_port
-        )
+        address, port = self._server.server_address[:2]
+        log.info("ready: cluster %s, registration on %s:%d", self._plan.name, address, port)
 
     def _close_desk(self) -> None:
         for server in (self._server, self._window):

@@ -5,10 +5,11 @@ address that the cloud lists for it. What was said goes to the daemon's inbox.
 """
 
 import contextlib
+import errno
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -186,6 +187,17 @@ def serve(address: str, port: int, desk: Desk) -> ThreadingHTTPServer:
     server = _Server((address, port), Handler)
     threading.Thread(target=server.serve_forever, name="registration", daemon=True).start()
     return server
+
+
+def serve_here(addresses: Sequence[str], port: int, desk: Desk) -> ThreadingHTTPServer:
+    """Serve on the one of the controllers' addresses that is this machine's; OSError if none can be had."""
+    for address in addresses[:-1]:
+        try:
+            return serve(address, port, desk)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    return serve(addresses[-1], port, desk)
 
 
 class _Server(ThreadingHTTPServer):

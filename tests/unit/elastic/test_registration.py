@@ -22,7 +22,7 @@ from gpucluster.elastic.events import (
 )
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import CloudView
-from gpucluster.elastic.registration import MAX_BODY, Desk, Snapshot, serve
+from gpucluster.elastic.registration import MAX_BODY, Desk, Snapshot, serve, serve_here
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
 from gpucluster.plan.model import Market
@@ -188,3 +188,13 @@ def _post(port: int, path: str, body: str) -> int:
         return 413  # refused before the body was read
     finally:
         connection.close()
+
+
+@pytest.mark.loopback
+def test_of_two_controllers_addresses_the_one_that_is_here_is_served():
+    server = serve_here(("192.0.2.1", "127.0.0.1"), 0, Office(snapshot()).desk)
+    try:
+        assert server.server_address[0] == "127.0.0.1"
+    finally:
+        server.shutdown()
+        server.server_close()
