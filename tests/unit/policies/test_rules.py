@@ -1,11 +1,15 @@
 """The shipped pack: each planted mistake is found by its own rule and by no other, and our own stacks pass."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from declared import declared_by
 from planted import OPEN, PLANTED, Stack, good
 
+from gpucluster.aws.program import declare
 from gpucluster.cli.desk import resolve_file
 from gpucluster.cli.resources import recorded, why_not
 from gpucluster.engine.offline.model import Resource
@@ -65,6 +69,21 @@ def test_our_own_stacks_pass(file: Path) -> None:
         ("secret-in-user-data", "userDataBase64"),
         ("wide-policy", "policy"),
     }
+
+
+@pytest.mark.parametrize("file", OURS, ids=[file.stem for file in OURS])
+def test_texts_that_hang_on_names_pass_once_the_names_are_known(file: Path) -> None:
+    """Policies and user data as they are written after `up`; mocks know no links and no protection."""
+    rules = tuple(r for r in PACK.rules if r.name in {"wide-policy", "secret-in-user-data"})
+    made = declared_by(partial(declare, resolve_file(file).plan))
+    known = [
+        Resource(
+            urn=f"{one.type}::{one.name}", type=one.type, name=one.name, custom=True, properties=one.inputs
+        )
+        for one in made
+    ]
+    assert len([one for one in known if one.type == "aws:iam/rolePolicy:RolePolicy"]) >= 2
+    assert judge([replace(PACK, rules=rules)], known).findings == ()
 
 
 def test_all_rules_are_mandatory() -> None:
