@@ -106,7 +106,9 @@ def test_a_mig_profile_alone_fits_its_gpu_as_often_as_it_says_and_no_more() -> N
 def test_every_gpu_of_a_machine_that_can_be_sliced_is_in_the_mig_table() -> None:
     gpus = {(m.gpu.model, m.gpu.memory_mib) for m in catalog.load().machines.values() if m.gpu}
     cannot = {("a10g", 22888), ("l4", 22888), ("l40s", 45776), ("t4", 16384)}
-    of_four = {("rtx-pro-server-6000", 98304)}  # four slices, which a table of sevenths and eighths does not say
+    of_four = {
+        ("rtx-pro-server-6000", 98304)
+    }  # four slices, which a table of sevenths and eighths does not say
     assert gpus - catalog.load().mig.keys() == cannot | of_four
 
 
