@@ -1,6 +1,6 @@
 """The whole program through the real engine and the stand-in provider.
 
-One story a test, because each brings 51 resources up (3 s) and takes them down.
+One story a test, because each brings 68 resources up (3 s) and takes them down.
 """
 
 import json
@@ -33,7 +33,7 @@ from gpucluster.engine.provider.table import TYPES
 from gpucluster.engine.target import environment
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec
-from gpucluster.plan.model import Bindings, Market, there
+from gpucluster.plan.model import Bindings, Image, Market, there
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_ROLE
 
 # the SDK drops the coroutines of a program that failed
@@ -98,7 +98,7 @@ TEMPLATE = ("LaunchTemplate", "burst-h200-1-p5en.48xlarge", ("keyName",))
 
 def test_drift_is_shown_and_nothing_else_and_destroy_leaves_nothing(cluster: Cluster) -> None:
     made = cluster.up()
-    assert dict(made.counts) == {"create": 51}
+    assert dict(made.counts) == {"create": 68}
     assert codec.loads(Bindings, made.outputs["bindings"]) == bindings(cluster)
     for verb in (cluster.preview, cluster.refresh, cluster.preview):
         assert found(verb()) == [], f"{verb.__name__}: nothing was changed"
@@ -120,7 +120,7 @@ def test_drift_is_shown_and_nothing_else_and_destroy_leaves_nothing(cluster: Clu
     cluster.up()
     assert found(cluster.preview()) == [], "mended"
     assert bindings(cluster).templates["h200-1-p5en.48xlarge"].version == 3
-    assert dict(cluster.destroy().counts) == {"delete": 51}
+    assert dict(cluster.destroy().counts) == {"delete": 68}
     assert_empty(cluster)
     assert cluster.destroy().changes == (), "the second time there is nothing to do"
 
@@ -144,7 +144,7 @@ def test_one_drift_shows_one_change(
 def assert_tagged(cluster: Cluster) -> None:
     """Everything that can carry a tag carries the cluster's, as the cloud says; the head's volume too."""
     carriers = [s for s in run.standing(cluster.target) if TYPES[s.type].tagged]
-    assert len(carriers) == 30
+    assert len(carriers) == 40
     assert [s.name for s in carriers if s.outputs["tagsAll"].get("gpucluster:cluster") != "burst"] == []
     (head,) = [s for s in carriers if s.type == "aws:ec2/instance:Instance"]
     assert head.outputs["volumeTags"]["gpucluster:cluster"] == "burst"
@@ -233,7 +233,7 @@ def test_what_the_stand_in_does_not_know_is_refused_by_name(
 
 
 def test_a_refusal_half_way_is_told_and_the_next_up_goes_on(cluster: Cluster) -> None:
-    site = replace(there(cluster.plan.aws), image="gpucluster-slurm-0.0")
+    site = replace(there(cluster.plan.aws), image=Image(os="ubuntu-24.04", name="gpucluster-slurm-0.0"))
     spoilt = replace(cluster, plan=replace(cluster.plan, aws=site))
     with pytest.raises(
         GpuclusterError, match=r"no machine image fits name=gpucluster-slurm-0\.0 owners=self in us-east-2"
@@ -271,10 +271,10 @@ def test_a_stack_of_the_user_s_own_is_read_and_destroyed(
     for name, value in environment(cluster.target).items():
         monkeypatch.setenv(name, value)
     work_dir = cluster.target.work_dir
-    assert len(user.standing(work_dir, "burst", cluster.target.pulumi)) == 43
+    assert len(user.standing(work_dir, "burst", cluster.target.pulumi)) == 58
     with pytest.raises(StateError, match="there is no cluster 'nobody'"):
         user.standing(work_dir, "nobody", cluster.target.pulumi)
-    assert dict(user.destroy(work_dir, "burst", cluster.target.pulumi).counts) == {"delete": 51}
+    assert dict(user.destroy(work_dir, "burst", cluster.target.pulumi).counts) == {"delete": 68}
     assert user.standing(work_dir, "burst", cluster.target.pulumi) == ()
     assert_empty(cluster)
 
@@ -292,7 +292,7 @@ def test_down_ends_the_nodes_and_then_everything(cluster: Cluster) -> None:
         control=lambda _, bucket: control if bucket == made.outputs["bucket"] else pytest.fail(bucket),
         region=None,
     )
-    assert empty(place, "burst").sentence("burst") == "burst is empty: 2 nodes ended, 43 resources deleted"
+    assert empty(place, "burst").sentence("burst") == "burst is empty: 2 nodes ended, 58 resources deleted"
     assert_empty(cluster)
     assert empty(place, "burst").sentence("burst") == "burst is already empty"
 
@@ -301,6 +301,9 @@ def launch_two(cluster: Cluster, cloud: AwsCloud) -> None:
     """As the daemon does."""
     known = bindings(cluster)
     template = known.templates["h200-1-p5en.48xlarge"]
+    (interfaces,) = [
+        t.interfaces for pool in cluster.plan.pools for t in pool.templates if t.key == "h200-1-p5en.48xlarge"
+    ]
     request = LaunchRequest(
         token="one-life",
         count=2,
@@ -311,6 +314,8 @@ def launch_two(cluster: Cluster, cloud: AwsCloud) -> None:
         machine="p5en.48xlarge",
         market=Market.ON_DEMAND,
         tags={TAG_CLUSTER: "burst", TAG_ROLE: ROLE_NODE},
+        interfaces=interfaces,
+        group=known.groups[ROLE_NODE],
     )
     assert len(cloud.launch(request)) == 2
 
