@@ -104,6 +104,7 @@ CONFIGURATION = frozenset(
         "InvalidLaunchTemplateId.VersionNotFound",
         "InvalidLaunchTemplateName.NotFoundException",
         "InvalidCapacityReservationId.NotFound",
+        "InvalidPlacementGroup.Unknown",  # of a bundle that is old
         "OperationNotPermitted",  # termination protection
         "IncorrectInstanceState",
         "InvalidNetworkSettings",

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from clouds import Network, RunningCloud, a_network, running_cloud
 
+from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.model import Timing
+from gpucluster.cloud.port import LaunchRequest
+from gpucluster.plan.model import Interface, InterfaceKind, Market
 
 pytestmark = pytest.mark.loopback
 ZONE, OTHER = "us-east-1a", "us-east-1b"
@@ -219,6 +223,35 @@ def test_t31_a_template_with_interfaces_takes_its_subnet_from_a_fleet_and_not_fr
         "Instances"
     ]
     assert (one["SubnetId"], len(one["NetworkInterfaces"])) == (subnet, 2)
+
+
+def test_t31_the_daemons_own_launch_lists_the_interfaces_and_stands_in_its_group(
+    cloud: RunningCloud, ec2: Any, network: Network
+):
+    """Over the template's own list, as the daemon asks; a replay is the same instance."""
+    ec2.create_placement_group(GroupName="of-the-pool", Strategy="cluster")
+    kinds = (InterfaceKind.ENA, InterfaceKind.EFA_ONLY)
+    cards = tuple(Interface(card=0, device=n, kind=kind) for n, kind in enumerate(kinds))
+    asked = LaunchRequest(
+        token="t31", count=2, template_id=network.template, template_version=1, subnet_id=network.subnets[ZONE],
+        zone=ZONE, machine="p5.48xlarge", market=Market.ON_DEMAND, tags={"k": "v"}, interfaces=cards,
+        group=network.group, placement_group="of-the-pool",
+    )  # fmt: skip
+    data = {
+        "ImageId": network.image, "InstanceType": "p5.48xlarge",
+        "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [network.group]}],
+    }  # fmt: skip
+    made = ec2.create_launch_template(LaunchTemplateName="listed", LaunchTemplateData=data)["LaunchTemplate"]
+    asked = replace(asked, template_id=made["LaunchTemplateId"])
+    port = AwsCloud("us-east-1", lambda _: cloud.client("ec2"))
+    ids = port.launch(asked)
+    assert set(port.launch(asked)) == set(ids)
+    cloud.clock.move(2)
+    found = ec2.describe_instances(InstanceIds=list(ids))["Reservations"][0]["Instances"]
+    assert [[n["InterfaceType"] for n in i["NetworkInterfaces"]] for i in found] == [
+        ["interface", "efa-only"]
+    ] * 2
+    assert {i["Placement"]["GroupName"] for i in found} == {"of-the-pool"}
 
 
 # --- addresses and gateways -------------------------------------------------------------------

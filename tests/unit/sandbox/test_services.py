@@ -239,6 +239,29 @@ def state_of(fsx: Any, name: str) -> str:
     return fsx.describe_file_systems(FileSystemIds=[name])["FileSystems"][0]["Lifecycle"]
 
 
+# --- roles ------------------------------------------------------------------------------------
+
+
+def test_t37_a_role_goes_when_nothing_hangs_on_it(cloud: RunningCloud):
+    iam = cloud.client("iam")
+    allow: dict[str, Any] = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
+    trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    iam.create_role(
+        RoleName="t37", AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    )
+    document = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+    iam.put_role_policy(RoleName="t37", PolicyName="p", PolicyDocument=document)
+    iam.create_instance_profile(InstanceProfileName="t37")
+    iam.add_role_to_instance_profile(InstanceProfileName="t37", RoleName="t37")
+    assert code_of(iam.delete_instance_profile, InstanceProfileName="t37") == "DeleteConflict"
+    assert code_of(iam.delete_role, RoleName="t37") == "DeleteConflict", "it is in a profile"
+    iam.remove_role_from_instance_profile(InstanceProfileName="t37", RoleName="t37")
+    assert code_of(iam.delete_role, RoleName="t37") == "DeleteConflict", "it has a policy"
+    iam.delete_role_policy(RoleName="t37", PolicyName="p")
+    iam.delete_role(RoleName="t37")
+    iam.delete_instance_profile(InstanceProfileName="t37")
+
+
 # --- quotas and budgets -----------------------------------------------------------------------
 
 
