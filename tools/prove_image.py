@@ -1,6 +1,6 @@
 """The image's way to Slurm, proved without AWS: Debian's source of Slurm is built and installed by the same tasks.
 
-Source and packaging come as one tarball with a debian/ folder in it, as SchedMD's does. On a throw-away overlay over the sandbox's trixie tree; `make image-proof` runs it as root. It needs the host's Debian
+Source and packaging come as one tarball with a debian/ folder in it, as SchedMD's does. In a throw-away tree of trixie; `make image-proof` runs it as root. It needs the host's Debian
 mirror and, on two cores, a quarter of an hour. One JSON object with the figures is the answer.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpucluster import shell
 from gpucluster.sandbox import bootstrap, images, mirrors, places
-from gpucluster.sandbox.within import Overlay, within
+from gpucluster.sandbox.within import within
 
 PACKAGES = ("slurm-client", "slurmctld", "slurmd", "sackd", "slurm-wlm-basic-plugins")
 SOURCE = "slurm-wlm"
@@ -22,50 +22,52 @@ HOUR = 3600.0
 
 def main() -> int:
     """Build, install, ask the installed programs who they are."""
-    base = _base()
     scratch = Path(tempfile.mkdtemp(prefix="image-proof-", dir=places.CACHE))
     try:
-        shell.run(
-            ["cp", "-al", str(base), str(scratch / "base")]
-        )  # links: another build may drop the layer meanwhile
-        print(json.dumps(proved(scratch / "base", scratch), indent=1, sort_keys=True))
+        print(json.dumps(proved(scratch), indent=1, sort_keys=True))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return 0
 
 
-def _base() -> Path:
-    """Any tree of the suite will do, so nobody waits for a build."""
-    there = sorted(
-        (places.CACHE / "images").glob("base-????????????????/root"), key=lambda p: p.stat().st_mtime
-    )
-    return there[-1] if there else images.find_or_build(say).layers[-1]
-
-
-def proved(base: Path, scratch: Path) -> dict[str, object]:
+def proved(scratch: Path) -> dict[str, object]:
     """What was built, in what time, and what the built programs say."""
-    at = scratch / "merged"
-    overlay = Overlay(lower=(base,), upper=scratch / "root", work=scratch / "work", at=at)
-    _sources(scratch / "root")
-    variables = scratch / "variables.json"
-    variables.write_text(json.dumps(_variables(_tarball(overlay, scratch))))
-    begun = time.monotonic()
-    _play(overlay, variables, scratch)
-    took = time.monotonic() - begun
     root = scratch / "root"
+    _tree(root)
+    variables = scratch / "variables.json"
+    variables.write_text(json.dumps(_variables(_tarball(root, scratch))))
+    begun = time.monotonic()
+    _play(root, variables, scratch)
+    took = time.monotonic() - begun
     debs = sorted((root / "usr/src/gpucluster-slurm").glob("*.deb"))
-    said = _chrooted(overlay, ["slurmctld", "-V"]).strip(), _chrooted(overlay, ["slurmd", "-V"]).strip()
-    built = _chrooted(
-        overlay,
-        ["dpkg-query", "--show", "--showformat", "${Package} ${Version} ${db:Status-Abbrev}\\n", *PACKAGES],
-    )
+    form = "${Package} ${Version} ${db:Status-Abbrev}\n"
     return {
         "seconds": round(took),
         "packages_made": {deb.name: deb.stat().st_size for deb in debs},
-        "installed": built.splitlines(),
-        "says": said,
-        "held": _chrooted(overlay, ["apt-mark", "showhold"]).split(),
+        "installed": _chrooted(root, ["dpkg-query", "--show", "--showformat", form, *PACKAGES]).splitlines(),
+        "says": [_chrooted(root, [program, "-V"]).strip() for program in ("slurmctld", "slurmd", "scontrol")],
+        "held": _chrooted(root, ["apt-mark", "showhold"]).split(),
     }
+
+
+def _tree(root: Path) -> None:
+    """A small system of the suite from the host's mirror, sources too, with the host's names."""
+    lines = mirrors.debian_lines(mirrors.APT, suite=images.SUITE)
+    options = mirrors.apt_options()
+    debs = places.CACHE / "debs" / images.SUITE
+    debs.mkdir(parents=True, exist_ok=True)
+    say(f"making a tree of {images.SUITE}")
+    argv = bootstrap.mmdebstrap_argv(
+        suite=images.SUITE, packages=["ca-certificates", "munge", "python3"], lines=lines, options=options,
+        debs=debs, root=root,
+    )  # fmt: skip
+    shell.run(argv, timeout_s=1800)
+    sources = [x.replace("deb ", "deb-src ", 1) for x in lines]
+    etc = root / "etc"
+    (etc / "apt/sources.list").write_text("".join(f"{x}\n" for x in (*lines, *sources)))
+    (etc / "apt/apt.conf.d/99proof").write_text("".join(f"{option};\n" for option in options))
+    for name in ("resolv.conf", "hosts"):
+        shutil.copy(Path("/etc") / name, etc / name)
 
 
 def _variables(archive: Path) -> dict[str, object]:
@@ -79,22 +81,10 @@ def _variables(archive: Path) -> dict[str, object]:
     }
 
 
-def _sources(root: Path) -> None:
-    """The host's mirror, sources too, and its names: only in this overlay."""
-    lines = mirrors.debian_lines(mirrors.APT, suite=images.SUITE)
-    etc = root / "etc"
-    (etc / "apt/apt.conf.d").mkdir(parents=True)
-    sources = [x.replace("deb ", "deb-src ", 1) for x in lines]
-    (etc / "apt/sources.list").write_text("".join(f"{x}\n" for x in (*lines, *sources)))
-    (etc / "apt/apt.conf.d/99proof").write_text("".join(f"{option};\n" for option in mirrors.apt_options()))
-    for name in ("resolv.conf", "hosts"):
-        shutil.copy(Path("/etc") / name, etc / name)
-
-
-def _tarball(overlay: Overlay, scratch: Path) -> Path:
+def _tarball(root: Path, scratch: Path) -> Path:
     """Fetched by apt, which checks signatures; part by part, for a mirror may lack the newest version of one."""
-    _chrooted(overlay, ["apt-get", "update"])
-    shown = _chrooted(overlay, ["apt-cache", "showsrc", SOURCE]).splitlines()
+    _chrooted(root, ["apt-get", "update"])
+    shown = _chrooted(root, ["apt-cache", "showsrc", SOURCE]).splitlines()
     versions = sorted({line.split()[1] for line in shown if line.startswith("Version:")}, reverse=True)
     for kind in ("--tar-only", "--diff-only"):
         argv = [
@@ -104,8 +94,8 @@ def _tarball(overlay: Overlay, scratch: Path) -> Path:
             + SOURCE
             + '=$v" && exit; done; exit 1',
         ]
-        _chrooted(overlay, [*argv, kind, *versions])
-    fetched = scratch / "root/usr/src"
+        _chrooted(root, [*argv, kind, *versions])
+    fetched = root / "usr/src"
     tree = scratch / "slurm"
     tree.mkdir()
     shell.run(
@@ -117,8 +107,8 @@ def _tarball(overlay: Overlay, scratch: Path) -> Path:
     return scratch / "slurm.tar.bz2"
 
 
-def _play(overlay: Overlay, variables: Path, scratch: Path) -> None:
-    argv = bootstrap.ansible_argv("slurm.yml", root=overlay.at, variables=variables, overlay=overlay)
+def _play(root: Path, variables: Path, scratch: Path) -> None:
+    argv = bootstrap.ansible_argv("slurm.yml", root=root, variables=variables)
     config = scratch / "ansible.cfg"
     config.touch()  # a host's own must not change the proof
     env = {**bootstrap.ANSIBLE_ENV, "ANSIBLE_HOME": str(scratch / "ansible"), "ANSIBLE_CONFIG": str(config)}
@@ -128,8 +118,8 @@ def _play(overlay: Overlay, variables: Path, scratch: Path) -> None:
         raise SystemExit("\n".join((done.stdout + done.stderr).splitlines()[-60:]))
 
 
-def _chrooted(overlay: Overlay, argv: list[str]) -> str:
-    return shell.run(within(["chroot", str(overlay.at), *argv], overlay=overlay), timeout_s=600).stdout
+def _chrooted(root: Path, argv: list[str]) -> str:
+    return shell.run(within(["chroot", str(root), *argv], proc=root / "proc"), timeout_s=600).stdout
 
 
 def say(line: str) -> None:
