@@ -1,4 +1,4 @@
-"""The process that runs one program: our engine and the program's SDK side by side, over a Unix socket.
+"""The process that runs one program: our engine and the program's SDK side by side; the monitor over a Unix socket.
 
 A process of its own, because the SDK keeps the root stack and its settings in the module: one program, one process.
 Standard output is the answer's alone; what the program prints goes to standard error.
@@ -18,8 +18,8 @@ from functools import partial
 from typing import Final, NoReturn
 
 import grpc
-from pulumi.runtime.proto import engine_pb2_grpc, resource_pb2_grpc
-from pulumi.runtime.settings import reset_options
+from pulumi.runtime.proto import resource_pb2_grpc
+from pulumi.runtime.settings import Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
 from gpucluster.engine.offline.located import from_thread, from_traceback
@@ -68,7 +68,6 @@ def _serve(monitor: Monitor, socket: str) -> grpc.Server:
     size = ("grpc.max_receive_message_length", MESSAGE_BYTES)
     server = grpc.server(ThreadPoolExecutor(THREADS), options=[size])
     resource_pb2_grpc.add_ResourceMonitorServicer_to_server(monitor, server)
-    engine_pb2_grpc.add_EngineServicer_to_server(Engine(), server)
     server.add_insecure_port(f"unix:{socket}")
     server.start()
     return server
@@ -86,20 +85,31 @@ def _answered(order: Order, monitor: Monitor) -> Answer:
 
 
 def _run(order: Order) -> None:
-    address = f"unix:{order.socket}"
-    reset_options(
-        project=order.project,
-        stack=order.stack,
-        organization="organization",
-        monitor_address=address,
-        engine_address=address,
-        preview=True,
+    configure(
+        Settings(
+            project=order.project,
+            stack=order.stack,
+            organization="organization",
+            monitor=f"unix:{order.socket}",
+            engine=_Nearby(),
+            dry_run=True,
+        )
     )
     module, _, function = order.program.partition(":")
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(_quiet)
     program = getattr(importlib.import_module(module), function)
     loop.run_until_complete(run_in_stack(partial(program, order.plan)))
+
+
+class _Nearby:
+    """The engine's ear without a socket between: the SDK tells it every second thing, each a call that waits."""
+
+    def __init__(self) -> None:
+        self._engine = Engine()
+
+    def __getattr__(self, name: str) -> Callable[[object], object]:
+        return lambda request: getattr(self._engine, name)(request, None)
 
 
 def _quiet(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
