@@ -11,7 +11,7 @@ from gpucluster.cli.output import PlanOutput, PlanOutputOption, ReviewOutput, an
 if TYPE_CHECKING:
     from gpucluster.cli.desk import Desk
     from gpucluster.plan.explain import Note
-    from gpucluster.plan.model import Aws, Budget, ClusterPlan, Head, Pool, Source
+    from gpucluster.plan.model import Budget, ClusterPlan, Pool, Source
 
 
 def plan(  # noqa: PLR0917  typer's options
@@ -107,16 +107,17 @@ def _fitting(*, explain: bool, resources: bool, properties: bool, judged: bool, 
 
 
 def _summary(plan: "ClusterPlan") -> Iterator[str]:
+    from gpucluster.cli import plan_site
     from gpucluster.spec.units import write_duration
 
     slurm = f" Slurm {plan.slurm.version}" if plan.slurm else ""
     yield f"cluster {plan.name}:{slurm}" if slurm else f"cluster {plan.name}"
     if plan.aws is not None:
-        yield from _aws(plan.aws)
+        yield from plan_site.of_aws(plan.aws)
     if plan.hosts is not None:
         yield f"hosts   by ssh as {plan.hosts.ssh_user}, port {plan.hosts.ssh_port}"
     if plan.head is not None:
-        yield _head(plan.head)
+        yield from plan_site.of_head(plan.head)
     yield from _switches(plan)
     for pool in plan.pools:
         yield from _pool(pool) if pool.sources else _hosts(pool)
@@ -134,19 +135,8 @@ def _summary(plan: "ClusterPlan") -> Iterator[str]:
         yield from summary(plan.kubernetes)
     if plan.budget is not None:
         yield _budget(plan.budget)
-    yield from _people(plan)
-
-
-def _aws(site: "Aws") -> Iterator[str]:
-    image = f", image {site.image.id or site.image.name}" if site.image else ""
-    yield f"aws     {site.region}{image}"
-    subnets = ", ".join(f"{subnet.zone} {subnet.cidr}" for subnet in site.network.subnets)
-    yield f"network {site.network.cidr}: {subnets}"
-
-
-def _head(head: "Head") -> str:
-    machine = f"{head.machine} in {head.zone}, " if head.machine else ""
-    return f"head    {head.name}: {machine}{head.address}"
+    yield from plan_site.of_people(plan)
+    yield from plan_site.of_mounts(plan)
 
 
 def _pool(pool: "Pool") -> Iterator[str]:
@@ -201,18 +191,6 @@ def _switches(plan: "ClusterPlan") -> Iterator[str]:
         below = (leaf for leaf in plan.leaves if leaf.name in spine.leaves)
         said = "; ".join(f"{leaf.name} {','.join(span.hostlist for span in leaf.slots)}" for leaf in below)
         yield f"spine {spine.name}: {said}"
-
-
-def _people(plan: "ClusterPlan") -> Iterator[str]:
-    for user in plan.users:
-        yield f"user {user.name}: uid {user.uid}, {len(user.keys)} key{'s' * (len(user.keys) != 1)}"
-    for mount in plan.storage:
-        if mount.nfs is not None:
-            yield f"mount {mount.path}: nfs {mount.nfs.server}:{mount.nfs.export}"
-        elif mount.other is not None:
-            yield f"mount {mount.path}: {mount.other.type} {mount.other.source}"
-        elif mount.lustre is not None:
-            yield f"mount {mount.path}: FSx for Lustre of {mount.lustre.size_gib} GiB in {mount.lustre.zone}"
 
 
 def _reasons(notes: "tuple[Note, ...]") -> Iterator[str]:

@@ -110,6 +110,7 @@ def test_plan_says_what_a_spec_becomes(good: str, capsys: pytest.CaptureFixture[
         "cluster burst: Slurm 24.11",
         "aws     us-east-2, image gpucluster-ubuntu-24.04-slurm-24.11",
         "network 10.42.0.0/16: us-east-2a 10.42.0.0/19, us-east-2b 10.42.32.0/19",
+        "  NAT in us-east-2a",
         "head    burst-head: m7i.2xlarge in us-east-2a, 10.42.0.10",
         "pool h200: 0 to 16 nodes; idle 5m, boot at most 20m",
         "  each 8 x h200, 192 CPUs, 1992294 MiB",
