@@ -67,7 +67,9 @@ class LaunchRequest:
     reservation: str | None = None  # `cr-...` that it must come from
     max_price: int | None = None  # of spot, micro-USD an hour
     placement_group: str | None = None  # by name
-    interfaces: tuple[Interface, ...] = ()  # listed by the launch, each with subnet and group (T31); none: one
+    interfaces: tuple[
+        Interface, ...
+    ] = ()  # listed by the launch, each with subnet and group (T31); none: one
     group: str = ""  # the interfaces' security group
 
 

@@ -60,7 +60,8 @@ def launch(ec2: Any, cloud: RunningCloud, network: Network) -> Launch:
 def code_of(call: Any, **named: Any) -> str:
     with pytest.raises(ClientError) as caught:
         call(**named)
-    return caught.value.response["Error"]["Code"]
+    error: Any = caught.value
+    return error.response["Error"]["Code"]
 
 
 def free_in(ec2: Any, subnet: str) -> int:

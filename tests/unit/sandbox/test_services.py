@@ -41,7 +41,8 @@ def network(running: tuple[RunningCloud, Network]) -> Network:
 def code_of(call: Any, **named: Any) -> str:
     with pytest.raises(ClientError) as caught:
         call(**named)
-    return caught.value.response["Error"]["Code"]
+    error: Any = caught.value
+    return error.response["Error"]["Code"]
 
 
 # --- EFS --------------------------------------------------------------------------------------
@@ -372,4 +373,5 @@ def test_what_the_cloud_lacks_is_refused_by_its_name(
     client = cloud.client(service)
     with pytest.raises(ClientError, match="the sandbox has no ") as caught:
         getattr(client, call)(**arguments)
-    assert caught.value.response["Error"]["Code"] == "UnsupportedOperation"
+    error: Any = caught.value
+    assert error.response["Error"]["Code"] == "UnsupportedOperation"
