@@ -81,6 +81,10 @@ def _mount(mount: Mount) -> machine.MountWant:
         return machine.MountWant(path=mount.path, types=("nfs", "nfs4"), source=source)
     if mount.other is not None:
         return machine.MountWant(path=mount.path, types=(mount.other.type,), source=mount.other.source)
+    if mount.efs is not None:
+        return machine.MountWant(path=mount.path, types=("nfs", "nfs4"), source="")  # by a name of AWS's
+    if mount.nvme is not None:  # a folder where the machine has no disks
+        return machine.MountWant(path=mount.path, types=(), source="")
     return machine.MountWant(path=mount.path, types=("lustre",), source="")
 
 
