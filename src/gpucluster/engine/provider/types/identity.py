@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpucluster.engine.provider.calls import Call, Cloud, absent_is_fine
+from gpucluster.engine.provider.calls import Call, Cloud
 from gpucluster.engine.provider.schema import (
     TAG_PROPERTIES,
     Autoname,
@@ -131,11 +131,12 @@ def _create_profile(call: Call) -> str:
 
 
 def _settle_profile(call: Call) -> None:
-    if call.inputs.get("role"):
-        call.cloud.iam.add_role_to_instance_profile(InstanceProfileName=call.id, RoleName=call.inputs["role"])
+    role = call.inputs.get("role")
+    if role and role != _read_profile(call.cloud, call.id, {})["RoleName"]:
+        call.cloud.iam.add_role_to_instance_profile(InstanceProfileName=call.id, RoleName=role)
 
 
-def _read_profile(cloud: Cloud, identifier: str, _: Values) -> Seen:
+def _read_profile(cloud: Cloud, identifier: str, _: Values) -> dict[str, Any]:
     seen = cloud.iam.get_instance_profile(InstanceProfileName=identifier)["InstanceProfile"]
     roles = seen["Roles"]
     return seen | {"RoleName": roles[0]["RoleName"] if roles else None}
@@ -143,19 +144,20 @@ def _read_profile(cloud: Cloud, identifier: str, _: Values) -> Seen:
 
 def _update_profile(call: Call, changed: frozenset[str]) -> None:
     if "role" in changed:
-        _empty_profile(call, call.olds.get("role"))
+        _empty_profile(call)
         _settle_profile(call)
     _retag(call, "instance_profile", InstanceProfileName=call.id)
 
 
-def _empty_profile(call: Call, role: str | None) -> None:
+def _empty_profile(call: Call) -> None:
+    """Of whatever is in it: a deletion that stopped halfway has taken it out already."""
+    role = _read_profile(call.cloud, call.id, {})["RoleName"]
     if role:
-        with absent_is_fine():
-            call.cloud.iam.remove_role_from_instance_profile(InstanceProfileName=call.id, RoleName=role)
+        call.cloud.iam.remove_role_from_instance_profile(InstanceProfileName=call.id, RoleName=role)
 
 
 def _delete_profile(call: Call) -> None:
-    _empty_profile(call, call.inputs.get("role"))
+    _empty_profile(call)
     call.cloud.iam.delete_instance_profile(InstanceProfileName=call.id)
 
 
