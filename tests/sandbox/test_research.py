@@ -149,8 +149,8 @@ def replace_head(cluster: Cluster) -> str:
     home = ledger.living(cluster.name)
     plan = codec.loads(ClusterPlan, home.plan.read_bytes())
     target, program = home.target(engine.find_or_build(lambda _: None)), partial(declare, plan)
-    assert run.refresh(target, program).counts["delete"] == 3  # it, and where its two volumes were attached
-    assert run.up(target, program).counts["create"] == 3
+    assert run.refresh(target, program).counts["delete"] >= 3  # it, and where its two volumes were attached
+    assert run.up(target, program).counts["create"] >= 3
     return head
 
 

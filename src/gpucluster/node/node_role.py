@@ -1,5 +1,6 @@
 """A node: from power on to slurmd, then a heartbeat for as long as it lives."""
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,6 +28,15 @@ from gpucluster.node.machine import Machine
 from gpucluster.node.walk import StoppedError, Table, one_line, walk
 from gpucluster.plan.messages import NodePhase
 
+
+def mounted(machine: Machine, known: Known) -> Known:
+    """The file systems. What is waited for is told at each try, or the boot's limit would pass without a reason."""
+    if any(step.name == "mounts" and not step.ok for step in state.load(machine).steps):
+        with contextlib.suppress(GpuclusterError, OSError):
+            register.ask(machine, known, NodePhase.BOOTING)
+    return mounts.attached(machine, known)
+
+
 SETTLE: Table = (  # again at each answer: each does nothing if all is so already
     ("hostname", naming.node),
     ("devices", slurmd.devices),
@@ -38,7 +48,7 @@ BOOT: Table = (
     ("bundle", bundles.fetch_and_apply),
     ("key", key.take),
     ("name", register.name),
-    ("mounts", mounts.attached),
+    ("mounts", mounted),
     ("directory", directory.joined),
     ("users", accounts.settled),
     *SETTLE,

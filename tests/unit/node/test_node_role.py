@@ -1,6 +1,7 @@
 """A node, from power on to its heartbeat: order, resumption, waiting, failing, ending itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from gpucluster.node.known import Known
 from gpucluster.node.machine import Reply
 from gpucluster.node.walk import StoppedError, walk
 from gpucluster.plan import names
+from gpucluster.plan.model import Mount, Nfs
 
 KEY = b"K" * 128
 LATE = 50_000.0  # on the fake clock
@@ -341,3 +343,17 @@ def test_an_always_on_slot_never_ends_itself(tmp_path):
     node = a_node(tmp_path)
     node.store.objects[names.BUNDLE_KEY] = a_bundle(a_small_plan(always_on=1))
     assert not silent(node, boot(node), hours=100)
+
+
+def test_what_a_mount_waits_for_is_told_while_it_waits(tmp_path):
+    """A boot once ran into its limit, and all that anybody knew was the step before."""
+    storage = (Mount(path="/home", nfs=Nfs(server="10.42.0.10", export="/srv/home", from_head=True)),)
+    bundle = a_bundle(replace(a_small_plan(), storage=storage))
+    node = FakeMachine(
+        tmp_path, controller=answers(an_answer()), refuses={"mount": "access denied by server"}
+    )
+    node.store.objects[names.BUNDLE_KEY], node.store.value = bundle, b"k" * 64
+    with pytest.raises(StoppedError, match="/home cannot be mounted: access denied by server"):
+        walk(node.machine(), node_role.BOOT, Known(), until=lambda _: float("inf"))
+    assert any("access denied" in body.decode() for _, body in node.posts)
+    assert "slurmd.service" not in node.active
