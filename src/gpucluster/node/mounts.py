@@ -36,10 +36,13 @@ def attached(machine: Machine, known: Known) -> Known:
         machine.place(line.path).mkdir(parents=True, exist_ok=True)
         try:
             _mount(machine, line, _argv(line), patience)
-        except NotYetError:
+        except NotYetError as refused:
             if not _is_efs_root(bundle, line):
                 raise
-            _make_efs_root(machine, line)
+            try:
+                _make_efs_root(machine, line)
+            except NotYetError:
+                raise refused from None  # the whole is refused, too: the reason names the mount that people know
             _mount(machine, line, _argv(line), patience)
     return known
 
