@@ -148,12 +148,20 @@ def replace_head(cluster: Cluster) -> str:
     """Terminate it, and `pulumi up` again, as an operator would."""
     head = instance_of_head(cluster)
     cluster.ec2().terminate_instances(InstanceIds=[head])
+    until_free(cluster, next(i["address"] for i in cluster.everything() if i["id"] == head))
     home = ledger.living(cluster.name)
     plan = codec.loads(ClusterPlan, home.plan.read_bytes())
     target, program = home.target(engine.find_or_build(lambda _: None)), partial(declare, plan)
     assert run.refresh(target, program).counts["delete"] == 3  # it, and where its two volumes were attached
     assert run.up(target, program).counts["create"] == 3
     return head
+
+
+def until_free(cluster: Cluster, address: str) -> None:
+    """An ended instance's interface lingers, and its address with it (T42)."""
+    wanted = [{"Name": "private-ip-address", "Values": [address]}]
+    seen = cluster.ec2().describe_network_interfaces
+    cluster.wait(f"{address} is free", lambda: not seen(Filters=wanted)["NetworkInterfaces"], within=60)
 
 
 def instance_of_head(cluster: Cluster) -> str:

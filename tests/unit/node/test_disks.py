@@ -126,7 +126,7 @@ def test_without_the_helper_the_access_points_folder_is_mounted_and_made_if_nobo
 def test_where_all_of_an_efs_is_refused_the_reason_names_the_mount_that_people_know(tmp_path):
     machine, known = a_machine(tmp_path, with_storage(STORAGE[0]), points=True)
     machine.refuses["mount"] = "Connection timed out"
-    with pytest.raises(NotYetError, match="^/home cannot be mounted: Connection timed out"):
+    with pytest.raises(NotYetError, match=r"^/home cannot be mounted: Connection timed out"):
         mounts.attached(machine.machine(), known)
 
 
