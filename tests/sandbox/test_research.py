@@ -105,8 +105,9 @@ def test_a_head_that_is_replaced_finds_queue_journal_and_exports_again(research)
     first = research.exec("head", *FIRST_OF_JOURNAL)
     before = replace_head(research)
     research.wait(
-        "slurmctld is back",
-        lambda: research.exec("head", "squeue", "-h", "-o", "%i", check=False) == f"{job}\n",
+        "login finds the queue again",
+        lambda: research.ssh("vision", "squeue", "-h", "-o", "%i").stdout == f"{job}\n",
+        within=150,
     )
     assert instance_of_head(research) != before
     assert research.exec("head", "cat", "/apps/tool") == "a tool\n"
