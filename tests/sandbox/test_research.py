@@ -102,13 +102,13 @@ def test_a_user_runs_a_job_from_login_and_reads_its_output_there(research):
 def test_a_head_that_is_replaced_finds_queue_journal_and_exports_again(research):
     job = research.submit("--hold", script="cp /apps/tool /home/vision/tool")
     research.exec("head", "bash", "-c", "echo a tool > /apps/tool")
+    submitted = research.job(job)["submit_time"]["number"]
     saved = (
-        "find",
+        "stat",
+        "--format=%Y",
         "/var/spool/slurmctld/job_state",
-        "-newer",
-        "/apps/tool",
-    )  # slurmctld saves each few seconds
-    research.wait("slurmctld has saved the job", lambda: research.exec("head", *saved) != "")
+    )  # a moment later: pulled before, it is lost
+    research.wait("slurmctld has saved it", lambda: int(research.exec("head", *saved)) >= submitted)
     first = research.exec("head", *FIRST_OF_JOURNAL)
     before = replace_head(research)
     research.wait(
