@@ -37,6 +37,7 @@ _OF_UPDATE: Mapping[str, UpdateClass] = {
 _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # its instances outlive it
     "aws:ec2/subnet:Subnet": UpdateClass.STOP_FLEET,  # AWS refuses while an interface is in it
+    "aws:ec2/routeTable:RouteTable": UpdateClass.STOP_FLEET,  # goes with its subnet
     "aws:ec2/placementGroup:PlacementGroup": UpdateClass.NEW_NODES,  # what stands in it stands
     "aws:ec2/volumeAttachment:VolumeAttachment": UpdateClass.RESTART,  # the volume stays, the head lacks it
     "aws:budgets/budget:Budget": UpdateClass.LIVE,
