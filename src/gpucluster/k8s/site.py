@@ -28,7 +28,9 @@ class Site:
 
     def mounts(self) -> tuple[Mount, ...]:
         """File systems that pods can mount."""
-        return tuple(mount for mount in self.plan.storage if mount.nfs is not None or mount.lustre is not None)
+        return tuple(
+            mount for mount in self.plan.storage if mount.nfs is not None or mount.lustre is not None
+        )
 
 
 def site(plan: ClusterPlan, workloads: Workloads | None, bindings: Bindings | None) -> Site:

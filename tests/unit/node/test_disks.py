@@ -243,7 +243,8 @@ def test_the_head_exports_to_the_ranges_of_its_machines_and_takes_back_what_left
     assert machine.text(exports.FILE) == f"/apps {line}\n/srv/soft {line}\n"
     assert machine.commands("exportfs") == [("exportfs", "-r", "-a")]
     assert machine.active == {"nfs-server.service": 1}
-    without = known.bundle and replace(known, bundle=replace(known.bundle, plan=with_storage()))
+    assert known.bundle is not None
+    without = replace(known, bundle=replace(known.bundle, plan=with_storage()))
     exports.served(machine.machine(), without)
     assert machine.text(exports.FILE) == ""
     assert len(machine.commands("exportfs")) == 2

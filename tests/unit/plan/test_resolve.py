@@ -230,7 +230,7 @@ def test_a_new_pool_moves_no_name(read: ClusterSpec, name: str) -> None:
 @given(specs(), st.integers(0, 4))
 def test_a_new_zone_moves_no_name_and_no_address(read: ClusterSpec, at: int) -> None:
     site = there(read.aws)
-    zones = list(site.network.zones)
+    zones = list(site.network.places)
     zones.insert(at, "us-east-1d")
     network = site.network.model_copy(update={"zones": tuple(zones)})
     more = read.model_copy(update={"aws": site.model_copy(update={"network": network})})

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def an_instance(name, address, group, zone="us-east-1a"):
     return SimpleNamespace(id=name, address=address, zone=zone, spec=SimpleNamespace(groups=(group,)))
 
 
-CLIENT = an_instance("i-node", "10.42.0.21", "sg-node")
+CLIENT: Any = an_instance("i-node", "10.42.0.21", "sg-node")
 
 
 @dataclass
@@ -72,7 +73,8 @@ class World:
     ],
 )
 def test_where_all_is_well_it_leads_to_the_data(kind, source, place):
-    assert judge(World(), Wish(type=kind, source=source), CLIENT) == place
+    world: Any = World()
+    assert judge(world, Wish(type=kind, source=source), CLIENT) == place
 
 
 SHUT = {
