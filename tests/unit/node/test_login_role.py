@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from fake_machine import FakeMachine, a_bundle, a_small_plan
 
-from gpucluster.node import login_role, mounts, standby_role
+from gpucluster.node import controller, login_role, mounts, standby_role
 from gpucluster.node.known import Known
+from gpucluster.node.machine import NotYetError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Efs, Login, Mount, Slurm, Standby, User, there
 
@@ -114,3 +115,27 @@ def test_everybody_knows_both_heads(tmp_path, role):
         assert ("mount", "--bind", "/home/.gpucluster/slurmctld", "/var/spool/slurmctld") in machine.calls
     else:
         assert "10.42.0.10:6817,10.42.32.10:6817" in machine.text(login_role.SACKD)
+
+
+@pytest.mark.parametrize("why", ["the head's listens", "it is too long away"])
+def test_the_second_daemon_lets_the_heads_be_first_for_a_while(tmp_path, why):
+    """It took the lease at its boot, and slurmctld acted on the one head, the daemon on the other."""
+    plan = replace(
+        PLAN, storage=(Mount(path="/home", efs=Efs()),), head=replace(there(PLAN.head), standby=STANDBY)
+    )
+    machine = a_machine(tmp_path, plan, names.ROLE_STANDBY)
+    machine.put(mounts.TABLE, "1 1 0:1 / /home rw - nfs4 x rw\n")
+    machine.active["slurmctld.service"] = 1
+    known, _ = look(machine, tuple(row for row in standby_role.BOOT if row[0] not in ("mounts", "elastic")))
+    asked: list[tuple[str, int]] = []
+    away = replace(machine.machine(), listening=lambda *place: asked.append(place) or False)
+    with pytest.raises(NotYetError, match="does not listen"):
+        standby_role.elastic(away, known)
+    assert f"{controller.DAEMON}.service" not in machine.active
+    assert asked == [("10.42.0.10", names.REGISTRATION_PORT)]
+    if why == "the head's listens":
+        standby_role.elastic(replace(away, listening=lambda *_: True), known)
+    else:
+        machine.clock += standby_role.HEAD_FIRST_S
+        standby_role.elastic(away, known)
+    assert machine.active[f"{controller.DAEMON}.service"] == 1
