@@ -87,7 +87,9 @@ def main() -> None:
         for done in pool.imap_unordered(batch, tasks):
             total.update({k: done[k] for k in ("stories", "nodes", "launches", "jobs", "hours")})
             faults.update(done["faults"])
-            failed += [done["failed"]] if "failed" in done else []
+            if "failed" in done:
+                failed.append(done["failed"])
+                print(_told(failed[-1]), file=sys.stderr)
             print(f"{total['stories']} schedules, {len(failed)} seeds failed", file=sys.stderr)
     stuck = sum("AssertionError: at " in f["error"] for f in failed)
     report = {
@@ -98,8 +100,12 @@ def main() -> None:
     }  # fmt: skip
     print(json.dumps(report))
     for one in failed:
-        print(f"\nseed {one['seed']}: {one['error']}\n{one['story']}")
+        print(_told(one))
     raise SystemExit(1 if failed else 0)
+
+
+def _told(one: dict[str, Any]) -> str:
+    return f"\nseed {one['seed']}: {one['error']}\n{one['story']}"
 
 
 if __name__ == "__main__":
