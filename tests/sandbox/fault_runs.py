@@ -661,7 +661,7 @@ def an_instance_that_nobody_asked_for_appears_in_mid_burst(s: Stage) -> Sequence
         LaunchTemplate={"LaunchTemplateId": template["id"], "Version": str(template["version"])},
         InstanceType="p5en.48xlarge",
         InstanceMarketOptions={"MarketType": "spot"},  # the template names none, and tags a spot request
-        SubnetId=bindings["subnets"]["us-east-1a"],
+        NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": bindings["subnets"]["us-east-1a"]}],  # T31
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
     )
     return (job,)

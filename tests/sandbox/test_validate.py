@@ -282,7 +282,9 @@ def test_an_instance_that_nobody_owns_is_found(standing, held, role):
     tags = [{"Key": names.TAG_CLUSTER, "Value": standing.name}, {"Key": names.TAG_ROLE, "Value": role}]
     launched = ec2.run_instances(
         LaunchTemplate={"LaunchTemplateId": template, "Version": "1"},
-        SubnetId=subnet,
+        NetworkInterfaces=[
+            {"DeviceIndex": 0, "SubnetId": subnet}
+        ],  # beside a template's list nothing else names it (T31)
         MinCount=1,
         MaxCount=1,
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],

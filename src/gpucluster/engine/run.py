@@ -4,9 +4,11 @@ Ctrl-C once: what is under way is finished and noted in the state. Twice: the en
 it is killed; the next run removes its lock.
 """
 
+import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pulumi import automation as auto
@@ -163,22 +165,34 @@ class _Worker(threading.Thread):
 
 
 def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
-    interrupts, ended = 0, False
-    while not ended:
-        try:
-            while not ended:  # inside: Ctrl-C between two looks must not end the wait without a word
-                ended = worker.done.wait(0.2)
-        except KeyboardInterrupt:
-            interrupts += 1
-            if interrupts < 3:
-                report(Progress(message="stopping: waiting for what is under way; Ctrl-C again to hurry"))
-                process.interrupt()
-            else:
-                process.kill()
-    if interrupts:
+    seen = 0
+    with _interrupts() as pressed:
+        while not worker.done.wait(0.2):
+            while seen < len(pressed):
+                seen += 1
+                if seen < 3:
+                    report(Progress(message="stopping: waiting for what is under way; Ctrl-C again to hurry"))
+                    process.interrupt()
+                else:
+                    process.kill()
+    if pressed:
         raise KeyboardInterrupt
     if worker.error is not None:
         raise worker.error
+
+
+@contextmanager
+def _interrupts() -> Generator[list[int]]:
+    """Each Ctrl-C, noted. As an exception it is lost where it meets a finalizer, which Python may run at any line."""
+    pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _outputs(result: object) -> Mapping[str, Any]:
