@@ -666,13 +666,20 @@ class SlurmModel:
             batch=job.batch,
             het_id=job.het,
             priority=0 if job.held else job.priority,
-            reason="JobHeldAdmin" if job.held else "BeginTime" if job.begins > self.now else "",
+            reason=self._waits_for(job),
             admin_comment=job.comment,
             submitted_at=job.submitted,
             begins_at=job.begins,
             started_at=job.started,
             restarts=job.restarts,
         )
+
+    def _waits_for(self, job: Job) -> str:
+        if job.held:
+            return "JobHeldAdmin"
+        if job.begins > self.now:
+            return "BeginTime"
+        return "Resources" if job.state == "PENDING" else ""
 
 
 def copy_of(node: Node) -> Node:

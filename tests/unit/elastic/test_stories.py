@@ -10,6 +10,23 @@ from worlds import Step, Story, tell
 
 FOUND = [
     (
+        "slots that a restart of slurmctld shut, beside an idle node: the model's Slurm said of no job that it waits for nodes",
+        Story(
+            (
+                Step("xid", 2, 20),
+                Step("refuse a", 6, 1),
+                Step("submit", 6, 90),
+                Step("kill slurmctld", 1, 1),
+                Step("reclaim", 3, 1),
+                Step("outage", 2, 1),
+                Step("reclaim", 1, 1),
+                Step("submit", 1, 1),
+            ),
+            plan="tight",
+            version="24.11",
+        ),
+    ),
+    (
         "a slot held back, forgotten to be up, whose node registers unasked: its drain lost its reason, and nobody lifted it",
         Story(
             (Step("swarm", 6, 45), Step("reclaim", 1, 5), Step("kill slurmctld", 6, 1)),
