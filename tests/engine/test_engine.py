@@ -9,8 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 from builders import a_plan
+from leftovers import await_none, pulumis_of
 from stacked import OPERATOR, REGION, Cluster
 
 from gpucluster.artifacts import unpack
@@ -347,27 +346,6 @@ def a_child(cluster: Cluster) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-
-
-def pulumis_of(cluster: Cluster) -> list[int]:
-    """Processes of this state: its folder stands in their environment."""
-    mark = str(cluster.target.state_dir).encode()
-    living: list[int] = []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if int(entry.parent.name) != os.getpid() and mark in entry.read_bytes():
-                living.append(int(entry.parent.name))
-        except OSError:
-            continue
-    return living
-
-
-def await_none(cluster: Cluster, seconds: float = 20) -> list[int]:
-    deadline, left = time.monotonic() + seconds, pulumis_of(cluster)
-    while left and time.monotonic() < deadline:
-        threading.Event().wait(0.1)
-        left = pulumis_of(cluster)
-    return left
 
 
 def test_ctrl_c_stops_cleanly_and_up_goes_on(cluster: Cluster) -> None:
