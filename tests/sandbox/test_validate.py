@@ -8,7 +8,7 @@
 | slurmd frozen on a node | slurmd.ping of the node |
 | another munge key on a node | auth.rt of the node |
 | slurmctld frozen | ctl.ping |
-| the elastic daemon stopped and masked | svc.active of the head |
+| the elastic daemon stopped | svc.active of the head |
 | the elastic daemon frozen | elastic.ping |
 | slurm.conf edited on the head | cfg.same (of the head, and of nodes once slurmctld has sent it) |
 | a bundle that Slurm refuses is offered | cfg.bundle |
@@ -169,8 +169,8 @@ SABOTAGES = (
         "svc.active[head]",
         "systemctl",
         "head",
-        "systemctl mask --runtime gpucluster-elastic; systemctl stop gpucluster-elastic || systemctl stop gpucluster-elastic",
-        "systemctl unmask --runtime gpucluster-elastic; systemctl start gpucluster-elastic",
+        "systemctl stop gpucluster-elastic",
+        "systemctl start gpucluster-elastic",
         found="gpucluster-elastic inactive",
     ),
     sabotage(
@@ -436,8 +436,11 @@ def named(idents, held):
 
 @contextmanager
 def done(cluster, held, case):
-    """Sabotaged; afterwards undone, and green again."""
+    """Sabotaged; afterwards undone, and green again. Agents rest meanwhile: a look of theirs would mend it first."""
     with ExitStack() as stack:
+        for machine in ("head", held[0]):
+            stack.callback(agent, cluster, machine, "CONT")
+            agent(cluster, machine, "STOP")
         stack.callback(case.undo, cluster, held[0])
         case.do(cluster, held[0])
         yield
@@ -445,6 +448,10 @@ def done(cluster, held, case):
     checks = sorted({ident.partition("[")[0] for ident in case.finds | case.may})
     while of_verdict(results := validated(cluster, "--tier", "0", "--only", ",".join(checks)), "fail"):
         assert time.monotonic() < end, {i: results[i]["found"] for i in of_verdict(results, "fail")}
+
+
+def agent(cluster, machine, number):
+    cluster.exec(machine, "systemctl", "kill", f"--signal={number}", "gpucluster-agent")
 
 
 def opened(page_file):

@@ -176,6 +176,7 @@ def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
                 else:
                     process.kill()
     if pressed:
+        signal.raise_signal(pressed[0])  # to whom it was for, now that nothing runs
         raise KeyboardInterrupt
     if worker.error is not None:
         raise worker.error
@@ -183,16 +184,23 @@ def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
 
 @contextmanager
 def _interrupts() -> Generator[list[int]]:
-    """Each Ctrl-C, noted. As an exception it is lost where it meets a finalizer, which Python may run at any line."""
+    """Each Ctrl-C or SIGTERM, noted. An exception is lost where it meets a finalizer, which Python may run at any line.
+
+    A handler that is not Python's stays: who has none for SIGTERM wants to end by it.
+    """
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield pressed
         return
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    taken = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in taken:
+        signal.signal(number, lambda got, _: pressed.append(got))
     try:
         yield pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 def _outputs(result: object) -> Mapping[str, Any]:
