@@ -108,17 +108,12 @@ def _scope(plan: ClusterPlan, arns: Mapping[str, Any]) -> HeadScope:
         secret=arns["secret"],
         queue=arns["queue"],
         spot=any(s.market is Market.SPOT for s in sources),
-        fleet=any(len(s.machines) > 1 for s in sources) or _many_interfaces(plan),
+        fleet=any(len(s.machines) > 1 for s in sources),
         reservations=sorted({s.reservation for s in sources if s.reservation is not None}),
         placement=any(pool.placement for pool in plan.pools),
         ssm=plan.access.ssm,
         directory=None if plan.directory is None else plan.directory.secret,
     )
-
-
-def _many_interfaces(plan: ClusterPlan) -> bool:
-    """Then a fleet's override names the zone's subnet, where RunInstances cannot (T31)."""
-    return any(len(template.interfaces) > 1 for pool in plan.pools for template in pool.templates)
 
 
 def _reader_policy(plan: ClusterPlan, bucket: Bucket, secrets: Secrets) -> Output[str]:

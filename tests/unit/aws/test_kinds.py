@@ -194,6 +194,14 @@ def test_each_kind_of_machine_has_its_own_role(everything: tuple[Declared, ...])
     }
 
 
+def test_a_fleet_is_a_right_only_where_a_source_has_several_machines() -> None:
+    """The daemon makes one only between machines; several network cards need none (T31)."""
+    plan = a_plan(("p5en.48xlarge, p5e.48xlarge", "p5en.48xlarge"))
+    assert len(plan.pools[0].templates[0].interfaces) > 1
+    assert "CreateFleet" not in of(declared_of(plan), "RolePolicy")["burst-head"]["policy"]
+    assert "CreateFleet" in of(declared_of(a_plan()), "RolePolicy")["burst-head"]["policy"]
+
+
 def test_all_roles_stay_within_the_sites_bounds(everything: tuple[Declared, ...]) -> None:
     roles = of(everything, "Role")
     assert {role["permissionsBoundary"] for role in roles.values()} == {BOUNDARY}

@@ -51,7 +51,7 @@ ROWS = [(role, sid, action) for role, document in POLICIES.items() for sid, acti
 IDS = [f"{role}-{sid}-{action}" for role, sid, action in ROWS]
 # statement -> the wish of a spec without which a role does not have it
 ONLY_IF = {
-    "Fleet": "a source has several machines, or a machine several network cards",
+    "Fleet": "a source has several machines",
     "LaunchSpot": "a source is spot",
     "SpotRole": "a source is spot",
     "SessionManager": "`access.ssm`",
