@@ -10,7 +10,7 @@ from typing import Any
 from gpucluster.engine.offline.model import Planned, Resource, is_provider
 from gpucluster.engine.provider.diff import Difference
 from gpucluster.engine.provider.diff import diff as differ
-from gpucluster.engine.provider.schema import Change
+from gpucluster.engine.provider.schema import Change, ResourceType
 from gpucluster.engine.provider.table import TYPES
 from gpucluster.gitops.classes import ORDER
 from gpucluster.gitops.model import Kind, PropertyChange, ResourceChange
@@ -94,10 +94,13 @@ def _hanging(resource: Resource, replaced: Mapping[str, str]) -> str | None:
         return "its provider looks elsewhere"
     row = TYPES.get(resource.type)
     for name, urns in sorted(resource.property_dependencies.items()):
-        fixed = row is None or name not in row.properties or row.properties[name].change is Change.REPLACE
-        if fixed and any(urn in replaced for urn in urns):
+        if (row is None or _is_fixed(row, name)) and any(urn in replaced for urn in urns):
             return f"{name} is of a resource that is replaced"
     return None
+
+
+def _is_fixed(row: ResourceType, name: str) -> bool:
+    return name not in row.properties or row.properties[name].change is Change.REPLACE
 
 
 def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str]) -> ResourceChange | None:
@@ -140,17 +143,25 @@ def _difference(old: Resource, new: Resource) -> Difference:
     """By the row of its type; of a type without a row nothing is known to change in place."""
     row = TYPES.get(new.type)
     if row is not None:
-        found = differ(row, old.properties, new.properties)
-        ignored = frozenset(new.ignore_changes)
-        changed = tuple(name for name in found.changed if name not in ignored)
-        forced = frozenset(new.replace_on_changes)
-        replaces = tuple(name for name in changed if name in found.replaces or name in forced)
-        return Difference(changed, replaces, found.delete_first)
+        found, ignored = differ(row, old.properties, new.properties), frozenset(new.ignore_changes)
+        turned = tuple(_turned(old, new))
+        changed = tuple(sorted({*found.changed, *turned} - ignored))
+        fixed = {name for name in turned if _is_fixed(row, name)}
+        anew = {*found.replaces, *new.replace_on_changes, *fixed}
+        return Difference(changed, tuple(name for name in changed if name in anew), found.delete_first)
     names = sorted(old.properties.keys() | new.properties.keys())
     changed = tuple(n for n in names if old.properties.get(n) != new.properties.get(n))
     if is_provider(new):
         return Difference(changed, tuple(n for n in changed if n == "region"), False)
     return Difference(changed, changed, False)
+
+
+def _turned(old: Resource, new: Resource) -> Iterator[str]:
+    """Properties that were one resource's and are another's now: neither id is known, yet they differ."""
+    for name in old.property_dependencies.keys() & new.property_dependencies.keys():
+        pair = old.property_dependencies[name], new.property_dependencies[name]
+        if pair[0] != pair[1] and all(len(urns) == 1 for urns in pair):
+            yield name
 
 
 def _properties(old: Resource, new: Resource, found: Difference) -> Iterator[PropertyChange]:

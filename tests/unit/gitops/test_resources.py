@@ -14,6 +14,7 @@ from gpucluster.spec import UpdateClass
 
 VPC, SUBNET = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+ROUTE, NAT = "aws:ec2/route:Route", "aws:ec2/natGateway:NatGateway"
 HEAD, TEMPLATE = "aws:ec2/instance:Instance", "aws:ec2/launchTemplate:LaunchTemplate"
 
 
@@ -168,3 +169,20 @@ def test_the_engine_raises_the_verdict_and_is_quoted() -> None:
 def test_the_engine_is_not_quoted_when_it_agrees() -> None:
     milder = (ResourceChange(type=VPC, name="v", kind=Kind.CHANGED, update=UpdateClass.LIVE),)
     assert a_diff(SPEC, a_spec_text(("10.42.0.0/16", "10.43.0.0/16")), milder).engine_says is None
+
+
+def test_what_is_another_resource_s_now_is_seen_though_no_id_is_known() -> None:
+    """A Lustre that goes to another zone's subnet is lost; a route that takes another gateway is not."""
+
+    def world(one: str) -> Planned:
+        return _planned(
+            _resource(LUSTRE, "data", hangs_on={"subnetIds": f"{SUBNET}::{one}"}, subnetIds=UNKNOWN),
+            _resource(ROUTE, "out", hangs_on={"natGatewayId": f"{NAT}::{one}"}, natGatewayId=UNKNOWN),
+        )
+
+    found = compare(world("a"), world("b"))
+    assert [(one.name, one.kind, one.update) for one in found] == [
+        ("data", Kind.REPLACED, UpdateClass.DATA_LOSS),
+        ("out", Kind.CHANGED, UpdateClass.LIVE),
+    ]
+    assert compare(world("a"), world("a")) == ()
