@@ -9,10 +9,15 @@ from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, prog
 from gpucluster.errors import GpuclusterError, SpecError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpucluster.engine.offline.answers import Recording
     from gpucluster.engine.offline.model import Planned
     from gpucluster.gitops.model import Diff, ResourceChange, Side
     from gpucluster.plan.model import ClusterPlan
     from gpucluster.spec import Problem, Report
+
+    Known = tuple[Path, tuple[Recording, ...]]  # where a side's look-ups are answered, and how
 
 _HELD_DAYS = 60  # prices older than this are worth a warning
 
@@ -104,33 +109,49 @@ def _compare(old: "Side", new: "Side", *, with_resources: bool) -> "Diff":
             "resources are not compared: Pulumi's program builds no cluster on AWS that is without Slurm"
         )
         with_resources = False
-    return compare(old, new, _resources(old.plan, new.plan) if with_resources else None)
+    return compare(old, new, _resources(old, new) if with_resources else None)
 
 
 def _declared(plan: "ClusterPlan") -> bool:
     """Whether there is a program for it, or nothing to declare."""
-    return plan.aws is None or plan.head is not None
+    from gpucluster.cli.resources import why_not
+
+    return plan.aws is None or why_not(plan) is None
 
 
-def _resources(old: "ClusterPlan", new: "ClusterPlan") -> "tuple[ResourceChange, ...]":
+def _resources(old: "Side", new: "Side") -> "tuple[ResourceChange, ...]":
     """Two programs side by side; each waits for its own process."""
     from concurrent.futures import ThreadPoolExecutor
 
+    known = _answers(old, new)
     with ThreadPoolExecutor(2) as pool:
-        sides = pool.map(_planned, (old, new))
+        sides = pool.map(_planned, (("old", old), ("new", new)), known)
         from gpucluster.gitops.resources import compare  # boto3 comes with it: while the programs run
 
         return compare(*sides)
 
 
-def _planned(plan: "ClusterPlan") -> "Planned":
+def _answers(old: "Side", new: "Side") -> "tuple[Known, Known]":
+    """Each side's own; what a past revision did not record yet, the change may bring."""
+    from gpucluster.cli.sides import answers_beside
+    from gpucluster.engine.offline.answers import merged
+
+    (_, before), (path, after) = (answers_beside(side.label, side.plan.name) for side in (old, new))
+    return (path, merged(before, after)), (path, after)
+
+
+def _planned(named: "tuple[str, Side]", known: "Known") -> "Planned":
     """What the program declares; without a cloud it declares nothing."""
-    from gpucluster.engine import offline
+    from gpucluster.cli.resources import answered
     from gpucluster.engine.offline.model import Planned
 
-    if plan.aws is None:
-        return Planned(project="gpucluster", stack=plan.name, resources=())
-    return offline.run("gpucluster.aws.program:declare", plan)
+    word, side = named
+    path, answers = known
+    try:
+        planned = answered(side.plan, answers, spec=side.label, path=path)
+    except GpuclusterError as error:
+        raise GpuclusterError(f"{word}: {error.message}", next_step=error.next_step) from error
+    return planned or Planned(project="gpucluster", stack=side.plan.name, resources=())
 
 
 def _warn_of_age(found: "Diff") -> None:

@@ -55,14 +55,22 @@ def planned_of(plan: "ClusterPlan", answers: "tuple[Recording, ...]" = ()) -> "P
 
 def recorded(plan: "ClusterPlan", file: Path) -> "Planned | None":
     """By the answers beside the spec; a question without one is refused, with the lines to add."""
-    from gpucluster.engine.offline.answers import lacking, place, read, refuse
+    from gpucluster.engine.offline.answers import place, read
 
     path = place(file, plan.name)
-    answers = read(path)
+    return answered(plan, read(path), spec=str(file), path=path)
+
+
+def answered(
+    plan: "ClusterPlan", answers: "tuple[Recording, ...]", *, spec: str, path: Path
+) -> "Planned | None":
+    """By these answers, which stand in `path` of `spec`; AnswersError for a question that they say no word of."""
+    from gpucluster.engine.offline.answers import lacking, refuse
+
     planned = planned_of(plan, answers)
     questions = () if planned is None else lacking(planned, answers)
     if questions:
-        raise refuse(plan.name, path, questions)
+        raise refuse(plan.name, spec, path, questions)
     return planned
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
+    from gpucluster.engine.offline.answers import Recording
+    from gpucluster.shell import Result
     from gpucluster.spec import Report
 
 _TIMEOUT_S = 30.0
@@ -22,22 +24,42 @@ def inspect_side(given: str) -> "Report":
     from gpucluster import catalog
     from gpucluster.spec import inspect, inspect_text
 
-    if ":" not in given or os.path.exists(given):  # noqa: PTH110  a Path raises where the name is too long
+    if _is_file(given):
         return inspect(Path(given))
     return inspect_text(_of_revision(given), given, catalog.load())
 
 
-def _of_revision(given: str) -> str:
-    from gpucluster.shell import run
+def answers_beside(given: str, name: str) -> "tuple[Path, tuple[Recording, ...]]":
+    """Where the recorded answers of the spec `given` stand, in the same revision, and what they say."""
+    from gpucluster.engine.offline.answers import place, read, read_text
 
+    if _is_file(given):
+        path = place(Path(given), name)
+        return path, read(path)
+    beside = f"{given[: max(given.rfind('/'), given.find(':')) + 1]}lookups/{name}.yaml"
+    found = _git(beside)  # the revision is there: the spec was read from it
+    return Path(beside), read_text(found.stdout, beside) if found.code == 0 else ()
+
+
+def _is_file(given: str) -> bool:
+    return ":" not in given or os.path.exists(given)  # noqa: PTH110  a Path raises where the name is too long
+
+
+def _of_revision(given: str) -> str:
     revision, _, path = given.partition(":")
     if revision.startswith("-") or not revision or not path:
         found = "a revision does not begin with '-'" if revision.startswith("-") else "half of it is missing"
         raise GpuclusterError(f"{given}: neither a file nor REVISION:PATH: {found}", next_step=_STEP)
-    # `git show` would take a `*` as a pattern and `a..b` as a range, and answer with nothing.
-    argv = ["git", "cat-file", "blob", "--end-of-options", given]
-    found = run(argv, timeout_s=_TIMEOUT_S, env=_GIT_ENV, check=False)
+    found = _git(given)
     if found.code != 0:
         said = (found.stderr.strip() or f"ended with code {found.code}").splitlines()[0]
         raise GpuclusterError(f"{given}: no such file, and git says: {said}", next_step=_STEP)
     return found.stdout.removeprefix("\ufeff")
+
+
+def _git(given: str) -> "Result":
+    """`git show` would take a `*` as a pattern and `a..b` as a range, and answer with nothing."""
+    from gpucluster.shell import run
+
+    argv = ["git", "cat-file", "blob", "--end-of-options", given]
+    return run(argv, timeout_s=_TIMEOUT_S, env=_GIT_ENV, check=False)

@@ -20,6 +20,7 @@ from gpucluster.engine.offline.answers import (
     refuse,
     write,
 )
+from gpucluster.engine.offline.lookups import LOOKUPS, READ, STACK_REFERENCE
 
 AMI = "aws:ec2/getAmi:getAmi"
 ASKED = {"owners": ["self"]}
@@ -45,7 +46,7 @@ values = st.recursive(
 def test_what_is_written_is_read_back(
     arguments: dict[str, Any], answer: dict[str, Any] | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    one = Recording(token=AMI, arguments=arguments, answer=answer)
+    one = Recording(token=STACK_REFERENCE, arguments=arguments, answer=answer)
     folder = tmp_path_factory.getbasetemp()
     assert of(folder, write([one])) == (one,)
 
@@ -53,6 +54,10 @@ def test_what_is_written_is_read_back(
 def test_the_order_of_entries_does_not_show() -> None:
     one, other = (Recording(token=AMI, arguments={"owners": [name]}) for name in ("a", "b"))
     assert write([one, other]) == write([other, one])
+
+
+def test_a_program_that_asks_nothing_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+    assert of(tmp_path, write(())) == ()
 
 
 def test_no_file_is_no_answer(tmp_path: Path) -> None:
@@ -100,10 +105,10 @@ def test_what_has_an_entry_is_not_lacking_even_when_it_was_left_open() -> None:
 def test_lines_are_added_to_a_file_that_is_there(tmp_path: Path) -> None:
     question = Lookup(token=AMI, arguments=ASKED, answered=False)
     path = tmp_path / "burst.yaml"
-    fresh = str(refuse("burst", path, [question]))
+    fresh = str(refuse("burst", "burst.yaml", path, [question]))
     assert "schema: 1\nlookups:\n  - token" in fresh
     path.write_text("schema: 1\nlookups:\n")
-    assert "schema: 1" not in str(refuse("burst", path, [question]))
+    assert "schema: 1" not in str(refuse("burst", "burst.yaml", path, [question]))
 
 
 def planned(program: str, *answers: tuple[str, Mapping[str, Any], Mapping[str, Any] | None]) -> Planned:
@@ -132,3 +137,7 @@ def test_what_is_only_read_is_a_question_too(answer: dict[str, str] | None, told
     found = planned("reads_a_lustre", (LUSTRE, {"id": "fs-1"}, answer))
     assert [(one.arguments, one.answered) for one in found.lookups] == [({"id": "fs-1"}, answer is not None)]
     assert {r.name: r.properties for r in found.resources}["user"] == {"mount": told}
+
+
+def test_every_look_up_says_what_is_read_of_its_answer() -> None:
+    assert READ.keys() == LOOKUPS.keys()
