@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from stacked import Cluster, a_cluster
 
+from gpucluster import collector
 from gpucluster.engine import find_or_build
+
+
+def pytest_collection_finish() -> None:
+    """The cloud is in our own process, and stays."""
+    collector.settle()
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,8 @@ Asking and parsing are apart, so that recorded answers are the tests. Names and 
 only `--json` is read, never a line format that a job's name could imitate.
 """
 
-import gc
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] -- it ships none
@@ -16,6 +14,7 @@ from ClusterShell.NodeSet import (  # pyright: ignore[reportMissingTypeStubs] --
     NodeSetException,
 )
 
+from gpucluster import collector
 from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView, Window
 from gpucluster.elastic.states import canonical
 from gpucluster.errors import GpuclusterError
@@ -44,7 +43,7 @@ def expand(hostlist: str) -> tuple[str, ...]:
 
 def view(nodes: str, jobs: str, at: float, reservations: str = "") -> SlurmView:
     """The answers as one value; `at` is when the first was asked."""
-    with _no_collection():
+    with collector.resting():  # JSON has no cycles: a third of the time (`make bench NAME=reconcile`)
         parsed = (parse_node(item) for item in _items(nodes, "nodes"))
         return SlurmView(
             at=at,
@@ -52,18 +51,6 @@ def view(nodes: str, jobs: str, at: float, reservations: str = "") -> SlurmView:
             jobs=tuple(parse_job(item) for item in _items(jobs, "jobs")),
             windows=tuple(_windows(_items(reservations, "reservations"))) if reservations else (),
         )
-
-
-@contextmanager
-def _no_collection() -> Generator[None]:
-    """JSON has no cycles: walking its objects while they are made is a third of the time (`make bench NAME=reconcile`)."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def parse_node(item: Mapping[str, Any]) -> SlurmNode:

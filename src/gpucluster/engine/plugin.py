@@ -9,6 +9,8 @@ from types import FrameType
 
 import grpc
 
+from gpucluster import collector
+
 MESSAGE_BYTES = 400 * 1024 * 1024  # the engine's own limit
 
 
@@ -23,6 +25,7 @@ def serve(add: Callable[[grpc.Server], None], goodbye: Callable[[], None] = lamb
     )
     add(server)
     port = server.add_insecure_port("127.0.0.1:0")
+    collector.settle()
     server.start()
     sys.stdout.write(f"{port}\n")  # the first line is the port, and nothing before it
     sys.stdout.flush()

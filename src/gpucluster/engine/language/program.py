@@ -1,6 +1,7 @@
 """`python -m gpucluster.engine.language.program`: the process of one program, connected to the engine."""
 
 import asyncio
+import gc
 import importlib
 import logging
 import os
@@ -28,6 +29,7 @@ _GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
 def main() -> int:
     """Run the program of the order to its end; the exit code."""
     leave_with_parent()
+    gc.disable()  # as of a program in our own process: engine/run.py
     order = loads(Order, sys.stdin.buffer.read())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a program that failed
     _configure(order)
