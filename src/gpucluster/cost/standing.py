@@ -50,19 +50,20 @@ def _volume(volume: Volume, price: PriceList) -> Line:
 
 def _mount(mount: Mount, price: PriceList) -> Iterator[Line]:
     if mount.efs is not None and mount.efs.id is None:
-        row = price.prices.services.get("efs-gib-month")
-        rate = (
-            f"{row} {price.prices.currency} a GiB"
-            if row and price.region == price.prices.region
-            else "by GiB"
-        )
-        yield _line(
-            "storage", mount.path, Amount(unknown=(f"EFS of {mount.path} ({rate}, by what is stored)",))
-        )
+        yield _line("storage", mount.path, Amount(unknown=(f"EFS of {mount.path} ({_efs_rates(price)})",)))
     if mount.lustre is not None and mount.lustre.id is None:
         row = f"fsx-lustre-{mount.lustre.throughput}-gib-month"
         month = price.service(f"FSx of {mount.path}", row).times(mount.lustre.size_gib)
         yield _line("storage", mount.path, month)
+
+
+def _efs_rates(price: PriceList) -> str:
+    """Nobody knows beforehand how much is stored, and elastic throughput is paid by what passes."""
+    rows = [price.prices.services.get(f"efs-{row}") for row in ("gib-month", "read-gib", "written-gib")]
+    if price.region != price.prices.region or None in rows:
+        return "by what is stored, read and written"
+    stored, read, written = rows
+    return f"{stored} {price.prices.currency} a GiB stored, {read} read, {written} written"
 
 
 def _line(kind: str, name: str, month: Amount) -> Line:

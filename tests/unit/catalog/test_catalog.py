@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from gpucluster import catalog
+from gpucluster.catalog.quotas import quota_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -134,3 +135,20 @@ def test_gpus_claims_are_served_since_1_34_and_betas_are_off() -> None:
     assert facts.served["resource.k8s.io/v1", "DeviceTaintRule"] == ("1.37",)
     assert {api for api, _ in facts.served if "alpha" in api or "beta" in api} == facts.off_by_default
     assert ("v1", "Endpoints") in facts.deprecated
+
+
+@pytest.mark.parametrize(("file", "rows"), [("prices-us-east-1", "services"), ("quotas", "")])
+def test_what_no_source_says_is_marked_with_the_reason(file: str, rows: str) -> None:
+    data = json.loads((ROOT / f"src/gpucluster/catalog/data/{file}.json").read_text())
+    table = data[rows] if rows else data
+    assert table["source"]
+    assert table["date"]
+    assert table["unverified"]
+    assert all(len(why) >= len("as 250") for why in table["unverified"].values())
+    if rows:
+        assert table["unverified"].keys() < table["rows"].keys()
+
+
+def test_a_spot_machine_of_a_family_that_no_source_names_has_no_quota() -> None:
+    assert quota_of("p6-b200.48xlarge", "spot") is None
+    assert (quota_of("p5en.48xlarge", "spot") or 0) != (quota_of("p4d.24xlarge", "spot") or 0)
