@@ -78,7 +78,7 @@ def a_cluster(state_dir: Path, pulumi: Path, plan: ClusterPlan | None = None) ->
     moto_api_backend.reset()  # moto's state is the process's
     timing = Timing(
         pending_s=0.1, ending_s=0.1, linger_s=0.5, gateway_s=0.2, system_s=0.1,
-        target_s=0.2, lustre_s=0.3, link_s=0.2, rules_s=0.5,
+        target_s=0.2, lustre_s=0.3, link_s=0.2, rules_s=0.5, secret_s=0.5,
     )  # fmt: skip
     model = CloudModel(random.Random(1), timing=timing, region=region)  # noqa: S311
     with socket.create_server(("127.0.0.1", 0), backlog=64) as bound:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from stacked import REGION, Cluster, a_cluster
 
 from gpucluster.engine.provider.calls import Cloud
@@ -29,6 +30,7 @@ class Bench:
     """The table's verbs, with Check before them as the engine has it; what was made goes in the other order."""
 
     crud: Crud
+    told: list[str] = field(default_factory=list[str])
     made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
     def checked(self, token: str, inputs: Mapping[str, Any], olds: Mapping[str, Any] | None = None) -> Any:
@@ -41,7 +43,7 @@ class Bench:
     def make(self, token: str, **inputs: Any) -> tuple[str, dict[str, Any]]:
         """Id and outputs; what is read at once shows no difference."""
         checked = self.checked(token, inputs)
-        identifier, outputs = self.crud.create(TYPES[token], checked, 20)
+        identifier, outputs = self.crud.create(TYPES[token], checked, 20, self.told.append)
         self.made.append((token, identifier, checked))
         self.assert_standing(token, identifier, checked)
         return identifier, outputs
@@ -86,6 +88,12 @@ def bench(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Generator[Bench]
     made.end()
 
 
+@pytest.fixture
+def told(bench: Bench) -> list[str]:
+    """What was said while something was waited for."""
+    return bench.told
+
+
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
 GATEWAY = "aws:ec2/internetGateway:InternetGateway"
@@ -106,6 +114,7 @@ ACCESS_POINT = "aws:efs/accessPoint:AccessPoint"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 BUCKET = "aws:s3/bucket:Bucket"
+SECRET = "aws:secretsmanager/secret:Secret"
 BUDGET = "aws:budgets/budget:Budget"
 ROLE = "aws:iam/role:Role"
 POLICY = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
@@ -311,3 +320,63 @@ def test_a_look_up_of_what_is_not_there_says_what(
 ) -> None:
     with pytest.raises(RefusedError, match=said):
         invoke(bench.crud.cloud, token, arguments)
+
+
+# --- what is still on its way out when the next is made ----------------------------------------
+def test_t42_a_fixed_address_is_waited_for_while_its_last_machine_ends(bench: Bench, told: list[str]) -> None:
+    _, subnet = a_network(bench, "10.21")
+    first = a_machine(bench, subnet, privateIp="10.21.0.10")
+    bench.crud.cloud.ec2.terminate_instances(InstanceIds=[first])
+    second = a_machine(bench, subnet, privateIp="10.21.0.10")
+    assert second != first
+    assert told[0] == f"waiting for the address 10.21.0.10: {first} is shutting-down"
+    assert told[-1].endswith("outlives its machine"), "its interface lingers after it"
+
+
+def test_t42_an_address_of_a_machine_that_lives_is_refused_at_once_by_its_name(
+    bench: Bench, told: list[str]
+) -> None:
+    _, subnet = a_network(bench, "10.22")
+    first = a_machine(bench, subnet, privateIp="10.22.0.10")
+    with pytest.raises(RuntimeError, match=rf"InvalidIPAddress\.InUse.*it is held by {first} is running"):
+        a_machine(bench, subnet, privateIp="10.22.0.10")
+    assert told == []
+
+
+def test_t42_an_address_is_not_waited_for_without_end(bench: Bench, cluster: Cluster) -> None:
+    _, subnet = a_network(bench, "10.23")
+    first = a_machine(bench, subnet, privateIp="10.23.0.10")
+    bench.crud.cloud.ec2.terminate_instances(InstanceIds=[first])
+    image = bench.crud.cloud.ec2.describe_images(Owners=["self"])["Images"][0]["ImageId"]
+    wanted = {"ami": image, "instanceType": "m7i.large", "subnetId": subnet, "privateIp": "10.23.0.10"}
+    with pytest.raises(RuntimeError, match=r"still so after 0\.2 s"):
+        bench.crud.create(TYPES[INSTANCE], bench.checked(INSTANCE, wanted), 0.2)
+
+
+def test_t44_a_zone_whose_last_mount_target_is_still_leaving_gets_its_next(bench: Bench) -> None:
+    _, subnet = a_network(bench, "10.24")
+    system, _ = bench.make(EFS, encrypted=True)
+    first, _ = bench.make(TARGET, fileSystemId=system, subnetId=subnet)
+    bench.crud.cloud.efs.delete_mount_target(MountTargetId=first)
+    second, _ = bench.make(TARGET, fileSystemId=system, subnetId=subnet)
+    assert second != first
+    with pytest.raises(ClientError, match="MountTargetConflict"):
+        bench.make(TARGET, fileSystemId=system, subnetId=subnet)
+
+
+def test_t38_a_secret_that_was_deleted_at_once_leaves_its_name_a_while_later(bench: Bench) -> None:
+    secrets = bench.crud.cloud.secrets
+    wanted = {"name": "rows-again", "recoveryWindowInDays": 0}
+    for _ in range(2):
+        token, (identifier, _) = SECRET, bench.make(SECRET, **wanted)
+        _, _, checked = bench.made.pop()
+        bench.crud.delete(TYPES[token], identifier, checked, 20)
+    with pytest.raises(ClientError, match="scheduled for deletion"):
+        secrets.create_secret(Name="rows-again")
+
+
+def test_t39_a_bucket_whose_forerunner_is_still_being_deleted_is_asked_for_again(
+    bench: Bench, cluster: Cluster
+) -> None:
+    cluster.api.model.faults.next_error("CreateBucket", "OperationAborted", times=2, status=409)
+    bench.make(BUCKET, bucket="rows-again")

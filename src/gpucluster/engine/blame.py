@@ -207,6 +207,11 @@ CAUSES: tuple[Cause, ...] = (  # the first that fits
         "another machine or zone in {field}",
     ),
     Cause(
+        re.compile(r"^InvalidIPAddress\.InUse$"),
+        "the address is still held: EC2 gives it back minutes after the end of what had it",
+        "the same command again in some minutes; if it stays so, end what holds the address",
+    ),
+    Cause(
         re.compile(r"^(DependencyViolation|DeleteConflict|FileSystemInUse|BucketNotEmpty|\w+\.InUse|InUse)$"),
         "something that this stack does not know still uses it",
         "remove what uses it, then the same command again",

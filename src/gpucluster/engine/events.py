@@ -96,8 +96,10 @@ class Gatherer:
             self._step(event.resource_pre_event.metadata, done=False)
         elif event.res_outputs_event is not None:
             self._step(event.res_outputs_event.metadata, done=True)
-        elif event.diagnostic_event is not None and event.diagnostic_event.severity == "error":
-            self._error(event.diagnostic_event.message, event.diagnostic_event.urn)
+        elif (said := event.diagnostic_event) is not None and said.severity == "error":
+            self._error(said.message, said.urn)
+        elif said is not None and said.severity == "info":
+            self._told(said.message, said.urn)
 
     def outcome(self, outputs: Mapping[str, Any], seconds: float) -> Outcome:
         """What was gathered."""
@@ -134,6 +136,12 @@ class Gatherer:
             properties=properties,
             follows=bool(properties) and all(has_unknown(_input(step, name)) for name in properties),
         )
+
+    def _told(self, message: str, urn: str | None) -> None:
+        """What a resource says while it is waited for; a program's own lines are its makers'."""
+        kind, name = _type_and_name(urn)
+        if name:
+            self.report(Progress(message=f"{kind.rpartition(':')[2]} {name}: {plain(message)}"))
 
     def _error(self, message: str, urn: str | None) -> None:
         self.raw.append(message)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from gpucluster.cloud.model import CloudModel, Refusal
 from gpucluster.sandbox import policies, wire, wsgi
@@ -27,6 +27,7 @@ from gpucluster.sandbox.scenario import PREFIX, Scenario
 from gpucluster.sandbox.services import budgets, efs, fsx, quotas, shapes
 from gpucluster.sandbox.services.shapes import Calls
 from gpucluster.sandbox.signature import BadSignature, Flaw, SignedRequest, scope, verify
+from gpucluster.sandbox.vault import Vault
 from gpucluster.sandbox.wsgi import Environ, Start
 
 _LOG = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class Face:
         self._calls = Ec2Calls(model, moto, self._permissions, console)
         self._forward = wsgi.Forward(moto)
         self._queues = Queues()
+        self._vault = Vault(moto, model.timing.secret_s)
         self._services: Mapping[str, Calls] = {
             "elasticfilesystem": efs.calls(model, moto),
             "fsx": fsx.calls(model, moto),
@@ -191,10 +193,11 @@ class Face:
         _check_shape(inbound)
         asked = Asked(service=inbound.service, operation=operation, target=request.target, body=request.body)
         self._allow(inbound.principal, inbound.service, self._permissions.needs(asked))
-        if operation == "CreateSecret":
-            _check_secret(self._moto, request.body)
         if inbound.service in self._services:
             return self._own(inbound)
+        if inbound.service == "secretsmanager":
+            forward = partial(self._forward, inbound.environ)
+            return self._vault.answer(operation, request.body, inbound.now, forward)
         if inbound.service == "sqs":
             return self._queues.answer(
                 operation, request.body, inbound.now, partial(self._forward, inbound.environ)
@@ -316,19 +319,6 @@ def _sts(inbound: _Inbound) -> wire.Answer:
 def _denied(service: str, text: str) -> Refusal:
     code, status = _DENIED.get(wire.SERVICES[service], ("AccessDenied", 403))
     return Refusal(code, text, status=status)
-
-
-def _check_secret(moto: Moto, body: bytes) -> None:
-    """A name is taken while its secret waits for its deletion; moto has another code for it (T38)."""
-    try:
-        asked = json.loads(body or b"{}")
-    except ValueError:
-        return  # moto says what is wrong with it
-    if isinstance(asked, dict) and moto.secret_leaves(str(cast(dict[str, Any], asked).get("Name", ""))):
-        raise Refusal(
-            "InvalidRequestException",
-            "You can't create this secret because a secret with this name is already scheduled for deletion.",
-        )
 
 
 def _check_iam(operation: str, fields: Mapping[str, str]) -> None:

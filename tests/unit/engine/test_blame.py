@@ -56,6 +56,7 @@ def test_a_resource_has_its_field(kind: str, name: str, field: str) -> None:
 
 
 SAID = [
+    ("an address that its last owner still has", INSTANCE, "research-head", from_go("InvalidIPAddress.InUse", "RunInstances", "Address 10.50.0.10 is in use."), "head.machine: the address is still held: EC2 gives it back minutes after the end of what had it", "the same command again in some minutes"),
     ("quota", INSTANCE, "research-head", refused("VcpuLimitExceeded", "RunInstances"), "head.machine: the account's quota does not allow it", "ask for more in Service Quotas, or make head.machine smaller"),
     ("quota, by the real provider", INSTANCE, "research-login-1", from_go("VcpuLimitExceeded", "RunInstances"), "login.machine: the account's quota", "make login.machine smaller"),
     ("quota of addresses", "aws:ec2/eip:Eip", "research-nat-us-east-1a", refused("AddressLimitExceeded", "AllocateAddress"), "aws.network.nat: the account's quota", "Service Quotas"),

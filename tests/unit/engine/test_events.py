@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from pulumi.automation import EngineEvent
-from pulumi.automation.events import ResourcePreEvent, ResOutputsEvent, StepEventMetadata
+from pulumi.automation.events import DiagnosticEvent, ResourcePreEvent, ResOutputsEvent, StepEventMetadata
 
 from gpucluster.engine.events import Gatherer, Progress, plain
 from gpucluster.engine.standing import one, parse
@@ -45,6 +45,22 @@ def test_events_gather_to_changes(
     for one_event in events:
         gatherer.take(one_event)
     assert [(c.op, c.properties) for c in gatherer.outcome({}, 0).changes] == expected
+
+
+def said(severity: str, urn: str) -> EngineEvent:
+    return EngineEvent(
+        0, 0, diagnostic_event=DiagnosticEvent("waiting for 10.0.0.10", "never", severity, urn=urn)
+    )
+
+
+def test_what_a_resource_says_while_it_waits_is_progress_and_a_programs_line_is_not() -> None:
+    heard: list[str] = []
+    gatherer = Gatherer(lambda step: heard.append(str(step)))
+    gatherer.take(said("info", URN))
+    gatherer.take(said("info", "urn:pulumi:b::g::pulumi:pulumi:Stack::x"))
+    gatherer.take(said("info", ""))
+    assert heard == ["Vpc burst: waiting for 10.0.0.10"]
+    assert gatherer.errors == []
 
 
 def test_a_change_that_only_waits_for_another_follows() -> None:

@@ -14,6 +14,7 @@ from gpucluster.engine.provider.crud import Crud, HalfMadeError
 from gpucluster.engine.provider.schema import ResourceType, computed, updates
 from gpucluster.engine.provider.servicer import AwsStandIn
 from gpucluster.engine.provider.table import TYPES
+from gpucluster.engine.provider.telling import EngineLog
 from gpucluster.engine.provider.values import from_struct, to_struct
 
 
@@ -181,6 +182,27 @@ def test_t36_a_young_profile_is_waited_for() -> None:
     assert (made, outputs["arn"]) == ("id-1", "arn")
 
 
+def test_a_row_that_waits_tells_it_beside_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+
+    def create(call: Any) -> str:
+        call.tell("waiting for the address 10.0.0.10")
+        return "id-1"
+
+    kind = a_kind(create=create)
+    monkeypatch.setattr("gpucluster.engine.provider.servicer.TYPES", {kind.name: kind})
+    made = AwsStandIn(lambda urn, text: told.append((urn, text)))
+    made.Configure(pb.ConfigureRequest(args=to_struct({"region": "us-east-1"})), FakeContext())
+    made.Create(
+        pb.CreateRequest(type=kind.name, urn="urn:x", properties=to_struct({"name": "n"})), FakeContext()
+    )
+    assert told == [("urn:x", "waiting for the address 10.0.0.10")]
+
+
+def test_an_engine_that_does_not_hear_stops_no_work() -> None:
+    EngineLog("127.0.0.1:1")("urn:x", "waiting")
+
+
 def test_cancel_ends_a_wait_at_once() -> None:
     made = crud()
     made.cloud.stopped.set()
@@ -202,6 +224,15 @@ def test_a_resource_that_is_gone_reads_as_gone() -> None:
         (error("DeleteConflict"), False, True, False),
         (error("MalformedPolicyDocument", "Invalid principal in policy"), False, False, True),
         (error("MalformedPolicyDocument", "Syntax errors in policy"), False, False, False),
+        (
+            error("InvalidRequestException", "a secret with this name is already scheduled for deletion"),
+            False,
+            False,
+            True,
+        ),
+        (error("InvalidRequestException", "You must provide a value"), False, False, False),
+        (error("OperationAborted"), False, False, True),
+        (error("QueueDeletedRecently"), False, False, True),
         (error("UnauthorizedOperation"), False, False, False),
         (error("InsufficientInstanceCapacity"), False, False, False),
     ],

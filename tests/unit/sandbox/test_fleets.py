@@ -242,6 +242,9 @@ def test_t38_a_secrets_name_is_taken_until_it_is_gone(cloud: RunningCloud):
         secrets.create_secret(Name="t38")
     secrets.create_secret(Name="t38-now")
     secrets.delete_secret(SecretId="t38-now", ForceDeleteWithoutRecovery=True)
+    with pytest.raises(ClientError, match=r"InvalidRequestException.*scheduled for deletion"):
+        secrets.create_secret(Name="t38-now")
+    cloud.clock.move(11.0)
     secrets.create_secret(Name="t38-now")
 
 

@@ -43,6 +43,7 @@ class Timing:
     target_s: float = 4.0  # a mount target is creating so long; 90 s on AWS, not verified (T44)
     lustre_s: float = 20.0  # a Lustre is CREATING so long; 5 to 20 min on AWS (T45)
     link_s: float = 5.0  # and its link to S3
+    secret_s: float = 10.0  # a secret has its name so long after a forced deletion (T38); AWS says no number
     rules_s: float = 2.0  # FSx does not see younger rules of a group (T45)
 
 

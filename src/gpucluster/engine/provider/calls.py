@@ -43,7 +43,8 @@ NOT_YET = (
     ("InvalidNatGatewayID.NotFound", ""),
     ("NatGatewayNotFound", ""),
     ("IncorrectFileSystemLifeCycleState", ""),  # EFS: no target while the file system is still made
-    ("OperationAborted", ""),  # S3: another change of the same bucket is under way
+    ("OperationAborted", ""),  # S3: another change of the same bucket, or its deletion, is under way
+    ("InvalidRequestException", "scheduled for deletion"),  # a forced deletion of a secret ends later (T38)
     ("ConflictException", ""),
     ("QueueDeletedRecently", ""),  # a name is taken for a minute after its queue (T41)
     ("AWS.SimpleQueueService.QueueDeletedRecently", ""),
@@ -170,6 +171,10 @@ class Cloud:
             pause = min(pause * 1.6, LONGEST_PAUSE_S)
 
 
+def nobody_hears(_: str) -> None:
+    """No engine listens."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One create, update or delete: the row, the id (empty before it is known), and the checked inputs."""
@@ -180,6 +185,7 @@ class Call:
     inputs: Values
     seconds: float
     olds: Mapping[str, Value] = field(default_factory=dict[str, Value])  # update: the inputs before
+    tell: Callable[[str], None] = nobody_hears  # a line for people, where a wait is long
 
     def api(self, *names: str) -> dict[str, Any]:
         """The named inputs (all that the API knows, if none is named), in the API's words; unset ones left out."""

@@ -1,6 +1,6 @@
 """Create, read, update and delete of one row: the same order for every type."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -15,6 +15,7 @@ from gpucluster.engine.provider.calls import (
     is_absent,
     is_in_use,
     is_not_yet,
+    nobody_hears,
 )
 from gpucluster.engine.provider.diff import diff
 from gpucluster.engine.provider.observe import Observed, observed
@@ -42,9 +43,15 @@ class Crud:
     cloud: Cloud
     default_tags: Mapping[str, str]
 
-    def create(self, kind: ResourceType, inputs: Values, seconds: float) -> tuple[str, Values]:
+    def create(
+        self,
+        kind: ResourceType,
+        inputs: Values,
+        seconds: float,
+        tell: Callable[[str], None] = nobody_hears,
+    ) -> tuple[str, Values]:
         """Return id and outputs; HalfMadeError when it exists but did not settle."""
-        call = Call(self.cloud, kind, "", inputs, seconds or kind.create_minutes * 60)
+        call = Call(self.cloud, kind, "", inputs, seconds or kind.create_minutes * 60, tell=tell)
         identifier = self.cloud.retry(min(call.seconds, YOUNG_S), is_not_yet, lambda: kind.create(call))
         made = replace(call, id=identifier)
         try:

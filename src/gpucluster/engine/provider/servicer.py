@@ -1,6 +1,8 @@
 """The engine's protocol (`pulumirpc.ResourceProvider`), each call handed to the table."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn, Protocol, cast
 
 import grpc
@@ -34,8 +36,9 @@ KEYS = frozenset({"accessKey", "secretKey", "token"})  # they would stand in the
 class AwsStandIn(provider_pb2_grpc.ResourceProviderServicer):
     """One process of the provider: configured once, then called from many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str, str], None] = lambda _urn, _text: None) -> None:
         self._crud: Crud | None = None
+        self._tell = tell  # a URN, and a line beside it
 
     # --- configuration -----------------------------------------------------------------------
     def GetPluginInfo(self, request: empty_pb2.Empty, context: Context) -> plugin_pb2.PluginInfo:  # noqa: N802
@@ -131,7 +134,8 @@ class AwsStandIn(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             return provider_pb2.CreateResponse(properties=to_struct(foreseen(kind, inputs, None)))
         try:
-            identifier, outputs = self._ready(context).create(kind, inputs, request.timeout)
+            tell = partial(self._tell, request.urn)
+            identifier, outputs = self._ready(context).create(kind, inputs, request.timeout, tell)
         except HalfMadeError as error:
             _abort_half_made(context, error)
         except FAILURES as error:

@@ -2,9 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from gpucluster.engine.provider.calls import Call, Cloud, await_gone, await_state, only
+from botocore.exceptions import ClientError
+
+from gpucluster.engine.provider.calls import Call, Cloud, await_gone, await_state, code_of, only
 from gpucluster.engine.provider.schema import (
     TAG_PROPERTIES,
     Autoname,
@@ -125,7 +128,16 @@ FILE_SYSTEM = ResourceType(
 # --- mount target ----------------------------------------------------------------------------
 def _create_target(call: Call) -> str:
     wanted = call.api("fileSystemId", "subnetId", "ipAddress", "securityGroups")
-    return call.cloud.efs.create_mount_target(**wanted)["MountTargetId"]
+    make = partial(call.cloud.efs.create_mount_target, **wanted)
+    return call.cloud.retry(call.seconds, partial(_is_leaving, call), make)["MountTargetId"]
+
+
+def _is_leaving(call: Call, error: ClientError) -> bool:
+    """One a zone: one that was deleted behind our back has the zone until it is gone."""
+    if code_of(error) != "MountTargetConflict":
+        return False
+    found = call.cloud.efs.describe_mount_targets(FileSystemId=call.inputs["fileSystemId"])["MountTargets"]
+    return any(one["LifeCycleState"] == "deleting" for one in found)
 
 
 def _read_target(cloud: Cloud, identifier: str, _: Values) -> Seen:

@@ -2,9 +2,11 @@
 
 import base64
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from gpucluster.engine.provider.calls import Call, Cloud, only, retag_ec2, tag_list
+from gpucluster.engine.provider.held import ENDED, once_free
 from gpucluster.engine.provider.schema import TAG_PROPERTIES, ResourceType, computed, replaces, updates
 from gpucluster.engine.provider.shapes import FLAG, NUMBER, TAGS, TEXT, TEXTS, Field, Record
 from gpucluster.engine.provider.types.templates import METADATA
@@ -12,7 +14,6 @@ from gpucluster.engine.provider.values import Value, Values
 
 Seen = Mapping[str, Value] | None
 
-_ENDED = ("shutting-down", "terminated")
 _ROOT = Record(
     {
         "encrypted": Field("Encrypted", FLAG, from_cloud=True),
@@ -38,7 +39,8 @@ def _run_instance(call: Call) -> str:
     if call.inputs.get("rootBlockDevice"):
         arguments["BlockDeviceMappings"] = [_root_mapping(call)]
     tagged = [*_tags_at_birth(call)]
-    answer = call.cloud.ec2.run_instances(MinCount=1, MaxCount=1, **arguments, TagSpecifications=tagged)
+    run = partial(call.cloud.ec2.run_instances, MinCount=1, MaxCount=1, TagSpecifications=tagged)
+    answer: dict[str, Any] = once_free(call, lambda: run(**arguments))
     return answer["Instances"][0]["InstanceId"]
 
 
@@ -86,7 +88,7 @@ def _await_running(call: Call) -> None:
     def running() -> bool:
         seen = _describe(call.cloud, call.id)
         state = seen["State"]["Name"] if seen else "unknown"  # an id just returned may lag (T20)
-        if state in _ENDED:
+        if state in ENDED:
             reason = (seen or {}).get("StateReason", {}).get("Message", "no reason given")
             raise RuntimeError(f"{call.id} is {state}: {reason}")
         return state == "running"
@@ -102,7 +104,7 @@ def _describe(cloud: Cloud, identifier: str) -> dict[str, Any] | None:
 
 def _read_instance(cloud: Cloud, identifier: str, inputs: Values) -> Seen:
     seen = _describe(cloud, identifier)
-    if seen is None or seen["State"]["Name"] in _ENDED:
+    if seen is None or seen["State"]["Name"] in ENDED:
         return None
     groups = [g["GroupId"] for g in seen.get("SecurityGroups", [])]
     profile = seen.get("IamInstanceProfile", {}).get("Arn", "").rpartition("/")[2]
