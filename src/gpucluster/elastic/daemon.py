@@ -106,7 +106,10 @@ def _run(paths: Paths) -> None:
     """Wait for the lease, then be the daemon, until told to end."""
     plan, bindings = load(paths.bundle)
     trip = trip_of(os.environ, Path(names.ENDPOINT_FILE), paths.journal.parent)
-    lease = lease_of(real_ports(bindings).control, plan.times.lease_s, paths.journal, time.time)
+    second = socket.gethostname() == names.standby_name(plan.name)
+    lease = lease_of(
+        real_ports(bindings).control, plan.times.lease_s, paths.journal, time.time, patient=second
+    )
     standby = Standby(lease)
     _end_with(standby.stop)
     if not standby.wait():
@@ -172,7 +175,8 @@ class Daemon:
         self._leases = Threads("lease", 1, self._inbox)
         lease = self._means.lease
         epoch = lease.epoch if isinstance(lease, Lease) else None
-        self._journal = Journal.open(paths.journal, time.time(), epoch)
+        shared = plan.head is not None and plan.head.standby is not None
+        self._journal = Journal.open(paths.journal, time.time(), epoch, shared=shared)
         self._desk = registration.Desk(
             registration.unmunge,
             heard=lambda report: self._inbox.put(lambda: self._hear(report)),

@@ -1,6 +1,7 @@
 """The journal: one SQLite file, append-only events, and a snapshot so that a start need not read them all.
 
 WAL with synchronous=FULL: when `append` returns, the events survive a power cut. Only the daemon's own thread writes.
+A WAL's index is memory that all its readers share, so where two heads share the file by NFS it has a rollback journal.
 It is opened by the holder of the lease alone, and carries its epoch as a fence: whoever opened it with an older one
 can write no more, so a daemon that slept through its own end cannot note an intent, and without one launches nothing.
 """
@@ -48,10 +49,13 @@ class Journal:
         self.watch: Watch = lambda entries, before, after: None  # told of each batch that is on disk
 
     @classmethod
-    def open(cls, path: Path, now: float, epoch: int | None = None) -> "Journal":
-        """Open or make it, as the holder of `epoch` (None: whoever comes last); another schema is a StateError."""
+    def open(cls, path: Path, now: float, epoch: int | None = None, *, shared: bool = False) -> "Journal":
+        """Open or make it, as the holder of `epoch` (None: whoever comes last); another schema is a StateError.
+
+        `shared`: other machines open it, too.
+        """
         try:
-            return cls._opened(path, now, epoch)
+            return cls._opened(path, now, epoch, "TRUNCATE" if shared else "WAL")
         except (sqlite3.OperationalError, OSError) as error:
             step = _step_after(error)
             raise StateError(f"the journal {path} cannot be opened: {error}", next_step=step) from error
@@ -59,10 +63,10 @@ class Journal:
             raise StateError(f"the journal {path} cannot be read: {error}", next_step=AWAY) from error
 
     @classmethod
-    def _opened(cls, path: Path, now: float, epoch: int | None) -> "Journal":
+    def _opened(cls, path: Path, now: float, epoch: int | None, mode: str) -> "Journal":
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, isolation_level=None)
-        db.execute("PRAGMA journal_mode=WAL")
+        db.execute(f"PRAGMA journal_mode={mode}")
         db.execute("PRAGMA synchronous=FULL")
         db.executescript(_TABLES)
         _check_schema(db, path)

@@ -66,7 +66,10 @@ class Lease:
         wall: Callable[[], float],
         neighbours: Neighbours,
         known_epoch: Callable[[], int],
+        patient: bool = False,
     ) -> None:
+        """`patient`: on the second head, where a lease that was given back is left to the first's for a while."""
+        self._patient = patient
         self._port, self._me, self._ttl_s, self._margin_s = control, me, ttl_s, ttl_s * MARGIN
         self._clock, self._wall = clock, wall
         self._neighbours, self._known_epoch = neighbours, known_epoch
@@ -147,9 +150,9 @@ class Lease:
         if seen.etag is None:
             return not self._known_epoch()
         holder = seen.control.holder
-        return holder in ("", self._me) or self._neighbours.over(
-            holder
-        )  # ours: the answer to our write was lost
+        if not holder:
+            return not self._patient
+        return holder == self._me or self._neighbours.over(holder)  # ours: the answer to our write was lost
 
     def _write(self, control: Control, etag: str | None) -> bool:
         """Whether our write is what stands there; else `_seen` is what does."""

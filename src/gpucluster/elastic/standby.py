@@ -15,7 +15,9 @@ from gpucluster.elastic.lease import Lease, Neighbours
 log = logging.getLogger("gpucluster.elastic")
 
 
-def lease_of(control: ControlPort, ttl_s: float, journal: Path, wall: Callable[[], float]) -> Lease:
+def lease_of(
+    control: ControlPort, ttl_s: float, journal: Path, wall: Callable[[], float], *, patient: bool = False
+) -> Lease:
     """This process's side of the lease."""
     return Lease(
         control,
@@ -25,6 +27,7 @@ def lease_of(control: ControlPort, ttl_s: float, journal: Path, wall: Callable[[
         wall=wall,
         neighbours=Neighbours(over=process.is_over, end=process.end),
         known_epoch=lambda: fence_of(journal),
+        patient=patient,
     )
 
 

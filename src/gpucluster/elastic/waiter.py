@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LOOK = "/var/spool/gpucluster/waiter"  # names.SPOOL; a test compares
 SLURM_BIN = "/usr/bin"
+NEAR = "/etc/slurm/near.conf"  # names.NEAR_CONF: on the second head, which else asks a head first that is off
 POLL_S = 0.25
 ALONE_S = 1.0  # a job not in CONFIGURING so long after our start is gone; it cannot start anew while we run
 CALL_S = 10.0
@@ -165,7 +166,10 @@ def _bound(slurm_bin: str) -> float:
 
 def _lines(slurm_bin: str, program: str, *arguments: str) -> list[str]:
     argv = [f"{slurm_bin}/{program}", *arguments]
-    done = subprocess.run(argv, capture_output=True, timeout=CALL_S, stdin=subprocess.DEVNULL, check=True)
+    env = {**os.environ, "SLURM_CONF": NEAR} if os.path.exists(NEAR) else None
+    done = subprocess.run(
+        argv, capture_output=True, timeout=CALL_S, stdin=subprocess.DEVNULL, env=env, check=True
+    )
     return done.stdout.decode("utf-8", "replace").splitlines()
 
 

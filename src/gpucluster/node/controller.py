@@ -23,6 +23,7 @@ from gpucluster.shell import CommandError
 CONF = f"{names.SLURM_DIR}/slurm.conf"
 CONTROLLER, DAEMON = "slurmctld", "gpucluster-elastic"
 UP_S, LOOK_S = 30.0, 0.2
+RELIEVE_S = 15.0  # slurmctld 24.11 saves all and ends within 1 s
 OWNER = "slurm"
 
 log = logging.getLogger(__name__)
@@ -150,6 +151,7 @@ def _bring_up(machine: Machine, known: Known, bundle: Bundle) -> None:
     _slurm_folders(machine, bundle)
     wanted = bundles.mark(bundle, names.SLURM_DIR)
     if not systemd.active(machine, CONTROLLER):
+        _relieve(machine, known)
         machine.run(["systemctl", "reset-failed", f"{CONTROLLER}.service"], check=False)
         systemd.ensure(machine, CONTROLLER)
     elif state.load(machine).slurm != wanted:
@@ -158,6 +160,23 @@ def _bring_up(machine: Machine, known: Known, bundle: Bundle) -> None:
         return
     _until_up(machine, known)
     state.change(machine, slurm=wanted)
+
+
+def _relieve(machine: Machine, known: Known) -> None:
+    """Have the second head's slurmctld save all and end; its agent starts it again, and then it waits.
+
+    Asked by slurmctld itself it hands over after 29 s, in which nobody answers, and the first reads its state
+    before the second has saved it ("Old state possible", 24.11.5).
+    """
+    head = there(of(known.bundle).plan.head)
+    if head.standby is None or of(known.identity).role != names.ROLE_HEAD:
+        return
+    other, end = (head.standby.address, head.controller_port), machine.now() + RELIEVE_S
+    if not machine.listening(*other):
+        return
+    machine.run(["scontrol", "shutdown", "slurmctld"], check=False, timeout_s=RELIEVE_S)  # 1: ours is off
+    while machine.listening(*other) and machine.now() < end:
+        machine.pause(LOOK_S)
 
 
 def _reconfigure(machine: Machine) -> None:

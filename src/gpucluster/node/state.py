@@ -24,6 +24,7 @@ class AgentState:
     farewells: tuple[str, ...] = ()  # kinds of trouble for which the site's program was started
     elastic: str = ""  # head: mark of the files that the daemon has read
     looked_at: float = 0.0  # node: when it last looked for new people
+    yielded_at: float | None = None  # standby: when its daemon last let the head's go first
     steps: tuple[Step, ...] = ()
 
 

@@ -10,6 +10,7 @@ TAG_POOL = "gpucluster:pool"
 TAG_REQUEST = "gpucluster:request"  # the daemon's request id, on instances that it launched
 ROLE_HEAD, ROLE_NODE, ROLE_LOGIN = "head", "node", "login"
 ROLE_STANDBY = "standby"  # a second head, which waits
+ROLE_JOBS = "jobs"  # no machine's: the node's agent takes it on for jobs
 TAG_JOB = "gpucluster:job"  # at launch: the job that an instance was launched for
 TAG_ACCOUNT = "gpucluster:account"  # and its Slurm account: both for cost
 TAG_IMAGE = "gpucluster:image"  # on images and snapshots: `image_name`
@@ -53,6 +54,9 @@ AGENT_RUN = "/run/gpucluster-agent"  # root's: slurmd.env, the Prolog's doorbell
 DOORBELL = f"{AGENT_RUN}/doorbell"  # Unix datagram: a hostlist whose names must resolve here
 BEATS_DIR = "/run/gpucluster-beats"  # a job touches JOBID there while it makes progress; opt-in
 PROLOG = f"{HOOK_DIR}/prolog"  # Slurm's Prolog on nodes: rings the doorbell; needs PrologFlags=Alloc
+JOBS_DIR = "/run/gpucluster-jobs"  # the agent's, where jobs have a role: the Prolog leaves a job's token there, as JOBID
+JOBS_PORT = 301  # loopback: credentials of jobs. Nobody but root binds it (below 1024), nor do clients of NFS or rpc (512-1023)
+TASK_PROLOG = f"{HOOK_DIR}/task_prolog"  # Slurm's TaskProlog: tells a job where its credentials are
 JOURNAL = f"{STATE_DIR}/elastic/journal.sqlite"  # owner slurm
 SPOOL = "/var/spool/gpucluster"  # maildir of the hooks: tmp/ new/ cur/, owner slurm
 WAKE_SOCKET = "/run/gpucluster/wake"  # Unix datagram, the daemon's
@@ -63,6 +67,7 @@ STATE_VOLUME = "state"  # its key in Head.volumes and bindings
 KEY_FOLDER = "/etc/ssh/authorized_keys.d"  # root's own: a user's key that leaves the spec leaves the machine
 MUNGE_KEY = "/etc/munge/munge.key"
 SLURM_ETC = "/etc/slurm"
+NEAR_CONF = f"{SLURM_ETC}/near.conf"  # the standby's: slurm.conf with itself as the first controller
 
 CONTROLLER_PORT = 6817
 SLURMD_PORT = 6818

@@ -72,10 +72,24 @@ def test_it_snapshots_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     db.close()
 
 
-def test_every_write_is_synced(tmp_path: Path) -> None:
-    one = Journal.open(tmp_path / "j", 1.0)
+@pytest.mark.parametrize(("shared", "mode"), [(False, "wal"), (True, "truncate")])
+def test_every_write_is_synced(tmp_path: Path, shared: bool, mode: str) -> None:
+    one = Journal.open(tmp_path / "j", 1.0, shared=shared)
     assert one._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    assert one._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert one._db.execute("PRAGMA journal_mode").fetchone() == (mode,)
+
+
+def test_what_two_machines_share_has_no_memory_that_only_one_of_them_sees(tmp_path: Path) -> None:
+    """A WAL's index is mapped memory: over NFS the second head would read the first's of before its end."""
+    path = tmp_path / "j"
+    first = Journal.open(path, 1.0, 1)  # of before there was a second head
+    _order(first)
+    first.close()
+    second = Journal.open(path, 2.0, 2, shared=True)
+    _order(second)
+    assert {p.name for p in tmp_path.iterdir()} <= {"j", "j-journal"}
+    assert len(read_only(path)) == 3  # Born and two orders, while it is open
+    assert fence_of(path) == 2
 
 
 def test_another_schema_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Desk:
     ended: list[str] = field(default_factory=list[str])
     fence: int = 0
 
-    def lease(self, me: str) -> Lease:
+    def lease(self, me: str, *, patient: bool = False) -> Lease:
         return Lease(
             self.control,
             me,
@@ -38,6 +38,7 @@ class Desk:
             wall=lambda: 1e9,
             neighbours=Neighbours(over=lambda holder: holder in self.gone, end=self.ended.append),
             known_epoch=lambda: self.fence,
+            patient=patient,
         )
 
     def both(self) -> tuple[Lease, Lease]:
@@ -103,6 +104,25 @@ def test_what_was_given_back_is_free_at_once() -> None:
     assert two.watch() == ""
     one.release()  # no harm: it is another's now
     assert two.mine(desk.control.read())
+
+
+def test_on_the_second_head_what_was_given_back_is_left_to_the_first_for_a_while() -> None:
+    """The first's daemon restarts with each bundle: it took 3 s to come back, and found the lease taken."""
+    desk = Desk()
+    first, second = desk.lease("first"), desk.lease("second", patient=True)
+    first.watch()
+    assert second.watch() == "first"
+    first.release()
+    assert second.watch() != ""
+    desk.now = TAKES_S - 1
+    assert second.watch() != ""
+    again = desk.lease("again")
+    assert again.watch() == ""
+    again.release()
+    assert second.watch() != "", "it has stood for no time"
+    desk.now += TAKES_S
+    assert second.watch() == ""
+    assert second.epoch == 3
 
 
 def test_whoever_was_overtaken_is_told_and_may_never_act_again() -> None:

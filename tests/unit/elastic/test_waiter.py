@@ -168,3 +168,18 @@ def test_fifty_jobs_at_once_share_their_looks_and_all_end(slurm: Slurm) -> None:
     assert set(ends) == {0}
     assert not any(said), said
     assert len((slurm.root / "looks").read_text()) / 2 < len(many), "looks, not jobs"
+
+
+def test_on_the_second_head_it_asks_by_the_file_that_names_itself_first(
+    slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head that is off cost TCPTimeout at each of its two calls."""
+    (slurm.root / "sinfo").write_text(f'#!/bin/sh\necho "$SLURM_CONF" >>{slurm.root}/asked\n')
+    near = slurm.root / "near.conf"
+    monkeypatch.setattr(waiter, "NEAR", str(near))
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    slurm.wait()
+    near.write_text("")
+    (slurm.root / "look.at").unlink()
+    slurm.wait()
+    assert set((slurm.root / "asked").read_text().split("\n")) == {"", str(near)}

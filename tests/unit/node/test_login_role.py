@@ -139,3 +139,87 @@ def test_the_second_daemon_lets_the_heads_be_first_for_a_while(tmp_path, why):
         machine.clock += standby_role.HEAD_FIRST_S
         standby_role.elastic(away, known)
     assert machine.active[f"{controller.DAEMON}.service"] == 1
+
+
+HEAD, SECOND = "10.42.0.10", "10.42.32.10"
+SLURM_PORT, DAEMONS_PORT = 6817, names.REGISTRATION_PORT
+
+
+@pytest.fixture
+def second(tmp_path):
+    """The second head, all of it up, and what it knows."""
+    plan = replace(
+        PLAN, storage=(Mount(path="/home", efs=Efs()),), head=replace(there(PLAN.head), standby=STANDBY)
+    )
+    machine = a_machine(tmp_path, plan, names.ROLE_STANDBY)
+    machine.address = SECOND
+    machine.put(mounts.TABLE, "1 1 0:1 / /home rw - nfs4 x rw\n")
+    machine.active["slurmctld.service"] = machine.active["gpucluster-elastic.service"] = 1
+    known, done = look(
+        machine, tuple(row for row in standby_role.BOOT if row[0] not in ("mounts", "elastic"))
+    )
+    assert done
+    standby_role.elastic(replace(machine.machine(), listening=lambda *_: False), known)
+    return machine, known
+
+
+def starts(machine):
+    return machine.active[f"{controller.DAEMON}.service"]
+
+
+@pytest.mark.parametrize(
+    ("listens", "gives"),
+    [
+        ({(SECOND, DAEMONS_PORT), (HEAD, SLURM_PORT)}, True),
+        ({(SECOND, DAEMONS_PORT)}, False),  # the head is away
+        ({(HEAD, SLURM_PORT), (HEAD, DAEMONS_PORT)}, False),  # the head's daemon acts
+    ],
+    ids=["the head is back", "the head is away", "all is as it was"],
+)
+def test_the_second_daemon_gives_way_when_the_heads_slurmctld_acts_again(second, listens, gives):
+    machine, known = second
+    before = starts(machine)
+    there_is = replace(machine.machine(), listening=lambda *place: place in listens)
+    standby_role.elastic(there_is, known)
+    assert starts(machine) == before + gives
+
+
+def test_it_gives_way_to_a_daemon_that_does_not_come_only_now_and_then(second):
+    machine, known = second
+    before = starts(machine)
+    always = replace(machine.machine(), listening=lambda *place: place != (HEAD, DAEMONS_PORT))
+    for _ in range(3):
+        standby_role.elastic(always, known)
+        machine.clock += 60.0
+    assert starts(machine) == before + 1
+    machine.clock += standby_role.AGAIN_S
+    standby_role.elastic(always, known)
+    assert starts(machine) == before + 2
+
+
+def test_the_second_head_is_the_first_to_be_asked_from_itself(second):
+    machine, known = second
+    others = "ClusterName=trial\n{}SlurmUser=slurm\n# SlurmctldHost=trial-standby(no)\n"
+    hosts = [f"SlurmctldHost=trial-head({HEAD})\n", f"SlurmctldHost=trial-standby({SECOND})\n"]
+    (known.bundle.tree / controller.CONF).write_text(others.format("".join(hosts)))
+    standby_role.near(machine.machine(), known)
+    assert machine.text(names.NEAR_CONF) == others.format("".join(reversed(hosts)))
+
+
+@pytest.mark.parametrize(
+    ("role", "acts"), [(names.ROLE_HEAD, True), (names.ROLE_HEAD, False), (names.ROLE_STANDBY, True)]
+)
+def test_a_head_that_comes_back_has_the_other_save_all_and_end_before_it_starts(second, role, acts):
+    """Asked by slurmctld itself it hands over after 29 s, unsaved: "Old state possible"."""
+    machine, known = second
+    machine.active.pop("slurmctld.service")
+    machine.calls.clear()
+    known = replace(known, identity=replace(known.identity, role=role, address=HEAD))
+    left = [acts, acts, acts]  # it takes a moment
+    up = lambda host, _: host == HEAD or (bool(left) and left.pop())  # noqa: E731
+    controller.controller(replace(machine.machine(), listening=up), known)
+    asked, begun = ("scontrol", "shutdown", "slurmctld"), ("systemctl", "start", "slurmctld.service")
+    assert (asked in machine.calls) == (role == names.ROLE_HEAD and acts)
+    assert machine.calls.index(begun) > (machine.calls.index(asked) if asked in machine.calls else -1)
+    if asked in machine.calls:
+        assert left == []
