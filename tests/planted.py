@@ -150,6 +150,42 @@ SPEC = [{"resourceType": kind, "tags": TAG} for kind in ("instance", "network-in
 HELD = {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n"
 
+
+def in_slices(stack: Stack) -> Iterable[Resource]:
+    """No rule of them is wide, all together are the world."""
+    links = {"securityGroupId": ("nodes",)}
+    kind = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+    every = (a_resource(f"slice-{n}", kind, links=links, cidrIpv4=f"{n}.0.0.0/8") for n in range(1, 224))
+    return [*stack.values(), *every]
+
+
+def in_two_groups(stack: Stack) -> Iterable[Resource]:
+    """The ordinary card stands in the group that speaks to itself, the fabric's in another."""
+    cards = [
+        {**card, "securityGroups": [one]} for card, one in zip(CARDS, ("sg-nodes", "sg-bare"), strict=True)
+    ]
+    template = replace(
+        stack["template"],
+        properties={**stack["template"].properties, "networkInterfaces": cards},
+        property_dependencies={"networkInterfaces": ("bare", "nodes")},
+    )
+    bare = a_resource("bare", "aws:ec2/securityGroup:SecurityGroup", id="sg-bare")
+    return {**stack, "template": template, "bare": bare}.values()
+
+
+def attached(policy: str, whom: str = "Role") -> Callable[[Stack], Iterable[Resource]]:
+    kind = f"aws:iam/{whom.lower()}PolicyAttachment:{whom}PolicyAttachment"
+    return also("attached", kind, policyArn=f"arn:aws:iam::{policy}")
+
+
+def anybody(**condition: Any) -> Callable[[Stack], Iterable[Resource]]:
+    return put("role", assumeRolePolicy=a_policy({**TRUST, "Principal": "*", "Condition": condition}))
+
+
+SPOT = {"rootBlockDevice": {"encrypted": True}, "volumeTags": TAG}
+PARTED = {"volumeTags": None, "rootBlockDevice": {"encrypted": True, "tags": TAG}, "ebsBlockDevices": [{"encrypted": True}]}  # fmt: skip
+LOWER = json.dumps({"Statement": [{"effect": "Allow", "action": "*", "resource": "*"}]})
+
 # a sentence -> (the mistake, the rule that alone finds it, the property it names)
 PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = {
     "ssh from everywhere": (put("ssh", cidrIpv4="0.0.0.0/0"), "open-group", "cidrIpv4"),
@@ -160,6 +196,8 @@ PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = 
         put("nodes", ingress=[{"protocol": "tcp", "cidrBlocks": ["10.0.0.0/8", "0.0.0.0/0"]}]), "open-group", "ingress[0].cidrBlocks"),
     "an older kind of rule": (
         also("old", "aws:ec2/securityGroupRule:SecurityGroupRule", type="ingress", cidrBlocks=["0.0.0.0/0"]), "open-group", "cidrBlocks"),
+    "the world in slices": (in_slices, "open-group", "cidrIpv4"),
+    "a fabric's card in another group than the ordinary one": (in_two_groups, "efa-group", "networkInterfaces.securityGroups"),
     "a fabric whose nodes do not hear each other": (without("in"), "efa-group", "networkInterfaces.securityGroups"),
     "a fabric whose nodes only send to a range": (without("out"), "efa-group", "networkInterfaces.securityGroups"),
     "a fabric of one port": (put("in", ipProtocol="tcp"), "efa-group", "networkInterfaces.securityGroups"),
@@ -167,6 +205,8 @@ PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = 
     "a head whose options are the account's": (put("head", metadataOptions=None), "imdsv2", "metadataOptions.httpTokens"),
     "a metadata service for containers": (
         put("head", metadataOptions={**META, "httpPutResponseHopLimit": 2}), "imdsv2", "metadataOptions.httpPutResponseHopLimit"),
+    "a spot request whose options are the account's": (
+        also("spot", "aws:ec2/spotInstanceRequest:SpotInstanceRequest", **SPOT), "imdsv2", "metadataOptions.httpTokens"),
     "a group forced on a reservation": (put("template", capacityReservationSpecification=HELD), "placement-on-reservation", "placement.groupName"),
     "a group forced on a block": (
         put("template", instanceMarketOptions={"marketType": "capacity-block"}), "placement-on-reservation", "placement.groupName"),
@@ -179,6 +219,8 @@ PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = 
     "a second plain disk of nodes": (
         put("template", blockDeviceMappings=[*ROOT, {"ebs": {}}]), "unencrypted-storage", "blockDeviceMappings[1].ebs.encrypted"),
     "nodes with the image's root device": (put("template", blockDeviceMappings=None), "unencrypted-storage", "blockDeviceMappings"),
+    "nodes whose mapping says nothing of a disk": (
+        put("template", blockDeviceMappings=[{"deviceName": "/dev/sda1"}]), "unencrypted-storage", "blockDeviceMappings"),
     "a head with a plain root device": (put("head", rootBlockDevice=None), "unencrypted-storage", "rootBlockDevice.encrypted"),
     "a bucket that says nothing": (without("sse"), "unencrypted-storage", "serverSideEncryptionConfiguration"),
     "an EFS that any destroy takes": (bare("home"), "unprotected-data", "protect"),
@@ -195,6 +237,19 @@ PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = 
     "a role for anybody": (put("role", assumeRolePolicy=a_policy({**TRUST, "Principal": "*"})), "wide-policy", "assumeRolePolicy.Statement[0].Principal"),
     "an administrator": (
         also("admin", "aws:iam/rolePolicyAttachment:RolePolicyAttachment", policyArn="arn:aws:iam::aws:policy/AdministratorAccess"), "wide-policy", "policyArn"),
+    "an administrator in a job's words": (attached("aws:policy/job-function/SystemAdministrator"), "wide-policy", "policyArn"),
+    "a user who is one": (attached("aws:policy/AdministratorAccess", "User"), "wide-policy", "policyArn"),
+    "every secret of the account": (
+        may(Action="secretsmanager:GetSecretValue", Resource="arn:aws:secretsmanager:r:1:secret:*"), "wide-policy", "policy.Statement[0].Resource"),
+    "every role to pass on": (may(Action="iam:PassRole", Resource="arn:aws:iam::1:role/*"), "wide-policy", "policy.Statement[0].Resource"),
+    "any bucket's bundle": (may(Resource="arn:aws:s3:::*/bundle.tar.gz"), "wide-policy", "policy.Statement[0].Resource"),
+    "a name of any letters": (may(Resource="arn:aws:s3:::?*"), "wide-policy", "policy.Statement[0].Resource"),
+    "words that IAM takes in another case": (put("rights", policy=LOWER), "wide-policy", "policy.Statement[0]"),
+    "anybody on no condition": (anybody(), "wide-policy", "assumeRolePolicy.Statement[0].Principal"),
+    "anybody of any name": (anybody(StringLike={"aws:PrincipalArn": "*"}), "wide-policy", "assumeRolePolicy.Statement[0].Principal"),
+    "anybody with TLS": (anybody(Bool={"aws:SecureTransport": "true"}), "wide-policy", "assumeRolePolicy.Statement[0].Principal"),
+    "an EFS for anybody": (
+        also("efs", "aws:efs/fileSystemPolicy:FileSystemPolicy", policy=a_policy({**READ, "Principal": {"AWS": "*"}})), "wide-policy", "policy.Statement[0].Principal"),
     "a text that is no policy": (put("rights", policy="allow all"), "wide-policy", "policy"),
     "a document of a list": (put("rights", policy="[1, 2]"), "wide-policy", "policy"),
     "a munge key in base64": (booted(f"#!/bin/sh\necho {in_base64(KEY)} | base64 -d > /etc/munge/munge.key\n"), "secret-in-user-data", "userData"),
@@ -205,9 +260,16 @@ PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = 
         put("template", userData=in_base64(gzip.compress(f"#cloud-config\ncontent: {in_base64(PEM)}\n".encode(), mtime=0))), "secret-in-user-data", "userData"),
     "a password": (booted('{"db_password": "hunter22"}\n'), "secret-in-user-data", "userData"),
     "a password in plain user data": (put("head", userData="#!/bin/sh\nexport PASSWORD=hunter22\n"), "secret-in-user-data", "userData"),
+    "a password in a JSON of a JSON": (booted(json.dumps({"content": json.dumps({"password": "hunter22"})})), "secret-in-user-data", "userData"),
+    "a key of munge by its name": (booted("MUNGE_KEY=hunter22-hunter22\n"), "secret-in-user-data", "userData"),
+    "a secret of a client": (booted("CLIENT_SECRET=hunter2222\n"), "secret-in-user-data", "userData"),
+    "a password of root": (booted("#cloud-config\nchpasswd:\n  list: |\n    root:hunter22\n"), "secret-in-user-data", "userData"),
+    "a short password that is packed": (booted(f"echo {in_base64('password: hunter22')} | base64 -d\n"), "secret-in-user-data", "userData"),
+    "an AWS key in hex": (booted(f"key: {b'export ID=AKIAIOSFODNN7EXAMPLE'.hex()}\n"), "secret-in-user-data", "userData"),
     "a secret of the program": (put("head", userDataBase64=SECRET), "secret-in-user-data", "userDataBase64"),
     "volumes that nobody owns": (put("template", tagSpecifications=SPEC), "untagged-cost", "tagSpecifications[volume].tags"),
     "a head's volumes that nobody owns": (put("head", volumeTags=None), "untagged-cost", "volumeTags"),
+    "a head's second volume that nobody owns": (put("head", **PARTED), "untagged-cost", "ebsBlockDevices[0].tags"),
     "a provider without default tags": (
         lambda stack: [*stack.values(), replace(a_resource("b", "aws:ebs/volume:Volume", encrypted=True, protect=True, tags={"Name": "b"}), provider="elsewhere")],
         "untagged-cost", "tags"),
@@ -225,6 +287,7 @@ OPEN: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = {
         put("template", capacityReservationSpecification=UNKNOWN), "placement-on-reservation", "capacityReservationSpecification"),
     "a volume that may be encrypted": (put("state", encrypted=UNKNOWN), "unencrypted-storage", "encrypted"),
     "a policy of ARNs": (put("rights", policy=UNKNOWN), "wide-policy", "policy"),
+    "a policy of the site": (attached("123456789012:policy/site"), "wide-policy", "policyArn"),
     "user data with a bucket's name": (put("template", userData=UNKNOWN), "secret-in-user-data", "userData"),
     "tags that are looked up": (put("template", tagSpecifications=UNKNOWN), "untagged-cost", "tagSpecifications"),
 }  # fmt: skip

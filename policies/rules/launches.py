@@ -6,13 +6,18 @@ from gpucluster.engine.offline.model import Resource, Value
 from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, untold
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-INSTANCE = "aws:ec2/instance:Instance"
+LAUNCHES = (
+    TEMPLATE,
+    "aws:ec2/instance:Instance",
+    "aws:ec2/spotInstanceRequest:SpotInstanceRequest",
+    "aws:ec2/launchConfiguration:LaunchConfiguration",
+)
 ONLY_RESERVED = "capacity-reservations-only"
 
 
 def metadata(stack: Stack) -> Iterator[Said]:
     """A token for each question, and no answer that crosses a bridge: what runs in a container is not the machine."""
-    for resource in stack.of_type(TEMPLATE, INSTANCE):
+    for resource in stack.of_type(*LAUNCHES):
         if at(resource.properties, "metadataOptions", "httpEndpoint") == "disabled":
             continue
         yield from _is(resource, "httpTokens", "required")
@@ -36,7 +41,7 @@ def _is(resource: Resource, name: str, wanted: str | int) -> Iterator[Said]:
 
 def placement(stack: Stack) -> Iterator[Said]:
     """Held capacity stands where it stands: a group that was made apart from it finds none (T27)."""
-    for resource in stack.of_type(TEMPLATE, INSTANCE):
+    for resource in stack.of_type(*LAUNCHES):
         group = _group(resource)
         held = _held(resource)
         expected = "no placement group on a reservation or a capacity block"

@@ -1,6 +1,7 @@
 """Who may reach a machine, and whether a fabric's nodes may reach each other."""
 
 import ipaddress
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
@@ -16,6 +17,9 @@ EFA = frozenset({"efa", "efa-only"})
 ALL = frozenset({"-1", "all"})
 # The widest range that is one site's: 10.0.0.0/8. Two halves of the world are the world. IPv6: a registry gives no site more.
 NARROWEST_OPEN = {4: 7, 6: 18}
+MOST_ADDRESSES = (
+    1 << 25
+)  # of IPv4 that one group may take from in all its rules: the private ranges are half of it
 
 
 def open_groups(stack: Stack) -> Iterator[Said]:
@@ -28,6 +32,7 @@ def open_groups(stack: Stack) -> Iterator[Said]:
     for resource in stack.of_type(GROUP, DEFAULT_GROUP):
         for number, block in each(resource.properties.get("ingress")):
             yield from _ranges(resource, f"ingress[{number}].", block, _LISTS)
+    yield from _in_slices(stack)
 
 
 _LISTS = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds")
@@ -61,6 +66,38 @@ def _is_open(span: str) -> bool:
     return found.prefixlen <= NARROWEST_OPEN[found.version]
 
 
+def _in_slices(stack: Stack) -> Iterator[Said]:
+    """The world in many rules is the world."""
+    slices: dict[str, list[tuple[Resource, ipaddress.IPv4Network]]] = defaultdict(list)
+    for rule in stack.of_type(INGRESS):
+        span = _narrow(rule.properties.get("cidrIpv4"))
+        if span is not None:
+            slices[_group_of(rule)].append((rule, span))
+    for every in slices.values():
+        spans = ipaddress.collapse_addresses(span for _, span in every)
+        taken = sum(span.num_addresses for span in spans)
+        if taken >= MOST_ADDRESSES:
+            yield Violation(
+                resource=every[0][0],
+                property="cidrIpv4",
+                found=f"{taken} addresses in {len(every)} rules of one group",
+                expected=f"fewer than {MOST_ADDRESSES}, the ranges of a site",
+                next_step="name the site's ranges in access.ssh_from, or leave it out and use access.ssm",
+            )
+
+
+def _narrow(span: Value) -> ipaddress.IPv4Network | None:
+    """One that is not open by itself, and has its own sentence then."""
+    if not isinstance(span, str) or untold(span) or _is_open(span):
+        return None
+    return ipaddress.IPv4Network(span, strict=False)
+
+
+def _group_of(rule: Resource) -> str:
+    urns = rule.property_dependencies.get("securityGroupId", ())
+    return urns[0] if urns else str(rule.properties.get("securityGroupId"))
+
+
 def efa_groups(stack: Stack) -> Iterator[Said]:
     """The fabric needs a group that takes all from itself and sends all to itself; a range does not count (T30)."""
     for template in stack.of_type(TEMPLATE):
@@ -76,30 +113,32 @@ _BOTH = "a security group with all traffic from itself and to itself"
 
 def _both_ways(stack: Stack, template: Resource) -> Iterator[Said]:
     """Groups are seen by what the template's property links; the ids of a site's own group say nothing of its rules."""
-    own = [group for group in stack.of_type(GROUP) if _stands_in(template, group)]
-    if not own:
-        yield Open(resource=template, property="networkInterfaces.securityGroups", expected=_BOTH)
-        return
-    lacks = [_lacking(stack, group) for group in own]
-    if all(lacks):
+    own = _groups_of_fabric(stack, template)
+    lacks = {group.name: lack for group in own if (lack := _lacking(stack, group))}
+    if own and len(lacks) == len(own):
         yield Violation(
             resource=template,
             property="networkInterfaces.securityGroups",
-            found="; ".join(f"{group.name} without {lack}" for group, lack in zip(own, lacks, strict=True)),
+            found="; ".join(f"{name} without {lack}" for name, lack in lacks.items()),
             expected=_BOTH,
             next_step="declare both rules for the nodes' group: all protocols, the group itself as the peer",
         )
+    elif not own or lacks:  # which card stands in which group is not told while ids are unknown
+        yield Open(resource=template, property="networkInterfaces.securityGroups", expected=_BOTH)
 
 
-def _stands_in(template: Resource, group: Resource) -> bool:
-    if linked(template, "networkInterfaces", group):
-        return True
-    ids = {
-        str(one)
-        for _, card in each(template.properties.get("networkInterfaces"))
+def _groups_of_fabric(stack: Stack, template: Resource) -> list[Resource]:
+    """Of the cards with EFA where their ids are known, or else of all cards."""
+    cards = [card for _, card in each(template.properties.get("networkInterfaces"))]
+    ids = [
+        one
+        for card in cards
+        if at(card, "interfaceType") in EFA
         for _, one in each(at(card, "securityGroups"))
-    }
-    return str(group.properties.get("id", "")) in ids
+    ]
+    if ids and not any(untold(one) for one in ids):
+        return [group for group in stack.of_type(GROUP) if group.properties.get("id") in ids]
+    return [group for group in stack.of_type(GROUP) if linked(template, "networkInterfaces", group)]
 
 
 def _lacking(stack: Stack, group: Resource) -> str:
@@ -120,7 +159,7 @@ def _has(stack: Stack, group: Resource, kind: str, block: str) -> bool:
         return True
     return any(
         at(rule.properties, "type") == block
-        and at(rule.properties, "self") is True
+        and (at(rule.properties, "self") is True or linked(rule, "sourceSecurityGroupId", group))
         and at(rule.properties, "protocol") in ALL
         and linked(rule, "securityGroupId", group)
         for rule in stack.of_type(OLD_RULE)

@@ -6,7 +6,11 @@ from gpucluster.engine.offline.model import Resource, Value
 from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, each, linked, untold
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-INSTANCE = "aws:ec2/instance:Instance"
+INSTANCES = (
+    "aws:ec2/instance:Instance",
+    "aws:ec2/spotInstanceRequest:SpotInstanceRequest",
+    "aws:ec2/launchConfiguration:LaunchConfiguration",
+)
 BUCKET = "aws:s3/bucket:Bucket"
 BUCKET_ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 
@@ -29,7 +33,7 @@ def encrypted(stack: Stack) -> Iterator[Said]:
         yield from _on(resource, name, at(resource.properties, name))
     for template in stack.of_type(TEMPLATE):
         yield from _template(template)
-    for instance in stack.of_type(INSTANCE):
+    for instance in stack.of_type(*INSTANCES):
         yield from _instance(instance)
     for bucket in stack.of_type(BUCKET):
         yield from _bucket(stack, bucket)
@@ -38,7 +42,7 @@ def encrypted(stack: Stack) -> Iterator[Said]:
 def _template(template: Resource) -> Iterator[Said]:
     """The root device is in the mappings, or the image decides."""
     given = template.properties.get("blockDeviceMappings")
-    if given is None or given == []:
+    if not any(untold(block) or at(block, "ebs") is not None for _, block in each(given)):
         yield _plain(template, "blockDeviceMappings", "no mapping of the root device")
     for number, block in each(given):
         ebs = at(block, "ebs")

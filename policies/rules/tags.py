@@ -9,8 +9,11 @@ from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, 
 from gpucluster.engine.provider.table import TYPES
 from gpucluster.plan.names import TAG_CLUSTER
 
+from .protection import DATA
+
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 INSTANCE = "aws:ec2/instance:Instance"
+BILLED = DATA  # what our own table has no row for
 BORN_TAGGED = ("instance", "network-interface", "volume")  # what a launch makes and bills
 _EXPECTED = f"the tag {TAG_CLUSTER}"
 _STEP = f"set the provider's default_tags, and {TAG_CLUSTER} where they do not reach"
@@ -24,13 +27,22 @@ def untagged(stack: Stack) -> Iterator[Said]:
     for template in stack.of_type(TEMPLATE):
         yield from _born(template)
     for instance in stack.of_type(INSTANCE):
-        own = at(instance.properties, "volumeTags") or at(instance.properties, "rootBlockDevice", "tags")
-        yield from _has(instance, "volumeTags", own)
+        yield from _volumes(instance)
+
+
+def _volumes(instance: Resource) -> Iterator[Said]:
+    """All at once, or each by its own."""
+    every = at(instance.properties, "volumeTags")
+    own = every or at(instance.properties, "rootBlockDevice", "tags")
+    yield from _has(instance, "volumeTags", own)
+    for number, block in each(instance.properties.get("ebsBlockDevices")):
+        if own is not None and not every:
+            yield from _has(instance, f"ebsBlockDevices[{number}].tags", at(block, "tags"))
 
 
 def _takes_tags(resource: Resource) -> bool:
     row = TYPES.get(resource.type)
-    known = row is not None and "tags" in row.properties
+    known = resource.type in BILLED if row is None else "tags" in row.properties
     return known or "tags" in resource.properties or "tagsAll" in resource.properties
 
 

@@ -11,12 +11,23 @@ from collections.abc import Iterator
 from gpucluster.engine.offline.model import SECRET, Resource, Value
 from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, untold
 
-TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-INSTANCE = "aws:ec2/instance:Instance"
+LAUNCHES = (
+    "aws:ec2/launchTemplate:LaunchTemplate",
+    "aws:ec2/instance:Instance",
+    "aws:ec2/spotInstanceRequest:SpotInstanceRequest",
+    "aws:ec2/launchConfiguration:LaunchConfiguration",
+)
 NAMES = ("userData", "userDataBase64")
 DEPTH = 3  # base64 of gzip of a file in base64
 MOST_BYTES = 1 << 20  # what a packed text may become; user data is 16 KB
 
+# A value that is no variable, ARN, path or command; quotes may be escaped, for JSON stands in JSON.
+_NAMED = r"""
+    (?<![a-z:])
+    (?: (?:db_?)? pass (?:word|wd|phrase)? | secret (?:_?(?:access_?)?key)? | api_?key | private_?key | munge_?key
+      | (?:auth|access|bearer)?_?token )
+    \\* ["']? \s* [:=] \s* \\* ["']? (?! arn: | / ) [^\s"'{}$<`\\]{6,}
+"""
 # what a secret looks like -> its words; the secret itself is never shown
 SHAPES = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"), "a private key"),
@@ -26,12 +37,13 @@ SHAPES = (
     (re.compile(r"\bhf_[A-Za-z0-9]{30,}\b"), "a Hugging Face token"),
     (re.compile(r"\bey[JK][\w-]{10,}\.ey[\w-]{10,}\.[\w-]{10,}"), "a web token"),
     (re.compile(r"://[^\s/:@]+:[^\s/:@]{3,}@"), "a password in an address"),
-    (
-        re.compile(r"(?i)(?:password|passwd|secret_?key|secret_access_key|api_?key|auth_?token)[\"']?\s*[:=]\s*[\"']?[^\s\"'{}$<]{6,}"),
-        "a password beside its name",
-    ),
+    (re.compile(_NAMED, re.VERBOSE | re.IGNORECASE), "a password beside its name"),
+    (re.compile(r"(?m)^\s*-?\s*(?:root|ubuntu|admin|ec2-user):[^\s:*!/$]{6,}\s*$"), "a password of chpasswd"),
 )  # fmt: skip
-_TOKEN = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
+_LEAST = 32  # characters of a word that may be drawn at random
+_TOKEN = re.compile(rf"[A-Za-z0-9+/_=-]{{{_LEAST},}}")
+_URLSAFE = str.maketrans("-_", "+/")
+_SHORT = re.compile(r"\b(?:[A-Za-z0-9+/]{4}){4,7}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![\w+/=])")
 _HEX = re.compile(r"[0-9a-fA-F]+")
 # Bits a character. Random base64 of 32 characters has 4.4 or more, of 64 hex digits 3.6; words, paths and names less.
 BASE64_BITS, HEX_BITS, HEX_LENGTH = 4.4, 3.5, 64
@@ -39,7 +51,7 @@ BASE64_BITS, HEX_BITS, HEX_LENGTH = 4.4, 3.5, 64
 
 def secrets(stack: Stack) -> Iterator[Said]:
     """Decoded as cloud-init would, and what is packed inside it, too."""
-    for resource in stack.of_type(TEMPLATE, INSTANCE):
+    for resource in stack.of_type(*LAUNCHES):
         for name in NAMES:
             yield from _of(resource, name, resource.properties.get(name))
 
@@ -63,21 +75,31 @@ def _secret(text: str, depth: int = DEPTH) -> str | None:
     for shape, words in SHAPES:
         if shape.search(text):
             return words
-    for token in _TOKEN.findall(text):
+    for token in _tokens(text):
         inner = _unpacked(token) if depth else None
         if inner is not None:
             found = _secret(inner, depth - 1)
             if found is not None:
                 return found
-        elif _is_random(token):
+        elif len(token) >= _LEAST and _is_random(token):
             return f"{len(token)} characters that look drawn at random"
     return None
 
 
+def _tokens(text: str) -> Iterator[str]:
+    """What may be packed: long words, and shorter ones in whole groups of base64."""
+    yield from _TOKEN.findall(text)
+    yield from (token for token in _SHORT.findall(text) if len(token) < _LEAST)
+
+
 def _unpacked(token: str) -> str | None:
-    """The text that the token is base64 of; None when it is none."""
+    """The text that the token is base64 or hex of; None when it is none."""
     try:
-        raw = base64.b64decode(token + "=" * (-len(token) % 4), validate=True)
+        if _HEX.fullmatch(token) and len(token) % 2 == 0:
+            raw = bytes.fromhex(token)
+        else:
+            plain = token.translate(_URLSAFE).rstrip("=")
+            raw = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
     if raw.startswith(b"\x1f\x8b"):

@@ -1,5 +1,6 @@
 """The shipped pack: each planted mistake is found by its own rule and by no other, and our own stacks pass."""
 
+import base64
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -88,3 +89,21 @@ def test_texts_that_hang_on_names_pass_once_the_names_are_known(file: Path) -> N
 
 def test_all_rules_are_mandatory() -> None:
     assert {rule.level for rule in PACK.rules} == {Level.MANDATORY}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'TOKEN=$(curl -X PUT "http://169.254.169.254/latest/api/token")',
+        'curl -H "X-aws-ec2-metadata-token: $TOKEN" http://169.254.169.254/latest/meta-data/',
+        "secret: arn:aws:secretsmanager:us-east-1:123456789012:secret:ldap-AbCdEf",
+        "password_file: /run/secrets/ldap\nsecret: /run/secrets/ldap",
+        "compass: northwest\nroot:!:19000",
+        "systemctl start --no-block gpucluster-agent.service gpucluster-standby.service",
+    ],
+)
+def test_words_about_secrets_are_none(text: str) -> None:
+    given = {"userData": base64.b64encode(f"#!/bin/sh\n{text}\n".encode()).decode()}
+    stack = good()
+    template = replace(stack["template"], properties={**stack["template"].properties, **given})
+    assert judge([PACK], {**stack, "template": template}.values()).findings == ()
