@@ -314,6 +314,26 @@ AWS_ROWS: list[tuple[str, list[Change], str]] = [
         ],
         "error[bad-mail] budget.notify[0]: 'me' is not an address of mail, such as hpc@example.org",
     ),
+    (
+        "more addresses than AWS Budgets tells",
+        [
+            at_top(
+                f"budget: {{monthly: 900000 USD, notify: [{', '.join(f'a{n}@example.org' for n in range(11))}]}}"
+            ),
+            ("region: us-east-2", "region: us-east-1"),
+            ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"),
+        ],
+        "error[too-many-addresses] budget.notify: 11 addresses; AWS Budgets tells at most 10 of one threshold",
+    ),
+    (
+        "an address that is told twice",
+        [
+            at_top("budget: {monthly: 900000 USD, notify: [a@example.org, a@example.org]}"),
+            ("region: us-east-2", "region: us-east-1"),
+            ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"),
+        ],
+        "error[repeated] budget.notify[1]: the address 'a@example.org' is named twice",
+    ),
     # --- storage
     (
         "a Lustre with a throughput that nobody sells",

@@ -6,12 +6,13 @@ from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults
 from gpucluster.plan.market import HOURS_A_MONTH, Market
 from gpucluster.plan.prices import hourly
+from gpucluster.spec.aws_fields import MOST_SUBSCRIBERS
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import Capacity, ClusterSpec, Pool
 from gpucluster.spec.part import written
 from gpucluster.spec.pools import of_slurm, run_by
 from gpucluster.spec.problem import Finding, Path
-from gpucluster.spec.rules.findings import error, or_none, run, warning
+from gpucluster.spec.rules.findings import error, or_none, repeated, run, warning
 from gpucluster.spec.units import write_money, write_rate
 
 HELD = (Market.RESERVATION, Market.CAPACITY_BLOCK)  # one machine type in one zone, known by an id
@@ -129,6 +130,7 @@ def budget(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         after = _percent(stop, defaults.BUDGET_STOP_PERCENT)
         says = f"{whose} is after the stop at {after}%: nobody would be warned; write at most {after}%"
         yield error("budget", "warn_at", id="warn-after-stop", says=says)
+    yield from _told(wish.notify)
     yield from _unpriced(spec, catalog)
 
 
@@ -157,6 +159,13 @@ def _told_otherwise(
         if (source.source, source.machines, here) != (other.source, other.machines, there):
             says = f"'{source.id}' is in {named} {_WORD[other.source]} of {', '.join(other.machines)} in {', '.join(there)}: it is one thing, of one machine in one zone"
             yield error(*at, "id", id="held-otherwise", says=says)
+
+
+def _told(mail: tuple[str, ...]) -> Iterator[Finding]:
+    if len(mail) > MOST_SUBSCRIBERS:
+        says = f"{len(mail)} addresses; AWS Budgets tells at most {MOST_SUBSCRIBERS} of one threshold"
+        yield error("budget", "notify", id="too-many-addresses", says=says)
+    yield from repeated(mail, ("budget", "notify"), "the address")
 
 
 def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
