@@ -41,6 +41,17 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTable:
+    """A route table of moto's, with its VPC's own range and the subnets that name it."""
+
+    id: str
+    vpc: str
+    main: bool
+    local: str
+    subnets: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """A security group, and the ids of the groups that its rules name."""
 
@@ -147,6 +158,33 @@ class Moto:
         with self.lock:
             found = self._ec2.vpc_end_points.values()
             return [e.id for e in found if e.vpc_id == vpc and e.state.lower() != "deleted"]
+
+    def gateway_vpcs(self) -> dict[str, str]:
+        """The VPC of each internet gateway; empty for one that hangs on none."""
+        with self.lock:
+            found = self._ec2.internet_gateways.values()
+            return {str(g.id): "" if g.vpc is None else str(g.vpc.id) for g in found}
+
+    def route_tables(self) -> dict[str, RouteTable]:
+        """Every route table by id."""
+        with self.lock:
+            return {
+                str(t.id): RouteTable(
+                    id=str(t.id),
+                    vpc=str(t.vpc_id),
+                    main=t.main_association_id is not None,
+                    local=str(self._ec2.vpcs[t.vpc_id].cidr_block),
+                    subnets=frozenset(str(a["SubnetId"]) for a in t.associations if "SubnetId" in a),
+                )
+                for t in self._ec2.route_tables.values()
+            }
+
+    def tables_with_endpoint(self, service: str) -> set[str]:
+        """Route tables that lead to a service through a gateway endpoint."""
+        with self.lock:
+            found = self._ec2.vpc_end_points.values()
+            living = [e for e in found if e.service_name == service and e.state.lower() != "deleted"]
+            return {str(t) for e in living for t in e.route_table_ids or ()}
 
     def know_gateway(self, gateway: str, subnet: str) -> None:
         """A NAT gateway of the model's, so that moto's routes can name it."""

@@ -17,8 +17,9 @@ from typing import Any
 from gpucluster.cloud.model import CloudModel, Refusal
 from gpucluster.sandbox import policies, wire, wsgi
 from gpucluster.sandbox.backends import ACCOUNT, Moto
-from gpucluster.sandbox.ec2.call import Call
+from gpucluster.sandbox.ec2.call import Call, dry_run
 from gpucluster.sandbox.ec2.calls import Ec2Calls
+from gpucluster.sandbox.ec2.replays import Replays
 from gpucluster.sandbox.keys import KeyRing, Principal
 from gpucluster.sandbox.permissions import Asked, Permissions
 from gpucluster.sandbox.policies import Need, UnknownPolicyPart
@@ -98,7 +99,7 @@ class Face:
         model.foreign = moto.addresses_in
         self._calls = Ec2Calls(model, moto, self._permissions, console)
         self._forward = wsgi.Forward(moto)
-        self._queues = Queues()
+        self._queues, self._replays = Queues(), Replays()
         self._vault = Vault(moto, model.timing.secret_s)
         self._services: Mapping[str, Calls] = {
             "elasticfilesystem": efs.calls(model, moto),
@@ -175,7 +176,14 @@ class Face:
             code = "" if answer.status < 400 else str(answer.status)
         except NotImplementedError as error:  # moto's word for it
             code = "UnsupportedOperation"
-            raise Refusal(code, f"the sandbox has no {inbound.service}:{inbound.operation}") from error
+            raise Refusal(
+                code, f"the sandbox has no {inbound.service}:{inbound.operation}{_of(error)}"
+            ) from error
+        except wsgi.MotoError as crash:
+            code = "UnsupportedOperation"
+            _LOG.warning("moto has no answer to this %s:%s: %s", inbound.service, inbound.operation, crash)
+            text = f"the sandbox has no {inbound.service}:{inbound.operation} with these parameters"
+            raise Refusal(code, text) from crash
         except Refusal as refusal:
             code = refusal.code
             raise
@@ -236,15 +244,29 @@ class Face:
             allow=lambda needs: self._allow(inbound.principal, "ec2", needs),
             forward=lambda changed: self._forward(inbound.environ, wire.quoted(changed)),
         )
+        return self._made_once(call, inbound) if operation not in _ASK_LATER else self._made(call, inbound)
+
+    def _made_once(self, call: Call, inbound: _Inbound) -> wire.Answer:
+        """A dry run ends here; a call whose client token was used gets what it got before."""
+        if call.dry:
+            raise dry_run()
+        known = self._replays.find(call.operation, call.asked, call.now)
+        if known is not None:
+            return known
+        answer = self._made(call, inbound)
+        self._replays.keep(call.operation, call.asked, answer, call.now)
+        return answer
+
+    def _made(self, call: Call, inbound: _Inbound) -> wire.Answer:
         result = self._calls.answer(call)
-        if result is None:
-            answer = self._forward(inbound.environ, request.body)
-            if operation in _MAKES_INTERFACES:
-                self._calls.settle(inbound.now)
-            if operation in _RULES:
-                self._model.rules_changed[str(asked.get("GroupId"))] = inbound.now
-            return answer
-        return wire.ec2_answer(operation, result, inbound.number)
+        if result is not None:
+            return wire.ec2_answer(call.operation, result, inbound.number)
+        answer = self._forward(inbound.environ, inbound.request.body)
+        if call.operation in _MAKES_INTERFACES:
+            self._calls.settle(inbound.now)
+        if call.operation in _RULES:
+            self._model.rules_changed[str(call.asked.get("GroupId"))] = inbound.now
+        return answer
 
     def _allow(self, principal: Principal, service: str, needs: Iterable[Need]) -> None:
         if principal.role is None:
@@ -289,6 +311,11 @@ def _operation(request: SignedRequest, service: str) -> str:
     if not operation:
         raise Refusal("MissingAction", "The request names no action")
     return operation
+
+
+def _of(error: NotImplementedError) -> str:
+    """Which filter, where moto says it."""
+    return " with this filter" if "filter" in str(error).lower() else ""
 
 
 def _check_shape(inbound: _Inbound) -> None:

@@ -16,6 +16,10 @@ Environ = dict[str, Any]
 Start = Callable[..., Any]
 
 
+class MotoError(Exception):
+    """moto broke over a request that fits the service's model; what and where, in one line."""
+
+
 class Forward:
     """moto's application, asked one request at a time."""
 
@@ -36,7 +40,12 @@ class Forward:
             got.append((status, headers))
 
         with self._moto.lock:
-            text = b"".join(self._backend(inner, start))
+            try:
+                text = b"".join(self._backend(inner, start))
+            except NotImplementedError:
+                raise
+            except Exception as error:
+                raise MotoError(f"{type(error).__name__}: {error}"[:200]) from error
         status, headers = got[0]
         kept = {k: v for k, v in headers if k.lower() not in ("content-type", "date", "server", "connection")}
         kind = next((v for k, v in headers if k.lower() == "content-type"), "application/octet-stream")

@@ -86,7 +86,7 @@ class Orders(State):
     def cancel_reservation(self, reservation_id: str, now: float) -> None:
         """Its instances live on, as ordinary ones (T25)."""
         self._advance(now)
-        self.supply.reservations.cancel(reservation_id)
+        self.supply.reservations.cancel(reservation_id, now)
         for instance in self._instances.values():
             if instance.held == reservation_id:
                 self._instances[instance.id] = replace(instance, held=None)

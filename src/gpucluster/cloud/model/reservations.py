@@ -77,11 +77,12 @@ class Reservations:
         """Those of `ids` that are there."""
         return tuple(self._held[i] for i in ids if i in self._held)
 
-    def cancel(self, reservation_id: str) -> None:
-        """Instances in it live on, as ordinary ones; a block cannot be cancelled."""
+    def cancel(self, reservation_id: str, now: float) -> None:
+        """Instances in it live on, as ordinary ones; a block cannot be cancelled, nor what has ended."""
         held = self.get(reservation_id)
         if held.block:
             raise Refusal("UnsupportedOperation", "A capacity block cannot be cancelled.")
+        self._check_state(held, now)
         held.cancelled = True
 
     def targeted(self, spec: LaunchSpec, now: float) -> Held | None:

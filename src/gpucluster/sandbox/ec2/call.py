@@ -22,6 +22,16 @@ class Call:
     allow: Callable[[Iterable[Need]], None]
     forward: Callable[[Mapping[str, str]], Answer]
 
+    @property
+    def dry(self) -> bool:
+        """Only to be judged, not to be done."""
+        return str(self.asked.get("DryRun", "")).lower() == "true"
+
+
+def dry_run() -> Refusal:
+    """What a dry run is answered that would have passed."""
+    return Refusal("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", status=412)
+
 
 def birth_tags(call: Call, kind: str) -> dict[str, str]:
     """Tags that the request gives to what it makes; another kind is refused (T17)."""

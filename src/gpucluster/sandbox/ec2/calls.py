@@ -21,12 +21,14 @@ from gpucluster.sandbox.ec2 import (
     images,
     launch,
     placement,
+    requests,
     reserved,
     views,
     volumes,
 )
-from gpucluster.sandbox.ec2.call import Call, Calls, Result, check_tags
+from gpucluster.sandbox.ec2.call import Call, Calls, Result, check_tags, dry_run
 from gpucluster.sandbox.ec2.guards import GUARDS
+from gpucluster.sandbox.ec2.wiring import WIRING
 from gpucluster.sandbox.permissions import Permissions, tags_in
 
 # Calls that moto would answer with instances of its own.
@@ -37,6 +39,16 @@ NOT_HERE = frozenset(
      "RequestSpotFleet",
      "RequestSpotInstances", "RunScheduledInstances", "UnmonitorInstances"}
 )  # fmt: skip
+
+# Ours that make their own pages, by the switches of scenarios (T22).
+_PAGED = frozenset(
+    {
+        "DescribeCapacityReservations",
+        "DescribeInstances",
+        "DescribeInstanceStatus",
+        "DescribeInstanceTopology",
+    }
+)
 
 
 class Ec2Calls:
@@ -52,7 +64,7 @@ class Ec2Calls:
             "DescribeInstanceStatus": self._status,
             **attributes.calls(model, moto),
             **fleets.calls(model, moto, permissions),
-            **reserved.calls(model),
+            **reserved.calls(model, moto),
             **images.calls(model, moto),
             **placement.calls(model),
             **volumes.calls(model, moto),
@@ -73,17 +85,32 @@ class Ec2Calls:
         """The result in EC2's words, None if moto is to answer, or a Refusal."""
         if call.operation in NOT_HERE:
             raise Refusal("UnsupportedOperation", f"the sandbox has no {call.operation}")
+        requests.check(call)
         own = self._own.get(call.operation)
         if own is not None:
-            return own(call)
+            result = own(call)
+            whole = call.operation not in _PAGED and requests.wants_page(call)
+            return requests.page(call, result, self._model.draw()) if whole else result
         if any(str(v).startswith("i-") for v in _named_instances(call.asked)):
             raise Refusal("UnsupportedOperation", f"the sandbox has no {call.operation} for instances")
+        wired = WIRING.get(call.operation)
+        if wired is not None:
+            wired(call.asked, self._moto)
         guard = GUARDS.get(call.operation)
         if guard is not None:
             guard(call.asked, self._moto, self._model.interfaces(call.now))
         if call.operation == "CreateRoute" and call.asked.get("NatGatewayId"):
             self._model.gateways.get(str(call.asked["NatGatewayId"]))
+        if requests.wants_page(call):
+            return requests.page(call, self._whole(call), self._model.draw())
         return None
+
+    def _whole(self, call: Call) -> Result:
+        """moto's list without its pages, of which it has few."""
+        answer = call.forward({k: v for k, v in call.fields.items() if k not in ("MaxResults", "NextToken")})
+        if answer.status != 200:
+            raise _passed_on(answer)
+        return wire.ec2_result(call.operation, answer.body)
 
     def settle(self, now: float) -> None:
         """After moto has answered: its interfaces get addresses of their subnets."""
@@ -97,7 +124,8 @@ class Ec2Calls:
         role_arn = None if profile is None or profile.role is None else self._moto.role_arn(profile.role)
         call.allow(self._permissions.launch(spec, role_arn, launch.requested_tags(spec)))
         launch.need_spot_role(call, self._model, self._permissions, spec)
-        _dry_run(call)
+        if call.dry:
+            raise dry_run()
         made = list(self._model.run(spec, call.now))
         return views.reservation(made, self._moto.groups(), _ids_by_arn(profile))
 
@@ -236,11 +264,6 @@ def _changes(member: str, changes: Iterable[tuple[Ec2Instance, Ec2Instance]]) ->
             for b, a in changes
         ]
     }
-
-
-def _dry_run(call: Call) -> None:
-    if str(call.asked.get("DryRun", "")).lower() == "true":
-        raise Refusal("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", status=412)
 
 
 def _passed_on(answer: wire.Answer) -> Refusal:

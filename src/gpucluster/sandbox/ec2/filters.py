@@ -61,7 +61,6 @@ PLACEMENT: Mapping[str, Reader[PlacementGroup]] = {
 }
 
 RESERVATION: Mapping[str, Reader[Reservation]] = {
-    "capacity-reservation-id": lambda r: (r.id,),
     "instance-type": lambda r: (r.machine,),
     "availability-zone": lambda r: (r.zone,),
     "state": lambda r: (r.state,),

@@ -7,7 +7,7 @@ from typing import Any, cast
 from gpucluster.cloud.model import CloudModel, Fleet, FleetSpec, LaunchSpec, Refusal
 from gpucluster.sandbox.backends import Moto
 from gpucluster.sandbox.ec2 import launch
-from gpucluster.sandbox.ec2.call import Call, Calls, Result
+from gpucluster.sandbox.ec2.call import Call, Calls, Result, dry_run
 from gpucluster.sandbox.permissions import Permissions
 
 _CONFIGS = 50  # launch template configs of one fleet
@@ -38,6 +38,8 @@ class _Fleets:
         specs = tuple(self._spec(call, config, override, lifecycle, count) for config, override in overrides)
         whole = [s for s in specs if isinstance(s, LaunchSpec)]
         call.allow(self._permissions.fleet(whole, _fleet_tags(asked), launch.requested_tags))
+        if call.dry:  # of what its overrides may not do, nothing is said (T14)
+            raise dry_run()
         fleet = self._model.fleet(
             FleetSpec(
                 id=self._model.fresh_id("fleet"),

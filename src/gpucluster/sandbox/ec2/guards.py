@@ -16,6 +16,10 @@ def security_group(asked: Mapping[str, Any], moto: Moto, interfaces: Sequence[In
     group_id = asked.get("GroupId") or next(
         (g.id for g in groups.values() if g.name == asked.get("GroupName")), ""
     )
+    if group_id in groups and groups[group_id].name == "default":
+        raise Refusal(
+            "CannotDelete", f'the specified group: "{group_id}" name: "default" cannot be deleted by a user'
+        )
     using = [i.id for i in interfaces if group_id in i.groups]
     naming = [g.id for g in groups.values() if g.id != group_id and group_id in g.named]
     if using or naming:

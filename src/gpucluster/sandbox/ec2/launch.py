@@ -14,6 +14,7 @@ from gpucluster.sandbox.ec2.call import Call, check_tags
 from gpucluster.sandbox.permissions import Permissions
 
 USER_DATA_LIMIT = 16 * 1024  # bytes before base64 (T16)
+_HOPS = 64  # of a reply of the metadata service, at most (T33)
 _KINDS = frozenset({"instance", "volume", "network-interface", "spot-instances-request"})
 _ECHOED = ("BlockDeviceMappings", "Monitoring", "EbsOptimized", "CpuOptions", "CreditSpecification", "Placement",
            "PrivateDnsNameOptions", "MaintenanceOptions", "EnclaveOptions", "HibernationOptions")  # fmt: skip
@@ -115,6 +116,8 @@ def _template(asked: Parameters, moto: Moto, switches: Switches) -> Template | N
     if not wanted:
         return None
     named = (wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"))
+    if all(named):
+        raise Refusal("InvalidParameterCombination", "A launch template is named by its id or by its name.")
     found = moto.template(*named, wanted.get("Version"))
     if wanted.get("Version") == "$Latest" and switches.moving_latest:
         switches.latest_asked += 1
@@ -193,6 +196,10 @@ def _subnet(merged: Parameters, moto: Moto) -> tuple[SubnetPlace, bool]:
     subnet_id = first.get("SubnetId") or merged.get("SubnetId")
     zone = _part(merged, "Placement").get("AvailabilityZone")
     place = moto.subnet(str(subnet_id)) if subnet_id else moto.default_subnet(zone)
+    if zone not in (None, place.zone):
+        raise Refusal(
+            "InvalidParameterValue", f"The subnet '{place.id}' is in the zone {place.zone}, not in {zone}."
+        )
     wish = first.get("AssociatePublicIpAddress")
     alone = len(interfaces) < 2  # a subnet gives a machine with several no public address
     return place, (place.public and alone) if wish is None else _true(wish)
@@ -241,6 +248,9 @@ def _known_groups(wanted: Sequence[str], vpc: str, moto: Moto) -> tuple[str, ...
 def _market(merged: Parameters, tags: Mapping[str, Mapping[str, str]]) -> Market:
     kind = _part(merged, "InstanceMarketOptions").get("MarketType")
     if kind == "spot":
+        lasting = _part(_part(merged, "InstanceMarketOptions"), "SpotOptions").get("SpotInstanceType")
+        if lasting not in (None, "one-time"):
+            raise Refusal("UnsupportedOperation", f"the sandbox has no {lasting} spot requests")
         return Market.SPOT
     if kind == "capacity-block":
         return Market.CAPACITY_BLOCK
@@ -255,7 +265,12 @@ def _market(merged: Parameters, tags: Mapping[str, Mapping[str, str]]) -> Market
 
 def _target(merged: Parameters) -> str | None:
     """The reservation that is named; by its id, for the sandbox has no resource groups."""
-    target = _part(_part(merged, "CapacityReservationSpecification"), "CapacityReservationTarget")
+    asked = _part(merged, "CapacityReservationSpecification")
+    target = _part(asked, "CapacityReservationTarget")
+    if target and asked.get("CapacityReservationPreference") not in (None, "capacity-reservations-only"):
+        raise Refusal(
+            "InvalidParameterCombination", "A preference may not be specified beside a capacity reservation."
+        )
     if target.get("CapacityReservationResourceGroupArn"):
         raise Refusal("UnsupportedOperation", "the sandbox has no resource groups of capacity reservations")
     return target.get("CapacityReservationId")
@@ -271,9 +286,12 @@ def _max_price(merged: Parameters) -> int | None:
     if text is None:
         return None
     try:
-        return round(float(str(text)) * 1e6)
+        price = round(float(str(text)) * 1e6)
     except (ValueError, OverflowError):
-        raise Refusal("InvalidParameterValue", f"Invalid value '{text}' for MaxPrice.") from None
+        price = 0
+    if price <= 0:
+        raise Refusal("InvalidParameterValue", f"Invalid value '{text}' for MaxPrice.")
+    return price
 
 
 def _user_data(merged: Parameters) -> bytes:
@@ -290,7 +308,10 @@ def _metadata(merged: Parameters) -> dict[str, str]:
     asked = cast(Mapping[str, Any], merged.get("MetadataOptions") or {})
     defaults = {"HttpTokens": "optional", "HttpPutResponseHopLimit": "1", "HttpEndpoint": "enabled",
                 "InstanceMetadataTags": "disabled"}  # fmt: skip
-    return {**defaults, **{k: str(v) for k, v in asked.items()}}
+    found = {**defaults, **{k: str(v) for k, v in asked.items()}}
+    if not 1 <= int(found["HttpPutResponseHopLimit"]) <= _HOPS:
+        raise Refusal("InvalidParameterValue", f"HttpPutResponseHopLimit is from 1 to {_HOPS}.")
+    return found
 
 
 def _part(asked: Parameters, name: str) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from gpucluster.sandbox.ec2.call import Call, Calls, Result, birth_tags
 
 _IDS = 100  # of one DescribeInstanceTopology
 _PAGE = 20
+_LONGEST = 255  # characters of a group's name
 
 
 def calls(model: CloudModel) -> Calls:
@@ -33,11 +34,15 @@ class _Placement:
         name = str(call.asked.get("GroupName") or "")
         if not name:
             raise Refusal("MissingParameter", "The request must contain the parameter groupName")
+        if len(name) > _LONGEST or not name.isascii():
+            raise Refusal("InvalidParameterValue", f"A group's name has at most {_LONGEST} ASCII characters.")
         strategy = str(call.asked.get("Strategy") or "cluster")
         if strategy != "cluster":
             raise Refusal(
                 "UnsupportedOperation", f"the sandbox has no placement group of strategy {strategy}"
             )
+        if call.asked.get("PartitionCount") is not None:
+            raise Refusal("InvalidParameterCombination", "Partitions are of the strategy 'partition' alone.")
         tags = birth_tags(call, "placement-group")
         group = PlacementGroup(id=self._model.fresh_id("pg"), name=name, strategy=strategy, tags=tags)
         with self._model.lock:

@@ -1,20 +1,22 @@
 """Capacity reservations in EC2's words (T25, T26). Blocks are bought elsewhere: a scenario's order makes one."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from gpucluster.cloud.model import CloudModel, Refusal
 from gpucluster.cloud.model.premises import NEVER
 from gpucluster.cloud.port import Reservation
-from gpucluster.sandbox.backends import ACCOUNT
+from gpucluster.sandbox.backends import ACCOUNT, Moto
 from gpucluster.sandbox.ec2 import filters, views
 from gpucluster.sandbox.ec2.call import Call, Calls, Result, birth_tags
 
+_AT_ONCE = 1000  # instances that one call may add (T25)
 
-def calls(model: CloudModel) -> Calls:
+
+def calls(model: CloudModel, moto: Moto) -> Calls:
     """The calls of this module by name."""
-    here = _Reserved(model)
+    here = _Reserved(model, moto)
     return {
         "DescribeCapacityReservations": here.describe,
         "CreateCapacityReservation": here.create,
@@ -24,8 +26,8 @@ def calls(model: CloudModel) -> Calls:
 
 
 class _Reserved:
-    def __init__(self, model: CloudModel) -> None:
-        self._model = model
+    def __init__(self, model: CloudModel, moto: Moto) -> None:
+        self._model, self._moto = model, moto
 
     def describe(self, call: Call) -> Result:
         ids = cast(Sequence[str], call.asked.get("CapacityReservationIds") or ())
@@ -47,8 +49,10 @@ class _Reserved:
     def create(self, call: Call) -> Result:
         asked = call.asked
         for name in ("InstanceType", "InstancePlatform", "AvailabilityZone", "InstanceCount"):
-            if not asked.get(name):
+            if asked.get(name) in (None, ""):
                 raise Refusal("MissingParameter", f"The request must contain the parameter {name}")
+        tags = birth_tags(call, "capacity-reservation")
+        self._check(asked, call.now)
         made = self._model.reserve(
             str(asked["InstanceType"]),
             str(asked["AvailabilityZone"]),
@@ -56,8 +60,25 @@ class _Reserved:
             open=str(asked.get("InstanceMatchCriteria") or "open") == "open",
             ends_at=_seconds(asked.get("EndDate")),
         )
-        self._model.tag_holding(made, birth_tags(call, "capacity-reservation"), ())
+        self._model.tag_holding(made, tags, ())
         return {"CapacityReservation": self._shape(self._model.reservations((made,), call.now)[0])}
+
+    def _check(self, asked: Mapping[str, Any], now: float) -> None:
+        machine, zone = str(asked["InstanceType"]), str(asked["AvailabilityZone"])
+        ends, limited = _seconds(asked.get("EndDate")), str(asked.get("EndDateType")) == "limited"
+        if not 1 <= int(asked["InstanceCount"]) <= _AT_ONCE:
+            raise Refusal("InvalidParameterValue", f"InstanceCount is from 1 to {_AT_ONCE} at a time.")
+        if zone not in self._moto.zones():
+            raise Refusal("InvalidParameterValue", f"Invalid availability zone: [{zone}]")
+        if not self._moto.machine_known(machine):
+            raise Refusal("InvalidParameterValue", f"Invalid value '{machine}' for InstanceType.")
+        if limited != (ends is not None):
+            raise Refusal(
+                "InvalidParameterCombination",
+                "EndDate goes with the EndDateType 'limited', and only with it.",
+            )
+        if ends is not None and ends <= now:
+            raise Refusal("InvalidParameterValue", "EndDate must be in the future.")
 
     def modify(self, call: Call) -> Result:
         """Count and end; type, zone, platform and tenancy stay (T25)."""

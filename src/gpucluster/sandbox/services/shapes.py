@@ -5,7 +5,7 @@ import datetime
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
@@ -15,6 +15,8 @@ from gpucluster.cloud.model import Refusal
 # The service of a signature's scope -> botocore's name of it, where they differ.
 _BOTOCORE = {"elasticfilesystem": "efs", "servicequotas": "service-quotas"}
 _COMMON = frozenset({"Action", "Version"})
+# New ones come every week, and EC2 has codes of its own for one that it does not have.
+_OPEN_ENUMS = frozenset({"InstanceType", "RequestInstanceType"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,34 @@ def check(shape: Any, asked: Mapping[str, Any]) -> None:
     report: Any = validator.validate(asked, shape)
     if report.has_errors():
         raise Refusal("ValidationException", str(report.generate_report()))
+    for place, said in _out_of_bounds(shape, asked, ""):
+        raise Refusal("ValidationException", f"Value at '{place}' failed to satisfy constraint: {said}")
+
+
+def _out_of_bounds(shape: Any, value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """What botocore's validator leaves to the service: values of an enumeration, and upper bounds."""
+    kind = shape.type_name
+    if kind == "structure":
+        for name, one in cast(Mapping[str, Any], value).items():
+            yield from _out_of_bounds(shape.members[name], one, f"{place}.{name}".lstrip("."))
+    elif kind == "list":
+        for number, one in enumerate(value):
+            yield from _out_of_bounds(shape.member, one, f"{place}.{number}")
+    elif kind == "map":
+        for name, one in cast(Mapping[str, Any], value).items():
+            yield from _out_of_bounds(shape.value, one, f"{place}.{name}")
+    enum = () if shape.name in _OPEN_ENUMS else getattr(shape, "enum", None) or ()
+    if enum and value not in enum:
+        yield place, f"Member must satisfy enum value set: {sorted(enum)}"
+    most = shape.metadata.get("max")
+    if most is not None and _size(value) > most:
+        yield place, f"Member must have a value or a length of at most {most}"
+
+
+def _size(value: Any) -> float:
+    if isinstance(value, int | float):
+        return value
+    return len(cast(str | list[Any], value)) if isinstance(value, str | list) else 0
 
 
 def answer(service: str, operation: str, result: Mapping[str, Any]) -> tuple[int, bytes]:
