@@ -155,6 +155,8 @@ NETWORKS: list[Row] = [
       "NatGatewayId": f"nat-{GONE}"}, MIX),
     ("a route to a gateway of no network", "create_route",
      {"RouteTableId": "{table}", "DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "{loose}"}, VALUE),
+    ("an interface at no address", "create_network_interface",
+     {"SubnetId": "{subnet}", "PrivateIpAddress": "here"}, VALUE),
     ("the local route", "delete_route", {"RouteTableId": "{table}", "DestinationCidrBlock": "10.42.0.0/16"}, VALUE),
     ("a second table of a subnet", "associate_route_table", {"RouteTableId": "{second}", "SubnetId": "{subnet}"},
      "Resource.AlreadyAssociated"),

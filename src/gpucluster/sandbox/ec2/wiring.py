@@ -149,6 +149,19 @@ def endpoint(asked: Mapping[str, Any], moto: Moto) -> None:
         )
 
 
+def interface(asked: Mapping[str, Any], moto: Moto) -> None:
+    """An address of the subnet, where one is named."""
+    place, address = moto.subnet(str(asked.get("SubnetId"))), asked.get("PrivateIpAddress")
+    if address is None:
+        return
+    with suppress(ValueError):
+        if ipaddress.ip_address(str(address)) in ipaddress.ip_network(place.cidr):
+            return
+    raise Refusal(
+        "InvalidParameterValue", f"Address {address} does not fall within the subnet's address range"
+    )
+
+
 def template(asked: Mapping[str, Any], moto: Moto) -> None:
     """A name of EC2's characters; its own tags are those of a template."""
     name, source = asked.get("LaunchTemplateName"), asked.get("SourceVersion")
@@ -180,6 +193,7 @@ WIRING: Mapping[str, Wiring] = {
     "AuthorizeSecurityGroupIngress": rules,
     "CreateLaunchTemplate": template,
     "CreateLaunchTemplateVersion": template,
+    "CreateNetworkInterface": interface,
     "CreateRoute": route,
     "CreateSecurityGroup": group,
     "CreateSubnet": subnet,
