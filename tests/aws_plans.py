@@ -16,6 +16,7 @@ from gpucluster.plan.model import (
     Efs,
     Follow,
     Image,
+    Jobs,
     Login,
     Lustre,
     LustreLink,
@@ -32,6 +33,7 @@ from gpucluster.plan.model import (
 )
 
 ZONE, OTHER_ZONE = "us-east-2a", "us-east-2b"
+JOBS = Jobs(read=("s3://example-data/sets",), write=("s3://example-data/checkpoints",))
 BOUNDARY = "arn:aws:iam::123456789012:policy/site-boundary"
 BIND_SECRET = "arn:aws:secretsmanager:us-east-2:123456789012:secret:ldap-1"
 LINK = LustreLink(path="/", s3="s3://example-data", imports=(Follow.NEW,), exports=(Follow.CHANGED,))
@@ -125,7 +127,7 @@ def research(plan: ClusterPlan | None = None) -> ClusterPlan:
         mounts(HOME, DATA, scratch, other),
         exports,
         top(login=LOGIN, access=access, budget=budget, directory=directory),
-        aws(tags=(("team", "research"),), boundary=BOUNDARY),
+        aws(tags=(("team", "research"),), boundary=BOUNDARY, jobs=JOBS),
     )(plan or a_plan())
 
 

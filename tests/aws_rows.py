@@ -93,6 +93,46 @@ AWS_ROWS: list[tuple[str, list[Change], str]] = [
         "error[bad-arn] aws.boundary: 'arn:aws:iam::123456789012:role/x' is not the ARN of a policy, such as arn:aws:iam::123456789012:policy/bound",
     ),
     (
+        "a role for jobs that may do nothing",
+        [of_aws("jobs: {}")],
+        "error[missing-key] aws.jobs: neither 'read' nor 'write' is there: jobs would have a role that may do nothing",
+    ),
+    (
+        "every bucket",
+        [of_aws("jobs: {read: ['s3://*']}")],
+        "error[bad-s3] aws.jobs.read[0]: 's3://*' is not a place in S3, such as s3://example-data/sets",
+    ),
+    (
+        "a bucket by its ARN",
+        [of_aws("jobs: {write: ['arn:aws:s3:::example-data']}")],
+        "error[bad-s3] aws.jobs.write[0]: 'arn:aws:s3:::example-data' is not a place in S3, such as s3://example-data/sets",
+    ),
+    (
+        "a variable of IAM's in a folder",
+        [of_aws("jobs: {write: ['s3://example-data/${aws:username}']}")],
+        "error[bad-s3] aws.jobs.write[0]: 's3://example-data/${aws:username}' is not a place in S3, such as s3://example-data/sets",
+    ),
+    (
+        "a folder without a name",
+        [of_aws("jobs: {read: ['s3://example-data//sets']}")],
+        "error[bad-s3] aws.jobs.read[0]: 's3://example-data//sets' has an empty name between two slashes",
+    ),
+    (
+        "a place that jobs read is one that they write",
+        [of_aws("jobs: {read: ['s3://example-data/'], write: ['s3://example-data']}")],
+        "error[repeated] aws.jobs.read[0]: 's3://example-data/' is named twice (aws.jobs.write), and has its rights",
+    ),
+    (
+        "a folder within another",
+        [of_aws("jobs: {read: ['s3://example-data', 's3://example-data/sets']}")],
+        "error[repeated] aws.jobs.read[1]: 's3://example-data/sets' is within 's3://example-data/' (aws.jobs.read), and has its rights",
+    ),
+    (
+        "more places than a policy can say",
+        [of_aws(f"jobs: {{read: [{', '.join(f's3://data-{n}' for n in range(21))}]}}")],
+        "error[too-many-places] aws.jobs: 21 places of 242 characters; a role's policy has room for 20 of 1600 characters in all: name the folder or the bucket above them",
+    ),
+    (
         "a machine of another kind of processor",
         [("  machine: m7i.2xlarge", "  machine: m7g.2xlarge")],
         "error[machine-refused] head.machine: 'm7g.2xlarge' is not offered: it is arm64, and the image that gpucluster builds is x86_64",

@@ -7,11 +7,12 @@ import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gpucluster import artifacts
 from gpucluster.artifacts import Artifact
-from gpucluster.node.machine import Fetched, Machine, NotYetError, Reply
+from gpucluster.node.machine import Fetched, Lent, Machine, NotYetError, Reply
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import NodeAnswer
 from gpucluster.plan.model import (
@@ -128,6 +129,9 @@ class FakeStore:
     tokens: dict[str, bytes] = field(default_factory=dict)
     missing_for: dict[str, int] = field(default_factory=dict)  # key -> how many calls still fail
     puts: list[str] = field(default_factory=list)
+    assumed: list[tuple[str, str, int]] = field(default_factory=list)
+    sts_refuses: bool = False
+    lends_until: float = 0.0  # of the wall's clock
 
     def get(self, bucket: str, key: str, *, unless: str | None) -> Fetched | None:
         if self.missing_for.get(key, 0) > 0 or key not in self.objects:
@@ -151,6 +155,19 @@ class FakeStore:
             return
         self.tokens[token] = value
         self.value = value
+
+    def assume(self, role: str, session: str, seconds: int) -> Lent:
+        self.assumed.append((role, session, seconds))
+        if self.sts_refuses:
+            raise NotYetError("the role for jobs: AccessDenied")
+        number = len(self.assumed)
+        return Lent(
+            access_key=f"ASIA{number}",
+            secret="secret",
+            token="token",
+            expiration=datetime.fromtimestamp(self.lends_until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            until=self.lends_until,
+        )
 
 
 @dataclass

@@ -12,20 +12,31 @@ from typing import Any
 
 from clouds import Network, RunningCloud, a_network, running_cloud
 
-from gpucluster.aws.policies import HeadScope, NodeScope, head_policy, node_policy, standby_policy, trust_ec2
+from gpucluster.aws.policies import (
+    HeadScope,
+    JobsScope,
+    NodeScope,
+    head_policy,
+    jobs_policy,
+    node_policy,
+    standby_policy,
+    trust_ec2,
+    trust_role,
+)
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import Control, FleetOverride, FleetRequest, LaunchRequest
 from gpucluster.cloud.queue import SqsNotices
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
-from gpucluster.plan.names import ROLE_HEAD, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
+from gpucluster.plan.names import ROLE_HEAD, ROLE_JOBS, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
 from gpucluster.sandbox.keys import Key
 from gpucluster.sandbox.policies import Need, allows
 
 BASE, ROLES_BASE = "arn:aws:ec2:us-east-1:123456789012", "arn:aws:iam::123456789012:role"
 BUCKET, RESERVED, GROUP = "rights-bucket", "cr-0123456789abcdef0", "rights-us-east-1a"
-ROLES = (ROLE_HEAD, ROLE_STANDBY, ROLE_NODE, ROLE_LOGIN)
+ROLES = (ROLE_HEAD, ROLE_STANDBY, ROLE_NODE, ROLE_LOGIN, ROLE_JOBS)
+DATA, PUBLIC = "rights-data", "rights-public"
 ZONE = "us-east-1a"
 TAGS = {names.TAG_CLUSTER: "burst", names.TAG_ROLE: names.ROLE_NODE}
 
@@ -66,12 +77,18 @@ class World:
             ssm=True,
             directory=self.bind,
         )
-        node = node_policy(NodeScope(bucket=bucket, secret=self.secret, ssm=True, directory=self.bind))
+        node = NodeScope(bucket=bucket, secret=self.secret, ssm=True, directory=self.bind)
+        jobs = JobsScope(
+            own_bucket=bucket,
+            read=[f"s3://{DATA}/sets", f"s3://{PUBLIC}"],
+            write=[f"s3://{DATA}/checkpoints"],
+        )
         return {
             ROLE_HEAD: head_policy(head),
             ROLE_STANDBY: standby_policy(head),
-            ROLE_NODE: node,
-            ROLE_LOGIN: node,
+            ROLE_NODE: node_policy(replace(node, jobs_role=f"{ROLES_BASE}/{ROLE_JOBS}")),
+            ROLE_LOGIN: node_policy(node),
+            ROLE_JOBS: jobs_policy(jobs),
         }
 
     def put(self, role: str, document: str) -> None:
@@ -104,7 +121,8 @@ def a_world() -> Iterator[World]:
     with running_cloud() as cloud:
         iam = cloud.client("iam")
         for role in ROLES:
-            iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust_ec2())
+            trust = trust_role(f"{ROLES_BASE}/{ROLE_NODE}") if role == ROLE_JOBS else trust_ec2()
+            iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust)
         iam.create_instance_profile(InstanceProfileName="rights-node")
         iam.add_role_to_instance_profile(InstanceProfileName="rights-node", RoleName=ROLE_NODE)
         own = [{"Key": key, "Value": value} for key, value in TAGS.items()]
@@ -118,7 +136,8 @@ def a_world() -> Iterator[World]:
             GroupName=GROUP, Strategy="cluster", TagSpecifications=tags
         )
         secrets = cloud.client("secretsmanager")
-        cloud.client("s3").create_bucket(Bucket=BUCKET)
+        for bucket in (BUCKET, DATA, PUBLIC):
+            cloud.client("s3").create_bucket(Bucket=bucket)
         keys = {
             role: cloud.api.ring.session(role, f"AROA{role.upper()}", f"i-{n:017x}", cloud.clock.now)
             for n, role in enumerate(ROLES)
@@ -239,6 +258,40 @@ def bind_to_the_directory(world: World, role: str) -> object:
     return world.client("secretsmanager", role).get_secret_value(SecretId=world.bind)
 
 
+def take_on_jobs_role(world: World, role: str) -> object:
+    return world.client("sts", role).assume_role(
+        RoleArn=f"{ROLES_BASE}/{ROLE_JOBS}", RoleSessionName="7-vision", DurationSeconds=3600
+    )
+
+
+def _in_s3(folder: str, call: str, **more: Any) -> Scenario:
+    """One call of S3's on an object of a folder that the operator has put there."""
+
+    def ask(world: World, role: str) -> object:
+        world.cloud.client("s3").put_object(Bucket=DATA, Key=f"{folder}/1", Body=b"data")
+        return getattr(world.client("s3", role), call)(Bucket=DATA, Key=f"{folder}/1", **more)
+
+    ask.__name__ = f"{call}_in_{folder}"
+    return ask
+
+
+def list_all(world: World, role: str) -> object:
+    return world.client("s3", role).list_objects_v2(Bucket=PUBLIC)
+
+
+def list_folders(world: World, role: str) -> object:
+    s3 = world.client("s3", role)
+    return [s3.list_objects_v2(Bucket=DATA, Prefix=prefix) for prefix in ("sets/", "checkpoints/run-1/")]
+
+
+def give_up_an_upload(world: World, role: str) -> object:
+    """What an SDK does with a large object when it fails halfway: parts cost until then."""
+    begun = world.cloud.client("s3").create_multipart_upload(Bucket=DATA, Key="checkpoints/2")
+    return world.client("s3", role).abort_multipart_upload(
+        Bucket=DATA, Key="checkpoints/2", UploadId=begun["UploadId"]
+    )
+
+
 def judged(action: str) -> Scenario:
     """A service that the sandbox has not: the policy is judged, nothing is called."""
 
@@ -287,6 +340,14 @@ RIGHTS: Mapping[tuple[str, str], Right] = {
     ("Missing", "s3:ListBucket"): Right("a control object that is not there yet answers 404, not 403", begin_without_control),
     ("Key", "secretsmanager:GetSecretValue"): Right("the munge key is read at boot", take_the_key),
     ("Key", "secretsmanager:PutSecretValue"): Right("the first head makes the munge key", offer_the_key),
+    ("JobsRole", "sts:AssumeRole"): Right("the agent takes on the role for jobs, and hands its keys to each job", take_on_jobs_role),
+    ("Read", "s3:GetObject"): Right("a job reads its data", _in_s3("sets", "get_object")),
+    ("Write", "s3:GetObject"): Right("a job goes on from its checkpoint", _in_s3("checkpoints", "get_object")),
+    ("Write", "s3:PutObject"): Right("a job writes its checkpoint", _in_s3("checkpoints", "put_object", Body=b"weights")),
+    ("Write", "s3:DeleteObject"): Right("a job keeps the newest of its checkpoints", _in_s3("checkpoints", "delete_object")),
+    ("Write", "s3:AbortMultipartUpload"): Right("an upload that failed halfway costs nothing more", give_up_an_upload),
+    ("List", "s3:ListBucket"): Right("a job finds what is in a bucket; a missing object answers 404, not 403", list_all),
+    ("ListFolders0", "s3:ListBucket"): Right("a job finds what is in its folders, and in no other", list_folders),
     ("Directory", "secretsmanager:GetSecretValue"): Right("sssd binds to the site's directory", bind_to_the_directory),
     **_session_manager("the SSM agent tells that it is there", "ssm:UpdateInstanceInformation"),
     **_session_manager(
@@ -302,13 +363,17 @@ def statements(document: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def rights_of(document: str) -> list[tuple[str, str]]:
     """Every (statement, action) of a policy, in its order."""
-    return [(sid, action) for sid, one in statements(document) for action in one["Action"]]
+    found = ((sid, one) for sid, one in statements(document) if one["Effect"] == "Allow")
+    return [(sid, action) for sid, one in found for action in one["Action"]]
 
 
 def without(document: str, sid: str, action: str) -> str:
     """The policy with one action of one statement less."""
     kept: list[Mapping[str, Any]] = []
     for name, one in statements(document):
+        if one["Effect"] == "Deny":
+            kept.append(one)
+            continue
         actions: Sequence[str] = [a for a in one["Action"] if (name, a) != (sid, action)]
         if actions:
             kept.append({**one, "Action": actions})

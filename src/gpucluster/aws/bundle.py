@@ -11,6 +11,7 @@ from pulumi import Output, ResourceOptions
 from gpucluster.artifacts import Artifact, pack
 from gpucluster.aws.bucket import Bucket
 from gpucluster.aws.events import Events
+from gpucluster.aws.identity import NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
 from gpucluster.aws.secrets import Secrets
@@ -43,6 +44,7 @@ class Bundle(pulumi.ComponentResource):
         network: Network,
         pools: Pools,
         events: Events,
+        node: NodeIdentity,
         opts: ResourceOptions,
     ) -> None:
         super().__init__("gpucluster:aws:Bundle", plan.name, None, opts)
@@ -56,6 +58,7 @@ class Bundle(pulumi.ComponentResource):
             file_systems={path: _told(made) for path, made in storage.file_systems.items()},
             volumes=dict(storage.volumes),
             placement_groups=dict(pools.placement_groups),
+            jobs_role=node.jobs,
             groups={ROLE_NODE: network.groups.ids[ROLE_NODE]},
         )
         self.bindings = known.apply(lambda seen: codec.dumps(bindings(there(plan.aws).region, seen)))
@@ -84,6 +87,7 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
         file_systems={mount: FileSystemBinding(**told) for mount, told in seen["file_systems"].items()},
         volumes=dict(seen["volumes"]),
         placement_groups=dict(seen["placement_groups"]),
+        jobs_role=seen["jobs_role"],
         groups=dict(seen["groups"]),
     )
 

@@ -13,15 +13,18 @@ from gpucluster.aws.events import Events
 from gpucluster.aws.network import Network
 from gpucluster.aws.policies import (
     HeadScope,
+    JobsScope,
     NodeScope,
     head_policy,
+    jobs_policy,
     node_policy,
     standby_policy,
     trust_ec2,
+    trust_role,
 )
 from gpucluster.aws.secrets import Secrets
 from gpucluster.plan.model import ClusterPlan, Market, there
-from gpucluster.plan.names import ROLE_HEAD, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
+from gpucluster.plan.names import ROLE_HEAD, ROLE_JOBS, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +37,29 @@ class Identity:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """The nodes' role: the bundle and the key, nothing else."""
+    """The nodes' role: the bundle and the key, and to take on the role for jobs, if there is one."""
 
     node: Identity
+    jobs: Output[str]  # the role's ARN; empty: jobs have none
 
     def __init__(self, plan: ClusterPlan, bucket: Bucket, secrets: Secrets, opts: ResourceOptions) -> None:
         super().__init__("gpucluster:aws:NodeIdentity", plan.name, None, opts)
-        self.node = _identity(self, plan, ROLE_NODE, _reader_policy(plan, bucket, secrets))
+        made = _role(self, plan, ROLE_NODE, trust_ec2())
+        self.jobs = self._jobs(plan, made.arn, bucket)
+        self.node = _held(self, plan, ROLE_NODE, made, _reader_policy(plan, bucket, secrets, self.jobs))
         self.register_outputs({"role": self.node.role_arn})
+
+    def _jobs(self, plan: ClusterPlan, node: Output[str], bucket: Bucket) -> Output[str]:
+        """A role that no machine has: only the nodes' takes it on."""
+        wish = there(plan.aws).jobs
+        if wish is None:
+            return Output.from_input("")
+        made = _role(self, plan, ROLE_JOBS, node.apply(trust_role))
+        rights = bucket.arn.apply(
+            lambda own: jobs_policy(JobsScope(own_bucket=own, read=wish.read, write=wish.write))
+        )
+        _written(self, plan, ROLE_JOBS, made, rights)
+        return made.arn
 
 
 class LoginIdentity(pulumi.ComponentResource):
@@ -116,23 +134,55 @@ def _scope(plan: ClusterPlan, arns: Mapping[str, Any]) -> HeadScope:
     )
 
 
-def _reader_policy(plan: ClusterPlan, bucket: Bucket, secrets: Secrets) -> Output[str]:
+def _reader_policy(
+    plan: ClusterPlan, bucket: Bucket, secrets: Secrets, jobs_role: Output[str] | str = ""
+) -> Output[str]:
     directory = None if plan.directory is None else plan.directory.secret
-    return Output.all(bucket.arn, secrets.munge).apply(
+    return Output.all(bucket.arn, secrets.munge, jobs_role).apply(
         lambda arns: node_policy(
-            NodeScope(bucket=arns[0], secret=arns[1], ssm=plan.access.ssm, directory=directory)
+            NodeScope(
+                bucket=arns[0],
+                secret=arns[1],
+                jobs_role=arns[2] or None,
+                ssm=plan.access.ssm,
+                directory=directory,
+            )
         )
     )
 
 
 def _identity(parent: pulumi.Resource, plan: ClusterPlan, role: str, policy: Output[str]) -> Identity:
-    """A role with one inline policy within the site's bounds. It has no name of its own: a replaced one needs another."""
-    child, name = ResourceOptions(parent=parent), f"{plan.name}-{role}"
-    made = aws.iam.Role(
-        name, assume_role_policy=trust_ec2(), permissions_boundary=there(plan.aws).boundary, opts=child
+    """A machine's role, its rights and its profile."""
+    return _held(parent, plan, role, _role(parent, plan, role, trust_ec2()), policy)
+
+
+def _role(parent: pulumi.Resource, plan: ClusterPlan, role: str, trust: Output[str] | str) -> aws.iam.Role:
+    """Within the site's bounds. It has no name of its own: a replaced one needs another."""
+    return aws.iam.Role(
+        f"{plan.name}-{role}",
+        assume_role_policy=trust,
+        permissions_boundary=there(plan.aws).boundary,
+        opts=ResourceOptions(parent=parent),
     )
-    written = aws.iam.RolePolicy(name, role=made.name, policy=policy, opts=child)
+
+
+def _written(
+    parent: pulumi.Resource, plan: ClusterPlan, role: str, made: aws.iam.Role, policy: Output[str]
+) -> aws.iam.RolePolicy:
+    """A role's one inline policy."""
+    return aws.iam.RolePolicy(
+        f"{plan.name}-{role}", role=made.name, policy=policy, opts=ResourceOptions(parent=parent)
+    )
+
+
+def _held(
+    parent: pulumi.Resource, plan: ClusterPlan, role: str, made: aws.iam.Role, policy: Output[str]
+) -> Identity:
+    """The role in a profile, once its rights are there."""
+    written = _written(parent, plan, role, made, policy)
     profile = aws.iam.InstanceProfile(
-        name, role=made.name, opts=ResourceOptions.merge(child, ResourceOptions(depends_on=[written]))
+        f"{plan.name}-{role}",
+        role=made.name,
+        opts=ResourceOptions(parent=parent, depends_on=[written]),
     )
     return Identity(role_arn=made.arn, profile=profile.name, profile_arn=profile.arn)

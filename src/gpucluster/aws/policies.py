@@ -1,4 +1,4 @@
-"""What head and nodes may do in the account: policy documents as plain values, nothing wider than the work."""
+"""What machines and jobs may do in the account: policy documents as plain values, nothing wider than the work."""
 
 import json
 from collections.abc import Sequence
@@ -60,12 +60,37 @@ class NodeScope:
     secret: str
     ssm: bool = False
     directory: str | None = None
+    jobs_role: str | None = None  # taken on for jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsScope:
+    """What jobs work on: `s3://BUCKET` or `s3://BUCKET/FOLDER`; and the ARN of the cluster's own bucket, which is not theirs."""
+
+    own_bucket: str
+    read: Sequence[str] = ()
+    write: Sequence[str] = ()
 
 
 def trust_ec2() -> str:
     """Only EC2 takes the role on, for its instances."""
     principal = {"Service": "ec2.amazonaws.com"}
     return document({"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"})
+
+
+def trust_role(role_arn: str) -> str:
+    """Only that role takes this one on, and only if its own policy lets it, too.
+
+    By a condition and not as the principal: that alone would let it, and IAM must know a principal already, which a role
+    that was made a moment ago is not.
+    """
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"AWS": role_arn.split(":")[4]},
+        "Action": "sts:AssumeRole",
+        "Condition": {"ArnEquals": {"aws:PrincipalArn": role_arn}},
+    }
+    return document(statement)
 
 
 def head_policy(scope: HeadScope) -> str:
@@ -85,8 +110,23 @@ def node_policy(scope: NodeScope) -> str:
     return document(
         _allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
         _allow("Key", ["secretsmanager:GetSecretValue"], scope.secret),
+        *([] if scope.jobs_role is None else [_allow("JobsRole", ["sts:AssumeRole"], scope.jobs_role)]),
         *_access(scope.ssm, scope.directory),
     )
+
+
+def jobs_policy(scope: JobsScope) -> str:
+    """Read data, write checkpoints. Who could write the bundle would be root on every machine: that is denied."""
+    own = {
+        "Sid": "NotOurs",
+        "Effect": "Deny",
+        "Action": "s3:*",
+        "Resource": [scope.own_bucket, f"{scope.own_bucket}/*"],
+    }
+    read = [_allow("Read", ["s3:GetObject"], *map(_objects_of, scope.read))] if scope.read else []
+    writes = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
+    write = [_allow("Write", writes, *map(_objects_of, scope.write))] if scope.write else []
+    return document(*read, *write, *_lists([*scope.read, *scope.write]), own)
 
 
 def only_tls(bucket_arn: str) -> str:
@@ -203,6 +243,27 @@ def _objects(scope: HeadScope) -> list[Statement]:
         _allow("Objects", ["s3:GetObject", "s3:PutObject"], *own),
         _allow("Missing", ["s3:ListBucket"], scope.bucket),  # else a missing object answers 403, not 404
     ]
+
+
+def _objects_of(place: str) -> str:
+    return f"arn:aws:s3:::{place.removeprefix('s3://')}/*"
+
+
+def _lists(places: Sequence[str]) -> list[Statement]:
+    """Buckets that are listed whole, and those of which only folders are."""
+    folders: dict[str, list[str]] = {}
+    for place in sorted(set(places)):
+        bucket, _, folder = place.removeprefix("s3://").partition("/")
+        folders.setdefault(bucket, []).append(folder)
+    whole = [f"arn:aws:s3:::{bucket}" for bucket, found in folders.items() if "" in found]
+    statements = [_allow("List", ["s3:ListBucket"], *whole)] if whole else []
+    for number, (bucket, found) in enumerate((b, f) for b, f in folders.items() if "" not in f):
+        below = [pattern for folder in found for pattern in (folder, f"{folder}/*")]
+        when = {"StringLike": {"s3:prefix": below}}
+        statements.append(
+            _allow(f"ListFolders{number}", ["s3:ListBucket"], f"arn:aws:s3:::{bucket}", when=when)
+        )
+    return statements
 
 
 def _access(ssm: bool, directory: str | None) -> list[Statement]:

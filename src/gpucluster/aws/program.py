@@ -55,6 +55,7 @@ def declare(plan: ClusterPlan) -> None:
         network=network,
         pools=pools,
         events=events,
+        node=node,
         opts=options,
     )
     image = images.default.image_id

@@ -18,22 +18,20 @@ from gpucluster.plan.model import ClusterPlan, User
 
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
 MADE = f"{names.STATE_DIR}/accounts.json"  # name -> whether the account is open
+HOMES, LOOK_S = "/home", 10.0
 LOCKED = "1"  # expired in 1970: no key opens it, and no password
 
 
 def settled(machine: Machine, known: Known) -> Known:
     """The plan's people are on this machine, those who left are locked."""
     plan = of(known.bundle).plan
+    _shut_out(machine, plan)
     _check(machine, plan.users)
     for user in plan.users:
         _account(machine, user)
-    made = _made(machine)
-    for name in sorted(name for name, is_open in made.items() if is_open and not _in(plan, name)):
-        _lock(machine, name)
     _keys(machine, plan)
     if makes_homes(plan, of(known.identity).role):
-        for user in plan.users:
-            _home(machine, user)
+        _homes(machine, plan.users)
     return known
 
 
@@ -64,8 +62,18 @@ class _Row:
     number: int
 
 
+def _shut_out(machine: Machine, plan: ClusterPlan) -> None:
+    """First of all: what is wrong with those who come keeps no door open to those who left."""
+    folder = machine.place(names.KEY_FOLDER)
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not _in(plan, file.name):
+            file.unlink()
+    for name in sorted(name for name, is_open in _made(machine).items() if is_open and not _in(plan, name)):
+        _lock(machine, name)
+
+
 def _check(machine: Machine, users: tuple[User, ...]) -> None:
-    """Before anything is changed: nobody else has a name or a number of ours."""
+    """Before anybody is made: nobody else has a name or a number of ours."""
     for file, what in ((PASSWD, "user"), (GROUP, "group")):
         rows = _rows(machine, file)
         for user in users:
@@ -107,11 +115,14 @@ def _keys(machine: Machine, plan: ClusterPlan) -> None:
             file.unlink()
 
 
-def _home(machine: Machine, user: User) -> None:
-    """From /etc/skel, if it is not there: `mkhomedir_helper` leaves one that is."""
-    if machine.place(f"/home/{user.name}").is_dir():
-        return
-    machine.run(["mkhomedir_helper", user.name, "0077"])
+def _homes(machine: Machine, users: tuple[User, ...]) -> None:
+    """From /etc/skel, where there is none. A program of its own looks: a file server that hangs ends it, not us."""
+    found = (
+        machine.run(["ls", "-1A", HOMES], timeout_s=LOOK_S, check=False).stdout.splitlines() if users else ()
+    )
+    for user in users:
+        if user.name not in found:
+            machine.run(["mkhomedir_helper", user.name, "0077"])
 
 
 def _in(plan: ClusterPlan, name: str) -> bool:

@@ -1,13 +1,13 @@
-"""S3 and Secrets Manager with the machine's own role. boto3 is imported at the first call: it costs 0.3 s."""
+"""S3, Secrets Manager and STS with the machine's own role. boto3 is imported at the first call: it costs 0.3 s."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from gpucluster.artifacts import MAX_BUNDLE_BYTES
-from gpucluster.node.machine import Fetched, NotYetError
+from gpucluster.node.machine import Fetched, Lent, NotYetError
 
 if TYPE_CHECKING:
     from botocore.config import Config
@@ -26,6 +26,7 @@ class RoleStore:
         self._region = region
         self._s3: S3Client | None = None
         self._secrets: SecretsManagerClient | None = None
+        self._sts: Any = None
 
     def get(self, bucket: str, key: str, *, unless: str | None) -> Fetched | None:
         with _faults(f"s3://{bucket}/{key}", self._forget):
@@ -64,6 +65,27 @@ class RoleStore:
             except client.exceptions.ResourceExistsException:
                 return  # the token was spent on another value: that one stands
 
+    def assume(self, role: str, session: str, seconds: int) -> Lent:
+        with _faults("the role for jobs", self._forget):
+            told = self._tokens().assume_role(RoleArn=role, RoleSessionName=session, DurationSeconds=seconds)[
+                "Credentials"
+            ]
+        until = told["Expiration"]
+        return Lent(
+            access_key=told["AccessKeyId"],
+            secret=told["SecretAccessKey"],
+            token=told["SessionToken"],
+            expiration=until.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            until=until.timestamp(),
+        )
+
+    def _tokens(self) -> Any:  # without types: a client for one call
+        if self._sts is None:
+            import boto3  # noqa: PLC0415 - lazy, see above
+
+            self._sts = cast(Any, boto3).client("sts", region_name=self._region, config=_config())
+        return self._sts
+
     def _bucket(self) -> S3Client:
         if self._s3 is None:
             import boto3  # noqa: PLC0415 - lazy, see above
@@ -84,7 +106,7 @@ class RoleStore:
         """A session that found no credentials does not look again."""
         import boto3  # noqa: PLC0415 - lazy, see above
 
-        self._s3 = self._secrets = boto3.DEFAULT_SESSION = None
+        self._s3 = self._secrets = self._sts = boto3.DEFAULT_SESSION = None
 
 
 def _config() -> Config:

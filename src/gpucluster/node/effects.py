@@ -13,6 +13,8 @@ from gpucluster.node.aws import RoleStore
 from gpucluster.node.folder import FolderStore
 from gpucluster.node.identity import HERE
 from gpucluster.node.imds import Metadata
+from gpucluster.node.job_role import HERE as JOBS_HERE
+from gpucluster.node.job_server import JobServer
 from gpucluster.node.machine import Machine, Reply, Store
 from gpucluster.shell import run
 
@@ -32,6 +34,7 @@ def real() -> Machine:
         own=own,
         now=time.monotonic,  # the same for every process of one boot
         pause=time.sleep,
+        serve_jobs=JobServer(JOBS_HERE).serve,
     )
 
 

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from gpucluster.artifacts import MAX_BUNDLE_BYTES
-from gpucluster.node.machine import Fetched, NotYetError, StepError
+from gpucluster.node.machine import Fetched, Lent, NotYetError, StepError
 
 MISSING_S = 30.0  # Ansible copies before it starts the agent
 
@@ -33,3 +33,6 @@ class FolderStore:
 
     def offer_secret(self, arn: str, value: bytes, *, token: str) -> None:
         raise StepError(f"a host that exists has no vault to put {arn!r} in")
+
+    def assume(self, role: str, session: str, seconds: int) -> Lent:
+        raise StepError(f"a host that exists has no role to take on: {role!r}")

@@ -5,7 +5,7 @@ A step that cannot be done now raises `NotYetError` and is tried again; one that
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -48,8 +48,19 @@ class Fetched:
     etag: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """Keys of a role that was taken on, until `until` of the wall's clock, which `expiration` says in ISO 8601."""
+
+    access_key: str
+    secret: str = field(repr=False)
+    token: str = field(repr=False)
+    expiration: str
+    until: float
+
+
 class Store(Protocol):
-    """The two AWS services that a machine's own role reaches. Each call may raise NotYetError."""
+    """The AWS services that a machine's own role reaches. Each call may raise NotYetError."""
 
     def get(self, bucket: str, key: str, *, unless: str | None) -> Fetched | None:
         """Return the object; None if its etag is still `unless`."""
@@ -63,6 +74,10 @@ class Store(Protocol):
 
     def offer_secret(self, arn: str, value: bytes, *, token: str) -> None:
         """Set the value under `token`; if the token was used before, nothing happens."""
+        ...
+
+    def assume(self, role: str, session: str, seconds: int) -> Lent:
+        """Take on a role by its ARN, under a name that the cloud's log keeps."""
         ...
 
 
@@ -89,6 +104,10 @@ class Heard:
     watched: bool = False
 
 
+def serve_nobody(_: Callable[[str, tuple[str, int]], Reply]) -> None:
+    """Of a machine without jobs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """The effects, and `root`, below which every file stands (`/` but for tests)."""
@@ -104,6 +123,7 @@ class Machine:
     pause: Callable[[float], None]
     heard: Callable[[], Heard] = Heard
     clock: Callable[[], float] = time.time  # the wall's
+    serve_jobs: Callable[[Callable[[str, tuple[str, int]], Reply]], None] = serve_nobody  # `JobServer.serve`
 
     def place(self, path: str) -> Path:
         """Where the absolute `path` stands."""

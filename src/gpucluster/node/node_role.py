@@ -14,6 +14,8 @@ from gpucluster.node import (
     farewell,
     guard,
     identity,
+    job_role,
+    job_tokens,
     key,
     mounts,
     naming,
@@ -51,6 +53,7 @@ BOOT: Table = (
     ("mounts", mounted),
     ("directory", directory.joined),
     ("users", accounts.settled),
+    ("jobs", job_role.offered),
     *SETTLE,
 )
 UNTOLD_BEAT_S = 30.0  # between two words of a failure, while no answer says how often
@@ -84,6 +87,8 @@ def beat(machine: Machine, known: Known) -> Known:
         farewell.run(machine, known)
     except (GpuclusterError, OSError) as error:
         log.warning("farewell: %s", one_line(error))
+    with contextlib.suppress(OSError):
+        job_tokens.sweep(machine)
     try:
         return accounts.followed(machine, known)
     except (GpuclusterError, OSError) as error:

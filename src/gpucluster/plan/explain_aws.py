@@ -26,6 +26,8 @@ def of_network(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Note]:
         yield Note(
             "network.endpoints", ", ".join(added), "without NAT the machines reach these inside the VPC"
         )
+    if aws.jobs is not None:
+        yield Note("aws.jobs.role", f"{plan.name}-{names.ROLE_JOBS}", _WHY_JOBS)
     if aws.image is not None and wish.image is None:
         yield Note("aws.image", there(aws.image.name), defaults.IMAGE_OS_REASON)
 
@@ -100,5 +102,8 @@ def _mount(at: str, mount: Mount) -> Iterator[Note]:
         )
 
 
+_WHY_JOBS = (
+    "each job's keys come from its node's agent and live for an hour; a machine's own role stays out of reach"
+)
 _WHY_NEAR = "its machines have EFA and come one by one: near each other their traffic has fewer hops"
 _WHY_NOT = "no EFA, one node, or bought ahead: a group would only make capacity harder to have"

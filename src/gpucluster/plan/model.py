@@ -251,6 +251,14 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """What the role for jobs reaches: `s3://BUCKET` or `s3://BUCKET/PREFIX`, a folder, without a slash at its end."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()  # and read, and delete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aws:
     """Where on AWS, and what from."""
 
@@ -259,6 +267,7 @@ class Aws:
     network: Network
     tags: tuple[tuple[str, str], ...] = ()  # the site's own, on everything; by key
     boundary: str | None = None  # ARN of the policy that bounds every role
+    jobs: Jobs | None = None  # None: jobs have no role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,6 +537,7 @@ class Bindings:
     placement_groups: dict[str, str] = field(
         default_factory=dict[str, str]
     )  # `POOL/ZONE` -> the group's name
+    jobs_role: str = ""  # ARN of the role for jobs; empty: they have none
     groups: dict[str, str] = field(
         default_factory=dict[str, str]
     )  # role -> security group: a launch that lists its interfaces says it at each (T31)

@@ -11,6 +11,7 @@ from gpucluster.plan.model import (
     Aws,
     Head,
     Image,
+    Jobs,
     LaunchTemplate,
     Login,
     Network,
@@ -26,6 +27,7 @@ from gpucluster.plan.prices import hourly
 from gpucluster.plan.storage import volumes
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.aws import Image as ImageSpec
+from gpucluster.spec.aws import Jobs as JobsSpec
 from gpucluster.spec.head import Standby as StandbySpec
 from gpucluster.spec.model import Pool as PoolSpec
 
@@ -39,6 +41,7 @@ def site(spec: ClusterSpec) -> Aws:
         network=network(spec),
         tags=tuple(sorted(wish.tags.items())),
         boundary=wish.boundary,
+        jobs=None if wish.jobs is None else _jobs(wish.jobs),
     )
 
 
@@ -144,6 +147,12 @@ def _image(wish: ImageSpec, slurm_version: str) -> Image:
     if wish.ami is not None:
         return Image(os=os, id=wish.ami)
     return Image(os=os, name=names.image_name(os, slurm_version))
+
+
+def _jobs(wish: JobsSpec) -> Jobs:
+    """By name: the order of a list of rights says nothing."""
+    read, write = ({place.rstrip("/") for place in places} for places in (wish.read, wish.write))
+    return Jobs(read=tuple(sorted(read)), write=tuple(sorted(write)))
 
 
 def _standby(wish: StandbySpec, network: Network) -> Standby:

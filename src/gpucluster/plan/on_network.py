@@ -18,7 +18,7 @@ def network(spec: ClusterSpec) -> Network:
         subnets=_subnets(wish, public=bool(nat) or spec.login is not None),
         vpc=wish.vpc,
         nat=nat,
-        endpoints=endpoints(wish.endpoints or (), wish.nat, ssm=ssm),
+        endpoints=endpoints(wish.endpoints or (), wish.nat, ssm=ssm, jobs=there(spec.aws).jobs is not None),
     )
 
 

@@ -41,6 +41,15 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A role that may be taken on, and the policy that says by whom."""
+
+    id: str
+    name: str
+    trust: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTable:
     """A route table of moto's, with its VPC's own range and the subnets that name it."""
 
@@ -309,6 +318,14 @@ class Moto:
                     managed = [str(p.document) for p in found.managed_policies.values()]
                     return [*(str(p) for p in found.policies.values()), *managed]
         return []
+
+    def role(self, arn: str) -> Role | None:
+        """The role of that ARN."""
+        with self.lock:
+            found = next((r for r in self._iam.get_roles() if r.arn == arn), None)
+            if found is None:
+                return None
+            return Role(id=found.id, name=found.name, trust=str(found.assume_role_policy_document))
 
     def role_arn(self, role: str) -> str:
         """The role's ARN, its path included."""

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from gpucluster.cloud.model import CloudModel, Refusal
-from gpucluster.sandbox import policies, wire, wsgi
-from gpucluster.sandbox.backends import ACCOUNT, Moto
+from gpucluster.sandbox import policies, sts, wire, wsgi
+from gpucluster.sandbox.backends import Moto
 from gpucluster.sandbox.ec2.call import Call, dry_run
 from gpucluster.sandbox.ec2.calls import Ec2Calls
 from gpucluster.sandbox.ec2.replays import Replays
@@ -195,7 +195,7 @@ class Face:
         request, operation = inbound.request, inbound.operation
         self._model.faults.raise_next(operation)
         if inbound.service == "sts":
-            return _sts(inbound)
+            return self._sts(inbound)
         if inbound.service == "iam":
             _check_iam(operation, wire.query_fields(request.target, request.body))
         _check_shape(inbound)
@@ -214,6 +214,17 @@ class Face:
         if inbound.service == "s3" and answer.status == 404 and operation.startswith("GetObject"):
             self._hide_missing(request, inbound.principal)
         return answer
+
+    def _sts(self, inbound: _Inbound) -> wire.Answer:
+        return sts.answer(
+            inbound.principal,
+            wire.query_fields(inbound.request.target, inbound.request.body),
+            inbound.number,
+            moto=self._moto,
+            ring=self._ring,
+            now=inbound.now,
+            allow=lambda needs: self._allow(inbound.principal, "sts", needs),
+        )
 
     def _own(self, inbound: _Inbound) -> wire.Answer:
         """A service that moto has no part in."""
@@ -331,16 +342,6 @@ def _check_region(request: SignedRequest, region: str) -> None:
     said = scope(request.headers)
     if said is not None and said.region != region:
         raise Refusal("OptInRequired", f"the sandbox has only the Region {region}", status=401)
-
-
-def _sts(inbound: _Inbound) -> wire.Answer:
-    if inbound.operation != "GetCallerIdentity":
-        raise Refusal(
-            "InvalidAction",
-            f"the sandbox has no sts:{inbound.operation}: keys come from its metadata service",
-        )
-    who = inbound.principal
-    return wire.sts_identity(who.arn, who.user_id, ACCOUNT, inbound.number)
 
 
 def _denied(service: str, text: str) -> Refusal:

@@ -57,8 +57,18 @@ class KeyRing:
             known = self._sessions.get((instance_id, role))
             if known is not None and known.expires is not None and now < known.expires - self._session_s / 2:
                 return known
-            fresh = self._new_session(role, role_id, instance_id, now)
+            fresh = self._new_session(
+                role, role_id, instance_id, now, seconds=self._session_s, instance_id=instance_id
+            )
             self._sessions[instance_id, role] = self._keys[fresh.access_key] = fresh
+            return fresh
+
+    def assumed(self, role: str, role_id: str, session: str, now: float, seconds: float) -> Key:
+        """Keys of a role that somebody takes on, new ones each time."""
+        with self._lock:
+            self._drop_expired(now)
+            fresh = self._new_session(role, role_id, session, now, seconds=seconds)
+            self._keys[fresh.access_key] = fresh
             return fresh
 
     def find(self, access_key: str) -> Key | None:
@@ -66,19 +76,28 @@ class KeyRing:
         with self._lock:
             return self._keys.get(access_key)
 
-    def _new_session(self, role: str, role_id: str, instance_id: str, now: float) -> Key:
+    def _new_session(
+        self,
+        role: str,
+        role_id: str,
+        name: str,
+        now: float,
+        *,
+        seconds: float,
+        instance_id: str | None = None,
+    ) -> Key:
         return Key(
             access_key=f"ASIA{_letters(16)}",
             secret=secrets.token_urlsafe(30),
             token=secrets.token_urlsafe(96),
             principal=Principal(
-                arn=f"arn:aws:sts::{self.account}:assumed-role/{role}/{instance_id}",
-                user_id=f"{role_id}:{instance_id}",
+                arn=f"arn:aws:sts::{self.account}:assumed-role/{role}/{name}",
+                user_id=f"{role_id}:{name}",
                 role=role,
                 instance_id=instance_id,
             ),
             issued=now,
-            expires=now + self._session_s,
+            expires=now + seconds,
         )
 
     def _drop_expired(self, now: float) -> None:

@@ -179,6 +179,21 @@ def sts_identity(arn: str, user_id: str, account: str, request_id: str) -> Answe
     return Answer(status=200, body=body.encode())
 
 
+def sts_assumed(credentials: Mapping[str, str], user: Mapping[str, str], request_id: str) -> Answer:
+    """AssumeRole's answer."""
+    body = (
+        '<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult>'
+        f"<AssumedRoleUser>{_plain(user)}</AssumedRoleUser><Credentials>{_plain(credentials)}</Credentials>"
+        f"</AssumeRoleResult><ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata>"
+        "</AssumeRoleResponse>"
+    )
+    return Answer(status=200, body=body.encode())
+
+
+def _plain(values: Mapping[str, str]) -> str:
+    return "".join(f"<{name}>{escape(text)}</{name}>" for name, text in values.items())
+
+
 def refusal(service: str, code: str, message: str, status: int, request_id: str) -> Answer:
     """A refusal in the words of the service's protocol."""
     protocol = SERVICES.get(service, "query")
@@ -264,6 +279,8 @@ def _s3_operation(method: str, target: str, headers: Mapping[str, str]) -> str:
 def _object_operation(method: str, query: set[str], headers: Mapping[str, str]) -> str:
     if method in ("GET", "HEAD"):
         return "GetObjectVersion" if "versionId" in query else "GetObject"
+    if method == "DELETE" and "uploadId" in query:
+        return "AbortMultipartUpload"
     if method == "DELETE":
         return "DeleteObjectVersion" if "versionId" in query else "DeleteObject"
     if "x-amz-copy-source" in headers:

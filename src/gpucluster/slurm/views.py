@@ -86,6 +86,7 @@ class SlurmConf:
     auth_info: str
     slurmctld_parameters: str
     prologs: tuple[Prologs, ...]  # one, or none
+    task_prolog: str
     prolog_flags: str
     return_to_service: str
     reboots: tuple[Reboots, ...]  # one, or none
@@ -196,6 +197,7 @@ def slurm_conf(plan: ClusterPlan) -> SlurmConf:
         auth_info=f"cred_expire={plan.times.cred_expire_s}",
         slurmctld_parameters=_slurmctld_parameters(plan),
         prologs=() if plan.aws is None else (_PROLOGS,),
+        task_prolog=names.TASK_PROLOG if plan.aws and plan.aws.jobs else "",
         prolog_flags="Alloc,Contain" if plan.aws is None else "Alloc,Contain,DeferBatch",
         return_to_service=_return_to_service(plan),
         reboots=_reboots(plan),

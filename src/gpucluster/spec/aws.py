@@ -9,6 +9,7 @@ from gpucluster.spec.aws_fields import (
     Os,
     PolicyArn,
     Range,
+    S3Url,
     SubnetId,
     TagKey,
     TagValue,
@@ -73,6 +74,17 @@ class PoolImage(Image):
     ami: AmiId | None = wish(UpdateClass.NEW_NODES, "This image and no other.", default=None)
 
 
+class Jobs(Part):
+    """What jobs may do in S3, with keys of an hour that the node's agent hands to each."""
+
+    read: tuple[S3Url, ...] = wish(
+        UpdateClass.LIVE, "Buckets or prefixes that jobs read.", default=(), min_length=1
+    )
+    write: tuple[S3Url, ...] = wish(
+        UpdateClass.LIVE, "Buckets or prefixes that jobs read, write and delete in.", default=(), min_length=1
+    )
+
+
 class Aws(Part):
     """Where on AWS."""
 
@@ -86,6 +98,9 @@ class Aws(Part):
     )
     boundary: PolicyArn | None = wish(
         UpdateClass.LIVE, "ARN of the policy that bounds every role.", default=None
+    )
+    jobs: Jobs | None = wish(
+        UpdateClass.NEW_NODES, "A role for jobs: what they read and write in S3.", default=None
     )
 
 

@@ -205,7 +205,7 @@ def test_a_fleet_is_a_right_only_where_a_source_has_several_machines() -> None:
 def test_all_roles_stay_within_the_sites_bounds(everything: tuple[Declared, ...]) -> None:
     roles = of(everything, "Role")
     assert {role["permissionsBoundary"] for role in roles.values()} == {BOUNDARY}
-    assert roles.keys() == {"burst-head", "burst-node", "burst-login"}
+    assert roles.keys() == {"burst-head", "burst-node", "burst-login", "burst-jobs"}
     assert [n for n, r in of(declared(top()), "Role").items() if "permissionsBoundary" in r] == []
 
 

@@ -14,9 +14,17 @@ from botocore.exceptions import ClientError
 from clouds import RunningCloud
 from permissions import RIGHTS, ROLES, RefusedError, World, a_world, rights_of, statements, without
 
-from gpucluster.aws.policies import HeadScope, NodeScope, head_policy, node_policy, standby_policy
+from gpucluster.aws.policies import (
+    HeadScope,
+    JobsScope,
+    NodeScope,
+    head_policy,
+    jobs_policy,
+    node_policy,
+    standby_policy,
+)
 from gpucluster.cloud.port import CloudError
-from gpucluster.plan.names import ROLE_HEAD, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
+from gpucluster.plan.names import ROLE_HEAD, ROLE_JOBS, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
 
 PAGE = Path(__file__).parents[3] / "docs" / "permissions.md"
 SPOT_REFUSED = (
@@ -40,12 +48,16 @@ SCOPE = HeadScope(
     ssm=True,
     directory="arn:aws:secretsmanager:REGION:ACCOUNT:secret:DIRECTORY",
 )
-_NODE = node_policy(NodeScope(bucket=SCOPE.bucket, secret=SCOPE.secret, ssm=True, directory=SCOPE.directory))
+_NODE = NodeScope(bucket=SCOPE.bucket, secret=SCOPE.secret, ssm=True, directory=SCOPE.directory)
+_JOBS = JobsScope(
+    own_bucket=SCOPE.bucket, read=("s3://DATA/READ", "s3://WHOLE"), write=("s3://DATA/WRITTEN",)
+)
 POLICIES = {
     ROLE_HEAD: head_policy(SCOPE),
     ROLE_STANDBY: standby_policy(SCOPE),
-    ROLE_NODE: _NODE,
-    ROLE_LOGIN: _NODE,
+    ROLE_NODE: node_policy(replace(_NODE, jobs_role="arn:aws:iam::ACCOUNT:role/NAME-jobs")),
+    ROLE_LOGIN: node_policy(_NODE),
+    ROLE_JOBS: jobs_policy(_JOBS),
 }
 ROWS = [(role, sid, action) for role, document in POLICIES.items() for sid, action in rights_of(document)]
 IDS = [f"{role}-{sid}-{action}" for role, sid, action in ROWS]
@@ -56,12 +68,19 @@ ONLY_IF = {
     "SpotRole": "a source is spot",
     "SessionManager": "`access.ssm`",
     "Directory": "`directory`",
+    "JobsRole": "`aws.jobs`",
+    "Read": "`aws.jobs.read`",
+    "Write": "`aws.jobs.write`",
+    "List": "a whole bucket in `aws.jobs`",
+    "ListFolders0": "folders of a bucket in `aws.jobs`; one such statement a bucket",
 }
 WORDS = {
     ROLE_HEAD: "The one machine that Slurm's controller and the elastic daemon run on.",
     ROLE_STANDBY: "A second head, which takes over all but the making of the key.",
     ROLE_NODE: "Each node. A node that ends itself shuts down: its template says terminate.",
     ROLE_LOGIN: "Each login machine: what a node may, for Slurm's commands use the same key.",
+    ROLE_JOBS: "Jobs, where the spec has `aws.jobs`; no machine has it. The agent of a node takes it on and hands an hour's keys to each job\n"
+    "(`docs/decisions/0005-credentials-of-jobs.md`). Whatever the spec says, the cluster's own bucket is denied to it by name.",
 }
 
 
@@ -125,10 +144,10 @@ def page() -> Iterator[str]:
         yield from _role(role, document)
     yield from (
         "",
-        "## jobs",
+        "## What jobs have otherwise",
         "",
-        "None: on a node only root and the agent reach the metadata service, so that a job's user has no role and no key",
-        "(`tests/sandbox/test_security.py`).",
+        "Nothing: on a node only root and the agent reach the metadata service, so that a job's user has no machine's role and no",
+        "machine's key (`tests/sandbox/test_security.py`).",
         "",
         "## What is judged, but not called",
         "",
@@ -141,7 +160,7 @@ def _role(role: str, document: str) -> Iterator[str]:
     yield "| action | on | if | why | test |"
     yield "| --- | --- | --- | --- | --- |"
     for sid, one in statements(document):
-        for action in one["Action"]:
+        for action in one["Action"] if one["Effect"] == "Allow" else ():
             right = RIGHTS[sid, action]
             cells = (f"`{action}`", _resources(one), _when(sid, one), right.why, f"`[{role}-{sid}-{action}]`")
             yield f"| {' | '.join(cells)} |"
@@ -166,5 +185,12 @@ def test_a_smaller_wish_has_fewer_rights() -> None:
     lost = {sid for sid, _ in rights_of(POLICIES[ROLE_HEAD])} - {
         sid for sid, _ in rights_of(head_policy(small))
     }
-    assert lost == set(ONLY_IF)
+    assert lost == {sid for sid in ONLY_IF if sid in dict(rights_of(POLICIES[ROLE_HEAD]))}
+    plain = node_policy(replace(_NODE, ssm=False, directory=None))
+    assert {sid for sid, _ in rights_of(plain)} == {"Bundle", "Key"}
+    assert {sid for sid, _ in rights_of(jobs_policy(replace(_JOBS, write=())))} == {
+        "Read",
+        "List",
+        "ListFolders0",
+    }
     assert json.loads(head_policy(small))["Version"] == "2012-10-17"

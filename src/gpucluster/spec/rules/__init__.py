@@ -45,6 +45,8 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     network.endpoints_twice,
     aws.tags,
     aws.image,
+    aws.jobs,
+    aws.jobs_named_once,
     slurm.slurm_version,
     head.machines,
     head.state,

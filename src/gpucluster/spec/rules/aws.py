@@ -14,6 +14,7 @@ from gpucluster.spec.rules.findings import error, not_sold, repeated, unknown_ma
 from gpucluster.spec.rules.network import zones_of
 
 MOST_TAGS = 40  # AWS takes 50; the rest are ours, and what a launch adds
+MOST_PLACES, MOST_LETTERS = 20, 1600  # of jobs in S3: a role's policies have 10240 characters in all (T37)
 HELD = (Market.RESERVATION, Market.CAPACITY_BLOCK)
 
 
@@ -35,6 +36,44 @@ def tags(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
 
 def image(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     yield from _one_image(written(written(spec.aws).image), ("aws", "image"))
+
+
+def jobs(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """A role for nobody, for nothing, or for more than a policy can say."""
+    wish = written(written(spec.aws).jobs)
+    if spec.slurm is None and spec.kubernetes is not None:
+        yield error(
+            "aws", "jobs", id="no-slurm", says="'jobs' are Slurm's, and the cluster has no 'slurm' part"
+        )
+    places = [*wish.read, *wish.write]
+    if not places:
+        says = "neither 'read' nor 'write' is there: jobs would have a role that may do nothing"
+        yield error("aws", "jobs", id="missing-key", says=says)
+    letters = sum(map(len, places))
+    if len(places) > MOST_PLACES or letters > MOST_LETTERS:
+        says = (
+            f"{len(places)} places of {letters} characters; a role's policy has room for {MOST_PLACES} of "
+            f"{MOST_LETTERS} characters in all: name the folder or the bucket above them"
+        )
+        yield error("aws", "jobs", id="too-many-places", says=says)
+
+
+def jobs_named_once(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """By folder: a slash at the end changes nothing, and what is written may be read."""
+    wish = written(written(spec.aws).jobs)
+    seen: dict[str, str] = {}
+    for key, places in (("write", wish.write), ("read", wish.read)):
+        for at, place in enumerate(places):
+            folder = f"{place.rstrip('/')}/"
+            path = ("aws", "jobs", key, at)
+            if "//" in folder.removeprefix("s3://"):
+                yield error(*path, id="bad-s3", says=f"{quoted(place)} has an empty name between two slashes")
+            above = next((one for one in seen if folder.startswith(one)), None)
+            if above is not None:
+                within = "named twice" if above == folder else f"within {quoted(above)}"
+                says = f"{quoted(place)} is {within} (aws.jobs.{seen[above]}), and has its rights"
+                yield error(*path, id="repeated", says=says)
+            seen.setdefault(folder, key)
 
 
 def pool_image(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:

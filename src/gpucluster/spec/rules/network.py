@@ -176,7 +176,8 @@ def _others(spec: ClusterSpec, zone: str) -> Counter[str]:
     if or_none(lambda: written(written(spec.head).standby).zone) == zone:
         found["the standby"] += 1
     ssm = or_none(lambda: written(spec.access).ssm) is True
-    for _ in endpoints(network.endpoints or (), network.nat, ssm=ssm):
+    jobs = or_none(lambda: written(spec.aws).jobs) is not None
+    for _ in endpoints(network.endpoints or (), network.nat, ssm=ssm, jobs=jobs):
         found["endpoints"] += 1
     for one in spec.storage:
         if one.efs is not None and one.efs.id is None:
