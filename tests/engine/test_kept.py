@@ -8,10 +8,21 @@ from stacked import REGION, Cluster, a_place
 
 from gpucluster.cli.down import empty
 from gpucluster.engine import run
+from gpucluster.engine.events import Progress
 from gpucluster.plan.model import ClusterPlan, Efs, Lustre, Mount, Volume, there
 
 DATA = {"aws:ebs/volume:Volume", "aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem"}
 ZONE = f"{REGION}a"
+INSTANCE = "aws:ec2/instance:Instance"
+UNIQUE = {  # by the output with the name
+    "aws:s3/bucket:Bucket": "bucket",
+    "aws:secretsmanager/secret:Secret": "name",
+    "aws:sqs/queue:Queue": "name",
+    "aws:iam/role:Role": "name",
+    "aws:iam/instanceProfile:InstanceProfile": "name",
+    "aws:ec2/launchTemplate:LaunchTemplate": "name",
+    "aws:cloudwatch/eventRule:EventRule": "name",
+}
 
 
 def with_data() -> ClusterPlan:
@@ -36,7 +47,7 @@ def ids(cluster: Cluster) -> dict[str, str]:
 
 def test_the_data_outlives_the_cluster_and_the_next_up_finds_it(holding: Cluster) -> None:
     holding.up()
-    before = ids(holding)
+    before, names = ids(holding), drawn(holding)
     assert len(before) == 3
     done = empty(a_place(holding), "burst")
     assert done.left is not None
@@ -47,11 +58,21 @@ def test_the_data_outlives_the_cluster_and_the_next_up_finds_it(holding: Cluster
     assert (again.was_empty, again.resources) == (True, 0)
     holding.up()
     assert ids(holding) == before
+    assert drawn(holding).keys() == names.keys()
+    assert set(drawn(holding).values()) & set(names.values()) == set(), (
+        "a name that was deleted may be taken yet"
+    )
     assert [c for c in holding.preview().changes if not c.follows] == []
     gone = empty(a_place(holding), "burst", delete_data=True)
     assert gone.left is None
     assert run.standing(holding.target) == ()
     assert_no_data(holding)
+
+
+def drawn(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """Names that the account, the region or the whole world has once, of what `down` deletes."""
+    found = ((one, one.outputs) for one in run.standing(cluster.target) if not one.kept)
+    return {(one.type, one.name): out[key] for one, out in found if (key := UNIQUE.get(one.type))}
 
 
 def assert_no_data(cluster: Cluster) -> None:
@@ -73,3 +94,28 @@ def test_what_stays_is_told_with_its_price_and_the_line_to_type(holding: Cluster
         "the price list is of another region: unknown, not nothing"
     )
     assert said.endswith("to delete it for ever: gpucluster down burst --delete-data --confirm burst")
+
+
+def test_t42_up_right_after_the_head_was_ended_outside_waits_for_its_address(holding: Cluster) -> None:
+    holding.up()
+    before = ids(holding)
+    model, ended, said = holding.api.model, head_of(holding), list[str]()
+    model.timing = replace(model.timing, ending_s=3600.0)
+    holding.client("ec2").terminate_instances(InstanceIds=[ended])
+    assert holding.refresh().counts["delete"] == 1, "its disk is on it until it has ended"
+
+    def hear(step: Progress) -> None:
+        said.append(str(step))
+        if "waiting for the address" in said[-1]:
+            model.timing = replace(model.timing, ending_s=0.1)
+
+    done = run.up(holding.target, holding.program, report=hear).counts
+    assert (done["create"], done["replace"]) == (1, 1)
+    address = there(holding.plan.head).address
+    assert f"Instance burst-head: waiting for the address {address}: {ended} is shutting-down" in said
+    assert head_of(holding) != ended
+    assert ids(holding) == before
+
+
+def head_of(cluster: Cluster) -> str:
+    return next(one.id for one in run.standing(cluster.target) if one.type == INSTANCE)

@@ -6,7 +6,7 @@ One cloud for all, because nothing here hangs on another's state but by what it 
 import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -171,9 +171,12 @@ def test_a_placement_group(bench: Bench) -> None:
     bench.change(PLACEMENT, group, {"strategy": "cluster"}, strategy="cluster", tags={"Name": "x"})
 
 
+def image_of(bench: Bench) -> str:
+    return bench.crud.cloud.ec2.describe_images(Owners=["self"])["Images"][0]["ImageId"]
+
+
 def a_machine(bench: Bench, subnet: str, **more: Any) -> str:
-    image = bench.crud.cloud.ec2.describe_images(Owners=["self"])["Images"][0]["ImageId"]
-    return bench.make(INSTANCE, ami=image, instanceType="m7i.large", subnetId=subnet, **more)[0]
+    return bench.make(INSTANCE, ami=image_of(bench), instanceType="m7i.large", subnetId=subnet, **more)[0]
 
 
 def test_a_volume_grows_and_moves_to_another_machine(bench: Bench) -> None:
@@ -323,14 +326,30 @@ def test_a_look_up_of_what_is_not_there_says_what(
 
 
 # --- what is still on its way out when the next is made ----------------------------------------
-def test_t42_a_fixed_address_is_waited_for_while_its_last_machine_ends(bench: Bench, told: list[str]) -> None:
+def test_t42_a_fixed_address_is_waited_for_while_its_last_machine_ends(
+    bench: Bench, cluster: Cluster
+) -> None:
     _, subnet = a_network(bench, "10.21")
-    first = a_machine(bench, subnet, privateIp="10.21.0.10")
+    first, model, told = a_machine(bench, subnet, privateIp="10.21.0.10"), cluster.api.model, list[str]()
+    usual = model.timing
+    model.timing = replace(usual, ending_s=3600.0)
     bench.crud.cloud.ec2.terminate_instances(InstanceIds=[first])
-    second = a_machine(bench, subnet, privateIp="10.21.0.10")
+
+    def tell(line: str) -> None:
+        told.append(line)
+        model.timing = replace(usual, linger_s=1.0)
+
+    wanted = {
+        "ami": image_of(bench),
+        "instanceType": "m7i.large",
+        "subnetId": subnet,
+        "privateIp": "10.21.0.10",
+    }
+    second, _ = bench.crud.create(TYPES[INSTANCE], checked := bench.checked(INSTANCE, wanted), 20, tell)
+    bench.made.append((INSTANCE, second, checked))
+    model.timing = usual
     assert second != first
     assert told[0] == f"waiting for the address 10.21.0.10: {first} is shutting-down"
-    assert told[-1].endswith("outlives its machine"), "its interface lingers after it"
 
 
 def test_t42_an_address_of_a_machine_that_lives_is_refused_at_once_by_its_name(
@@ -347,8 +366,12 @@ def test_t42_an_address_is_not_waited_for_without_end(bench: Bench, cluster: Clu
     _, subnet = a_network(bench, "10.23")
     first = a_machine(bench, subnet, privateIp="10.23.0.10")
     bench.crud.cloud.ec2.terminate_instances(InstanceIds=[first])
-    image = bench.crud.cloud.ec2.describe_images(Owners=["self"])["Images"][0]["ImageId"]
-    wanted = {"ami": image, "instanceType": "m7i.large", "subnetId": subnet, "privateIp": "10.23.0.10"}
+    wanted = {
+        "ami": image_of(bench),
+        "instanceType": "m7i.large",
+        "subnetId": subnet,
+        "privateIp": "10.23.0.10",
+    }
     with pytest.raises(RuntimeError, match=r"still so after 0\.2 s"):
         bench.crud.create(TYPES[INSTANCE], bench.checked(INSTANCE, wanted), 0.2)
 
@@ -380,3 +403,17 @@ def test_t39_a_bucket_whose_forerunner_is_still_being_deleted_is_asked_for_again
 ) -> None:
     cluster.api.model.faults.next_error("CreateBucket", "OperationAborted", times=2, status=409)
     bench.make(BUCKET, bucket="rows-again")
+
+
+def test_t24_a_disk_leaves_a_machine_that_is_ending_without_a_stop(bench: Bench, cluster: Cluster) -> None:
+    _, subnet = a_network(bench, "10.25")
+    machine, model = a_machine(bench, subnet), cluster.api.model
+    volume, _ = bench.make(VOLUME, availabilityZone=ZONE, encrypted=True, type="gp3", size=10)
+    attached = {"deviceName": "/dev/sdf", "volumeId": volume, "instanceId": machine}
+    identifier, _ = bench.make(ATTACHMENT, **attached, stopInstanceBeforeDetaching=True)
+    token, _, checked = bench.made.pop()
+    usual = model.timing
+    model.timing = replace(usual, ending_s=1.0)
+    bench.crud.cloud.ec2.terminate_instances(InstanceIds=[machine])
+    bench.crud.delete(TYPES[token], identifier, checked, 20)
+    model.timing = usual

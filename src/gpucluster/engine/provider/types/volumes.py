@@ -16,6 +16,7 @@ from gpucluster.engine.provider.calls import (
     only,
     retag_ec2,
 )
+from gpucluster.engine.provider.held import ENDED
 from gpucluster.engine.provider.schema import TAG_PROPERTIES, ResourceType, computed, replaces, updates
 from gpucluster.engine.provider.shapes import FLAG, NUMBER
 from gpucluster.engine.provider.values import Value, Values
@@ -145,15 +146,14 @@ def _stop(call: Call) -> None:
     instance = call.inputs["instanceId"]
     where = [{"Name": "instance-id", "Values": [instance]}]
 
-    def stopped() -> bool:
+    def states() -> set[str]:
         answer = call.cloud.ec2.describe_instances(Filters=where)["Reservations"]
-        states = {i["State"]["Name"] for r in answer for i in r["Instances"]}
-        return states <= {"stopped", "terminated"}
+        return {i["State"]["Name"] for r in answer for i in r["Instances"]}
 
     with absent_is_fine():
-        if not stopped():
+        if not states() <= {"stopped", *ENDED}:  # one that ends is refused a stop
             call.cloud.ec2.stop_instances(InstanceIds=[instance])
-    call.cloud.wait(f"{instance} stopped", call.seconds, stopped)
+    call.cloud.wait(f"{instance} stopped", call.seconds, lambda: states() <= {"stopped", "terminated"})
 
 
 VOLUME_ATTACHMENT = ResourceType(
