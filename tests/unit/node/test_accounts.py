@@ -10,6 +10,7 @@ from gpucluster.node.known import Known
 from gpucluster.node.machine import NotYetError, StepError
 from gpucluster.plan import names
 from gpucluster.plan.model import Directory, Efs, Mount, Nfs, User
+from gpucluster.shell import CommandError, Result
 
 VISION, SPEECH = (
     User(name="vision", uid=5001, keys=("ssh-ed25519 AAA v",)),
@@ -25,7 +26,7 @@ class People(FakeMachine):
         super().__post_init__()
         self.put(accounts.PASSWD, BASE)
         self.put(accounts.GROUP, "root:x:0:\ndaemon:x:1:\n")
-        self.expired = {}
+        self.expired, self.hangs = {}, False
 
     def _outcome(self, argv, stdin, env):
         name = argv[-1]
@@ -40,6 +41,11 @@ class People(FakeMachine):
             self.expired[name] = argv[argv.index("--expiredate") + 1]
         elif argv[0] == "mkhomedir_helper":
             (self.root / "home" / argv[1]).mkdir(parents=True)
+        elif argv[0] == "ls":
+            if self.hangs:
+                raise CommandError(Result(argv, 124, "", "not done after 10 s"))
+            home = self.root / "home"
+            return 0, "".join(f"{p.name}\n" for p in home.iterdir()) if home.is_dir() else ""
         return super()._outcome(argv, stdin, env)
 
 
@@ -69,7 +75,7 @@ def test_twice_changes_nothing(tmp_path):
     settle(machine, VISION)
     before, calls = machine.snapshot(), len(machine.calls)
     settle(machine, VISION)
-    assert (machine.snapshot(), len(machine.calls)) == (before, calls)
+    assert (machine.snapshot(), machine.calls[calls:]) == (before, [("ls", "-1A", "/home")])
 
 
 def test_who_leaves_is_locked_and_loses_his_keys_and_keeps_his_files_and_who_comes_back_is_let_in(tmp_path):
@@ -83,6 +89,18 @@ def test_who_leaves_is_locked_and_loses_his_keys_and_keeps_his_files_and_who_com
     assert [c[:2] for c in machine.calls].count(("usermod", "--lock")) == 1
     settle(machine, VISION, SPEECH)
     assert machine.expired == {"vision": ""}
+
+
+def test_who_leaves_is_out_although_who_comes_cannot_come_and_homes_hang(tmp_path):
+    machine = People(tmp_path)
+    settle(machine, VISION)
+    machine.hangs = True  # a look at a dead file server ends with its program, and says so
+    with pytest.raises(CommandError, match="not done after 10 s"):
+        settle(machine, VISION)
+    with pytest.raises(StepError, match="this image has the user daemon"):
+        settle(machine, User(name="daemon", uid=5009, keys=()))
+    assert machine.expired == {"vision": "1"}
+    assert not (tmp_path / "etc/ssh/authorized_keys.d/vision").exists()
 
 
 def test_somebody_whom_we_did_not_make_is_never_locked(tmp_path):
