@@ -25,7 +25,7 @@ def doctor(
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Check credentials, region, quotas, offerings, addresses, image, roles, state. Exit 1 if one fails, 2 if nobody answers."""
+    """Check credentials, region, quotas, offerings, addresses, image, roles, state. Exit 1 if one fails, 2 if nobody answers or the account tells nothing."""
     from gpucluster.cli.desk import resolve_file
 
     with reporting(output):

@@ -21,6 +21,7 @@ from gpucluster.plan.model import ClusterPlan, Image
 
 _SOON = datetime.timedelta(days=30)
 _LIVE_RESERVATION = frozenset({"active", "scheduled", "pending"})
+_WHO, _STATE = "credentials", "Pulumi's state"
 _DEAD_IMAGE = "gpucluster image build, or another `image` in the spec"
 
 
@@ -45,15 +46,18 @@ def report(plan: ClusterPlan, catalog: Catalog, facts: Facts, now: datetime.date
 
 
 def exit_code(lines: tuple[Line, ...]) -> int:
-    """2 nobody could be asked, 1 something fails, 0 nothing does."""
-    if any(line.what == "credentials" and line.verdict is not Verdict.OK for line in lines):
+    """2 nobody could be asked or the account told nothing, 1 something fails, 0 nothing does of what was told."""
+    if any(line.what == _WHO and line.verdict is not Verdict.OK for line in lines):
+        return 2
+    told = [line for line in lines if line.what != _WHO and not line.what.startswith(_STATE)]
+    if told and all(line.verdict is Verdict.UNKNOWN for line in told):
         return 2
     return 1 if any(line.verdict is Verdict.FAIL for line in lines) else 0
 
 
 def _nobody(why: Unknown, lock: LockFact | Unknown, name: str) -> Iterator[Line]:
     yield Line(
-        what="credentials",
+        what=_WHO,
         verdict=Verdict.FAIL,
         found=why.why,
         expected="credentials that sts:GetCallerIdentity takes",
@@ -68,7 +72,7 @@ def _nobody(why: Unknown, lock: LockFact | Unknown, name: str) -> Iterator[Line]
 
 
 def _identity(identity: str) -> Iterator[Line]:
-    yield Line(what="credentials", verdict=Verdict.OK, found=identity)
+    yield Line(what=_WHO, verdict=Verdict.OK, found=identity)
 
 
 def _unknown(what: str, why: Unknown, where: str = "") -> Line:
@@ -304,13 +308,11 @@ def _secrets(facts: Facts) -> Iterator[Line]:
 
 def _lock(lock: LockFact | Unknown, name: str) -> Iterator[Line]:
     if isinstance(lock, Unknown):
-        yield Line(
-            what="Pulumi's state", verdict=Verdict.UNKNOWN, found=lock.why, next_step="docs/aws.md, State"
-        )
+        yield Line(what=_STATE, verdict=Verdict.UNKNOWN, found=lock.why, next_step="docs/aws.md, State")
         return
     held = ", ".join(lock.holders)
     yield Line(
-        what=f"Pulumi's state in {lock.backend}",
+        what=f"{_STATE} in {lock.backend}",
         verdict=Verdict.FAIL if held else Verdict.OK,
         found=f"locked by {held}" if held else "not locked",
         expected="not locked",

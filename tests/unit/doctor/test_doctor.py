@@ -101,7 +101,7 @@ def test_what_lacks_is_one_line_with_what_was_expected(
     assert found, what
     assert all(one.verdict is verdict and one.what.startswith(line) for one in found)
     assert expected in found[0].expected
-    assert exit_code(tuple(found)) == (1 if verdict is Verdict.FAIL else 0)
+    assert exit_code(lines(replace(good, **merged))) == (1 if verdict is Verdict.FAIL else 0)
 
 
 def test_a_failing_line_names_the_pool_and_the_field() -> None:
@@ -223,6 +223,24 @@ def test_the_stand_in_cloud_is_asked_and_never_changed(cloud: RunningCloud) -> N
     }
     rehearsed = gather(plan, catalog.load(), cloud.client, Unknown("not asked"), stand_in=True)
     assert exit_code(report(plan, catalog.load(), rehearsed, NOW)) == 0
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    "code", ["UnauthorizedOperation", "RequestLimitExceeded", "InternalError", "OptInRequired"]
+)
+def test_an_account_that_tells_nothing_is_no_good_one(cloud: RunningCloud, code: str) -> None:
+    asked_of_it = ("GetServiceQuota", "DescribeImages", "DescribeAvailabilityZones", "GetRole",
+                   "DescribeInstanceTypeOfferings", "DescribeCapacityReservations")  # fmt: skip
+    cloud.fresh()
+    for action in asked_of_it:
+        cloud.model.faults.next_error(action, code, 30)
+    facts = gather(a_plan(), catalog.load(), cloud.client, Unknown("not asked"))
+    found = lines(facts)
+    assert {line.verdict for line in found if line.what != "credentials"} == {Verdict.UNKNOWN}
+    assert all(code in line.found or "no permission for" in line.found for line in found[1:-1])
+    assert exit_code(found) == 2
+    cloud.fresh()
 
 
 def test_a_file_backends_lock_is_seen_with_its_holder(tmp_path: Path) -> None:
