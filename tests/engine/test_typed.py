@@ -125,3 +125,18 @@ def test_two_that_begin_together_leave_one_cluster(shell: Shell) -> None:
     assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
     vpcs = shell.cluster.client("ec2").describe_vpcs()["Vpcs"]
     assert len([one for one in vpcs if one["CidrBlock"] == "10.42.0.0/16"]) == 1
+
+
+def test_a_refusal_names_the_field_as_our_own_verbs_do_and_the_next_up_goes_on(shell: Shell) -> None:
+    """The engine says goodbye to the program by SIGINT, which was a traceback now and then."""
+    shell.cluster.api.model.faults.next_error("RunInstances", "VcpuLimitExceeded")
+    done = shell("pulumi", "up", "--yes", "--skip-preview", check=False)
+    assert done.returncode != 0
+    _, _, diagnostics = done.stdout.partition("Diagnostics:")
+    assert "aws:ec2:Instance (burst-head)" in diagnostics
+    assert "error: head.machine: the account's quota does not allow it; " in diagnostics
+    assert "next: ask for more in Service Quotas, or make head.machine smaller" in diagnostics
+    assert "expected to have version" not in diagnostics
+    assert "Traceback" not in done.stdout + done.stderr
+    shell("pulumi", "up", "--yes", "--skip-preview")
+    assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()

@@ -26,11 +26,15 @@ from gpucluster.plan.model import ClusterPlan, there
 def main() -> None:
     """What `pulumi up` runs: the stack's name is the spec's."""
     from gpucluster.catalog import load as load_catalog  # noqa: PLC0415  sandbox and tests hand in a plan
+    from gpucluster.engine.blame import blamer  # noqa: PLC0415
+    from gpucluster.engine.failing import tell_failures  # noqa: PLC0415
     from gpucluster.plan.resolve import resolve  # noqa: PLC0415
     from gpucluster.spec import load as load_spec  # noqa: PLC0415
 
     spec = load_spec(Path("stacks") / f"{pulumi.get_stack()}.yaml")
-    declare(amended(resolve(spec, load_catalog())))
+    plan = amended(resolve(spec, load_catalog()))
+    tell_failures(blamer(plan))
+    declare(plan)
 
 
 def declare(plan: ClusterPlan) -> None:

@@ -1,11 +1,12 @@
 """The engine's protocol over the table: refusals by name, no keys in the configuration, half-made resources."""
 
+from importlib.metadata import version
 from typing import Any, NoReturn
 
 import grpc
 import pytest
 from botocore.exceptions import ClientError
-from google.protobuf import any_pb2
+from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import status_pb2
 
@@ -40,6 +41,11 @@ def servicer() -> AwsStandIn:
     args = to_struct({"region": "us-east-1", "defaultTags": '{"tags": {"gpucluster:cluster": "burst"}}'})
     made.Configure(pb.ConfigureRequest(args=args), FakeContext())
     return made
+
+
+def test_it_is_as_new_as_the_package_that_programs_are_written_with() -> None:
+    info = servicer().GetPluginInfo(empty_pb2.Empty(), FakeContext())
+    assert info.version == version("pulumi-aws")
 
 
 def test_an_unknown_type_is_refused_by_name() -> None:

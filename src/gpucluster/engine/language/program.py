@@ -6,10 +6,12 @@ import importlib
 import logging
 import os
 import runpy
+import signal
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import FrameType
 
 import grpc
 import pulumi
@@ -29,6 +31,7 @@ _GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
 def main() -> int:
     """Run the program of the order to its end; the exit code."""
     leave_with_parent()
+    signal.signal(signal.SIGINT, _goodbye)
     gc.disable()  # as of a program in our own process: engine/run.py
     order = loads(Order, sys.stdin.buffer.read())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a program that failed
@@ -39,6 +42,11 @@ def main() -> int:
     os.chdir(order.folder)
     sys.argv = [order.program]
     return _run(order)
+
+
+def _goodbye(_: int, __: FrameType | None) -> None:
+    """The engine's, after a resource that failed or a Ctrl-C: it has said why, and a traceback of ours would say nothing."""
+    os._exit(SAID_ALREADY)
 
 
 def _configure(order: Order) -> None:

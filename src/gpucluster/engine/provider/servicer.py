@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from typing import Any, NoReturn, Protocol, cast
 
 import grpc
@@ -42,8 +43,8 @@ class AwsStandIn(provider_pb2_grpc.ResourceProviderServicer):
 
     # --- configuration -----------------------------------------------------------------------
     def GetPluginInfo(self, request: empty_pb2.Empty, context: Context) -> plugin_pb2.PluginInfo:  # noqa: N802
-        """Return no version: the engine then asks for none."""
-        return plugin_pb2.PluginInfo()
+        """Of the package whose resources the table stands for: the engine warns of an older one, and of none."""
+        return plugin_pb2.PluginInfo(version=version("pulumi-aws"))
 
     def CheckConfig(  # noqa: N802
         self, request: provider_pb2.CheckRequest, context: Context
