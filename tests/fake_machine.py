@@ -66,7 +66,9 @@ def a_small_plan(*, gpus: int = 2, always_on: int = 0, name: str = "trial") -> C
         shape=shape,
         sources=(Source(position=0, market=Market.SPOT, machines=(machine,), zones=(ZONE,), max=None),),
         slots=slots,
-        templates=(LaunchTemplate(key=f"h200-0-{machine}", source=0, machine=machine, market=Market.SPOT),),
+        templates=(
+            LaunchTemplate(key=f"h200-spot-{machine}", source=0, machine=machine, market=Market.SPOT),
+        ),
     )
     return ClusterPlan(
         schema=1,

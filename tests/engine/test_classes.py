@@ -50,7 +50,7 @@ def test_the_verb_runs_the_program_of_both_sides(tmp_path: Path, capsys: pytest.
     found = json.loads(capsys.readouterr().out)["diff"]
     kinds = {(one["name"], one["kind"]) for one in found["resources"]}
     assert {("burst", "replaced"), ("burst-head", "replaced"), ("burst-us-east-2a", "replaced")} <= kinds
-    assert ("burst-h200-1-p5en.48xlarge", "changed") in kinds, "a template follows its security group"
+    assert ("burst-h200-on-demand-p5en.48xlarge", "changed") in kinds, "a template follows its security group"
     assert found["worst"] == "replace"
 
 

@@ -67,7 +67,7 @@ def change_a_tag(cluster: Cluster) -> None:
 
 def edit_a_template(cluster: Cluster) -> None:
     ec2 = cluster.client("ec2")
-    template = bindings(cluster).templates["h200-1-p5en.48xlarge"].id
+    template = bindings(cluster).templates["h200-on-demand-p5en.48xlarge"].id
     latest = ec2.describe_launch_template_versions(LaunchTemplateId=template, Versions=["$Latest"])
     content = latest["LaunchTemplateVersions"][0]["LaunchTemplateData"]
     ec2.create_launch_template_version(
@@ -92,7 +92,7 @@ def bindings(cluster: Cluster) -> Bindings:
 RULE = ("SecurityGroupIngressRule", "burst-head-registration", ())
 TAG = ("Subnet", "burst-us-east-2b", ("tags", "tagsAll"))
 VOLUME = ("Instance", "burst-head", ("rootBlockDevice",))
-TEMPLATE = ("LaunchTemplate", "burst-h200-1-p5en.48xlarge", ("keyName",))
+TEMPLATE = ("LaunchTemplate", "burst-h200-on-demand-p5en.48xlarge", ("keyName",))
 
 
 def test_drift_is_shown_and_nothing_else_and_destroy_leaves_nothing(cluster: Cluster) -> None:
@@ -118,7 +118,7 @@ def test_drift_is_shown_and_nothing_else_and_destroy_leaves_nothing(cluster: Clu
     assert found(cluster.preview()) == wanted
     cluster.up()
     assert found(cluster.preview()) == [], "mended"
-    assert bindings(cluster).templates["h200-1-p5en.48xlarge"].version == 3
+    assert bindings(cluster).templates["h200-on-demand-p5en.48xlarge"].version == 3
     assert dict(cluster.destroy().counts) == {"delete": 68}
     assert_empty(cluster)
     assert cluster.destroy().changes == (), "the second time there is nothing to do"
@@ -299,9 +299,12 @@ def test_down_ends_the_nodes_and_then_everything(cluster: Cluster) -> None:
 def launch_two(cluster: Cluster, cloud: AwsCloud) -> None:
     """As the daemon does."""
     known = bindings(cluster)
-    template = known.templates["h200-1-p5en.48xlarge"]
+    template = known.templates["h200-on-demand-p5en.48xlarge"]
     (interfaces,) = [
-        t.interfaces for pool in cluster.plan.pools for t in pool.templates if t.key == "h200-1-p5en.48xlarge"
+        t.interfaces
+        for pool in cluster.plan.pools
+        for t in pool.templates
+        if t.key == "h200-on-demand-p5en.48xlarge"
     ]
     request = LaunchRequest(
         token="one-life",

@@ -100,25 +100,35 @@ EDITS: dict[str, tuple[tuple[tuple[str, str], ...], set[str], set[str]]] = {
     "another order of the pools": (((SMALL, ""), ("pools:\n", f"pools:\n{SMALL}")), {BUNDLE}, set()),
     "a pool added": (
         (("partitions:\n", LARGE), ("[small]", "[small, large]")),
-        {"+ LaunchTemplate burst-large-0-g6e.48xlarge", "+ PlacementGroup burst-large-us-east-2a"},
+        {"+ LaunchTemplate burst-large-spot-g6e.48xlarge", "+ PlacementGroup burst-large-us-east-2a"},
         set(),
     ),
     "a pool removed": (
         ((SMALL, ""), ("  - {name: debug, pools: [small], max_time: 4h}\n", "")),
-        {"- LaunchTemplate burst-small-0-g6e.2xlarge", BUNDLE},
+        {"- LaunchTemplate burst-small-on-demand-g6e.2xlarge", BUNDLE},
         set(),
     ),
     "a pool resized": ((("max: 16", "max: 12"),), {BUNDLE}, set()),
     "a machine more in a pool": (
         (("[p5en.48xlarge]", "[p5en.48xlarge, p5e.48xlarge]"),),
-        {"+ LaunchTemplate burst-h200-0-p5e.48xlarge"},
+        {"+ LaunchTemplate burst-h200-spot-p5e.48xlarge", "~ RolePolicy burst-head"},  # asked for as a fleet now
+        set(),
+    ),
+    "a source added before the others": (
+        (("      - {from: spot,", "      - {from: on-demand, machines: [p5en.48xlarge], zones: [us-east-2a]}\n      - {from: spot,"),),
+        {"+ LaunchTemplate burst-h200-on-demand-p5en.48xlarge"},
+        set(),
+    ),
+    "a second source of one market": (
+        (("zones: [us-east-2a]}\n", "zones: [us-east-2a]}\n      - {from: spot, machines: [p5en.48xlarge], zones: [us-east-2b]}\n"),),
+        {"+ PlacementGroup burst-h200-us-east-2b", BUNDLE},
         set(),
     ),
     "another image": (
         (("aws:\n", "aws:\n  image: {ami: ami-OTHER}\n"),),
         {
-            "~ LaunchTemplate burst-h200-0-p5en.48xlarge",
-            "~ LaunchTemplate burst-small-0-g6e.2xlarge",
+            "~ LaunchTemplate burst-h200-spot-p5en.48xlarge",
+            "~ LaunchTemplate burst-small-on-demand-g6e.2xlarge",
             "~ RolePolicy burst-head",
             "± Instance burst-head",
             "± Instance burst-login-1",
@@ -128,7 +138,7 @@ EDITS: dict[str, tuple[tuple[tuple[str, str], ...], set[str], set[str]]] = {
     ),
     "another image of one pool": (
         (("    idle: 15m\n", "    idle: 15m\n    image: {ami: ami-OTHER}\n"),),
-        {"~ LaunchTemplate burst-small-0-g6e.2xlarge", "~ RolePolicy burst-head"},
+        {"~ LaunchTemplate burst-small-on-demand-g6e.2xlarge", "~ RolePolicy burst-head"},
         set(),
     ),
     "a partition changed": ((("max_time: 4h", "max_time: 5h"),), {BUNDLE}, set()),

@@ -650,7 +650,7 @@ def an_instance_that_nobody_asked_for_appears_in_mid_burst(s: Stage) -> Sequence
     job = s.submit()
     s.until_launched()
     bindings = json.loads(s.head("cat", "/var/lib/gpucluster/bundle/bindings.json"))
-    template = bindings["templates"]["h200-0-p5en.48xlarge"]
+    template = bindings["templates"]["h200-spot-p5en.48xlarge"]
     tags = [
         {"Key": "gpucluster:cluster", "Value": s.cluster.name},
         {"Key": "gpucluster:role", "Value": "node"},

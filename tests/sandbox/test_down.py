@@ -48,7 +48,7 @@ def edit_a_template(ec2, name):
 DRIFT = {
     "a rule deleted": (delete_a_rule, ("create", "SecurityGroupIngressRule", "{}-head-registration", [])),
     "a tag changed": (change_a_tag, ("update", "Subnet", "{}-us-east-1b", ["tags", "tagsAll"])),
-    "a template edited": (edit_a_template, ("update", "LaunchTemplate", "{}-h200-1-p5en.48xlarge", ["keyName"])),
+    "a template edited": (edit_a_template, ("update", "LaunchTemplate", "{}-h200-on-demand-p5en.48xlarge", ["keyName"])),
 }  # fmt: skip
 
 

@@ -273,7 +273,7 @@ def test_an_instance_that_nobody_owns_is_found(standing, held, role):
     ec2 = standing.ec2()
     templates = ec2.describe_launch_templates()["LaunchTemplates"]
     on_demand = next(
-        t for t in templates if "h200-1-" in t["LaunchTemplateName"]
+        t for t in templates if "h200-on-demand-" in t["LaunchTemplateName"]
     )  # a spot one tags a spot request
     template = on_demand["LaunchTemplateId"]
     subnet = ec2.describe_subnets(Filters=[{"Name": f"tag:{names.TAG_CLUSTER}", "Values": [standing.name]}])[

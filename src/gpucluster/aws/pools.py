@@ -39,7 +39,8 @@ class Pools(pulumi.ComponentResource):
         self._plan, self._images, self._node = plan, images, node
         self._group = network.groups.ids[ROLE_NODE]
         self._user_data = machines.boot_text(plan, bucket, ROLE_NODE)
-        templates = {t.key: self._template(pool, t) for pool in plan.pools for t in pool.templates}
+        wanted = {t.key: (pool, t) for pool in plan.pools for t in pool.templates}
+        templates = {key: self._template(*one) for key, one in wanted.items()}
         self.ids = {key: template.id for key, template in templates.items()}
         self.versions = {key: template.latest_version for key, template in templates.items()}
         self.placement_groups = {

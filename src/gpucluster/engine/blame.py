@@ -70,13 +70,21 @@ def _template(plan: ClusterPlan, name: str) -> str:
 
 
 def _placement(plan: ClusterPlan, name: str) -> str:
-    pools = (pool for pool in plan.pools if name.startswith(f"{pool.name}-"))
-    return next((f"pools[{pool.name}].capacity" for pool in pools), "")
+    """Whole: the pool `h200` is not the pool `h200-big`."""
+    pools = ((pool, f"{pool.name}-{span.zone}") for pool in plan.pools for span in pool.slots)
+    return next((f"pools[{pool.name}].capacity" for pool, full in pools if full == name), "")
+
+
+def _address(plan: ClusterPlan, name: str) -> str:
+    return "login.count" if _is_login(plan, name) else "aws.network.nat"
+
+
+def _is_login(plan: ClusterPlan, name: str) -> bool:
+    return plan.login is not None and f"{plan.name}-{name}" in plan.login.names
 
 
 def _machine(plan: ClusterPlan, name: str) -> str:
-    logins = plan.login.names if plan.login else ()
-    if name in {one.removeprefix(f"{plan.name}-") for one in logins}:
+    if _is_login(plan, name):
         return "login.machine"
     return {"head": "head.machine", "standby": "head.standby"}.get(name, "")
 
@@ -118,7 +126,7 @@ _FIELDS: Mapping[str, Field] = {
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": _mounted("fsx_lustre"),
     "aws:ec2/vpc:Vpc": _always("aws.network.cidr"),
     "aws:ec2/subnet:Subnet": _always("aws.network.zones"),
-    "aws:ec2/eip:Eip": _always("aws.network.nat"),
+    "aws:ec2/eip:Eip": _address,
     "aws:ec2/natGateway:NatGateway": _always("aws.network.nat"),
     "aws:ec2/vpcEndpoint:VpcEndpoint": _always("aws.network.endpoints"),
     "aws:budgets/budget:Budget": _always("budget"),

@@ -101,7 +101,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTemplate:
-    """What (pool, source, machine) is launched from; `key` names it in bindings and tags."""
+    """What (pool, source, machine) is launched from; `key` names it in bindings, and sources of one market share it."""
 
     key: str
     source: int  # Source.position

@@ -105,9 +105,9 @@ def slot_prefix(pool: str, region: str, zone: str) -> str:
     return f"{pool}-{zone_suffix(region, zone)}-"
 
 
-def template_key(pool: str, source: int, machine: str) -> str:
-    """`h200-0-p5en.48xlarge`: one launch template for each (pool, source, machine)."""
-    return f"{pool}-{source}-{machine}"
+def template_key(pool: str, kind: str, machine: str) -> str:
+    """`h200-spot-p5en.48xlarge`: by market, or by the id of what was bought ahead, so that another order of sources moves none."""
+    return f"{pool}-{kind}-{machine}"
 
 
 def kubernetes_name(cluster: str, thing: str) -> str:

@@ -167,7 +167,7 @@ def _templates(
     for source in sources:
         for machine in source.machines:
             yield LaunchTemplate(
-                key=names.template_key(pool, source.position, machine),
+                key=names.template_key(pool, source.reservation or source.market, machine),
                 source=source.position,
                 machine=machine,
                 market=source.market,

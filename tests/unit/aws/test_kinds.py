@@ -231,7 +231,7 @@ def test_the_lustre_is_as_the_plan_says(everything: tuple[Declared, ...]) -> Non
 
 def test_t29_interfaces_are_the_plans_each_with_the_group() -> None:
     (pool,) = a_plan().pools
-    made = of(declared(top()), "LaunchTemplate")["burst-h200-0-p5en.48xlarge"]
+    made = of(declared(top()), "LaunchTemplate")["burst-h200-spot-p5en.48xlarge"]
     assert "vpcSecurityGroupIds" not in made, "refused beside interfaces (T31)"
     seen = [(i["networkCardIndex"], i["deviceIndex"], i["interfaceType"]) for i in made["networkInterfaces"]]
     assert seen == [(i.card, i.device, i.kind.value) for i in pool.templates[0].interfaces]
@@ -298,7 +298,7 @@ def test_the_sites_tags_are_on_everything(everything: tuple[Declared, ...]) -> N
 
 def test_a_tag_of_the_site_is_never_taken_for_ours() -> None:
     found = declared(aws(tags=(("gpucluster:cluster", "other"),)))
-    tags = of(found, "LaunchTemplate")["burst-h200-0-p5en.48xlarge"]["tagSpecifications"][0]["tags"]
+    tags = of(found, "LaunchTemplate")["burst-h200-spot-p5en.48xlarge"]["tagSpecifications"][0]["tags"]
     assert tags["gpucluster:cluster"] == "burst"
 
 

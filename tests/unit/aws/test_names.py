@@ -39,7 +39,7 @@ def reordered(plan: ClusterPlan) -> ClusterPlan:
 def of_pool(name: str) -> set[tuple[str, str]]:
     templates = {
         ("LaunchTemplate", f"burst-{name}-{rest}")
-        for rest in ("0-p5en.48xlarge", "0-p5e.48xlarge", "1-p5en.48xlarge")
+        for rest in ("spot-p5en.48xlarge", "spot-p5e.48xlarge", "on-demand-p5en.48xlarge")
     }
     return templates | {("PlacementGroup", f"burst-{name}-us-east-2{letter}") for letter in "ab"}
 

@@ -99,7 +99,7 @@ def test_default_tags_reach_no_launched_machine_so_templates_name_them(
 ) -> None:
     for name, template in of(resources, "LaunchTemplate").items():
         tags = {t["resourceType"]: t["tags"] for t in template["tagSpecifications"]}
-        spot = {"spot-instances-request"} if "-0-" in name else set[str]()
+        spot = {"spot-instances-request"} if "-spot-" in name else set[str]()
         assert tags.keys() == {"instance", "network-interface", "volume"} | spot
         want = {names.TAG_CLUSTER: "burst", names.TAG_ROLE: "node", names.TAG_POOL: "h200"}
         assert all(value == want for value in tags.values())
@@ -108,9 +108,9 @@ def test_default_tags_reach_no_launched_machine_so_templates_name_them(
 def test_a_template_for_each_pool_source_and_machine(resources: tuple[Declared, ...]) -> None:
     found = of(resources, "LaunchTemplate")
     assert {n: t["instanceType"] for n, t in found.items()} == {
-        "burst-h200-0-p5en.48xlarge": "p5en.48xlarge",
-        "burst-h200-0-p5e.48xlarge": "p5e.48xlarge",
-        "burst-h200-1-p5en.48xlarge": "p5en.48xlarge",
+        "burst-h200-spot-p5en.48xlarge": "p5en.48xlarge",
+        "burst-h200-spot-p5e.48xlarge": "p5e.48xlarge",
+        "burst-h200-on-demand-p5en.48xlarge": "p5en.48xlarge",
     }
     assert [n for n, t in found.items() if "instanceMarketOptions" in t] == [], "a launch names its market"
     for template in found.values():
@@ -129,7 +129,7 @@ def test_a_template_of_what_was_bought_ahead_names_it() -> None:
     ] == []
     named = {n: t.get("capacityReservationSpecification") for n, t in of(found, "LaunchTemplate").items()}
     target = {"capacityReservationTarget": {"capacityReservationId": "cr-0123456789abcdef0"}}
-    assert named.pop("burst-h200-0-p5en.48xlarge") == target
+    assert named.pop("burst-h200-cr-0123456789abcdef0-p5en.48xlarge") == target
     assert set(named.values()) == {None}
 
 

@@ -1,5 +1,6 @@
 """A failed resource and the cloud's code become the pool and the field that a person can edit."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -32,9 +33,11 @@ def from_go(code: str, action: str, text: str = "no") -> str:
 
 
 FIELDS = [
-    ("a pool's launch template", TEMPLATE, "research-h200-1-p5en.48xlarge", "pools[h200].capacity[1].machines"),
+    ("a pool's launch template", TEMPLATE, "research-h200-on-demand-p5en.48xlarge", "pools[h200].capacity[1].machines"),
     ("a pool's placement group", "aws:ec2/placementGroup:PlacementGroup", "research-h200-us-east-1a", "pools[h200].capacity"),
     ("the head", INSTANCE, "research-head", "head.machine"),
+    ("an address of a login machine", "aws:ec2/eip:Eip", "research-login-1", "login.count"),
+    ("an address of a NAT gateway", "aws:ec2/eip:Eip", "research-nat-us-east-1a", "aws.network.nat"),
     ("a login machine", INSTANCE, "research-login-1", "login.machine"),
     ("the head's disk", "aws:ebs/volume:Volume", "research-state", "head.state"),
     ("the disk of an export", "aws:ebs/volume:Volume", "research-nfs-apps", "storage[/apps].nfs"),
@@ -55,21 +58,30 @@ def test_a_resource_has_its_field(kind: str, name: str, field: str) -> None:
     assert field_of(research(), kind, name) == field
 
 
+def test_a_pool_whose_name_begins_another_s_is_not_blamed_for_it() -> None:
+    plan = research()
+    first = plan.pools[0]
+    long = replace(first, name=f"{first.name}-big")
+    group = f"research-{long.name}-us-east-1a"
+    both = replace(plan, pools=(first, long))
+    assert field_of(both, "aws:ec2/placementGroup:PlacementGroup", group) == f"pools[{long.name}].capacity"
+
+
 SAID = [
     ("an address that its last owner still has", INSTANCE, "research-head", from_go("InvalidIPAddress.InUse", "RunInstances", "Address 10.50.0.10 is in use."), "head.machine: the address is still held: EC2 gives it back minutes after the end of what had it", "the same command again in some minutes"),
     ("quota", INSTANCE, "research-head", refused("VcpuLimitExceeded", "RunInstances"), "head.machine: the account's quota does not allow it", "ask for more in Service Quotas, or make head.machine smaller"),
     ("quota, by the real provider", INSTANCE, "research-login-1", from_go("VcpuLimitExceeded", "RunInstances"), "login.machine: the account's quota", "make login.machine smaller"),
     ("quota of addresses", "aws:ec2/eip:Eip", "research-nat-us-east-1a", refused("AddressLimitExceeded", "AllocateAddress"), "aws.network.nat: the account's quota", "Service Quotas"),
-    ("permission", TEMPLATE, "research-h200-0-p5en.48xlarge", refused("UnauthorizedOperation", "CreateLaunchTemplate"), "pools[h200].capacity[0].machines: whoever runs this may not do it", "allow CreateLaunchTemplate to whoever runs this"),
+    ("permission", TEMPLATE, "research-h200-spot-p5en.48xlarge", refused("UnauthorizedOperation", "CreateLaunchTemplate"), "pools[h200].capacity[0].machines: whoever runs this may not do it", "allow CreateLaunchTemplate to whoever runs this"),
     ("a role that may not be made", "aws:iam/role:Role", "research-head", refused("AccessDenied", "CreateRole"), "whoever runs this may not do it", "allow CreateRole"),
     ("an unknown image", INSTANCE, "research-head", refused("InvalidAMIID.NotFound", "RunInstances", "The image id '[ami-1]' does not exist"), "aws.image: there is no such image in the region", "gpucluster image build, or another image in aws.image"),
     ("an image that nobody built", "", "", "no machine image fits name=gpucluster-ubuntu-24.04-slurm-24.11 owners=self in us-east-1", "aws.image (of the head and the pools h100, h200, small): there is no such image", "gpucluster image build"),
     ("a subnet without addresses", INSTANCE, "research-head", refused("InsufficientFreeAddressesInSubnet", "RunInstances"), "head.machine, in aws.network.cidr: the subnet has no free address", "a larger range"),
     ("a mount target without an address", "aws:efs/mountTarget:MountTarget", "research-efs-home-us-east-1b", refused("NoFreeAddressesInSubnet", "CreateMountTarget"), "storage[/home].efs, in aws.network.cidr: the subnet has no free address", "fewer machines"),
-    ("a reservation that is not there", TEMPLATE, "research-h100-0-p5.48xlarge", refused("InvalidCapacityReservationId.NotFound", "CreateLaunchTemplate", "cr-0123456789abcdef0"), "pools[h100].capacity[0].id: the reservation is not there", "compare pools[h100].capacity[0].id"),
+    ("a reservation that is not there", TEMPLATE, "research-h100-cr-0123456789abcdef0-p5.48xlarge", refused("InvalidCapacityReservationId.NotFound", "CreateLaunchTemplate", "cr-0123456789abcdef0"), "pools[h100].capacity[0].id: the reservation is not there", "compare pools[h100].capacity[0].id"),
     ("none left", INSTANCE, "research-head", refused("InsufficientInstanceCapacity", "RunInstances"), "head.machine: the cloud has none left now", "another machine or zone in head.machine"),
     ("something in the way", "aws:ec2/vpc:Vpc", "research", refused("DependencyViolation", "DeleteVpc"), "aws.network.cidr: something that this stack does not know still uses it", "remove what uses it"),
-    ("too fast", TEMPLATE, "research-h200-0-p5en.48xlarge", refused("RequestLimitExceeded", "CreateLaunchTemplate"), "pools[h200].capacity[0].machines: the cloud was asked too fast", "it goes on from here"),
+    ("too fast", TEMPLATE, "research-h200-spot-p5en.48xlarge", refused("RequestLimitExceeded", "CreateLaunchTemplate"), "pools[h200].capacity[0].machines: the cloud was asked too fast", "it goes on from here"),
 ]  # fmt: skip
 
 
@@ -86,7 +98,7 @@ def test_a_failure_says_whose_wish_it_was(kind: str, name: str, words: str, said
 def test_what_nobody_foresaw_keeps_the_cloud_s_words_behind_its_field() -> None:
     words = refused("InvalidParameterValue", "CreateLaunchTemplate", "odd")
     assert (
-        blamer(research())(TEMPLATE, "research-h200-0-p5en.48xlarge", words)
+        blamer(research())(TEMPLATE, "research-h200-spot-p5en.48xlarge", words)
         == f"pools[h200].capacity[0].machines: {words}"
     )
     assert blamer(research())("aws:s3/bucket:Bucket", "research", words) == words

@@ -58,7 +58,7 @@ RESOURCES = (
     ),
     ResourceChange(
         type="aws:ec2/launchTemplate:LaunchTemplate",
-        name="burst-a100-0-p4d.24xlarge",
+        name="burst-a100-spot-p4d.24xlarge",
         kind=Kind.ADDED,
         update=UpdateClass.LIVE,
     ),

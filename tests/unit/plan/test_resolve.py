@@ -31,9 +31,9 @@ def test_the_first_stack_becomes_its_plan() -> None:
         (Market.ON_DEMAND, ("p5en.48xlarge",), 4),
     ]
     assert [t.key for t in pool.templates] == [
-        "h200-0-p5en.48xlarge",
-        "h200-0-p5e.48xlarge",
-        "h200-1-p5en.48xlarge",
+        "h200-spot-p5en.48xlarge",
+        "h200-spot-p5e.48xlarge",
+        "h200-on-demand-p5en.48xlarge",
     ]
     assert (pool.shape.cpus, pool.shape.real_memory_mib, pool.shape.gpu_model, pool.shape.gpu_count) == (
         192,
