@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cluster import ROOT, gpucluster
 from secret_forms import shows, written_forms
 
 from gpucluster.plan import names
@@ -106,11 +107,21 @@ def test_the_key_stands_nowhere_but_in_its_file_and_its_secret(burst, node):
     for one in s3.list_object_versions(Bucket=bucket)["Versions"]:
         body = s3.get_object(Bucket=bucket, Key=one["Key"], VersionId=one["VersionId"])["Body"]
         seen[f"object {one['Key']} {one['VersionId']}"] = body.read()
+    for instance in burst.ec2().describe_instances()["Reservations"]:
+        name = instance["Instances"][0]["InstanceId"]
+        said = burst.ec2().get_console_output(InstanceId=name).get("Output", "")
+        seen[f"console of {name}"] = said.encode() if isinstance(said, str) else said
+    spec = next(path for path in burst.state_dir().rglob("plan.json") if "/i/" not in str(path))
+    assert f"state: {spec}" in seen
+    shown = gpucluster("plan", str(ROOT / "stacks/burst.yaml"), "--resources", "--output", "json")
+    seen["what plan says"] = (shown.stdout + shown.stderr).encode()
     for number, template in enumerate(templates(burst)):
         seen[f"user data of template {number}"] = base64.b64decode(template["UserData"])
 
     assert any("pulumi" in name for name in seen)
     assert any("bundle.tar.gz" in name for name in seen)
+    assert any("/console/" in name and data for name, data in seen.items()), "as the host keeps them"
+    assert any(name.startswith("console of") and data for name, data in seen.items()), "as the API tells them"
     assert all(seen[f"{kind} of {m}"] for kind in ("files", "processes", "journal") for m in ("head", node))
     assert [name for name, data in seen.items() if shows(data, forms)] == []
 
