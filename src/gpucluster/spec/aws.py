@@ -60,7 +60,9 @@ class Image(Part):
     """What machines boot from: the account's own build for a system, or one image by its id."""
 
     os: Os | None = wish(
-        UpdateClass.REPLACE, "The newest build of `gpucluster image build` for it.", default=None
+        UpdateClass.REPLACE,
+        "The first build of `gpucluster image build` for it, which has the plain name; a later one is taken by `ami`.",
+        default=None,
     )
     ami: AmiId | None = wish(UpdateClass.REPLACE, "This image and no other.", default=None)
 
@@ -69,7 +71,9 @@ class PoolImage(Image):
     """The same for one pool, whose machines come anew anyway."""
 
     os: Os | None = wish(
-        UpdateClass.NEW_NODES, "The newest build of `gpucluster image build` for it.", default=None
+        UpdateClass.NEW_NODES,
+        "The first build of `gpucluster image build` for it, which has the plain name; a later one is taken by `ami`.",
+        default=None,
     )
     ami: AmiId | None = wish(UpdateClass.NEW_NODES, "This image and no other.", default=None)
 
