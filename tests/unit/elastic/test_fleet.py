@@ -240,6 +240,29 @@ def test_a_lost_reply_never_launches_twice(f: Fleet) -> None:
     assert len({x.token for x in f.cloud.launches}) == 1
 
 
+def test_an_unanswered_call_of_the_cluster_before_is_given_up_and_blocks_no_source(f: Fleet) -> None:
+    """The head died over it; `down`, then `up`: the journal is the old one, and every name another (issue 6)."""
+    f.model.faults.next_error("RunInstances", "InternalError")
+    job = f.slurm.submit(2)
+    f.until(lambda: bool(f.journal.memory.launches), 60)
+    f.bindings = replace(
+        f.bindings,
+        templates={k: replace(t, id=f"lt-of-the-second-up-{t.id}") for k, t in f.bindings.templates.items()},
+    )
+    f.model.faults.next_error("RunInstances", "InvalidLaunchTemplateId.NotFound")
+    f.restart()
+    f.until(lambda: job.state == "RUNNING", 300)
+    assert not f.journal.memory.refusals
+    assert {i.market.value for i in f.living()} == {"spot"}, "its first source was not passed over"
+
+
+def test_a_template_that_is_not_there_at_the_first_call_stops_its_source(f: Fleet) -> None:
+    f.model.faults.next_error("RunInstances", "InvalidLaunchTemplateId.NotFound")
+    job = f.slurm.submit(2)
+    f.until(lambda: job.state == "RUNNING", 300)
+    assert {i.market.value for i in f.living()} == {"on-demand"}
+
+
 def test_a_throttled_launch_is_paced_and_keeps_its_token(f: Fleet) -> None:
     f.model.faults.next_error("RunInstances", "RequestLimitExceeded", times=4)
     job = f.slurm.submit(2)

@@ -25,6 +25,18 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0  # a lost or throttled call: doubled 
 # "No capacity" that has nothing to do with how many were asked for.
 OF_ANY_SIZE = frozenset({"SpotMaxPriceTooLow", "InvalidCapacityReservationState.PendingActivation"})
 OF_THE_PRICE = "SpotMaxPriceTooLow"
+# Names that a bundle brings. A call that was asked under an older one is refused for them, and it says nothing of today's:
+# after `down` and `up` the journal on the kept disk may end with such a call.
+OF_THE_BUNDLE = frozenset(
+    {
+        "InvalidGroup.NotFound",
+        "InvalidLaunchTemplateId.NotFound",
+        "InvalidLaunchTemplateId.VersionNotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidPlacementGroup.Unknown",
+        "InvalidSubnetID.NotFound",
+    }
+)
 _OF_CAPACITY = (Fault.NO_CAPACITY, Fault.UNSUPPORTED)
 
 
@@ -101,6 +113,8 @@ def outcome(times: Times, memory: Memory, ask: Ask, error: CloudError, now: floa
             return LaunchRefused(
                 request=ask.request, key=ask.offer, words=words, until=now, for_this_run=True
             )
+        case Fault.CONFIGURATION if error.code in OF_THE_BUNDLE and _again(memory.launches.get(ask.request)):
+            return LaunchRefused(request=ask.request, key=None, words=words, until=now)
         case Fault.QUOTA | Fault.CONFIGURATION:
             key = source_key(ask.pool, ask.source)
             return LaunchRefused(request=ask.request, key=key, words=words, until=now + times.refusal_max_s)
@@ -176,6 +190,11 @@ def same_token(launches: Mapping[str, Launch], now: float, paced_until: float) -
 def waited(until: float, now: float) -> bool:
     """Whether a pause is over; one longer than any that we make was set by a clock that has gone back since."""
     return not now < until <= now + LONGEST_RETRY_S
+
+
+def _again(launch: Launch | None) -> bool:
+    """Whether this was not the call's first try."""
+    return launch is not None and (launch.doubtful or launch.tries > 1)
 
 
 def _backoff(launch: Launch | None) -> float:
