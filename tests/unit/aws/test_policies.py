@@ -10,16 +10,20 @@ from gpucluster.aws.policies import (
     SEEN,
     SESSION_MANAGER,
     HeadScope,
+    JobsScope,
     NodeScope,
     events_to,
     head_policy,
+    jobs_policy,
     node_policy,
     only_tls,
     standby_policy,
     trust_ec2,
+    trust_role,
 )
 from gpucluster.aws.userdata import LIMIT_BYTES, encoded, user_data
 from gpucluster.sandbox.policies import Need, allows, check
+from gpucluster.spec.rules.aws import MOST_LETTERS, MOST_PLACES
 
 EC2 = "arn:aws:ec2:us-east-2:123456789012"
 HEAD = HeadScope(
@@ -42,7 +46,13 @@ HEAD = HeadScope(
 )
 PLAIN = replace(HEAD, more_images=(), placement=False, ssm=False, directory=None)
 NODE = NodeScope(bucket=HEAD.bucket, secret=HEAD.secret)
-OPEN = replace(NODE, ssm=True, directory=HEAD.directory)
+JOBS_ROLE = "arn:aws:iam::123456789012:role/burst-jobs-1"
+OPEN = replace(NODE, ssm=True, directory=HEAD.directory, jobs_role=JOBS_ROLE)
+JOBS = JobsScope(
+    own_bucket=HEAD.bucket,
+    read=("s3://example-data/sets", "s3://example-public"),
+    write=("s3://example-data/checkpoints", "s3://example-runs/a/b"),
+)
 
 
 def pretty(document: str) -> bytes:
@@ -58,20 +68,22 @@ def test_documents_are_golden(golden: Any) -> None:
         "node-of-all.json": node_policy(OPEN),
         "trust.json": trust_ec2(),
         "bucket.json": only_tls(HEAD.bucket),
+        "jobs.json": jobs_policy(JOBS),
+        "trust-of-jobs.json": trust_role(HEAD.node_role),
     }
     golden("aws/policies", {name: pretty(text) for name, text in documents.items()})
 
 
 EVERY = pytest.mark.parametrize(
     "text",
-    [head_policy(HEAD), standby_policy(HEAD), node_policy(NODE), node_policy(OPEN)],
-    ids=["head", "standby", "node", "login"],
+    [head_policy(HEAD), standby_policy(HEAD), node_policy(NODE), node_policy(OPEN), jobs_policy(JOBS)],
+    ids=["head", "standby", "node", "login", "jobs"],
 )
 
 
 @EVERY
 def test_no_action_is_a_pattern_and_only_a_listing_is_for_all(text: str) -> None:
-    for statement in json.loads(text)["Statement"]:
+    for statement in (s for s in json.loads(text)["Statement"] if s["Effect"] == "Allow"):
         assert [a for a in statement["Action"] if "*" in a] == []
         if statement["Resource"] == ["*"]:
             assert statement["Action"] in (list(SEEN), list(SESSION_MANAGER))
@@ -87,6 +99,38 @@ def test_a_policy_fits_in_a_role() -> None:
     many = tuple(f"cr-{number:017x}" for number in range(50))
     wide = replace(HEAD, reservations=many, ssm=True, placement=True, directory=SECRET)
     assert len(head_policy(wide)) < 10_240
+
+
+def test_jobs_policy_fits_in_a_role_at_the_most_that_a_spec_may_say() -> None:
+    folders = "f" * (MOST_LETTERS // MOST_PLACES - len("s3://bucket-00/"))
+    places = [f"s3://bucket-{number:02}/{folders}" for number in range(MOST_PLACES)]
+    assert sum(map(len, places)) == MOST_LETTERS
+    assert len(jobs_policy(JobsScope(own_bucket=HEAD.bucket, write=places))) < 10_240
+
+
+JOB_NEEDS = [
+    ("read a set", "s3:GetObject", "example-data/sets/a", {}, True),
+    ("write a set", "s3:PutObject", "example-data/sets/a", {}, False),
+    ("read what only begins alike", "s3:GetObject", "example-data/sets-of-others/a", {}, False),
+    ("read a whole bucket", "s3:GetObject", "example-public/a", {}, True),
+    ("write a checkpoint", "s3:PutObject", "example-runs/a/b/c", {}, True),
+    ("write beside it", "s3:PutObject", "example-runs/a/x", {}, False),
+    ("list a folder", "s3:ListBucket", "example-data", {"s3:prefix": ("sets/",)}, True),
+    ("list beside it", "s3:ListBucket", "example-data", {"s3:prefix": ("sets-of-others/",)}, False),
+    ("list all of a bucket of which a folder is theirs", "s3:ListBucket", "example-data", {}, False),
+    ("list a whole bucket", "s3:ListBucket", "example-public", {}, True),
+    ("read the bundle", "s3:GetObject", "burst-1/bundle.tar.gz", {}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("action", "on", "context", "may"), [n[1:] for n in JOB_NEEDS], ids=[n[0] for n in JOB_NEEDS]
+)
+def test_what_a_job_may(action: str, on: str, context: dict[str, tuple[str, ...]], may: bool) -> None:
+    need = Need(action=action, resource=f"arn:aws:s3:::{on}", context=context)
+    assert allows([json.loads(jobs_policy(JOBS))], need) == may
+    forgot = replace(JOBS, write=(*JOBS.write, "s3://burst-1"))
+    assert allows([json.loads(jobs_policy(forgot))], need) == may, "the cluster's own bucket is denied"
 
 
 def test_spot_rights_only_where_spot_is_bought() -> None:

@@ -84,6 +84,20 @@ def test_ways_out(wish: str, nat: tuple[str, ...], endpoints: tuple[str, ...], p
     assert all((subnet.public_cidr is not None) is public for subnet in network.subnets)
 
 
+def test_jobs_with_a_role_reach_sts_without_nat() -> None:
+    """The agent asks it for their keys."""
+    wish = (
+        "  region: us-east-2\n",
+        "  region: us-east-2\n  jobs: {read: ['s3://bucket/', 's3://a-bucket/sets/']}\n",
+    )
+    site = there(a_plan(of_network("nat: none"), wish).aws)
+    assert site.network.endpoints == ("ec2", "secretsmanager", "sqs", "sts")
+    assert there(site.jobs).read == ("s3://a-bucket/sets", "s3://bucket"), (
+        "by name, and without the slash at its end"
+    )
+    assert there(a_plan(wish).aws).network.endpoints == ()
+
+
 def test_session_manager_without_nat_has_its_endpoints() -> None:
     network = there(a_plan(of_network("nat: none"), at_top("access: {ssm: true}")).aws).network
     assert network.endpoints == ("ec2", "ec2messages", "secretsmanager", "sqs", "ssm", "ssmmessages")
