@@ -5,13 +5,14 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from gpucluster.cloud.model import CloudModel, Timing
 from gpucluster.sandbox.api import Api, Listener, start
@@ -125,6 +126,20 @@ def ask(url: str, method: str, body: bytes | None, headers: Mapping[str, str]) -
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
+
+
+def error_of(call: Callable[..., object], **named: Any) -> Any:
+    """The refusal of a call of boto3's, which must be one."""
+    try:
+        call(**named)
+    except ClientError as error:
+        return error
+    raise AssertionError("it was not refused")
+
+
+def code_of(call: Callable[..., object], **named: Any) -> str:
+    """The refusal's code."""
+    return error_of(call, **named).response["Error"]["Code"]
 
 
 @dataclass

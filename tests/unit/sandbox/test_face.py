@@ -5,8 +5,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
-from clouds import Network, RunningCloud, a_network, running_cloud
+from clouds import Network, RunningCloud, a_network, code_of, error_of, running_cloud
 
 from gpucluster.cloud.model import Timing
 
@@ -24,21 +23,6 @@ def running() -> Generator[tuple[RunningCloud, Network], None, None]:
 
 
 @pytest.fixture
-def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
-    return running[0].fresh()
-
-
-@pytest.fixture
-def network(running: tuple[RunningCloud, Network]) -> Network:
-    return running[1]
-
-
-@pytest.fixture
-def ec2(cloud: RunningCloud) -> Any:
-    return cloud.client("ec2")
-
-
-@pytest.fixture
 def launch(ec2: Any, network: Network) -> Any:
     def run(**change: Any) -> list[dict[str, Any]]:
         asked: dict[str, Any] = {
@@ -51,16 +35,6 @@ def launch(ec2: Any, network: Network) -> Any:
         return ec2.run_instances(**{k: v for k, v in asked.items() if v is not None})["Instances"]
 
     return run
-
-
-def error_of(call: Any, **named: Any) -> Any:
-    with pytest.raises(ClientError) as caught:
-        call(**named)
-    return caught.value
-
-
-def code_of(call: Any, **named: Any) -> str:
-    return error_of(call, **named).response["Error"]["Code"]
 
 
 def status_of(error: Any) -> int:

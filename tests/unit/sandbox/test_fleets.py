@@ -1,38 +1,16 @@
 """CreateFleet over boto3, where a fleet speaks otherwise than RunInstances (T14), and traps that only the face has."""
 
 import json
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from clouds import Network, RunningCloud, a_network, running_cloud
+from clouds import Network, RunningCloud, code_of
 
 from gpucluster.errors import GpuclusterError
 
 pytestmark = pytest.mark.loopback
 MACHINE = "p5.48xlarge"
-
-
-@pytest.fixture(scope="module")
-def running() -> Generator[tuple[RunningCloud, Network], None, None]:
-    with running_cloud() as cloud:
-        yield cloud, a_network(cloud)
-
-
-@pytest.fixture
-def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
-    return running[0].fresh()
-
-
-@pytest.fixture
-def network(running: tuple[RunningCloud, Network]) -> Network:
-    return running[1]
-
-
-@pytest.fixture
-def ec2(cloud: RunningCloud) -> Any:
-    return cloud.client("ec2")
 
 
 def asked(network: Network, *machines: str, count: int = 1, **change: Any) -> dict[str, Any]:
@@ -44,13 +22,6 @@ def asked(network: Network, *machines: str, count: int = 1, **change: Any) -> di
     target = {"TotalTargetCapacity": count, "DefaultTargetCapacityType": "on-demand"}
     base = {"Type": "instant", "LaunchTemplateConfigs": [config], "TargetCapacitySpecification": target}
     return {**base, **change}
-
-
-def code_of(call: Any, **named: Any) -> str:
-    with pytest.raises(ClientError) as caught:
-        call(**named)
-    error: Any = caught.value
-    return error.response["Error"]["Code"]
 
 
 def codes(answer: dict[str, Any]) -> list[str]:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
-from clouds import Network, RunningCloud, a_network, running_cloud
+from clouds import Network, RunningCloud, a_network, code_of, running_cloud
 
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.model import Timing
@@ -27,21 +26,6 @@ def running() -> Generator[tuple[RunningCloud, Network], None, None]:
 
 
 @pytest.fixture
-def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
-    return running[0].fresh()
-
-
-@pytest.fixture
-def network(running: tuple[RunningCloud, Network]) -> Network:
-    return running[1]
-
-
-@pytest.fixture
-def ec2(cloud: RunningCloud) -> Any:
-    return cloud.client("ec2")
-
-
-@pytest.fixture
 def launch(ec2: Any, cloud: RunningCloud, network: Network) -> Launch:
     def run(zone: str = ZONE, **change: Any) -> list[dict[str, Any]]:
         asked: dict[str, Any] = {
@@ -55,13 +39,6 @@ def launch(ec2: Any, cloud: RunningCloud, network: Network) -> Launch:
         return made
 
     return run
-
-
-def code_of(call: Any, **named: Any) -> str:
-    with pytest.raises(ClientError) as caught:
-        call(**named)
-    error: Any = caught.value
-    return error.response["Error"]["Code"]
 
 
 def free_in(ec2: Any, subnet: str) -> int:

@@ -10,7 +10,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
-from clouds import Network, RunningCloud, a_network, ask, running_cloud
+from clouds import Network, RunningCloud, a_network, ask, code_of, running_cloud
 
 from gpucluster.cloud.model import Timing
 from gpucluster.plan.model import Market
@@ -26,23 +26,6 @@ ACCOUNT = "123456789012"
 def running() -> Generator[tuple[RunningCloud, Network], None, None]:
     with running_cloud(timing=TIMING) as cloud:
         yield cloud, a_network(cloud)
-
-
-@pytest.fixture
-def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
-    return running[0].fresh()
-
-
-@pytest.fixture
-def network(running: tuple[RunningCloud, Network]) -> Network:
-    return running[1]
-
-
-def code_of(call: Any, **named: Any) -> str:
-    with pytest.raises(ClientError) as caught:
-        call(**named)
-    error: Any = caught.value
-    return error.response["Error"]["Code"]
 
 
 # --- EFS --------------------------------------------------------------------------------------

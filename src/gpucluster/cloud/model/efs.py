@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpucluster.cloud.model.ground import Ground
-from gpucluster.cloud.model.values import Interface, Refusal, SubnetPlace
+from gpucluster.cloud.model.values import Interface, Refusal, SubnetPlace, stage
 
 _GROUPS = 5  # of a target
 
@@ -32,7 +32,7 @@ class FileSystem:
 
     def state(self, now: float) -> str:
         """EFS's word."""
-        return "available" if now >= self.ready_at else "creating"
+        return stage(now, self.ready_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,7 @@ class Target:
 
     def state(self, now: float) -> str:
         """EFS's word."""
-        if self.ends_at is not None:
-            return "deleting"
-        return "available" if now >= self.ready_at else "creating"
+        return stage(now, self.ready_at, self.ends_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpucluster.cloud.model.ground import Ground
-from gpucluster.cloud.model.values import Refusal, SubnetPlace
+from gpucluster.cloud.model.values import Refusal, SubnetPlace, stage
 
 _LINKS = 8  # of one file system
 _THROUGHPUTS: Mapping[tuple[str, str], frozenset[int]] = {  # MB/s a TiB
@@ -41,9 +41,7 @@ class Lustre:
 
     def state(self, now: float) -> str:
         """FSx's word."""
-        if self.ends_at is not None:
-            return "DELETING"
-        return "AVAILABLE" if now >= self.ready_at else "CREATING"
+        return stage(now, self.ready_at, self.ends_at).upper()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +60,7 @@ class Link:
 
     def state(self, now: float) -> str:
         """FSx's word."""
-        if self.ends_at is not None:
-            return "DELETING"
-        return "AVAILABLE" if now >= self.ready_at else "CREATING"
+        return stage(now, self.ready_at, self.ends_at).upper()
 
 
 class Fsx:

@@ -230,3 +230,10 @@ class Call:
     action: str
     code: str  # "" = done
     detail: str = ""
+
+
+def stage(now: float, ready_at: float, ends_at: float | None = None) -> str:
+    """Where what is made and ended by and by stands: creating, available, deleting."""
+    if ends_at is not None:
+        return "deleting"
+    return "available" if now >= ready_at else "creating"

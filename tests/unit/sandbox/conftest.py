@@ -1,0 +1,29 @@
+"""A running cloud for each module; one with times or a template of its own says so by its own `running`."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from clouds import Network, RunningCloud, a_network, running_cloud
+
+
+@pytest.fixture(scope="module")
+def running() -> Generator[tuple[RunningCloud, Network], None, None]:
+    with running_cloud() as cloud:
+        yield cloud, a_network(cloud)
+
+
+@pytest.fixture
+def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
+    """As new for each test."""
+    return running[0].fresh()
+
+
+@pytest.fixture
+def network(running: tuple[RunningCloud, Network]) -> Network:
+    return running[1]
+
+
+@pytest.fixture
+def ec2(cloud: RunningCloud) -> Any:
+    return cloud.client("ec2")
