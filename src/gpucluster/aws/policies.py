@@ -16,7 +16,8 @@ from gpucluster.plan.names import (
 
 Statement = dict[str, Any]
 SEEN = ("ec2:DescribeCapacityReservations", "ec2:DescribeInstances")
-# What the SSM agent needs for Session Manager alone; these know no narrower resource.
+# What the SSM agent needs for Session Manager alone. The channels know no narrower resource; the first takes an
+# instance's ARN by now, but AWS's own policies for the agent name none (policies/rules/identity.py).
 SESSION_MANAGER = (
     "ssm:UpdateInstanceInformation",
     "ssmmessages:CreateControlChannel",

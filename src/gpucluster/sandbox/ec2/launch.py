@@ -103,6 +103,7 @@ def need_spot_role(call: Call, model: CloudModel, permissions: Permissions, spec
     try:
         call.allow([permissions.spot_role()])
     except Refusal as refusal:
+        # code, words and 403 as EC2 gave them to others: determined-ai/determined#1830, kops#16475 (read 2026-11-22)
         raise Refusal(
             "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
             "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.",
