@@ -327,6 +327,12 @@ class Moto:
                 return None
             return Role(id=found.id, name=found.name, trust=str(found.assume_role_policy_document))
 
+    def inline_policies(self, role: str) -> dict[str, str]:
+        """The role's own policies by name."""
+        with self.lock:
+            found = next((r for r in self._iam.get_roles() if r.name == role), None)
+            return {} if found is None else {str(k): str(v) for k, v in found.policies.items()}
+
     def role_arn(self, role: str) -> str:
         """The role's ARN, its path included."""
         with self.lock:

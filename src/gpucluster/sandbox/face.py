@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from gpucluster.cloud.model import CloudModel, Refusal
-from gpucluster.sandbox import policies, sts, wire, wsgi
+from gpucluster.sandbox import policies, refused, sts, wire, wsgi
 from gpucluster.sandbox.backends import Moto
 from gpucluster.sandbox.ec2.call import Call, dry_run
 from gpucluster.sandbox.ec2.calls import Ec2Calls
@@ -201,6 +201,7 @@ class Face:
         _check_shape(inbound)
         asked = Asked(service=inbound.service, operation=operation, target=request.target, body=request.body)
         self._allow(inbound.principal, inbound.service, self._permissions.needs(asked))
+        refused.check(self._moto, inbound.service, operation, request)
         if inbound.service in self._services:
             return self._own(inbound)
         if inbound.service == "secretsmanager":

@@ -33,6 +33,7 @@ CLIENT, PROGRAM = "tests/unit/cloud/test_aws.py", "tests/unit/aws/test_program.p
 SERVICER = "tests/unit/engine/test_servicer.py"
 ROWS = "tests/engine/test_rows.py"
 PREMISES, SERVICES = "tests/unit/sandbox/test_premises.py", "tests/unit/sandbox/test_services.py"
+REQUESTS = "tests/unit/sandbox/test_requests.py"
 ASKING = "tests/unit/elastic/test_asking.py"
 
 # Rows that the reference marks so: the real API never does otherwise, so they are on in every rehearsal.
@@ -138,6 +139,7 @@ TRAPS: Mapping[str, Covered] = {
     "T17": (
         f"{FACE}::test_t17_tags_reach_what_is_named_and_add_to_the_templates",
         f"{CLIENT}::test_t17_owner_tags_reach_all_that_is_made",
+        f"{REQUESTS}::test_t17_one_call_takes_so_many",
     ),
     "T18": (
         f"{PORT}::test_t18_an_image_that_is_gone_stops_the_growth_and_no_node",
@@ -157,11 +159,13 @@ TRAPS: Mapping[str, Covered] = {
     "T22": (
         f"{FACE}::test_t22_pages_cover_all_once",
         f"{PORT}::test_t22_pages_are_short_and_one_is_empty_and_nothing_is_missed",
+        f"{REQUESTS}::test_t22_one_call_takes_so_many",
     ),
     "T23": (
         f"{MODEL}::test_t23_one_unknown_id_ends_none",
         f"{MODEL}::test_t23_a_protected_instance_spares_its_zone_only",
         f"{PORT}::test_t23_a_protected_node_is_spared_and_others_end",
+        f"{REQUESTS}::test_t23_one_call_takes_so_many",
     ),
     "T24": (
         f"{MODEL}::test_t24_a_terminated_instance_is_seen_for_an_hour_with_tags_and_without_address",
@@ -236,6 +240,7 @@ TRAPS: Mapping[str, Covered] = {
     "T37": (
         f"{ROLES}::test_t37_a_profile_needs_the_right_to_pass_its_role",
         f"{SERVICES}::test_t37_a_role_goes_when_nothing_hangs_on_it",
+        f"{REQUESTS}::test_t37_a_roles_inline_policies_have_ten_kibibytes_together",
         "tests/unit/aws/test_policies.py::test_a_policy_fits_in_a_role",
     ),
     "T38": (

@@ -1,5 +1,6 @@
 """What EC2 refuses of any request, and in which words: ids, filters, pages, dry runs, tokens, networks, launches."""
 
+import json
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from typing import Any
@@ -266,6 +267,29 @@ def test_a_dry_run_does_nothing(world: World, operation: str, asked: dict[str, A
     assert world.cloud.model.describe((), world.cloud.clock.now) == ()
 
 
+MANY = [f"i-{number:017x}" for number in range(1001)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "most"), [("describe_instance_status", 100), ("describe_instances", 1000)]
+)
+def test_t22_one_call_takes_so_many(world: World, operation: str, most: int):
+    call = getattr(world.ec2, operation)
+    assert code_of(call, InstanceIds=MANY[: most + 1]) == VALUE
+    assert code_of(call, InstanceIds=MANY[:most]) == "InvalidInstanceID.NotFound"
+
+
+def test_t23_one_call_takes_so_many(world: World):
+    assert code_of(world.ec2.terminate_instances, InstanceIds=MANY) == VALUE
+    assert code_of(world.ec2.terminate_instances, InstanceIds=MANY[:1000]) == "InvalidInstanceID.NotFound"
+
+
+def test_t17_one_call_takes_so_many(world: World):
+    tags = [{"Key": "k", "Value": "v"}]
+    assert code_of(world.ec2.create_tags, Resources=MANY, Tags=tags) == VALUE
+    assert code_of(world.ec2.create_tags, Resources=MANY[:1000], Tags=tags) == "InvalidInstanceID.NotFound"
+
+
 def test_a_dry_run_ends_no_instance(world: World):
     ec2 = world.ec2
     (made,) = ec2.run_instances(**world.filled(launch()))["Instances"]
@@ -309,6 +333,56 @@ def test_a_reservation_ends_once(world: World):
         code_of(ec2.cancel_capacity_reservation, CapacityReservationId=made)
         == "InvalidCapacityReservationState"
     )
+
+
+def test_t37_a_roles_inline_policies_have_ten_kibibytes_together(world: World):
+    iam = world.cloud.client("iam")
+    trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    iam.create_role(
+        RoleName="long", AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    )
+    names = [f"arn:aws:s3:::b/{number:0200d}" for number in range(30)]  # six thousand characters
+    right = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": names}
+    text = json.dumps({"Version": "2012-10-17", "Statement": [right]}, indent=2)
+    iam.put_role_policy(RoleName="long", PolicyName="a", PolicyDocument=text)
+    iam.put_role_policy(RoleName="long", PolicyName="a", PolicyDocument=text)  # in its own place
+    refused = code_of(iam.put_role_policy, RoleName="long", PolicyName="b", PolicyDocument=text)
+    assert refused == "LimitExceeded"
+
+
+def test_t38_a_secret_has_64_kib_and_takes_no_value_while_it_leaves(world: World):
+    secrets = world.cloud.client("secretsmanager")
+    secrets.create_secret(Name="leaving", SecretBinary=b"1")
+    assert code_of(secrets.put_secret_value, SecretId="leaving", SecretBinary=b"2" * 65537) == (
+        "ValidationException"
+    )
+    token = "t" * 32
+    secrets.put_secret_value(SecretId="leaving", SecretBinary=b"2", ClientRequestToken=token)
+    again = code_of(secrets.put_secret_value, SecretId="leaving", SecretBinary=b"3", ClientRequestToken=token)
+    assert again == "ResourceExistsException"
+    assert secrets.get_secret_value(SecretId="leaving")["SecretBinary"] == b"2"
+    assert code_of(secrets.delete_secret, SecretId="leaving", RecoveryWindowInDays=3) == (
+        "InvalidParameterException"
+    )
+    secrets.delete_secret(SecretId="leaving")
+    assert code_of(secrets.put_secret_value, SecretId="leaving", SecretBinary=b"4") == (
+        "InvalidRequestException"
+    )
+    assert code_of(secrets.get_secret_value, SecretId="leaving") == "InvalidRequestException"
+
+
+def test_t39_conditions_of_s3_hold_and_versions_hold_a_bucket(world: World):
+    s3 = world.cloud.client("s3")
+    s3.create_bucket(Bucket="conditions")
+    s3.put_bucket_versioning(Bucket="conditions", VersioningConfiguration={"Status": "Enabled"})
+    one = {"Bucket": "conditions", "Key": "k", "Body": b"x"}
+    s3.put_object(**one, IfNoneMatch="*")
+    assert code_of(s3.put_object, **one, IfNoneMatch="*") == "PreconditionFailed"
+    assert code_of(s3.put_object, **one, IfMatch='"0"') == "PreconditionFailed"
+    with pytest.raises(ClientError, match="NotImplemented"):
+        s3.put_object(**one, IfNoneMatch='"0"')
+    s3.delete_object(Bucket="conditions", Key="k")
+    assert code_of(s3.delete_bucket, Bucket="conditions") == "BucketNotEmpty"
 
 
 @pytest.mark.parametrize(

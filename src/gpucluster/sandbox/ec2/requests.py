@@ -27,6 +27,13 @@ _IDS: Mapping[str, tuple[str, str]] = {
     "VolumeId": ("vol", "InvalidVolumeID.Malformed"),
     "VpcEndpointId": ("vpce", "InvalidVpcEndpointId.Malformed"),
 }
+# (operation, member) -> the most that one call takes (T17, T22, T23)
+_MOST: Mapping[tuple[str, str], int] = {
+    ("CreateTags", "Resources"): 1000,
+    ("DescribeInstances", "InstanceIds"): 1000,
+    ("DescribeInstanceStatus", "InstanceIds"): 100,
+    ("TerminateInstances", "InstanceIds"): 1000,
+}
 _DIGITS = "[0-9a-f]{1,17}"
 _LONGEST_TOKEN = 64  # ASCII characters of a client token (T01)
 _OTHER_GROUPS = "PlacementGroup"  # their GroupId is no security group's
@@ -41,6 +48,9 @@ def check(call: Call) -> None:
         prefix, code = _IDS[name]
         if not re.fullmatch(f"{prefix}-{_DIGITS}", value) and not value.startswith(_ALIAS):
             raise Refusal(code, f'Invalid id: "{value}" (expecting "{prefix}-...")')
+    for (operation, name), most in _MOST.items():
+        if operation == call.operation and len(call.asked.get(name) or ()) > most:
+            raise Refusal("InvalidParameterValue", f"{name} may have at most {most} values.")
     token = call.asked.get("ClientToken")
     if token is not None and not (str(token).isascii() and len(str(token)) <= _LONGEST_TOKEN):
         raise Refusal("InvalidParameterValue", "Client token is too long or is not ASCII")

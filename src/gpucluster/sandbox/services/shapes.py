@@ -142,7 +142,7 @@ def _out_of_bounds(shape: Any, value: Any, place: str) -> Iterator[tuple[str, st
 def _size(value: Any) -> float:
     if isinstance(value, int | float):
         return value
-    return len(cast(str | list[Any], value)) if isinstance(value, str | list) else 0
+    return len(cast(str | bytes | list[Any], value)) if isinstance(value, str | bytes | list) else 0
 
 
 def answer(service: str, operation: str, result: Mapping[str, Any]) -> tuple[int, bytes]:
