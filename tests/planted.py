@@ -173,6 +173,17 @@ def in_two_groups(stack: Stack) -> Iterable[Resource]:
     return {**stack, "template": template, "bare": bare}.values()
 
 
+def a_group_for_a_held_pool(stack: Stack) -> Iterable[Resource]:
+    """The template names no group; the launch would."""
+    pool = {**TAG, "gpucluster:pool": "h100"}
+    given = {k: v for k, v in stack["template"].properties.items() if k != "placement"}
+    held = replace(
+        stack["template"], properties={**given, "tags": pool, "capacityReservationSpecification": HELD}
+    )
+    group = a_resource("group", "aws:ec2/placementGroup:PlacementGroup", strategy="cluster", tags=pool)
+    return {**stack, "template": held, "group": group}.values()
+
+
 def attached(policy: str, whom: str = "Role") -> Callable[[Stack], Iterable[Resource]]:
     kind = f"aws:iam/{whom.lower()}PolicyAttachment:{whom}PolicyAttachment"
     return also("attached", kind, policyArn=f"arn:aws:iam::{policy}")
@@ -212,6 +223,7 @@ PLANTED: Mapping[str, tuple[Callable[[Stack], Iterable[Resource]], str, str]] = 
         put("template", instanceMarketOptions={"marketType": "capacity-block"}), "placement-on-reservation", "placement.groupName"),
     "a head in a group on a reservation": (
         put("head", placementGroup="g", capacityReservationSpecification=HELD), "placement-on-reservation", "placementGroup"),
+    "a group for a pool that was bought ahead": (a_group_for_a_held_pool, "placement-on-reservation", "tags"),
     "a plain volume": (put("state", encrypted=False), "unencrypted-storage", "encrypted"),
     "a plain EFS": (put("home", encrypted=None), "unencrypted-storage", "encrypted"),
     "a plain disk of nodes": (

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
 from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, untold
+from gpucluster.plan.names import TAG_POOL
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 LAUNCHES = (
@@ -12,6 +13,7 @@ LAUNCHES = (
     "aws:ec2/spotInstanceRequest:SpotInstanceRequest",
     "aws:ec2/launchConfiguration:LaunchConfiguration",
 )
+PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 ONLY_RESERVED = "capacity-reservations-only"
 
 
@@ -57,6 +59,25 @@ def placement(stack: Stack) -> Iterator[Said]:
                 expected=expected,
                 next_step="leave the group out; a reservation that has a group of its own brings it along",
             )
+
+    for group in stack.of_type(PLACEMENT_GROUP):
+        yield from _only_for_held(stack, group)
+
+
+def _only_for_held(stack: Stack, group: Resource) -> Iterator[Said]:
+    """Our launches name the group themselves, so a pool that has only held capacity must have none."""
+    pool = at(group.properties, "tags", TAG_POOL)
+    if pool is None or untold(pool):
+        return
+    templates = [one for one in stack.of_type(TEMPLATE) if at(one.properties, "tags", TAG_POOL) == pool]
+    if templates and all(_held(one) for one in templates):
+        yield Violation(
+            resource=group,
+            property="tags",
+            found=f"a group for the pool {pool!r}, all of whose templates are held capacity",
+            expected="no placement group on a reservation or a capacity block",
+            next_step="declare the group only for pools that launch on the market, too",
+        )
 
 
 def _group(resource: Resource) -> Value:

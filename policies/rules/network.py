@@ -128,17 +128,16 @@ def _both_ways(stack: Stack, template: Resource) -> Iterator[Said]:
 
 
 def _groups_of_fabric(stack: Stack, template: Resource) -> list[Resource]:
-    """Of the cards with EFA where their ids are known, or else of all cards."""
-    cards = [card for _, card in each(template.properties.get("networkInterfaces"))]
-    ids = [
-        one
-        for card in cards
+    """Of the cards with EFA where ids are known here, or else of all cards."""
+    ids = {
+        str(one)
+        for _, card in each(template.properties.get("networkInterfaces"))
         if at(card, "interfaceType") in EFA
         for _, one in each(at(card, "securityGroups"))
-    ]
-    if ids and not any(untold(one) for one in ids):
-        return [group for group in stack.of_type(GROUP) if group.properties.get("id") in ids]
-    return [group for group in stack.of_type(GROUP) if linked(template, "networkInterfaces", group)]
+    }
+    groups = list(stack.of_type(GROUP))
+    own = [group for group in groups if group.properties.get("id") in ids]
+    return own or [group for group in groups if linked(template, "networkInterfaces", group)]
 
 
 def _lacking(stack: Stack, group: Resource) -> str:

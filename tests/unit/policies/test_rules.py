@@ -69,6 +69,7 @@ def test_our_own_stacks_pass(file: Path) -> None:
         ("secret-in-user-data", "userData"),
         ("secret-in-user-data", "userDataBase64"),
         ("wide-policy", "policy"),
+        ("wide-policy", "assumeRolePolicy"),  # the jobs' role is taken on by the head's, by its ARN
     }
 
 
