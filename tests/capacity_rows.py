@@ -321,7 +321,7 @@ CAPACITY_ROWS: list[tuple[str, list[Change], str]] = [
             ("{from: spot, machines: [p5en", "{from: spot, machines: [p5e"),
             ("on-demand, machines: [p5en", "on-demand, machines: [p5e"),
         ],
-        "19:9: error[budget-without-prices] budget: no machine of Slurm's pools has a price (the catalog has those of us-east-1): this budget would stop nothing",
+        "19:9: error[budget-without-prices] budget: no machine of Slurm's pools has a price (the catalog has those of us-east-1): this budget would stop nothing; leave `budget` out, or say `max_price` of spot",
     ),
     (
         "a budget where all is paid ahead",

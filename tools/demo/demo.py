@@ -41,7 +41,7 @@ def main() -> int:
     finally:
         subprocess.run([*cli(), "sandbox", "down", NAME], check=False)
     draw(events)
-    console.print("Nothing is left running. Next: README.md, 'Use it'.")
+    console.print("Nothing is left running. Next: README.md, 'At the desk'.")
     return 0
 
 

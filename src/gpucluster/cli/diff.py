@@ -143,12 +143,17 @@ def _answers(old: "Side", new: "Side") -> "tuple[Known, Known]":
 def _planned(named: "tuple[str, Side]", known: "Known") -> "Planned":
     """What the program declares; without a cloud it declares nothing."""
     from gpucluster.cli.resources import answered
+    from gpucluster.cli.sides import path_of
+    from gpucluster.engine.offline.answers import AnswersError
     from gpucluster.engine.offline.model import Planned
 
     word, side = named
     path, answers = known
     try:
-        planned = answered(side.plan, answers, spec=side.label, path=path)
+        planned = answered(side.plan, answers, spec=path_of(side.label), path=path)
+    except AnswersError as error:
+        step = f"without resources: --no-resources; with them: {error.next_step}"
+        raise GpuclusterError(f"{word}: {error.message}", next_step=step) from error
     except GpuclusterError as error:
         raise GpuclusterError(f"{word}: {error.message}", next_step=error.next_step) from error
     return planned or Planned(project="gpucluster", stack=side.plan.name, resources=())

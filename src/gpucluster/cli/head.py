@@ -15,6 +15,7 @@ from gpucluster.cli.output import Output, answer, progress, say
 from gpucluster.errors import GpuclusterError, HostError, StateError
 
 if TYPE_CHECKING:
+    from gpucluster.plan.model import ClusterPlan
     from gpucluster.validate.reach import SshPlace
 
 MOST_PORT = 65535
@@ -197,12 +198,21 @@ def _of_hosts(cluster: str, way: Way) -> Head:
         )
     plan = resolve_file(file).plan
     if plan.hosts is None or plan.head is None:
-        raise HostError(
-            f"{plan.name} is on AWS, and its spec does not know its head's address",
-            next_step=f"--ssh admin@ADDRESS (`pulumi stack output head`), or gpucluster sandbox up {file}",
-        )
+        raise _not_from_here(plan, file)
     place = SshPlace(address=plan.head.address, user=plan.hosts.ssh_user, port=plan.hosts.ssh_port)
     return _by_ssh(plan.name, place, way)
+
+
+def _not_from_here(plan: "ClusterPlan", file: Path) -> HostError:
+    if plan.head is None:
+        return HostError(
+            f"{plan.name} has no head: no Slurm runs there", next_step="name a cluster with `slurm:`"
+        )
+    return HostError(
+        f"{plan.name} is on AWS, and nothing leads from here to its head, {plan.head.address}, which has no public address",
+        next_step=f"--ssh USER@{plan.head.address}, with --ssh-config for a jump host; or on the head itself, as docs/aws.md says;"
+        f" to rehearse: gpucluster sandbox up {file}",
+    )
 
 
 def _place(word: str) -> "SshPlace":

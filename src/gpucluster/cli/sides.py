@@ -41,6 +41,11 @@ def answers_beside(given: str, name: str) -> "tuple[Path, tuple[Recording, ...]]
     return Path(beside), read_text(found.stdout, beside) if found.code == 0 else ()
 
 
+def path_of(given: str) -> str:
+    """The file for verbs that take no revision: `PATH` of `REVISION:PATH`."""
+    return given if _is_file(given) else given.partition(":")[2]
+
+
 def _is_file(given: str) -> bool:
     return ":" not in given or os.path.exists(given)  # noqa: PTH110  a Path raises where the name is too long
 

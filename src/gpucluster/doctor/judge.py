@@ -308,7 +308,12 @@ def _secrets(facts: Facts) -> Iterator[Line]:
 
 def _lock(lock: LockFact | Unknown, name: str) -> Iterator[Line]:
     if isinstance(lock, Unknown):
-        yield Line(what=_STATE, verdict=Verdict.UNKNOWN, found=lock.why, next_step="docs/aws.md, State")
+        yield Line(
+            what=_STATE,
+            verdict=Verdict.UNKNOWN,
+            found=lock.why,
+            next_step="docs/aws.md, 2: a place for the state",
+        )
         return
     held = ", ".join(lock.holders)
     yield Line(

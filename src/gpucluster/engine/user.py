@@ -10,6 +10,7 @@ from gpucluster.engine.process import EngineProcess
 from gpucluster.engine.run import drive, release_stack, silent
 from gpucluster.engine.standing import Standing, parse
 from gpucluster.errors import StateError
+from gpucluster.markdown import printable
 
 
 def standing(work_dir: Path, stack: str, pulumi: Path) -> tuple[Standing, ...]:
@@ -45,3 +46,15 @@ def _select(work_dir: Path, stack: str, process: EngineProcess) -> auto.Stack:
             f"there is no cluster {stack!r}: neither a sandbox nor a Pulumi stack has that name",
             next_step="gpucluster sandbox status, or pulumi stack ls",
         ) from error
+    except auto.CommandError as error:
+        raise _not_opened(stack, error) from error
+
+
+def _not_opened(stack: str, error: auto.CommandError) -> StateError:
+    """No login, no backend, no passphrase, no plugin: the engine's own words, and what names all four."""
+    said = [line.strip() for line in str(error).splitlines() if "error: " in line] or [str(error).strip()]
+    why = printable("; ".join(line.removeprefix("stderr: ").removeprefix("error: ") for line in said))
+    return StateError(
+        f"there is no sandbox {stack!r}, and Pulumi cannot open a stack of that name: {why}",
+        next_step="docs/aws.md, 2: PULUMI_BACKEND_URL, pulumi login; or gpucluster sandbox status",
+    )

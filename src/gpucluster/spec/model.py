@@ -53,7 +53,7 @@ class Slurm(Part):
 class Nodes(Part):
     """How many nodes live at once, over all zones; `nodes: 4` is min = max = 4."""
 
-    min: Count = wish(UpdateClass.LIVE, "Always on.")
+    min: Count = wish(UpdateClass.LIVE, "How many are always on.")
     max: PositiveCount = wish(UpdateClass.LIVE, "The most that live at once.")
 
     @model_validator(mode="before")

@@ -95,9 +95,16 @@ def test_an_answer_that_is_no_json_is_not_passed_on() -> None:
         report(Head(name="burst", run=Spoken(0, "hello")), Output.JSON, "why", "9")
 
 
-def test_a_stack_on_aws_needs_the_heads_address() -> None:
-    with pytest.raises(HostError, match="does not know its head's address"):
+def test_a_stack_on_aws_says_its_heads_address_and_that_it_is_private() -> None:
+    """It named an output that is an instance's id, and a user that the image does not have."""
+    with pytest.raises(HostError, match=r"10\.42\.0\.10, which has no public address") as caught:
         reach(Way(cluster=str(STACKS / "burst.yaml")))
+    assert "--ssh USER@10.42.0.10" in (caught.value.next_step or "")
+
+
+def test_a_spec_without_slurm_has_no_head_to_ask() -> None:
+    with pytest.raises(HostError, match="kube has no head: no Slurm runs there"):
+        reach(Way(cluster=str(STACKS / "kube.yaml")))
 
 
 def test_a_name_of_nothing_says_what_to_name() -> None:

@@ -15,6 +15,7 @@ from clouds import OPERATOR, RunningCloud, running_cloud
 from gpucluster.cli import main as program
 from gpucluster.cli.desk import resolve_file
 from gpucluster.cli.resources import recorded
+from gpucluster.cli.sides import path_of
 from gpucluster.engine.offline.answers import Recording, read, write
 from gpucluster.engine.offline.model import Value
 from gpucluster.engine.offline.show import comment, lines
@@ -125,6 +126,16 @@ def test_each_one_without_an_answer_is_named_with_the_file_and_the_command_that_
     assert f"and {tmp_path}/lookups/burst.yaml has no answer" in first
     assert f"`gpucluster plan {spec} --resources --live --record` asks the account" in err
     assert all(f"token: {token}\n" in err for token in QUESTIONS.values())
+
+
+def test_a_diff_names_the_file_to_record_and_the_way_without_resources(tmp_path: Path, told: Told) -> None:
+    """`plan` takes no revision: the command that it named for `HEAD:site.yaml` could not run."""
+    spec = put(tmp_path, site(NAMED), {})
+    code, _, err = told("diff", spec, spec)
+    assert code == 2
+    assert "next: without resources: --no-resources; with them: `gpucluster plan" in err
+    assert told("diff", spec, spec, "--no-resources")[0] == 0
+    assert (path_of("HEAD:stacks/a.yaml"), path_of(str(spec))) == ("stacks/a.yaml", str(spec))
 
 
 def test_policies_judge_what_the_answers_make_of_the_program(spec: Path, told: Told) -> None:

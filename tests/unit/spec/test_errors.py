@@ -199,6 +199,16 @@ ROWS: list[tuple[str, list[Change], str]] = [
         "11:12: error[unknown-machine] head.machine: 'm7i.2xlrage' is not in the catalog; did you mean 'm7i.2xlarge'?",
     ),
     (
+        "a head that its region does not sell, which no other machine stands in for",
+        [
+            ("m7i.2xlarge", "m7a.2xlarge"),
+            ("region: us-east-2", "region: us-west-1"),
+            ("us-east-2a, us-east-2b", "us-west-1a"),
+            ("p5en.48xlarge, p5e.48xlarge", "p5en.48xlarge"),
+        ],
+        "11:12: warning[machine-not-sold] head.machine: the catalog of 2026-11-21 has no zone of us-west-1 that sells 'm7a.2xlarge'; if so, it cannot be launched",
+    ),
+    (
         "a head with GPUs",
         [("m7i.2xlarge", "p5.48xlarge")],
         "11:12: warning[head-with-gpu] head.machine: 'p5.48xlarge' has 8 GPUs, and no job runs on the head",
@@ -286,6 +296,16 @@ ROWS: list[tuple[str, list[Change], str]] = [
             ("p5en.48xlarge, p5e.48xlarge", "p5en.48xlarge, p5e.48xlarge"),
         ],
         "17:48: warning[machine-not-sold] pools[h200].capacity[0].machines[1]: the catalog of 2026-11-21 has no zone of us-west-1 that sells 'p5e.48xlarge'; if so, it is passed over",
+    ),
+    (
+        "a pool of one machine alone, which the region does not sell",
+        [
+            ("region: us-east-2", "region: us-west-1"),
+            ("us-east-2a, us-east-2b", "us-west-1a"),
+            ("p5en.48xlarge, p5e.48xlarge", "p5e.48xlarge"),
+            ("      - {from: on-demand, machines: [p5en.48xlarge], max: 4}\n", ""),
+        ],
+        "17:33: warning[machine-not-sold] pools[h200].capacity[0].machines[0]: the catalog of 2026-11-21 has no zone of us-west-1 that sells 'p5e.48xlarge'; if so, the pool never gets a node",
     ),
     (
         "a machine sold in fewer zones than wished",

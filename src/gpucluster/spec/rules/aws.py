@@ -151,7 +151,9 @@ def source_sold(spec: ClusterSpec, index: int, position: int, catalog: Catalog) 
             continue
         selling = machine.zones_selling.get(region, 0)
         if selling < wanted:
-            says = not_sold(name, region, catalog)
+            alone = all(set(other.machines) == {name} for other in spec.pools[index].capacity)
+            outcome = "the pool never gets a node" if alone else "it is passed over"
+            says = not_sold(name, region, catalog, outcome)
             if selling:
                 zones = f"{selling} zone{'s' * (selling > 1)} of {region}, fewer than the {wanted} here"
                 says = f"'{name}' is sold in {zones} (by the catalog of {catalog.date}); elsewhere it is passed over"

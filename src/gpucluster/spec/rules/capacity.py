@@ -181,7 +181,7 @@ def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         if hourly(prices, region, place[2], place[1].source, place[1].max_price) is None
     ]
     if named and len(without) == len(named):
-        says = f"no machine of Slurm's pools has a price (the catalog has those of {prices.region}): this budget would stop nothing"
+        says = f"no machine of Slurm's pools has a price (the catalog has those of {prices.region}): this budget would stop nothing; leave `budget` out, or say `max_price` of spot"
         yield error("budget", id="budget-without-prices", says=says)
         return
     for path, _, name in without:

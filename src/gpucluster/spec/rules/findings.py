@@ -66,7 +66,5 @@ def unknown_machine(name: str, path: Path, catalog: Catalog) -> Finding:
     return error(*path, id="unknown-machine", says=f"{quoted(name)} is not in the catalog{near}")
 
 
-def not_sold(name: str, region: str, catalog: Catalog) -> str:
-    return (
-        f"the catalog of {catalog.date} has no zone of {region} that sells '{name}'; if so, it is passed over"
-    )
+def not_sold(name: str, region: str, catalog: Catalog, outcome: str) -> str:
+    return f"the catalog of {catalog.date} has no zone of {region} that sells '{name}'; if so, {outcome}"

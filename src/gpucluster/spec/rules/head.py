@@ -35,7 +35,8 @@ def machines(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
             yield warning(*path, "machine", id="head-with-gpu", says=says)
         region = or_none(lambda: written(spec.aws).region)
         if region in catalog.regions and region not in machine.zones_selling:
-            yield warning(*path, "machine", id="machine-not-sold", says=not_sold(name, str(region), catalog))
+            says = not_sold(name, str(region), catalog, "it cannot be launched")
+            yield warning(*path, "machine", id="machine-not-sold", says=says)
 
 
 def state(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:

@@ -1,0 +1,34 @@
+"""A stack of the user's own, where there is none or the engine cannot open it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pulumi import automation as auto
+from pulumi.automation.errors import create_command_error
+
+from gpucluster.engine import user
+from gpucluster.errors import StateError
+
+NO_LOGIN = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
+NO_KEY = "error: getting secrets manager: passphrase must be set with PULUMI_CONFIG_PASSPHRASE"
+
+
+@pytest.mark.parametrize("said", [NO_LOGIN, NO_KEY])
+def test_a_backend_that_cannot_be_opened_is_an_error_with_a_next_step(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gpucluster down burst` of a newcomer without a login was a traceback of fifty lines."""
+
+    def select(*_: Any, **__: Any) -> auto.Stack:
+        raise create_command_error(auto.CommandResult("", f"{said}\x1b[2J", 3))
+
+    monkeypatch.setattr(user, "EngineProcess", lambda *_: None)
+    monkeypatch.setattr(auto, "select_stack", select)
+    with pytest.raises(StateError) as caught:
+        user.standing(Path(), "burst", Path("pulumi"))
+    assert caught.value.message == (
+        "there is no sandbox 'burst', and Pulumi cannot open a stack of that name: "
+        + said.removeprefix("error: ")
+    )
+    assert "PULUMI_BACKEND_URL, pulumi login" in (caught.value.next_step or "")
