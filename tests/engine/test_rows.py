@@ -417,3 +417,15 @@ def test_t24_a_disk_leaves_a_machine_that_is_ending_without_a_stop(bench: Bench,
     bench.crud.cloud.ec2.terminate_instances(InstanceIds=[machine])
     bench.crud.delete(TYPES[token], identifier, checked, 20)
     model.timing = usual
+
+
+def test_t36_a_machine_whose_profile_is_young_is_asked_for_again_and_made_once(
+    bench: Bench, cluster: Cluster
+) -> None:
+    _, subnet = a_network(bench, "10.26")
+    words = "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+    cluster.api.model.faults.next_error("RunInstances", "InvalidParameterValue", times=2, message=words)
+    machine = a_machine(bench, subnet)
+    where = [{"Name": "subnet-id", "Values": [subnet]}]
+    found = bench.crud.cloud.ec2.describe_instances(Filters=where)["Reservations"]
+    assert [i["InstanceId"] for r in found for i in r["Instances"]] == [machine]

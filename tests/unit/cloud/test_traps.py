@@ -236,6 +236,7 @@ TRAPS: Mapping[str, Covered] = {
     "T36": (
         f"{HERE}::test_t36_a_young_profile_is_waited_for_with_the_identical_request",
         f"{SERVICER}::test_t36_a_young_profile_is_waited_for",
+        f"{ROWS}::test_t36_a_machine_whose_profile_is_young_is_asked_for_again_and_made_once",
     ),
     "T37": (
         f"{ROLES}::test_t37_a_profile_needs_the_right_to_pass_its_role",
