@@ -50,7 +50,7 @@ def test_a_wrong_option_would_be_found() -> None:
 
 
 def test_other_programs_are_only_those_that_the_page_needs() -> None:
-    assert {words[0] for words in LINES} == {"gpucluster", "pulumi", "aws", "export"}
+    assert {words[0] for words in LINES} == {"gpucluster", "pulumi", "srun", "aws", "export"}
 
 
 def test_files_that_the_page_names_are_there() -> None:
