@@ -34,6 +34,7 @@ from gpucluster.elastic.model import (
     Action,
     Block,
     CloudView,
+    Comment,
     Heard,
     LaunchGang,
     MarkDown,
@@ -49,7 +50,7 @@ from gpucluster.elastic.model import (
     Unblock,
 )
 from gpucluster.plan.messages import NodePhase, NodeReport
-from gpucluster.plan.model import Market
+from gpucluster.plan.model import Market, Standby, there
 
 PLAN = a_plan()
 BINDINGS = some_bindings(PLAN)
@@ -665,3 +666,23 @@ def test_an_always_on_slot_is_not_powered_up_into_the_block_of_the_same_moment()
     plan = a_plan(("{min: 0, max: 16}", "{min: 2, max: 16}"))
     actions = decide(plan, BINDINGS, seen(), refused_everywhere(NOW + 60), NOW)
     assert not only(PowerUp, actions)
+
+
+SECOND = Standby(machine="m7i.large", zone="us-east-2b", address="10.42.32.11", state="/home")
+
+
+@pytest.mark.parametrize(("standby", "told"), [(SECOND, [Comment(jobs=(1,), reason="told")]), (None, [])])
+def test_a_start_is_saved_at_once_where_a_second_head_would_start_it_anew(
+    standby: Standby | None, told: list[Action]
+) -> None:
+    """It sent the batch script again: "Duplicate jobid", a drained node, and the job began from its start."""
+    plan = replace(PLAN, head=replace(there(PLAN.head), standby=standby))
+    nodes = (node(A1, "ALLOCATED CLOUD"), node(A2, "ALLOCATED CLOUD"))
+    runs = [job(n, at, states=frozenset({"RUNNING"}), admin_comment="told") for n, at in ((1, A1), (2, A2))]
+    known = launched(A1, A2)
+    first = decide(plan, BINDINGS, seen(nodes, runs, [instance(1), instance(2)]), known, NOW)
+    assert only(Comment, first) == told, "one change saves all"
+    known = fold(known, [Entry(at=NOW, event=event) for event in facts(first)])
+    assert (
+        only(Comment, decide(plan, BINDINGS, seen(nodes, runs, [instance(1), instance(2)]), known, NOW)) == []
+    )

@@ -24,6 +24,7 @@ from gpucluster.elastic.decide import (
     prologs,
     repair,
     restarts,
+    saves,
     troubles,
     windows,
 )
@@ -64,6 +65,7 @@ def decide(
         *idle.keep_on(lives, room, held),
         *hung.act(world),
         *prologs.send_back(world),
+        *saves.save(world, entries),
         *windows.windows(world),
     )
 
