@@ -14,7 +14,7 @@ from gpucluster.sandbox.keys import Key, Principal
 
 pytestmark = pytest.mark.loopback
 ROLES = "arn:aws:iam::123456789012:role"
-JOBS, NODE, HEAD = f"{ROLES}/jobs", f"{ROLES}/node", f"{ROLES}/head"
+JOBS, NODE, HEAD = f"{ROLES}/sts-jobs", f"{ROLES}/sts-node", f"{ROLES}/sts-head"
 OWN, SECRET = "sts-own", "arn:aws:secretsmanager:us-east-1:123456789012:secret:munge"
 
 
@@ -46,12 +46,13 @@ def world() -> Generator[World]:
         rights = {"node": node, "jobs": jobs, "head": node}
         for name, policy in rights.items():
             trust = trust_role(NODE) if name == "jobs" else trust_ec2()
-            iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)
-            iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=policy)
+            role = f"sts-{name}"  # moto's roles are of the whole process
+            iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust)
+            iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=policy)
         for bucket in ("sts-data", OWN):
             s3.create_bucket(Bucket=bucket)
         ring, now = cloud.api.ring, cloud.clock.now
-        keys = {name: ring.session(name, f"AROA{name}", f"i-{name}", now) for name in rights}
+        keys = {name: ring.session(f"sts-{name}", f"AROA{name}", f"i-{name}", now) for name in rights}
         yield World(cloud, {**keys, "operator": ring.operator})
 
 
@@ -64,7 +65,7 @@ def refused(call: Any, *arguments: Any, **more: Any) -> str:
 
 def test_the_nodes_role_takes_it_on_and_is_then_that_role_alone(world: World) -> None:
     key = world.take_on("node")
-    assert world.cloud.client("sts", key).get_caller_identity()["Arn"].endswith("assumed-role/jobs/7-vision")
+    assert world.cloud.client("sts", key).get_caller_identity()["Arn"].endswith("assumed-role/sts-jobs/7-vision")
     world.cloud.client("s3", key).put_object(Bucket="sts-data", Key="1", Body=b"x")
     said = refused(world.cloud.client("secretsmanager", key).get_secret_value, SecretId="x")
     assert said.startswith("AccessDenied")
@@ -87,13 +88,13 @@ def test_nobody_else_takes_it_on_and_it_opens_no_other(world: World, whose: str,
 
 def test_without_the_right_the_trust_is_not_enough(world: World) -> None:
     iam = world.cloud.client("iam")
-    whole = iam.get_role_policy(RoleName="node", PolicyName="node")["PolicyDocument"]
+    whole = iam.get_role_policy(RoleName="sts-node", PolicyName="sts-node")["PolicyDocument"]
     less = {**whole, "Statement": [s for s in whole["Statement"] if s["Sid"] != "JobsRole"]}
-    iam.put_role_policy(RoleName="node", PolicyName="node", PolicyDocument=json.dumps(less))
+    iam.put_role_policy(RoleName="sts-node", PolicyName="sts-node", PolicyDocument=json.dumps(less))
     try:
         assert "the sts:AssumeRole action" in refused(world.take_on, "node")
     finally:
-        iam.put_role_policy(RoleName="node", PolicyName="node", PolicyDocument=json.dumps(whole))
+        iam.put_role_policy(RoleName="sts-node", PolicyName="sts-node", PolicyDocument=json.dumps(whole))
 
 
 @pytest.mark.parametrize(
