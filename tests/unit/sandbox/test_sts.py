@@ -65,7 +65,9 @@ def refused(call: Any, *arguments: Any, **more: Any) -> str:
 
 def test_the_nodes_role_takes_it_on_and_is_then_that_role_alone(world: World) -> None:
     key = world.take_on("node")
-    assert world.cloud.client("sts", key).get_caller_identity()["Arn"].endswith("assumed-role/sts-jobs/7-vision")
+    assert (
+        world.cloud.client("sts", key).get_caller_identity()["Arn"].endswith("assumed-role/sts-jobs/7-vision")
+    )
     world.cloud.client("s3", key).put_object(Bucket="sts-data", Key="1", Body=b"x")
     said = refused(world.cloud.client("secretsmanager", key).get_secret_value, SecretId="x")
     assert said.startswith("AccessDenied")
