@@ -97,7 +97,7 @@ def _of_sandbox(name: str) -> "tuple[Clients, dict[str, str]]":
 
 
 def _say_text(lines: "tuple[Line, ...]") -> None:
-    from gpucluster.doctor.judge import counted
+    from gpucluster.doctor.judge import NOT_ASKED, counted
 
     for line in lines:
         where = f" [{line.where}]" if line.where else ""
@@ -106,12 +106,15 @@ def _say_text(lines: "tuple[Line, ...]") -> None:
             say(f"{'':8}expected: {line.expected}")
         if line.next_step:
             say(f"{'':8}next: {line.next_step}")
+    say("not asked, because no call that only reads can tell:")
+    for what in NOT_ASKED:
+        say(f"{'':8}{what}")
     counts = counted(lines)
     say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
 
 
 def _say_json(plan: "ClusterPlan", lines: "tuple[Line, ...]", code: int) -> None:
-    from gpucluster.doctor.judge import counted
+    from gpucluster.doctor.judge import NOT_ASKED, counted
     from gpucluster.plan.codec import to_json
 
     region = plan.aws.region if plan.aws else None
@@ -120,6 +123,7 @@ def _say_json(plan: "ClusterPlan", lines: "tuple[Line, ...]", code: int) -> None
         name=plan.name,
         region=region,
         lines=to_json(lines),
+        not_asked=list(NOT_ASKED),
         counts=dict(counted(lines)),
         exit_code=code,
     )

@@ -19,6 +19,13 @@ from gpucluster.doctor.model import (
 from gpucluster.plan.market import Market, Source
 from gpucluster.plan.model import ClusterPlan, Image
 
+# What no call that only reads can tell; said with every report.
+NOT_ASKED = (
+    "whether you may create what `up` creates: AWS tells only whoever tries",
+    "whether capacity is there at this moment, of spot and on-demand alike",
+    "what else will run against the account's quotas",
+    "policies of the organization above the account",
+)
 _SOON = datetime.timedelta(days=30)
 _LIVE_RESERVATION = frozenset({"active", "scheduled", "pending"})
 _WHO, _STATE = "credentials", "Pulumi's state"

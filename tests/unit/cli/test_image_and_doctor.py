@@ -43,6 +43,7 @@ def test_doctor_without_credentials_says_so_once_and_could_not_run(told: Told) -
     assert code == answer["exit_code"] == 2
     assert answer["counts"] == {"ok": 0, "warning": 0, "fail": 1, "unknown": 2}
     assert answer["lines"][0]["what"] == "credentials"
+    assert any("what `up` creates" in what for what in answer["not_asked"])
 
 
 def test_doctor_says_the_same_for_people(told: Told) -> None:
@@ -50,6 +51,7 @@ def test_doctor_says_the_same_for_people(told: Told) -> None:
     assert code == 2
     assert out.startswith("fail    credentials: there are no credentials\n")
     assert "next: aws configure" in out
+    assert "not asked, because no call that only reads can tell:\n        whether you may create" in out
 
 
 @pytest.mark.parametrize(
