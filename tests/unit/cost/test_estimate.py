@@ -159,7 +159,9 @@ def test_what_stands_beside_the_nodes_is_counted_line_by_line() -> None:
         ("storage", "/srv/gpucluster-state"): Amount(Decimal(100) * Decimal("0.08")),
         ("storage", "/apps"): Amount(Decimal(200) * Decimal("0.08")),
         ("storage", "/data"): Amount(Decimal(9600) * Decimal("0.600")),
-        ("storage", "/home"): Amount(unknown=("EFS of /home (0.30 USD a GiB stored, 0.03 read, 0.06 written)",)),
+        ("storage", "/home"): Amount(
+            unknown=("EFS of /home (0.30 USD a GiB stored, 0.03 read, 0.06 written)",)
+        ),
     }
     assert all(
         line.least == line.most for line in found.lines if line.kind in ("login", "network", "storage")

@@ -44,7 +44,8 @@ def test_a_key_is_seen_however_it_is_written(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"no key", KEY[:20], bytes(range(256)) * 8, gzip.compress(b"no key", mtime=0), b"\x1f\x8b broken"]
+    "text",
+    [b"", b"no key", KEY[:20], bytes(range(256)) * 8, gzip.compress(b"no key", mtime=0), b"\x1f\x8b broken"],
 )
 def test_nothing_is_seen_where_it_is_not(text: bytes) -> None:
     assert not shows(text, FORMS)
