@@ -10,6 +10,7 @@ from gpucluster.checks.model import Answer, Ask, Judgement, ParseError, Place, f
 from gpucluster.plan import names
 
 ENDED = ("shutting-down", "terminated")
+_BESIDE = (names.ROLE_LOGIN, names.ROLE_STANDBY)
 # Read as the daemon's own user: root would leave files beside the database that the daemon cannot open.
 _OWNED = """
 import json, sqlite3, sys
@@ -43,6 +44,7 @@ class Owned:
 
     cluster: str
     subnets: tuple[str, ...]
+    beside: tuple[str, ...] = ()  # names of the login machines and the standby, which the program makes, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class Instance:
     role: str
     request: str
     subnet: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,23 +128,31 @@ def parse_holdings(got: tuple[Answer, ...]) -> Holdings:
 
 def judge_holdings(found: Holdings, want: Owned) -> Judgement:
     expected = f"one head, and nodes that the daemon launched in the subnets of {want.cluster}"
-    odd = [f"{i.id} ({short(i.role, 20) or 'no role'})" for i in found.instances if not _is_owned(i, found)]
+    odd = [
+        f"{i.id} ({short(i.role, 20) or 'no role'})" for i in found.instances if not _is_owned(i, found, want)
+    ]
     odd += [f"{i.id} (in {short(i.subnet, 40)})" for i in found.instances if not _is_placed(i, want)]
     if all(i.id != found.head for i in found.instances):
         odd.append(f"the head {found.head} is not in the list")
     if odd:
         return failed(f"owned by nobody: {listed(odd)}", expected)
-    return passed(f"the head and {len(found.instances) - 1} nodes", expected)
+    beside = sum(i.role in _BESIDE for i in found.instances)
+    words = f"the head{f', {beside} beside it' if beside else ''}"
+    return passed(f"{words} and {len(found.instances) - 1 - beside} nodes", expected)
 
 
-def _is_owned(instance: Instance, found: Holdings) -> bool:
+def _is_owned(instance: Instance, found: Holdings, want: Owned) -> bool:
     if instance.role == names.ROLE_HEAD:
         return instance.id == found.head
+    if instance.role in _BESIDE:
+        twins = sum(other.name == instance.name for other in found.instances if other.role in _BESIDE)
+        return instance.name in want.beside and twins == 1
     return instance.id in found.launched or (instance.request != "" and instance.request in found.open)
 
 
 def _is_placed(instance: Instance, want: Owned) -> bool:
-    return not want.subnets or instance.subnet in want.subnets
+    """Login machines stand in public subnets, of which the daemon needs to know nothing."""
+    return not want.subnets or instance.role == names.ROLE_LOGIN or instance.subnet in want.subnets
 
 
 def _instance(item: Mapping[str, Any]) -> Instance | None:
@@ -154,4 +165,5 @@ def _instance(item: Mapping[str, Any]) -> Instance | None:
         role=tags.get(names.TAG_ROLE, ""),
         request=tags.get(names.TAG_REQUEST, ""),
         subnet=answers.text(item, "SubnetId"),
+        name=tags.get("Name", ""),
     )

@@ -45,6 +45,7 @@ class Ways:
     user: str
     sudo: bool
     ec2: Callable[[], Any] | None
+    folders: bool = False  # shared file systems are folders of a rehearsal's host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,9 @@ def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run
 
     try:
         chosen = select(
-            expectations(ways.plan, ways.bindings, up=ways.up, bundle=ways.bundle), tier=tier, only=only
+            expectations(ways.plan, ways.bindings, up=ways.up, bundle=ways.bundle, folders=ways.folders),
+            tier=tier,
+            only=only,
         )
     except ValueError as error:
         raise GpuclusterError(
@@ -255,6 +258,7 @@ def _sandbox(name: str, user: str | None) -> Ways:
         user=user or (plan.users[0].name if plan.users else SANDBOX_USER),
         sudo=False,
         ec2=None if plan.aws is None else lambda: home.client("ec2"),
+        folders=plan.aws is not None,
     )
 
 

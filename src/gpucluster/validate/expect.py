@@ -64,16 +64,21 @@ class Gang:
 
 
 def expectations(
-    plan: ClusterPlan, bindings: Bindings | None = None, *, up: Sequence[str] = (), bundle: str = ""
+    plan: ClusterPlan,
+    bindings: Bindings | None = None,
+    *,
+    up: Sequence[str] = (),
+    bundle: str = "",
+    folders: bool = False,
 ) -> tuple[Expectation, ...]:
     """All that must hold, in the order in which it is asked. `up` are elastic nodes that happen to be up, `bundle` the
-    digest of the plan's.
+    digest of the plan's, `folders`: shared file systems are a rehearsal's, of neither AWS's type nor its source.
 
     A cloud's nodes may be off, so they are asked while a job of ours holds them; hosts must be up, and are all asked.
     """
     plan = _slurms(plan)
     steady = [node for pool in plan.pools for node in pool.always_on()]
-    return (
+    every = (
         *_head(plan, bundle),
         *(e for node in (*steady, *sorted(set(up) - set(steady))) for e in _node(plan, node)),
         *_gangs(plan),
@@ -81,6 +86,7 @@ def expectations(
         *_jobs(plan),
         *_cloud(plan, bindings),
     )
+    return tuple(map(_of_any_kind, every)) if folders else every
 
 
 def gangs(plan: ClusterPlan) -> tuple[Gang, ...]:
@@ -197,7 +203,20 @@ def _jobs(plan: ClusterPlan) -> Iterator[Expectation]:
 def _cloud(plan: ClusterPlan, bindings: Bindings | None) -> Iterator[Expectation]:
     if plan.aws is not None:
         subnets = () if bindings is None else tuple(sorted(bindings.subnets.values()))
-        yield _expect("cloud.orphans", CLOUD, cloud.Owned(cluster=plan.name, subnets=subnets))
+        logins = () if plan.login is None else plan.login.names
+        standby = () if there(plan.head).standby is None else (f"{plan.name}-{names.ROLE_STANDBY}",)
+        yield _expect(
+            "cloud.orphans",
+            CLOUD,
+            cloud.Owned(cluster=plan.name, subnets=subnets, beside=(*logins, *standby)),
+        )
+
+
+def _of_any_kind(one: Expectation) -> Expectation:
+    if one.check != "fs.mount":
+        return one
+    mounts = (m if m in ALWAYS else replace(m, types=(), source="") for m in one.want.mounts)
+    return replace(one, want=machine.Mounts(mounts=tuple(mounts)))
 
 
 def _expect(check: str, target: str, want: Any) -> Expectation:

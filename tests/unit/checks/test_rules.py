@@ -319,6 +319,18 @@ def test_orphans():
         judged = cloud.judge_holdings(replace(known, instances=instances), want)
         assert (judged.verdict is FAIL) == bool(words)
         assert words in judged.found
+    login = Instance(id="i-4", role="login", request="", subnet="public", name="burst-login-1")
+    standby = Instance(id="i-5", role="standby", request="", subnet="s1", name="burst-standby")
+    wide, all_of = replace(want, beside=("burst-login-1", "burst-standby")), (head, login, standby, ours)
+    judged = cloud.judge_holdings(replace(known, instances=all_of), wide)
+    assert (judged.verdict, judged.found) == (PASS, "the head, 2 beside it and 1 nodes"), (
+        "a login machine was owned by nobody, and the remedy was to end it"
+    )
+    assert cloud.judge_holdings(replace(known, instances=all_of), want).verdict is FAIL
+    twice = replace(known, instances=(*all_of, replace(login, id="i-6")))
+    assert "i-6 (login)" in cloud.judge_holdings(twice, wide).found
+    astray = replace(known, instances=(head, replace(standby, subnet="s9")))
+    assert "i-5 (in s9)" in cloud.judge_holdings(astray, wide).found
     launching = replace(known, instances=(head, replace(ours, id="i-2")), open=frozenset({"r1"}))
     assert cloud.judge_holdings(launching, want).verdict is PASS  # its launch has no outcome yet
     assert cloud.judge_daemon("000", cloud.Daemon(url="http://h")).verdict is FAIL

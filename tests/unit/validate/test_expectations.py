@@ -1,14 +1,18 @@
 """What must hold, from a plan alone: a cloud's nodes may be off, hosts must be up."""
 
+from pathlib import Path
+
 import builders
 import pytest
 
 from gpucluster.checks.table import CHECKS
+from gpucluster.cli.desk import resolve_file
 from gpucluster.plan import codec
 from gpucluster.plan.model import Bindings
 from gpucluster.validate import expectations
 from gpucluster.validate.expect import gangs, needed_tier, select
 
+STACKS = Path(__file__).parents[3] / "stacks"
 BINDINGS = Bindings(
     schema=1, region="us-east-2", bucket="b", secret="arn", subnets={"us-east-2a": "subnet-1"}, templates={}
 )
@@ -40,6 +44,18 @@ def test_a_burst_cluster_is_asked_on_its_head_and_in_a_job_of_ours():
         < order.index("burst.rt")
         < order.index("cloud.orphans")
     )
+
+
+def test_a_rehearsals_folders_are_of_no_type_and_login_machines_and_the_standby_are_known():
+    """A healthy sandbox with EFS, NFS and a login machine was said to have six faults, and the login machine to be ended."""
+    plan = resolve_file(STACKS / "research.yaml").plan
+    asked = {e.id: e.want for e in expectations(plan, folders=True)}
+    known = {m.path: (m.types, m.source) for m in asked["fs.mount[small/1]"].mounts}
+    assert known["/home"] == known["/apps"] == known["/data"] == ((), "")
+    assert known["/dev/shm"] == (("tmpfs",), "")
+    real = {m.path: m.types for e in expectations(plan) if e.id == "fs.mount[small/1]" for m in e.want.mounts}
+    assert (real["/home"], real["/data"]) == (("nfs", "nfs4"), ("lustre",))
+    assert asked["cloud.orphans[cloud]"].beside == ("research-login-1",)
 
 
 def test_what_happens_to_be_up_is_asked_too_and_strangers_are_not():
