@@ -154,6 +154,9 @@ def capacity(
         control(home).set_capacity(**order)
         if output is Output.JSON:
             answer(ok=True, name=name, **order)
+        else:
+            has = "as much as is asked for" if left is None else f"{left} more, then it refuses"
+            progress(f"{name}: of machine {machine}, zone {zone}, market {market} the cloud has {has}")
 
 
 @app.command()
@@ -368,11 +371,21 @@ def _up_text(done: "Up") -> str:
             *(f"  - {line}" for line in done.differences),
             f"  - at most {done.room} machines at once, the head included (fs.inotify.max_user_instances); then EC2 has no capacity",
             "How to go on:",
-            f"  gpucluster sandbox exec {name} head --user researcher -- sbatch -N2 --gres=gpu:8 --wrap 'srun hostname'",
+            f"  gpucluster sandbox exec {name} head {first_job(done.home.read_plan())}",
             f"  gpucluster sandbox exec {name} head -- sinfo",
             f"  gpucluster sandbox down {name}",
         )
     )
+
+
+def first_job(plan: "ClusterPlan") -> str:
+    """A job that fits the cluster: one of its users, where it names some, and the GPUs and nodes of one of its pools."""
+    user = plan.users[0].name if plan.users else "researcher"
+    default = next((part for part in plan.partitions if part.default), plan.partitions[0])
+    pool = next(pool for pool in plan.pools if pool.name in default.pools)
+    gpus = f" --gres=gpu:{pool.shape.gpu_count}" if pool.shape.gpu_count else ""
+    named = "" if default.default else f" -p {default.name}"
+    return f"--user {user} -- sbatch{named} -N{min(2, pool.max)}{gpus} --wrap 'srun hostname'"
 
 
 def _cloud_text(done: "Up") -> str:
