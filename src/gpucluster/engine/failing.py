@@ -5,8 +5,8 @@ An error hook, so that it is the same before the real provider; it never asks fo
 
 import pulumi
 from pulumi.runtime import register_stack_transformation
-from pulumi.runtime.proto import engine_pb2
-from pulumi.runtime.settings import get_engine
+from pulumi.runtime.proto import engine_pb2, resource_pb2, resource_pb2_grpc
+from pulumi.runtime.settings import get_engine, get_monitor, monitor_supports_feature
 
 from gpucluster.engine.blame import Explain
 
@@ -14,7 +14,12 @@ HOOK = "gpucluster:blame"
 
 
 def tell_failures(explain: Explain) -> None:
-    """From now on each resource of this program that cannot be made or changed is explained in the engine's output."""
+    """From now on each resource of this program that cannot be made or changed is explained in the engine's output.
+
+    An engine without error hooks says it in the cloud's words alone.
+    """
+    if not _takes_hooks():
+        return
     binding = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(HOOK, _hook(explain))])
 
     def watch(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
@@ -24,6 +29,12 @@ def tell_failures(explain: Explain) -> None:
         return pulumi.ResourceTransformationResult(args.props, opts)
 
     register_stack_transformation(watch)
+
+
+def _takes_hooks() -> bool:
+    """Pulumi's mocks claim the feature, and have no server for it."""
+    real = isinstance(get_monitor(), resource_pb2_grpc.ResourceMonitorStub)
+    return real and monitor_supports_feature(resource_pb2.RESOURCE_MONITOR_FEATURE_ERROR_HOOKS)
 
 
 def _hook(explain: Explain) -> pulumi.ErrorHookFunction:
