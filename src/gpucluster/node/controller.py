@@ -156,10 +156,10 @@ def _bring_up(machine: Machine, known: Known, bundle: Bundle) -> None:
         systemd.ensure(machine, CONTROLLER)
     elif state.load(machine).slurm != wanted:
         _reconfigure(machine)
-    else:
+    elif not state.load(machine).relieved:
         return
     _until_up(machine, known)
-    state.change(machine, slurm=wanted)
+    state.change(machine, slurm=wanted, relieved=False)
 
 
 def _relieve(machine: Machine, known: Known) -> None:
@@ -167,13 +167,15 @@ def _relieve(machine: Machine, known: Known) -> None:
 
     Asked by slurmctld itself it hands over after 29 s, in which nobody answers, and the first reads its state
     before the second has saved it ("Old state possible", 24.11.5).
+    Once, until ours has answered: one that does not come up must leave the second's alone, which is the only one then.
     """
     head = there(of(known.bundle).plan.head)
     if head.standby is None or of(known.identity).role != names.ROLE_HEAD:
         return
     other, end = (head.standby.address, head.controller_port), machine.now() + RELIEVE_S
-    if not machine.listening(*other):
+    if state.load(machine).relieved or not machine.listening(*other):
         return
+    state.change(machine, relieved=True)
     machine.run(["scontrol", "shutdown", "slurmctld"], check=False, timeout_s=RELIEVE_S)  # 1: ours is off
     while machine.listening(*other) and machine.now() < end:
         machine.pause(LOOK_S)

@@ -223,3 +223,23 @@ def test_a_head_that_comes_back_has_the_other_save_all_and_end_before_it_starts(
     assert machine.calls.index(begun) > (machine.calls.index(asked) if asked in machine.calls else -1)
     if asked in machine.calls:
         assert left == []
+
+
+def test_a_head_that_does_not_come_up_leaves_the_seconds_slurmctld_alone_from_then_on(second):
+    """Each try ended it again, and the cluster had no controller for as long as the head's did not start."""
+    machine, known = second
+    machine.active.pop("slurmctld.service")
+    machine.calls.clear()
+    known = replace(known, identity=replace(known.identity, role=names.ROLE_HEAD, address=HEAD))
+    asked, up = ("scontrol", "shutdown", "slurmctld"), {SECOND}
+    there_is = replace(machine.machine(), listening=lambda host, _: host in up)
+    for _ in range(3):
+        with pytest.raises(NotYetError, match="does not answer"):
+            controller.controller(there_is, known)
+        machine.active.pop("slurmctld.service")  # it died
+    assert machine.calls.count(asked) == 1
+    up.add(HEAD)
+    controller.controller(there_is, known)
+    machine.active.pop("slurmctld.service")
+    controller.controller(there_is, known)
+    assert machine.calls.count(asked) == 2, "after a start that worked it may ask again"
