@@ -261,6 +261,7 @@ class Actor:
         ids = tuple(i for i in action.instances if i not in self._busy)
         if not ids:
             return
+        self._hands.journal.check()  # a stray is judged without a word written: to a daemon that slept, another's are strays
         self._busy.update(ids)
         self._hands.trip(Failpoint.BEFORE_END)
 

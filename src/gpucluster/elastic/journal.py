@@ -21,6 +21,7 @@ from gpucluster.plan import codec
 
 SCHEMA = 1
 SNAPSHOT_EVERY = 1000  # events; a fold of so many takes milliseconds
+PAGE = 2000  # events read at once: with a rollback journal whoever reads lets no write end, and gives up after 5 s
 AWAY = "move it away and restart gpucluster-elastic: nodes that run are adopted, other instances of ours end after the grace"
 ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
 AGAIN = "it is tried again; see what else has it open, and whether the disk is whole"
@@ -91,6 +92,13 @@ class Journal:
             self.snapshot()
         self.watch(entries, before, memory)
 
+    def check(self) -> None:
+        """FencedError if it is another's by now: for what is done without a word in it before."""
+        try:
+            self._check()
+        except sqlite3.Error as error:
+            raise StateError(f"the journal cannot be read: {error}", next_step=AGAIN) from error
+
     def snapshot(self) -> None:
         """Store the fold, so that the next start reads only what came after."""
         row = (self._last, json.dumps(codec.to_json(self.memory)))
@@ -104,13 +112,14 @@ class Journal:
     def close(self) -> None:
         self._db.close()
 
+    def _check(self) -> None:
+        if _fence(self._db) != self._epoch:
+            raise FencedError("another daemon has taken the journal over", next_step="it starts as a standby")
+
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            if _fence(self._db) != self._epoch:
-                raise FencedError(
-                    "another daemon has taken the journal over", next_step="it starts as a standby"
-                )
+            self._check()
             self._db.executemany(statement, rows)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -142,10 +151,12 @@ def read_only(path: Path) -> tuple[Entry, ...]:
 
 def read_entries(db: sqlite3.Connection, after: int) -> Iterator[tuple[int, Entry]]:
     """Events with their ids; a kind that this version does not know is skipped."""
-    rows = db.execute("SELECT id, at, kind, body FROM events WHERE id > ? ORDER BY id", (after,))
-    for number, at, kind, body in rows:
-        if kind in EVENTS:
-            yield number, Entry(at=at, event=codec.from_json(EVENTS[kind], json.loads(body)))
+    sql = "SELECT id, at, kind, body FROM events WHERE id > ? ORDER BY id LIMIT ?"
+    while rows := db.execute(sql, (after, PAGE)).fetchall():
+        for number, at, kind, body in rows:
+            if kind in EVENTS:
+                yield number, Entry(at=at, event=codec.from_json(EVENTS[kind], json.loads(body)))
+        after = rows[-1][0]
 
 
 def _dump(event: Event) -> str:

@@ -103,7 +103,7 @@ class Lease:
         """A standby's look: take the lease if nobody has it. Return who has it, '' when it is ours now."""
         seen = self._look()
         if not self._is_free(seen):
-            return seen.control.holder or "an object that was deleted"
+            return seen.control.holder or _nobody(seen)
         self._neighbours.end(seen.control.holder)
         epoch = max(seen.control.epoch, self._known_epoch()) + 1
         if not self._write(replace(seen.control, holder=self._me, epoch=epoch, beat=0), seen.etag):
@@ -173,3 +173,8 @@ class Lease:
         self._seen = Stamped(control=control, etag=written)
         self._until = sent + self._ttl_s - self._margin_s
         return True
+
+
+def _nobody(seen: Stamped) -> str:
+    """Who may act where no name stands: a head that comes, or whoever held it until the object went."""
+    return "the head, if it comes," if seen.etag is not None else "the holder of an object that was deleted"

@@ -211,6 +211,7 @@ class Comment:
 
     jobs: tuple[int, ...]
     reason: str
+    again: bool = False  # as it stands already, so that slurmctld saves its state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

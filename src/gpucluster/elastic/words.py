@@ -33,8 +33,9 @@ def describe(what: Action | Event) -> str:
             return f"launch {again}{ask.request}: {many} in {ask.zone} as {fold(ask.slots)}: {reason}"
         case Terminate(instances=instances, reason=reason):
             return f"end {' '.join(instances)}: {reason}"
-        case Comment(jobs=jobs, reason=reason):
-            return f"tell job {', '.join(map(str, jobs))}: {reason}"
+        case Comment(jobs=jobs, reason=reason, again=again):
+            which = f"job {', '.join(map(str, jobs))}"
+            return f"have slurmctld save the start of {which}" if again else f"tell {which}: {reason}"
         case Remember(entries=entries):
             return f"remember {len(entries)} facts"
         case HookCalled(kind=kind, hostlist=hostlist, jobs=jobs):

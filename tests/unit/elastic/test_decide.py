@@ -49,6 +49,7 @@ from gpucluster.elastic.model import (
     Terminate,
     Unblock,
 )
+from gpucluster.elastic.words import describe
 from gpucluster.plan.messages import NodePhase, NodeReport
 from gpucluster.plan.model import Market, Standby, there
 
@@ -671,7 +672,9 @@ def test_an_always_on_slot_is_not_powered_up_into_the_block_of_the_same_moment()
 SECOND = Standby(machine="m7i.large", zone="us-east-2b", address="10.42.32.11", state="/home")
 
 
-@pytest.mark.parametrize(("standby", "told"), [(SECOND, [Comment(jobs=(1,), reason="told")]), (None, [])])
+@pytest.mark.parametrize(
+    ("standby", "told"), [(SECOND, [Comment(jobs=(1,), reason="told", again=True)]), (None, [])]
+)
 def test_a_start_is_saved_at_once_where_a_second_head_would_start_it_anew(
     standby: Standby | None, told: list[Action]
 ) -> None:
@@ -682,6 +685,10 @@ def test_a_start_is_saved_at_once_where_a_second_head_would_start_it_anew(
     known = launched(A1, A2)
     first = decide(plan, BINDINGS, seen(nodes, runs, [instance(1), instance(2)]), known, NOW)
     assert only(Comment, first) == told, "one change saves all"
+    assert [describe(one) for one in only(Comment, first)] == ["have slurmctld save the start of job 1"][
+        : len(told)
+    ]
+    assert [a for a in first if isinstance(a, Comment | Remember)][1:] == told, "it undoes no later word"
     known = fold(known, [Entry(at=NOW, event=event) for event in facts(first)])
     assert (
         only(Comment, decide(plan, BINDINGS, seen(nodes, runs, [instance(1), instance(2)]), known, NOW)) == []

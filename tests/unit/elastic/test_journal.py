@@ -92,6 +92,26 @@ def test_what_two_machines_share_has_no_memory_that_only_one_of_them_sees(tmp_pa
     assert fence_of(path) == 2
 
 
+def test_whoever_reads_long_lets_the_daemon_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader of a rollback journal lets no write end: `why` over a long one would have ended the daemon."""
+    one = Journal.open(tmp_path / "j", 1.0, shared=True)
+    _order(one)
+    decode, left = codec.from_json, [1, 2, 3]
+
+    def meanwhile(kind: type[Any], value: Any) -> Any:
+        if left:
+            left.pop()
+            _order(one)
+        return decode(kind, value)
+
+    monkeypatch.setattr(journals, "PAGE", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(journals.codec, "from_json", meanwhile)
+        told = read_only(tmp_path / "j")
+    assert len(told) == 5
+    assert told == read_only(tmp_path / "j")
+
+
 def test_another_schema_is_refused(tmp_path: Path) -> None:
     Journal.open(tmp_path / "j", 1.0).close()
     db = sqlite3.connect(tmp_path / "j")
@@ -201,10 +221,11 @@ def test_whoever_was_overtaken_writes_no_more(tmp_path: Path) -> None:
     old = Journal.open(tmp_path / "j", 1.0, 3)
     assert fence_of(tmp_path / "j") == 3
     new = Journal.open(tmp_path / "j", 2.0, 5)
-    for write in (lambda: old.append((entry,)), old.snapshot):
+    for write in (lambda: old.append((entry,)), old.snapshot, old.check):
         with pytest.raises(FencedError, match="taken the journal over"):
             write()
     new.append((entry,))
+    new.check()
     with pytest.raises(FencedError, match="epoch 5, ours is 4"):
         Journal.open(tmp_path / "j", 3.0, 4)
     assert len(read_only(tmp_path / "j")) == 2  # Born, and the new one's

@@ -12,7 +12,9 @@ from two_daemons import Bucket, Nap, Pair
 
 from gpucluster.cloud.model import ModelControl
 from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
+from gpucluster.elastic.journal import FencedError
 from gpucluster.elastic.lease import MARGIN, Lease, LeaseLostError, Neighbours
+from gpucluster.elastic.model import Terminate
 
 TTL_S = 30.0
 SAFE_S = TTL_S * (1 - MARGIN)
@@ -218,7 +220,7 @@ def test_an_object_that_was_deleted_is_watched_first_for_its_holder_may_live() -
     one, two = desk.both()
     desk.fence, desk.control._version, desk.control.control = 1, None, Control()
     assert one.held()
-    assert two.watch() == "an object that was deleted"
+    assert two.watch() == "the holder of an object that was deleted"
 
 
 def test_the_epoch_rises_over_the_journals_even_when_the_object_is_new() -> None:
@@ -392,4 +394,23 @@ def test_while_nobody_may_act_nothing_is_launched_or_set_down_and_all_is_made_up
     assert (len(pair.cloud.launches), {i.id for i in pair.living()}) == (launched, living)
     pair.control.readable = True
     pair.until(lambda: second.state == "COMPLETED" and not pair.living(), 1500)
+    pair.end()
+
+
+def test_a_holder_whose_clocks_stood_still_ends_nothing_of_its_successors(tmp_path: Path) -> None:
+    """A paused machine: it thinks that it holds the lease, and what was launched meanwhile are strays to it."""
+    pair = Pair(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
+    pair.run(5)
+    first, other = pair.sides
+    pair.asleep.add(0)
+    pair.run(TAKES_S + 5)
+    job = pair.slurm.submit(2, lasts=5000)
+    pair.until(lambda: job.state == "RUNNING")
+    living = {i.id for i in pair.living()}
+    assert other.lease.held()
+    first.lease._until = float("inf")  # by its own clock
+    assert first.keeper is not None
+    with pytest.raises(FencedError):
+        first.keeper._actor.act((Terminate(instances=tuple(living), reason="no slot owns it"),))
+    assert {i.id for i in pair.living()} == living
     pair.end()

@@ -57,6 +57,7 @@ def decide(
     return (
         *remember,
         *_heard(observation),
+        *saves.save(world, entries),  # before a job is told anything: it repeats what the last look showed
         *leave,  # seconds count
         *blocks,  # before a job is sent back, so that it cannot land there again
         *pace.ends(tokens, endings.ending(lives)),
@@ -65,7 +66,6 @@ def decide(
         *idle.keep_on(lives, room, held),
         *hung.act(world),
         *prologs.send_back(world),
-        *saves.save(world, entries),
         *windows.windows(world),
     )
 

@@ -19,5 +19,5 @@ def save(world: World, entries: Iterable[Entry]) -> Iterator[Action]:
         return
     for job in world.slurm.jobs:
         if job.id in began:
-            yield Comment(jobs=(job.id,), reason=job.admin_comment)
+            yield Comment(jobs=(job.id,), reason=job.admin_comment, again=True)
             return
