@@ -16,6 +16,7 @@ from gpucluster.sandbox import bootstrap, images, mirrors, places
 from gpucluster.sandbox.within import within
 
 PACKAGES = ("slurm-client", "slurmctld", "slurmd", "sackd", "slurm-wlm-basic-plugins")
+DAEMONS = ("slurmctld", "slurmd", "sackd")  # scontrol wants a configuration before it tells its version
 SOURCE = "slurm-wlm"
 HOUR = 3600.0
 
@@ -45,7 +46,7 @@ def proved(scratch: Path) -> dict[str, object]:
         "seconds": round(took),
         "packages_made": {deb.name: deb.stat().st_size for deb in debs},
         "installed": _chrooted(root, ["dpkg-query", "--show", "--showformat", form, *PACKAGES]).splitlines(),
-        "says": [_chrooted(root, [program, "-V"]).strip() for program in ("slurmctld", "slurmd", "scontrol")],
+        "says": [_chrooted(root, [program, "-V"]).strip() for program in DAEMONS],
         "held": _chrooted(root, ["apt-mark", "showhold"]).split(),
     }
 
