@@ -36,6 +36,7 @@ from gpucluster.plan.model import Breaker, ClusterPlan, LaunchTemplate, Market, 
 
 A, B = "us-east-2a", "us-east-2b"
 QUIET_S = 9000.0  # after the world has become kind, all is quiet by then: two refusal memories and a boot
+FAN = "broken fan"  # a person's reason; Slurm may add to it, and then it is signed by Slurm
 LONG_S = 4000.0  # of a job that outlives most of a story
 _LEASE = ("lease", "renewal")  # a Fleet holds no lease: test_lease.py kills there
 POINTS = tuple(p for p in Failpoint if not p.value.endswith(_LEASE))
@@ -307,7 +308,8 @@ class World(Fleet):
         for slot in self.slurm.nodes:
             if slot in self.journal.memory.orders:
                 self.order(Verb.NODE_RELEASE, slot)
-        theirs = [n.name for n in self.slurm.nodes.values() if n.reason_by == "root" and "DRAIN" in n.flags]
+        drained = [n for n in self.slurm.nodes.values() if "DRAIN" in n.flags]
+        theirs = [n.name for n in drained if n.reason_by == "root" or n.reason.startswith(FAN)]
         if theirs:
             self.slurm.by_hand(theirs, "undrain")
         for job in self.slurm.jobs.values():
@@ -527,7 +529,7 @@ class World(Fleet):
     def _person_drains(self, number: int) -> None:
         if not self.slurm.away:
             some = sorted(self.slurm.nodes)[number - 1]
-            self.slurm.by_hand([some], "drain", "broken fan")
+            self.slurm.by_hand([some], "drain", FAN)
 
     # --- the daemon and its operators ---------------------------------------------------------------
     def _kill_daemon(self, number: int) -> None:

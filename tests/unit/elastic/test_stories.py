@@ -46,6 +46,20 @@ FOUND = [
             plan="tight",
         ),
     ),
+    (
+        "a person's drain that Slurm signs anew when the node falls silent: the world's person no longer knew it and lifted it never",
+        Story(
+            (
+                Step("no requeue", 5, 1),
+                Step("outage", 1, 1),
+                Step("storm", 6, 1),
+                Step("person drains", 5, 1),
+                Step("keep", 1, 20),
+                Step("lose end", 1, 200),
+            ),
+            plan="tight",
+        ),
+    ),
 ]
 
 
