@@ -21,7 +21,7 @@ CLUSTER_ROWS: list[Row] = [
     (
         "a Kubernetes version without quotes",
         [('"1.36"', "1.40")],
-        '7:12: error[unquoted-version] kubernetes.version: 1.40 is a number in YAML, and 1.4 to whoever reads it; write "1.40"',
+        '7:12: error[unquoted-version] kubernetes.version: 1.40 without quotes is a number in YAML, 1.4; write it in quotes: "1.40"',
     ),
     (
         "two control planes",
@@ -166,6 +166,11 @@ CLUSTER_ROWS: list[Row] = [
         "partitions without Slurm",
         [("storage:\n", "partitions: [{name: gpu, pools: [tune]}]\nstorage:\n")],
         "12:13: error[no-slurm] partitions: 'partitions' is Slurm's, and the cluster has no 'slurm' part",
+    ),
+    (
+        "a role for jobs without Slurm",
+        [("aws:\n", "aws:\n  jobs: {read: ['s3://example-data']}\n")],
+        "4:9: error[no-slurm] aws.jobs: 'jobs' are Slurm's, and the cluster has no 'slurm' part",
     ),
     (
         "a partition over a pool of Kubernetes",

@@ -259,8 +259,8 @@ def _lists(places: Sequence[str]) -> list[Statement]:
     whole = [f"arn:aws:s3:::{bucket}" for bucket, found in folders.items() if "" in found]
     statements = [_allow("List", ["s3:ListBucket"], *whole)] if whole else []
     for number, (bucket, found) in enumerate((b, f) for b, f in folders.items() if "" not in f):
-        below = [pattern for folder in found for pattern in (folder, f"{folder}/*")]
-        when = {"StringLike": {"s3:prefix": below}}
+        # `sets` without its slash would also tell the names in `sets-of-others`
+        when = {"StringLike": {"s3:prefix": [f"{folder}/*" for folder in found]}}
         statements.append(
             _allow(f"ListFolders{number}", ["s3:ListBucket"], f"arn:aws:s3:::{bucket}", when=when)
         )

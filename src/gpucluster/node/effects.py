@@ -6,9 +6,11 @@ import os
 import pwd
 import socket
 import time
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
+from gpucluster.node import peers
 from gpucluster.node.aws import RoleStore
 from gpucluster.node.folder import FolderStore
 from gpucluster.node.identity import HERE
@@ -24,7 +26,7 @@ LARGEST_ANSWER = 4 * 1024 * 1024
 
 def real() -> Machine:
     """This machine."""
-    return Machine(
+    machine = Machine(
         root=Path("/"),
         run=run,
         metadata=Metadata(),
@@ -34,8 +36,8 @@ def real() -> Machine:
         own=own,
         now=time.monotonic,  # the same for every process of one boot
         pause=time.sleep,
-        serve_jobs=JobServer(JOBS_HERE).serve,
     )
+    return replace(machine, serve_jobs=JobServer(JOBS_HERE, partial(peers.owner, machine)).serve)
 
 
 def store(region: str) -> Store:

@@ -24,7 +24,10 @@ LIFE_S = 3600  # the longest of a role that is taken on by a role
 FRESH_S = (
     1200.0  # what is handed out lives at least so long: SDKs ask for more when a quarter of an hour is left
 )
+LAST_S = 60.0  # while STS gives none, what is held is handed out until so little of it is left
 AGAIN_S = 5.0  # after a refusal by STS, however often jobs ask
+WAIT_S = 5.0  # for another's question to STS; it may take 18 s, and who waits has one of the server's places
+SEEN_S = 1.0  # a look at all processes serves so long: hundreds of ranks ask at once
 LONGEST_NAME = 64
 OTHER = re.compile(r"[^A-Za-z0-9_+=,.@-]")  # what STS takes in no session's name
 
@@ -57,13 +60,15 @@ class JobRole:
         self._user = user or _user
         self._lent: dict[tuple[int, int], Lent] = {}
         self._refused_until = 0.0
-        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._running: tuple[float, frozenset[int]] = (0.0, frozenset())
+        self._looking = threading.Lock()
 
     def answer(self, token: str, client: tuple[str, int]) -> Reply:
         """What an SDK is told: the keys, or in one sentence why there are none."""
         try:
             uid = peers.owner(self._machine, client, HERE)
-            job = job_tokens.job_of(self._machine, token, uid)
+            job = self._running_job(token, uid)
             return Reply(200, json.dumps(self._shown(self._take(job, uid))).encode())
         except NotThisJobError as error:
             return _no(403, "AccessDenied", str(error))
@@ -72,24 +77,55 @@ class JobRole:
                 503, "NotYet", "the role for jobs cannot be taken on: the agent's log on this node says why"
             )
 
-    def _take(self, job: int, uid: int) -> Lent:
-        with self._lock:
-            now = self._machine.clock()
-            self._lent = {whose: lent for whose, lent in self._lent.items() if lent.until - FRESH_S > now}
-            if (job, uid) not in self._lent:
-                self._lent[job, uid] = self._fresh(job, uid, now)
-            return self._lent[job, uid]
+    def _running_job(self, token: str, uid: int) -> int:
+        job = job_tokens.job_of(self._machine, token, uid)
+        with self._looking:
+            now = self._machine.now()
+            seen_at, running = self._running
+            if job not in running or now - seen_at > SEEN_S:
+                self._running = now, job_tokens.running(self._machine)
+            if job not in self._running[1]:
+                raise NotThisJobError(f"job {job} does not run here")
+        return job
 
-    def _fresh(self, job: int, uid: int, now: float) -> Lent:
+    def _take(self, job: int, uid: int) -> Lent:
+        """The keys that are held, or fresh ones. STS may hang: only who has nothing left waits for it."""
+        held = self._held(job, uid, FRESH_S)
+        if held is not None:
+            return held
+        last = self._held(job, uid, LAST_S)
+        if not self._asking.acquire(timeout=0 if last else WAIT_S):
+            return _or_not_yet(last)
+        try:
+            return self._held(job, uid, FRESH_S) or self._fresh(job, uid)
+        except GpuclusterError:
+            if last is None:
+                raise
+            return last
+        finally:
+            self._asking.release()
+
+    def _held(self, job: int, uid: int, left_s: float) -> Lent | None:
+        lent = self._lent.get((job, uid))
+        return lent if lent and lent.until - left_s > self._machine.clock() else None
+
+    def _fresh(self, job: int, uid: int) -> Lent:
+        """Asked of STS."""
+        now = self._machine.clock()
         if now < self._refused_until:
             raise NotYetError("STS refused a moment ago")
         session = OTHER.sub("-", f"{job}-{self._user(uid)}")[:LONGEST_NAME]
         try:
-            return self._machine.store(self._region).assume(self._arn, session, LIFE_S)
+            lent = self._machine.store(self._region).assume(self._arn, session, LIFE_S)
         except GpuclusterError as error:
-            self._refused_until = now + AGAIN_S
+            self._refused_until = self._machine.clock() + AGAIN_S
             log.warning("the role for jobs: %s", one_line(error))
             raise
+        self._lent = {
+            **{whose: one for whose, one in self._lent.items() if one.until > now},
+            (job, uid): lent,
+        }
+        return lent
 
     def _shown(self, lent: Lent) -> dict[str, str]:
         """In the words of the SDKs' HTTP credential provider."""
@@ -100,6 +136,12 @@ class JobRole:
             "Token": lent.token,
             "Expiration": lent.expiration,
         }
+
+
+def _or_not_yet(lent: Lent | None) -> Lent:
+    if lent is None:
+        raise NotYetError("STS has not answered another job's question yet")
+    return lent
 
 
 def _user(uid: int) -> str:

@@ -1,4 +1,4 @@
-"""A job's token: the Prolog leaves one for each job in a folder of root's, a file that only the job's user reads.
+"""A job's token: the Prolog leaves one for each job in a folder of root's, a file of root's that only the job's user reads.
 
 It counts while a step of the job runs here. Nothing is remembered beside the files: an agent that restarts knows them.
 """
@@ -15,9 +15,12 @@ from gpucluster.node.machine import Machine
 from gpucluster.plan import names
 
 LONGEST = 128
-TOKEN = re.compile(r"([1-9][0-9]{0,9})\.[A-Za-z0-9_-]{43}")  # JOBID and 32 bytes of chance
+TOKEN = re.compile(
+    r"([1-9][0-9]{0,9})\.([0-9]{1,10})\.[A-Za-z0-9_-]{43}"
+)  # JOBID, UID and 32 bytes of chance
+PROGRAM = "slurmstepd"  # Debian adds `-wlm`, the kernel ` (deleted)` once a newer package is there
 STEP = re.compile(rb"slurmstepd: \[([0-9]{1,10})[.+]")  # a step's title
-STARTING_S = 900.0  # a Prolog may be so long before the first step
+STARTING_S = 120.0  # slurmd starts a job's first step as its Prolog ends, which waits 5 s at most
 
 
 class NotThisJobError(GpuclusterError):
@@ -25,16 +28,13 @@ class NotThisJobError(GpuclusterError):
 
 
 def job_of(machine: Machine, token: str, uid: int) -> int:
-    """The running job whose token it is, asked by its own user; NotThisJobError in all other cases."""
+    """The job whose token it is, asked by its own user; NotThisJobError in all other cases. It may be over."""
     match = TOKEN.fullmatch(token)
     if match is None:
         raise NotThisJobError("no token of a job")
-    if not _is(machine.place(names.JOBS_DIR) / match[1], token, uid):
+    if int(match[2]) != uid or not _is(machine, match[1], token):
         raise NotThisJobError("no token of a job of this user's on this node")
-    job = int(match[1])
-    if job not in running(machine):
-        raise NotThisJobError(f"job {job} does not run here")
-    return job
+    return int(match[1])
 
 
 def sweep(machine: Machine) -> None:
@@ -46,32 +46,50 @@ def sweep(machine: Machine) -> None:
 
 
 def running(machine: Machine) -> frozenset[int]:
-    """Jobs with a step here, by what root's own processes call themselves: a user may take any title."""
+    """Jobs with a step here, by what slurmstepd calls itself: a user may take any title.
+
+    A user's process is shown as root's once it may not be dumped, and a program with a setuid bit runs as root under a
+    title of the user's. So it must be slurmstepd's program, started by root. For moments its effective user is the job's.
+    """
     proc = machine.place("/proc")
-    root = proc.stat().st_uid
-    return frozenset(_steps(proc, root))
+    return frozenset(_steps(proc, _root(machine)))
 
 
 def _steps(proc: Path, root: int) -> Iterator[int]:
+    started_by = f"\nUid:\t{root}\t"  # the first of four is the real one
     for title in proc.glob("[0-9]*/cmdline"):
         try:
             match = STEP.match(title.read_bytes())
-            if match and title.parent.stat().st_uid == root:
+            if match and _program(title.parent).startswith(PROGRAM) and started_by in _status(title.parent):
                 yield int(match[1])
         except OSError:
             continue  # it ended while we looked
 
 
-def _is(file: Path, token: str, uid: int) -> bool:
-    """Whether the file is `uid`'s and holds the token. A link is nobody's."""
+def _program(process: Path) -> str:
+    return (process / "exe").readlink().name
+
+
+def _status(process: Path) -> str:
+    return (process / "status").read_text(errors="replace")
+
+
+def _is(machine: Machine, job: str, token: str) -> bool:
+    """Whether root's file of the job holds the token. A link is nobody's."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(
+            machine.place(names.JOBS_DIR) / job, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return False
     with os.fdopen(descriptor, "rb") as opened:
         seen = os.fstat(descriptor)
-        ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == uid
+        ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == _root(machine)
         return ours and hmac.compare_digest(opened.read(LONGEST), token.encode())
+
+
+def _root(machine: Machine) -> int:
+    return machine.place("/proc").stat().st_uid
 
 
 def _files(machine: Machine) -> list[Path]:

@@ -1,14 +1,17 @@
 """Credentials of jobs: whose connection, whose token, which job; and what an SDK makes of the answer."""
 
+import contextlib
 import http.client
 import json
 import logging
 import os
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from fake_machine import FakeMachine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster.node import effects, job_role, job_tokens, peers
+from gpucluster.node import effects, job_role, job_server, job_tokens, peers
 from gpucluster.node.job_role import HERE, JobRole
 from gpucluster.node.job_server import JobServer
 from gpucluster.node.known import Bundle, Known
@@ -59,10 +62,19 @@ def node(tmp_path: Path) -> Node:
     fake = FakeMachine(tmp_path)
     fake.store.lends_until = NOW + 3600
     fake.put("/proc/net/tcp", HEADER + row("0100007F:0050", "0100007F:9C41", OTHER) + ROW)
-    fake.put("/proc/300/cmdline", "slurmstepd: [7.extern]\0")
-    fake.put("/proc/301/cmdline", "slurmstepd: [70.batch]\0")
+    process(fake, 300, "slurmstepd: [7.extern]")
+    process(fake, 301, "slurmstepd: [70.batch]")
     (tmp_path / names.JOBS_DIR.lstrip("/")).mkdir(parents=True)
     return Node(fake, prolog(tmp_path, 7))
+
+
+def process(
+    fake: FakeMachine, pid: int, title: str, uid: int = ME, program: str = "/usr/sbin/slurmstepd-wlm"
+) -> None:
+    """Its /proc, where we are root. `uid` is the one that started it."""
+    fake.put(f"/proc/{pid}/cmdline", f"{title}\0")
+    fake.put(f"/proc/{pid}/status", f"Name:\tx\nUid:\t{uid}\t{OTHER}\t{ME}\t{OTHER}\nGid:\t{ME}\t{ME}\n")
+    (fake.root / f"proc/{pid}/exe").symlink_to(program)
 
 
 def prolog(root: Path, job: int) -> str:
@@ -88,10 +100,28 @@ def test_a_job_gets_keys_of_the_role_under_a_name_that_says_whose_they_are(node:
 
 def test_the_token_is_the_users_alone_has_no_end_of_line_and_is_another_each_time(node: Node) -> None:
     file = node.fake.root / names.JOBS_DIR.lstrip("/") / "7"
-    assert file.stat().st_mode & 0o777 == 0o400
+    assert file.stat().st_uid == os.geteuid(), (
+        "root's: a user can neither fill /run by it nor take a lease on it"
+    )
+    assert may_read(file) == {ME}
+    assert file.stat().st_mode & 0o227 == 0
     assert job_tokens.TOKEN.fullmatch(node.token), "botocore refuses a token with an end of line"
     assert prolog(node.fake.root, 7) != node.token
     assert [p.name for p in file.parent.iterdir()] == ["7"]
+
+
+def may_read(file: Path) -> set[int]:
+    """The users of its list; none of it writes, and neither group nor others are in it."""
+    text = os.getxattr(file, "system.posix_acl_access")[4:]
+    entries = [struct.unpack_from("<HHI", text, at) for at in range(0, len(text), 8)]
+    assert {(tag, rights) for tag, rights, _ in entries} == {
+        (0x01, 4),
+        (0x02, 4),
+        (0x04, 0),
+        (0x10, 4),
+        (0x20, 0),
+    }
+    return {uid for tag, _, uid in entries if tag == 0x02}
 
 
 STRANGERS = [
@@ -120,9 +150,33 @@ def test_a_link_in_the_place_of_a_token_is_nobodys(node: Node) -> None:
     assert node.role().answer(node.token, CLIENT).status == 403
 
 
-def test_a_users_process_that_calls_itself_a_step_is_none(node: Node) -> None:
-    assert list(job_tokens._steps(node.fake.root / "proc", OTHER)) == []
-    assert job_tokens.running(node.machine()) == {7, 70}
+def test_what_only_calls_itself_a_step_is_none(node: Node) -> None:
+    """Its folder in /proc may be root's: such a process has a setuid bit, or may not be dumped."""
+    process(node.fake, 302, "slurmstepd: [71.extern]", uid=OTHER)
+    process(node.fake, 303, "slurmstepd: [72.extern]", program="/usr/bin/su")
+    process(node.fake, 304, "slurmstepd: [73.extern]", program="/usr/sbin/slurmstepd (deleted)")
+    node.fake.put("/proc/305/cmdline", "slurmstepd: [74.extern]\0")  # it has just ended
+    assert job_tokens.running(node.machine()) == {7, 70, 73}
+
+
+def test_a_token_in_a_users_own_file_is_none(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_tokens, "_root", lambda _: OTHER)
+    process(node.fake, 306, "slurmstepd: [7.0]", uid=OTHER)
+    assert node.role().answer(node.token, CLIENT).status == 403
+
+
+def test_ranks_that_ask_together_are_one_look_at_all_processes(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    real = job_tokens.running
+    monkeypatch.setattr(job_tokens, "running", lambda machine: (looks.append(1), real(machine))[1])
+    role = node.role()
+    assert {role.answer(node.token, CLIENT).status for _ in range(8)} == {200}
+    assert len(looks) == 1
+    node.fake.clock += job_role.SEEN_S + 1
+    (node.fake.root / "proc/300/cmdline").unlink()
+    assert role.answer(node.token, CLIENT).status == 403
 
 
 @pytest.mark.parametrize(
@@ -132,10 +186,11 @@ def test_a_users_process_that_calls_itself_a_step_is_none(node: Node) -> None:
         "7",
         "7.",
         "../../etc/shadow.x",
-        f"07.{'a' * 43}",
-        f"7.{'a' * 43}",
-        f"7.{'a' * 43}\n",
-        "7." + "\u00e9" * 43,
+        f"07.{ME}.{'a' * 43}",
+        f"7.{ME}.{'a' * 43}",
+        f"7.{OTHER}.{'a' * 43}",
+        f"7.{ME}.{'a' * 43}\n",
+        f"7.{ME}." + "\u00e9" * 43,
     ],
 )
 def test_what_is_no_token_opens_no_file(node: Node, token: str) -> None:
@@ -181,6 +236,30 @@ def test_a_refusal_by_sts_is_told_without_its_words_and_is_not_repeated_at_each_
     node.now += job_role.AGAIN_S
     node.fake.store.sts_refuses = False
     assert role.answer(node.token, CLIENT).status == 200
+
+
+def test_keys_that_are_held_serve_while_sts_gives_no_others(node: Node) -> None:
+    role = node.role()
+    first = role.answer(node.token, CLIENT)
+    node.fake.store.sts_refuses = True
+    node.now = NOW + 3600 - job_role.LAST_S - 1
+    assert role.answer(node.token, CLIENT) == first
+    assert len(node.fake.store.assumed) == 2
+    node.now += 2
+    assert role.answer(node.token, CLIENT).status == 503
+
+
+def test_while_sts_hangs_for_one_job_the_keys_of_another_are_handed_out(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_role, "WAIT_S", 0.01)
+    role, other = node.role(), prolog(node.fake.root, 70)
+    first = role.answer(node.token, CLIENT)
+    with role._asking:
+        node.now = NOW + 3600 - job_role.FRESH_S + 1
+        assert role.answer(node.token, CLIENT) == first
+        assert role.answer(other, CLIENT).status == 503
+    assert len(node.fake.store.assumed) == 1
 
 
 def test_no_key_is_shown_by_a_repr(node: Node) -> None:
@@ -245,9 +324,13 @@ def test_no_table_makes_it_fail(text: str) -> None:
 
 
 # --- with sockets ---------------------------------------------------------------------------
+def a_server() -> JobServer:
+    return JobServer(("127.0.0.1", 0), partial(peers.owner, effects.real()))
+
+
 @pytest.fixture
 def server() -> Iterator[JobServer]:
-    made = JobServer(("127.0.0.1", 0))
+    made = a_server()
     made.serve(
         lambda token, client: Reply(200, json.dumps([token, client[0], owner(client, made.port)]).encode())
     )
@@ -280,11 +363,73 @@ def test_callers_that_say_nothing_leave_places_for_others(server: JobServer) -> 
         one.close()
 
 
+def read_all(connection: socket.socket) -> bytes:
+    """What it says until it ends, or is cut."""
+    said = b""
+    try:
+        while more := connection.recv(4096):
+            said += more
+    except ConnectionError:
+        pass
+    return said
+
+
+@pytest.mark.loopback
+def test_a_caller_who_speaks_a_letter_at_a_time_gives_his_place_back(
+    server: JobServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_server, "SLOW_S", 0.2)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        for _ in range(500):
+            try:
+                slow.sendall(b"G")
+                slow.settimeout(0.02)
+                if slow.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("he has it still")
+
+
+@pytest.mark.loopback
+def test_a_question_without_end_is_none(server: JobServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as caller:
+        caller.sendall(b"GET / HTTP/1.0\r\nX: " + b"x" * job_server.LARGEST)
+        assert b"200" not in read_all(caller)
+
+
+@pytest.mark.loopback
+def test_no_user_takes_the_places_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two by one, and one that is free for another."""
+    monkeypatch.setattr(job_server, "A_USER", 2)
+    whose = iter([ME, ME, ME, OTHER, peers.NOBODY])
+    server = JobServer(("127.0.0.1", 0), lambda _client, _server: next(whose))
+    server.serve(lambda _token, _client: Reply(200, b"yes"))
+    try:
+        silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(2)]
+        said = [ask(server.port) for _ in range(3)]
+        assert [b"yes" in one for one in said] == [False, True, False]
+        for one in silent:
+            one.close()
+    finally:
+        server.close()
+
+
+def ask(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+        with contextlib.suppress(ConnectionError):
+            caller.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return read_all(caller)
+
+
 @pytest.mark.loopback
 def test_the_sdk_takes_the_answer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     import boto3
 
-    server = JobServer(("127.0.0.1", 0))
+    server = a_server()
     role = node.role()
     node.fake.store.lends_until = 4e9
     server.serve(lambda token, _: role.answer(token, CLIENT))
@@ -336,8 +481,15 @@ def test_a_job_that_another_submitted_has_its_own_and_a_users_own_wish_stands(no
     )
 
 
-def test_a_part_of_a_job_takes_its_own_parts_token(node: Node) -> None:
-    assert f"{names.JOBS_DIR}/7" in task(node.fake.root, SLURM_JOB_ID="6")
+def test_a_part_of_a_job_takes_its_own_parts_token_and_not_that_of_a_job_before(node: Node) -> None:
+    """The parts of a job have one SLURM_JOB_ID; a file is there for a while after its job."""
+    folder = node.fake.root / names.JOBS_DIR.lstrip("/")
+    for job, at in ((1, NOW), (9, NOW - 60)):
+        prolog(node.fake.root, job)
+        os.utime(folder / str(job), (at, at))
+    os.utime(folder / "7", (NOW + 60, NOW + 60))
+    assert f"{names.JOBS_DIR}/7\n" in task(node.fake.root, SLURM_JOB_ID="6")
+    assert f"{names.JOBS_DIR}/9\n" in task(node.fake.root, SLURM_JOB_ID="9")
 
 
 def test_where_jobs_have_no_role_a_task_is_told_nothing(tmp_path: Path) -> None:

@@ -41,7 +41,11 @@ def world() -> Generator[World]:
         iam, s3 = cloud.client("iam"), cloud.client("s3")
         node = node_policy(NodeScope(bucket=f"arn:aws:s3:::{OWN}", secret=SECRET, jobs_role=JOBS))
         jobs = jobs_policy(
-            JobsScope(own_bucket=f"arn:aws:s3:::{OWN}", write=["s3://sts-data", f"s3://{OWN}"])
+            JobsScope(
+                own_bucket=f"arn:aws:s3:::{OWN}",
+                read=["s3://sts-sets/sets"],
+                write=["s3://sts-data", f"s3://{OWN}"],
+            )
         )
         rights = {"node": node, "jobs": jobs, "head": node}
         for name, policy in rights.items():
@@ -49,7 +53,7 @@ def world() -> Generator[World]:
             role = f"sts-{name}"  # moto's roles are of the whole process
             iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust)
             iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=policy)
-        for bucket in ("sts-data", OWN):
+        for bucket in ("sts-data", "sts-sets", OWN):
             s3.create_bucket(Bucket=bucket)
         ring, now = cloud.api.ring, cloud.clock.now
         keys = {name: ring.session(f"sts-{name}", f"AROA{name}", f"i-{name}", now) for name in rights}
@@ -77,6 +81,13 @@ def test_the_nodes_role_takes_it_on_and_is_then_that_role_alone(world: World) ->
 def test_the_clusters_own_bucket_is_denied_whatever_the_spec_says(world: World, call: str) -> None:
     s3 = world.cloud.client("s3", world.take_on("node"))
     assert refused(getattr(s3, call), Bucket=OWN, Key="bundle.tar.gz").startswith("AccessDenied")
+
+
+def test_a_folder_is_listed_and_not_what_begins_alike(world: World) -> None:
+    s3 = world.cloud.client("s3", world.take_on("node"))
+    s3.list_objects_v2(Bucket="sts-sets", Prefix="sets/")
+    for asked in ({"Prefix": "sets"}, {"Prefix": "sets-of-others/"}, {"Prefix": ""}, {}):
+        assert refused(s3.list_objects_v2, Bucket="sts-sets", **asked).startswith("AccessDenied"), asked
 
 
 @pytest.mark.parametrize(
