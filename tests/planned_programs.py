@@ -254,3 +254,19 @@ def reads_a_lustre(_: object) -> None:
 
     found = aws.fsx.LustreFileSystem.get("theirs", "fs-1")
     Thing("user", {"mount": found.mount_name})
+
+
+def texts_of_names(_: object) -> None:
+    """Texts with a name in them that only the cloud tells: two that are wrong, one that is right, one that is another's whole."""
+    import pulumi_aws as aws
+
+    bucket = aws.s3.Bucket("data")
+    role = aws.iam.Role("role", assume_role_policy="{}")
+    for name, action in (("wide", "s3:*"), ("narrow", "s3:GetObject")):
+        statement = {"Effect": "Allow", "Action": action, "Resource": Output.concat(bucket.arn, "/x/y")}
+        policy = Output.json_dumps({"Version": "2012-10-17", "Statement": [statement]})
+        aws.iam.RolePolicy(name, role=role.name, policy=policy)
+    told = Output.concat("#!/bin/sh\nexport DB_PASS=hunter22secret\naws s3 ls ", bucket.bucket, "\n")
+    aws.ec2.Instance("told", ami="ami-1", instance_type="t3.small", user_data=told)
+    key = aws.iam.AccessKey("key", user="x")
+    aws.ec2.Instance("whole", ami="ami-1", instance_type="t3.small", user_data=key.create_date)

@@ -190,5 +190,5 @@ def _violation(resource: Resource, where: str, found: str) -> Violation:
 
 
 RULES = (
-    Rule(name="wide-policy", level=Level.MANDATORY, about="Roles may do named actions on named resources.", judge=wide),
+    Rule(name="wide-policy", level=Level.MANDATORY, about="Roles may do named actions on named resources.", judge=wide, texts=True),
 )  # fmt: skip

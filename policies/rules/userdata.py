@@ -131,5 +131,5 @@ def _bits(token: str) -> float:
 
 
 RULES = (
-    Rule(name="secret-in-user-data", level=Level.MANDATORY, about="User data holds no secret.", judge=secrets),
+    Rule(name="secret-in-user-data", level=Level.MANDATORY, about="User data holds no secret.", judge=secrets, texts=True),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from gpucluster.cli.output import PlanOutput, answer, progress, say
 
 if TYPE_CHECKING:
     from gpucluster.cli.desk import Desk
-    from gpucluster.engine.policy import Finding, Report
+    from gpucluster.engine.policy import Finding, Pack, Report
     from gpucluster.spec import Problem
     from gpucluster.spec.problem import Mark
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def show(desk: "Desk", file: Path, packs: Sequence[Path], output: PlanOutput) -> None:
     """Judge and tell. Exit 1 when a mandatory rule is broken."""
     from gpucluster.cli.resources import recorded, why_not
-    from gpucluster.engine.policy import judge, load
+    from gpucluster.engine.policy import judge, load, open_texts
     from gpucluster.files import shipped
 
     every = [load(folder) for folder in (shipped("policies"), *packs)]
@@ -30,8 +30,24 @@ def show(desk: "Desk", file: Path, packs: Sequence[Path], output: PlanOutput) ->
             progress(str(warning))
     planned = recorded(desk.plan, file)
     report = judge(every, () if planned is None else planned.resources)
+    if open_texts(every, report):
+        report = _second_look(every, report, desk, file)
     _ANSWERS[output](report, desk, file, why_not(desk.plan), packs)
     raise typer.Exit(0 if report.passed else 1)
+
+
+def _second_look(packs: "Sequence[Pack]", report: "Report", desk: "Desk", file: Path) -> "Report":
+    """Open texts judged with made-up names; what the program cannot do with those stays open."""
+    from gpucluster.cli.resources import recorded
+    from gpucluster.engine.offline import ProgramError
+    from gpucluster.engine.policy import judge, settled
+
+    try:
+        again = recorded(desk.plan, file, assume=True)
+    except ProgramError as error:
+        progress(f"texts stay open, for made-up names do not do: {error}")
+        return report
+    return report if again is None else settled(packs, report, judge(packs, again.resources))
 
 
 def _text(report: "Report", desk: "Desk", _file: Path, why: str | None, _packs: Sequence[Path]) -> None:

@@ -43,31 +43,38 @@ def show(
         _tree(planned, properties=properties)
 
 
-def planned_of(plan: "ClusterPlan", answers: "tuple[Recording, ...]" = ()) -> "Planned | None":
-    """None when Pulumi makes nothing of the plan; `why_not` says why. What has no answer stays open."""
+def planned_of(
+    plan: "ClusterPlan", answers: "tuple[Recording, ...]" = (), *, assume: bool = False
+) -> "Planned | None":
+    """None when Pulumi makes nothing of the plan; `why_not` says why. What has no answer stays open.
+
+    With `assume`, what only the cloud tells is made up: for the texts that names stand in.
+    """
     if why_not(plan) is not None:
         return None
     from gpucluster.engine.offline import run
     from gpucluster.markdown import printable
 
-    return run(PROGRAM, plan, answers=answers, report=lambda line: progress(f"  {printable(line)}"))
+    return run(
+        PROGRAM, plan, answers=answers, assume=assume, report=lambda line: progress(f"  {printable(line)}")
+    )
 
 
-def recorded(plan: "ClusterPlan", file: Path) -> "Planned | None":
+def recorded(plan: "ClusterPlan", file: Path, *, assume: bool = False) -> "Planned | None":
     """By the answers beside the spec; a question without one is refused, with the lines to add."""
     from gpucluster.engine.offline.answers import place, read
 
     path = place(file, plan.name)
-    return answered(plan, read(path), spec=str(file), path=path)
+    return answered(plan, read(path), spec=str(file), path=path, assume=assume)
 
 
 def answered(
-    plan: "ClusterPlan", answers: "tuple[Recording, ...]", *, spec: str, path: Path
+    plan: "ClusterPlan", answers: "tuple[Recording, ...]", *, spec: str, path: Path, assume: bool = False
 ) -> "Planned | None":
     """By these answers, which stand in `path` of `spec`; AnswersError for a question that they say no word of."""
     from gpucluster.engine.offline.answers import lacking, refuse
 
-    planned = planned_of(plan, answers)
+    planned = planned_of(plan, answers, assume=assume)
     questions = () if planned is None else lacking(planned, answers)
     if questions:
         raise refuse(plan.name, spec, path, questions)

@@ -58,7 +58,12 @@ def answers(ids: dict[str, str]) -> dict[str, Recording]:
         "filters": [{"name": "name", "values": ["gpucluster-ubuntu-24.04-slurm-24.11"]}],
         "owners": ["self"],
     }
-    vpc = {"arn": "arn:v", "enableDnsHostnames": True, "enableDnsSupport": True, "id": ids["vpc"]}
+    vpc = {
+        "arn": f"arn:aws:ec2:us-east-1:123456789012:vpc/{ids['vpc']}",
+        "enableDnsHostnames": True,
+        "enableDnsSupport": True,
+        "id": ids["vpc"],
+    }
 
     def one(what: str, arguments: Value, answer: Value) -> Recording:
         return Recording(token=QUESTIONS[what], arguments=arguments, answer=answer)
@@ -68,7 +73,7 @@ def answers(ids: dict[str, str]) -> dict[str, Recording]:
             "the site's own subnet",
             {"id": ids[zone]},
             {
-                "arn": f"arn:{zone}",
+                "arn": f"arn:aws:ec2:us-east-1:123456789012:subnet/{ids[zone]}",
                 "availabilityZone": f"us-east-1{zone}",
                 "availableIpAddressCount": 250,
                 "cidrBlock": cidr,

@@ -39,7 +39,7 @@ def main() -> NoReturn:
     gc.disable()  # a process of a second: of 30 pools the collector took two thirds, and found nothing to free
     order = loads(Order, sys.stdin.buffer.read())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a program that failed
-    monitor = Monitor(Place(order.project, order.stack), order.answers)
+    monitor = Monitor(Place(order.project, order.stack), order.answers, assume=order.assume)
     watch = threading.Timer(order.limit_s, lambda: say(_late(order, monitor)))
     watch.daemon = True
     watch.start()

@@ -18,6 +18,7 @@ class Order:
     socket: str  # a path that nobody else can reach
     limit_s: float
     answers: tuple[Recording, ...] = ()
+    assume: bool = False  # made-up values for what only the cloud tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

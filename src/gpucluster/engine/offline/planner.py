@@ -47,12 +47,14 @@ def run(
     plan: ClusterPlan,
     *,
     answers: tuple[Recording, ...] = (),
+    assume: bool = False,
     report: Report = silent,
     limit_s: float = LIMIT_S,
 ) -> Planned:
     """What `module:function` declares for the plan: no network, no credentials, the same each time.
 
-    What it looks up is answered from `answers`, and else stays open. `report` gets what the program prints and logs. ProgramError says where the program failed, or that it never ended.
+    What it looks up is answered from `answers`, and else stays open. With `assume`, what only the cloud tells is made up instead of unknown, for judges of texts.
+    `report` gets what the program prints and logs. ProgramError says where the program failed, or that it never ended.
     """
     for library in NEEDED:
         if find_spec(library) is None:
@@ -66,6 +68,7 @@ def run(
             socket=str(Path(folder) / "engine"),
             limit_s=limit_s,
             answers=answers,
+            assume=assume,
         )
         return _planned(order, *_answer(order, report))
 

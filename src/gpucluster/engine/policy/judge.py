@@ -1,7 +1,7 @@
 """Every rule of every pack over one stack: findings in a fixed order."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpucluster.engine.offline.model import Resource
 from gpucluster.engine.policy.model import Level, Rule, Stack, Violation
@@ -60,11 +60,43 @@ def judge(packs: Iterable[Pack], resources: Iterable[Resource]) -> Report:
     every = tuple(packs)
     stack = Stack.of(resources)
     found = [one for pack in every for rule in pack.rules for one in _asked(pack, rule, stack)]
-    order = sorted(
-        found, key=lambda f: (f.open, f.level is Level.ADVISORY, f.rule, f.urn, f.property, f.found)
-    )
     rules = tuple(f"{pack.name}/{rule.name}" for pack in every for rule in pack.rules)
-    return Report(findings=tuple(order), rules=rules, resources=sum(1 for _ in stack.made()))
+    return Report(findings=_ordered(found), rules=rules, resources=sum(1 for _ in stack.made()))
+
+
+def open_texts(packs: Iterable[Pack], report: Report) -> bool:
+    """Whether a second look, with made-up names, would tell more."""
+    texts = _texts(packs)
+    return any((one.pack, one.rule) in texts for one in report.open)
+
+
+def settled(packs: Iterable[Pack], report: Report, again: Report) -> Report:
+    """The report, in which open texts are answered by `again`: the same program, with made-up names in them."""
+    texts = _texts(packs)
+    asked = [one for one in report.open if (one.pack, one.rule) in texts]
+    found = (one for one in again.findings if any(_within(one, whole) for whole in asked))
+    stay = (one for one in report.findings if one not in asked)
+    return replace(report, findings=_ordered(dict.fromkeys((*stay, *found))))
+
+
+def _texts(packs: Iterable[Pack]) -> frozenset[tuple[str, str]]:
+    return frozenset((pack.name, rule.name) for pack in packs for rule in pack.rules if rule.texts)
+
+
+def _within(finding: Finding, whole: Finding) -> bool:
+    """Whether it speaks of the same property, or of a part of it: `policy` has `policy.Action`."""
+    below = finding.property.removeprefix(whole.property)
+    same = (finding.pack, finding.rule, finding.urn) == (whole.pack, whole.rule, whole.urn)
+    return same and finding.property.startswith(whole.property) and below[:1] in ("", ".", "[")
+
+
+def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What is known first, what stops a run before what is told."""
+    return tuple(
+        sorted(
+            findings, key=lambda f: (f.open, f.level is Level.ADVISORY, f.rule, f.urn, f.property, f.found)
+        )
+    )
 
 
 def _asked(pack: Pack, rule: Rule, stack: Stack) -> Iterator[Finding]:

@@ -72,3 +72,4 @@ class Rule:
     level: Level
     about: str
     judge: Callable[[Stack], Iterable[Said]]
+    texts: bool = False  # judges texts in which only names are open: made-up ones will do
