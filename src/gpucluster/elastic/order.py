@@ -4,6 +4,7 @@ Exit 0 given, 1 no such pool or node, 2 it could not be given. The daemon takes 
 waits in the spool for the next one.
 """
 
+import contextlib
 import json
 import os
 import pwd
@@ -17,6 +18,7 @@ from pathlib import Path
 from gpucluster.elastic import head, spool
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.elastic.events import Verb
+from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan.model import ClusterPlan
 
@@ -30,6 +32,10 @@ DONE: Mapping[Verb, str] = {
     Verb.NODE_REPLACE: "gets another machine as soon as its jobs let it",
     Verb.NODE_KEEP: "is kept, whatever becomes of it",
     Verb.NODE_RELEASE: "is the daemon's to use and to end again",
+}
+EMPTY: Mapping[Verb, str] = {  # of a node that has no machine, and none on its way
+    Verb.NODE_KEEP: "has no machine now: one that comes while the order stands is kept, whatever becomes of it",
+    Verb.NODE_REPLACE: "has no machine now: there is nothing to replace",
 }
 
 
@@ -126,7 +132,7 @@ def _give(wish: Wish, where: head.Places, taken_s: float, *, as_json: bool) -> i
         problem = {"message": words, "next": "gpucluster why NODE, sinfo -N", "exit_code": 1}
         _say(as_json, {"ok": False, "error": problem}, f"error: {words}", error=True)
         return 1
-    now = time.time()
+    words, now = _effect(where, wish), time.time()
     order = spool.Order(
         kind=spool.ORDER,
         verb=wish.verb,
@@ -155,8 +161,18 @@ def _give(wish: Wish, where: head.Places, taken_s: float, *, as_json: bool) -> i
         "until": order.until,
         "taken": taken,
     }
-    _say(as_json, told, f"{wish.target} {DONE[wish.verb]}{rest}")
+    _say(as_json, told, f"{wish.target} {words}{rest}")
     return 0
+
+
+def _effect(where: head.Places, wish: Wish) -> str:
+    """What the daemon makes of it: by the journal, where it can be read."""
+    if wish.verb in EMPTY:
+        with contextlib.suppress(StateError):
+            life = fold(Memory(), head.journal(where)).lives.get(wish.target)
+            if life is None or not (life.instance or life.request):
+                return EMPTY[wish.verb]
+    return DONE[wish.verb]
 
 
 def _gone(path: Path, deadline: float, pause: Callable[[float], None]) -> bool:

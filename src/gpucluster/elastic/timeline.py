@@ -133,6 +133,7 @@ class _Story:
         self._job = job
         self._slots: set[str] = set()  # the job's, until their instance is gone
         self._pools: set[str] = set()
+        self._since_left: list[Moment] = []  # of its pools: they matter if it comes back
         self._requests: dict[str, Ask] = {}
         self._instances: dict[str, str] = {}  # instance -> slot
         self._submitted = self._asked = self._over = False
@@ -174,6 +175,8 @@ class _Story:
                 if not self._submitted:
                     self._say(submitted or at, "submitted")
                 self._submitted, self._over = True, False
+                self.moments += self._since_left
+                self._since_left = []
                 self._slots = set(slots)
                 self._say(at, "placed", detail=",".join(slots))
             case JobRunning():
@@ -264,11 +267,18 @@ class _Story:
             case Ordered(verb=verb, target=target, by=by, words=words):
                 if target in self._slots or target in self._pools:
                     because = f": {words}" if words else ""
-                    slot = target if target in self._slots else ""
-                    self._say(at, "ordered", slot=slot, detail=f"{verb.value} {target} by {by}{because}")
+                    detail = f"{verb.value} {target} by {by}{because}"
+                    if target in self._slots:
+                        self._say(at, "ordered", slot=target, detail=detail)
+                    else:
+                        self._say_of_pool(Moment(at=at, what="ordered", detail=detail))
             case BreakerTripped(pool=pool, words=words):
                 if pool in self._pools:
-                    self._say(at, "breaker", detail=f"{pool}: {words}")
+                    self._say_of_pool(Moment(at=at, what="breaker", detail=f"{pool}: {words}"))
+
+    def _say_of_pool(self, moment: Moment) -> None:
+        """What befalls a pool after the job left is no part of its story, unless it was requeued and comes back."""
+        (self._since_left if self._over else self.moments).append(moment)
 
     def _on(self, at: float, what: str, instance: str, detail: str) -> None:
         slot = self._instances.get(instance)

@@ -87,6 +87,28 @@ def test_an_order_that_nobody_takes_waits_and_says_so(
     assert isinstance(call.event, Ordered)
 
 
+@pytest.mark.parametrize(
+    ("verb", "empty", "full"),
+    [
+        ("node-keep", "one that comes while the order stands is kept", "is kept, whatever becomes of it"),
+        ("node-replace", "there is nothing to replace", "gets another machine"),
+        ("node-release", "is the daemon's to use", "is the daemon's to use"),
+    ],
+)
+def test_a_node_without_a_machine_is_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, empty: str, full: str
+) -> None:
+    f = Fleet(a_plan(), tmp_path)
+    options = [*at(tmp_path), f"--journal={tmp_path / 'journal.sqlite'}"]
+    job = f.slurm.submit(1)
+    f.until(lambda: job.state == "RUNNING", 400)
+    (up,) = job.nodes
+    assert give(verb, "h200-2b-9", *options) == 0
+    assert empty in capsys.readouterr().out
+    assert give(verb, up, *options) == 0
+    assert full in capsys.readouterr().out
+
+
 @given(words=st.text(max_size=400), by=st.text(max_size=90))
 def test_words_of_people_are_one_short_printable_line(words: str, by: str) -> None:
     kept = order.plain(words, order.WORDS)

@@ -10,11 +10,13 @@ from moments import NOW, living
 
 from gpucluster.elastic import timeline
 from gpucluster.elastic.events import (
+    BreakerTripped,
     EndAsked,
     Entry,
     GpuFaulted,
     Hangs,
     JobLeft,
+    JobPlaced,
     Ordered,
     SentBack,
     Signalled,
@@ -120,6 +122,22 @@ def test_troubles_orders_and_hangs_are_part_of_the_story() -> None:
     back = next(m for m in moments if m.what == "sent-back")
     assert (back.slot, back.instance, back.took_s) == (slots[1], "i-1", 21.0)
     assert timeline.timeline(42, entries) == ()
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["it is over", "it was requeued"])
+def test_what_is_ordered_of_a_pool_after_the_job_is_of_its_story_only_if_it_comes_back(back: bool) -> None:
+    slots = ("h200-2a-1",)
+    events = [
+        *living(*slots),
+        (90.0, JobLeft(job=41)),
+        (30.0, Ordered(verb=Verb.POOL_PAUSE, target="h200", by="alice")),
+        (29.0, BreakerTripped(pool="h200", words="two boots failed", until=NOW)),
+    ]
+    if back:
+        events.append((20.0, JobPlaced(job=41, slots=slots, submitted_at=NOW - 300)))
+    moments = timeline.timeline(41, [Entry(at=NOW - ago, event=event) for ago, event in events])
+    assert {"ordered", "breaker"} & {m.what for m in moments} == ({"ordered", "breaker"} if back else set())
+    assert [m.at for m in moments] == sorted(m.at for m in moments)
 
 
 def test_a_job_that_the_journal_never_met_is_said_so(

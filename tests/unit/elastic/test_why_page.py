@@ -394,5 +394,14 @@ def test_the_headline_is_what_decide_writes_for_the_job(story: Story) -> None:
     assert blocks or story.cause is Cause.HUNG
 
 
+@pytest.mark.parametrize("number", ["41", "77"], ids=["one of ours", "one that nobody knows"])
+def test_a_job_that_is_over_is_sought_where_it_is_known(number: str) -> None:
+    """No cluster that we render has accounting: `sacct` would fail each time."""
+    over = next(story.moment for story in STORIES if story.title == "A job that is over")
+    shown = text(why(over, number), NOW)
+    assert "slurmctld" in shown
+    assert "sacct" not in shown
+
+
 def test_the_page_has_more_than_ten_causes() -> None:
     assert len({story.cause for story in STORIES}) >= 15

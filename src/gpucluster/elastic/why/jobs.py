@@ -47,7 +47,8 @@ def of_job(world: World, room: Room, offers: Offers, number: int, entries: Itera
 def _over(number: int, job: SlurmJob | None, known: Past) -> Screen:
     subject = f"job {number}"
     more = Line(
-        part=Part.DO, words=f"sacct -j {number} has its end; `gpucluster timeline {number}` its story here"
+        part=Part.DO,
+        words=f"scontrol show job {number} has its end while slurmctld still knows it; `gpucluster timeline {number}` its story here",
     )
     if job is None and not known.placed_at:
         return screen(
@@ -57,7 +58,7 @@ def _over(number: int, job: SlurmJob | None, known: Past) -> Screen:
             (
                 Line(
                     part=Part.DO,
-                    words=f"squeue lists the jobs that are there; sacct -j {number} those that were",
+                    words="squeue lists the jobs that are there; one that is over slurmctld forgets in minutes",
                 ),
             ),
         )
