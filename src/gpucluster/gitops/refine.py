@@ -113,6 +113,13 @@ _ROWS = (
     _Row("head.standby", _removed, UpdateClass.STOP_FLEET, "the state moves back to the head alone"),
     _Row("storage[].nfs.size", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
     _Row("storage[].nfs.size", _removed, UpdateClass.DATA_LOSS, "the head's volume goes, and what is on it"),
+    _Row(
+        "users[].uid",
+        _changed,
+        UpdateClass.DRAIN,
+        "the person's files keep the old uid until `chown` gives them the new one; in a cloud, head and login "
+        "keep the old account, and follow no further change until `usermod` and `groupmod` gave it the new one",
+    ),
     _Row("login", _added, UpdateClass.LIVE, "machines come beside what runs"),
     _Row("login", _removed, UpdateClass.RESTART, "whoever is logged in is thrown off; jobs run on"),
     _Row("login.count", _raised, UpdateClass.LIVE, "machines come beside those that are there"),

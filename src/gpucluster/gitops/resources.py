@@ -56,6 +56,11 @@ _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": UpdateClass.LIVE,
 }
 _TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
+_NEVER_LESS: Mapping[
+    str, str
+] = {  # property by type, where it does not replace: AWS refuses, and has no other way
+    "aws:ebs/volume:Volume": "size",
+}
 
 
 def compare(old: Planned, new: Planned) -> tuple[ResourceChange, ...]:
@@ -121,10 +126,24 @@ def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str])
         )
     if not properties:
         return None
-    update = _of_update(new, properties)
+    lessened = _lessened(old, new)
     return ResourceChange(
-        type=new.type, name=new.name, kind=Kind.CHANGED, update=update, properties=properties
+        type=new.type,
+        name=new.name,
+        kind=Kind.CHANGED,
+        update=UpdateClass.DATA_LOSS if lessened else _of_update(new, properties),
+        properties=properties,
+        why=lessened,
     )
+
+
+def _lessened(old: Resource, new: Resource) -> str:
+    """Why the change cannot be made in place, though the engine would try; empty: nothing is against it."""
+    name = _NEVER_LESS.get(new.type, "")
+    was, now = old.properties.get(name), new.properties.get(name)
+    if not (isinstance(was, int | float) and isinstance(now, int | float) and now < was):
+        return ""
+    return f"AWS refuses a smaller {name}, so `pulumi up` fails: only another one, which is empty, has it"
 
 
 def _removed(old: Resource) -> ResourceChange:

@@ -39,6 +39,7 @@ CASES = (
     ("storage", Kind.REORDERED, ("/a", "/b"), ("/b", "/a"), C.NEW_NODES),
     ("storage[].fsx_lustre.size", Kind.CHANGED, 4800, 2400, C.DATA_LOSS),
     ("storage[].fsx_lustre.size", Kind.CHANGED, 2400, 4800, FIELD),
+    ("users[].uid", Kind.CHANGED, 5001, 5002, C.DRAIN),
     ("machines[]", Kind.ADDED, None, object(), C.LIVE),
     ("machines[]", Kind.REMOVED, object(), None, FIELD),
     ("pools[]", Kind.REMOVED, object(), None, C.DRAIN),

@@ -87,6 +87,18 @@ def test_a_resource_that_goes(kind: str, update: UpdateClass) -> None:
     assert (found.kind, found.update) == (Kind.REMOVED, update)
 
 
+@pytest.mark.parametrize(
+    ("size", "update", "words"),
+    [(50, UpdateClass.DATA_LOSS, "AWS refuses a smaller size"), (200, UpdateClass.LIVE, "")],
+)
+def test_a_volume_grows_and_never_shrinks(size: int, update: UpdateClass, words: str) -> None:
+    """It was `live` here, and a loss of data at the top of the same report."""
+    found = _only(*(_resource("aws:ebs/volume:Volume", "apps", size=one) for one in (100, size)))
+    assert (found.kind, found.update) == (Kind.CHANGED, update)
+    assert found.why.startswith(words)
+    assert bool(found.why) == bool(words)
+
+
 def test_a_resource_that_comes_touches_nothing_that_runs() -> None:
     found = _only(None, _resource(HEAD, "one"))
     assert (found.kind, found.update) == (Kind.ADDED, UpdateClass.LIVE)
