@@ -74,9 +74,11 @@ def parse_text(value: object) -> str:
 
 def parse_version(value: object) -> str:
     if isinstance(value, WrittenFloat):
+        shown = f"{float(value):g}"
+        lost = f", {shown}" if shown != value.text else ""
         raise refuse(
             "unquoted-version",
-            f'{value.text} is a number in YAML, and {float(value):g} to whoever reads it; write "{value.text}"',
+            f'{value.text} without quotes is a number in YAML{lost}; write it in quotes: "{value.text}"',
         )
     return _text(value)
 

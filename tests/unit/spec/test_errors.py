@@ -121,7 +121,12 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a Slurm version without quotes",
         [('"24.11"', "24.10")],
-        '9:12: error[unquoted-version] slurm.version: 24.10 is a number in YAML, and 24.1 to whoever reads it; write "24.10"',
+        '9:12: error[unquoted-version] slurm.version: 24.10 without quotes is a number in YAML, 24.1; write it in quotes: "24.10"',
+    ),
+    (
+        "a Slurm version without quotes that loses nothing by it",
+        [('"24.11"', "24.11")],
+        '9:12: error[unquoted-version] slurm.version: 24.11 without quotes is a number in YAML; write it in quotes: "24.11"',
     ),
     (
         "a Slurm version that is not built yet",
