@@ -29,18 +29,23 @@ CheckOutputOption = Annotated[
 
 def check(
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="Specs, such as stacks/burst.yaml or workloads/kube.yaml."),
+        list[str],
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="Specs, such as stacks/burst.yaml or workloads/kube.yaml, or names of stacks/.",
+        ),
     ],
     output: CheckOutputOption = CheckOutput.TEXT,
 ) -> None:
     """Check specs: every problem with its place. Exit 1 if one has an error, 2 if one cannot be read."""
+    from gpucluster.cli.desk import the_spec
     from gpucluster.spec import inspect_any
 
     reports: dict[Path, Report | WorkloadsReport] = {}
     unread: list[GpuclusterError] = []
-    for file in files:
+    for word in files:
         try:
+            file = the_spec(word)
             reports[file] = inspect_any(file)
         except GpuclusterError as error:
             unread.append(error)

@@ -23,6 +23,28 @@ class Desk:
     warnings: tuple[Problem, ...]
 
 
+def spec_of(word: str) -> Path:
+    """A file as it is named, else the stack of that name; it need not be there."""
+    stack = _stack(word)
+    if stack is None or os.path.isfile(word):  # noqa: PTH113  a Path raises where the name is too long
+        return Path(word)
+    return stack if os.path.isfile(stack) else Path(word)  # noqa: PTH113  the same
+
+
+def the_spec(word: str) -> Path:
+    """The same for verbs that need one: of a name without a file, a GpuclusterError that says where it was looked for."""
+    file, stack = spec_of(word), _stack(word)
+    if stack is None or os.path.exists(file):  # noqa: PTH110  the same
+        return file
+    known = ", ".join(sorted(path.stem for path in stack.parent.glob("*.yaml")))
+    raise GpuclusterError(
+        f"{word}: neither a file, nor a cluster of this folder: there is no {stack}",
+        next_step=f"name a file, or one of {known}"
+        if known
+        else "name a spec, for example stacks/burst.yaml",
+    )
+
+
 def resolve_file(file: Path) -> Desk:
     """Read and resolve; SpecError or GpuclusterError."""
     from gpucluster import catalog as catalogs
@@ -62,6 +84,11 @@ def bindings_of(file: Path | None, plan: ClusterPlan) -> Bindings | None:
     for complaint in _strange(found, plan):
         raise GpuclusterError(f"{file}: {complaint}", next_step="take the values that `aws fsx` shows")
     return found
+
+
+def _stack(word: str) -> Path | None:
+    """Where the stack of that name would be; None: it is no name, but a path."""
+    return None if "/" in word or word.endswith((".yaml", ".yml")) else Path("stacks") / f"{word}.yaml"
 
 
 def _strange(bindings: Bindings, plan: ClusterPlan) -> Iterator[str]:

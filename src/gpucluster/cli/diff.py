@@ -168,6 +168,10 @@ def _warn_of_age(found: "Diff") -> None:
     held = (datetime.now(UTC).date() - date.fromisoformat(found.cost_after.prices_date)).days
     if held > _HELD_DAYS:
         progress(f"warning[old-prices] the prices are of {found.cost_after.prices_date}, {held} days ago")
+        progress(
+            "  next: a newer gpucluster; or hold the sums against the provider's price page, and correct "
+            "src/gpucluster/catalog/data/prices-us-east-1.json"
+        )
 
 
 def _say(found: "Diff", output: ReviewOutput, *, with_resources: bool) -> None:

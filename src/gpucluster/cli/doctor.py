@@ -58,9 +58,9 @@ def _file(spec: str | None) -> Path:
             return there[0]
         known = ", ".join(path.stem for path in there) or "none in stacks/"
         raise GpuclusterError(f"which cluster? There are: {known}", next_step="gpucluster doctor NAME")
-    path = Path(spec)
-    named = Path("stacks") / f"{spec}.yaml"
-    return named if not path.exists() and "/" not in spec and named.is_file() else path
+    from gpucluster.cli.desk import the_spec
+
+    return the_spec(spec)
 
 
 def _asked(plan: "ClusterPlan", sandbox: str | None) -> "tuple[Line, ...]":

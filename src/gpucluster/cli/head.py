@@ -186,8 +186,7 @@ def _of_sandbox(name: str) -> Head:
 
 
 def _of_hosts(cluster: str, way: Way) -> Head:
-    from gpucluster.cli.desk import resolve_file
-    from gpucluster.cli.inventory import spec_of
+    from gpucluster.cli.desk import resolve_file, spec_of
     from gpucluster.validate.reach import SshPlace
 
     file = spec_of(cluster)

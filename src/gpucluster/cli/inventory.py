@@ -38,9 +38,9 @@ def inventory(
 ) -> None:
     """Write what `ansible-playbook -i DIR/inventory.yml playbooks/site.yml` needs; without --to, show the inventory."""
     with reporting(output):
-        from gpucluster.cli.desk import resolve_file
+        from gpucluster.cli.desk import resolve_file, the_spec
 
-        desk = resolve_file(spec_of(cluster))
+        desk = resolve_file(the_spec(cluster))
         for warning in desk.warnings:
             progress(str(warning))
         written = write_site(desk.plan, _access(known_hosts), to)
@@ -49,12 +49,6 @@ def inventory(
             answer(ok=True, inventory=written.values, **where)
             return
         say(written.text.rstrip("\n") if to is None else _next(to))
-
-
-def spec_of(word: str) -> Path:
-    """A file as it is named, else the stack of that name."""
-    named, stack = Path(word), Path("stacks") / f"{word}.yaml"
-    return stack if not named.exists() and "/" not in word and stack.is_file() else named
 
 
 def write_site(plan: "ClusterPlan", access: "Access", to: Path | None) -> "Written":

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def plan(  # noqa: PLR0917  typer's options
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A spec, such as stacks/burst.yaml.")],
+    cluster: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as burst.")
+    ],
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every default and derived fact with its reason.")
     ] = False,
@@ -51,8 +53,9 @@ def plan(  # noqa: PLR0917  typer's options
         raise typer.BadParameter("--live goes with --resources, and --record with --live")
     _fitting(explain=explain, resources=resources, properties=properties, judged=judged, output=output)
     with reporting(output):
-        from gpucluster.cli.desk import resolve_file
+        from gpucluster.cli.desk import resolve_file, the_spec
 
+        file = the_spec(cluster)
         if judged:
             from gpucluster.cli.policy import show as show_policy
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def render(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A spec, such as stacks/burst.yaml.")],
+    cluster: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as burst.")
+    ],
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="Write the files below this folder.")
     ] = None,
@@ -34,9 +36,10 @@ def render(
     with reporting(output):
         if check and to is None:
             raise GpuclusterError("--check compares with a folder", next_step="name it: --to DIR")
-        from gpucluster.cli.desk import bindings_of, resolve_file, workloads_beside
+        from gpucluster.cli.desk import bindings_of, resolve_file, the_spec, workloads_beside
         from gpucluster.plan.codec import to_json
 
+        file = the_spec(cluster)
         desk = resolve_file(file)
         running, more = workloads_beside(file, desk)
         bound = bindings_of(bindings, desk.plan)

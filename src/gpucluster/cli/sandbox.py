@@ -3,8 +3,7 @@
 import math
 import os
 import sys
-import time
-from collections.abc import Callable, Set
+from collections.abc import Set
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ import typer
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
 from gpucluster.cli.shell import shell
 from gpucluster.cli.ssh import ssh
+from gpucluster.cli.still import steps
 from gpucluster.errors import StateError
 from gpucluster.plan.messages import NoticeKind
 
@@ -44,7 +44,9 @@ NameArgument = Annotated[str, typer.Argument(help="The sandbox's name: the spec'
 
 @app.command()
 def up(
-    file: Annotated[Path, typer.Argument(help="The cluster's spec, stacks/NAME.yaml.")],
+    cluster: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as burst.")
+    ],
     real_times: Annotated[
         bool, typer.Option("--real-times", help="Wait as long as on AWS: shorten no time.")
     ] = False,
@@ -58,9 +60,10 @@ def up(
 ) -> None:
     """Bring the cluster up here; needs root. Ctrl-C at any moment leaves nothing."""
     with reporting(output):
-        from gpucluster.cli.desk import resolve_file
+        from gpucluster.cli.desk import resolve_file, the_spec
         from gpucluster.sandbox import up as sandbox
 
+        file = the_spec(cluster)
         desk = resolve_file(file)
         for warning in desk.warnings:
             progress(str(warning))
@@ -73,14 +76,15 @@ def up(
                 next_step=f"gpucluster render {file}, gpucluster lint FOLDER --spec {file}",
             )
         machines = desk.catalog.machines.items()
-        done = sandbox.up(
-            desk.plan,
-            gpus={name: machine.gpu.count if machine.gpu else 0 for name, machine in machines},
-            program=_declare,
-            progress=_teller(),
-            real_times=real_times,
-            cloud_only=cloud_only,
-        )
+        with steps() as step:
+            done = sandbox.up(
+                desk.plan,
+                gpus={name: machine.gpu.count if machine.gpu else 0 for name, machine in machines},
+                program=_declare,
+                progress=step,
+                real_times=real_times,
+                cloud_only=cloud_only,
+            )
         if output is Output.JSON:
             _answer_up(done)
         else:
@@ -213,7 +217,8 @@ def preview(
     with reporting(output):
         from gpucluster.sandbox import drift as sandbox
 
-        found = sandbox.preview(name, refresh=refresh, program=_declare, progress=_teller())
+        with steps() as step:
+            found = sandbox.preview(name, refresh=refresh, program=_declare, progress=step)
         if output is Output.JSON:
             answer(ok=True, name=name, changes=[_change(one) for one in found])
         else:
@@ -276,7 +281,8 @@ def _await(name: str | None) -> None:
     if name is None:
         raise typer.BadParameter("wait for which one? Give its name", param_hint="--wait")
     host.require_root()
-    await_cluster(name, _teller())
+    with steps() as step:
+        await_cluster(name, step)
 
 
 app.command()(ssh)
@@ -317,7 +323,8 @@ def _up_plain(plan: "ClusterPlan", output: Output) -> None:
     """Plain machines, and beside them what Ansible is given for them."""
     from gpucluster.sandbox import plain_up
 
-    done = plain_up.up(plan, progress=_teller(), furnish=_write_site)
+    with steps() as step:
+        done = plain_up.up(plan, progress=step, furnish=_write_site)
     inventory = done.home.site / "inventory.yml"
     if output is Output.JSON:
         answer(
@@ -355,12 +362,6 @@ def _plain_text(plan: "ClusterPlan", inventory: Path, differences: tuple[str, ..
             f"  gpucluster sandbox down {name}",
         )
     )
-
-
-def _teller() -> Callable[[str], None]:
-    """Progress on stderr, with the seconds since the start."""
-    started = time.monotonic()
-    return lambda text: typer.echo(f"{time.monotonic() - started:6.1f} s  {text}", err=True)
 
 
 def _up_text(done: "Up") -> str:

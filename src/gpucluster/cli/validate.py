@@ -181,7 +181,7 @@ def _write(path: Path | None, run: "Run") -> None:
 
 def _ways(name: str, backend: Backend | None, ssh: SshOptions, user: str | None) -> Ways:
     """A living or dead sandbox of that name comes first, then a file or a stack."""
-    from gpucluster.cli.inventory import spec_of
+    from gpucluster.cli.desk import spec_of
 
     file = spec_of(name)
     if backend is None:

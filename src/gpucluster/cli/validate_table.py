@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gpucluster.checks.model import Verdict
+from gpucluster.cli.still import EVERY_S, still
+from gpucluster.markdown import printable
 from gpucluster.validate.report import headline
 from gpucluster.validate.results import Result, Run, to_look_at
 
@@ -30,10 +32,11 @@ PLAIN_WIDTH = 160  # without a terminal
 
 
 class Live:
-    """A table on a terminal while it runs; nothing elsewhere."""
+    """A table on a terminal while it runs; elsewhere a line every ten seconds."""
 
-    def __init__(self, total: int, stream: TextIO) -> None:
-        self._total, self._done = total, list[Result]()
+    def __init__(self, total: int, stream: TextIO, every_s: float = EVERY_S) -> None:
+        self._total, self._done, self._asked = total, list[Result](), ""
+        self._still = still(self._where, lambda line: print(line, file=stream, flush=True), every_s)
         console = Console(file=stream)
         self._live = (
             RichLive(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
@@ -41,6 +44,7 @@ class Live:
 
     def told(self, expectation: "Expectation", result: Result | None) -> None:
         """An expectation is asked, or answered."""
+        self._asked = expectation.id
         if result is not None:
             self._done.append(result)
         if self._live is not None:
@@ -56,16 +60,17 @@ class Live:
             table.caption = f"{len(self._done)} of {self._total}"
             self._live.update(table, refresh=True)
 
+    def _where(self) -> str:
+        return printable(f"{len(self._done)} of {self._total} checks answered, {self._asked} is asked")
+
     def __enter__(self) -> "Live":
-        if self._live is not None:
-            self._live.__enter__()
+        (self._live or self._still).__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.__exit__(kind, error, trace)
+        (self._live or self._still).__exit__(kind, error, trace)
 
 
 def final(run: Run, stream: TextIO | None = None) -> str:

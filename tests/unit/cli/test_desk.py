@@ -80,6 +80,24 @@ def test_check_as_json(bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
 
 
+@pytest.mark.parametrize("verb", ["check", "plan", "render", "doctor", "inventory"])
+def test_a_spec_goes_by_its_name_too_and_a_wrong_one_is_told_where_it_was_looked_for(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks/burst.yaml").write_text(a_spec_text(("idle: 5m", "idle: 5")))
+    (tmp_path / "burst").mkdir()  # a folder is no spec
+    monkeypatch.chdir(tmp_path)
+    assert program.run([verb, "burst"]) == 1
+    assert "stacks/burst.yaml:15:11: error[no-unit]" in "".join(capsys.readouterr())
+    for wrong in ("brust", "b" * 300):
+        assert program.run([verb, wrong]) == 2
+        assert capsys.readouterr().err.splitlines() == [
+            f"error: {wrong}: neither a file, nor a cluster of this folder: there is no stacks/{wrong}.yaml",
+            "  next: name a file, or one of burst",
+        ]
+
+
 @pytest.mark.parametrize("verb", ["plan", "render"])
 def test_a_bad_spec_ends_plan_and_render_with_its_problems(
     verb: str, bad: str, capsys: pytest.CaptureFixture[str]

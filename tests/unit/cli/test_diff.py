@@ -68,6 +68,7 @@ def test_old_prices_are_a_warning_where_they_are_used(tmp_path: Path, capsys: Sa
     assert program.run(["diff", old, new, QUICK]) == 0
     out, err = capsys.readouterr()
     assert "warning[old-prices] the prices are of 2026-02-09" in err
+    assert "next: a newer gpucluster; or " in err
     assert "days ago" not in out, "the result does not change by the day"
 
 

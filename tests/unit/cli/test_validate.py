@@ -2,6 +2,8 @@
 
 import io
 import json
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import builders
@@ -147,8 +149,19 @@ def test_what_one_fault_hides_is_one_line_and_not_fifty():
     assert "unknown: 50 more, until nodes.state[head] is mended" in text
 
 
-def test_a_stream_that_is_no_terminal_sees_no_living_table():
-    stream = io.StringIO()
-    with Live(1, stream) as live:
-        live.told(expectations(builders.a_lab_plan())[0], RESULT)
+def test_a_stream_that_is_no_terminal_sees_no_living_table_but_hears_what_is_asked():
+    one, stream = expectations(builders.a_lab_plan())[0], io.StringIO()
+    with Live(2, stream) as live:
+        live.told(one, RESULT)
     assert stream.getvalue() == ""
+    with Live(2, stream, every_s=0.001) as live:
+        live.told(one, RESULT)
+        until(stream.getvalue)
+    assert f"1 of 2 checks answered, {one.id} is asked\n" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def until(there: Callable[[], object]) -> None:
+    """Another thread does it; pytest's timeout ends us if it never does."""
+    while not there():
+        threading.Event().wait(0.001)
