@@ -111,16 +111,16 @@ class JobRole:
 
     def _fresh(self, job: int, uid: int) -> Lent:
         """Asked of STS."""
-        now = self._machine.clock()
-        if now < self._refused_until:
+        if self._machine.now() < self._refused_until:
             raise NotYetError("STS refused a moment ago")
         session = OTHER.sub("-", f"{job}-{self._user(uid)}")[:LONGEST_NAME]
         try:
             lent = self._machine.store(self._region).assume(self._arn, session, LIFE_S)
         except GpuclusterError as error:
-            self._refused_until = self._machine.clock() + AGAIN_S
+            self._refused_until = self._machine.now() + AGAIN_S
             log.warning("the role for jobs: %s", one_line(error))
             raise
+        now = self._machine.clock()
         self._lent = {
             **{whose: one for whose, one in self._lent.items() if one.until > now},
             (job, uid): lent,

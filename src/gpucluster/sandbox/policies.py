@@ -211,11 +211,11 @@ def allows_service(document: Mapping[str, Any], service: str, need: Need) -> boo
 
 def allows_account(document: Mapping[str, Any], account: str, need: Need) -> bool:
     """Whether a role's trust policy lets some of the account do `need`. It names no resource: that is the role itself."""
-    whole = (account, f"arn:aws:iam::{account}:root")
+    whole = (account, f"arn:aws:iam::{account}:root", "*")
     ours: list[Mapping[str, Any]] = []
     for statement in _statements(document):
         principal: Any = statement.get("Principal")
-        named = _strings(principal.get("AWS", ())) if isinstance(principal, Mapping) else ()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        named = _strings(principal.get("AWS", ()) if isinstance(principal, Mapping) else principal or ())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         if any(one in whole for one in named):
             rest = {k: v for k, v in statement.items() if k != "Principal"}
             ours.append({**rest, "Resource": need.resource})

@@ -116,6 +116,7 @@ JOB_NEEDS = [
     ("write a checkpoint", "s3:PutObject", "example-runs/a/b/c", {}, True),
     ("write beside it", "s3:PutObject", "example-runs/a/x", {}, False),
     ("list a folder", "s3:ListBucket", "example-data", {"s3:prefix": ("sets/",)}, True),
+    ("list the names that begin alike", "s3:ListBucket", "example-data", {"s3:prefix": ("sets",)}, False),
     ("list beside it", "s3:ListBucket", "example-data", {"s3:prefix": ("sets-of-others/",)}, False),
     ("list all of a bucket of which a folder is theirs", "s3:ListBucket", "example-data", {}, False),
     ("list a whole bucket", "s3:ListBucket", "example-public", {}, True),

@@ -233,7 +233,7 @@ def test_a_refusal_by_sts_is_told_without_its_words_and_is_not_repeated_at_each_
     assert b"AccessDenied" not in told[0].body
     assert len(node.fake.store.assumed) == 1
     assert len(caplog.records) == 1
-    node.now += job_role.AGAIN_S
+    node.fake.clock += job_role.AGAIN_S
     node.fake.store.sts_refuses = False
     assert role.answer(node.token, CLIENT).status == 200
 

@@ -99,6 +99,18 @@ def test_nobody_else_takes_it_on_and_it_opens_no_other(world: World, whose: str,
     assert "is not authorized to perform: sts:AssumeRole" in refused(world.take_on, whose, arn)
 
 
+def test_a_trust_that_denies_everybody_is_heard(world: World) -> None:
+    iam, open_ = world.cloud.client("iam"), json.loads(trust_role(NODE))
+    for everybody in ("*", {"AWS": "*"}):
+        deny = {"Effect": "Deny", "Principal": everybody, "Action": "sts:AssumeRole"}
+        shut = {**open_, "Statement": [*open_["Statement"], deny]}
+        iam.update_assume_role_policy(RoleName="sts-jobs", PolicyDocument=json.dumps(shut))
+        try:
+            assert "is not authorized to perform: sts:AssumeRole" in refused(world.take_on, "node")
+        finally:
+            iam.update_assume_role_policy(RoleName="sts-jobs", PolicyDocument=json.dumps(open_))
+
+
 def test_without_the_right_the_trust_is_not_enough(world: World) -> None:
     iam = world.cloud.client("iam")
     whole = iam.get_role_policy(RoleName="sts-node", PolicyName="sts-node")["PolicyDocument"]
