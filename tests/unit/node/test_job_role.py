@@ -262,6 +262,28 @@ def test_while_sts_hangs_for_one_job_the_keys_of_another_are_handed_out(
     assert len(node.fake.store.assumed) == 1
 
 
+def test_ranks_of_a_job_that_ask_together_wait_for_the_first(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    role = node.role()
+    first = role._asking
+
+    class Told:
+        def acquire(self, timeout: float) -> bool:
+            waited.append(timeout)
+            return first.acquire(timeout=timeout)
+
+        def release(self) -> None:
+            first.release()
+
+    monkeypatch.setattr(role, "_asking", Told())
+    role.answer(node.token, CLIENT)
+    node.now = NOW + 3600 - job_role.FRESH_S + 1
+    role.answer(node.token, CLIENT)
+    assert waited == [job_role.WAIT_S, 0]
+
+
 def test_no_key_is_shown_by_a_repr(node: Node) -> None:
     assert "secret='" not in repr(node.fake.store.assume("", "", 0))
 
@@ -397,7 +419,7 @@ def test_a_caller_who_speaks_a_letter_at_a_time_gives_his_place_back(
 @pytest.mark.loopback
 def test_a_question_without_end_is_none(server: JobServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as caller:
-        caller.sendall(b"GET / HTTP/1.0\r\nX: " + b"x" * job_server.LARGEST)
+        caller.sendall(b"GET / HTTP/1.0\r\nX: " + b"x" * job_server.LARGEST + b"\r\n\r\n")
         assert b"200" not in read_all(caller)
 
 
