@@ -24,6 +24,7 @@ CONF = f"{names.SLURM_DIR}/slurm.conf"
 CONTROLLER, DAEMON = "slurmctld", "gpucluster-elastic"
 UP_S, LOOK_S = 30.0, 0.2
 RELIEVE_S = 15.0  # slurmctld 24.11 saves all and ends within 1 s
+RELIEFS = 3  # a start may fail for a reason that passes
 OWNER = "slurm"
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ def _bring_up(machine: Machine, known: Known, bundle: Bundle) -> None:
     elif not state.load(machine).relieved:
         return
     _until_up(machine, known)
-    state.change(machine, slurm=wanted, relieved=False)
+    state.change(machine, slurm=wanted, relieved=0)
 
 
 def _relieve(machine: Machine, known: Known) -> None:
@@ -167,15 +168,16 @@ def _relieve(machine: Machine, known: Known) -> None:
 
     Asked by slurmctld itself it hands over after 29 s, in which nobody answers, and the first reads its state
     before the second has saved it ("Old state possible", 24.11.5).
-    Once, until ours has answered: one that does not come up must leave the second's alone, which is the only one then.
+    RELIEFS times, until ours has answered: one that does not come up must leave the second's alone, the only one then.
     """
     head = there(of(known.bundle).plan.head)
     if head.standby is None or of(known.identity).role != names.ROLE_HEAD:
         return
     other, end = (head.standby.address, head.controller_port), machine.now() + RELIEVE_S
-    if state.load(machine).relieved or not machine.listening(*other):
+    times = state.load(machine).relieved
+    if times >= RELIEFS or not machine.listening(*other):
         return
-    state.change(machine, relieved=True)
+    state.change(machine, relieved=times + 1)
     machine.run(["scontrol", "shutdown", "slurmctld"], check=False, timeout_s=RELIEVE_S)  # 1: ours is off
     while machine.listening(*other) and machine.now() < end:
         machine.pause(LOOK_S)
