@@ -16,7 +16,8 @@ from gpucluster.sandbox import bootstrap, images, mirrors, places
 from gpucluster.sandbox.within import within
 
 PACKAGES = ("slurm-client", "slurmctld", "slurmd", "sackd", "slurm-wlm-basic-plugins")
-DAEMONS = ("slurmctld", "slurmd")  # scontrol wants a configuration before it tells its version, sackd tells none
+# scontrol wants a configuration before it tells its version, sackd tells none
+DAEMONS = ("slurmctld", "slurmd")
 SOURCE = "slurm-wlm"
 HOUR = 3600.0
 
