@@ -184,6 +184,20 @@ def test_a_job_has_the_role_for_jobs_and_nothing_else_and_nobody_else_has_it(res
     research.wait("its token is of no use any more", lambda: status("vision") == "403", within=20)
 
 
+def test_validate_calls_a_cluster_with_shared_homes_and_a_login_machine_healthy(research):
+    steady = {f"h100-1a-{n}" for n in (1, 2)}
+    research.wait(
+        "its always-on nodes are up",
+        lambda: all(set(research.nodes()[name]["state"]) == {"IDLE", "CLOUD"} for name in steady),
+        within=150,
+    )
+    done = gpucluster("validate", NAME, "--output", "json", check=False, timeout=900)
+    results = json.loads(done.stdout)["results"]
+    assert [(one["id"], one["found"]) for one in results if one["verdict"] != "pass"] == []
+    assert {one["machine"] for one in results if one["check"] == "fs.mount"} >= {"head", *steady}
+    assert done.returncode == 0
+
+
 def test_a_head_that_is_replaced_finds_queue_journal_and_exports_again(research):
     job = research.submit("--hold", script="cp /apps/tool /home/vision/tool")
     research.exec("head", "bash", "-c", "echo a tool > /apps/tool")

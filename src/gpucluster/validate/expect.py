@@ -167,7 +167,7 @@ def _any_machine(plan: ClusterPlan, target: str, spool: str) -> Iterator[Expecta
         yield _expect("imds.guard", target, machine.Guard())
     mounts = (*ALWAYS, *wants.mounts(plan, on_head=target == HEAD))
     yield _expect("fs.mount", target, machine.Mounts(mounts=mounts))
-    yield _expect("disk", target, machine.Disks(paths=("/", "/tmp", spool)))  # noqa: S108  asked about, not written to
+    yield _expect("disk", target, machine.Disks(paths=("/", "/tmp", spool, *wants.scratch(plan))))  # noqa: S108  asked about, not written to
 
 
 def _gangs(plan: ClusterPlan) -> Iterator[Expectation]:

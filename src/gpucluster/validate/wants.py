@@ -57,12 +57,20 @@ def slurm_files(plan: ClusterPlan, folder: str) -> dict[str, str]:
 
 
 def mounts(plan: ClusterPlan, *, on_head: bool) -> Iterator[machine.MountWant]:
+    """Without a machine's own disks: one that has none has a folder."""
     for mount in plan.storage:
+        if mount.nvme is not None:
+            continue
         own = on_head and mount.nfs is not None and mount.nfs.from_head
         if mount.nfs is None or not own:
             yield _mount(mount)
         elif mount.nfs.export != mount.path:  # its own disk, bound there as the nodes see it
             yield machine.MountWant(path=mount.path, types=(), source="")
+
+
+def scratch(plan: ClusterPlan) -> tuple[str, ...]:
+    """Where a machine's own disks are, or the folder in their place."""
+    return tuple(mount.path for mount in plan.storage if mount.nvme is not None)
 
 
 def partition_nodes(plan: ClusterPlan, partition: Partition) -> tuple[str, ...]:
@@ -83,8 +91,6 @@ def _mount(mount: Mount) -> machine.MountWant:
         return machine.MountWant(path=mount.path, types=(mount.other.type,), source=mount.other.source)
     if mount.efs is not None:
         return machine.MountWant(path=mount.path, types=("nfs", "nfs4"), source="")  # by a name of AWS's
-    if mount.nvme is not None:  # a folder where the machine has no disks
-        return machine.MountWant(path=mount.path, types=(), source="")
     return machine.MountWant(path=mount.path, types=("lustre",), source="")
 
 

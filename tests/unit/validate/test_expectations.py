@@ -97,6 +97,16 @@ def test_hosts_are_all_asked_and_nothing_of_a_cloud_is():
     assert by_id["topo.place[h100]"].want.leaf["gpu03"] == "leaf2"
 
 
+def test_a_machines_own_disks_are_looked_at_and_need_be_no_mount():
+    """Each cluster with `nvme` was unhealthy: a machine without disks, such as the head, has a folder."""
+    by_id = {e.id: e.want for e in expectations(resolve_file(STACKS / "research.yaml").plan)}
+    for machine in ("head", "h100-1a-1", "small/1"):
+        paths = {mount.path for mount in by_id[f"fs.mount[{machine}]"].mounts}
+        assert {"/home", "/data", "/archive"} <= paths
+        assert "/scratch" not in paths
+        assert "/scratch" in by_id[f"disk[{machine}]"].paths
+
+
 def test_a_cluster_without_slurm_is_not_asked():
     with pytest.raises(ValueError, match="no such part"):
         expectations(builders.a_kube_plan())
