@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from gpucluster.errors import GpuclusterError
-from gpucluster.node import job_tokens, peers
+from gpucluster.node import job_tokens, peers, steps
 from gpucluster.node.job_tokens import NotThisJobError
 from gpucluster.node.known import Known, of
 from gpucluster.node.machine import Lent, Machine, NotYetError, Reply
@@ -83,7 +83,7 @@ class JobRole:
             now = self._machine.now()
             seen_at, running = self._running
             if job not in running or now - seen_at > SEEN_S:
-                self._running = now, job_tokens.running(self._machine)
+                self._running = now, steps.jobs(self._machine)
             if job not in self._running[1]:
                 raise NotThisJobError(f"job {job} does not run here")
         return job

@@ -7,10 +7,10 @@ import hmac
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from gpucluster.errors import GpuclusterError
+from gpucluster.node import steps
 from gpucluster.node.machine import Machine
 from gpucluster.plan import names
 
@@ -18,8 +18,6 @@ LONGEST = 128
 TOKEN = re.compile(
     r"([1-9][0-9]{0,9})\.([0-9]{1,10})\.[A-Za-z0-9_-]{43}"
 )  # JOBID, UID and 32 bytes of chance
-PROGRAM = "slurmstepd"  # Debian adds `-wlm`, the kernel ` (deleted)` once a newer package is there
-STEP = re.compile(rb"slurmstepd: \[([0-9]{1,10})[.+]")  # a step's title
 STARTING_S = 120.0  # slurmd starts a job's first step as its Prolog ends, which waits 5 s at most
 
 
@@ -39,39 +37,10 @@ def job_of(machine: Machine, token: str, uid: int) -> int:
 
 def sweep(machine: Machine) -> None:
     """Forget the jobs that are over."""
-    now, alive = machine.clock(), running(machine)
+    now, alive = machine.clock(), steps.jobs(machine)
     for file in _files(machine):
         if int(file.name) not in alive and now - file.lstat().st_mtime > STARTING_S:
             file.unlink(missing_ok=True)
-
-
-def running(machine: Machine) -> frozenset[int]:
-    """Jobs with a step here, by what slurmstepd calls itself: a user may take any title.
-
-    A user's process is shown as root's once it may not be dumped, and a program with a setuid bit runs as root under a
-    title of the user's. So it must be slurmstepd's program, started by root. For moments its effective user is the job's.
-    """
-    proc = machine.place("/proc")
-    return frozenset(_steps(proc, _root(machine)))
-
-
-def _steps(proc: Path, root: int) -> Iterator[int]:
-    started_by = f"\nUid:\t{root}\t"  # the first of four is the real one
-    for title in proc.glob("[0-9]*/cmdline"):
-        try:
-            match = STEP.match(title.read_bytes())
-            if match and _program(title.parent).startswith(PROGRAM) and started_by in _status(title.parent):
-                yield int(match[1])
-        except OSError:
-            continue  # it ended while we looked
-
-
-def _program(process: Path) -> str:
-    return (process / "exe").readlink().name
-
-
-def _status(process: Path) -> str:
-    return (process / "status").read_text(errors="replace")
 
 
 def _is(machine: Machine, job: str, token: str) -> bool:
@@ -84,12 +53,8 @@ def _is(machine: Machine, job: str, token: str) -> bool:
         return False
     with os.fdopen(descriptor, "rb") as opened:
         seen = os.fstat(descriptor)
-        ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == _root(machine)
+        ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == steps.root(machine)
         return ours and hmac.compare_digest(opened.read(LONGEST), token.encode())
-
-
-def _root(machine: Machine) -> int:
-    return machine.place("/proc").stat().st_uid
 
 
 def _files(machine: Machine) -> list[Path]:

@@ -23,6 +23,7 @@ from gpucluster.node import (
     selfend,
     slurmd,
     state,
+    steps,
 )
 from gpucluster.node.doorbell import Doorbell, Ring
 from gpucluster.node.known import Known, of
@@ -113,7 +114,7 @@ def mourn(machine: Machine, known: Known) -> None:
 
 def end_if_due(machine: Machine, known: Known) -> bool:
     """Power off a machine that no controller answers and no job uses; the cloud takes that as its end."""
-    kept, busy = state.load(machine), slurmd.steps_running(machine)
+    kept, busy = state.load(machine), bool(steps.jobs(machine))
     plan = known.bundle.plan if known.bundle else None
     silent_s = machine.now() - kept.heard_at
     if busy and silent_s > 0:

@@ -13,7 +13,6 @@ from gpucluster.plan.model import ClusterPlan, there
 OPTIONS = f"{names.AGENT_RUN}/slurmd.env"
 DEVICE = re.compile(r"nvidia[0-9]+")
 DEVICES_S = 120.0  # drivers load while we boot; what is not there by then is broken
-STEP = b"slurmstepd: ["  # a running step's title; `slurmstepd infinity` only keeps the cgroup
 
 
 def devices(machine: Machine, known: Known) -> Known:
@@ -69,14 +68,3 @@ def _servers(answer: NodeAnswer, plan: ClusterPlan) -> str:
     """Who answered first, then the other controller, if there is one."""
     head, port = there(plan.head), there(plan.head).controller_port
     return ",".join(dict.fromkeys((answer.controller, *(f"{a}:{port}" for a in head.addresses[1:]))))
-
-
-def steps_running(machine: Machine) -> bool:
-    """Does a job's step run here?"""
-    for title in machine.place("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if title.read_bytes().startswith(STEP):
-                return True
-        except OSError:
-            continue  # it ended while we looked
-    return False

@@ -19,7 +19,7 @@ from fake_machine import FakeMachine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster.node import effects, job_role, job_server, job_tokens, peers
+from gpucluster.node import effects, job_role, job_server, job_tokens, peers, steps
 from gpucluster.node.job_role import HERE, JobRole
 from gpucluster.node.job_server import JobServer
 from gpucluster.node.known import Bundle, Known
@@ -156,11 +156,11 @@ def test_what_only_calls_itself_a_step_is_none(node: Node) -> None:
     process(node.fake, 303, "slurmstepd: [72.extern]", program="/usr/bin/su")
     process(node.fake, 304, "slurmstepd: [73.extern]", program="/usr/sbin/slurmstepd (deleted)")
     node.fake.put("/proc/305/cmdline", "slurmstepd: [74.extern]\0")  # it has just ended
-    assert job_tokens.running(node.machine()) == {7, 70, 73}
+    assert steps.jobs(node.machine()) == {7, 70, 73}
 
 
 def test_a_token_in_a_users_own_file_is_none(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_tokens, "_root", lambda _: OTHER)
+    monkeypatch.setattr(steps, "root", lambda _: OTHER)
     process(node.fake, 306, "slurmstepd: [7.0]", uid=OTHER)
     assert node.role().answer(node.token, CLIENT).status == 403
 
@@ -169,8 +169,8 @@ def test_ranks_that_ask_together_are_one_look_at_all_processes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    real = job_tokens.running
-    monkeypatch.setattr(job_tokens, "running", lambda machine: (looks.append(1), real(machine))[1])
+    real = steps.jobs
+    monkeypatch.setattr(steps, "jobs", lambda machine: (looks.append(1), real(machine))[1])
     role = node.role()
     assert {role.answer(node.token, CLIENT).status for _ in range(8)} == {200}
     assert len(looks) == 1

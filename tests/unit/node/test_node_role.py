@@ -1,6 +1,7 @@
 """A node, from power on to its heartbeat: order, resumption, waiting, failing, ending itself."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -326,6 +327,9 @@ def test_a_jobs_step_keeps_it_and_its_end_starts_the_wait_anew(tmp_path):
     node = a_node(tmp_path)
     known = boot(node)
     node.put("/proc/77/cmdline", "slurmstepd: [12.batch]\0")
+    assert silent(node, known, hours=1)  # a title alone is anybody's
+    node.put("/proc/77/status", f"Name:\tx\nUid:\t{os.getuid()}\t0\t0\t0\n")
+    (tmp_path / "proc/77/exe").symlink_to("/usr/sbin/slurmstepd-wlm")
     assert not silent(node, known, hours=1)
     (tmp_path / "proc/77/cmdline").unlink()
     assert not silent(node, known, hours=0.05)
