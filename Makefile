@@ -56,7 +56,7 @@ engine: install  ## the program on the real Pulumi engine against the stand-in p
 sandbox: install ## real clusters in capsules
 	$(BIN)/pytest -q -n 3 --dist loadfile tests/sandbox
 
-image-proof: prepare install ## the image's way to Slurm: Debian's source built and installed by its tasks; root, half an hour
+image-proof: prepare install ## the image's way to Slurm: Debian's source built and installed by its tasks; root, ten to twenty minutes
 	$(BIN)/python tools/prove_image.py
 
 check: lint types arch unit ## ruff, pyright, import-linter, unit tests

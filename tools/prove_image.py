@@ -1,7 +1,7 @@
 """The image's way to Slurm, proved without AWS: Debian's source of Slurm is built and installed by the same tasks.
 
 Source and packaging come as one tarball with a debian/ folder in it, as SchedMD's does. In a throw-away tree of trixie; `make image-proof` runs it as root. It needs the host's Debian
-mirror and, on two cores, a quarter of an hour. One JSON object with the figures is the answer.
+mirror and, on two cores, ten to twenty minutes. One JSON object with the figures is the answer.
 """
 
 import json
