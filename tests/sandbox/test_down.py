@@ -36,7 +36,7 @@ def edit_a_template(ec2, name):
     (template,) = [
         t["LaunchTemplateId"]
         for t in ec2.describe_launch_templates()["LaunchTemplates"]
-        if t["LaunchTemplateName"].startswith(f"{name}-h200-1-")
+        if t["LaunchTemplateName"].startswith(f"{name}-h200-on-demand-")
     ]
     (latest,) = ec2.describe_launch_template_versions(LaunchTemplateId=template, Versions=["$Latest"])[
         "LaunchTemplateVersions"

@@ -173,12 +173,13 @@ def _relieve(machine: Machine, known: Known) -> None:
     head = there(of(known.bundle).plan.head)
     if head.standby is None or of(known.identity).role != names.ROLE_HEAD:
         return
-    other, end = (head.standby.address, head.controller_port), machine.now() + RELIEVE_S
+    other = head.standby.address, head.controller_port
     times = state.load(machine).relieved
     if times >= RELIEFS or not machine.listening(*other):
         return
     state.change(machine, relieved=times + 1)
     machine.run(["scontrol", "shutdown", "slurmctld"], check=False, timeout_s=RELIEVE_S)  # 1: ours is off
+    end = machine.now() + RELIEVE_S  # from here: on a busy machine the asking alone takes seconds
     while machine.listening(*other) and machine.now() < end:
         machine.pause(LOOK_S)
 

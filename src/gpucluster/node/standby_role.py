@@ -29,6 +29,7 @@ from gpucluster.plan import names
 from gpucluster.plan.model import there
 
 HEAD_FIRST_S = 120.0  # so long the head's daemon may take to be the first
+RELIEVED_S = 30.0  # so long the head's slurmctld may take to start, once it has ended ours
 AGAIN_S = 600.0  # a head whose daemon does not come costs the lease's time, in which nothing is launched
 HOST = "SlurmctldHost="
 
@@ -50,6 +51,20 @@ def ours_first(text: str, name: str) -> str:
     rest = [line for line in lines if line not in ours]
     first = next((at for at, line in enumerate(rest) if line.startswith(HOST)), 0)
     return "\n".join([*rest[:first], *ours, *rest[first:]]) + "\n"
+
+
+def backup(machine: Machine, known: Known) -> Known:
+    """slurmctld, which a head that comes back ends: ours waits for the head's, or it would take over again meanwhile."""
+    head, kept = there(of(known.bundle).plan.head), state.load(machine)
+    if kept.slurm and not systemd.active(machine, controller.CONTROLLER):
+        now = machine.now()
+        since = now if kept.ended_at is None or kept.ended_at > now else kept.ended_at  # a boot begins anew
+        state.change(machine, ended_at=since)
+        if now - since < RELIEVED_S and not machine.listening(head.address, head.controller_port):
+            raise NotYetError("the head, which ended our slurmctld, is starting its own")
+    known = controller.controller(machine, known)
+    state.change(machine, ended_at=None)
+    return known
 
 
 def elastic(machine: Machine, known: Known) -> Known:
@@ -84,7 +99,7 @@ FOLLOW: Table = (
     ("directory", directory.joined),
     ("users", accounts.settled),
     ("near", near),
-    ("controller", controller.controller),
+    ("controller", backup),
     ("elastic", elastic),
 )
 BOOT: Table = (

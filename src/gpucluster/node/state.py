@@ -24,9 +24,9 @@ class AgentState:
     farewells: tuple[str, ...] = ()  # kinds of trouble for which the site's program was started
     elastic: str = ""  # head: mark of the files that the daemon has read
     looked_at: float = 0.0  # node: when it last looked for new people
-    relieved: int = (
-        0  # head: how often the second's slurmctld was ended for ours, which has not answered since
-    )
+    # head: how often the second's slurmctld was ended for ours, which has not answered since
+    relieved: int = 0
+    ended_at: float | None = None  # standby: since when our slurmctld is off, as far as we saw
     yielded_at: float | None = None  # standby: when its daemon last let the head's go first
     steps: tuple[Step, ...] = ()
 

@@ -206,6 +206,21 @@ def test_the_second_head_is_the_first_to_be_asked_from_itself(second):
     assert machine.text(names.NEAR_CONF) == others.format("".join(reversed(hosts)))
 
 
+def test_the_seconds_slurmctld_once_ended_lets_the_heads_start_first(second):
+    """On a busy machine the head's took 10 s: the second's was the primary again, and old state met new."""
+    machine, known = second
+    heads: set[str] = set()
+    there_is = replace(machine.machine(), listening=lambda host, _: host in {SECOND, *heads})
+    for away_s, comes in ((standby_role.RELIEVED_S, False), (5.0, True)):
+        machine.active.pop("slurmctld.service", None)
+        with pytest.raises(NotYetError, match="starting its own"):
+            standby_role.backup(there_is, known)
+        machine.clock += away_s
+        heads |= {HEAD} if comes else set()
+        standby_role.backup(there_is, known)
+        assert "slurmctld.service" in machine.active
+
+
 @pytest.mark.parametrize(
     ("role", "acts"), [(names.ROLE_HEAD, True), (names.ROLE_HEAD, False), (names.ROLE_STANDBY, True)]
 )
