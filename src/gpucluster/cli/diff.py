@@ -9,10 +9,11 @@ from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, prog
 from gpucluster.errors import GpuclusterError, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from gpucluster.engine.offline.answers import Recording
-    from gpucluster.engine.offline.model import Planned
+    from gpucluster.engine.offline.model import Lookup, Planned
     from gpucluster.gitops.model import Diff, ResourceChange, Side
     from gpucluster.plan.model import ClusterPlan
     from gpucluster.spec import Problem, Report
@@ -141,22 +142,33 @@ def _answers(old: "Side", new: "Side") -> "tuple[Known, Known]":
 
 
 def _planned(named: "tuple[str, Side]", known: "Known") -> "Planned":
-    """What the program declares; without a cloud it declares nothing."""
-    from gpucluster.cli.resources import answered
-    from gpucluster.cli.sides import path_of
-    from gpucluster.engine.offline.answers import AnswersError
+    """What the program declares; without a cloud it declares nothing. An unanswered look-up stays open, and is told.
+
+    A review of two specs must not fail for what is the same on both sides.
+    """
+    from gpucluster.cli.resources import planned_of
+    from gpucluster.engine.offline.answers import lacking
     from gpucluster.engine.offline.model import Planned
 
     word, side = named
     path, answers = known
     try:
-        planned = answered(side.plan, answers, spec=path_of(side.label), path=path)
-    except AnswersError as error:
-        step = f"without resources: --no-resources; with them: {error.next_step}"
-        raise GpuclusterError(f"{word}: {error.message}", next_step=step) from error
+        planned = planned_of(side.plan, answers)
     except GpuclusterError as error:
         raise GpuclusterError(f"{word}: {error.message}", next_step=error.next_step) from error
+    if planned is not None and (questions := lacking(planned, answers)):
+        _tell_open(word, side, path, questions)
     return planned or Planned(project="gpucluster", stack=side.plan.name, resources=())
+
+
+def _tell_open(word: str, side: "Side", path: "Path", questions: "Sequence[Lookup]") -> None:
+    from gpucluster.cli.sides import path_of
+    from gpucluster.engine.offline.answers import refuse
+
+    refusal = refuse(side.plan.name, path_of(side.label), path, questions)
+    step = (refusal.next_step or "").partition("; or add")[0]
+    progress(f"warning[open-look-up] {word}: {refusal.message}: what hangs on it is not compared")
+    progress(f"  next: {step}")
 
 
 def _warn_of_age(found: "Diff") -> None:

@@ -63,7 +63,8 @@ def backup(machine: Machine, known: Known) -> Known:
         if now - since < RELIEVED_S and not machine.listening(head.address, head.controller_port):
             raise NotYetError("the head, which ended our slurmctld, is starting its own")
     known = controller.controller(machine, known)
-    state.change(machine, ended_at=None)
+    if state.load(machine).ended_at is not None:
+        state.change(machine, ended_at=None)
     return known
 
 

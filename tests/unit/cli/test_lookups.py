@@ -133,13 +133,18 @@ def test_each_one_without_an_answer_is_named_with_the_file_and_the_command_that_
     assert all(f"token: {token}\n" in err for token in QUESTIONS.values())
 
 
-def test_a_diff_names_the_file_to_record_and_the_way_without_resources(tmp_path: Path, told: Told) -> None:
-    """`plan` takes no revision: the command that it named for `HEAD:site.yaml` could not run."""
+def test_a_diff_without_answers_leaves_them_open_and_names_the_file_and_the_command(
+    tmp_path: Path, told: Told
+) -> None:
+    """It was refused: two specs of a colleague's could not be compared. And `plan` takes no revision."""
     spec = put(tmp_path, site(NAMED), {})
     code, _, err = told("diff", spec, spec)
-    assert code == 2
-    assert "next: without resources: --no-resources; with them: `gpucluster plan" in err
-    assert told("diff", spec, spec, "--no-resources")[0] == 0
+    assert code == 0
+    for word in ("old", "new"):
+        assert f"warning[open-look-up] {word}: burst: the program looks up" in err
+    assert f"{tmp_path}/lookups/burst.yaml has no answer: what hangs on it is not compared\n" in err
+    assert f"next: `gpucluster plan {spec} --resources --live --record` asks the account" in err
+    assert "warning[open-look-up]" not in told("diff", spec, spec, "--no-resources")[2]
     assert (path_of("HEAD:stacks/a.yaml"), path_of(str(spec))) == ("stacks/a.yaml", str(spec))
 
 
@@ -168,9 +173,10 @@ def test_a_diff_without_an_answer_says_on_which_side(spec: Path, tmp_path: Path,
     known = answers(NAMED)
     del known["efs"]
     new = put(tmp_path / "new", site(NAMED), known)
-    code, out, err = told("diff", spec, new)
-    assert (code, out) == (2, "")
-    assert f"error: new: burst: the program looks up the site's own EFS, and {tmp_path}/new/lookups" in err
+    code, _, err = told("diff", spec, new)
+    assert code == 0
+    said = f"warning[open-look-up] new: burst: the program looks up the site's own EFS, and {tmp_path}/new/lookups"
+    assert said in err
 
 
 def test_a_diff_reads_the_answers_of_the_revision(
