@@ -345,13 +345,14 @@ def test_a_file_of_slurm_that_is_edited_is_found_in_the_file_and_in_what_it_does
     standing, held, edit, finder, says
 ):
     file = f"/etc/slurm/{next(name for word, name in FILES if word in edit)}.conf"
-    standing.exec(
-        "head", "sh", "-ec", f"cp -L {file} /root/c; sed '{edit}' /root/c >{file}; scontrol reconfigure"
-    )
-    try:
-        results = validated(standing, "--only", LIVE, code=1)
-    finally:
-        standing.exec("head", "sh", "-ec", f"cat /root/c >{file}; rm /root/c; scontrol reconfigure")
+    do = f"cp -L {file} /root/c; sed '{edit}' /root/c >{file}; scontrol reconfigure"
+    undo = f"cat /root/c >{file}; rm /root/c; scontrol reconfigure"
+    with resting(standing, "head"):
+        standing.exec("head", "sh", "-ec", do)
+        try:
+            results = validated(standing, "--only", LIVE, code=1)
+        finally:
+            standing.exec("head", "sh", "-ec", undo)
     assert of_verdict(results, "fail") >= {finder, "cfg.same[head]"}
     assert {i for i in of_verdict(results, "fail", "unknown") if not i.startswith("cfg.same[")} == {finder}
     assert says in results[finder]["remedy"]
@@ -437,10 +438,7 @@ def named(idents, held):
 @contextmanager
 def done(cluster, held, case):
     """Sabotaged; afterwards undone, and green again. Agents rest meanwhile: a look of theirs would mend it first."""
-    with ExitStack() as stack:
-        for machine in ("head", held[0]):
-            stack.callback(agent, cluster, machine, "CONT")
-            agent(cluster, machine, "STOP")
+    with resting(cluster, "head", held[0]), ExitStack() as stack:
         stack.callback(case.undo, cluster, held[0])
         case.do(cluster, held[0])
         yield
@@ -448,6 +446,16 @@ def done(cluster, held, case):
     checks = sorted({ident.partition("[")[0] for ident in case.finds | case.may})
     while of_verdict(results := validated(cluster, "--tier", "0", "--only", ",".join(checks)), "fail"):
         assert time.monotonic() < end, {i: results[i]["found"] for i in of_verdict(results, "fail")}
+
+
+@contextmanager
+def resting(cluster, *machines):
+    """The machines' agents see nothing meanwhile."""
+    with ExitStack() as stack:
+        for machine in machines:
+            stack.callback(agent, cluster, machine, "CONT")
+            agent(cluster, machine, "STOP")
+        yield
 
 
 def agent(cluster, machine, number):
