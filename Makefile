@@ -1,10 +1,11 @@
-# One word for each wish. `make demo` and `make test` are the README's two commands.
+# One target for each request. `make demo` and `make test` are the README's two commands.
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+unexport PYTHONDONTWRITEBYTECODE  # else each process of the tests compiles every module anew: a third of their CPU
 
-.PHONY: help demo test bench soak prepare install fmt check lint types arch unit engine sandbox golden image-proof
+.PHONY: help demo test test-slurm test-kubernetes fixtures bench soak prepare install fmt check lint types arch unit engine sandbox golden image-proof mutants
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -15,7 +16,7 @@ demo: prepare install ## a cluster bursts on this machine, from nothing to nothi
 test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
 	$(MAKE) --no-print-directory check
 	$(BIN)/python tools/warm.py
-	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/monitoring tests/simulated tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
+	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/judges tests/monitoring tests/simulated tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one
 	$(BIN)/python -m bench $(NAME)
@@ -46,9 +47,19 @@ arch: install
 unit: install    ## unit tests, no sockets but loopback, no root
 	$(BIN)/pytest -q -n 2
 
-soak: prepare install ## what make test does of faults, much more of it: 10,000 worlds, then every fault run on three real clusters; root
+mutants: install ## change the code in 150 places, one at a time: how many of them the unit tests find
+	$(BIN)/python tools/mutants.py --count $(or $(COUNT),150) --seed $(or $(SEED),1)
+
+soak: prepare install ## what make test does of faults, much more of it: 10,000 scenarios, then every fault run on three real clusters; root
 	$(BIN)/python tools/soak.py --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1)
 	$(BIN)/python tests/sandbox/soak.py
+
+test-slurm: prepare install ## rendered files on real daemons of every Slurm version whose packages Debian has; root, under 20 minutes
+	$(BIN)/pytest -q -n 3 --plans-at-least 44 tests/slurm  # they mostly wait
+
+test-kubernetes: install ## rendered manifests on a real Kubernetes control plane with Kueue and JobSet; builds it first
+	$(BIN)/python tools/warm.py kubernetes
+	$(BIN)/pytest -q --tests-at-least 9 tests/kubernetes
 
 engine: install  ## the program on the real Pulumi engine against the stand-in provider
 	$(BIN)/pytest -q -n 4 tests/engine
@@ -59,7 +70,10 @@ sandbox: install ## real clusters in capsules
 image-proof: prepare install ## the image's way to Slurm: Debian's source built and installed by its tasks; root, ten to twenty minutes
 	$(BIN)/python tools/prove_image.py
 
-check: lint types arch unit ## ruff, pyright, import-linter, unit tests
+fixtures: install ## the fixtures of the long suites exist, without a test run
+	@$(BIN)/pytest --setup-plan -q tests/engine tests/monitoring tests/simulated tests/sandbox > $(VENV)/fixtures.txt 2>&1 || { grep -E "^(E |ERROR)" $(VENV)/fixtures.txt; exit 1; }
+
+check: lint types arch fixtures unit ## ruff, pyright, import-linter, fixtures of the long suites, unit tests
 
 golden: install  ## rewrite the golden trees; then read `git diff tests/golden`
 	$(BIN)/pytest -q tests/unit --update-golden

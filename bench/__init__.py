@@ -1,1 +1,1 @@
-"""Figures: each bench prints JSON objects, one a line: {name, value, unit, limit, ratio}."""
+"""Benchmarks. Each prints one JSON object per line: {name, value, unit, limit, ratio}."""

@@ -1,7 +1,7 @@
-"""A burst in the sandbox, from nothing three times: how long a node takes to register, and its job to run after it.
+"""A burst in the sandbox, three times: the time until a node registers, and from there until its job runs.
 
-Brings a sandbox of its own up and takes it down; needs root. No figure is of our own clock: the cloud says when an
-instance became `running`, and slurmctld's log, in milliseconds, when it heard a node and when it let the job run.
+It brings up a sandbox of its own and takes it down; it needs root. No figure uses a clock of this program: the cloud has the
+time of `running`, and slurmctld's log, in milliseconds, the times of the registration and of the start of the job.
 """
 
 import json
@@ -24,20 +24,20 @@ JOBS, NODES, PATIENCE_S = 3, 2, 120.0
 NAME = "bench"
 STACK = Path(__file__).parent.parent / "stacks" / "burst.yaml"
 LOG = "/var/log/slurm/slurmctld.log"
-HEARD = re.compile(r"\[(\S+)\] Node (\S+) now responding")
+RESPONDING = re.compile(r"\[(\S+)\] Node (\S+) now responding")
 BEGAN = re.compile(r"\[(\S+)\] .*Configuration for JobId=(\d+) is complete")
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Seconds of one job; the slower node counts."""
+    """Seconds of one job, for its slower node."""
 
-    register: float  # its instance `running` -> slurmctld hears its slurmd
-    run: float  # the last node is heard -> the job runs
+    register: float  # from `running` of the instance to the registration of its slurmd
+    run: float  # from the last registration to the start of the job
 
 
 def run() -> Iterator[Figure]:
-    """The medians of three jobs."""
+    """Return the medians of three jobs."""
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / f"{NAME}.yaml"
         spec.write_text(STACK.read_text().replace("name: burst\n", f"name: {NAME}\n", 1))
@@ -53,9 +53,9 @@ def run() -> Iterator[Figure]:
 
 
 def _burst() -> Burst:
-    """One job from nothing to its end, and wait until nothing is left of it."""
-    told = _head("sbatch", "--parsable", f"-N{NODES}", "--gres=gpu:8", "--wrap", "sleep 2")
-    job = str(int(told))
+    """Run one job without nodes at its start, then wait until no instance is left."""
+    answer = _head("sbatch", "--parsable", f"-N{NODES}", "--gres=gpu:8", "--wrap", "sleep 2")
+    job = str(int(answer))
     _wait(f"job {job} is done", lambda: "COMPLETED" in _head("scontrol", "show", "job", job))
     booted = _booted(job)
     burst = _measured(job, booted, _log())
@@ -65,15 +65,15 @@ def _burst() -> Burst:
 
 
 def _measured(job: str, booted: dict[str, float], log: str) -> Burst:
-    """`booted`: node -> when its instance became `running`; what the log says of earlier lives is older."""
-    heard = {
-        node: min(at for at, name in _stamped(HEARD, log) if name == node and at > since)
+    """`booted`: node -> time at which its instance became `running`. Earlier lines of the log belong to earlier incarnations."""
+    responding = {
+        node: min(at for at, name in _stamped(RESPONDING, log) if name == node and at > since)
         for node, since in booted.items()
     }
     began = next(at for at, name in _stamped(BEGAN, log) if name == job)
     return Burst(
-        register=max(heard[node] - since for node, since in booted.items()),
-        run=began - max(heard.values()),
+        register=max(responding[node] - since for node, since in booted.items()),
+        run=began - max(responding.values()),
     )
 
 
@@ -83,8 +83,8 @@ def _stamped(pattern: re.Pattern[str], log: str) -> Iterator[tuple[float, str]]:
 
 
 def _booted(job: str) -> dict[str, float]:
-    """From the journal which instance served which node; from the cloud since when each is `running`."""
-    python = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.timeline")
+    """Return the instance of each node from the journal, and the time of its `running` from the cloud."""
+    python = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.inspect.timeline")
     moments = json.loads(_head(*python, job, "--json"))
     nodes = {m["instance"]: m["slot"] for m in moments if m["what"] == "launched"}
     since = {i["id"]: i["since"] for i in _living() if i["state"] == "running"}
@@ -94,10 +94,10 @@ def _booted(job: str) -> dict[str, float]:
 
 
 def _living() -> list[dict[str, Any]]:
-    from gpucluster.sandbox import ledger  # noqa: PLC0415 -- other benches need no sandbox
+    from gpucluster.sandbox import state_dir  # noqa: PLC0415 -- other benches need no sandbox
     from gpucluster.sandbox.status import control  # noqa: PLC0415
 
-    shown = control(ledger.living(NAME)).instances()
+    shown = control(state_dir.living(NAME)).instances()
     nodes = [i for i in shown if i["tags"].get("gpucluster:role") == "node"]
     return [i for i in nodes if i["state"] in ("pending", "running", "shutting-down")]
 
@@ -114,7 +114,7 @@ def _head(*argv: str) -> str:
 
 def _sandbox(*argv: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "gpucluster.cli.start", "sandbox", *argv],
+        [sys.executable, "-m", "gpucluster.cli", "sandbox", *argv],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

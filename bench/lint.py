@@ -1,4 +1,4 @@
-"""`gpucluster lint` over the rendered kube stack from exec to exit, and the check alone in a warm process."""
+"""`gpucluster lint` of the rendered kube stack from exec to exit, and the check alone in this process."""
 
 import subprocess
 import sys
@@ -6,21 +6,25 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.figure import Figure, figure, median_ms
+from bench.figure import Figure, cpu_ms, figure, median_ms
 from gpucluster.k8s.lint import Facts, check
 from gpucluster.k8s.lint.read import read
 
-LIMIT_MS = 3000.0  # a person waits for it before a commit
+LIMIT = 250.0  # times a bare Python: a user waits for it before each commit
 TIMES = 7
 ROOT = Path(__file__).parent.parent
 
 
 def run() -> Iterator[Figure]:
-    """The verb against its limit; the check against reading the YAML alone, below which it cannot come."""
+    """The command with its limit; the check beside the time that reading the YAML takes."""
     with tempfile.TemporaryDirectory() as folder:
         _call("render", ROOT / "stacks/kube.yaml", "--to", folder)
-        spec = ("--spec", ROOT / "stacks/kube.yaml")
-        yield figure("lint.kube", median_ms(lambda: _call("lint", folder, *spec), TIMES), "ms", LIMIT_MS)
+        Path(folder, "k8s/MISSING.md").unlink(
+            missing_ok=True
+        )  # without bindings `lint` finds an error and exits with 1
+        argv = ("-m", "gpucluster.cli", "lint", folder, "--spec", str(ROOT / "stacks/kube.yaml"))
+        verb, bare = cpu_ms(argv, TIMES), cpu_ms(("-c", "pass"), TIMES)
+        yield figure("lint.kube.over_bare_python", verb / bare, "x", LIMIT)
         texts = [
             file.read_text() for file in sorted(Path(folder).rglob("*.yaml")) if file.parent.name != "helm"
         ]
@@ -32,5 +36,5 @@ def run() -> Iterator[Figure]:
 
 
 def _call(verb: str, *argv: object) -> None:
-    call = [sys.executable, "-m", "gpucluster.cli.start", verb, *map(str, argv)]
+    call = [sys.executable, "-m", "gpucluster.cli", verb, *map(str, argv)]
     subprocess.run(call, check=True, capture_output=True)

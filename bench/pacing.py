@@ -1,7 +1,7 @@
-"""4,000 nodes under the API's default buckets, on a simulated clock over `cloud.model`: one job of 4,000, and 1,000 of 4.
+"""4,000 nodes with EC2's default token buckets, on a simulated clock: one job of 4,000, and 1,000 jobs of 4.
 
-The limit is 1.05 of what the bucket itself allows: a thousand machines at once, then two a second. Printed with each:
-the calls that it took, how many the cloud throttled, and how many offers were wrongly remembered as without capacity.
+The limit is 1.05 times the limit of the bucket: a thousand instances at once, then two a second. Each row also has the
+number of calls, of throttled calls, and of offers that were wrongly remembered as without capacity.
 """
 
 import tempfile
@@ -13,26 +13,28 @@ from random import Random
 from bench.decide import some_bindings, wide_plan
 from bench.figure import Figure, figure
 from gpucluster.cloud.limits import INSTANCES
-from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl, Timing
-from gpucluster.elastic.act import Hands
+from gpucluster.elastic.act import Clients
 from gpucluster.elastic.decide.world import slots_of
+from gpucluster.elastic.executors import InlineExecutor
 from gpucluster.elastic.journal import Journal
-from gpucluster.elastic.keeper import Keeper
-from gpucluster.elastic.lanes import Inline
-from gpucluster.elastic.model import SlurmJob, SlurmNode, SlurmView, Window
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.elastic.reconciler import Reconciler
+from gpucluster.plan.model import SlurmOnAws
+from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
+from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.sandbox.aws.ec2.state.values import Timing
+from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmReservation, SlurmView
 
 NODES = 4000
 OF_THE_BUCKET = 1.05
 START = 1_000_000.0
-POLL_S = 20.0  # longer than a real cluster's, for the bench's own sake: the daemon knows when tokens suffice
+POLL_S = 20.0  # longer than in a cluster, to save time: the daemon knows when the bucket has enough tokens
 OFF = frozenset({"IDLE", "CLOUD", "POWERED_DOWN"})
 WAKING = frozenset({"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"})
 UP = frozenset({"ALLOCATED", "CLOUD"})
 
 
 def run() -> Iterator[Figure]:
-    """Seconds of simulated time until the last instance was launched."""
+    """Simulated seconds until the last instance is launched."""
     size, refill = INSTANCES["RunInstances"]
     limit = (NODES - size) / refill
     for name, sizes in (("burst4000.one_job", (NODES,)), ("burst4000.1000_jobs", (4,) * (NODES // 4))):
@@ -48,7 +50,7 @@ def run() -> Iterator[Figure]:
 
 
 def _machines_that_run_out() -> Iterator[Figure]:
-    """250 nodes, of whose first machine there are 100: single nodes by one fleet, jobs of two by RunInstances."""
+    """250 nodes, of which the first machine type can give 100: single nodes by CreateFleet, jobs of two by RunInstances."""
     calls: list[int] = []
     for sizes in ((1,) * 250, (2,) * 125):
         burst = Burst(wide_plan(1000), sizes)
@@ -60,9 +62,9 @@ def _machines_that_run_out() -> Iterator[Figure]:
 
 @dataclass
 class Burst:
-    """The daemon's keeper over a Slurm in which these jobs wait, and whose nodes are up as soon as they have a machine."""
+    """The daemon's reconciler, with a Slurm in which these jobs wait. A node is up as soon as it has an instance."""
 
-    plan: ClusterPlan
+    plan: SlurmOnAws
     sizes: Sequence[int]
     now: float = START
     folder: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="gpucluster-pacing-"))
@@ -78,34 +80,34 @@ class Burst:
         self.rung = False
 
     def run(self, patience_s: float) -> float:
-        """Seconds until every node has a machine."""
-        keeper = self._keeper()
+        """Return the seconds until every node has an instance."""
+        reconciler = self._reconciler()
         while self.slurm.lacking:
             assert self.now < START + patience_s, f"{self.slurm.lacking} nodes still wait"
             self.rung = False
-            keeper.look()
-            self.now += 0.1 if self.rung else keeper.next_look_s
+            reconciler.observe()
+            self.now += 0.1 if self.rung else reconciler.next_pass_s
         living = self.model.describe((), self.now)
         return max(i.launched_at for i in living) - START
 
-    def _keeper(self) -> Keeper:
-        lane = Inline()
-        hands = Hands(
+    def _reconciler(self) -> Reconciler:
+        executor = InlineExecutor()
+        clients = Clients(
             cluster=self.plan.name,
             times=self.plan.times,
             cloud=self.cloud,
             slurm=self.slurm,
             control=ModelControl(),
             journal=self.journal,
-            clouds=lane,
-            slurms=lane,
+            clouds=executor,
+            slurms=executor,
             clock=lambda: self.now,
             ring=self._ring,
-            trip=lambda _: None,
+            hit=lambda _: None,
         )
         spool = Path(self.folder) / "spool"
-        return Keeper(
-            self.plan, self.bindings, hands, spool, published=lambda _: None, complain=lambda _: None
+        return Reconciler(
+            self.plan, self.bindings, clients, spool, publish_nodes=lambda _: None, warn=lambda _: None
         )
 
     def _ring(self) -> None:
@@ -113,9 +115,9 @@ class Burst:
 
 
 class WaitingSlurm:
-    """The SlurmPort: jobs that were placed at the start and wait for their nodes."""
+    """A SlurmPort: jobs that are placed at the start and wait for their nodes."""
 
-    def __init__(self, plan: ClusterPlan, sizes: Sequence[int], journal: Journal) -> None:
+    def __init__(self, plan: SlurmOnAws, sizes: Sequence[int], journal: Journal) -> None:
         names = list(slots_of(plan))
         self._journal = journal
         self._nodes = {n: SlurmNode(name=n, states=OFF, address=n) for n in names}
@@ -131,19 +133,19 @@ class WaitingSlurm:
     def lacking(self) -> int:
         return len(self._waiting)
 
-    def look(self, at: float, *, windows: bool = False) -> SlurmView:
-        """What has a machine is up."""
-        lives = self._journal.memory.lives
+    def read(self, at: float, *, reservations: bool = False) -> SlurmView:
+        """Every node with an instance is up."""
+        lives = self._journal.memory.incarnations
         for name in [n for n in self._waiting if n in lives and lives[n].instance]:
             self._waiting.discard(name)
             self._nodes[name] = replace(self._nodes[name], states=UP)
         return SlurmView(at=at, nodes=dict(self._nodes), jobs=tuple(self._jobs))
 
     def update_nodes(self, nodes: Sequence[str], state: str, reason: str | None = None) -> None:
-        """Nothing that the daemon does to nodes belongs into this burst."""
+        """Changes of nodes have no effect in this benchmark."""
         raise AssertionError(f"{state} of {len(nodes)} nodes: {reason}")
 
-    def comment(self, jobs: Sequence[int], text: str) -> None:
+    def set_admin_comment(self, jobs: Sequence[int], text: str) -> None:
         raise AssertionError(f"jobs are told: {text}")
 
     def signal(self, jobs: Sequence[int], signal: str) -> None:
@@ -152,10 +154,10 @@ class WaitingSlurm:
     def requeue(self, jobs: Sequence[int], reason: str, *, held: bool = False) -> None:
         raise AssertionError(f"no job is to be requeued: {reason}")
 
-    def open_window(self, window: Window) -> None:
+    def set_reservation(self, reservation: SlurmReservation) -> None:
         raise AssertionError("there is no block")
 
-    def close_window(self, name: str) -> None:
+    def delete_reservation(self, name: str) -> None:
         raise AssertionError("there is no block")
 
 

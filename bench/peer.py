@@ -1,23 +1,25 @@
-"""One burst through ParallelCluster's own resume program and through our hook and daemon, over the same cloud model.
+"""One burst through ParallelCluster's own resume program, and through our hook and daemon, with the same model of EC2.
 
-1,000 nodes in one job, then in 250 jobs of 4. Of each: calls to the cloud, wall time, calls of scontrol; ours against
-theirs as the limit. Both speak HTTP on loopback to the same door (`peer_cloud`) and ask the same scontrol, a program
-that answers from files and writes down that it was asked. Nothing of ParallelCluster is changed: its table, zone,
-launch template and heartbeat are where its defaults look, /var/log is an empty mount of its own, and `sudo` is a
-program that just goes on (the real one would cost it more). Its time is that of the program, ours from the hook's
-start until the last launch is in the journal. Needs root for that mount; the venv is made from requirements/peer.txt.
+1,000 nodes in 1,000 jobs of 1 to one job of 1,000, on the machine as it is and beside one busy loop for each of its cores.
+The figures are calls to the cloud, wall time and calls of scontrol and squeue. The limits of ours are their calls and half
+of their wall time. Both programs run in turn, three times; the medians count. Both programs use HTTP on loopback to one API server (`peer_cloud`), and one scontrol, a program
+that answers from files and records each call. ParallelCluster is unchanged: its table, zone, launch template and heartbeat
+are where its defaults expect them, /var/log is an empty mount, and `sudo` is a program that only runs its arguments (the
+real one would be slower). Its time is the time of the program. Ours is from the start of the hook until the last launch is
+in the journal. The mount needs root. The virtual environment is made from requirements/peer.txt.
 """
 
 import json
 import os
 import shlex
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,12 +32,15 @@ from bench.peer_daemon import NODES, the_plan
 from gpucluster.elastic import hook
 from gpucluster.elastic.events import LaunchDone
 from gpucluster.elastic.journal import read_only
-from gpucluster.elastic.observe import expand
+from gpucluster.slurm.hostlist import expand_slurm
+from gpucluster.slurm.parse import QueueRow
 
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "requirements" / "peer.txt"
 PATIENCE_S = 300.0
-BURSTS = {"one_job_of_1000": NODES, "250_jobs_of_4": 4}  # name -> nodes of a job
+SIZES = (1, 4, 10, 250, NODES)  # nodes of each job; all jobs together want 1,000
+TIMES = 3
+WALL = 0.5  # of theirs
 OFF = ("IDLE", "CLOUD", "POWERED_DOWN")
 WANTED = ("ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP")
 UP = ("ALLOCATED", "CLOUD")
@@ -43,7 +48,7 @@ UP = ("ALLOCATED", "CLOUD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one burst cost."""
+    """The cost of one burst."""
 
     wall_s: float
     api: Counter[str]
@@ -52,7 +57,7 @@ class Run:
 
 
 def run() -> Iterator[Figure]:
-    """Theirs, ours, and the ratio."""
+    """The figures of both programs, and the ratio."""
     with tempfile.TemporaryDirectory(prefix="gpucluster-peer-") as folder:
         program = _installed(Path(folder))
         commit = subprocess.run(
@@ -61,21 +66,61 @@ def run() -> Iterator[Figure]:
             text=True,
             check=False,
         )
-        _say(f"commit {commit.stdout.strip()}")
-        for name, size in BURSTS.items():
-            theirs = _theirs(Path(folder) / f"theirs-{name}", program, size)
-            ours = _ours(Path(folder) / f"ours-{name}", size)
-            for who, one in (("theirs", theirs), ("ours", ours)):
-                _say(
-                    f"{name} {who}: {one.wall_s:.2f} s, scontrol {one.scontrol}, refused {one.refused}, {dict(one.api)}"
-                )
-            yield figure(f"peer.{name}.api_calls", ours.api.total(), "calls", theirs.api.total())
-            yield figure(f"peer.{name}.wall", ours.wall_s, "s", theirs.wall_s)
-            yield figure(f"peer.{name}.scontrol", ours.scontrol, "calls", theirs.scontrol)
+        _print(f"commit {commit.stdout.strip()}")
+        for size in SIZES:
+            yield from _pair(Path(folder), program, size, "quiet")
+        with _busy():
+            for size in SIZES:
+                yield from _pair(Path(folder), program, size, "busy")
+
+
+def _pair(folder: Path, program: Path, size: int, load: str) -> Iterator[Figure]:
+    """Run both programs in turn."""
+    name = f"{load}.{NODES // size}_jobs_of_{size}"
+    theirs: list[Run] = []
+    ours: list[Run] = []
+    for number in range(TIMES):
+        theirs.append(_theirs(folder / f"theirs-{name}-{number}", program, size))
+        ours.append(_ours(folder / f"ours-{name}-{number}", size))
+    for who, runs in (("theirs", theirs), ("ours", ours)):
+        for one in runs:
+            calls = f"scontrol {one.scontrol}, refused {one.refused}, {dict(one.api)}"
+            _print(f"{name} {who}: {one.wall_s:.2f} s, {calls}")
+    yield figure(
+        f"peer.{name}.api_calls",
+        _median(r.api.total() for r in ours),
+        "calls",
+        _median(r.api.total() for r in theirs),
+    )
+    yield figure(
+        f"peer.{name}.wall", _median(r.wall_s for r in ours), "s", WALL * _median(r.wall_s for r in theirs)
+    )
+    yield figure(
+        f"peer.{name}.scontrol",
+        _median(r.scontrol for r in ours),
+        "calls",
+        _median(r.scontrol for r in theirs),
+    )
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    """Other programs that always want a core: one for each."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def _installed(folder: Path) -> Path:
-    """ParallelCluster's program in a venv of its own."""
+    """Install ParallelCluster's program into its own virtual environment."""
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     pip = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -83,7 +128,7 @@ def _installed(folder: Path) -> Path:
     return venv / "bin" / "slurm_resume"
 
 
-# --- theirs ----------------------------------------------------------------------------------------------
+# --- ParallelCluster ------------------------------------------------------------------------------------
 def _theirs(folder: Path, program: Path, size: int) -> Run:
     names = [f"{QUEUE}-dy-{RESOURCE}-{n}" for n in range(1, NODES + 1)]
     slurm = Slurm(folder, names)
@@ -108,7 +153,7 @@ def _theirs(folder: Path, program: Path, size: int) -> Run:
             timeout=PATIENCE_S,
         )
         ended = time.time()
-        living, calls = cloud.told()
+        living, calls = cloud.status()
     log = (folder / "slurm_resume.log").read_text()
     assert living == NODES, f"{living} instances\n{log[-3000:]}"
     assert "ERROR" not in log, log[log.index("ERROR") - 200 :][:3000]
@@ -116,7 +161,7 @@ def _theirs(folder: Path, program: Path, size: int) -> Run:
 
 
 def _their_configuration(folder: Path, made: dict[str, str]) -> Path:
-    """What the cookbook writes, with the values that have no default."""
+    """Write the configuration of the cookbook, with values for the settings that have no default."""
     now = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f%z")
     (folder / "heartbeat").write_text(now)
     resource = {
@@ -144,7 +189,7 @@ def _their_configuration(folder: Path, made: dict[str, str]) -> Path:
     return folder / "resume.conf"
 
 
-# --- ours ------------------------------------------------------------------------------------------------
+# --- gpucluster -----------------------------------------------------------------------------------------
 def _ours(folder: Path, size: int) -> Run:
     prefix = the_plan().pools[0].slots[0].prefix
     slurm = Slurm(folder, [f"{prefix}{n}" for n in range(1, NODES + 1)])
@@ -164,12 +209,12 @@ def _ours(folder: Path, size: int) -> Run:
         ):
             try:
                 _until(lambda: "ready" in (folder / "log").read_text() and slurm.asked() >= 2)
-                time.sleep(3.0)  # quiet: it has looked, and sleeps until the next reconcile
+                time.sleep(3.0)  # the daemon has done a full pass and waits for the next
                 began = time.time()
                 slurm.burst(size)
                 _our_hook(folder, f"{prefix}[1-{NODES}]", slurm.resume_file(size))
                 _until(lambda: _launched(folder)[0] == NODES)
-                living, calls = cloud.told()
+                living, calls = cloud.status()
             except TimeoutError:
                 sys.exit((folder / "log").read_text()[-3000:])
             finally:
@@ -179,7 +224,7 @@ def _ours(folder: Path, size: int) -> Run:
 
 
 def _our_hook(folder: Path, hostlist: str, resume_file: Path) -> None:
-    """The hook's own file with this run's paths in it, as Slurm runs it."""
+    """Write the hook with the paths of this run, as Slurm runs it."""
     text = Path(hook.__file__).read_text().replace("/var/spool/gpucluster", str(folder / "spool"))
     program = folder / "resume"
     program.write_text(text.replace("/run/gpucluster/wake", str(folder / "wake")))
@@ -188,36 +233,36 @@ def _our_hook(folder: Path, hostlist: str, resume_file: Path) -> None:
 
 
 def _launched(folder: Path) -> tuple[int, float]:
-    """How many instances the journal has, and since when."""
+    """Return the number of instances in the journal, and the time of the last launch."""
     done = [e for e in read_only(folder / "journal") if isinstance(e.event, LaunchDone)]
     count = sum(len(e.event.instances) for e in done if isinstance(e.event, LaunchDone))
     return count, max((e.at for e in done), default=0.0)
 
 
-# --- both ------------------------------------------------------------------------------------------------
+# --- both -------------------------------------------------------------------------------------------------
 class Slurm:
-    """scontrol and what it needs, over files."""
+    """A stand-in for scontrol and its answers, as files."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         folder.mkdir()
         self.bin, self._folder, self._names = folder / "bin", folder, names
         self.bin.mkdir()
         asked = f'all="$*"; printf "%s %s\\n" "$EPOCHREALTIME" "${{all:0:30}}" >>{folder}/asked'
-        answers = (
-            "*nodes*--json) cat nodes.json;; *jobs*--json) cat jobs.json;; *show\\ nodes*) cat nodes.txt;;"
-        )
+        answers = "*nodes*--json) cat nodes.json;; *show\\ nodes*) cat nodes.txt;;"
         self._program("scontrol", f'{asked}\ncd {folder}\ncase "$all" in {answers} esac')
         self._program("scancel", asked)
+        mark = "mark=${SQUEUE_FORMAT2%%,*}; mark=${mark#JobId:0}"
+        self._program("squeue", f'{asked}\ncd {folder}\n{mark}\nsed "s/\\x1e/$mark/g" rows')
         self._program("sudo", 'exec "$@"')
         (folder / "asked").touch()
         self._tell({}, OFF, ())
 
     def burst(self, size: int, count: int = NODES) -> None:
-        """The first `count` nodes are wanted, by jobs of so many."""
+        """Jobs of this size request the first `count` nodes."""
         self._tell(self._jobs(size, count), WANTED, ("RUNNING", "CONFIGURING"))
 
     def running(self, size: int, count: int = NODES) -> None:
-        """They are up, and their jobs run."""
+        """The nodes are up and the jobs run."""
         self._tell(self._jobs(size, count), UP, ("RUNNING",))
 
     def asked(self) -> int:
@@ -228,7 +273,7 @@ class Slurm:
         return sum(began <= float(line.split()[0]) <= ended for line in lines)
 
     def resume_file(self, size: int, count: int = NODES) -> Path:
-        """As Slurm 24.11 gives it."""
+        """The JSON of Slurm 24.11."""
         jobs = [
             {
                 "extra": None, "features": None, "job_id": number, "nodes_alloc": nodes, "nodes_resume": nodes,
@@ -249,26 +294,20 @@ class Slurm:
         return f"{stem}-[{first}-{names[-1].rpartition('-')[2]}]"
 
     def _tell(self, hosts: Mapping[int, str], node: Sequence[str], job: Sequence[str]) -> None:
-        sizes = {number: len(expand(names)) for number, names in hosts.items()}
+        sizes = {number: len(expand_slurm(names)) for number, names in hosts.items()}
         states = dict.fromkeys(self._names[: sum(sizes.values())], tuple(node))
         nodes = [{"name": n, "state": states.get(n, OFF), "address": n, "hostname": n} for n in self._names]
-        jobs = [
-            {
-                "job_id": number, "job_state": list(job), "nodes": names, "requeue": True, "batch_flag": True,
-                "node_count": {"set": True, "infinite": False, "number": sizes[number]}, "partition": "gpu",
-            }
-            for number, names in hosts.items()
-        ]  # fmt: skip
+        rows = [_row(number, job[-1], names, sizes[number]) for number, names in hosts.items()]
         text = "\n\n".join(
             f"NodeName={n} Arch=x86_64\n   NodeAddr={n} NodeHostName={n}\n   State={'+'.join(states.get(n, OFF))}\n"
             f"   Partitions=gpu\n   BootTime=None SlurmdStartTime=None\n   LastBusyTime=Unknown"
             for n in self._names
         )
         for name, content in (
-            ("nodes.json", json.dumps({"nodes": nodes})), ("jobs.json", json.dumps({"jobs": jobs})), ("nodes.txt", text),
+            ("nodes.json", json.dumps({"nodes": nodes})), ("rows", "\n".join(rows)), ("nodes.txt", text),
         ):  # fmt: skip
             draft = self._folder / f"{name}.new"
-            draft.write_text(content + "\n")
+            draft.write_text(content and content + "\n")
             draft.rename(self._folder / name)
 
     def _program(self, name: str, body: str) -> None:
@@ -276,15 +315,27 @@ class Slurm:
         (self.bin / name).chmod(0o755)
 
 
+def _row(number: int, state: str, nodes: str, count: int) -> str:
+    """A row of squeue for the daemon's format. \\x1e is in the place of the mark."""
+    row = QueueRow(
+        job=str(number), array=str(number), task="N/A", het="N/A", state=state, nodes=str(count), max_nodes=str(count),
+        tres=f"cpu={count},node={count}", partitions="gpu", batch="1", requeue="1", priority="1",
+        submitted="1795000000", eligible="1795000000", time_limit="1:00:00", user="1000", restarts="0", exit_code="0:0",
+        node_list=nodes, required="", excluded="", features="(null)", reservation="(null)", reason="None",
+        account="(null)", admin_comment="(null)", started="1795000001",
+    )  # fmt: skip
+    return "".join(f"{field}\x1e" for field in row)
+
+
 @dataclass
 class Cloud:
-    """The running door."""
+    """The running API server."""
 
     made: dict[str, str]
     process: "subprocess.Popen[str]"
 
-    def told(self) -> tuple[int, list[tuple[float, str, str]]]:
-        """Living instances, and every call: when, what, refused with what."""
+    def status(self) -> tuple[int, list[tuple[float, str, str]]]:
+        """Return the living instances and every call: time, action, error code."""
         assert self.process.stdin
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -339,5 +390,5 @@ def _until(reached: Any) -> None:
         time.sleep(0.05)
 
 
-def _say(words: str) -> None:
+def _print(words: str) -> None:
     print(words, file=sys.stderr, flush=True)

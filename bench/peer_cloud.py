@@ -1,7 +1,7 @@
-"""The cloud of the peer bench, as a process: our face of EC2 over `cloud.model`, moto for what we do not use ourselves.
+"""The cloud of the peer benchmark as a process: our EC2 front end over the sandbox's EC2 state, and moto for the rest.
 
-Both sides speak to the same door, which writes every call with its time. `python -m bench.peer_cloud` prints what was
-made as one JSON line, and lives until its input ends.
+Both programs use this server, which records every call with its time. `python -m bench.peer_cloud` prints the created
+resources as one JSON line, and runs until its input ends.
 """
 
 import json
@@ -11,7 +11,8 @@ import sys
 import time
 from typing import Any
 
-from gpucluster.cloud.model import CloudModel, Timing
+from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.sandbox.aws.ec2.state.values import Timing
 
 REGION, ZONE, MACHINE = "us-east-1", "us-east-1a", "p5en.48xlarge"
 OPERATOR = ("AKIAPEERBENCH0000001", "peer-bench-secret")
@@ -20,7 +21,7 @@ TABLE, DOMAIN, BUCKET = "peer-slurm", "peer.pcluster", "peer-bucket"
 
 
 class Door:
-    """WSGI: DynamoDB and Route 53 go to moto as it is, and their calls to `calls`; all else to the face, which has a trail."""
+    """WSGI: DynamoDB and Route 53 go to moto, and their calls to `calls`. Everything else goes to our front end, which logs calls."""
 
     def __init__(self, face: Any, moto: Any) -> None:
         self._face, self._moto = face, moto
@@ -37,7 +38,7 @@ class Door:
 
 
 def _service(environ: dict[str, Any]) -> str:
-    """Out of `Credential=KEY/DATE/REGION/SERVICE/aws4_request`."""
+    """Return the service of `Credential=KEY/DATE/REGION/SERVICE/aws4_request`."""
     parts = str(environ.get("HTTP_AUTHORIZATION", "")).partition("Credential=")[2].split("/")
     return parts[3] if len(parts) > 3 else ""
 
@@ -48,26 +49,26 @@ def _route53(environ: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Serve until the input ends; a line asks for the calls so far."""
+    """Serve until the input ends. A line of input prints the calls so far."""
     from moto.moto_server.werkzeug_app import (  # noqa: PLC0415 -- seconds
         DomainDispatcherApplication,
         create_backend_app,
     )
 
-    from gpucluster.sandbox import api  # noqa: PLC0415
-    from gpucluster.sandbox.backends import ACCOUNT, Moto  # noqa: PLC0415
-    from gpucluster.sandbox.face import make_app  # noqa: PLC0415
-    from gpucluster.sandbox.keys import KeyRing  # noqa: PLC0415
+    from gpucluster.sandbox import cloud  # noqa: PLC0415
+    from gpucluster.sandbox.aws.credentials import KeyRing  # noqa: PLC0415
+    from gpucluster.sandbox.aws.front_end import make_app  # noqa: PLC0415
+    from gpucluster.sandbox.aws.moto_state import ACCOUNT, Moto  # noqa: PLC0415
 
     model = CloudModel(random.Random(1), timing=Timing(pending_s=1.0), region=REGION)  # noqa: S311
     moto = Moto(REGION)
-    model.know_zones(moto.zones())
+    model.set_zones(moto.zones())
     image = moto.register_image("peer")
     ring = KeyRing(ACCOUNT, operator=OPERATOR, session_s=6 * 3600.0)
     backend: Any = DomainDispatcherApplication(create_backend_app)
     door = Door(make_app(model, moto, ring, clock=time.time), backend)
     bound = socket.create_server(("127.0.0.1", 0), backlog=128)
-    server = api._serve(bound, door)  # noqa: SLF001 -- the sandbox's own way to serve, behind another door
+    server = cloud._serve(bound, door)  # noqa: SLF001 -- the sandbox's own way to serve, behind another door
     endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
     _tell({"endpoint": endpoint, **_furnish(endpoint, image)})
     for _ in sys.stdin:
@@ -78,7 +79,7 @@ def main() -> None:
 
 
 def _furnish(endpoint: str, image: str) -> dict[str, str]:
-    """A network, a template for each side, the bucket, and ParallelCluster's table and zone."""
+    """Create a network, a launch template for each program, the bucket, and ParallelCluster's table and hosted zone."""
     ec2, s3 = client("ec2", endpoint), client("s3", endpoint)
     vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.0.0/18", AvailabilityZone=ZONE)["Subnet"][
@@ -107,7 +108,7 @@ def _furnish(endpoint: str, image: str) -> dict[str, str]:
 
 
 def client(service: str, endpoint: str) -> Any:
-    """A boto3 client of the door."""
+    """Return a boto3 client of this server."""
     import boto3  # noqa: PLC0415
 
     session: Any = boto3.Session()

@@ -1,4 +1,4 @@
-"""A cluster with as many pools as wished, on the sandbox's own image."""
+"""A cluster with any number of pools, on the sandbox's own image."""
 
 from gpucluster import catalog
 from gpucluster.plan.model import ClusterPlan
@@ -24,13 +24,13 @@ _POOL = """\
 
 
 def text_of(pools: int) -> str:
-    """The spec: each pool has two sources, so two launch templates."""
+    """Return the spec: each pool has two sources, so two launch templates."""
     names = ", ".join(f"pool{number}" for number in range(1, pools + 1))
     every = "".join(_POOL.format(number=number) for number in range(1, pools + 1))
     return f"{_HEAD}{every}partitions:\n  - {{name: gpu, pools: [{names}], default: true, max_time: 1d}}\n"
 
 
 def plan_of(pools: int) -> ClusterPlan:
-    """Its plan."""
+    """Return the plan."""
     facts = catalog.load()
     return resolve(inspect_text(text_of(pools), "pools.yaml", facts).result(), facts)

@@ -1,7 +1,7 @@
-"""Preview and up with the real engine for 1, 10 and 50 pools, beside its own time for an equal program.
+"""Preview and up with the real engine for 1, 10 and 50 pools, and the same for a program that only declares components.
 
-The equal program declares as many resources under a component, each a component, which asks no cloud; both are run in turn, so
-the ratio says what our program, the stand-in provider and the sandbox's cloud cost beyond the engine itself.
+The other program declares the same number of components, which send no request to a cloud. Both run alternately, so the
+ratio shows the cost of our program, of the stand-in provider and of the sandbox's cloud beside the engine's own.
 """
 
 import random
@@ -19,13 +19,15 @@ import pulumi
 from bench.figure import Figure, figure
 from bench.pools import plan_of
 from gpucluster.aws.program import declare
-from gpucluster.cloud.model import CloudModel, Timing
 from gpucluster.engine import find_or_build
 from gpucluster.engine import run as engine
 from gpucluster.engine.events import Outcome
 from gpucluster.engine.target import Target
-from gpucluster.plan.model import there
-from gpucluster.sandbox.api import Listener, start
+from gpucluster.plan.model import ImageByName, SlurmOnAws
+from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.sandbox.aws.ec2.state.values import Timing
+from gpucluster.sandbox.cloud import Listener, start
+from gpucluster.sandbox.state_dir import ENGINE_PLUGINS
 
 POOLS = (1, 10, 50)
 OPERATOR = ("AKIAOPERATORKEY00001", "operator-secret-of-the-bench")
@@ -33,7 +35,7 @@ Program = Callable[[], None]
 
 
 def run() -> Iterator[Figure]:
-    """Two rows a size: preview of an empty stack, and up."""
+    """Two rows for each size: the preview of an empty stack, and `up`."""
     pulumi_cli = find_or_build(lambda line: print(line, file=sys.stderr))
     for pools in POOLS:
         plan = plan_of(pools)
@@ -48,7 +50,7 @@ def run() -> Iterator[Figure]:
 
 
 def trivial(count: int) -> None:
-    """As many resources as `count`, the stack and one component among them."""
+    """Return a program with `count` resources, including the stack and one component."""
     box = pulumi.ComponentResource("bench:index:Box", "box")
     for number in range(count - 2):
         pulumi.ComponentResource(
@@ -68,16 +70,20 @@ def _both(target: Target, program: Program) -> tuple[dict[str, float], Outcome]:
 
 
 def _target(folder: Path, pulumi_cli: Path, environment: dict[str, str]) -> Target:
-    return Target(stack="burst", state_dir=folder, pulumi=pulumi_cli, environment=environment)
+    return Target(
+        stack="burst", state_dir=folder, pulumi=pulumi_cli, environment=environment, plugins=ENGINE_PLUGINS
+    )
 
 
 @contextmanager
 def _cloud() -> Generator[dict[str, str]]:
-    """The sandbox's API on loopback, whose machines take no time."""
+    """Run the sandbox's API on loopback, with machines that boot at once."""
     plan = plan_of(1)
+    assert isinstance(plan, SlurmOnAws)
+    assert isinstance(plan.image, ImageByName)
     timing = Timing(pending_s=0.1, ending_s=0.1, linger_s=0.1, gateway_s=0.1)
-    model = CloudModel(random.Random(1), timing=timing, region=there(plan.aws).region)  # noqa: S311
-    image = there(there(there(plan.aws).image).name)
+    model = CloudModel(random.Random(1), timing=timing, region=plan.aws.region)  # noqa: S311
+    image = plan.image.name
     with socket.create_server(("127.0.0.1", 0), backlog=64) as bound:
         api = start(model, [Listener(bound)], None, clock=time.time, images=[image], operator=OPERATOR)
         try:

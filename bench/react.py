@@ -1,7 +1,7 @@
-"""How soon the running daemon decides on a new request, on a refusal and on a notice, with 1,000 slots and 25 jobs of 4.
+"""The time until the running daemon decides on a new request, a refusal and a notice, with 1,000 slots and 25 jobs of 4.
 
-From the event to the journal's entry of what was decided; scontrol is a program that answers from files, the cloud the
-model in the same process. The notice is decided on the last look; the other two need scontrol's answer first.
+The time is from the event to the journal's entry of the decision. scontrol is a program that answers from files, the cloud
+is the model in the same process. The decision on a notice uses the last observation; the other two need a new answer of scontrol.
 """
 
 import logging
@@ -18,42 +18,43 @@ from random import Random
 from bench.figure import Figure, figure
 from bench.peer import NODES, Slurm
 from bench.peer_daemon import ZONE, the_plan
-from gpucluster.cloud.model import CloudModel, ModelCloud, ModelControl
-from gpucluster.cloud.port import Told
+from gpucluster.cloud.port import QueueNotice
 from gpucluster.elastic import hook
 from gpucluster.elastic.daemon import Daemon, Paths, Ports
-from gpucluster.elastic.events import LaunchAsked, LaunchDone, LaunchRefused, Troubled
+from gpucluster.elastic.events import Interrupted, LaunchDone, LaunchRefused, LaunchRequested
 from gpucluster.elastic.journal import read_only
-from gpucluster.elastic.scontrol import Scontrol
 from gpucluster.plan.messages import Notice, NoticeKind
-from gpucluster.plan.model import Bindings, ClusterPlan, Market, TemplateBinding
+from gpucluster.plan.model import Bindings, Market, SlurmOnAws, TemplateBinding
+from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
+from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.slurm.client import Scontrol
 
 LIMIT_MS = 100.0
 PATIENCE_S = 60.0
 JOB, WANTED = (
     4,
     100,
-)  # a refused request takes its instances' tokens of the API too: more would wait for those
+)  # a refused request also uses tokens for its instances: more jobs would wait for tokens
 
 
 class Queue:
-    """The NoticePort: what the bench puts in."""
+    """A NoticePort with the notices of the benchmark."""
 
     def __init__(self) -> None:
-        self.messages: SimpleQueue[Told] = SimpleQueue()
+        self.messages: SimpleQueue[QueueNotice] = SimpleQueue()
 
-    def receive(self, wait_s: float) -> tuple[Told, ...]:
+    def receive(self, wait_s: float) -> tuple[QueueNotice, ...]:
         try:
             return (self.messages.get(timeout=1.0),)
         except Empty:
             return ()
 
     def forget(self, handles: Sequence[str]) -> None:
-        """It is gone already."""
+        """The notice is already removed."""
 
 
 class Bench:
-    """A daemon in a thread, over a folder of files."""
+    """A daemon in a thread, with its files in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,13 +81,13 @@ class Bench:
         self.thread.start()
         self.made.wait()
 
-    def _run(self, plan: ClusterPlan, bindings: Bindings, ports: Ports) -> None:
+    def _run(self, plan: SlurmOnAws, bindings: Bindings, ports: Ports) -> None:
         self.daemon = Daemon(plan, bindings, self.paths, ports)
         self.made.set()
         self.daemon.run()
 
     def first(self, kind: type[object], after: float = 0.0) -> float:
-        """When the journal got its first such entry after that moment."""
+        """Return the time of the first such journal entry after that time."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             found = [
@@ -98,7 +99,7 @@ class Bench:
         raise TimeoutError(kind.__name__)
 
     def ring(self) -> float:
-        """As Slurm calls the hook; when."""
+        """Call the hook as Slurm does; return the time."""
         at = time.time()
         environ = {"SLURM_RESUME_FILE": str(self.slurm.resume_file(JOB, WANTED))}
         assert (
@@ -114,7 +115,7 @@ class Bench:
 
 
 def run() -> Iterator[Figure]:
-    """A request, its refusal by the spot market, and a notice for one of the nodes that came."""
+    """Send a request, its refusal by the spot market, and a notice for one of its nodes."""
     logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
@@ -131,22 +132,22 @@ def _measured(bench: Bench) -> Iterator[Figure]:
     bench.model.set_capacity(zone=ZONE, market=Market.SPOT, free=0)
     bench.slurm.burst(JOB, WANTED)
     rung = bench.ring()
-    asked = bench.first(LaunchAsked)
+    asked = bench.first(LaunchRequested)
     yield figure("react.new_request", (asked - rung) * 1000, "ms", LIMIT_MS)
     refused = bench.first(LaunchRefused)
-    again = bench.first(LaunchAsked, refused)
+    again = bench.first(LaunchRequested, refused)
     yield figure("react.refusal", (again - refused) * 1000, "ms", LIMIT_MS)
     bench.first(LaunchDone)
     bench.slurm.running(JOB, WANTED)
     looks = bench.slurm.asked()
     _settled(lambda: bench.slurm.asked() >= looks + 4)
     done = next(e.event for e in read_only(bench.paths.journal) if isinstance(e.event, LaunchDone))
-    told = Told(
+    notice = QueueNotice(
         instance=done.instances[0], notice=Notice(kind=NoticeKind.SPOT, at=time.time() + 120), handle="h"
     )
     sent = time.time()
-    bench.queue.messages.put(told)
-    yield figure("react.notice", (bench.first(Troubled) - sent) * 1000, "ms", LIMIT_MS)
+    bench.queue.messages.put(notice)
+    yield figure("react.notice", (bench.first(Interrupted) - sent) * 1000, "ms", LIMIT_MS)
 
 
 def _settled(reached: Callable[[], bool]) -> None:

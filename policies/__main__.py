@@ -1,4 +1,4 @@
-"""What the engine runs for `--policy-pack policies`."""
+"""Entry point for the engine: `--policy-pack policies`."""
 
 import sys
 from pathlib import Path

@@ -1,13 +1,24 @@
-"""What all tests share: the golden fixture and hypothesis' profile."""
+"""What all tests share: the golden fixture and the profiles of hypothesis."""
 
+import os
 from collections.abc import Mapping
 
 import hypothesis
 import pytest
-from golden_tree import GOLDEN, Golden, compare, rewrite
+from support.golden_tree import GOLDEN, Golden, compare, rewrite
 
-hypothesis.settings.register_profile("shared-machine", deadline=None)  # others may run beside us
-hypothesis.settings.load_profile("shared-machine")
+# How many examples a property gets; HYPOTHESIS_PROFILE names the row. No deadline, and no check that reads a clock:
+# other programs may run on this machine.
+EXAMPLES = {"check": 25, "test": 100, "soak": 2000, "mutants": 25}
+for _name, _count in EXAMPLES.items():
+    hypothesis.settings.register_profile(
+        _name,
+        max_examples=_count,
+        deadline=None,
+        derandomize=_name == "mutants",
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

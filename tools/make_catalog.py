@@ -20,9 +20,9 @@ import moto.ec2
 
 TARGET = Path(__file__).parent.parent / "src/gpucluster/catalog/data/machines.json"
 TABLES = Path(moto.ec2.__file__).parent / "resources"
-READ_ON = "2026-11-21"  # raise it when the pinned moto brings newer tables
+READ_ON = "2026-11-21"  # change it when the pinned moto has newer tables
 
-# Family -> cores of one CPU. EC2 does not tell sockets; the public descriptions of these families name the CPU.
+# Family -> cores of one CPU. EC2 does not report sockets; the public descriptions of these families name the CPU.
 CORES = {
     "c7i": 48,  # Xeon 8488C
     "g4dn": 24,  # Xeon 8259CL
@@ -44,7 +44,7 @@ CORES = {
     "r7i": 48,
 }
 
-# Known and not offered, by the beginning of the name, with the reason that a person gets.
+# Known but not offered, by the beginning of the name, with the reason of the error message.
 _ARM = "it is arm64, and the image that gpucluster builds is x86_64"
 REFUSED = {
     "c7g": _ARM,
@@ -59,19 +59,23 @@ REFUSED = {
     "t4g": _ARM,
 }
 
-# EC2's DescribeInstanceTopology answers for these families (EC2 user guide, prerequisites of instance topology), with
-# three layers or more; EKS makes node labels of the answer (cloud-provider-aws, pkg/resourcemanagers/topology.go).
+# EC2's DescribeInstanceTopology supports these families (EC2 user guide, prerequisites of instance topology) with
+# three layers or more; EKS makes node labels from the answer (cloud-provider-aws, pkg/resourcemanagers/topology.go).
 LAYERED = re.compile(r"(?:hpc|p|trn)[0-9]")
 LAYERS = 3
 
-# moto's table is one account's view. Letters differ by account, so every letter up to the highest counts;
-# us-west-1 has three zones, of which an account sees two.
+# moto's table is the view of one account. Zone letters differ by account, so every letter up to the highest counts;
+# us-west-1 has three zones, and each account sees two of them.
 HIGHEST_LETTER = {"us-west-1": "c"}
 
 
 def build() -> dict[str, Any]:
-    """The whole file as JSON values."""
+    """Return the whole file as JSON values. SystemExit if moto's table lacks a family of CORES."""
     types = _read(TABLES / "instance_types.json.gz")
+    if missing := sorted(CORES.keys() - {name.partition(".")[0] for name in types}):
+        raise SystemExit(
+            f"moto's table has no instance type of {', '.join(missing)}: update moto, or remove the family"
+        )
     offers = {path.name.split(".")[0]: _read(path) for path in sorted(_offer_files())}
     return {
         "source": f"moto {importlib.metadata.version('moto')} (Apache-2.0), ec2/resources: describe-instance-types and "
@@ -109,7 +113,7 @@ def _read(path: Path) -> Any:
 
 
 def _zones(region: str, rows: list[dict[str, str]]) -> str:
-    """The letter of every zone that some account may have in the region."""
+    """Return the letter of every zone that an account can have in the region."""
     seen = max(
         row["Location"].removeprefix(region) for row in rows if len(row["Location"]) == len(region) + 1
     )
@@ -118,7 +122,7 @@ def _zones(region: str, rows: list[dict[str, str]]) -> str:
 
 
 def _taken(name: str, row: dict[str, Any]) -> bool:
-    """Whole families, but bare metal, whose firmware boots for a quarter of an hour."""
+    """Return whole families without bare metal, whose firmware needs a quarter of an hour."""
     return name.partition(".")[0] in CORES and not row["BareMetal"]
 
 
@@ -161,8 +165,8 @@ def _offered(name: str, rows: list[dict[str, str]]) -> int:
 def _gpu(info: dict[str, Any] | None) -> dict[str, Any] | None:
     if info is None:
         return None
-    (gpu,) = info["Gpus"]  # every type that we take has one model
-    model = gpu["Name"].lower().replace(" ", "-")  # Slurm's type is one word
+    (gpu,) = info["Gpus"]  # every selected type has one GPU model
+    model = gpu["Name"].lower().replace(" ", "-")  # a GRES type of Slurm is one word
     return {"model": model, "count": gpu["Count"], "memory_mib": gpu["MemoryInfo"]["SizeInMiB"]}
 
 

@@ -1,8 +1,8 @@
-"""Write src/gpucluster/catalog/data/crds/: the schemas of the custom resources that we render or check.
+"""Write src/gpucluster/catalog/data/crds/: the schemas of the custom resources that gpucluster renders or checks.
 
     .venv/bin/python tools/make_crds.py FOLDER
 
-FOLDER has `index.json` (a row a resource: group, version, kind, scope, served, deprecated, file, repo, ref) and beside it
+FOLDER has `index.json` (one row for each resource: group, version, kind, scope, served, deprecated, file, repo, ref) and beside it
 each resource's openAPIV3Schema as its project releases it, without descriptions and status. All are Apache-2.0.
 """
 
@@ -20,7 +20,7 @@ KUEUE = (
 )  # fmt: skip
 USED = {
     "kueue.x-k8s.io/v1beta2": KUEUE,
-    "kueue.x-k8s.io/v1beta1": KUEUE,  # never rendered: so that what others wrote is checked and called deprecated
+    "kueue.x-k8s.io/v1beta1": KUEUE,  # never rendered: for the check of other manifests, which reports them as deprecated
     "jobset.x-k8s.io/v1alpha2": ("JobSet",),
     "karpenter.sh/v1": ("NodePool",),
     "karpenter.sh/v1alpha1": ("NodeOverlay",),
@@ -28,7 +28,7 @@ USED = {
     "nvidia.com/v1": ("ClusterPolicy",),
     "nvidia.com/v1alpha1": ("NVIDIADriver",),
 }
-DEPRECATED = {"kueue.x-k8s.io/v1beta1": "kueue.x-k8s.io/v1beta2"}  # as Kueue v0.19 says in its own resources
+DEPRECATED = {"kueue.x-k8s.io/v1beta1": "kueue.x-k8s.io/v1beta2"}  # the values of Kueue v0.19's own resources
 
 
 def main() -> None:

@@ -2,10 +2,10 @@
 
     .venv/bin/python tools/make_kubernetes_facts.py
 
-Resources come from the schemas of PyPI's kubernetes-validate (made from Kubernetes' own OpenAPI documents). What is on
-is a rule of Kubernetes: alpha never by default, beta since 1.24 not by default (KEP-3136); of the betas in 1.34 and
-later all came after 1.24. On EKS what is off by default cannot be turned on (its own documentation).
-Scope and deprecations are not in the schemas: the tables below say them.
+Resources come from the schemas of PyPI's kubernetes-validate (made from Kubernetes' own OpenAPI documents). The rule for
+enabled resources is Kubernetes' own: alpha is off by default, and so are the betas that came since 1.24 (KEP-3136), which
+are all betas of 1.34 and later. EKS cannot enable a resource that is off by default (EKS documentation).
+Scope and deprecations are not in the schemas: the tables below have them.
 """
 
 import json
@@ -26,8 +26,8 @@ CLUSTER_SCOPED = {
     "StorageClass", "StorageVersion", "StorageVersionMigration", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment", "VolumeAttributesClass",
 }  # fmt: skip
-REQUESTS = {"Binding", "Eviction", "Scale", "TokenRequest"}  # sent by clients, never kept
-DEPRECATED = {  # served still; source: the descriptions in the schemas themselves
+REQUESTS = {"Binding", "Eviction", "Scale", "TokenRequest"}  # sent by clients, never stored
+DEPRECATED = {  # still served; source: the descriptions in the schemas
     "v1 ComponentStatus": "deprecated since 1.19: ask the components' own health endpoints",
     "v1 Endpoints": "deprecated since 1.33: discovery.k8s.io/v1 EndpointSlice",
 }
@@ -52,7 +52,7 @@ def build() -> dict[str, Any]:
 
 
 def _resources(release: str) -> list[tuple[str, str]]:
-    """What can stand in a manifest: it has metadata, and is no list and no request that only a client sends."""
+    """Whether a manifest can contain it: it has metadata, and is no list and no request of a client."""
     folder = files("kubernetes_validate") / "kubernetes-json-schema" / f"v{release}.0-local-strict"
     definitions = json.loads((folder / "_definitions.json").read_text())["$defs"]
     found: set[tuple[str, str]] = set()

@@ -1,6 +1,6 @@
-"""Make this machine ready for `make demo` and `make test`: checks first, then apt. Standard library only.
+"""Prepare this machine for `make demo` and `make test`: first the checks, then apt. Standard library only.
 
-Checks that cost nothing come before anything is installed: a newcomer learns in a second what is missing.
+The cheap checks come before any installation, so a new user sees at once what is missing.
 """
 
 import os
@@ -10,18 +10,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-DISK_GIB = 10  # images 1 GiB, .deb cache 0.3, Go's module cache and build 3, venv 1.2, machines 0.3, and air
-MACHINES = 15  # at once: three clusters of the tests side by side; the demo has three
-EXTRA = {  # beside what the sandbox itself needs: what must be there -> the Debian package that brings it
+DISK_GIB = (
+    10  # GiB: images 1, .deb cache 0.3, Go's module cache and build 3, venv 1.2, machines 0.3, and a reserve
+)
+MACHINES = 15  # machines at once: the tests run three clusters in parallel; the demo has three machines
+EXTRA = {  # besides the sandbox's own needs: program or file -> the Debian package with it
     "git": "git",
-    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go trusts the system's alone
+    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go uses only the system's certificates
 }
-OF_TEST = {  # a real browser opens the reports, hosts are reached by ssh; the demo needs none of it
+OF_TEST = {  # a browser opens the reports, ssh reaches the hosts, cc compiles a stand-in of a plugin; the demo needs none
     "chromium": "chromium",
     "ssh": "openssh-client",
-    f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1": "libfaketime",  # a stand-in clock that is off
+    f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1": "libfaketime",  # a stand-in for a wrong clock
+    "shellcheck": "shellcheck",
+    "cc": "gcc",
+    "/usr/include/stdio.h": "libc6-dev",
 }
-SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/needs.py"
+SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/requirements.py"
 
 
 def main() -> int:
@@ -68,7 +73,7 @@ def check_inotify() -> str | None:
 
 def missing() -> list[str]:
     packages = runpy.run_path(str(SANDBOX))["missing"]()
-    wanted = EXTRA | (OF_TEST if {"test", "soak"} & set(sys.argv[1:]) else {})
+    wanted = EXTRA | (OF_TEST if {"test", "test-slurm", "soak"} & set(sys.argv[1:]) else {})
     packages += [
         package for name, package in wanted.items() if shutil.which(name) is None and not Path(name).exists()
     ]

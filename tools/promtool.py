@@ -1,4 +1,4 @@
-"""Find promtool, which checks monitoring/rules.yml: on PATH, in the cache, or out of Debian's package, unpacked and not installed.
+"""Find promtool, which checks monitoring/rules.yml: on PATH, in the cache, or in Debian's package, which is unpacked and not installed.
 
 `python tools/promtool.py` prints where it is.
 """
@@ -12,20 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpucluster.errors import GpuclusterError
-from gpucluster.sandbox import places
+from gpucluster.sandbox import paths
 
-PACKAGE, IN_IT = "prometheus", "usr/bin/promtool"  # its other files, a server among them, are thrown away
+PACKAGE, IN_IT = (
+    "prometheus",
+    "usr/bin/promtool",
+)  # the other files of the package, such as the server, are deleted
 
 
-def find(cache: Path = places.CACHE) -> Path | None:
-    """Where it is, without fetching anything."""
+def find(cache: Path = paths.CACHE) -> Path | None:
+    """Return its path without a download; None if it is missing."""
     there = shutil.which("promtool")
     kept = cache / "promtool"
     return Path(there) if there else kept if kept.is_file() else None
 
 
-def find_or_fetch(progress: Callable[[str], None], *, cache: Path = places.CACHE) -> Path:
-    """Where it is; fetched with apt-get download if it is nowhere."""
+def find_or_fetch(progress: Callable[[str], None], *, cache: Path = paths.CACHE) -> Path:
+    """Return its path; download it with apt-get if it is missing."""
     found = find(cache)
     if found is not None:
         return found
@@ -35,7 +38,9 @@ def find_or_fetch(progress: Callable[[str], None], *, cache: Path = places.CACHE
         _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE], folder)
         package = next(Path(folder).glob("*.deb"))
         _run(["dpkg-deb", "--extract", str(package), "tree"], folder)
-        (Path(folder) / "tree" / IN_IT).rename(cache / "promtool")  # whole, or not there
+        (Path(folder) / "tree" / IN_IT).rename(
+            cache / "promtool"
+        )  # the rename makes the file appear complete
     return cache / "promtool"
 
 
@@ -43,8 +48,8 @@ def _run(argv: list[str], folder: str) -> None:
     env = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no words"]
-        raise GpuclusterError(f"{' '.join(argv[:2])}: {said[0]}", next_step="apt-get update, and again")
+        lines = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no words"]
+        raise GpuclusterError(f"{' '.join(argv[:2])}: {lines[0]}", next_step="apt-get update, and again")
 
 
 if __name__ == "__main__":

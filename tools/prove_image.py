@@ -1,7 +1,10 @@
-"""The image's way to Slurm, proved without AWS: Debian's source of Slurm is built and installed by the same tasks.
+"""Prove the image's build of Slurm without AWS: the same tasks build and install Debian's source of Slurm.
 
-Source and packaging come as one tarball with a debian/ folder in it, as SchedMD's does. In a throw-away tree of trixie; `make image-proof` runs it as root. It needs the host's Debian
-mirror and, on two cores, ten to twenty minutes. One JSON object with the figures is the answer.
+    .venv/bin/python tools/prove_image.py 26.05
+
+Source and packaging are one tarball with a debian/ folder, as SchedMD's is. The build runs in a temporary tree of trixie; the source is of the
+Debian release that has this version of Slurm. `make image-proof` runs it as root for the default version.
+It needs the host's Debian mirror and ten to twenty minutes on two cores. It prints one JSON object with the figures.
 """
 
 import json
@@ -11,31 +14,33 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpucluster import shell
-from gpucluster.sandbox import bootstrap, images, mirrors, places
-from gpucluster.sandbox.within import within
+from gpucluster import catalog, shell
+from gpucluster.sandbox import paths
+from gpucluster.sandbox.capsule.private_mounts import within
+from gpucluster.sandbox.images import bootstrap, layers, mirrors
 
 PACKAGES = ("slurm-client", "slurmctld", "slurmd", "sackd", "slurm-wlm-basic-plugins")
-# scontrol wants a configuration before it tells its version, sackd tells none
+# scontrol needs a configuration before it prints its version; sackd does not
 DAEMONS = ("slurmctld", "slurmd")
 SOURCE = "slurm-wlm"
 HOUR = 3600.0
 
 
 def main() -> int:
-    """Build, install, ask the installed programs who they are."""
-    scratch = Path(tempfile.mkdtemp(prefix="image-proof-", dir=places.CACHE))
+    """Build, install, and read the versions of the installed programs."""
+    version = sys.argv[1] if len(sys.argv) > 1 else catalog.load().slurm_default
+    scratch = Path(tempfile.mkdtemp(prefix="image-proof-", dir=paths.CACHE))
     try:
-        print(json.dumps(proved(scratch), indent=1, sort_keys=True))
+        print(json.dumps(proved(scratch, layers.release_of(version)), indent=1, sort_keys=True))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return 0
 
 
-def proved(scratch: Path) -> dict[str, object]:
-    """What was built, in what time, and what the built programs say."""
+def proved(scratch: Path, release: layers.Release) -> dict[str, object]:
+    """Return the packages, the time, and the versions of the built programs."""
     root = scratch / "root"
-    _tree(root)
+    _tree(root, release)
     variables = scratch / "variables.json"
     variables.write_text(json.dumps(_variables(_tarball(root, scratch))))
     begun = time.monotonic()
@@ -52,19 +57,20 @@ def proved(scratch: Path) -> dict[str, object]:
     }
 
 
-def _tree(root: Path) -> None:
-    """A small system of the suite from the host's mirror, sources too, with the host's names."""
-    lines = mirrors.debian_lines(mirrors.APT, suite=images.SUITE)
-    options = mirrors.apt_options()
-    debs = places.CACHE / "debs" / images.SUITE
+def _tree(root: Path, release: layers.Release) -> None:
+    """Make a small system of the suite from the host's mirror, with Slurm's sources and the host's name resolution."""
+    lines = mirrors.debian_lines(mirrors.APT, suite=release.suite)
+    options = release.options()
+    debs = paths.CACHE / "debs" / release.suite
     debs.mkdir(parents=True, exist_ok=True)
-    say(f"making a tree of {images.SUITE}")
+    report(f"making a tree of {release.suite}")
     argv = bootstrap.mmdebstrap_argv(
-        suite=images.SUITE, packages=["ca-certificates", "munge", "python3"], lines=lines, options=options,
+        suite=release.suite, packages=["ca-certificates", "munge", "python3"], lines=lines, options=options,
         debs=debs, root=root,
     )  # fmt: skip
     shell.run(argv, timeout_s=1800)
-    sources = [x.replace("deb ", "deb-src ", 1) for x in lines]
+    later = release.lines() if release.slurm_from is None else release.lines()[len(lines) :]
+    sources = [x.replace("deb ", "deb-src ", 1) for x in later]
     etc = root / "etc"
     (etc / "apt/sources.list").write_text("".join(f"{x}\n" for x in (*lines, *sources)))
     (etc / "apt/apt.conf.d/99proof").write_text("".join(f"{option};\n" for option in options))
@@ -84,7 +90,7 @@ def _variables(archive: Path) -> dict[str, object]:
 
 
 def _tarball(root: Path, scratch: Path) -> Path:
-    """Fetched by apt, which checks signatures; part by part, for a mirror may lack the newest version of one."""
+    """Download by apt, which checks signatures; each part alone, because a mirror may lack the newest version of one."""
     _chrooted(root, ["apt-get", "update"])
     shown = _chrooted(root, ["apt-cache", "showsrc", SOURCE]).splitlines()
     versions = sorted({line.split()[1] for line in shown if line.startswith("Version:")}, reverse=True)
@@ -112,10 +118,10 @@ def _tarball(root: Path, scratch: Path) -> Path:
 def _play(root: Path, variables: Path, scratch: Path) -> None:
     argv = bootstrap.ansible_argv("slurm.yml", root=root, variables=variables)
     config = scratch / "ansible.cfg"
-    config.touch()  # a host's own must not change the proof
+    config.touch()  # the host's own variables must not change the proof
     env = {**bootstrap.ANSIBLE_ENV, "ANSIBLE_HOME": str(scratch / "ansible"), "ANSIBLE_CONFIG": str(config)}
     done = shell.run(["nice", "-n", "19", *argv], env=env, timeout_s=2 * HOUR, check=False)
-    say("\n".join(done.stdout.splitlines()[-60:]))
+    report("\n".join(done.stdout.splitlines()[-60:]))
     if done.code != 0:
         raise SystemExit("\n".join((done.stdout + done.stderr).splitlines()[-60:]))
 
@@ -124,8 +130,8 @@ def _chrooted(root: Path, argv: list[str]) -> str:
     return shell.run(within(["chroot", str(root), *argv], proc=root / "proc"), timeout_s=600).stdout
 
 
-def say(line: str) -> None:
-    """Progress."""
+def report(line: str) -> None:
+    """Print progress."""
     print(line, file=sys.stderr)
 
 

@@ -1,9 +1,9 @@
-"""Live through many worlds, in a process for each core, and print what was met: `make soak`.
+"""Run many scenarios in one process for each core and print their events: `make soak`.
 
     .venv/bin/python tools/soak.py --schedules 10000 --seed 1
 
-Each schedule is a story of tests/worlds.py: the daemon over models of Slurm (each version) and of the cloud. A failing one is
-shrunk and printed as a value that tests/unit/elastic/test_stories.py takes; then the exit status is 1.
+Each is a scenario of tests/support/scenarios.py: the daemon over models of Slurm (each version) and of the cloud. A failing
+one is shrunk and printed as a value for tests/unit/elastic/test_scenarios.py; then the exit status is 1.
 """
 
 import argparse
@@ -25,19 +25,21 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 import hypothesis  # noqa: E402 -- after the path
-import worlds  # noqa: E402
+from support import scenarios  # noqa: E402
 
-IN_MEMORY = Path("/dev/shm")  # noqa: S108 -- each world has a journal, and waits for the disk at every entry
-BATCH = 250  # stories of one seed: a report in between, and a fresh start for hypothesis
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 -- each simulation has a journal and syncs each entry
+BATCH = 250  # scenarios of one seed; a report comes after each batch
 
 
 def batch(task: tuple[int, int]) -> dict[str, Any]:
-    """Stories of one seed in this process; what they met, and a failure if there is one."""
+    """Run the scenarios of one seed; return their events, and the failure if there is one."""
     seed, count = task
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the children too
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: and so does whatever else ends the parent
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C also ends the children
+    ctypes.CDLL(None).prctl(
+        1, signal.SIGTERM
+    )  # PR_SET_PDEATHSIG: the children end with the parent, also after SIGKILL
     logging.disable(logging.CRITICAL)
-    worlds.SEEN = worlds.Seen()
+    scenarios.TOTALS = scenarios.Totals()
     folder = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
     met: dict[str, Any] = {}
 
@@ -45,14 +47,14 @@ def batch(task: tuple[int, int]) -> dict[str, Any]:
     @hypothesis.settings(
         max_examples=count, database=None, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
     )
-    @hypothesis.given(story=worlds.STORIES)
-    def any_world(story: worlds.Story) -> None:
+    @hypothesis.given(scenario=scenarios.SCENARIOS)
+    def any_scenario(scenario: scenarios.Scenario) -> None:
         here = Path(tempfile.mkdtemp(dir=folder))
         try:
-            worlds.tell(story, here)
+            scenarios.simulate(scenario, here)
         except BaseException as error:
             met["failed"] = {
-                "story": repr(story),
+                "scenario": repr(scenario),
                 "error": f"{type(error).__name__}: {error}"[:3000],
                 "seed": seed,
             }
@@ -60,11 +62,11 @@ def batch(task: tuple[int, int]) -> dict[str, Any]:
         finally:
             shutil.rmtree(here, ignore_errors=True)
 
-    with contextlib.suppress(Exception):  # told by `met`, after it was shrunk
-        any_world()
+    with contextlib.suppress(Exception):  # `met` has the failure after hypothesis has shrunk it
+        any_scenario()
     shutil.rmtree(folder, ignore_errors=True)
-    seen = worlds.SEEN
-    return {**met, "stories": seen.stories, "faults": seen.faults, "nodes": seen.nodes, "launches": seen.launches,
+    seen = scenarios.TOTALS
+    return {**met, "scenarios": seen.scenarios, "faults": seen.faults, "nodes": seen.nodes, "launches": seen.launches,
             "jobs": seen.jobs, "hours": seen.seconds / 3600}  # fmt: skip
 
 
@@ -85,27 +87,27 @@ def main() -> None:
     failed: list[dict[str, Any]] = []
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
         for done in pool.imap_unordered(batch, tasks):
-            total.update({k: done[k] for k in ("stories", "nodes", "launches", "jobs", "hours")})
+            total.update({k: done[k] for k in ("scenarios", "nodes", "launches", "jobs", "hours")})
             faults.update(done["faults"])
             if "failed" in done:
                 failed.append(done["failed"])
-                print(_told(failed[-1]), file=sys.stderr)
-            print(f"{total['stories']} schedules, {len(failed)} seeds failed", file=sys.stderr)
+                print(_summary(failed[-1]), file=sys.stderr)
+            print(f"{total['scenarios']} schedules, {len(failed)} seeds failed", file=sys.stderr)
     stuck = sum("AssertionError: at " in f["error"] for f in failed)
     report = {
-        "schedules": total["stories"], "seed": args.seed, "wall_s": round(time.monotonic() - began),
+        "schedules": total["scenarios"], "seed": args.seed, "wall_s": round(time.monotonic() - began),
         "virtual_h": round(total["hours"]), "jobs": total["jobs"], "nodes": total["nodes"], "launches": total["launches"],
         "faults": dict(faults.most_common()), "leaked": 0 if not failed else "unknown", "lost": 0 if not failed else "unknown",
         "stuck": stuck, "unsafe": len(failed) - stuck,
     }  # fmt: skip
     print(json.dumps(report))
     for one in failed:
-        print(_told(one))
+        print(_summary(one))
     raise SystemExit(1 if failed else 0)
 
 
-def _told(one: dict[str, Any]) -> str:
-    return f"\nseed {one['seed']}: {one['error']}\n{one['story']}"
+def _summary(one: dict[str, Any]) -> str:
+    return f"\nseed {one['seed']}: {one['error']}\n{one['scenario']}"
 
 
 if __name__ == "__main__":

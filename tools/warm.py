@@ -1,4 +1,7 @@
-"""Make what tests outside `make check` need, once and before them, side by side: the engine, machine images, promtool."""
+"""Prepare in parallel what the tests outside `make check` need: the engine, machine images, promtool.
+
+`python tools/warm.py kubernetes` prepares what `make test-kubernetes` needs: the control plane.
+"""
 
 import sys
 import threading
@@ -8,7 +11,8 @@ import promtool
 
 from gpucluster import engine
 from gpucluster.errors import GpuclusterError
-from gpucluster.sandbox import bare, images
+from gpucluster.sandbox.images import bare, layers
+from gpucluster.sandbox.kubernetes import programs
 
 BEGAN = time.monotonic()
 
@@ -18,14 +22,16 @@ def main() -> int:
 
     def build(work) -> None:
         try:
-            work(say)
+            work(report)
         except GpuclusterError as error:
             failed.append(error)
 
-    builds = [
-        threading.Thread(target=build, args=(work,))
-        for work in (engine.find_or_build, images.find_or_build, bare.find_or_build, promtool.find_or_fetch)
-    ]
+    wanted = (
+        (programs.find_or_build,)
+        if sys.argv[1:] == ["kubernetes"]
+        else (engine.find_or_build, images, promtool.find_or_fetch)
+    )
+    builds = [threading.Thread(target=build, args=(work,)) for work in wanted]
     for thread in builds:
         thread.start()
     for thread in builds:
@@ -35,7 +41,14 @@ def main() -> int:
     return 2 if failed else 0
 
 
-def say(words: str) -> None:
+def images(progress: layers.Progress) -> None:
+    """The images of the stacks that the tests bring up, one after the other: one build at a time has the lock."""
+    for version in layers.RELEASES:
+        layers.find_or_build(progress, slurm=version)
+    bare.find_or_build(progress, slurm="24.11")  # stacks/lab.yaml
+
+
+def report(words: str) -> None:
     print(f"warm: {time.monotonic() - BEGAN:6.1f} s  {words}", file=sys.stderr)
 
 

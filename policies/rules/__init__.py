@@ -1,4 +1,4 @@
-"""The rules of gpucluster, one module a noun. To add one: its function and its Rule there, its planted mistake in tests/planted.py."""
+"""The rules of gpucluster, in modules by subject. Each rule needs a planted mistake in tests/support/policy_mistakes.py."""
 
 from . import identity, launches, network, protection, storage, tags, userdata
 

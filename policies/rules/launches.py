@@ -1,9 +1,9 @@
-"""How machines are launched: their metadata service, and where a launch is bound to."""
+"""Rules for launches: the metadata service, and placement of a launch."""
 
 from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
-from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, untold
+from gpucluster.engine.policy import Level, Rule, RuleResult, Stack, Undecided, Violation, at, is_unreadable
 from gpucluster.plan.names import TAG_POOL
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -17,8 +17,8 @@ PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 ONLY_RESERVED = "capacity-reservations-only"
 
 
-def metadata(stack: Stack) -> Iterator[Said]:
-    """A token for each question, and no answer that crosses a bridge: what runs in a container is not the machine."""
+def metadata(stack: Stack) -> Iterator[RuleResult]:
+    """Require IMDSv2 tokens and a hop limit of 1, so that containers cannot use the machine's credentials."""
     for resource in stack.of_type(*LAUNCHES):
         if at(resource.properties, "metadataOptions", "httpEndpoint") == "disabled":
             continue
@@ -26,11 +26,11 @@ def metadata(stack: Stack) -> Iterator[Said]:
         yield from _is(resource, "httpPutResponseHopLimit", 1)
 
 
-def _is(resource: Resource, name: str, wanted: str | int) -> Iterator[Said]:
+def _is(resource: Resource, name: str, wanted: str | int) -> Iterator[RuleResult]:
     found = at(resource.properties, "metadataOptions", name)
     where = f"metadataOptions.{name}"
-    if untold(found):
-        yield Open(resource=resource, property=where, expected=repr(wanted))
+    if is_unreadable(found):
+        yield Undecided(resource=resource, property=where, expected=repr(wanted))
     elif found != wanted:
         yield Violation(
             resource=resource,
@@ -41,47 +41,47 @@ def _is(resource: Resource, name: str, wanted: str | int) -> Iterator[Said]:
         )
 
 
-def placement(stack: Stack) -> Iterator[Said]:
-    """Held capacity stands where it stands: a group that was made apart from it finds none (T27)."""
+def placement(stack: Stack) -> Iterator[RuleResult]:
+    """Check that no placement group is combined with reserved capacity: the group may be elsewhere and finds none (T27)."""
     for resource in stack.of_type(*LAUNCHES):
         group = _group(resource)
-        held = _held(resource)
+        preference = _reservation_preference(resource)
         expected = "no placement group on a reservation or a capacity block"
-        if group is None or held is None:
+        if group is None or preference is None:
             continue
-        if untold(held):
-            yield Open(resource=resource, property="capacityReservationSpecification", expected=expected)
+        if is_unreadable(preference):
+            yield Undecided(resource=resource, property="capacityReservationSpecification", expected=expected)
         else:
             yield Violation(
                 resource=resource,
                 property="placement.groupName" if resource.type == TEMPLATE else "placementGroup",
-                found=f"{'a group' if untold(group) else repr(group)} and {held}",
+                found=f"{'a group' if is_unreadable(group) else repr(group)} and {preference}",
                 expected=expected,
-                next_step="leave the group out; a reservation that has a group of its own brings it along",
+                next_step="remove the group; a reservation with its own group applies this group by itself",
             )
 
     for group in stack.of_type(PLACEMENT_GROUP):
-        yield from _only_for_held(stack, group)
+        yield from _only_with_reservations(stack, group)
 
 
-def _only_for_held(stack: Stack, group: Resource) -> Iterator[Said]:
-    """Our launches name the group themselves, so a pool that has only held capacity must have none."""
+def _only_with_reservations(stack: Stack, group: Resource) -> Iterator[RuleResult]:
+    """Check pools with only reserved capacity: our launches set the group themselves, so the pool must have none."""
     pool = at(group.properties, "tags", TAG_POOL)
-    if pool is None or untold(pool):
+    if pool is None or is_unreadable(pool):
         return
     templates = [one for one in stack.of_type(TEMPLATE) if at(one.properties, "tags", TAG_POOL) == pool]
-    if templates and all(_held(one) for one in templates):
+    if templates and all(_reservation_preference(one) for one in templates):
         yield Violation(
             resource=group,
             property="tags",
-            found=f"a group for the pool {pool!r}, all of whose templates are held capacity",
+            found=f"a group for the pool {pool!r}, which has only templates with reserved capacity",
             expected="no placement group on a reservation or a capacity block",
-            next_step="declare the group only for pools that launch on the market, too",
+            next_step="declare the group only for pools that also launch spot or on-demand instances",
         )
 
 
 def _group(resource: Resource) -> Value:
-    """The group's name or id, unknown ones too; None when there is none."""
+    """Return the group's name or id, which can be unknown; None if there is no group."""
     places = (
         ("placement", "groupName"),
         ("placement", "groupId"),
@@ -91,19 +91,19 @@ def _group(resource: Resource) -> Value:
     return next((found for place in places if (found := at(resource.properties, *place))), None)
 
 
-def _held(resource: Resource) -> str | None:
-    """What the launch is bound to, in words, or UNKNOWN; None for a free launch."""
+def _reservation_preference(resource: Resource) -> str | None:
+    """Return a description of the reservation, or UNKNOWN; None for a launch without a reservation."""
     if at(resource.properties, "instanceMarketOptions", "marketType") == "capacity-block":
         return "a capacity block"
-    held = at(resource.properties, "capacityReservationSpecification")
-    if held is None or untold(held):
-        return held
-    if at(held, "capacityReservationTarget") is not None:
+    preference = at(resource.properties, "capacityReservationSpecification")
+    if preference is None or is_unreadable(preference):
+        return preference
+    if at(preference, "capacityReservationTarget") is not None:
         return "a reservation"
-    return "reservations only" if at(held, "capacityReservationPreference") == ONLY_RESERVED else None
+    return "reservations only" if at(preference, "capacityReservationPreference") == ONLY_RESERVED else None
 
 
 RULES = (
-    Rule(name="imdsv2", level=Level.MANDATORY, about="The metadata service asks for a token and answers no container.", judge=metadata),
-    Rule(name="placement-on-reservation", level=Level.MANDATORY, about="No placement group is forced on held capacity.", judge=placement),
+    Rule(name="imdsv2", level=Level.MANDATORY, about="The metadata service requires a token and does not answer containers.", check=metadata),
+    Rule(name="placement-on-reservation", level=Level.MANDATORY, about="No placement group is combined with reserved capacity.", check=placement),
 )  # fmt: skip

@@ -1,11 +1,22 @@
-"""Who may reach a machine, and whether a fabric's nodes may reach each other."""
+"""Network access to machines, and traffic between the nodes of a fabric."""
 
 import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
-from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, each, linked, untold
+from gpucluster.engine.policy import (
+    Level,
+    Rule,
+    RuleResult,
+    Stack,
+    Undecided,
+    Violation,
+    at,
+    each,
+    is_unreadable,
+    linked,
+)
 
 GROUP = "aws:ec2/securityGroup:SecurityGroup"
 DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
@@ -15,15 +26,15 @@ OLD_RULE = "aws:ec2/securityGroupRule:SecurityGroupRule"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 EFA = frozenset({"efa", "efa-only"})
 ALL = frozenset({"-1", "all"})
-# The widest range that is one site's: 10.0.0.0/8. Two halves of the world are the world. IPv6: a registry gives no site more.
+# The widest private range is 10.0.0.0/8. Many small ranges count together. IPv6: registries assign sites no more.
 NARROWEST_OPEN = {4: 7, 6: 18}
 MOST_ADDRESSES = (
     1 << 25
-)  # of IPv4 that one group may take from in all its rules: the private ranges are half of it
+)  # IPv4 addresses that all rules of one group may allow; all private ranges are half of it
 
 
-def open_groups(stack: Stack) -> Iterator[Said]:
-    """No group takes from everywhere, not on one port either."""
+def open_groups(stack: Stack) -> Iterator[RuleResult]:
+    """Check that no group allows traffic from everywhere, not even on one port."""
     for resource in stack.of_type(INGRESS):
         yield from _ranges(resource, "", resource.properties, ("cidrIpv4", "cidrIpv6", "prefixListId"))
     for resource in stack.of_type(OLD_RULE):
@@ -38,15 +49,15 @@ def open_groups(stack: Stack) -> Iterator[Said]:
 _LISTS = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds")
 
 
-def _ranges(resource: Resource, where: str, block: Value, names: tuple[str, ...]) -> Iterator[Said]:
+def _ranges(resource: Resource, where: str, block: Value, names: tuple[str, ...]) -> Iterator[RuleResult]:
     expected = "ranges of the site, or another group"
-    if untold(block):
-        yield Open(resource=resource, property=where.rstrip("."), expected=expected)
+    if is_unreadable(block):
+        yield Undecided(resource=resource, property=where.rstrip("."), expected=expected)
         return
     for name in names:
         for _, span in each(at(block, name)):
-            if untold(span) or name.startswith("prefixList"):
-                yield Open(resource=resource, property=f"{where}{name}", expected=expected)
+            if is_unreadable(span) or name.startswith("prefixList"):
+                yield Undecided(resource=resource, property=f"{where}{name}", expected=expected)
             elif _is_open(str(span)):
                 yield Violation(
                     resource=resource,
@@ -58,7 +69,7 @@ def _ranges(resource: Resource, where: str, block: Value, names: tuple[str, ...]
 
 
 def _is_open(span: str) -> bool:
-    """What is no range at all is refused by AWS, so it counts as open here."""
+    """Return whether the range is too wide. AWS rejects an invalid range, so it counts as open here."""
     try:
         found = ipaddress.ip_network(span, strict=False)
     except ValueError:
@@ -66,8 +77,8 @@ def _is_open(span: str) -> bool:
     return found.prefixlen <= NARROWEST_OPEN[found.version]
 
 
-def _in_slices(stack: Stack) -> Iterator[Said]:
-    """The world in many rules is the world."""
+def _in_slices(stack: Stack) -> Iterator[RuleResult]:
+    """Check the sum of all ranges of a group."""
     slices: dict[str, list[tuple[Resource, ipaddress.IPv4Network]]] = defaultdict(list)
     for rule in stack.of_type(INGRESS):
         span = _narrow(rule.properties.get("cidrIpv4"))
@@ -87,8 +98,8 @@ def _in_slices(stack: Stack) -> Iterator[Said]:
 
 
 def _narrow(span: Value) -> ipaddress.IPv4Network | None:
-    """One that is not open by itself, and has its own sentence then."""
-    if not isinstance(span, str) or untold(span) or _is_open(span):
+    """Return the range if it is not too wide by itself; a wide range has its own finding."""
+    if not isinstance(span, str) or is_unreadable(span) or _is_open(span):
         return None
     return ipaddress.IPv4Network(span, strict=False)
 
@@ -98,12 +109,12 @@ def _group_of(rule: Resource) -> str:
     return urns[0] if urns else str(rule.properties.get("securityGroupId"))
 
 
-def efa_groups(stack: Stack) -> Iterator[Said]:
-    """The fabric needs a group that takes all from itself and sends all to itself; a range does not count (T30)."""
+def efa_groups(stack: Stack) -> Iterator[RuleResult]:
+    """EFA needs a group that allows all traffic from itself and to itself; an address range is not enough (T30)."""
     for template in stack.of_type(TEMPLATE):
         cards = template.properties.get("networkInterfaces")
-        if untold(cards):
-            yield Open(resource=template, property="networkInterfaces", expected=_BOTH)
+        if is_unreadable(cards):
+            yield Undecided(resource=template, property="networkInterfaces", expected=_BOTH)
         elif any(at(card, "interfaceType") in EFA for _, card in each(cards)):
             yield from _both_ways(stack, template)
 
@@ -111,8 +122,8 @@ def efa_groups(stack: Stack) -> Iterator[Said]:
 _BOTH = "a security group with all traffic from itself and to itself"
 
 
-def _both_ways(stack: Stack, template: Resource) -> Iterator[Said]:
-    """Groups are seen by what the template's property links; the ids of a site's own group say nothing of its rules."""
+def _both_ways(stack: Stack, template: Resource) -> Iterator[RuleResult]:
+    """Check the groups that the template links. Rules of the site's groups are unknown here."""
     own = _groups_of_fabric(stack, template)
     lacks = {group.name: lack for group in own if (lack := _lacking(stack, group))}
     if own and len(lacks) == len(own):
@@ -123,12 +134,12 @@ def _both_ways(stack: Stack, template: Resource) -> Iterator[Said]:
             expected=_BOTH,
             next_step="declare both rules for the nodes' group: all protocols, the group itself as the peer",
         )
-    elif not own or lacks:  # which card stands in which group is not told while ids are unknown
-        yield Open(resource=template, property="networkInterfaces.securityGroups", expected=_BOTH)
+    elif not own or lacks:  # unknown ids do not show which card has which group
+        yield Undecided(resource=template, property="networkInterfaces.securityGroups", expected=_BOTH)
 
 
 def _groups_of_fabric(stack: Stack, template: Resource) -> list[Resource]:
-    """Of the cards with EFA where ids are known here, or else of all cards."""
+    """Return the groups of the EFA cards if their ids are known, otherwise the groups of all cards."""
     ids = {
         str(one)
         for _, card in each(template.properties.get("networkInterfaces"))
@@ -141,7 +152,7 @@ def _groups_of_fabric(stack: Stack, template: Resource) -> list[Resource]:
 
 
 def _lacking(stack: Stack, group: Resource) -> str:
-    """What the group has not, in words; empty when it has both."""
+    """Return the missing rules; empty if the group has both."""
     ways = (("traffic from itself", INGRESS, "ingress"), ("traffic to itself", EGRESS, "egress"))
     return " and ".join(word for word, kind, block in ways if not _has(stack, group, kind, block))
 
@@ -166,6 +177,6 @@ def _has(stack: Stack, group: Resource, kind: str, block: str) -> bool:
 
 
 RULES = (
-    Rule(name="open-group", level=Level.MANDATORY, about="No security group takes from everywhere.", judge=open_groups),
-    Rule(name="efa-group", level=Level.MANDATORY, about="A template with EFA stands in a group that speaks with itself both ways.", judge=efa_groups),
+    Rule(name="open-group", level=Level.MANDATORY, about="No security group accepts traffic from everywhere.", check=open_groups),
+    Rule(name="efa-group", level=Level.MANDATORY, about="A template with EFA has a security group that permits traffic with itself in both directions.", check=efa_groups),
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""What holds people's data is not taken down by the way."""
+"""Resources with user data are protected from deletion."""
 
 from collections.abc import Iterator
 
-from gpucluster.engine.policy import Level, Rule, Said, Stack, Violation
+from gpucluster.engine.policy import Level, Rule, RuleResult, Stack, Violation
 
 # types whose loss is the loss of data that nothing makes again; a bucket of bundles is made again by the next `up`
 DATA = (
@@ -16,8 +16,8 @@ DATA = (
 )
 
 
-def protected(stack: Stack) -> Iterator[Said]:
-    """File systems, volumes and databases carry Pulumi's own protection."""
+def protected(stack: Stack) -> Iterator[RuleResult]:
+    """Check that file systems, volumes and databases have Pulumi's protection."""
     for resource in stack.of_type(*DATA):
         if not resource.protect:
             yield Violation(
@@ -30,5 +30,5 @@ def protected(stack: Stack) -> Iterator[Said]:
 
 
 RULES = (
-    Rule(name="unprotected-data", level=Level.MANDATORY, about="File systems and data volumes are protected.", judge=protected),
+    Rule(name="unprotected-data", level=Level.MANDATORY, about="File systems and data volumes are protected.", check=protected),
 )  # fmt: skip

@@ -1,9 +1,20 @@
-"""What is written down is encrypted, wherever it lies."""
+"""Stored data is encrypted: volumes, file systems, disks and buckets."""
 
 from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
-from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, at, each, linked, untold
+from gpucluster.engine.policy import (
+    Level,
+    Rule,
+    RuleResult,
+    Stack,
+    Undecided,
+    Violation,
+    at,
+    each,
+    is_unreadable,
+    linked,
+)
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 INSTANCES = (
@@ -14,7 +25,7 @@ INSTANCES = (
 BUCKET = "aws:s3/bucket:Bucket"
 BUCKET_ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 
-# type -> the property that says it. FSx encrypts at rest whatever is asked (its user guide, "Encrypting data at rest"),
+# type -> its encryption property. FSx always encrypts at rest (its user guide, "Encrypting data at rest"),
 # so it has no row.
 ENCRYPTED = {
     "aws:ebs/volume:Volume": "encrypted",
@@ -22,12 +33,12 @@ ENCRYPTED = {
     "aws:rds/instance:Instance": "storageEncrypted",
     "aws:rds/cluster:Cluster": "storageEncrypted",
 }
-YES = (True, "true")  # a launch template's are texts
+YES = (True, "true")  # launch templates use texts
 _EXPECTED = "true"
 
 
-def encrypted(stack: Stack) -> Iterator[Said]:
-    """Volumes, file systems, the disks of launch templates and instances, buckets."""
+def encrypted(stack: Stack) -> Iterator[RuleResult]:
+    """Check volumes, file systems, buckets, and the disks of launch templates and instances."""
     for resource in stack.of_type(*ENCRYPTED):
         name = ENCRYPTED[resource.type]
         yield from _on(resource, name, at(resource.properties, name))
@@ -39,19 +50,19 @@ def encrypted(stack: Stack) -> Iterator[Said]:
         yield from _bucket(stack, bucket)
 
 
-def _template(template: Resource) -> Iterator[Said]:
-    """The root device is in the mappings, or the image decides."""
+def _template(template: Resource) -> Iterator[RuleResult]:
+    """Check that the template sets the root device; otherwise the image decides."""
     given = template.properties.get("blockDeviceMappings")
-    if not any(untold(block) or at(block, "ebs") is not None for _, block in each(given)):
+    if not any(is_unreadable(block) or at(block, "ebs") is not None for _, block in each(given)):
         yield _plain(template, "blockDeviceMappings", "no mapping of the root device")
     for number, block in each(given):
         ebs = at(block, "ebs")
         where = f"blockDeviceMappings[{number}].ebs.encrypted"
-        if untold(ebs) or ebs is not None:
+        if is_unreadable(ebs) or ebs is not None:
             yield from _on(template, where, at(ebs, "encrypted"))
 
 
-def _instance(instance: Resource) -> Iterator[Said]:
+def _instance(instance: Resource) -> Iterator[RuleResult]:
     yield from _on(
         instance, "rootBlockDevice.encrypted", at(instance.properties, "rootBlockDevice", "encrypted")
     )
@@ -59,7 +70,7 @@ def _instance(instance: Resource) -> Iterator[Said]:
         yield from _on(instance, f"ebsBlockDevices[{number}].encrypted", at(block, "encrypted"))
 
 
-def _bucket(stack: Stack, bucket: Resource) -> Iterator[Said]:
+def _bucket(stack: Stack, bucket: Resource) -> Iterator[RuleResult]:
     own = [one for one in stack.of_type(BUCKET_ENCRYPTION) if linked(one, "bucket", bucket)]
     if not own and not at(bucket.properties, "serverSideEncryptionConfiguration"):
         yield Violation(
@@ -71,9 +82,9 @@ def _bucket(stack: Stack, bucket: Resource) -> Iterator[Said]:
         )
 
 
-def _on(resource: Resource, where: str, found: Value) -> Iterator[Said]:
-    if untold(found):
-        yield Open(resource=resource, property=where, expected=_EXPECTED)
+def _on(resource: Resource, where: str, found: Value) -> Iterator[RuleResult]:
+    if is_unreadable(found):
+        yield Undecided(resource=resource, property=where, expected=_EXPECTED)
     elif found not in YES:
         yield _plain(resource, where, "nothing" if found is None else repr(found))
 
@@ -84,5 +95,5 @@ def _plain(resource: Resource, where: str, found: str) -> Violation:
 
 
 RULES = (
-    Rule(name="unencrypted-storage", level=Level.MANDATORY, about="Volumes, file systems, disks and buckets are encrypted.", judge=encrypted),
+    Rule(name="unencrypted-storage", level=Level.MANDATORY, about="Volumes, file systems, disks and buckets are encrypted.", check=encrypted),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""User data is read by whatever runs on the machine, and by who may describe instances: no secret stands in it."""
+"""User data contains no secret: every process on the machine and every user with DescribeInstances can read it."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import SECRET, Resource, Value
-from gpucluster.engine.policy import Level, Open, Rule, Said, Stack, Violation, untold
+from gpucluster.engine.policy import Level, Rule, RuleResult, Stack, Undecided, Violation, is_unreadable
 
 LAUNCHES = (
     "aws:ec2/launchTemplate:LaunchTemplate",
@@ -19,16 +19,16 @@ LAUNCHES = (
 )
 NAMES = ("userData", "userDataBase64")
 DEPTH = 3  # base64 of gzip of a file in base64
-MOST_BYTES = 1 << 20  # what a packed text may become; user data is 16 KB
+MOST_BYTES = 1 << 20  # limit of decoded text; user data is at most 16 KB
 
-# A value that is no variable, ARN, path or command; quotes may be escaped, for JSON stands in JSON.
+# A literal value, not a variable, ARN, path or command. Quotes may be escaped, because JSON can be inside JSON.
 _NAMED = r"""
     (?<![a-z:])
     (?: (?:db_?)? pass (?:word|wd|phrase)? | secret (?:_?(?:access_?)?key)? | api_?key | private_?key | munge_?key
       | (?:auth|access|bearer)?_?token )
     \\* ["']? \s* [:=] \s* \\* ["']? (?! arn: | / ) [^\s"'{}$<`\\]{6,}
 """
-# what a secret looks like -> its words; the secret itself is never shown
+# pattern of a secret -> description; the secret itself is never shown
 SHAPES = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"), "a private key"),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), "an AWS access key"),
@@ -40,29 +40,29 @@ SHAPES = (
     (re.compile(_NAMED, re.VERBOSE | re.IGNORECASE), "a password beside its name"),
     (re.compile(r"(?m)^\s*-?\s*(?:root|ubuntu|admin|ec2-user):[^\s:*!/$]{6,}\s*$"), "a password of chpasswd"),
 )  # fmt: skip
-_LEAST = 32  # characters of a word that may be drawn at random
+_LEAST = 32  # characters of a word that may be random
 _TOKEN = re.compile(rf"[A-Za-z0-9+/_=-]{{{_LEAST},}}")
 _URLSAFE = str.maketrans("-_", "+/")
 _SHORT = re.compile(r"\b(?:[A-Za-z0-9+/]{4}){4,7}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![\w+/=])")
 _HEX = re.compile(r"[0-9a-fA-F]+")
-# Bits a character. Random base64 of 32 characters has 4.4 or more, of 64 hex digits 3.6; words, paths and names less.
+# Bits per character. Random base64 of 32 characters has 4.4 or more, 64 hex digits 3.6; words, paths and names have less.
 BASE64_BITS, HEX_BITS, HEX_LENGTH = 4.4, 3.5, 64
 
 
-def secrets(stack: Stack) -> Iterator[Said]:
-    """Decoded as cloud-init would, and what is packed inside it, too."""
+def secrets(stack: Stack) -> Iterator[RuleResult]:
+    """Yield the text, decoded as cloud-init does, and all packed texts in it."""
     for resource in stack.of_type(*LAUNCHES):
         for name in NAMES:
             yield from _of(resource, name, resource.properties.get(name))
 
 
-def _of(resource: Resource, name: str, value: Value) -> Iterator[Said]:
+def _of(resource: Resource, name: str, value: Value) -> Iterator[RuleResult]:
     expected = "no secret: a machine fetches them with its role"
     if value is None:
         return
     found = "a secret of the program" if value == SECRET else None
-    if found is None and untold(value):
-        yield Open(resource=resource, property=name, expected=expected)
+    if found is None and is_unreadable(value):
+        yield Undecided(resource=resource, property=name, expected=expected)
         return
     found = found or _secret(str(value))
     if found is not None:
@@ -71,7 +71,7 @@ def _of(resource: Resource, name: str, value: Value) -> Iterator[Said]:
 
 
 def _secret(text: str, depth: int = DEPTH) -> str | None:
-    """What was found, in words that do not show it."""
+    """Return a description of what was found, without the secret."""
     for shape, words in SHAPES:
         if shape.search(text):
             return words
@@ -87,13 +87,13 @@ def _secret(text: str, depth: int = DEPTH) -> str | None:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """What may be packed: long words, and shorter ones in whole groups of base64."""
+    """Return words that may be encoded: long words, and shorter ones in whole groups of base64."""
     yield from _TOKEN.findall(text)
     yield from (token for token in _SHORT.findall(text) if len(token) < _LEAST)
 
 
 def _unpacked(token: str) -> str | None:
-    """The text that the token is base64 or hex of; None when it is none."""
+    """Return the decoded base64 or hex text; None if the word is not encoded."""
     try:
         if _HEX.fullmatch(token) and len(token) % 2 == 0:
             raw = bytes.fromhex(token)
@@ -126,10 +126,10 @@ def _is_random(token: str) -> bool:
 
 
 def _bits(token: str) -> float:
-    """Shannon's entropy of one character."""
+    """Return Shannon's entropy per character."""
     return -sum(n / len(token) * math.log2(n / len(token)) for n in Counter(token).values())
 
 
 RULES = (
-    Rule(name="secret-in-user-data", level=Level.MANDATORY, about="User data holds no secret.", judge=secrets, texts=True),
+    Rule(name="secret-in-user-data", level=Level.MANDATORY, about="User data contains no secret.", check=secrets, texts=True),
 )  # fmt: skip

@@ -1,20 +1,22 @@
-"""Files that a renderer made, and the one archive (the bundle) that carries them.
+"""Rendered files, and the only archive (the bundle) that carries them.
 
-The bundle is a gzip'd tar: members sorted by path, owner root, time 0, and first a `manifest.json`
-of sha256 by path. Same artifacts, same bytes.
+The bundle is a gzip'd tar. Its members are sorted by path, with owner root and time 0. The first member is
+`manifest.json`, with sha256 by path. The same artifacts give the same bytes.
 """
 
+import errno
 import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 MANIFEST = "manifest.json"
-MAX_BUNDLE_BYTES = 64 * 1024 * 1024  # far above any real one; stops a hostile archive from filling a disk
+MAX_BUNDLE_BYTES = 64 * 1024 * 1024  # far above any real bundle; stops a hostile archive from filling a disk
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,9 +77,22 @@ def digest(bundle: bytes) -> str:
 
 
 def write_tree(artifacts: Iterable[Artifact], root: Path) -> None:
-    """Write the artifacts below `root`, which is made if it is not there."""
-    for artifact in sorted(artifacts):
+    """Write the artifacts below `root`, which is created if it is missing. A link below it is an OSError, and nothing is written."""
+    ordered = sorted(artifacts)
+    for artifact in ordered:
+        _refuse_links(root, artifact.path)
+    for artifact in ordered:
         target = root / artifact.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(artifact.content)
-        target.chmod(artifact.mode)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(target, flags, artifact.mode), "wb") as file:
+            file.write(artifact.content)
+            os.fchmod(file.fileno(), artifact.mode)
+
+
+def _refuse_links(root: Path, path: str) -> None:
+    for place in (root / path, *(root / folder for folder in PurePosixPath(path).parents[:-1])):
+        if place.is_symlink():
+            raise OSError(
+                errno.ELOOP, f"{place} is a symbolic link; remove it, or name another folder", str(place)
+            )

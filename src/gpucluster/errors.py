@@ -8,6 +8,8 @@
 A message says where, what was found, what was expected, and what to do next.
 """
 
+INTERRUPTED = 130  # 128 + SIGINT: the exit code that a shell gives an interrupted program
+
 
 class GpuclusterError(Exception):
     """The tool could not do what was asked."""

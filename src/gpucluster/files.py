@@ -1,4 +1,4 @@
-"""Where our own data files stand: beside the checkout, or inside the installed wheel."""
+"""The location of our own data files: beside the checkout, or inside the installed wheel."""
 
 from pathlib import Path
 
@@ -13,5 +13,5 @@ def shipped(kind: str) -> Path:
 
 
 def checkout() -> Path | None:
-    """Return the root of our source tree when we run from one; None in an installed wheel."""
+    """Return the root of our source tree if the program runs from one; None in an installed wheel."""
     return _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else None

@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from gpucluster.text import printable
+
 LIMIT: Final = 60_000  # GitHub takes 65,535 characters in a comment; a tool around us adds its own
 _MARKUP: Final = re.compile(r"([\\`*_\[\]~|$]|^[-+=>])")  # what a backslash makes plain
 _ITEM: Final = re.compile(r"^(\d+)([.)])")  # `12. ` begins a list
 _CALLS: Final = re.compile(r"([@#])")  # GitHub reads these after markdown: a person, an issue
-_TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 
 def text(value: str) -> str:
@@ -55,12 +56,6 @@ def fitted(summary: str, parts: Sequence[str], rest: str, *, limit: int = LIMIT)
         kept.append(part)
         size += len(part) + 2
     return "\n\n".join(kept) + "\n"
-
-
-def printable(value: str) -> str:
-    """One line without what steers a terminal or turns the reading direction."""
-    flat = _TERMINAL.sub("", value).replace("\n", " ").replace("\t", " ")
-    return "".join(char if char.isprintable() else "\ufffd" for char in flat)
 
 
 def _longest(char: str, value: str) -> int:

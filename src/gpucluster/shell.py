@@ -1,6 +1,7 @@
-"""The one door to other programs: argv only, never a shell string, always with a time limit."""
+"""Run other programs: only by argv, never by a shell string, and always with a time limit."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from gpucluster.errors import GpuclusterError
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a program answered; text is decoded with replacement, because log lines are hostile."""
+    """The result of a program. Invalid bytes in its text are replaced, because log lines are untrusted."""
 
     argv: tuple[str, ...]
     code: int
@@ -20,12 +21,17 @@ class Result:
 
 
 class CommandError(GpuclusterError):
-    """A program ended with a code that the caller did not allow, or not in time."""
+    """A program ended with a code that the caller did not allow, or exceeded its time limit."""
 
     def __init__(self, result: Result) -> None:
         tail = (result.stderr or result.stdout).strip().splitlines()[-8:]
         super().__init__(f"{' '.join(result.argv[:6])} ended with code {result.code}: " + "\n".join(tail))
         self.result = result
+
+
+def ending_with_us() -> tuple[str, ...]:
+    """Return words before an argv: the kernel kills the program when the thread that starts it ends. Linux only; else none."""
+    return ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 
 
 def run(
@@ -34,10 +40,14 @@ def run(
     timeout_s: float = 60.0,
     stdin: str | bytes | None = None,
     env: Mapping[str, str] | None = None,
+    without: tuple[str, ...] = (),
     cwd: Path | None = None,
     check: bool = True,
 ) -> Result:
-    """Run `argv` to its end; `env` is added to ours. Raise CommandError on a code other than 0 if `check`."""
+    """Run `argv` to its end with `env` added to our environment. Raise CommandError on a code other than 0 if `check` is set.
+
+    `without`: beginnings of names; such variables of our environment are left out.
+    """
     data = stdin.encode() if isinstance(stdin, str) else stdin
     try:
         done = subprocess.run(
@@ -46,7 +56,7 @@ def run(
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,
             timeout=timeout_s,
-            env=None if env is None else {**os.environ, **env},
+            env=_environment(env, without),
             cwd=cwd,
             check=False,
         )
@@ -63,3 +73,10 @@ def run(
     if check and result.code != 0:
         raise CommandError(result)
     return result
+
+
+def _environment(env: Mapping[str, str] | None, without: tuple[str, ...]) -> Mapping[str, str] | None:
+    if env is None and not without:
+        return None
+    kept = {name: value for name, value in os.environ.items() if not (without and name.startswith(without))}
+    return {**kept, **(env or {})}

@@ -1,6 +1,6 @@
-"""What goes from this machine onto others: the pinned wheels, and our own code laid out at its places.
+"""The files for other machines: archives of the pinned wheels and of our own code.
 
-An image (the sandbox's, an AMI) takes all of it. A host that exists takes only what its agent needs, which is Python.
+An image (of the sandbox, or an AMI) gets all of them. An existing host gets only the files of its agent.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from gpucluster.errors import HostError
 from gpucluster.files import checkout
 from gpucluster.plan import names
 
-WHEELS = "/opt/gpucluster/wheels"  # in the image, while it is built; on a host for good
-CODE_MARK = "/opt/gpucluster/code"  # the digest of our code that is there
+WHEELS = "/opt/gpucluster/wheels"  # in an image only during the build; on an existing host always
+CODE_MARK = "/opt/gpucluster/code"  # has the digest of the installed code
 GUARD_UNIT = "gpucluster-guard.service"
 _HOOKS = {
     "resume": "hook.py",
@@ -26,14 +26,17 @@ _HOOKS = {
     "resume_fail": "hook.py",
     "prolog_slurmctld": "waiter.py",
 }
-_OF_HOSTS = (f"etc/systemd/system/{names.AGENT_UNIT}", "etc/systemd/system/munge.service.d/",
-             "etc/systemd/system/slurmctld.service.d/", "etc/systemd/system/slurmd.service.d/")  # fmt: skip
+_OF_HOSTS = (f"etc/systemd/system/{names.AGENT_UNIT}", "etc/systemd/system/gpucluster-watch.", "etc/systemd/system/munge.service.d/",
+             "etc/systemd/system/slurmctld.service.d/", "etc/systemd/system/slurmd.service.d/",
+             "etc/systemd/system/gpucluster-accounts.", "etc/logrotate.d/",
+             "etc/systemd/system/gpucluster-mps@.", f"{names.HOOK_DIR}/health_".lstrip("/"), names.TASK_PROLOG.lstrip("/"),
+             names.MACHINE_COMMAND.lstrip("/"))  # fmt: skip
 _IGNORED = frozenset({"__pycache__", ".ruff_cache"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where our own files stand in the checkout."""
+    """The places of our own files in the checkout."""
 
     root: Path
 
@@ -46,13 +49,13 @@ class Sources:
         return self.root / "src" / "gpucluster"
 
     def code_files(self) -> tuple[Path, ...]:
-        """Every file that our wheel, the hooks or the units are made of, sorted."""
+        """Return every file of our wheel, the hooks and the units, sorted."""
         folders = (self.package, self.root / "templates", self.root / "playbooks")
         found = (p for f in folders for p in f.rglob("*") if p.is_file() and not _IGNORED & set(p.parts))
         return tuple(sorted((*found, self.root / "pyproject.toml")))
 
     def digest(self) -> str:
-        """One hash over the names and bytes of `code_files`."""
+        """Return one hash over the names and bytes of `code_files`."""
         total = hashlib.sha256()
         for path in self.code_files():
             total.update(f"{path.relative_to(self.root)}\0".encode())
@@ -61,7 +64,7 @@ class Sources:
 
 
 def image_variables() -> dict[str, object]:
-    """What the image's playbook takes from us, wherever it runs: paths, units and folders, from plan.names."""
+    """Return the variables of the image playbook: paths, units and folders from plan.names."""
     root = (names.SLURM_ETC, names.HOOK_DIR, names.STATE_DIR, str(Path(names.USER_DATA_FILE).parent))
     slurm = (
         str(Path(names.JOURNAL).parent),
@@ -73,6 +76,8 @@ def image_variables() -> dict[str, object]:
         "venv": names.VENV,
         "wheels": WHEELS,
         "code_mark": CODE_MARK,
+        "command": names.MACHINE_COMMAND,
+        "command_link": names.COMMAND_LINK,
         "agent_unit": names.AGENT_UNIT,
         "guard_unit": GUARD_UNIT,
         "folders": [
@@ -85,18 +90,18 @@ def image_variables() -> dict[str, object]:
 
 
 def sources() -> Sources:
-    """Return the checkout that we run from; an installed wheel has no sources to build an image of."""
+    """Return the checkout that this program runs from; HostError for an installed wheel, which has no sources."""
     root = checkout()
     if root is None:
         raise HostError(
-            "the sandbox builds its image from our sources, and this is an installed package",
+            "an image is built from the sources, and this is an installed package",
             next_step="clone the repository and run `make install` there",
         )
     return Sources(root=root)
 
 
 def wheels_archive(found: Sources, *, cache: Path, python: str, out: Path) -> None:
-    """Download the pinned pure-Python wheels (once), and write them with the pins as one tar."""
+    """Download the pinned pure-Python wheels once, and write them with the pins into one tar file."""
     pins = found.pins.read_bytes()
     folder = cache / hashlib.sha256(pins).hexdigest()[:16]
     if not (folder / "complete").exists():
@@ -107,7 +112,7 @@ def wheels_archive(found: Sources, *, cache: Path, python: str, out: Path) -> No
 
 
 def download_argv(pins: Path, folder: Path, *, python: str) -> list[str]:
-    """The host's pip, asked for what the image's Python will install."""
+    """Return the command of pip that downloads the wheels for the image's Python."""
     return [
         sys.executable,
         "-m",
@@ -125,22 +130,22 @@ def download_argv(pins: Path, folder: Path, *, python: str) -> list[str]:
 
 
 def code_archive(found: Sources, *, scratch: Path, out: Path) -> str:
-    """Build our wheel, write it with the hooks and units as one tar to unpack at `/`; return the wheel's path there."""
+    """Build our wheel, and write it with hooks and units into one tar file to unpack at `/`. Return the wheel's path below `/`."""
     return _with_wheel(found, ours(found), scratch=scratch, out=out)
 
 
 def host_archive(found: Sources, *, scratch: Path, out: Path) -> str:
-    """The same for a host that exists: no hook, no guard, no daemon, no cloud-init."""
+    """Build the same archive for an existing host: without hooks, guard, daemon and cloud-init."""
     return _with_wheel(found, of_hosts(found), scratch=scratch, out=out)
 
 
 def of_hosts(found: Sources) -> tuple[Artifact, ...]:
-    """The agent's unit, and what it needs of the units of munge and Slurm."""
+    """Return the unit of the agent, the timer of accounts, drop-ins for munge and Slurm, logrotate's file, the health programs, and the command."""
     return tuple(a for a in ours(found) if a.path.startswith(_OF_HOSTS))
 
 
 def ours(found: Sources) -> tuple[Artifact, ...]:
-    """The hooks under all their names, the units and what they start, each at its place below `/`."""
+    """Return hooks, units and their programs, each with its path below `/`."""
     return (*_hooks(found), *_units(found))
 
 
@@ -154,7 +159,7 @@ def _with_wheel(found: Sources, files: Iterable[Artifact], *, scratch: Path, out
 
 
 def write_tar(out: Path, artifacts: Iterable[Artifact]) -> None:
-    """Write plain files, sorted, owner root, time 0."""
+    """Write plain files, sorted, with owner root and time 0."""
     with tarfile.open(out, "w", format=tarfile.PAX_FORMAT) as tar:
         for artifact in sorted(artifacts):
             member = tarfile.TarInfo(artifact.path)
@@ -169,10 +174,10 @@ def _hooks(found: Sources) -> Iterable[Artifact]:
 
 
 def _units(found: Sources) -> Iterable[Artifact]:
-    """The tree that mirrors `/`: units, drop-ins, and what they start."""
-    folder = found.package / "node" / "units"
+    """Yield the files of agent/units, a tree that mirrors `/`."""
+    folder = found.package / "agent" / "units"
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not _IGNORED & set(p.parts)):
         place = path.relative_to(folder)
-        if len(place.parts) > 1:  # beside the folders stands their README
+        if len(place.parts) > 1:  # the README beside the folders is not shipped
             runs = f"/{place.parent}" == names.HOOK_DIR
             yield Artifact(str(place), path.read_bytes(), 0o755 if runs else 0o644)

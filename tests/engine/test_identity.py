@@ -1,20 +1,21 @@
-"""An edit of each kind to a spec changes what it names and nothing else: the real engine's preview over one stack.
+"""A spec edit changes only the resources that it names: the engine's preview over one stack.
 
-The stack stands once; each row is another spec's preview over it. What only follows (a bundle that names another
-template's version) is asked apart: it is the content of one object, or a policy's text.
+The stack is deployed once. Each row is a preview of an edited spec. Dependent changes are checked separately: the
+content of the bundle, which contains template versions, and policy texts.
 """
 
+import stat
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import changed
-from stacked import Cluster, a_cluster
+from support.builders import changed, on_aws
+from support.engine_stack import OPERATOR, Cluster, a_cluster
 
 from gpucluster import catalog
 from gpucluster.engine.events import Outcome
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import SlurmOnAws
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
 
@@ -48,14 +49,13 @@ partitions:
 """
 
 
-def a_plan_of(*changes: tuple[str, str]) -> ClusterPlan:
-    return resolve(
-        inspect_text(changed(SPEC, *changes), "spec.yaml", catalog.load()).result(), catalog.load()
-    )
+def a_plan_of(*changes: tuple[str, str]) -> SlurmOnAws:
+    spec = inspect_text(changed(SPEC, *changes), "spec.yaml", catalog.load()).result()
+    return on_aws(resolve(spec, catalog.load()))
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Cluster]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Cluster]:
     with a_cluster(tmp_path_factory.mktemp("identity") / "state", pulumi, a_plan_of()) as cluster:
         cluster.up()
         cluster.client("ec2").register_image(Name="another", RootDeviceName="/dev/sda1")
@@ -69,8 +69,8 @@ def another_image(cluster: Cluster) -> str:
     return found["ImageId"]
 
 
-def told(outcome: Outcome) -> set[str]:
-    """`+ Type name`, `~ Type name`, `- Type name`; `±` for what is made anew."""
+def changed_resources(outcome: Outcome) -> set[str]:
+    """Return `+ Type name`, `~ Type name`, `- Type name`; `±` for a replacement."""
     signs = {"create": "+", "update": "~", "delete": "-"}
     return {
         f"{signs.get(c.op, '±')} {c.type.rpartition(':')[2]} {c.name}"
@@ -93,25 +93,29 @@ partitions:
 """
 SMALL = SPEC[SPEC.index("  - name: small") : SPEC.index("partitions:")]
 
-FOLLOWS = "BucketObjectv2 burst-bundle"  # it names the others' ids and versions
-# sentence -> what is edited, what changes of its own, what only follows beside the bundle
+FOLLOWS = "BucketObjectv2 burst-bundle"  # it contains the others' ids and versions
+# description -> edit, own changes, dependent changes besides the bundle
 EDITS: dict[str, tuple[tuple[tuple[str, str], ...], set[str], set[str]]] = {
     "nothing": ((), set(), set()),
     "another order of the pools": (((SMALL, ""), ("pools:\n", f"pools:\n{SMALL}")), {BUNDLE}, set()),
     "a pool added": (
         (("partitions:\n", LARGE), ("[small]", "[small, large]")),
-        {"+ LaunchTemplate burst-large-spot-g6e.48xlarge", "+ PlacementGroup burst-large-us-east-2a"},
+        {
+            "+ LaunchTemplate burst-large-spot-g6e.48xlarge",
+            "+ PlacementGroup burst-large-us-east-2a",
+            "~ RolePolicy burst-head",  # it names the machine types of the plan
+        },
         set(),
     ),
     "a pool removed": (
         ((SMALL, ""), ("  - {name: debug, pools: [small], max_time: 4h}\n", "")),
-        {"- LaunchTemplate burst-small-on-demand-g6e.2xlarge", BUNDLE},
+        {"- LaunchTemplate burst-small-on-demand-g6e.2xlarge", "~ RolePolicy burst-head", BUNDLE},
         set(),
     ),
     "a pool resized": ((("max: 16", "max: 12"),), {BUNDLE}, set()),
     "a machine more in a pool": (
         (("[p5en.48xlarge]", "[p5en.48xlarge, p5e.48xlarge]"),),
-        {"+ LaunchTemplate burst-h200-spot-p5e.48xlarge", "~ RolePolicy burst-head"},  # asked for as a fleet now
+        {"+ LaunchTemplate burst-h200-spot-p5e.48xlarge", "~ RolePolicy burst-head"},  # now a fleet request
         set(),
     ),
     "a source added before the others": (
@@ -163,10 +167,11 @@ EDITS: dict[str, tuple[tuple[tuple[str, str], ...], set[str], set[str]]] = {
         {
             "+ AccessPoint burst-efs-sets",
             "+ FileSystem burst-efs-sets",
+            "+ FileSystemPolicy burst-efs-sets",
             "+ MountTarget burst-efs-sets-us-east-2a",
             "+ MountTarget burst-efs-sets-us-east-2b",
         },
-        set(),
+        {"RolePolicy burst-head", "RolePolicy burst-login", "RolePolicy burst-node"},  # each may mount it
     ),
     "a disk of the head added": (
         (("pools:\n", "  - {mount: /apps, nfs: {from: head, size: 20GiB}}\npools:\n"),),
@@ -188,15 +193,35 @@ EDITS: dict[str, tuple[tuple[tuple[str, str], ...], set[str], set[str]]] = {
 
 
 @pytest.mark.parametrize(("changes", "own", "followers"), list(EDITS.values()), ids=list(EDITS))
-def test_an_edit_changes_what_it_names_and_nothing_else(
-    standing: Cluster, changes: tuple[tuple[str, str], ...], own: set[str], followers: set[str]
+def test_edit_changes_only_what_it_names(
+    shared_cluster: Cluster, changes: tuple[tuple[str, str], ...], own: set[str], followers: set[str]
 ) -> None:
-    plan = a_plan_of(*((old, new.replace("ami-OTHER", another_image(standing))) for old, new in changes))
-    seen = replace(standing, plan=plan).preview()
-    assert told(seen) == own
+    plan = a_plan_of(
+        *((old, new.replace("ami-OTHER", another_image(shared_cluster))) for old, new in changes)
+    )
+    seen = replace(shared_cluster, plan=plan).preview()
+    assert changed_resources(seen) == own
+    if own == {BUNDLE}:
+        assert [c.properties for c in seen.changes] == [("contentBase64",)]
     assert following(seen) - {FOLLOWS} == followers
 
 
 def test_each_kind_of_edit_that_the_specification_names_has_a_row() -> None:
     words = ("added", "removed", "resized", "image", "partition", "user", "zone", "login", "file system")
     assert [word for word in words if not any(word in sentence for sentence in EDITS)] == []
+
+
+def test_state_has_no_secret_and_private_files(shared_cluster: Cluster) -> None:
+    state_dir = shared_cluster.target.state_dir
+    secrets = (OPERATOR[1].encode(), shared_cluster.target.passphrase.read_bytes())
+    leaks = [
+        path
+        for path in state_dir.rglob("*")
+        if path.is_file()
+        and path != shared_cluster.target.passphrase
+        and any(s in path.read_bytes() for s in secrets)
+    ]
+    assert leaks == []
+    assert stat.S_IMODE(shared_cluster.target.passphrase.stat().st_mode) == 0o600
+    assert stat.S_IMODE(state_dir.stat().st_mode) == 0o700
+    assert OPERATOR[1] not in repr(shared_cluster.target)

@@ -1,6 +1,6 @@
-"""Every row against the sandbox's cloud, without the engine: made, read, changed in place, and gone.
+"""Tests of every resource type against the sandbox's cloud, without the engine: create, read, update, delete.
 
-One cloud for all, because nothing here hangs on another's state but by what it asks for itself.
+All tests share one cloud, because each test creates the resources that it needs.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from stacked import REGION, Cluster, a_cluster
+from support.engine_stack import REGION, Cluster, a_cluster
 
-from gpucluster.engine.provider.calls import Cloud
-from gpucluster.engine.provider.check import check
-from gpucluster.engine.provider.crud import Crud
-from gpucluster.engine.provider.diff import diff
-from gpucluster.engine.provider.invoke import RefusedError, invoke
-from gpucluster.engine.provider.table import TYPES
+from gpucluster.engine.offline.data_sources import LookupRefusedError, look_up
+from gpucluster.sandbox.provider.check import check
+from gpucluster.sandbox.provider.cloud import Cloud
+from gpucluster.sandbox.provider.crud import Crud, HalfMadeError
+from gpucluster.sandbox.provider.diff import diff
+from gpucluster.sandbox.provider.table import TYPES
 
 ZONE = f"{REGION}a"
 EVERYONES = {"gpucluster:cluster": "rows"}
@@ -27,10 +27,10 @@ EVERYONES = {"gpucluster:cluster": "rows"}
 
 @dataclass(frozen=True)
 class Bench:
-    """The table's verbs, with Check before them as the engine has it; what was made goes in the other order."""
+    """The operations of the table, with Check first as in the engine. Resources are deleted in reverse order."""
 
     crud: Crud
-    told: list[str] = field(default_factory=list[str])
+    messages: list[str] = field(default_factory=list[str])
     made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
     def checked(self, token: str, inputs: Mapping[str, Any], olds: Mapping[str, Any] | None = None) -> Any:
@@ -41,36 +41,36 @@ class Bench:
         return found.inputs
 
     def make(self, token: str, **inputs: Any) -> tuple[str, dict[str, Any]]:
-        """Id and outputs; what is read at once shows no difference."""
+        """Return id and outputs, and check that a read shows no difference."""
         checked = self.checked(token, inputs)
-        identifier, outputs = self.crud.create(TYPES[token], checked, 20, self.told.append)
+        identifier, outputs = self.crud.create(TYPES[token], checked, 20, self.messages.append)
         self.made.append((token, identifier, checked))
-        self.assert_standing(token, identifier, checked)
+        self.assert_no_difference(token, identifier, checked)
         return identifier, outputs
 
     def change(self, token: str, identifier: str, olds: Mapping[str, Any], **inputs: Any) -> dict[str, Any]:
-        """The outputs after an update that replaces nothing and leaves no difference."""
+        """Return the outputs of an update that replaces nothing and leaves no difference."""
         before, after = self.checked(token, olds), self.checked(token, inputs)
         found = diff(TYPES[token], before, after)
         assert found.changed
         assert found.replaces == ()
         outputs = self.crud.update(TYPES[token], identifier, before, after, 20)
-        self.assert_standing(token, identifier, after)
+        self.assert_no_difference(token, identifier, after)
         return outputs
 
-    def assert_standing(self, token: str, identifier: str, checked: dict[str, Any]) -> None:
+    def assert_no_difference(self, token: str, identifier: str, checked: dict[str, Any]) -> None:
         seen = self.crud.read(TYPES[token], identifier, checked, checked)
         assert seen is not None
         found = diff(TYPES[token], seen.inputs, checked).changed
         assert {k: (seen.inputs.get(k), checked.get(k)) for k in found} == {}
 
     def end(self) -> None:
-        """Everything made, the last first; a second time is no error, and nothing is found any more."""
+        """Delete everything in reverse order, twice: the second time is no error."""
         while self.made:
             token, identifier, checked = self.made.pop()
             for _ in range(2):
                 self.crud.delete(TYPES[token], identifier, checked, 20)
-            assert self.crud.read(TYPES[token], identifier, checked, checked) is None, f"{token} stands"
+            assert self.crud.read(TYPES[token], identifier, checked, checked) is None, f"{token} still exists"
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +83,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
 def bench(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Generator[Bench]:
     for name, value in cluster.target.environment.items():
         monkeypatch.setenv(name, value)
-    made = Bench(Crud(Cloud(REGION), EVERYONES))
+    made = Bench(Crud(Cloud(REGION, default_tags=EVERYONES)))
     yield made
     made.end()
 
 
 @pytest.fixture
-def told(bench: Bench) -> list[str]:
-    """What was said while something was waited for."""
-    return bench.told
+def messages(bench: Bench) -> list[str]:
+    """Return the progress messages of waits."""
+    return bench.messages
 
 
 VPC = "aws:ec2/vpc:Vpc"
@@ -127,14 +127,15 @@ def a_network(bench: Bench, cidr: str) -> tuple[str, str]:
     return vpc, subnet
 
 
-def test_a_route_goes_from_one_nat_gateway_to_another(bench: Bench) -> None:
+def test_route_changes_its_nat_gateway_in_place(bench: Bench) -> None:
     vpc, subnet = a_network(bench, "10.1")
     bench.make(GATEWAY, vpcId=vpc)
     first, second = (nat_of(bench, subnet) for _ in range(2))
     table, _ = bench.make(TABLE, vpcId=vpc)
     wanted = {"routeTableId": table, "destinationCidrBlock": "0.0.0.0/0"}
     route, _ = bench.make(ROUTE, **wanted, natGatewayId=first)
-    bench.change(ROUTE, route, {**wanted, "natGatewayId": first}, **wanted, natGatewayId=second)
+    changed = bench.change(ROUTE, route, {**wanted, "natGatewayId": first}, **wanted, natGatewayId=second)
+    assert changed["natGatewayId"] == second
 
 
 def nat_of(bench: Bench, subnet: str) -> str:
@@ -147,7 +148,7 @@ def nat_of(bench: Bench, subnet: str) -> str:
     return nat
 
 
-def test_an_interface_endpoint_changes_its_subnets_groups_and_policy_in_place(bench: Bench) -> None:
+def test_interface_endpoint_changes_subnets_groups_and_policy_in_place(bench: Bench) -> None:
     vpc, subnet = a_network(bench, "10.2")
     other, _ = bench.make(SUBNET, vpcId=vpc, cidrBlock="10.2.1.0/24", availabilityZone=f"{REGION}b")
     groups = [bench.make(GROUP, vpcId=vpc, description="d", name=name)[0] for name in ("one", "two")]
@@ -160,12 +161,14 @@ def test_an_interface_endpoint_changes_its_subnets_groups_and_policy_in_place(be
     before = {**wanted, "subnetIds": [subnet], "securityGroupIds": [groups[0]]}
     endpoint, _ = bench.make(ENDPOINT, **before)
     after = {**wanted, "subnetIds": [other, subnet], "securityGroupIds": [groups[1]]}
-    bench.change(ENDPOINT, endpoint, before, **after)
+    moved = bench.change(ENDPOINT, endpoint, before, **after)
+    assert (set(moved["subnetIds"]), moved["securityGroupIds"]) == ({other, subnet}, [groups[1]])
     policy = '{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]}'
-    bench.change(ENDPOINT, endpoint, after, **after, policy=policy, tags={"Name": "x"})
+    guarded = bench.change(ENDPOINT, endpoint, after, **after, policy=policy, tags={"Name": "x"})
+    assert json.loads(guarded["policy"]) == json.loads(policy)
 
 
-def test_a_placement_group(bench: Bench) -> None:
+def test_placement_group_changes_its_tags_in_place(bench: Bench) -> None:
     group, outputs = bench.make(PLACEMENT, strategy="cluster")
     assert group == outputs["name"]
     bench.change(PLACEMENT, group, {"strategy": "cluster"}, strategy="cluster", tags={"Name": "x"})
@@ -179,7 +182,7 @@ def a_machine(bench: Bench, subnet: str, **more: Any) -> str:
     return bench.make(INSTANCE, ami=image_of(bench), instanceType="m7i.large", subnetId=subnet, **more)[0]
 
 
-def test_a_volume_grows_and_moves_to_another_machine(bench: Bench) -> None:
+def test_volume_grows_in_place_and_attaches_to_another_machine(bench: Bench) -> None:
     _, subnet = a_network(bench, "10.3")
     machines = [a_machine(bench, subnet) for _ in range(2)]
     wanted = {"availabilityZone": ZONE, "encrypted": True, "type": "gp3"}
@@ -190,9 +193,10 @@ def test_a_volume_grows_and_moves_to_another_machine(bench: Bench) -> None:
         token, _, checked = bench.made.pop()
         bench.crud.delete(TYPES[token], identifier, checked, 20)
     bench.change(VOLUME, volume, {**wanted, "size": 10}, **wanted, size=20, tags={"Name": "x"})
+    assert bench.crud.cloud.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Size"] == 20
 
 
-def test_a_machine_with_a_public_address_and_tags_on_its_root_volume(bench: Bench) -> None:
+def test_tags_of_the_root_volume_change_in_place(bench: Bench) -> None:
     _, subnet = a_network(bench, "10.4")
     root = {"encrypted": True, "volumeType": "gp3", "volumeSize": 12, "tags": {"Name": "root"}}
     wanted = {"associatePublicIpAddress": True, "rootBlockDevice": root}
@@ -204,10 +208,10 @@ def test_a_machine_with_a_public_address_and_tags_on_its_root_volume(bench: Benc
         "disableApiTermination": False,
     }
     bench.crud.update(TYPES[token], machine, checked, after, 20)
-    bench.assert_standing(token, machine, after)
+    bench.assert_no_difference(token, machine, after)
 
 
-def test_an_efs_with_its_target_and_access_point(bench: Bench) -> None:
+def test_efs_mount_target_and_access_point_change_in_place(bench: Bench) -> None:
     vpc, subnet = a_network(bench, "10.5")
     groups = [bench.make(GROUP, vpcId=vpc, description="d", name=name)[0] for name in ("efs", "efs-2")]
     wanted = {"encrypted": True, "throughputMode": "bursting"}
@@ -222,12 +226,12 @@ def test_an_efs_with_its_target_and_access_point(bench: Bench) -> None:
     point = {"fileSystemId": system, "rootDirectory": {"path": "/home", "creationInfo": creation}}
     access, _ = bench.make(ACCESS_POINT, **point)
     bench.change(ACCESS_POINT, access, point, **point, tags={"Name": "x"})
-    answer = invoke(bench.crud.cloud, "aws:efs/getFileSystem:getFileSystem", {"fileSystemId": system})
+    answer = look_up(bench.crud.cloud, "aws:efs/getFileSystem:getFileSystem", {"fileSystemId": system})
     assert (answer["id"], answer["encrypted"], answer["dnsName"]) == (system, True, outputs["dnsName"])
 
 
 @contextmanager
-def a_lustre_s_place(bench: Bench, cidr: str) -> Iterator[dict[str, Any]]:
+def lustre_network(bench: Bench, cidr: str) -> Iterator[dict[str, Any]]:
     vpc, subnet = a_network(bench, cidr)
     group, _ = bench.make(GROUP, vpcId=vpc, description="d", name="lustre")
     for first, last in ((988, 988), (1018, 1023)):
@@ -243,8 +247,8 @@ def a_lustre_s_place(bench: Bench, cidr: str) -> Iterator[dict[str, Any]]:
     }
 
 
-def test_a_lustre_grows_in_place_and_follows_a_bucket(bench: Bench) -> None:
-    with a_lustre_s_place(bench, "10.6") as wanted:
+def test_lustre_grows_in_place_and_links_a_bucket(bench: Bench) -> None:
+    with lustre_network(bench, "10.6") as wanted:
         system, outputs = bench.make(LUSTRE, **wanted, storageCapacity=1200)
         assert outputs["mountName"]
         assert outputs["dnsName"]
@@ -256,10 +260,10 @@ def test_a_lustre_grows_in_place_and_follows_a_bucket(bench: Bench) -> None:
         bench.change(LINK, joined, {**link, "s3": both}, **link, s3={"autoImportPolicy": {"events": ["NEW"]}})
 
 
-def test_a_role_gets_and_loses_its_boundary_and_a_policy_of_the_site(bench: Bench) -> None:
+def test_deleted_role_detaches_the_site_s_boundary_and_policy(bench: Bench) -> None:
     iam = bench.crud.cloud.iam
-    say = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [say]})
+    statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     arn = iam.create_policy(PolicyName="site", PolicyDocument=document)["Policy"]["Arn"]
     trust = {"assumeRolePolicy": document}
     role, _ = bench.make(ROLE, **trust)
@@ -267,10 +271,11 @@ def test_a_role_gets_and_loses_its_boundary_and_a_policy_of_the_site(bench: Benc
     bench.change(ROLE, role, {**trust, "permissionsBoundary": arn}, **trust, description="x")
     bench.make(POLICY, role=role, policyArn=arn)
     bench.end()
-    iam.delete_policy(PolicyArn=arn)
+    iam.delete_policy(PolicyArn=arn)  # refused while it is attached
+    assert iam.list_policies(Scope="Local")["Policies"] == []
 
 
-def test_a_budget_tells_other_addresses(bench: Bench) -> None:
+def test_budget_changes_addresses(bench: Bench) -> None:
     def notice(address: str, threshold: float) -> dict[str, Any]:
         return {
             "comparisonOperator": "GREATER_THAN",
@@ -285,10 +290,12 @@ def test_a_budget_tells_other_addresses(bench: Bench) -> None:
     before = {**wanted, "limitAmount": "100", "notifications": [notice("a@example.org", 80)]}
     budget, _ = bench.make(BUDGET, **before)
     after = {**wanted, "limitAmount": "200.5", "notifications": [notice("b@example.org", 80.0)]}
-    bench.change(BUDGET, budget, before, **after)
+    changed = bench.change(BUDGET, budget, before, **after)
+    assert changed["limitAmount"] == "200.5"
+    assert [n["subscriberEmailAddresses"] for n in changed["notifications"]] == [["b@example.org"]]
 
 
-def test_a_template_says_its_interfaces_and_placement(bench: Bench) -> None:
+def test_template_sets_interfaces_and_placement(bench: Bench) -> None:
     cards = [
         {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface", "securityGroups": ["sg-1"]},
         {"networkCardIndex": 1, "deviceIndex": 0, "interfaceType": "efa-only", "securityGroups": ["sg-1"]},
@@ -301,42 +308,44 @@ def test_a_template_says_its_interfaces_and_placement(bench: Bench) -> None:
     assert outputs["networkInterfaces"] == cards
 
 
-def test_the_site_s_own_network_is_looked_up(bench: Bench) -> None:
+def test_lookups_return_the_site_s_network(bench: Bench) -> None:
     vpc, subnet = a_network(bench, "10.7")
-    found = invoke(bench.crud.cloud, "aws:ec2/getVpc:getVpc", {"id": vpc})
+    found = look_up(bench.crud.cloud, "aws:ec2/getVpc:getVpc", {"id": vpc})
     assert (found["enableDnsSupport"], found["enableDnsHostnames"], found["id"]) == (True, True, vpc)
-    seen = invoke(bench.crud.cloud, "aws:ec2/getSubnet:getSubnet", {"id": subnet})
+    seen = look_up(bench.crud.cloud, "aws:ec2/getSubnet:getSubnet", {"id": subnet})
     assert (seen["vpcId"], seen["availabilityZone"], seen["availableIpAddressCount"]) == (vpc, ZONE, 251)
 
 
 @pytest.mark.parametrize(
-    ("token", "arguments", "said"),
+    ("token", "arguments", "message"),
     [
         ("aws:ec2/getVpc:getVpc", {"id": "vpc-00000000"}, f"there is no vpc-00000000 in {REGION}"),
         ("aws:ec2/getSubnet:getSubnet", {"id": "subnet-00000000"}, "there is no subnet-00000000"),
         ("aws:efs/getFileSystem:getFileSystem", {"fileSystemId": "fs-00000000"}, "there is no fs-00000000"),
-        ("aws:ec2/getVpc:getVpc", {"default": True}, "answers getVpc by 'id' alone, found default"),
+        (
+            "aws:ec2/getVpc:getVpc",
+            {"default": True},
+            "getVpc: expected the argument 'id' alone, found default",
+        ),
     ],
 )
-def test_a_look_up_of_what_is_not_there_says_what(
-    bench: Bench, token: str, arguments: dict[str, Any], said: str
+def test_failed_lookup_names_resource(
+    bench: Bench, token: str, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(RefusedError, match=said):
-        invoke(bench.crud.cloud, token, arguments)
+    with pytest.raises(LookupRefusedError, match=message):
+        look_up(bench.crud.cloud, token, arguments)
 
 
-# --- what is still on its way out when the next is made ----------------------------------------
-def test_t42_a_fixed_address_is_waited_for_while_its_last_machine_ends(
-    bench: Bench, cluster: Cluster
-) -> None:
+# --- the previous resource is still being deleted ------------------------------------------
+def test_t42_creation_waits_for_address_of_terminating_instance(bench: Bench, cluster: Cluster) -> None:
     _, subnet = a_network(bench, "10.21")
-    first, model, told = a_machine(bench, subnet, privateIp="10.21.0.10"), cluster.api.model, list[str]()
+    first, model, messages = a_machine(bench, subnet, privateIp="10.21.0.10"), cluster.api.model, list[str]()
     usual = model.timing
     model.timing = replace(usual, ending_s=3600.0)
     bench.crud.cloud.ec2.terminate_instances(InstanceIds=[first])
 
-    def tell(line: str) -> None:
-        told.append(line)
+    def report(line: str) -> None:
+        messages.append(line)
         model.timing = replace(usual, linger_s=1.0)
 
     wanted = {
@@ -345,24 +354,22 @@ def test_t42_a_fixed_address_is_waited_for_while_its_last_machine_ends(
         "subnetId": subnet,
         "privateIp": "10.21.0.10",
     }
-    second, _ = bench.crud.create(TYPES[INSTANCE], checked := bench.checked(INSTANCE, wanted), 20, tell)
+    second, _ = bench.crud.create(TYPES[INSTANCE], checked := bench.checked(INSTANCE, wanted), 20, report)
     bench.made.append((INSTANCE, second, checked))
     model.timing = usual
     assert second != first
-    assert told[0] == f"waiting for the address 10.21.0.10: {first} is shutting-down"
+    assert messages[0] == f"waiting for the address 10.21.0.10: {first} is shutting-down"
 
 
-def test_t42_an_address_of_a_machine_that_lives_is_refused_at_once_by_its_name(
-    bench: Bench, told: list[str]
-) -> None:
+def test_t42_address_of_running_instance_is_refused_at_once(bench: Bench, messages: list[str]) -> None:
     _, subnet = a_network(bench, "10.22")
     first = a_machine(bench, subnet, privateIp="10.22.0.10")
-    with pytest.raises(RuntimeError, match=rf"InvalidIPAddress\.InUse.*it is held by {first} is running"):
+    with pytest.raises(RuntimeError, match=rf"InvalidIPAddress\.InUse.*it is used by {first} is running"):
         a_machine(bench, subnet, privateIp="10.22.0.10")
-    assert told == []
+    assert messages == []
 
 
-def test_t42_an_address_is_not_waited_for_without_end(bench: Bench, cluster: Cluster) -> None:
+def test_t42_wait_for_address_has_timeout(bench: Bench, cluster: Cluster) -> None:
     _, subnet = a_network(bench, "10.23")
     first = a_machine(bench, subnet, privateIp="10.23.0.10")
     bench.crud.cloud.ec2.terminate_instances(InstanceIds=[first])
@@ -372,11 +379,11 @@ def test_t42_an_address_is_not_waited_for_without_end(bench: Bench, cluster: Clu
         "subnetId": subnet,
         "privateIp": "10.23.0.10",
     }
-    with pytest.raises(RuntimeError, match=r"still so after 0\.2 s"):
+    with pytest.raises(RuntimeError, match=r"not free after 0\.2 s"):
         bench.crud.create(TYPES[INSTANCE], bench.checked(INSTANCE, wanted), 0.2)
 
 
-def test_t44_a_zone_whose_last_mount_target_is_still_leaving_gets_its_next(bench: Bench) -> None:
+def test_t44_creation_waits_for_deleted_mount_target(bench: Bench) -> None:
     _, subnet = a_network(bench, "10.24")
     system, _ = bench.make(EFS, encrypted=True)
     first, _ = bench.make(TARGET, fileSystemId=system, subnetId=subnet)
@@ -387,7 +394,7 @@ def test_t44_a_zone_whose_last_mount_target_is_still_leaving_gets_its_next(bench
         bench.make(TARGET, fileSystemId=system, subnetId=subnet)
 
 
-def test_t38_a_secret_that_was_deleted_at_once_leaves_its_name_a_while_later(bench: Bench) -> None:
+def test_t38_creation_waits_for_name_of_deleted_secret(bench: Bench) -> None:
     secrets = bench.crud.cloud.secrets
     wanted = {"name": "rows-again", "recoveryWindowInDays": 0}
     for _ in range(2):
@@ -398,14 +405,12 @@ def test_t38_a_secret_that_was_deleted_at_once_leaves_its_name_a_while_later(ben
         secrets.create_secret(Name="rows-again")
 
 
-def test_t39_a_bucket_whose_forerunner_is_still_being_deleted_is_asked_for_again(
-    bench: Bench, cluster: Cluster
-) -> None:
+def test_t39_creation_waits_for_deleted_bucket(bench: Bench, cluster: Cluster) -> None:
     cluster.api.model.faults.next_error("CreateBucket", "OperationAborted", times=2, status=409)
-    bench.make(BUCKET, bucket="rows-again")
+    assert bench.make(BUCKET, bucket="rows-again")[0] == "rows-again"
 
 
-def test_t24_a_disk_leaves_a_machine_that_is_ending_without_a_stop(bench: Bench, cluster: Cluster) -> None:
+def test_t24_volume_detaches_from_terminating_instance_without_stop(bench: Bench, cluster: Cluster) -> None:
     _, subnet = a_network(bench, "10.25")
     machine, model = a_machine(bench, subnet), cluster.api.model
     volume, _ = bench.make(VOLUME, availabilityZone=ZONE, encrypted=True, type="gp3", size=10)
@@ -417,11 +422,10 @@ def test_t24_a_disk_leaves_a_machine_that_is_ending_without_a_stop(bench: Bench,
     bench.crud.cloud.ec2.terminate_instances(InstanceIds=[machine])
     bench.crud.delete(TYPES[token], identifier, checked, 20)
     model.timing = usual
+    assert bench.crud.cloud.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"] == []
 
 
-def test_t36_a_machine_whose_profile_is_young_is_asked_for_again_and_made_once(
-    bench: Bench, cluster: Cluster
-) -> None:
+def test_t36_instance_with_new_profile_is_created_once(bench: Bench, cluster: Cluster) -> None:
     _, subnet = a_network(bench, "10.26")
     words = "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
     cluster.api.model.faults.next_error("RunInstances", "InvalidParameterValue", times=2, message=words)
@@ -429,3 +433,35 @@ def test_t36_a_machine_whose_profile_is_young_is_asked_for_again_and_made_once(
     where = [{"Name": "subnet-id", "Values": [subnet]}]
     found = bench.crud.cloud.ec2.describe_instances(Filters=where)["Reservations"]
     assert [i["InstanceId"] for r in found for i in r["Instances"]] == [machine]
+
+
+# --- a customer-managed key ------------------------------------------------------------------
+ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+
+
+def test_resources_keep_the_key_that_they_name(bench: Bench) -> None:
+    """Each read shows the key, so a second `up` changes nothing."""
+    key = bench.crud.cloud.client("kms").create_key()["KeyMetadata"]["Arn"]
+    _, subnet = a_network(bench, "10.26")
+    a_machine(bench, subnet, rootBlockDevice={"encrypted": True, "volumeType": "gp3", "kmsKeyId": key})
+    _, volume = bench.make(VOLUME, availabilityZone=ZONE, encrypted=True, type="gp3", size=10, kmsKeyId=key)
+    _, file_system = bench.make(EFS, encrypted=True, kmsKeyId=key)
+    secret, _ = bench.make(SECRET, recoveryWindowInDays=0)
+    changed = bench.change(SECRET, secret, {"recoveryWindowInDays": 0}, recoveryWindowInDays=0, kmsKeyId=key)
+    assert [found["kmsKeyId"] for found in (volume, file_system, changed)] == [key] * 3
+    bucket, _ = bench.make(BUCKET)
+    default = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
+    rules = [{"applyServerSideEncryptionByDefault": default, "bucketKeyEnabled": True}]
+    bench.make(ENCRYPTION, bucket=bucket, rules=rules)
+
+
+def test_machine_with_a_disabled_key_ends_the_update_with_ec2s_reason(bench: Bench) -> None:
+    kms = bench.crud.cloud.client("kms")
+    key = kms.create_key()["KeyMetadata"]
+    kms.disable_key(KeyId=key["KeyId"])
+    _, subnet = a_network(bench, "10.27")
+    root = {"encrypted": True, "volumeType": "gp3", "kmsKeyId": key["Arn"]}
+    with pytest.raises(
+        HalfMadeError, match=r"is terminated: Client\.InvalidKMSKey\.InvalidState: The KMS key"
+    ):
+        a_machine(bench, subnet, rootBlockDevice=root)

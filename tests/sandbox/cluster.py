@@ -1,4 +1,4 @@
-"""A real cluster in the sandbox, as an ordinary user and an operator see it: through the command line only."""
+"""A real cluster in the sandbox, used through the command line, as an ordinary user and an operator do."""
 
 import json
 import subprocess
@@ -9,21 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpucluster.sandbox import host, ledger
-from gpucluster.sandbox.control import SandboxControl
-from gpucluster.sandbox.inside import enter_argv, find
-from gpucluster.sandbox.status import control
+from support.bounds import BOUND_S
+
+from gpucluster.sandbox import host_checks
+from gpucluster.sandbox import state_dir as ledger
+from gpucluster.sandbox.aws.scenario_client import SandboxControl
+from gpucluster.sandbox.machines.inside import enter_argv, find
+from gpucluster.sandbox.status import control, status
+from gpucluster.slurm.states import JOB_ENDED, JobState
 
 ROOT = Path(__file__).parents[2]
 USER = "researcher"
 
 
 def gpucluster(
-    *argv: str, stdin: str | None = None, check: bool = True, timeout: float = 600
+    *argv: str, stdin: str | None = None, check: bool = True, timeout: float = BOUND_S
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user would."""
     done = subprocess.run(
-        [sys.executable, "-m", "gpucluster.cli.start", *argv],
+        [sys.executable, "-m", "gpucluster.cli", *argv],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
@@ -41,57 +45,76 @@ def gpucluster(
 
 @dataclass
 class Cluster:
-    """One sandbox that is up."""
+    """One sandbox that is up. `spec` is its file: commands that get it reach the machines as on AWS."""
 
     name: str
+    spec: Path | None = None
 
     def exec(
         self, machine: str, *argv: str, user: str | None = None, stdin: str | None = None, check: bool = True
     ) -> str:
-        """Run a program on a machine as `sandbox exec` does, less Python's start; its standard output."""
+        """Run a program on a machine as `sandbox exec` does, without a start of Python; return its standard output."""
         home = ledger.living(self.name)
-        there = find(home, host.cgroup_trees(Path("/proc/self/mountinfo").read_text()), machine)
+        there = find(home, host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text()), machine)
         enter = enter_argv(there.leader, argv, user=user, term="dumb")
         done = subprocess.run(
-            enter, input=(stdin or "").encode(), capture_output=True, timeout=120, check=False
+            enter, input=(stdin or "").encode(), capture_output=True, timeout=BOUND_S, check=False
         )
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
         assert done.returncode == 0 or not check, f"{machine}: {argv}: {done.returncode}\n{out}\n{err}"
         return out
 
     def sbatch(self, *options: str, script: str) -> int:
-        """Submit as an ordinary user; the job's id."""
+        """Submit as an ordinary user and return the job's id."""
         answer = self.exec(
             "head", "sbatch", "--parsable", *options, user=USER, stdin=f"#!/bin/bash\n{script}\n"
         )
         return int(answer.strip().split(";")[0])
 
     def job(self, job: int) -> dict[str, Any]:
-        """The job as the controller knows it."""
-        jobs = json.loads(self.exec("head", "scontrol", "show", "job", str(job), "--json"))["jobs"]
-        return (
-            jobs[0] if jobs else {"job_state": ["UNANSWERED"]}
-        )  # scontrol's exit code is 0 without a controller
+        """The job in slurmctld's answer, when there is one."""
+        return self._answered("jobs", "job", str(job))[0]
 
     def state(self, job: int) -> str:
-        return "+".join(self.job(job)["job_state"])
+        """The job's state now; UNANSWERED if slurmctld does not answer."""
+        return "+".join(self._state(job))
+
+    def ended(self, job: int) -> bool:
+        """Whether the job has ended, and its processes too. A running job can have flags: RUNNING+CONFIGURING while its Prolog runs."""
+        states = self._state(job)
+        return not JOB_ENDED.isdisjoint(states) and JobState.COMPLETING not in states
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """Slurm's nodes by name."""
-        return {
-            n["name"]: n
-            for n in json.loads(self.exec("head", "scontrol", "show", "nodes", "--json"))["nodes"]
-        }
+        """Slurm's nodes by name in slurmctld's answer, when there is one."""
+        return {n["name"]: n for n in self._answered("nodes", "nodes")}
+
+    def _state(self, job: int) -> list[str]:
+        jobs = self._asked("jobs", "job", str(job))
+        return jobs[0]["job_state"] if jobs else ["UNANSWERED"]
+
+    def _answered(self, key: str, *what: str) -> list[dict[str, Any]]:
+        """LookupError if slurmctld answers and knows nothing of it."""
+        end = time.monotonic() + BOUND_S
+        while not (found := self._asked(key, *what)):
+            if "is UP" in self.exec("head", "scontrol", "ping", check=False):
+                if found := self._asked(key, *what):
+                    return found
+                raise LookupError(f"slurmctld shows nothing for `{' '.join(what)}`")
+            assert time.monotonic() < end, f"slurmctld does not answer `show {' '.join(what)}`"
+            time.sleep(0.3)
+        return found
+
+    def _asked(self, key: str, *what: str) -> list[dict[str, Any]]:
+        """Ask slurmctld once. Without an answer the list is empty, and scontrol's exit code is 0."""
+        return json.loads(self.exec("head", "scontrol", "show", *what, "--json"))[key]
 
     def instances(self) -> list[dict[str, Any]]:
-        """The living instances that the cloud has for burst nodes."""
-        status = json.loads(gpucluster("sandbox", "status", self.name, "--output", "json").stdout)
-        return [
-            i for i in status["instances"] if i["role"] == "node" and i["state"] in {"pending", "running"}
-        ]
+        """The pending and running instances of burst nodes."""
+        (seen,) = status(self.name).sandboxes  # without a start of Python for each look
+        return [i for i in seen.instances if i["role"] == "node" and i["state"] in {"pending", "running"}]
 
     def capacity(self, free: int | None, *, machine: str = "*", zone: str = "*", market: str = "*") -> None:
-        """Let the cloud have `free` instances left of these (0 refuses all); None lifts the limit."""
+        """Set the number of instances that the cloud can still launch (0: none). None removes the limit."""
         word = "unlimited" if free is None else str(free)
         gpucluster(
             "sandbox",
@@ -107,8 +130,21 @@ class Cluster:
             word,
         )
 
+    def saved(self, job: int) -> None:
+        """Wait until slurmctld has saved the job: a killed slurmctld loses unsaved jobs. The job's comment marks the save.
+
+        The time of the file proves nothing: a save that began before the submission may end after it.
+        """
+        self.exec("head", "scontrol", "update", f"jobid={job}", f"comment=job-{job}-is-saved")
+        look = ("grep", "-qa", f"job-{job}-is-saved", "/var/spool/slurmctld/job_state")
+        self.wait("slurmctld has saved the job", lambda: self.succeeds("head", *look))
+
+    def succeeds(self, machine: str, *argv: str) -> bool:
+        """Run a program on a machine; return whether its exit code is 0."""
+        return self.exec(machine, "sh", "-c", '"$@" && echo yes', "sh", *argv, check=False).strip() == "yes"
+
     def power_down(self) -> None:
-        """Let the idle nodes go now, as an operator would, rather than after the pool's idle time."""
+        """Power down all nodes now, as an operator does, before the pool's idle time ends."""
         up = [
             name
             for name, node in self.nodes().items()
@@ -120,16 +156,22 @@ class Cluster:
             )
 
     def everything(self) -> list[dict[str, Any]]:
-        """Every instance that the cloud still shows, ended ones too."""
+        """Every instance that the cloud shows, also terminated ones."""
         return [{**i, "role": i["tags"].get("gpucluster:role", "")} for i in self.control().instances()]
 
-    def told(self, job: int) -> list[str]:
-        """What the daemon's journal says of the job, in order."""
-        script = ("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.timeline", str(job), "--json")
+    def timeline(self, job: int) -> list[str]:
+        """The kinds of the job's events in the daemon's journal, in order."""
+        script = (
+            "/opt/gpucluster/venv/bin/python",
+            "-m",
+            "gpucluster.elastic.inspect.timeline",
+            str(job),
+            "--json",
+        )
         return [moment["what"] for moment in json.loads(self.exec("head", *script))]
 
     def control(self) -> SandboxControl:
-        """Orders to the cloud: lost replies, errors."""
+        """The client that makes the cloud lose replies and return errors."""
         return control(ledger.living(self.name))
 
     def client(self, service: str) -> Any:
@@ -142,8 +184,10 @@ class Cluster:
     def state_dir(self) -> Path:
         return ledger.living(self.name).path
 
-    def wait(self, what: str, seen: Callable[[], bool], *, within: float = 90, poll: float = 0.3) -> None:
-        """Wait until `seen()`; a deadline that passes shows what the cluster was doing."""
+    def wait(
+        self, what: str, seen: Callable[[], bool], *, within: float = BOUND_S, poll: float = 0.3
+    ) -> None:
+        """Wait until `seen()` is true. After `within` seconds an AssertionError shows the state of the cluster."""
         end = time.monotonic() + within
         while time.monotonic() < end:
             if seen():
@@ -152,7 +196,7 @@ class Cluster:
         raise AssertionError(f"not within {within:g} s: {what}\n{self.picture()}")
 
     def picture(self) -> str:
-        """What an operator would look at first."""
+        """The queue, the nodes, the daemon's log and the instances."""
         parts: Sequence[Sequence[str]] = (
             ("squeue", "-a", "-o", "%i %T %N %r %k"),
             ("sinfo", "-N", "-o", "%N %T %E"),
@@ -163,7 +207,7 @@ class Cluster:
         )
 
     def all_gone(self) -> bool:
-        """No instance, and every node powered down and free of a reason."""
+        """Whether there is no instance, and every node is powered down and not drained."""
         return not self.instances() and all(
             "POWERED_DOWN" in n["state"] and "DRAIN" not in n["state"] for n in self.nodes().values()
         )

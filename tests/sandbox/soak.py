@@ -1,6 +1,6 @@
-"""`make soak`, second half: every fault run on real clusters, several side by side, and one report.
+"""`make soak`, second half: every fault run on real clusters, several in parallel, and one report.
 
-Needs root, as the sandbox does. A run that goes wrong is printed with what the cluster was doing; the exit code is 1.
+It needs root, as the sandbox does. A failed run is printed with the state of the cluster; then the exit code is 1.
 """
 
 import argparse
@@ -17,24 +17,24 @@ from tempfile import TemporaryDirectory
 from cluster import ROOT, Cluster, gpucluster
 from fault_runs import RUNS, Run, Verdict, judge
 
-CLUSTERS = 3  # about six machines each: the default inotify limit carries eighteen
+CLUSTERS = 3  # about six machines each: the default inotify limit is enough for eighteen
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run them all, or those whose name has one of the given words."""
+    """Run all, or the runs with one of the given words in the name."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("words", nargs="*", help="only runs whose name has one of these")
+    parser.add_argument("words", nargs="*", help="select the runs with one of these words in the name")
     parser.add_argument("--clusters", type=int, default=CLUSTERS)
     options = parser.parse_args(argv)
     wanted = [r for r in RUNS if not options.words or any(w in r.name for w in options.words)]
     began = time.monotonic()
     verdicts = _all(wanted, options.clusters)
-    say(report(verdicts, time.monotonic() - began))
+    write(report(verdicts, time.monotonic() - began))
     return 0 if len(verdicts) == len(wanted) and all(v.good for v in verdicts) else 1
 
 
 def report(verdicts: Sequence[Verdict], seconds: float) -> str:
-    """What came of them, for people and for docs/performance.md."""
+    """Return the report for people and for docs/performance.md."""
     kinds = Counter(v.kind for v in verdicts)
     lines = [
         f"runs {len(verdicts)}, {seconds / 60:.0f} min, nodes {sum(v.nodes for v in verdicts)}, "
@@ -46,7 +46,7 @@ def report(verdicts: Sequence[Verdict], seconds: float) -> str:
     return "\n".join(lines)
 
 
-def say(line: str) -> None:
+def write(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -67,7 +67,7 @@ def _all(wanted: Sequence[Run], clusters: int) -> list[Verdict]:
 
 
 def _work(name: str, todo: "queue.SimpleQueue[Run]", verdicts: list[Verdict]) -> None:
-    """One cluster, from up to down, and the runs that it gets."""
+    """Bring up one cluster, take runs from the queue, take it down."""
     with TemporaryDirectory() as folder:
         _stand(name, Path(folder) / f"{name}.yaml", todo, verdicts)
 
@@ -81,7 +81,7 @@ def _stand(name: str, spec: Path, todo: "queue.SimpleQueue[Run]", verdicts: list
             verdict = judge(cluster, todo.get_nowait())
             verdicts.append(verdict)
             line = {"run": verdict.run, "good": verdict.good, "s": verdict.seconds}
-            say(json.dumps(line if verdict.good else {**line, "words": verdict.words}))
+            write(json.dumps(line if verdict.good else {**line, "words": verdict.words}))
     except queue.Empty:
         pass
     finally:

@@ -1,4 +1,4 @@
-"""The capsule itself: one machine from the image with a user script of ours, and every way in which it can end."""
+"""The capsule: one machine with a user script of the test, and every way in which a capsule can end."""
 
 import base64
 import os
@@ -12,25 +12,29 @@ from pathlib import Path
 
 import pytest
 from cluster import ROOT, gpucluster
+from support.bounds import BOUND_S
 
 from gpucluster.errors import StateError
-from gpucluster.sandbox import capsule, host, images, inside, ledger, places
-from gpucluster.sandbox.ledger import Home
+from gpucluster.sandbox import host_checks, paths, state_dir
+from gpucluster.sandbox.capsule import process as capsule
+from gpucluster.sandbox.images import layers
+from gpucluster.sandbox.machines import inside
+from gpucluster.sandbox.state_dir import SandboxDir
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
 
 NAME = "probe"
 UNIGNORED = (
     "/usr/bin/env",
     "--default-signal=INT",
-)  # a script's background job has it ignored, and hands that on
+)  # a background job of a script inherits SIGINT as ignored
 SCRIPT = """#!/bin/sh
 echo "script ran on $(hostname) with $(ls /dev | grep -c '^nvidia') GPUs" >/dev/console
 """
 
 
-def eventually(what, seen, within=30.0):
-    """Poll; the deadline's message says what was waited for."""
+def eventually(what, seen, within=BOUND_S):
+    """Poll until `seen()` is true. The bound is for a test that hangs, not for a slow machine."""
     end = time.monotonic() + within
     while not (found := seen()):
         assert time.monotonic() < end, f"not within {within:g} s: {what}"
@@ -39,7 +43,7 @@ def eventually(what, seen, within=30.0):
 
 
 def on_the_host():
-    """What a sandbox could leave on the host, whatever its name."""
+    """Return the mounts, links and network namespaces that a sandbox can leave on the host."""
     mounts = {
         line
         for line in Path("/proc/mounts").read_text().splitlines()
@@ -51,7 +55,7 @@ def on_the_host():
 
 
 def processes(name):
-    """Processes of the sandbox: in its control groups, or started for it."""
+    """Return the processes in the sandbox's control groups, and those with its name in the command line."""
     group, word = f"/gpc-{name}".encode(), f'"name": "{name}"'.encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -69,12 +73,12 @@ def groups(name):
 
 @pytest.fixture
 def ground():
-    """The host and the image; whatever a test leaves is a failure of that test."""
+    """The host and the image. A test that leaves something on the host fails."""
     before = on_the_host()
-    found = host.check(host.observe(places.STATE_ROOT))
-    image = images.find_or_build(lambda _: None)
+    found = host_checks.check(host_checks.observe(paths.STATE_ROOT))
+    image = layers.find_or_build(lambda _: None, slurm="24.11")
     yield found, image
-    left = [Home(name=name) for name in (NAME, f"{NAME}2")]
+    left = [SandboxDir(name=name) for name in (NAME, f"{NAME}2")]
     try:
         assert on_the_host() == before
         assert [processes(home.name) for home in left] == [[], []]
@@ -90,9 +94,9 @@ class Probe:
     """A capsule without a cluster."""
 
     def __init__(self, name, found, image):
-        self.home, self.found = Home(name=name), found
-        lock = ledger.claim(self.home)
-        ledger.empty(self.home, found.trees)
+        self.home, self.found = SandboxDir(name=name), found
+        lock = state_dir.claim(self.home)
+        state_dir.empty(self.home, found.trees)
         self.home.operator.write_text('{"access_key": "AKIAPROBE", "secret": "probe"}')
         try:
             self.running = capsule.start(
@@ -113,7 +117,7 @@ class Probe:
         self.ec2 = self.home.client("ec2")
 
     def launch(self, script=SCRIPT):
-        """One instance, until its user script has spoken; its id."""
+        """Launch one instance, wait for the output of its user script, and return its id."""
         image = self.ec2.describe_images(Owners=["self"])["Images"][0]["ImageId"]
         answer = self.ec2.run_instances(
             ImageId=image, InstanceType="p5en.48xlarge", MinCount=1, MaxCount=1, UserData=script
@@ -134,48 +138,53 @@ class Probe:
         return inside.find(self.home, self.found.trees, instance)
 
     def gone(self):
-        eventually("the lock is free", lambda: not ledger.alive(self.home))
+        """Wait until the lock is free and no process is left. AssertionError after BOUND_S."""
+        eventually("the lock is free", lambda: not state_dir.alive(self.home))
         eventually("no process is left", lambda: not processes(self.home.name))
 
     def clean(self):
-        ledger.clean(self.home, self.found.trees)
+        state_dir.clean(self.home, self.found.trees)
 
 
 @pytest.fixture
 def probe(ground) -> Iterator[Probe]:
     made = Probe(NAME, *ground)
     yield made
-    if ledger.alive(made.home):
+    if state_dir.alive(made.home):
         made.running.kill()
-    made.running.process.wait(timeout=10)
+    made.running.process.wait(timeout=BOUND_S)
     made.clean()
 
 
-def test_an_instance_boots_the_image_runs_its_user_script_and_ends_whole(probe):
+def test_instance_boots_runs_its_user_script_and_terminates_completely(probe):
     instance = probe.launch()
     address = probe.ec2.describe_instances()["Reservations"][0]["Instances"][0]["PrivateIpAddress"]
     assert f"script ran on ip-{address.replace('.', '-')} with 8 GPUs" in probe.console(instance)
     assert probe.state(instance) == "running"
-    said = probe.ec2.get_console_output(InstanceId=instance)["Output"]
-    assert "script ran on" in said or b"script ran on" in base64.b64decode(said)
+    output = probe.ec2.get_console_output(InstanceId=instance)["Output"]
+    assert "script ran on" in output or b"script ran on" in base64.b64decode(output)
     probe.ec2.terminate_instances(InstanceIds=[instance])
     eventually("it is terminated", lambda: probe.state(instance) == "terminated")
     assert not (probe.home.instances / instance).exists()
     assert not [g for g in groups(NAME) if (Path(g) / instance).exists()]
 
 
-def test_a_reboot_keeps_the_disk_and_a_poweroff_ends_the_instance(probe):
+def test_reboot_keeps_the_disk_and_poweroff_stops_the_instance(probe):
     instance = probe.launch()
     first = probe.resident(instance).leader
     enter(probe, instance, "touch", "/root/kept")
     enter(probe, instance, "systemctl", "reboot", check=False)
-    eventually("it is up again", lambda: probe_leader(probe, instance) not in (None, first))
+    eventually("the machine has booted again", lambda: probe_leader(probe, instance) not in (None, first))
     eventually(
-        "its files are there", lambda: enter(probe, instance, "test", "-e", "/root/kept", check=False) == 0
+        "its files are on the disk",
+        lambda: enter(probe, instance, "test", "-e", "/root/kept", check=False) == 0,
     )
-    eventually("it takes orders", lambda: enter(probe, instance, "systemctl", "poweroff", check=False) == 0)
     eventually(
-        "it has stopped, as an instance does that was launched without a word about it",
+        "systemd accepts the poweroff",
+        lambda: enter(probe, instance, "systemctl", "poweroff", check=False) == 0,
+    )
+    eventually(
+        "it is stopped, the default of an instance for its own shutdown",
         lambda: probe.state(instance) == "stopped",
     )
 
@@ -195,12 +204,12 @@ def enter(probe, instance, *command, check=True):
 
 CODES = {
     "the command's own code": (("sh", "-c", "exit 37"), 37),
-    "a command that is not there": (("no-such-program",), 127),
+    "a missing command": (("no-such-program",), 127),
     "success": (("true",), 0),
 }
 
 
-def test_exec_hands_through_input_and_the_exact_exit_code(probe):
+def test_exec_passes_input_and_exit_code(probe):
     probe.running.keep()
     instance = probe.launch()
     for command, code in CODES.values():
@@ -221,9 +230,9 @@ def test_exec_hands_through_input_and_the_exact_exit_code(probe):
     assert gpucluster("sandbox", "down", NAME, check=False).returncode == 2
 
 
-def test_an_image_holds_nothing_of_the_machine_that_built_it():
-    """A proxy of the host, password and all, stood in the image's apt.conf.d for every job to read."""
-    image = images.find_or_build(print)
+def test_image_contains_no_settings_of_its_build_machine():
+    """The image's apt.conf.d contained the build machine's proxy with its password, readable by every job."""
+    image = layers.find_or_build(print, slurm="24.11")
     base = image.layers[-1]
     assert "slurmd\t" in (base.parent / "manifest.txt").read_text()
     texts = {p: p.read_text(errors="replace") for p in (base / "etc/apt").rglob("*") if p.is_file()}
@@ -234,7 +243,7 @@ def test_an_image_holds_nothing_of_the_machine_that_built_it():
     assert list((base / "etc/ssh").glob("ssh_host_*")) == []
 
 
-def test_the_host_sees_a_port_and_nothing_else(ground):
+def test_capsule_adds_no_mount_link_or_namespace_to_the_host(ground):
     before = on_the_host()
     made = Probe(NAME, *ground)
     try:
@@ -244,15 +253,15 @@ def test_the_host_sees_a_port_and_nothing_else(ground):
         made.running.kill()
         made.clean()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", made.running.port), timeout=1)
+        socket.create_connection(("127.0.0.1", made.running.port), timeout=BOUND_S)
 
 
-def test_a_killed_supervisor_takes_everything_along(probe):
+def test_killed_supervisor_ends_every_process(probe):
     probe.launch()
     probe.running.keep()
     supervisor = next(p for p in processes(NAME) if is_supervisor(p))
     os.kill(int(supervisor), signal.SIGKILL)
-    probe.running.process.wait(timeout=10)
+    probe.running.process.wait(timeout=BOUND_S)
     probe.gone()
     assert f"{NAME}: not running, but it left files" in gpucluster("sandbox", "status", NAME).stdout
 
@@ -262,14 +271,15 @@ def is_supervisor(pid):
     return capsule.SUPERVISOR.encode() in words and b"unshare" not in words[0] and b"-I" not in words
 
 
-def test_a_capsule_that_nobody_said_keep_to_ends_with_its_starter(probe):
+def test_capsule_without_keep_ends_with_its_starter(probe):
     probe.launch()
-    probe.running.hello.close()  # what the kernel does for a starter that was killed
-    probe.running.process.wait(timeout=10)
+    assert probe.running.process.poll() is None
+    probe.running.hello.close()  # the kernel closes it for a starter that was killed
+    probe.running.process.wait(timeout=BOUND_S)
     probe.gone()
 
 
-def test_two_names_live_at_once_and_a_name_only_once(ground):
+def test_two_sandboxes_run_at_once_but_only_one_of_each_name(ground):
     first, second = Probe(NAME, *ground), Probe(f"{NAME}2", *ground)
     try:
         with pytest.raises(StateError, match="is up, or on its way up or down"):
@@ -292,9 +302,9 @@ def stack(tmp_path):
     return path
 
 
-def an_up_in_the_middle_of_its_engine_run(stack):
+def up_during_its_engine_run(stack):
     up = subprocess.Popen(
-        [*UNIGNORED, sys.executable, "-m", "gpucluster.cli.start", "sandbox", "up", str(stack)],
+        [*UNIGNORED, sys.executable, "-m", "gpucluster.cli", "sandbox", "up", str(stack)],
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -303,25 +313,26 @@ def an_up_in_the_middle_of_its_engine_run(stack):
     for line in up.stderr:
         if "created" in line:
             return up
-    raise AssertionError("the engine made nothing")
+    raise AssertionError("the engine created nothing")
 
 
 @pytest.mark.usefixtures("ground")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-def test_a_signal_in_the_middle_of_an_up_leaves_nothing(stack, number):
-    up = an_up_in_the_middle_of_its_engine_run(stack)
+def test_interrupted_up_leaves_nothing(stack, number):
+    up = up_during_its_engine_run(stack)
     up.send_signal(number)
-    said = up.communicate(timeout=60)[1]
-    assert up.returncode == 128 + number, said
-    assert "nothing of this try is left" in said
-    assert "Traceback" not in said
-    assert not Home(name=NAME).path.exists()
+    errors = up.communicate(timeout=BOUND_S)[1]
+    assert up.returncode == 128 + number, errors
+    assert "nothing of this try is left" in errors
+    assert "Traceback" not in errors
+    assert not SandboxDir(name=NAME).path.exists()
 
 
 @pytest.mark.usefixtures("ground")
-def test_a_killed_up_leaves_only_files_which_down_removes(stack):
-    up = an_up_in_the_middle_of_its_engine_run(stack)
+def test_down_removes_the_files_of_a_killed_up(stack):
+    up = up_during_its_engine_run(stack)
     up.kill()
-    up.communicate(timeout=60)
-    eventually("everything ended", lambda: not processes(NAME) and not ledger.alive(Home(name=NAME)))
+    up.communicate(timeout=BOUND_S)
+    eventually("everything ended", lambda: not processes(NAME) and not state_dir.alive(SandboxDir(name=NAME)))
     gpucluster("sandbox", "down", NAME)
+    assert not SandboxDir(name=NAME).path.exists()

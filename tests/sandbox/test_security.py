@@ -1,4 +1,4 @@
-"""A job's own user reaches neither the metadata service, nor the secret, nor the key. Root on the node does (the control)."""
+"""The user of a job reaches no metadata service, no secret and no munge key. Root on the node reaches them (the control)."""
 
 import base64
 import json
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from cluster import ROOT, gpucluster
-from secret_forms import shows, written_forms
+from support.secret_forms import shows, written_forms
 
 from gpucluster.plan import names
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
 
 TOKEN = (
     "curl -s -m 3 -o /dev/null -w '%{http_code}' -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "
@@ -36,19 +36,19 @@ PYTHON, API = "/opt/gpucluster/venv/bin/python", "http://169.254.169.252:5000"
 
 @pytest.fixture
 def node(burst):
-    """A node with a job of the user on it."""
+    """A node that runs a job of the user."""
     job = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 60")
     burst.wait("the job runs", lambda: burst.state(job) == "RUNNING")
     return burst.job(job)["batch_host"]
 
 
-def test_a_jobs_user_reaches_no_credential(burst, node):
+def test_user_of_a_job_reaches_no_credential(burst, node):
     secret = json.loads(burst.exec("head", "cat", "/var/lib/gpucluster/bundle/bindings.json"))["secret"]
 
     def as_user(*argv):
         return burst.exec(node, *argv, user="researcher", check=False).strip()
 
-    # the control: what root may do here, so that a refusal below is a refusal and no broken command
+    # the control: root succeeds with the same commands, so a refusal below is not a broken command
     assert burst.exec(node, "sh", "-c", TOKEN) == "200"
     assert burst.exec(node, PYTHON, "-c", ASK, API, secret, "role").startswith("GOT ")
     assert burst.exec(node, "wc", "-c", "/etc/munge/munge.key") != ""
@@ -66,7 +66,27 @@ def test_a_jobs_user_reaches_no_credential(burst, node):
     assert as_user("wc", "-c", "/etc/munge/munge.key") == ""
 
 
-# what machines write, and what runs on them; the key's own file is not among it
+CONNECT = """
+import socket, sys
+for port in map(int, sys.argv[1:]):
+    try:
+        socket.create_connection(("127.0.0.1", port), 3).close()
+        print(port, "open")
+    except OSError as error:
+        print(port, type(error).__name__, error.errno)
+"""
+
+
+def test_user_of_a_job_reaches_no_file_server_tls_proxy_or_daemon_port(burst, node):
+    """NFS trusts the uid that a client sends. A job with its own NFS client was root on /home."""
+    ports = ("988", "1020", "2049", "20049", "21049", "6890")
+    # no server runs here: the kernel refuses root (111), the guard refuses the user (113)
+    assert burst.exec(node, PYTHON, "-c", CONNECT, *ports).split()[2::3] == ["111"] * len(ports)
+    found = burst.exec(node, PYTHON, "-c", CONNECT, *ports, user="researcher")
+    assert found.split()[2::3] == ["113"] * len(ports)
+
+
+# the files that machines write, without the key's own file, and the processes that run there
 WRITTEN = "tar -C / -c --exclude=etc/munge --warning=no-file-changed var/log var/lib/gpucluster etc/gpucluster etc/slurm run/log 2>/dev/null | base64 -w0"
 RUNNING = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | base64 -w0"
 
@@ -82,12 +102,13 @@ def templates(burst) -> list[dict]:
     return [version["LaunchTemplateData"] for one in found for version in one["LaunchTemplateVersions"]]
 
 
-def test_the_key_stands_nowhere_but_in_its_file_and_its_secret(burst, node):
+def test_munge_key_is_only_in_its_file_and_its_secret(burst, node):
     key = base64.b64decode(burst.exec(node, "base64", "-w0", "/etc/munge/munge.key"))
     assert len(key) >= 64
     forms = written_forms(key)
-    kept = {"the head's own file": of(burst, "head", "base64 -w0 /etc/munge/munge.key")}
-    assert shows(kept["the head's own file"], forms), "the control: the scan sees a key"
+    assert shows(of(burst, "head", "base64 -w0 /etc/munge/munge.key"), forms), (
+        "the control: the scan finds a key"
+    )
 
     seen = {}
     for machine in ("head", node):
@@ -109,24 +130,26 @@ def test_the_key_stands_nowhere_but_in_its_file_and_its_secret(burst, node):
         seen[f"object {one['Key']} {one['VersionId']}"] = body.read()
     for instance in burst.ec2().describe_instances()["Reservations"]:
         name = instance["Instances"][0]["InstanceId"]
-        said = burst.ec2().get_console_output(InstanceId=name).get("Output", "")
-        seen[f"console of {name}"] = said.encode() if isinstance(said, str) else said
+        output = burst.ec2().get_console_output(InstanceId=name).get("Output", "")
+        seen[f"console of {name}"] = output.encode() if isinstance(output, str) else output
     spec = next(path for path in burst.state_dir().rglob("plan.json") if "/i/" not in str(path))
     assert f"state: {spec}" in seen
     shown = gpucluster("plan", str(ROOT / "stacks/burst.yaml"), "--resources", "--output", "json")
-    seen["what plan says"] = (shown.stdout + shown.stderr).encode()
+    seen["output of plan"] = (shown.stdout + shown.stderr).encode()
     for number, template in enumerate(templates(burst)):
         seen[f"user data of template {number}"] = base64.b64decode(template["UserData"])
 
     assert any("pulumi" in name for name in seen)
     assert any("bundle.tar.gz" in name for name in seen)
-    assert any("/console/" in name and data for name, data in seen.items()), "as the host keeps them"
-    assert any(name.startswith("console of") and data for name, data in seen.items()), "as the API tells them"
+    assert any("/console/" in name and data for name, data in seen.items()), "the host's files"
+    assert any(name.startswith("console of") and data for name, data in seen.items()), (
+        "the answers of the API"
+    )
     assert all(seen[f"{kind} of {m}"] for kind in ("files", "processes", "journal") for m in ("head", node))
     assert [name for name, data in seen.items() if shows(data, forms)] == []
 
 
-def test_every_template_s_user_data_is_under_the_limit(burst):
+def test_user_data_of_every_template_is_below_the_limit(burst):
     sizes = [len(base64.b64decode(template["UserData"])) for template in templates(burst)]
     assert sizes
     assert max(sizes) < 16 * 1024

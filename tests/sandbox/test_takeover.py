@@ -1,6 +1,6 @@
-"""Two heads on one EFS: the first loses its power, the second takes over all of it, and gives it back.
+"""Two heads with one EFS: the first stops, the second takes over queue and daemon, and later returns them.
 
-In this order: each test goes on where the one before it ended.
+The order matters: each test continues where the one before it ended.
 """
 
 import itertools
@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, gpucluster
+from validation import of_verdict, only_these_fail, paused, run_remedy, validated
 
 from gpucluster.plan import names
-from gpucluster.sandbox import places
+from gpucluster.sandbox import paths
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
 NAME = "takeover"
 SPEC = f"""
 schema: 1
@@ -31,33 +32,33 @@ partitions: [{{name: debug, pools: [small], default: true, max_time: 1h}}]
 """
 FIRST, SECOND = f"{NAME}-head", f"{NAME}-standby"
 LOG = "/var/log/slurm/slurmctld.log"
-log = logging.getLogger(__name__)  # its figures: --log-cli-level=INFO
-SAVE_S = 7.0  # slurmctld waits up to 5 s between two saves (SAVE_MAX_WAIT, 24.11); its file's time is of the second
-UNTIL_TOLD = "until [ -e /tmp/go ]; do sleep 0.2; done"
+log = logging.getLogger(__name__)  # --log-cli-level=INFO shows the measured times
+SAVE_S = 7.0  # slurmctld waits up to 5 s between two saves (SAVE_MAX_WAIT, 24.11); the time of its file has whole seconds
+UNTIL_FILE = "until [ -e /run/go ]; do sleep 0.2; done"
 
 
 class Heads(Cluster):
-    """Both heads; who says `head` means the one that acts."""
+    """Both heads. `head` is the one that acts."""
 
     acts = "head"
 
     def exec(self, machine: str, *argv: str, **how: Any) -> str:
-        near = ("env", f"SLURM_CONF={names.NEAR_CONF}") if self.acts == "standby" else ()
+        near = ("env", f"SLURM_CONF={names.STANDBY_CONF}") if self.acts == "standby" else ()
         return super().exec(self.acts, *near, *argv, **how) if machine == "head" else self.on(machine, *argv)
 
     def on(self, machine: str, *argv: str) -> str:
-        """Of this very one."""
+        """Run the command on exactly this machine."""
         return super().exec(machine, *argv, check=False)
 
-    def daemon_says(self, machine: str) -> str:
+    def daemon_log(self, machine: str) -> str:
         return self.on(machine, "journalctl", "-b", "-u", "gpucluster-elastic", "-o", "cat", "--no-pager")
 
     def lease(self) -> tuple[str, int, int]:
-        """Whose it is by the control object: machine, epoch, beat."""
+        """The lease in the control object: the holder's machine, epoch, beat."""
         return lease(self._bucket.get_object(**self._control)["Body"].read())
 
     def leases(self) -> list[tuple[str, int, int]]:
-        """All that ever stood in the control object, oldest first: the bucket keeps its versions."""
+        """All versions of the lease in the bucket, oldest first."""
         pages = self._bucket.get_paginator("list_object_versions").paginate(
             Bucket=self._control["Bucket"], Prefix=self._control["Key"]
         )
@@ -65,7 +66,7 @@ class Heads(Cluster):
         bodies = (self._bucket.get_object(**self._control, VersionId=i)["Body"].read() for i in ids)
         return [lease(body) for body in bodies][::-1]
 
-    def know_the_bucket(self) -> None:
+    def find_control_object(self) -> None:
         self._bucket = self.client("s3")
         bindings = json.loads(self.exec("head", "cat", f"{names.BUNDLE_DIR}/bindings.json"))
         self._control = {"Bucket": bindings["bucket"], "Key": names.CONTROL_KEY}
@@ -74,20 +75,20 @@ class Heads(Cluster):
         return self.sbatch("-N1", "--gres=gpu:1", *options, script=script)
 
     def instance(self) -> str:
-        """The first head's."""
+        """The instance of the first head."""
         return next(i["id"] for i in self.everything() if i["role"] == names.ROLE_HEAD)
 
     def launched(self) -> list[str]:
         return [i["id"] for i in self.everything() if i["role"] == names.ROLE_NODE]
 
     def both_are_up(self) -> bool:
-        said = self.exec("head", "scontrol", "ping")
-        return f"(primary) at {FIRST} is UP" in said and f"(backup) at {SECOND} is UP" in said
+        output = self.exec("head", "scontrol", "ping")
+        return f"(primary) at {FIRST} is UP" in output and f"(backup) at {SECOND} is UP" in output
 
 
 def lease(body: bytes) -> tuple[str, int, int]:
-    told = json.loads(body)
-    return told["holder"].partition("/")[0], told["epoch"], told["beat"]
+    control = json.loads(body)
+    return control["holder"].partition("/")[0], control["epoch"], control["beat"]
 
 
 @pytest.fixture(scope="module")
@@ -97,49 +98,78 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Heads]:
     gpucluster("sandbox", "up", str(spec), timeout=1500)
     try:
         made = Heads(NAME)
-        made.know_the_bucket()
+        made.find_control_object()
         yield made
     finally:
         gpucluster("sandbox", "down", NAME)
-        assert not (places.STATE_ROOT / NAME).exists()
+        assert not (paths.STATE_ROOT / NAME).exists()
 
 
 @pytest.fixture(scope="module")
 def jobs(heads: Heads) -> dict[str, int]:
-    """One that runs until it is told to end, and one that its user holds, both from before the power went.
+    """A job that runs until a file exists, and a held job. Both are submitted before the first head stops.
 
-    The daemon has slurmctld save the start: what is not saved the other head starts again (`decide/saves.py`).
+    The daemon makes slurmctld save the start of a job. The other head would start an unsaved job again.
     """
     heads.wait("both heads are up", heads.both_are_up)
-    held, runs = heads.submit("true", "--hold"), heads.submit(UNTIL_TOLD)
+    held, runs = heads.submit("true", "--hold"), heads.submit(UNTIL_FILE)
     heads.wait("the job runs", lambda: heads.state(runs) == "RUNNING")
-    asked = f"have slurmctld save the start of job {runs}"
-    heads.wait("it is to be saved", lambda: asked in heads.daemon_says("head"), within=30)
-    told = time.monotonic()
-    heads.wait("it is saved", lambda: time.monotonic() - told > SAVE_S)
+    line = f"have slurmctld save the start of job {runs}"
+    heads.wait("the daemon requests a save", lambda: line in heads.daemon_log("head"))
+    time.sleep(SAVE_S)
     return {"runs": runs, "held": held}
 
 
-def test_both_heads_are_up_and_the_daemon_of_the_first_acts(heads, jobs):
+def test_daemon_of_the_first_head_acts_and_the_other_waits(heads, jobs):
     assert heads.lease()[:2] == (FIRST, 1)
-    heads.wait("the second waits", lambda: f"standby: {FIRST}/" in heads.daemon_says("standby"))
-    assert "ready: " not in heads.daemon_says("standby")
+    heads.wait("the second waits", lambda: f"standby: {FIRST}/" in heads.daemon_log("standby"))
+    assert "ready: " not in heads.daemon_log("standby")
     assert heads.on("standby", "scontrol", "ping") == heads.on("head", "scontrol", "ping")
-    beside = heads.on("head", "ls", str(names.JOURNAL.rpartition("/")[0]))
-    assert "-wal" not in beside, "over NFS a WAL's index is of one machine only"
+    files = heads.on("head", "ls", str(names.JOURNAL.rpartition("/")[0]))
+    assert "-wal" not in files, "machines cannot share the index of a WAL over NFS"
 
 
-def test_the_first_loses_its_power_and_the_second_takes_queue_job_and_lease(heads, jobs):
+def test_validate_finds_no_fault_on_two_healthy_heads(heads, jobs):
+    results = validated(heads, "--tier", "0", code=0)
+    assert of_verdict(results, "pass") == results.keys()
+    of_second = {ident.partition("[")[0] for ident in results if ident.endswith(f"[{SECOND}]")}
+    assert of_second >= {"svc.active", "auth.rt", "cfg.same", "files.modes", "fs.mount"}
+
+
+FAULTS_OF_SECOND = (  # commands on the second head, the check that finds it, a part of what it says
+    ("systemctl stop munge", "svc.active", "munge inactive"),
+    ("chmod 0644 /etc/munge/munge.key", "files.modes", "/etc/munge/munge.key is 0644 of munge"),
+    ("echo '# by hand' >>/etc/slurm/slurm.conf", "cfg.same", "/etc/slurm/slurm.conf is another"),
+)
+
+
+def test_faults_of_the_second_head_are_found_and_their_remedies_heal(heads, jobs):
+    """The agent is paused, because it would repair some of it."""
+    with paused(heads, "gpucluster-agent", "standby"):
+        for do, check, found in FAULTS_OF_SECOND:
+            heads.on("standby", "sh", "-ec", do)
+            results = validated(heads, "--tier", "0", code=1)
+            only_these_fail(results, {f"{check}[{SECOND}]"})
+            assert found in results[f"{check}[{SECOND}]"]["found"]
+            run_remedy(heads, results[f"{check}[{SECOND}]"]["remedy"])
+    heads.wait(
+        "all checks pass again",
+        lambda: not of_verdict(validated(heads, "--tier", "0"), "fail", "unknown"),
+        poll=1,
+    )
+
+
+def test_second_head_takes_queue_job_and_lease_of_a_stopped_head(heads, jobs):
     began = heads.job(jobs["runs"])["start_time"]["number"]
     heads.ec2().stop_instances(InstanceIds=[heads.instance()])
-    gone, heads.acts = time.monotonic(), "standby"
-    heads.wait("the second holds it", lambda: heads.lease()[0] != FIRST, within=60, poll=0.1)
-    log.info("daemon_takes_s: %.1f", time.monotonic() - gone)
+    stopped, heads.acts = time.monotonic(), "standby"
+    heads.wait("the second holds the lease", lambda: heads.lease()[0] != FIRST, poll=0.1)
+    log.info("daemon_takes_s: %.1f", time.monotonic() - stopped)
     assert heads.lease()[:2] == (SECOND, 2)
     heads.wait(
         "its slurmctld acts", lambda: "Running as primary" in heads.on("standby", "tail", "-n", "40", LOG)
     )
-    log.info("slurmctld_takes_s: %.1f", time.monotonic() - gone)
+    log.info("slurmctld_takes_s: %.1f", time.monotonic() - stopped)
     assert (heads.state(jobs["runs"]), heads.state(jobs["held"])) == ("RUNNING", "PENDING")
     now = heads.job(jobs["runs"])
     assert (now["start_time"]["number"], now["restart_cnt"]) == (began, 0)
@@ -148,54 +178,52 @@ def test_the_first_loses_its_power_and_the_second_takes_queue_job_and_lease(head
     assert f"(backup) at {SECOND} is UP" in ping
 
 
-def test_a_new_burst_is_launched_by_the_second(heads, jobs):
+def test_second_head_launches_a_burst(heads, jobs):
     before, began = heads.launched(), time.monotonic()
     job = heads.submit("sleep 1")
-    heads.wait("it is done", lambda: heads.state(job) == "COMPLETED", within=120)
+    heads.wait("the job is done", lambda: heads.state(job) == "COMPLETED")
     log.info("burst_without_the_first_s: %.1f", time.monotonic() - began)
     assert len(heads.launched()) == len(before) + 1
-    assert "launch r" in heads.daemon_says("standby")
+    assert "launch r" in heads.daemon_log("standby")
     assert heads.state(jobs["runs"]) == "RUNNING"
 
 
-def test_the_first_comes_back_waits_and_is_given_all_of_it_again(heads, jobs):
-    new = heads.submit("true", "--hold")  # a moment before: a hand-over must not lose it
+def test_first_head_waits_after_its_start_and_takes_everything_back(heads, jobs):
+    new = heads.submit("true", "--hold")  # just before the hand-over, which must not lose it
     heads.ec2().start_instances(InstanceIds=[heads.instance()])
     began = time.monotonic()
-    heads.wait("the first holds it", lambda: heads.lease()[0] == FIRST, within=120)
+    heads.wait("the first holds the lease", lambda: heads.lease()[0] == FIRST)
     log.info("daemon_is_back_s: %.1f", time.monotonic() - began)
     heads.acts = "head"
     heads.wait("both heads are up", heads.both_are_up)
-    said = heads.daemon_says("head")
-    assert f"standby: {SECOND}/" in said.partition("ready: ")[0], "it did not wait"
+    lines = heads.daemon_log("head")
+    assert f"standby: {SECOND}/" in lines.partition("ready: ")[0], "it did not wait"
     assert "Old state possible" not in heads.on("standby", "cat", LOG)
     assert heads.state(jobs["runs"]) == "RUNNING"
     assert heads.state(new) == "PENDING"
     host = heads.job(jobs["runs"])["batch_host"]
-    heads.on(host, "touch", "/tmp/go")
+    heads.on(host, "touch", "/run/go")
     heads.exec("head", "scontrol", "release", f"{jobs['held']},{new}")
     for job in (jobs["runs"], jobs["held"], new):
-        heads.wait(f"{job} is done", lambda job=job: heads.state(job) == "COMPLETED", within=120)
+        heads.wait(f"{job} is done", lambda job=job: heads.state(job) == "COMPLETED")
     heads.power_down()
-    heads.wait("every node is gone", heads.all_gone, within=120)
+    heads.wait("every node is gone", heads.all_gone)
 
 
-def test_never_did_two_act_and_no_slot_had_two_instances(heads, jobs):
-    stood = heads.leases()
-    assert len(stood) > 20
-    turns = [key for key, _ in itertools.groupby(lease[:2] for lease in stood)]
+def test_heads_never_acted_together_and_no_slot_had_two_instances(heads, jobs):
+    leases = heads.leases()
+    assert len(leases) > 20
+    turns = [key for key, _ in itertools.groupby(lease[:2] for lease in leases)]
     assert [turn for turn in turns if turn[0]] == [(FIRST, 1), (SECOND, 2), (FIRST, 3)]
-    epochs = [epoch for _, epoch, _ in stood]
+    epochs = [epoch for _, epoch, _ in leases]
     assert epochs == sorted(epochs)
     fence, events = json.loads(heads.exec("head", "python3", "-c", READ, names.JOURNAL))
     assert fence == 3
-    lives = list(told_lives(events))
-    assert sorted(i for _, i in lives if i) == sorted(heads.launched()), (
-        "one is not in the journal, or is lost"
-    )
+    incarnations = list(recorded_incarnations(events))
+    assert sorted(i for _, i in incarnations if i) == sorted(heads.launched())
     living: set[str] = set()
-    for slot, instance in lives:
-        assert not (instance and slot in living), f"{slot} has two: {lives}"
+    for slot, instance in incarnations:
+        assert not (instance and slot in living), f"{slot} has two: {incarnations}"
         (living.add if instance else living.discard)(slot)
     assert not living
 
@@ -208,19 +236,19 @@ print(json.dumps([db.execute("SELECT epoch FROM fence").fetchone()[0], events]))
 """
 
 
-def told_lives(events: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
-    """(slot, instance) of each launch, (slot, "") of each end, in order; each request here is of one slot."""
+def recorded_incarnations(events: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
+    """(slot, instance) of each launch and (slot, "") of each end, in order. Each request of this test has one slot."""
     slots: dict[str, str] = {}
     for kind, body in events:
-        if kind == "LaunchAsked":
-            (slots[body["ask"]["request"]],) = body["ask"]["slots"]
+        if kind == "LaunchRequested":
+            (slots[body["request"]["id"]],) = body["request"]["slots"]
         elif kind == "LaunchDone":
             yield from ((slots[body["request"]], instance) for instance in body["instances"])
-        elif kind == "LifeOver":
+        elif kind == "IncarnationOver":
             yield body["slot"], ""
 
 
-def test_down_leaves_nothing(heads):
+def test_down_deletes_everything(heads):
     gpucluster("down", NAME, "--delete-data", "--confirm", NAME)
     assert {i["state"] for i in heads.everything()} == {"terminated"}
     ours = [{"Name": "tag:gpucluster:cluster", "Values": [NAME]}]

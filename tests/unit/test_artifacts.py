@@ -3,6 +3,7 @@
 import gzip
 import io
 import tarfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -57,3 +58,28 @@ def test_a_tree_is_written_with_its_modes(tmp_path):
     write_tree([Artifact("bin/hook", b"x", 0o755), Artifact("a.conf", b"y")], tmp_path)
     assert (tmp_path / "bin/hook").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "a.conf").read_bytes() == b"y"
+
+
+@pytest.mark.parametrize("link", ["slurm", "slurm/slurm.conf", "slurm/dangling.conf"])
+def test_a_tree_is_written_through_no_link(tmp_path: Path, link: str) -> None:
+    """In a shared folder a link of another user led `render --to` to a file of the caller."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "victim").write_text("mine")
+    root = tmp_path / "root"
+    (root / link).parent.mkdir(parents=True)
+    targets = {"slurm": "other", "slurm/slurm.conf": "victim", "slurm/dangling.conf": "nothing"}
+    (root / link).symlink_to(tmp_path / targets[link])
+    files = [Artifact(path, b"new") for path in ("plan.json", "slurm/slurm.conf", "slurm/dangling.conf")]
+    with pytest.raises(OSError, match="is a symbolic link"):
+        write_tree(files, root)
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert not list((tmp_path / "other").iterdir())
+    assert not (tmp_path / "nothing").exists()
+    assert not (root / "plan.json").exists()
+
+
+def test_the_root_of_a_tree_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "root").symlink_to("real")
+    write_tree([Artifact("plan.json", b"new", 0o600)], tmp_path / "root")
+    assert (tmp_path / "real/plan.json").stat().st_mode & 0o777 == 0o600

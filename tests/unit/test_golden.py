@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from golden_tree import compare, rewrite
+from support.golden_tree import compare, rewrite
 
 
-def test_missing_stale_and_changed_files_are_told(tmp_path: Path) -> None:
+def test_missing_stale_and_changed_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("x\n")
     (tmp_path / "same").write_text("s\n")
     (tmp_path / "changed").write_text("a\nb\n")
@@ -16,7 +16,7 @@ def test_missing_stale_and_changed_files_are_told(tmp_path: Path) -> None:
     assert "same" not in told
 
 
-def test_nothing_and_empty_files_are_told(tmp_path: Path) -> None:
+def test_nothing_and_empty_files_are_reported(tmp_path: Path) -> None:
     assert compare(tmp_path, {}) == "nothing was made"
     (tmp_path / "f").write_text("\n")
     assert compare(tmp_path, {"f": b"\n"}) == "empty: f"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucluster import markdown
+from gpucluster.text import printable
 
 HOSTILE = st.text(alphabet="ab|`~<>@#*_[]()\\&\n\r\t\x1b\x07\u202e-", max_size=30)
 
@@ -63,7 +64,7 @@ def test_a_summary_is_no_markup(value: str) -> None:
     summary = markdown.details(value, "body").split("\n")[1]
     inner = summary.removeprefix("<summary>").removesuffix("</summary>")
     assert not re.search(r"[<>]|@[a-b]", inner)
-    assert html.unescape(inner).replace("\u200b", "") == markdown.printable(value)
+    assert html.unescape(inner).replace("\u200b", "") == printable(value)
 
 
 def test_what_does_not_fit_is_left_out_and_said() -> None:

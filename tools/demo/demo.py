@@ -1,6 +1,6 @@
-"""`make demo`: the stack of stacks/burst.yaml in the sandbox, one job of sixteen GPUs, and its timeline.
+"""`make demo`: brings stacks/burst.yaml up in the sandbox, runs one job of sixteen GPUs, and prints its timeline.
 
-It types what a newcomer would type, shows it, and leaves nothing running, however it ends.
+It runs the commands of the README and leaves nothing running, also after a failure. It writes the timeline as docs/demo/timeline.svg.
 """
 
 import json
@@ -10,27 +10,25 @@ import sys
 import time
 from pathlib import Path
 
+from picture import STAGES, spans, svg
 from rich.console import Console
 from rich.table import Table
 
 STACK, NAME, USER = "stacks/burst.yaml", "burst", "researcher"
 JOB = Path(__file__).with_name("talk.sbatch")
-RUN_S, HEAR_S, GONE_S = (
-    120,
-    60,
-    120,
-)  # far above what each takes; a demo that hangs is worse than one that fails
-STAGES = ("submitted", "asked", "launched", "booted", "registered", "running", "idle", "gone")
+RUN_S, TALK_S, GONE_S = 120, 60, 120  # far above what each stage takes: a demo that hangs fails
+PICTURE = Path(__file__).parents[2] / "docs" / "demo"
+TITLE = "A two-node, sixteen-GPU job on an empty cluster, in the sandbox"
 console = Console(highlight=False, soft_wrap=True)
 
 
 class DemoError(Exception):
-    """What did not happen, in a sentence."""
+    """What did not happen, in one sentence."""
 
 
 def main() -> int:
     try:
-        type_it("sandbox", "up", STACK)
+        show_and_run("sandbox", "up", STACK)
         events = show()
     except DemoError as error:
         console.print(f"[red]demo: {error}[/]", markup=True)
@@ -41,29 +39,39 @@ def main() -> int:
     finally:
         subprocess.run([*cli(), "sandbox", "down", NAME], check=False)
     draw(events)
-    console.print("Nothing is left running. Next: README.md, 'At the desk'.")
+    record(events)
+    console.print(
+        f"The picture is {PICTURE / 'timeline.svg'}. Nothing is left running. Next: README.md, 'At the desk'."
+    )
     return 0
 
 
 def show() -> list[dict]:
-    """Submit, watch, fetch, wait for the end; the job's events."""
+    """Submit the job, wait until its nodes are terminated, and return the events of its timeline."""
     console.print(f"\n[bold]$ sbatch {JOB.name}[/]    (as {USER}, on a cluster that has no node)")
     job = head("sbatch", "--parsable", user=USER, stdin=JOB.read_text()).strip().split(";")[0]
     console.print(f"job {job}: " + head("squeue", "-h", "-j", job, "-o", "%T, wants %D nodes").strip())
     until("the job runs", lambda: squeue(job, "%T") == "RUNNING", RUN_S)
     batch_host = squeue(job, "%B")
     console.print(f"it runs on {squeue(job, '%N')}")
-    until("both nodes have heard each other", lambda: output(batch_host, job).count("heard:") == 2, HEAR_S)
+    until(
+        "both nodes have received a message of the other",
+        lambda: output(batch_host, job).count("received:") == 2,
+        TALK_S,
+    )
     console.print(output(batch_host, job).strip(), style="green")
     until("the nodes are gone", lambda: gone(job), GONE_S)
     return timeline(job)
 
 
 def draw(events: list[dict]) -> None:
-    """One row a stage: when the first and the last node reached it, and a bar for the time since the submission."""
-    start = min(e["at"] for e in events if e["what"] == "submitted")
-    end = max(e["at"] for e in events)
-    table = Table(title="From sbatch to nothing", box=None, padding=(0, 1))
+    """Print one row a stage: the times of the first and the last node since the submission, and a bar."""
+    try:
+        stages = spans(events)
+    except KeyError as missing:
+        raise DemoError(f"the timeline has no event {missing}") from missing
+    width = 24 / max(last for _, last in stages.values())
+    table = Table(title="From sbatch to terminated nodes", box=None, padding=(0, 1))
     for title, justify in (
         ("stage", "left"),
         ("first", "right"),
@@ -72,16 +80,19 @@ def draw(events: list[dict]) -> None:
         ("", "left"),
     ):
         table.add_column(title, justify=justify)
-    for stage in STAGES:
-        seen = [e for e in events if e["what"] == stage]
-        if not seen:
-            raise DemoError(f"the timeline has no '{stage}'")
-        first, last = (f(e["at"] for e in seen) - start for f in (min, max))
-        width = 24 / max(end - start, 1e-9)
+    for stage, (first, last) in stages.items():
         bar = " " * int(first * width) + "#" * max(1, round((last - first) * width))
-        names = ", ".join(sorted({e["slot"] for e in seen if e["slot"]}))
-        table.add_row(stage, f"{first:.1f} s", f"{last:.1f} s", bar, names)
+        names = ", ".join(sorted({e["slot"] for e in events if e["what"] == stage and e["slot"]}))
+        table.add_row(STAGES[stage], f"{first:.1f} s", f"{last:.1f} s", bar, names)
     console.print(table)
+
+
+def record(events: list[dict]) -> None:
+    """Write the stages as JSON and as a picture; a test holds the picture to the JSON."""
+    stages = spans(events)
+    PICTURE.mkdir(exist_ok=True)
+    (PICTURE / "timeline.json").write_text(json.dumps({"title": TITLE, "stages": stages}, indent=1) + "\n")
+    (PICTURE / "timeline.svg").write_text(svg(stages, TITLE))
 
 
 def gone(job: str) -> bool:
@@ -92,7 +103,7 @@ def gone(job: str) -> bool:
 
 def timeline(job: str) -> list[dict]:
     return json.loads(
-        head("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.timeline", job, "--json")
+        head("/opt/gpucluster/venv/bin/python", "-m", "gpucluster.elastic.inspect.timeline", job, "--json")
     )
 
 
@@ -101,11 +112,11 @@ def squeue(job: str, form: str) -> str:
 
 
 def output(node: str, job: str) -> str:
-    return run("sandbox", "exec", NAME, node, "--", "cat", f"/tmp/talk-{job}.out", check=False)  # noqa: S108
+    return run("sandbox", "exec", NAME, node, "--", "cat", f"/home/{USER}/talk-{job}.out", check=False)
 
 
 def until(what: str, seen, within: float) -> None:
-    """Wait for it, with a word each few seconds."""
+    """Wait for a condition; DemoError when it takes longer than `within` seconds."""
     begin = time.monotonic()
     with console.status(f"waiting: {what}"):
         while not seen():
@@ -130,7 +141,7 @@ def run(*argv: str, stdin: str | None = None, check: bool = True) -> str:
     return done.stdout
 
 
-def type_it(*argv: str) -> None:
+def show_and_run(*argv: str) -> None:
     console.print(f"[bold]$ gpucluster {' '.join(argv)}[/]")
     if subprocess.run([*cli(), *argv], check=False).returncode != 0:
         raise DemoError(f"gpucluster {' '.join(argv)} failed; its reason is above")

@@ -74,10 +74,9 @@ DebugFlags=Power
 
 @dataclass(frozen=True)
 class Version:
-    """What differs in the configuration (slurm.md 1.6 and sandbox.md 9)."""
+    """What differs in the configuration by version (S12)."""
 
     name: str
-    suite: str
     parameters: str = ""
     more: str = ""
     cgroup: str = "CgroupPlugin=disabled\n"
@@ -89,14 +88,13 @@ VERSIONS = {
     for v in (
         Version(
             "22.05",
-            "bookworm",
             parameters="cloud_reg_addrs,",
             more="CommunicationParameters=NoAddrCache\nPrivateData=cloud\nTreeWidth=65533\n",
             cgroup="CgroupPlugin=cgroup/v1\nCgroupMountpoint=/run/cg\n",
             json=False,
         ),
-        Version("24.11", "trixie"),
-        Version("26.05", "sid"),
+        Version("24.11"),
+        Version("26.05"),
     )
 }
 

@@ -1,5 +1,5 @@
-"""The plan as Pulumi resources. Components take plain plan values and Outputs, and decide nothing.
+"""The plan as Pulumi resources. Components take plain plan values and Outputs, and make no decisions.
 
-`program.declare` is the whole; the same program runs on AWS, in the sandbox and in tests. pulumi_aws is
-imported here and nowhere else.
+`program.declare` declares everything. The same program runs on AWS, in the sandbox and in tests. Only this room imports
+pulumi_aws.
 """

@@ -1,4 +1,4 @@
-"""AWS's own look at the month's bill, by the cluster's tag: beside our ledger, which alone stops launches."""
+"""A monthly AWS budget over the cluster's tag. It only notifies; the ledger of the daemon stops launches."""
 
 import pulumi
 import pulumi_aws as aws
@@ -11,21 +11,21 @@ MICRO = 1_000_000  # micro-USD in a dollar
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly budget; those whom the plan names get mail. The tag must be activated for cost allocation."""
+    """A monthly budget with mail to the addresses of the plan. The tag must be activated for cost allocation."""
 
-    def __init__(self, cluster: str, wish: BudgetPlan, opts: ResourceOptions) -> None:
+    def __init__(self, cluster: str, limits: BudgetPlan, opts: ResourceOptions) -> None:
         super().__init__("gpucluster:aws:Budget", cluster, None, opts)
         budget = aws.budgets.Budget(
             cluster,
             budget_type="COST",
             time_unit="MONTHLY",
-            limit_amount=dollars(wish.monthly),
+            limit_amount=dollars(limits.monthly),
             limit_unit="USD",
             cost_filters=[{"name": "TagKeyValue", "values": [f"user:{TAG_CLUSTER}${cluster}"]}],
             notifications=[
-                _notification(amount, wish.notify)
-                for amount in sorted({wish.warn_at, wish.stop_scaling_at})
-                if wish.notify
+                _notification(amount, limits.notify)
+                for amount in sorted({limits.warn_at, limits.stop_scaling_at})
+                if limits.notify
             ],
             opts=ResourceOptions(parent=self),
         )
@@ -33,7 +33,7 @@ class Budget(pulumi.ComponentResource):
 
 
 def dollars(micro: int) -> str:
-    """As the API writes an amount: `250000.0`, `12.5`."""
+    """Return an amount in the form of the API: `250000.0`, `12.5`."""
     whole, part = divmod(micro, MICRO)
     return f"{whole}.{f'{part:06}'.rstrip('0') or '0'}"
 

@@ -9,72 +9,69 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from gpucluster.artifacts import Artifact, pack
-from gpucluster.aws.bucket import Bucket
 from gpucluster.aws.events import Events
-from gpucluster.aws.identity import NodeIdentity
+from gpucluster.aws.iam_roles import NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
-from gpucluster.aws.secrets import Secrets
-from gpucluster.aws.storage import FileSystem, Storage
+from gpucluster.aws.storage import FileSystem, Stores
 from gpucluster.plan import codec
 from gpucluster.plan.model import (
     Bindings,
-    ClusterPlan,
     FileSystemBinding,
+    SlurmOnAws,
     TemplateBinding,
-    there,
 )
-from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE, ROLE_NODE
+from gpucluster.plan.names import BINDINGS_FILE, BUNDLE_KEY, PLAN_FILE, ROLE_NODE, TAG_CLUSTER
 
 BINDINGS_SCHEMA = 1
 
 
 class Bundle(pulumi.ComponentResource):
-    """One object; its content follows every id and version that it names."""
+    """One object. It changes with every id and version in the bindings."""
 
     bindings: Output[str]  # JSON of model.Bindings
 
     def __init__(
         self,
-        plan: ClusterPlan,
+        plan: SlurmOnAws,
         *,
-        bucket: Bucket,
-        secrets: Secrets,
-        storage: Storage,
+        stores: Stores,
         network: Network,
         pools: Pools,
         events: Events,
         node: NodeIdentity,
         opts: ResourceOptions,
+        objects: pulumi.ProviderResource,
     ) -> None:
         super().__init__("gpucluster:aws:Bundle", plan.name, None, opts)
         known = Output.all(
-            bucket=bucket.name,
-            secret=secrets.munge,
-            subnets=dict(network.ground.private),
+            bucket=stores.bucket.name,
+            secret=stores.secrets.munge,
+            subnets=dict(network.vpc_context.private),
             ids=dict(pools.ids),
             versions=dict(pools.versions),
             queue=events.queue,
-            file_systems={path: _told(made) for path, made in storage.file_systems.items()},
-            volumes=dict(storage.volumes),
+            file_systems={path: _fields(made) for path, made in stores.storage.file_systems.items()},
+            volumes=dict(stores.storage.volumes),
             placement_groups=dict(pools.placement_groups),
             jobs_role=node.jobs,
             groups={ROLE_NODE: network.groups.ids[ROLE_NODE]},
         )
-        self.bindings = known.apply(lambda seen: codec.dumps(bindings(there(plan.aws).region, seen)))
+        self.bindings = known.apply(lambda seen: codec.dumps(bindings(plan.aws.region, seen)))
         aws.s3.BucketObjectv2(
             f"{plan.name}-bundle",
-            bucket=bucket.name,
+            bucket=stores.bucket.name,
             key=BUNDLE_KEY,
             content_base64=self.bindings.apply(lambda text: base64.b64encode(bundle(plan, text)).decode()),
             content_type="application/gzip",
-            opts=ResourceOptions(parent=self),
+            tags={TAG_CLUSTER: plan.name},  # the provider has no default tags
+            opts=ResourceOptions(parent=self, provider=objects),
         )
         self.register_outputs({"bindings": self.bindings})
 
 
 def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
-    """Pulumi's outputs as the typed model. A version may come as a float over the wire."""
+    """Return the outputs of Pulumi as Bindings. Pulumi may pass a version as a float."""
     templates = {k: TemplateBinding(id=v, version=int(seen["versions"][k])) for k, v in seen["ids"].items()}
     return Bindings(
         schema=BINDINGS_SCHEMA,
@@ -84,7 +81,7 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
         subnets=dict(seen["subnets"]),
         templates=templates,
         queue=seen["queue"],
-        file_systems={mount: FileSystemBinding(**told) for mount, told in seen["file_systems"].items()},
+        file_systems={mount: FileSystemBinding(**fields) for mount, fields in seen["file_systems"].items()},
         volumes=dict(seen["volumes"]),
         placement_groups=dict(seen["placement_groups"]),
         jobs_role=seen["jobs_role"],
@@ -92,9 +89,9 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
     )
 
 
-def bundle(plan: ClusterPlan, bindings_text: str) -> bytes:
-    """The archive's bytes."""
-    from gpucluster.slurm import render  # noqa: PLC0415  only a run that gets so far renders
+def bundle(plan: SlurmOnAws, bindings_text: str) -> bytes:
+    """Return the bytes of the archive."""
+    from gpucluster.slurm.config.render import render  # noqa: PLC0415  only a run that gets so far renders
 
     own = (
         Artifact(PLAN_FILE, codec.dumps(plan).encode()),
@@ -103,7 +100,7 @@ def bundle(plan: ClusterPlan, bindings_text: str) -> bytes:
     return pack((*own, *render(plan)))
 
 
-def _told(made: FileSystem) -> dict[str, Any]:
+def _fields(made: FileSystem) -> dict[str, Any]:
     return {
         "id": made.id,
         "dns_name": made.dns_name,

@@ -1,6 +1,6 @@
-"""What AWS tells of instances beside the API: four rules of EventBridge into one queue, which the daemon reads.
+"""Events of instances: four EventBridge rules send them to one SQS queue, which the daemon reads.
 
-A rule cannot choose instances by tag: other clusters' news come too, and the daemon passes over ids that it does not know.
+A rule cannot select instances by tag. So events of other clusters arrive, too, and the daemon ignores unknown instances.
 """
 
 import json
@@ -11,30 +11,11 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from gpucluster.aws.policies import events_to
-
-KEPT_S = 3600  # a notice is worth nothing an hour later, and the daemon's own look finds what is gone
-HIDDEN_S = 30  # until it is in the journal
-POLL_S = 20  # SQS's longest wait
-
-PATTERNS: Mapping[str, Mapping[str, Any]] = {
-    "spot": {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]},
-    "rebalance": {"source": ["aws.ec2"], "detail-type": ["EC2 Instance Rebalance Recommendation"]},
-    "state": {  # a machine that went without a word; the daemon's own look finds it too, later
-        "source": ["aws.ec2"],
-        "detail-type": ["EC2 Instance State-change Notification"],
-        "detail": {"state": ["shutting-down", "stopped", "stopping", "terminated"]},
-    },
-    "maintenance": {
-        "source": ["aws.health"],
-        "detail-type": ["AWS Health Event"],
-        "detail": {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]},
-    },
-}
+from gpucluster.plan.stores import PATTERNS, POLL_S, RETENTION_S, VISIBILITY_S, events_to
 
 
 class Events(pulumi.ComponentResource):
-    """The queue of interruptions. No name is set: one that was deleted is taken for a minute (T41)."""
+    """The queue of events. It has no fixed name: the name of a deleted queue is blocked for a minute (T41)."""
 
     queue: Output[str]  # URL
     queue_arn: Output[str]
@@ -44,8 +25,8 @@ class Events(pulumi.ComponentResource):
         child = ResourceOptions(parent=self)
         queue = aws.sqs.Queue(
             f"{cluster}-events",
-            message_retention_seconds=KEPT_S,
-            visibility_timeout_seconds=HIDDEN_S,
+            message_retention_seconds=RETENTION_S,
+            visibility_timeout_seconds=VISIBILITY_S,
             receive_wait_time_seconds=POLL_S,
             sqs_managed_sse_enabled=True,
             opts=child,

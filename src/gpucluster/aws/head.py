@@ -1,4 +1,4 @@
-"""The head: the one machine that Pulumi owns and Slurm's controller runs on; its disks, and a second head that waits."""
+"""The head: the instance of slurmctld, the attachments of its volumes, and the standby head."""
 
 import string
 import zlib
@@ -8,39 +8,38 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from gpucluster.aws import machines
+from gpucluster.aws import instances
 from gpucluster.aws.network import Network
-from gpucluster.aws.storage import Storage
-from gpucluster.plan.model import ClusterPlan, Standby, there
+from gpucluster.aws.storage import Storage, Stores
+from gpucluster.plan.model import SlurmOnAws, Standby
 from gpucluster.plan.names import ROLE_HEAD, ROLE_STANDBY
 
-# EC2 takes /dev/xvd[b-d][a-z] for disks that are attached; which one the machine sees is its own matter (NVMe).
+# EC2 accepts /dev/xvd[b-d][a-z] for attached volumes. The machine shows other device names (NVMe).
 DEVICES = tuple(f"/dev/xvd{first}{second}" for first in "bcd" for second in string.ascii_lowercase)
 
 
 class Head(pulumi.ComponentResource):
-    """Instances with fixed private addresses; they boot when all that they ask for is there."""
+    """Instances with fixed private addresses. They boot after the resources that their agents use."""
 
     id: Output[str]
 
     def __init__(
         self,
-        plan: ClusterPlan,
+        plan: SlurmOnAws,
         *,
         image: Output[str],
+        stores: Stores,
         network: Network,
-        storage: Storage,
         profiles: Mapping[str, Output[str]],
-        bucket: Output[str],
         after: Sequence[pulumi.Resource],
         opts: ResourceOptions,
     ) -> None:
         super().__init__("gpucluster:aws:Head", plan.name, None, opts)
-        self._plan, self._image, self._network = plan, image, network
-        self._bucket, self._after, self._profiles = bucket, after, profiles
-        head = there(plan.head)
-        instance = self._machine(ROLE_HEAD, there(head.machine), there(head.zone), head.address)
-        self._attach(instance, storage)
+        self._plan, self._image, self._network, self._stores = plan, image, network, stores
+        self._after, self._profiles = after, profiles
+        head = plan.head
+        instance = self._machine(ROLE_HEAD, head.machine, head.zone, head.address)
+        self._attach(instance, stores.storage)
         if head.standby is not None:
             self._standby(head.standby)
         self.id = instance.id
@@ -52,16 +51,15 @@ class Head(pulumi.ComponentResource):
             name,
             ami=self._image,
             instance_type=machine,
-            subnet_id=self._network.ground.private[zone],
+            subnet_id=self._network.vpc_context.private[zone],
             private_ip=address,
             vpc_security_group_ids=[self._network.groups.ids[ROLE_HEAD]],
             iam_instance_profile=self._profiles[role],
-            user_data_base64=machines.boot_text(self._plan, self._bucket, role),
-            metadata_options=machines.metadata(),
-            root_block_device=machines.root(),
-            tags=machines.tags(name, role),
-            volume_tags=machines.volume_tags(self._plan, name, role),
-            # the address is exclusive, so a new head cannot stand beside the old one
+            user_data_base64=instances.encoded_user_data(self._plan, self._stores.bucket.name, role),
+            metadata_options=instances.metadata(),
+            root_block_device=instances.root(name, role, self._stores.key),
+            tags=instances.tags(name, role),
+            # the address is exclusive, so a new head cannot exist beside the old one
             opts=ResourceOptions(parent=self, depends_on=list(self._after), delete_before_replace=True),
         )
 
@@ -69,7 +67,7 @@ class Head(pulumi.ComponentResource):
         self._machine(ROLE_STANDBY, standby.machine, standby.zone, standby.address)
 
     def _attach(self, instance: aws.ec2.Instance, storage: Storage) -> None:
-        """A disk is on one machine at a time; the head stops before it is taken, so that nothing is half written."""
+        """Attach the volumes. Before a detachment the head stops, so that all writes are complete."""
         for key, device in device_names(storage.volumes).items():
             aws.ec2.VolumeAttachment(
                 f"{self._plan.name}-{key}",
@@ -82,7 +80,7 @@ class Head(pulumi.ComponentResource):
 
 
 def device_names(keys: Iterable[str]) -> dict[str, str]:
-    """A device for each disk by its key alone, so that another disk moves none; two that meet go to the next free one."""
+    """Return a device for each volume, from a hash of its key: so a new volume moves no other. A taken device: the next free."""
     taken: dict[str, str] = {}
     for key in sorted(keys):
         start = zlib.crc32(key.encode())

@@ -1,48 +1,54 @@
-"""Where the cluster stands: its own VPC or the site's, the groups of its machines, and the endpoints that it asked for."""
+"""The network of a cluster: its own or an existing VPC, security groups, interface endpoints."""
 
 import pulumi
 import pulumi_aws as aws
 from pulumi import ResourceOptions
 
-from gpucluster.aws.ground import Ground, kept_zones
-from gpucluster.aws.groups import ENDPOINTS, LUSTRE, Groups, declare_groups
+from gpucluster.aws.security_groups import Groups, declare_groups
 from gpucluster.aws.site_vpc import look_up_vpc
-from gpucluster.aws.vpc import declare_vpc
-from gpucluster.plan.model import ClusterPlan, there
+from gpucluster.aws.vpc import VpcContext, declare_vpc, retained_zones
+from gpucluster.plan.model import OwnNetwork, SiteNetwork, SlurmOnAws
 from gpucluster.plan.names import ROLE_HEAD, ROLE_NODE
+from gpucluster.plan.security_rules import ENDPOINTS, LUSTRE
 
 
 class Network(pulumi.ComponentResource):
-    """VPC, subnets by zone, groups by role. Machines but for login stand in private subnets."""
+    """VPC, subnets by zone, security groups by role. All machines except login machines are in private subnets."""
 
-    ground: Ground
+    vpc_context: VpcContext
     groups: Groups
 
-    def __init__(self, plan: ClusterPlan, opts: ResourceOptions) -> None:
+    def __init__(self, plan: SlurmOnAws, opts: ResourceOptions) -> None:
         super().__init__("gpucluster:aws:Network", plan.name, None, opts)
         child = ResourceOptions(parent=self)
-        own = there(plan.aws).network.vpc is None
-        self.ground = declare_vpc(plan, child) if own else look_up_vpc(plan, self)
-        kept = frozenset({LUSTRE}) if kept_zones(plan) else frozenset[str]()
-        self.groups = declare_groups(plan, self.ground.vpc_id, kept=kept, child=child)
+        self.vpc_context = self._vpc(plan, child)
+        retained = frozenset({LUSTRE}) if retained_zones(plan) else frozenset[str]()
+        self.groups = declare_groups(plan, self.vpc_context.vpc_id, retained=retained, child=child)
         self._endpoints(plan, child)
         named = {role: self.groups.ids[role] for role in (ROLE_HEAD, ROLE_NODE)}
-        self.register_outputs({"vpc": self.ground.vpc_id, "groups": named})
+        self.register_outputs({"vpc": self.vpc_context.vpc_id, "groups": named})
 
-    def _endpoints(self, plan: ClusterPlan, child: ResourceOptions) -> None:
-        """One address a zone and service; with private DNS, so that programs need no other name."""
-        site = there(plan.aws)
+    def _vpc(self, plan: SlurmOnAws, child: ResourceOptions) -> VpcContext:
+        match plan.aws.network:
+            case OwnNetwork() as network:
+                return declare_vpc(plan, network, child)
+            case SiteNetwork() as network:
+                return look_up_vpc(plan, network, self)
+
+    def _endpoints(self, plan: SlurmOnAws, child: ResourceOptions) -> None:
+        """Declare the interface endpoints: one address in each zone, with private DNS, so that programs use the normal names."""
+        site = plan.aws
         for service in site.network.endpoints:
             name = f"{plan.name}-endpoint-{service}"
             endpoint = aws.ec2.VpcEndpoint(
                 name,
-                vpc_id=self.ground.vpc_id,
+                vpc_id=self.vpc_context.vpc_id,
                 service_name=f"com.amazonaws.{site.region}.{service}",
                 vpc_endpoint_type="Interface",
                 private_dns_enabled=True,
-                subnet_ids=list(self.ground.private.values()),
+                subnet_ids=list(self.vpc_context.private.values()),
                 security_group_ids=[self.groups.ids[ENDPOINTS]],
                 tags={"Name": name},
                 opts=child,
             )
-            self.ground.ready.append(endpoint)
+            self.vpc_context.ready.append(endpoint)

@@ -1,4 +1,4 @@
-"""What the elastic daemon launches nodes from: a launch template for each (pool, source, machine), placement groups."""
+"""The launch templates of the elastic daemon, one for each pool, source and machine type; and placement groups."""
 
 from collections.abc import Mapping
 
@@ -6,19 +6,20 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from gpucluster.aws import machines
-from gpucluster.aws.identity import Identity
-from gpucluster.aws.images import Images
+from gpucluster.aws import instances
+from gpucluster.aws.iam_roles import Identity
+from gpucluster.aws.instances import Images
 from gpucluster.aws.network import Network
-from gpucluster.plan.model import ClusterPlan, Interface, LaunchTemplate, Market, Pool, Source
+from gpucluster.aws.storage import Stores
+from gpucluster.plan.model import AwsPool, Interface, LaunchTemplate, Market, SlurmOnAws, Source
 from gpucluster.plan.names import ROLE_NODE, TAG_POOL, TAG_ROLE, placement_key
 
 
 class Pools(pulumi.ComponentResource):
-    """The templates by their key. Bindings name a version, never `$Latest` (T15).
+    """The templates by key. Bindings name a version, never `$Latest` (T15).
 
-    None names a market: each launch does, and a fleet's templates should not (its target says spot or on-demand).
-    None names a placement group: a template serves all zones, a group stands in one.
+    A template has no market: each launch sets it, and the templates of a fleet must not.
+    A template has no placement group: it serves all zones, and a placement group is in one zone.
     """
 
     ids: Mapping[str, Output[str]]
@@ -27,18 +28,18 @@ class Pools(pulumi.ComponentResource):
 
     def __init__(
         self,
-        plan: ClusterPlan,
+        plan: SlurmOnAws,
         *,
         images: Images,
         network: Network,
         node: Identity,
-        bucket: Output[str],
+        stores: Stores,
         opts: ResourceOptions,
     ) -> None:
         super().__init__("gpucluster:aws:Pools", plan.name, None, opts)
-        self._plan, self._images, self._node = plan, images, node
+        self._plan, self._images, self._node, self._key = plan, images, node, stores.key
         self._group = network.groups.ids[ROLE_NODE]
-        self._user_data = machines.boot_text(plan, bucket, ROLE_NODE)
+        self._user_data = instances.encoded_user_data(plan, stores.bucket.name, ROLE_NODE)
         wanted = {t.key: (pool, t) for pool in plan.pools for t in pool.templates}
         templates = {key: self._template(*one) for key, one in wanted.items()}
         self.ids = {key: template.id for key, template in templates.items()}
@@ -50,7 +51,7 @@ class Pools(pulumi.ComponentResource):
         }
         self.register_outputs({"templates": dict(self.ids), "placement_groups": dict(self.placement_groups)})
 
-    def _template(self, pool: Pool, template: LaunchTemplate) -> aws.ec2.LaunchTemplate:
+    def _template(self, pool: AwsPool, template: LaunchTemplate) -> aws.ec2.LaunchTemplate:
         image = self._images.of(pool)
         root: aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict = {
             "encrypted": "true",
@@ -58,29 +59,31 @@ class Pools(pulumi.ComponentResource):
             "volume_type": "gp3",
             "volume_size": template.root_gib,
         }
+        if self._key is not None:
+            root["kms_key_id"] = self._key
         interfaces = [self._interface(one) for one in template.interfaces]
         return aws.ec2.LaunchTemplate(
             f"{self._plan.name}-{template.key}",
             image_id=image.image_id,
             instance_type=template.machine,
             user_data=self._user_data,
-            # groups stand at the machine or at its interfaces, never at both (T31)
+            # security groups belong to the instance or to its interfaces, never to both (T31)
             vpc_security_group_ids=None if interfaces else [self._group],
             network_interfaces=interfaces or None,
             iam_instance_profile={"arn": self._node.profile_arn},
-            # A node that powers off is gone: so it needs no right to end itself.
+            # A node that powers off terminates, so it needs no permission to terminate itself.
             instance_initiated_shutdown_behavior="terminate",
-            metadata_options=machines.metadata(),
+            metadata_options=instances.metadata(),
             block_device_mappings=[{"device_name": image.root_device_name, "ebs": root}],
-            capacity_reservation_specification=_held(pool.sources[template.source]),
+            capacity_reservation_specification=_reservation_target(pool.sources[template.source]),
             tag_specifications=self._tag_specifications(pool, template),
             tags={TAG_POOL: pool.name},
-            update_default_version=True,  # for people who launch by hand; the daemon names a version
+            update_default_version=True,  # for launches by hand; the daemon names a version
             opts=ResourceOptions(parent=self),
         )
 
     def _interface(self, one: Interface) -> aws.ec2.LaunchTemplateNetworkInterfaceArgsDict:
-        """The launch adds its zone's subnet."""
+        """Return one interface; the launch adds the subnet of its zone."""
         return {
             "network_card_index": one.card,
             "device_index": one.device,
@@ -90,17 +93,17 @@ class Pools(pulumi.ComponentResource):
         }
 
     def _tag_specifications(
-        self, pool: Pool, template: LaunchTemplate
+        self, pool: AwsPool, template: LaunchTemplate
     ) -> list[aws.ec2.LaunchTemplateTagSpecificationArgsDict]:
-        """Default tags reach no instance that a template starts, nor its volumes (T17)."""
+        """Return the tags of launched resources, which get no default tags (T17)."""
         kinds = ["instance", "network-interface", "volume"]
-        if template.market is Market.SPOT:  # refused on an on-demand launch
+        if template.market is Market.SPOT:  # an on-demand launch refuses it
             kinds.append("spot-instances-request")
-        tags = {**machines.cost_tags(self._plan), TAG_POOL: pool.name, TAG_ROLE: ROLE_NODE}
+        tags = {**instances.cost_tags(self._plan), TAG_POOL: pool.name, TAG_ROLE: ROLE_NODE}
         return [{"resource_type": kind, "tags": tags} for kind in kinds]
 
-    def _placement_group(self, pool: Pool, zone: str) -> Output[str]:
-        """One a zone, for it stands in one (T27)."""
+    def _placement_group(self, pool: AwsPool, zone: str) -> Output[str]:
+        """Declare one placement group; it is in one zone (T27)."""
         name = f"{self._plan.name}-{pool.name}-{zone}"
         group = aws.ec2.PlacementGroup(
             name, strategy="cluster", tags={TAG_POOL: pool.name}, opts=ResourceOptions(parent=self)
@@ -108,8 +111,8 @@ class Pools(pulumi.ComponentResource):
         return group.name
 
 
-def placement_zones(pool: Pool) -> list[str]:
-    """Where the pool launches into a placement group: what was bought ahead stands where it was bought (T27)."""
+def placement_zones(pool: AwsPool) -> list[str]:
+    """Return the zones with a placement group: those of spot and on-demand. Reserved capacity has its own placement (T27)."""
     if not pool.placement:
         return []
     bought = (Market.SPOT, Market.ON_DEMAND)
@@ -117,8 +120,10 @@ def placement_zones(pool: Pool) -> list[str]:
     return [span.zone for span in pool.slots if span.zone in used]
 
 
-def _held(source: Source) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
-    """By its id: a full reservation then refuses, where an open one would silently be ordinary on-demand (T25)."""
+def _reservation_target(
+    source: Source,
+) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
+    """Target a reservation by its id: if it is full, the launch fails instead of using on-demand capacity (T25)."""
     if source.reservation is None:
         return None
     return {"capacity_reservation_target": {"capacity_reservation_id": source.reservation}}

@@ -1,85 +1,87 @@
-"""The Pulumi program: the plan's resources in order, and what the cluster must know of them."""
+"""The Pulumi program: declare the resources of a plan in order, and export the bindings."""
 
 from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
 
-from gpucluster.aws.bucket import Bucket
+from gpucluster.aws.bucket import Bucket, MungeSecret
 from gpucluster.aws.budget import Budget
 from gpucluster.aws.bundle import Bundle
+from gpucluster.aws.encryption import look_up_key
 from gpucluster.aws.events import Events
 from gpucluster.aws.head import Head
-from gpucluster.aws.identity import HeadIdentity, LoginIdentity, NodeIdentity
-from gpucluster.aws.images import Images
+from gpucluster.aws.iam_roles import HeadIdentity, LoginIdentity, NodeIdentity
+from gpucluster.aws.instances import Images, cost_tags
 from gpucluster.aws.login import Login
-from gpucluster.aws.machines import cost_tags
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
-from gpucluster.aws.secrets import Secrets
-from gpucluster.aws.storage import Storage
-from gpucluster.engine.amended import amended
+from gpucluster.aws.storage import Storage, Stores
+from gpucluster.engine.program import apply_overlays, explain_failures
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan.model import ClusterPlan, there
+from gpucluster.plan.model import ClusterPlan, KubernetesOnAws, SlurmOnAws, SlurmOnHosts
+from gpucluster.plan.model import Login as LoginPlan
 
 
 def main() -> None:
-    """What `pulumi up` runs: the stack's name is the spec's."""
+    """Run by `pulumi up`: resolve the spec that has the name of the stack, and declare its resources."""
     from gpucluster.catalog import load as load_catalog  # noqa: PLC0415  sandbox and tests hand in a plan
-    from gpucluster.engine.blame import blamer  # noqa: PLC0415
-    from gpucluster.engine.failing import tell_failures  # noqa: PLC0415
+    from gpucluster.engine.error_attribution import explainer  # noqa: PLC0415
     from gpucluster.plan.resolve import resolve  # noqa: PLC0415
     from gpucluster.spec import load as load_spec  # noqa: PLC0415
 
     spec = load_spec(Path("stacks") / f"{pulumi.get_stack()}.yaml")
-    plan = amended(resolve(spec, load_catalog()))
-    tell_failures(blamer(plan))
+    plan = apply_overlays(resolve(spec, load_catalog()))
+    explain_failures(explainer(plan))
     declare(plan)
 
 
 def declare(plan: ClusterPlan) -> None:
-    """Declare every resource of the plan inside a running program; export what the cluster's users must know."""
-    _able(plan)
+    """Declare every resource of the plan inside a running program, and export bindings, bucket, head and login addresses."""
+    if not isinstance(plan, SlurmOnAws):
+        raise _unable(plan)
     provider = aws.Provider(  # region and tags come from the spec alone, keys from the environment
-        "aws", region=there(plan.aws).region, default_tags={"tags": cost_tags(plan)}
+        "aws", region=plan.aws.region, default_tags={"tags": cost_tags(plan)}
     )
     options = pulumi.ResourceOptions(provider=provider)
+    # An S3 object takes ten tags, and the site may have forty: objects get no default tags. `override_provider` of an
+    # object is no way: Pulumi's provider merges the default tags before it reads that (`applyTags`).
+    objects = aws.Provider("aws-objects", region=plan.aws.region)
     images = Images(plan, provider)
+    key = look_up_key(plan, provider)
     network = Network(plan, options)
-    bucket, secrets = Bucket(plan.name, options), Secrets(plan.name, options)
-    storage = Storage(plan, network, options)
+    bucket = Bucket(plan.name, key, options)
+    secrets = MungeSecret(plan.name, key, options)
+    storage = Storage(plan, network, key, options)
+    stores = Stores(bucket=bucket, secrets=secrets, storage=storage, key=key)
     events = Events(plan.name, options)
-    node = NodeIdentity(plan, bucket, secrets, options)
-    pools = Pools(plan, images=images, network=network, node=node.node, bucket=bucket.name, opts=options)
+    node = NodeIdentity(plan, stores, options)
+    pools = Pools(plan, images=images, network=network, node=node.node, stores=stores, opts=options)
     bundle = Bundle(
         plan,
-        bucket=bucket,
-        secrets=secrets,
-        storage=storage,
+        stores=stores,
         network=network,
         pools=pools,
         events=events,
         node=node,
         opts=options,
+        objects=objects,
     )
-    image = images.default.image_id
     identity = HeadIdentity(
         plan,
         images=[found.image_id for found in images.every()],
+        stores=stores,
         network=network,
-        bucket=bucket,
-        secrets=secrets,
         node=node,
         events=events,
         opts=options,
     )
     head = Head(
         plan,
-        image=image,
+        image=images.default.image_id,
+        stores=stores,
         network=network,
-        storage=storage,
         profiles=identity.profiles,
-        bucket=bucket.name,
         after=[bundle, identity, node, network, *storage.ready],
         opts=options,
     )
@@ -89,24 +91,38 @@ def declare(plan: ClusterPlan) -> None:
     pulumi.export("bucket", bucket.name)
     pulumi.export("head", head.id)
     if plan.login is not None:
-        role = LoginIdentity(plan, bucket, secrets, options)
-        login = Login(
-            plan,
-            image=image,
-            network=network,
-            profile=role.login.profile,
-            bucket=bucket.name,
-            after=[bundle, role, network, *storage.ready],
-            opts=options,
-        )
+        login = _login(plan, plan.login, images, stores, network, after=bundle, opts=options)
         pulumi.export("login", dict(login.addresses))
 
 
-def _able(plan: ClusterPlan) -> None:
-    """Pulumi makes Slurm's side of a cluster on AWS; half of another kind would be worse than none."""
-    if plan.aws is None or plan.slurm is None or plan.head is None:
-        lacks = "`aws:`" if plan.aws is None else "`slurm:`"
-        raise GpuclusterError(
-            f"Pulumi makes nothing of the cluster '{plan.name}', for its spec has no {lacks}",
-            next_step=f"gpucluster render stacks/{plan.name}.yaml, for a cluster that is there already",
-        )
+def _login(
+    plan: SlurmOnAws,
+    machines: LoginPlan,
+    images: Images,
+    stores: Stores,
+    network: Network,
+    *,
+    after: Bundle,
+    opts: pulumi.ResourceOptions,
+) -> Login:
+    """Declare the login machines with their role."""
+    identity = LoginIdentity(plan, stores, opts)
+    return Login(
+        plan,
+        machines,
+        image=images.default.image_id,
+        stores=stores,
+        network=network,
+        profile=identity.login.profile,
+        after=[after, identity, network, *stores.storage.ready],
+        opts=opts,
+    )
+
+
+def _unable(plan: SlurmOnHosts | KubernetesOnAws) -> GpuclusterError:
+    """Return the error for another kind of cluster: Pulumi creates only clusters with Slurm on AWS."""
+    lacks = "`aws:`" if plan.aws is None else "`slurm:`"
+    return GpuclusterError(
+        f"Pulumi makes nothing of the cluster '{plan.name}', for its spec has no {lacks}",
+        next_step=f"gpucluster render stacks/{plan.name}.yaml, for a cluster that is there already",
+    )

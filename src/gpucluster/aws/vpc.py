@@ -1,56 +1,86 @@
-"""The cluster's own VPC: a private subnet and a route table a zone, public subnets for gateways and login machines."""
+"""The cluster's own VPC: a private subnet and a route table in each zone, public subnets for NAT gateways and login machines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_aws as aws
-from pulumi import ResourceOptions
+from pulumi import Output, ResourceOptions
 
-from gpucluster.aws.ground import Ground, kept_zones
-from gpucluster.aws.groups import ANYWHERE
-from gpucluster.plan.model import ClusterPlan, Subnet, there
+from gpucluster.plan.model import FsxLustre, OwnNetwork, SlurmOnAws, Subnet
+from gpucluster.plan.security_rules import ANYWHERE
 
 
-def declare_vpc(plan: ClusterPlan, child: ResourceOptions) -> Ground:
-    """Declare it all as children of `child`'s parent. Every name carries its zone, so a new zone moves no other."""
-    return _Vpc(plan, child).ground
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VpcContext:
+    """VPC and subnets. `ready`: resources that must exist before a machine reaches the internet."""
+
+    vpc_id: Output[str]
+    account: Output[str]  # of the cluster's own resources
+    private: Mapping[str, Output[str]]  # zone -> subnet id
+    private_arns: Mapping[str, Output[str]]
+    public: Mapping[str, Output[str]]
+    ready: list[pulumi.Resource] = field(default_factory=list[pulumi.Resource])
+
+
+def retained_zones(plan: SlurmOnAws) -> frozenset[str]:
+    """Return the zones whose subnet a protected Lustre file system uses. An EFS can remain without mount targets."""
+    return frozenset(m.source.zone for m in plan.storage if isinstance(m.source, FsxLustre))
+
+
+def _account_of(arn: str) -> str:
+    return arn.split(":")[4]
+
+
+def fixed_addresses(plan: SlurmOnAws, zone: str) -> list[str]:
+    """Return the addresses of head and standby in a zone."""
+    machines = [plan.head, *([] if plan.head.standby is None else [plan.head.standby])]
+    return [one.address for one in machines if one.zone == zone]
+
+
+def declare_vpc(plan: SlurmOnAws, network: OwnNetwork, child: ResourceOptions) -> VpcContext:
+    """Declare the VPC as children of `child`'s parent. Every name has its zone, so a new zone changes no other resource."""
+    return _Vpc(plan, network, child).vpc_context
 
 
 class _Vpc:
-    def __init__(self, plan: ClusterPlan, child: ResourceOptions) -> None:
-        self._name, self._child, self._kept = plan.name, child, kept_zones(plan)
-        self._network = there(plan.aws).network
+    def __init__(self, plan: SlurmOnAws, network: OwnNetwork, child: ResourceOptions) -> None:
+        self._name, self._child, self._retained = plan.name, child, retained_zones(plan)
+        self._network = network
         self._vpc = aws.ec2.Vpc(
             plan.name,
             cidr_block=self._network.cidr,
             enable_dns_support=True,
-            enable_dns_hostnames=True,  # names of endpoints and file systems resolve only with both (T32)
+            enable_dns_hostnames=True,  # endpoints and file systems resolve only with both (T32)
             tags={"Name": plan.name},
-            opts=self._held(bool(self._kept)),
+            opts=self._protected(bool(self._retained)),
         )
         self._ready: list[pulumi.Resource] = []
         public = self._public()
         gateways = self._gateways(public)
         tables = {span.zone: self._table(span.zone) for span in self._network.subnets}
         private = {span.zone: self._private(span, tables[span.zone]) for span in self._network.subnets}
-        self._outward(tables, gateways)
-        self._s3_endpoint(there(plan.aws).region, tables)
-        self.ground = Ground(
+        reserved = {
+            zone: self._reserve(fixed_addresses(plan, zone), subnet) for zone, subnet in private.items()
+        }
+        self._nat_routes(tables, gateways)
+        self._s3_endpoint(plan.aws.region, tables)
+        self.vpc_context = VpcContext(
             vpc_id=self._vpc.id,
-            vpc_arn=self._vpc.arn,
-            private={zone: subnet.id for zone, subnet in private.items()},
+            account=self._vpc.arn.apply(_account_of),  # who makes a VPC owns it
+            private={zone: self._after(subnet, reserved[zone]) for zone, subnet in private.items()},
             private_arns={zone: subnet.arn for zone, subnet in private.items()},
             public={zone: subnet.id for zone, subnet in public.items()},
             ready=self._ready,
         )
 
-    def _held(self, kept: bool) -> ResourceOptions:
-        return ResourceOptions.merge(self._child, ResourceOptions(protect=kept or None))
+    def _protected(self, retained: bool) -> ResourceOptions:
+        return ResourceOptions.merge(self._child, ResourceOptions(protect=retained or None))
 
     def _public(self) -> dict[str, aws.ec2.Subnet]:
-        """One table for all of them. No address is given by itself: who stands there has a fixed one."""
-        spans = [span for span in self._network.subnets if span.public_cidr is not None]
-        if not spans:
+        """Declare the public subnets with one route table. They assign no addresses, because their machines have fixed ones."""
+        ranges = {span.zone: span.public_cidr for span in self._network.subnets if span.public_cidr}
+        if not ranges:
             return {}
         name = self._name
         gateway = aws.ec2.InternetGateway(name, vpc_id=self._vpc.id, tags={"Name": name}, opts=self._child)
@@ -63,11 +93,11 @@ class _Vpc:
             opts=self._child,
         )
         self._ready.append(route)
-        return {span.zone: self._public_subnet(span, table) for span in spans}
+        return {zone: self._public_subnet(zone, cidr, table) for zone, cidr in ranges.items()}
 
-    def _public_subnet(self, span: Subnet, table: aws.ec2.RouteTable) -> aws.ec2.Subnet:
-        name = f"{self._name}-public-{span.zone}"
-        subnet = self._subnet(name, span.zone, there(span.public_cidr), self._child)
+    def _public_subnet(self, zone: str, cidr: str, table: aws.ec2.RouteTable) -> aws.ec2.Subnet:
+        name = f"{self._name}-public-{zone}"
+        subnet = self._subnet(name, zone, cidr, self._child)
         joined = aws.ec2.RouteTableAssociation(
             name, route_table_id=table.id, subnet_id=subnet.id, opts=self._child
         )
@@ -76,12 +106,34 @@ class _Vpc:
 
     def _private(self, span: Subnet, table: aws.ec2.RouteTable) -> aws.ec2.Subnet:
         name = f"{self._name}-{span.zone}"
-        subnet = self._subnet(name, span.zone, span.cidr, self._held(span.zone in self._kept))
+        subnet = self._subnet(name, span.zone, span.cidr, self._protected(span.zone in self._retained))
         joined = aws.ec2.RouteTableAssociation(
             name, route_table_id=table.id, subnet_id=subnet.id, opts=self._child
         )
         self._ready.append(joined)
         return subnet
+
+    def _reserve(
+        self, addresses: Sequence[str], subnet: aws.ec2.Subnet
+    ) -> list[aws.ec2.SubnetCidrReservation]:
+        """Reserve the fixed addresses. A file system or an endpoint could draw them before the head exists (T10)."""
+        return [
+            aws.ec2.SubnetCidrReservation(
+                f"{self._name}-{address}",
+                subnet_id=subnet.id,
+                cidr_block=f"{address}/32",
+                reservation_type="explicit",
+                opts=self._child,
+            )
+            for address in addresses
+        ]
+
+    @staticmethod
+    def _after(subnet: aws.ec2.Subnet, reserved: Sequence[aws.ec2.SubnetCidrReservation]) -> Output[str]:
+        """Return the subnet's id, known after its reservations: so nothing draws from the subnet before them."""
+        if not reserved:
+            return subnet.id
+        return Output.all(subnet.id, *(one.id for one in reserved)).apply(lambda ids: str(ids[0]))
 
     def _subnet(self, name: str, zone: str, cidr: str, opts: ResourceOptions) -> aws.ec2.Subnet:
         return aws.ec2.Subnet(
@@ -102,18 +154,19 @@ class _Vpc:
         return {zone: self._gateway(zone, public[zone]) for zone in self._network.nat}
 
     def _gateway(self, zone: str, subnet: aws.ec2.Subnet) -> aws.ec2.NatGateway:
-        """A NAT gateway fails while its subnet has no way out, so the routes come first."""
+        """Declare a NAT gateway after the routes: it fails while its subnet has no route to the internet."""
         name = f"{self._name}-nat-{zone}"
         after = ResourceOptions.merge(self._child, ResourceOptions(depends_on=list(self._ready)))
         address = aws.ec2.Eip(name, domain="vpc", tags={"Name": name}, opts=after)
-        return aws.ec2.NatGateway(
-            name, allocation_id=address.id, subnet_id=subnet.id, tags={"Name": name}, opts=after
+        alone = ResourceOptions.merge(after, ResourceOptions(delete_before_replace=True))
+        return aws.ec2.NatGateway(  # an address serves only one gateway, so the old one is deleted first
+            name, allocation_id=address.id, subnet_id=subnet.id, tags={"Name": name}, opts=alone
         )
 
-    def _outward(
+    def _nat_routes(
         self, tables: Mapping[str, aws.ec2.RouteTable], gateways: Mapping[str, aws.ec2.NatGateway]
     ) -> None:
-        """Each zone by its own gateway; a zone that has none by the first."""
+        """Route each zone through its own NAT gateway, or through the first one."""
         if not gateways:
             return
         first = gateways[self._network.nat[0]]
@@ -128,7 +181,7 @@ class _Vpc:
             self._ready.append(route)
 
     def _s3_endpoint(self, region: str, tables: Mapping[str, aws.ec2.RouteTable]) -> None:
-        """A gateway endpoint costs nothing, and keeps the bundle off the internet and off the NAT's bill."""
+        """Declare the gateway endpoint of S3: it is free, and S3 traffic causes no NAT costs."""
         endpoint = aws.ec2.VpcEndpoint(
             f"{self._name}-s3",
             vpc_id=self._vpc.id,

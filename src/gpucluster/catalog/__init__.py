@@ -1,4 +1,4 @@
-"""What the world offers: machine types, zones, and what each Slurm version knows. Data with a source and a date."""
+"""Facts of other systems: machine types, zones, and the options of each Slurm version, with source and date."""
 
 from gpucluster.catalog.model import (
     Catalog,
@@ -10,15 +10,21 @@ from gpucluster.catalog.model import (
     MigProfile,
     Prices,
     SlurmFacts,
+    SlurmKey,
+    SlurmRelease,
 )
 from gpucluster.catalog.read import (
     crd_schema,
     crd_schemas,
     kubernetes_charts,
     kubernetes_facts,
+    kubernetes_node_image,
     load,
     prices,
     slurm_facts,
+    slurm_key_names,
+    slurm_key_versions,
+    slurm_keys,
 )
 
 __all__ = [
@@ -31,11 +37,17 @@ __all__ = [
     "MigProfile",
     "Prices",
     "SlurmFacts",
+    "SlurmKey",
+    "SlurmRelease",
     "crd_schema",
     "crd_schemas",
     "kubernetes_charts",
     "kubernetes_facts",
+    "kubernetes_node_image",
     "load",
     "prices",
     "slurm_facts",
+    "slurm_key_names",
+    "slurm_key_versions",
+    "slurm_keys",
 ]

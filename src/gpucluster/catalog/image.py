@@ -1,37 +1,36 @@
-"""What a machine image is made of: the systems to begin with, and the pinned parts. Data with source and date."""
+"""The parts of a machine image: base systems, pinned packages, and the accounts that packages own. Data with source and date."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-_FILE = Path(__file__).parent / "data" / "image.json"
+from gpucluster.catalog.data_files import read_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """A maker's own image that ours begins with: pinned by who owns it and how it is called."""
+    """A vendor's base image, pinned by owner and name."""
 
     owner: str  # AWS account
     owner_name: str
-    pattern: str  # of the name; the newest is taken
+    pattern: str  # pattern of the name; the newest match is used
     architecture: str
-    user: str  # whom cloud-init gives the key
-    python: str  # the system's, for the wheels
-    kernel: str  # its package, held once modules are built for it
+    user: str  # the user that cloud-init gives the SSH key to
+    python: str  # Python version of the system, for the wheels
+    kernel: str  # the kernel package; held back once modules are built for it
+    lustre_series: tuple[str, ...]  # kernel series that the Lustre client supports
     source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One part of the image. A part with a `file` needs that file at hand; its digest may not be known to us yet."""
+    """One part of the image. A part with `file` needs a local file; its digest may be unknown."""
 
     part: str  # the playbook's tag
     version: str
     file: str | None
-    upstream: str  # who makes it, in words: no address stands here
+    upstream: str  # the vendor's name, not an address
     sha256: str | None
     packages: tuple[str, ...]
     source: str
@@ -48,21 +47,38 @@ class ImageFacts:
     pins: Mapping[str, Pin]  # `slurm-24.11`, `efa`
 
     def slurm_versions(self) -> tuple[str, ...]:
-        """Versions that can be built."""
+        """Return the Slurm versions that can be built."""
         found = (name.removeprefix("slurm-") for name in self.pins if name.startswith("slurm-"))
         return tuple(sorted(found))
 
 
 @cache
 def image_facts() -> ImageFacts:
-    """The image's catalog of this release."""
-    table = json.loads(_FILE.read_text(encoding="utf-8"))
+    """Return the image catalog of this release."""
+    table = read_data("image.json")
     return ImageFacts(
         source=table["source"],
         date=table["date"],
-        systems={name: System(**row) for name, row in table["systems"].items()},
+        systems={name: _system(row) for name, row in table["systems"].items()},
         pins={name: _pin(row) for name, row in table["pins"].items()},
     )
+
+
+def account_owner(name: str) -> str | None:
+    """Return the package or agent that owns an account or group of this name; None: no known one."""
+    return _account_owners().get(name)
+
+
+@cache
+def _account_owners() -> dict[str, str]:
+    rows = read_data("system-users.json")["accounts"]
+    return {name: row["owner"] for row in reversed(rows) for name in row["names"]}
+
+
+def _system(row: dict[str, Any]) -> System:
+    series: list[str] = row["lustre_kernels"]["series"]
+    rest = {key: value for key, value in row.items() if key != "lustre_kernels"}
+    return System(**rest, lustre_series=tuple(series))
 
 
 def _pin(row: dict[str, Any]) -> Pin:

@@ -1,18 +1,17 @@
-"""Which of EC2's vCPU quotas a machine counts against. Data with source and date."""
+"""EC2's vCPU quotas by instance family, with source and date."""
 
-import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-_FILE = Path(__file__).parent / "data" / "quotas.json"
+from gpucluster.catalog.data_files import read_data
+
 _FAMILY = re.compile(r"([a-z]+)([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """One bucket of vCPUs; `families` are letters, or letters with a generation."""
+    """One vCPU quota. `families` are letters, or letters with a generation."""
 
     code: str
     name: str
@@ -22,8 +21,8 @@ class Quota:
 
 @cache
 def quotas() -> tuple[Quota, ...]:
-    """The buckets of this release's catalog."""
-    rows = json.loads(_FILE.read_text(encoding="utf-8"))["rows"]
+    """Return the quotas of this release's catalog."""
+    rows = read_data("quotas.json")["rows"]
     return tuple(
         Quota(code=row["code"], name=row["name"], market=row["market"], families=tuple(row["families"]))
         for row in rows
@@ -31,7 +30,7 @@ def quotas() -> tuple[Quota, ...]:
 
 
 def quota_of(machine: str, market: str) -> Quota | None:
-    """The bucket; None for a family of which we do not know it."""
+    """Return the quota of a machine type; None for a family without a known quota."""
     found = _FAMILY.match(machine)
     if found is None:
         return None

@@ -1,12 +1,11 @@
-"""Read the data files, each at most once and only when asked."""
+"""Read the data files, each at most once and only on request."""
 
-import json
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from gpucluster.catalog.data_files import read_data
 from gpucluster.catalog.model import (
     Catalog,
     Chart,
@@ -17,16 +16,17 @@ from gpucluster.catalog.model import (
     MigProfile,
     Prices,
     SlurmFacts,
+    SlurmKey,
+    SlurmRelease,
 )
 
-_DATA = Path(__file__).parent / "data"
-SLURM_SUPPORTED = ("24.11",)
+SLURM_SUPPORTED = ("24.11", "26.05")
 
 
 @cache
 def load() -> Catalog:
-    """The catalog of this release."""
-    table = _read("machines.json")
+    """Return the catalog of this release."""
+    table, slurm = read_data("machines.json"), read_data("slurm-versions.json")
     return Catalog(
         source=table["source"],
         date=table["date"],
@@ -37,31 +37,70 @@ def load() -> Catalog:
             for region, letters in table["regions"].items()
         },
         slurm_supported=SLURM_SUPPORTED,
-        slurm_known=tuple(_read("slurm-versions.json")["versions"]),
+        slurm_releases={row["version"]: SlurmRelease(**row) for row in slurm["versions"]},
+        slurm_default=slurm["default"],
+        slurm_date=slurm["date"],
         kubernetes_known=kubernetes_facts().versions,
-        mig=_mig(_read("mig.json")["gpus"]),
+        mig=_mig(read_data("mig.json")["gpus"]),
         prices=prices(),
     )
 
 
 @cache
 def slurm_facts(version: str) -> SlurmFacts:
-    """What `version` accepts; a KeyError for a version that is not supported."""
+    """Return the options of `version`; KeyError for an unsupported version."""
     if version not in SLURM_SUPPORTED:
         raise KeyError(version)
-    table = _read(f"slurm-{version}.json")
+    table = read_data(f"slurm-{version}.json")
     return SlurmFacts(
         version=table["version"],
-        keys={kind: frozenset(key.lower() for key in keys) for kind, keys in table["keys"].items()},
+        keys={
+            kind: frozenset(low for low, key in keys.items() if version in key.known_in)
+            for kind, keys in slurm_keys().items()
+        },
         tokens={key: frozenset(words) for key, words in table["tokens"].items()},
         plugins=frozenset(table["plugins"]),
     )
 
 
 @cache
+def slurm_keys() -> Mapping[str, Mapping[str, SlurmKey]]:
+    """Return the keys of all known versions: file or line kind -> key in lower case."""
+    versions = [row["version"] for row in read_data("slurm-versions.json")["versions"]]
+
+    def span(row: dict[str, Any], state: str) -> tuple[str, ...]:
+        if state not in row:
+            return ()
+        first, last = row[state]
+        return tuple(v for v in versions if first <= v and (last is None or v <= last))
+
+    return {
+        kind: {
+            name.lower(): SlurmKey(
+                name=name, type=row["type"], known_in=span(row, "ok"), defunct_in=span(row, "defunct")
+            )
+            for name, row in keys.items()
+        }
+        for kind, keys in read_data("slurm-keys.json")["keys"].items()
+    }
+
+
+@cache
+def slurm_key_names(kind: str) -> dict[str, str]:
+    """Return the keys of a file or a kind of line in every known version: lower case -> as the manual page writes it."""
+    return {low: key.name for low, key in slurm_keys().get(kind, {}).items()}
+
+
+@cache
+def slurm_key_versions(kind: str) -> dict[str, tuple[str, ...]]:
+    """Return the versions that know each key of a kind, oldest first. The keys are in lower case."""
+    return {low: key.known_in for low, key in slurm_keys().get(kind, {}).items()}
+
+
+@cache
 def prices() -> Prices:
-    """The one price list that ships; of another region nothing is known (a factor between regions would be a guess)."""
-    table = _read("prices-us-east-1.json")
+    """Return the only price list of this release. Other regions have no prices, because a factor would be a guess."""
+    table = read_data("prices-us-east-1.json")
     return Prices(
         source=table["source"],
         date=table["date"],
@@ -70,28 +109,26 @@ def prices() -> Prices:
         region=table["region"],
         rows={machine: Decimal(hour) for machine, hour in table["rows"].items()},
         services={what: Decimal(price) for what, price in table["services"]["rows"].items()},
-        services_source=table["services"]["source"],
-        services_date=table["services"]["date"],
     )
 
 
 @cache
 def crd_schemas() -> Mapping[tuple[str, str], Crd]:
-    """The custom resources that we know, by apiVersion and kind; `crd_schema` reads one's schema."""
-    rows = (Crd(**row) for row in _read("crds/index.json")["resources"])
+    """Return the known custom resources by apiVersion and kind. `crd_schema` reads the schema."""
+    rows = (Crd(**row) for row in read_data("crds/index.json")["resources"])
     return {(row.api_version, row.kind): row for row in rows}
 
 
 @cache
 def crd_schema(api_version: str, kind: str) -> Mapping[str, Any]:
-    """The openAPIV3Schema of one of them, as its project releases it; a KeyError for one that we do not know."""
-    return _read(f"crds/{crd_schemas()[api_version, kind].file}")
+    """Return the openAPIV3Schema from the project's release; KeyError for an unknown resource."""
+    return read_data(f"crds/{crd_schemas()[api_version, kind].file}")
 
 
 @cache
 def kubernetes_facts() -> KubernetesFacts:
-    """What each supported Kubernetes version serves by itself."""
-    table = _read("kubernetes-versions.json")
+    """Return the built-in resources of each supported Kubernetes version."""
+    table = read_data("kubernetes-versions.json")
     return KubernetesFacts(
         source=table["source"],
         date=table["date"],
@@ -109,18 +146,21 @@ def kubernetes_facts() -> KubernetesFacts:
 
 @cache
 def kubernetes_charts() -> dict[str, Chart]:
-    """By name, in order."""
-    rows = _read("kubernetes-charts.json")["charts"]
+    """Return the rows by name, sorted."""
+    rows = read_data("kubernetes-charts.json")["charts"]
     return {name: Chart(**row) for name, row in sorted(rows.items())}
+
+
+@cache
+def kubernetes_node_image(version: str) -> str | None:
+    """Return the release of EKS's AL2023 images for a Kubernetes version; None if the data has none."""
+    table = read_data("kubernetes-node-images.json")
+    return table["release"] if version in table["versions"] else None
 
 
 def _pair(name: str) -> tuple[str, str]:
     api_version, _, kind = name.partition(" ")
     return api_version, kind
-
-
-def _read(name: str) -> Any:
-    return json.loads((_DATA / name).read_text(encoding="utf-8"))
 
 
 def _machine(name: str, row: dict[str, Any]) -> Machine:

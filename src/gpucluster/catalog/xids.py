@@ -1,80 +1,79 @@
-"""What an XID of NVIDIA's driver means for its machine. Standard library only: the daemon on the head asks it too.
+"""The meaning of NVIDIA's XID errors for a machine. Standard library only, because the daemon on the head imports it.
 
 A second time within 24 h of its remedy the same XID takes the next rung; on a cloud the last rung is another machine.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-_DATA = Path(__file__).parent / "data" / "xids.json"
+from gpucluster.catalog.data_files import read_data
+
 _BY_TEXT = "by-text"
 _VERDICT = re.compile(r"\(([^()]{1,64})\)\W*$")  # `... changed from 0x0 (None) to 0x2 (Node Reboot Required)`
 
 
 class Severity(StrEnum):
-    """The rungs, from nothing to another machine."""
+    """The remedies in order, from none to another machine."""
 
-    MONITOR = "monitor"  # the job's own fault, or nothing: the machine stays
-    RESET = "reset"  # the GPU is reset while no job has it
+    MONITOR = "monitor"  # an error of the job, or no error: the machine stays
+    RESET = "reset"  # reset the GPU when no job uses it
     REBOOT = "reboot"
-    ISOLATE = "isolate"  # never again; on a cloud the machine is replaced
+    ISOLATE = "isolate"  # do not use the machine again; on a cloud it is replaced
 
     @property
     def next(self) -> "Severity":
-        """The rung above, for the same XID again soon after its remedy."""
+        """Return the next remedy, for the same XID soon after the first remedy."""
         rungs = tuple(Severity)
         return rungs[min(rungs.index(self) + 1, len(rungs) - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is to be done about a machine with an XID, and what people should know."""
+    """The remedy for a machine with an XID, and the text for people."""
 
     severity: Severity
-    bucket: str  # NVIDIA's word for the immediate action; "": it has none
+    bucket: str  # NVIDIA's name of the immediate action; "": none
     note: str
-    told: bool  # nobody's table says what to do: people are told
-    replace_when_idle: bool  # it works, and another will be better
+    notify: bool  # no table gives an action: people get a message
+    replace_when_idle: bool  # the machine works, but another one is better
 
 
 def severity_of(xid: int, text: str = "") -> Severity:
-    """How bad it is; `text` is the kernel's line, by which 154 is judged. MONITOR for what nobody knows."""
+    """Return the remedy. `text` is the kernel's line; it decides about 154. Unknown XIDs give MONITOR."""
     return verdict_of(xid, text).severity
 
 
 def known(xid: int) -> bool:
-    """Whether the table has it; what a node writes into its kernel log is any number at all."""
+    """Return whether the table has the XID. The kernel log can contain any number."""
     return xid in _rows()
 
 
 def verdict_of(xid: int, text: str = "") -> Verdict:
-    """All that is known of an XID; one that no table has is only watched, and told."""
+    """Return the facts of an XID. An unknown XID is monitored and reported."""
     row = _rows().get(xid)
     if row is None:
         return Verdict(
             severity=Severity.MONITOR,
             bucket="",
             note="no table has it",
-            told=True,
+            notify=True,
             replace_when_idle=False,
         )
-    said = _said_by(text) if row["severity"] == _BY_TEXT else Severity(row["severity"])
+    severity = _severity_in(text) if row["severity"] == _BY_TEXT else Severity(row["severity"])
     return Verdict(
-        severity=said or Severity.MONITOR,
+        severity=severity or Severity.MONITOR,
         bucket=row["bucket"],
         note=row["note"],
-        told=said is None or row["bucket"] == "CONTACT_SUPPORT",
+        notify=severity is None or row["bucket"] == "CONTACT_SUPPORT",
         replace_when_idle=xid in _table()["replace_when_idle"],
     )
 
 
-def _said_by(text: str) -> Severity | None:
-    """The driver's own verdict: the last words in brackets, the state that it changed *to*."""
+def _severity_in(text: str) -> Severity | None:
+    """Return the driver's recovery action: the last words in brackets, the state after *to*."""
     found = _VERDICT.search(text.strip())
     words = found[1].lower() if found else ""
     return next((Severity(does) for word, does in _table()["texts_of_154"] if word in words), None)
@@ -87,4 +86,4 @@ def _rows() -> dict[int, dict[str, Any]]:
 
 @cache
 def _table() -> dict[str, Any]:
-    return json.loads(_DATA.read_text(encoding="utf-8"))
+    return read_data("xids.json")

@@ -1,4 +1,4 @@
-"""What is asked of a cluster to know that it is healthy: a question, a parser, a rule and a remedy each.
+"""Checks of a cluster's health. Each has queries, a parser, a rule and a remedy; `table.CHECKS` has all of them.
 
-Standard library only: nodes ask the same things of themselves. `table.CHECKS` has all of them.
+Standard library only, so that machines can run them.
 """

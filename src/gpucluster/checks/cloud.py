@@ -1,57 +1,82 @@
-"""The daemon that owns burst instances, and what the cloud really has."""
+"""Check the elastic daemon, and that every instance of the cluster has an owner."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.checks import answers
-from gpucluster.checks.model import Answer, Ask, Judgement, ParseError, Place, failed, listed, passed, short
+from gpucluster.checks import daemon_journal, json_fields
+from gpucluster.checks.check import (
+    CheckResult,
+    Location,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    listed,
+    passed,
+)
+from gpucluster.cloud.tags import tag_step
 from gpucluster.plan import names
+from gpucluster.text import short
 
 ENDED = ("shutting-down", "terminated")
-_BESIDE = (names.ROLE_LOGIN, names.ROLE_STANDBY)
-# Read as the daemon's own user: root would leave files beside the database that the daemon cannot open.
-_OWNED = """
-import json, sqlite3, sys
-open_requests, launched = set(), set()
-try:
-    db = sqlite3.connect("file:JOURNAL?mode=ro", uri=True)
-    events = db.execute("SELECT kind, body FROM events WHERE kind LIKE 'Launch%' OR kind = 'Adopted' ORDER BY id").fetchall()
-except sqlite3.Error as error:
-    sys.exit(f"the daemon's journal cannot be read: JOURNAL: {error}")
-for kind, body in events:
-    body = json.loads(body)
-    if kind == "LaunchAsked":
-        open_requests.add(body["ask"]["request"])
-    elif kind in ("LaunchDone", "LaunchRefused", "LaunchDropped"):
-        open_requests.discard(body["request"])
-    launched.update(body.get("instances", ()) or [body[k] for k in ("instance",) if k in body])
-print(json.dumps({"open": sorted(open_requests), "launched": sorted(launched)}))
-""".replace("JOURNAL", names.JOURNAL)
+_FIXED = (names.ROLE_LOGIN, names.ROLE_STANDBY)
+UP = "pulumi up --refresh --stack {cluster}"  # the step for what Pulumi creates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One difference, with the command that heals it, or with none. `off`: the name of a machine of Pulumi that does not run."""
+
+    words: str
+    step: str
+    off: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """Where the elastic daemon answers nodes."""
+    """The URL at which nodes reach the elastic daemon."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """The cluster whose instances are looked at; without `subnets` where they stand is not."""
+class Place:
+    """Where instances of the cluster are looked for, besides by its tag: in its VPC, else by its nodes' security group.
+
+    In a VPC of the site (`whole_vpc` false) others have instances, too.
+    """
 
     cluster: str
-    subnets: tuple[str, ...]
-    beside: tuple[str, ...] = ()  # names of the login machines and the standby, which the program makes, too
+    subnets: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    whole_vpc: bool = False
+
+    def words(self) -> tuple[str, ...]:
+        """The words of a query: `cluster=NAME`, then `vpc-of=SUBNET` or `group=ID`."""
+        by = (
+            [f"vpc-of={one}" for one in self.subnets]
+            if self.whole_vpc
+            else [f"group={one}" for one in self.groups]
+        )
+        return (f"cluster={self.cluster}", *by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """The place of the cluster; without `subnets` in it the check does not compare subnets."""
+
+    place: Place
+    fixed: tuple[str, ...] = ()  # names of the login machines and the standby, which Pulumi creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A living instance with the cluster's tag."""
+    """A living instance. `cluster` is the value of its tag."""
 
     id: str
+    cluster: str
     role: str
     request: str
     subnet: str
@@ -60,15 +85,36 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """What the cloud has, the head's own id, and what the daemon's journal knows."""
+    """The cloud's instances, the head's own id, and the launches in the daemon's journal."""
 
     instances: tuple[Instance, ...]
     head: str
-    open: frozenset[str]  # requests without an outcome yet
+    open: frozenset[str]  # requests that are still open
     launched: frozenset[str]
 
 
-def ask_daemon(want: Daemon) -> tuple[Ask, ...]:
+def judged(faults: Iterable[Fault], cluster: str, good: str, expected: str) -> CheckResult:
+    """Passed with the words `good`, or failed with the faults and their commands. Culprits are the machines that do not run."""
+    every = tuple(faults)
+    if not every:
+        return passed(good, expected)
+    steps = dict.fromkeys(fault.step.format(cluster=cluster) for fault in every if fault.step)
+    off = dict.fromkeys(fault.off for fault in every if fault.off)
+    return failed(listed([fault.words for fault in every]), expected, tuple(off), "; ".join(steps))
+
+
+def is_named(name: str, declared: str) -> bool:
+    """Whether Pulumi gave this name: the declared one, by default with seven random characters."""
+    return declared in (name, name.rpartition("-")[0])
+
+
+def tags_of(item: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of an item of EC2."""
+    pairs = json_fields.members_if_any(item, "Tags")
+    return {json_fields.text(pair, "Key"): json_fields.text(pair, "Value") for pair in pairs}
+
+
+def query_daemon(want: Daemon) -> tuple[Query, ...]:
     argv = (
         "curl",
         "--silent",
@@ -80,90 +126,113 @@ def ask_daemon(want: Daemon) -> tuple[Ask, ...]:
         "4",
         want.url,
     )
-    return (Ask(argv=argv),)
+    return (Query(argv=argv),)
 
 
-def parse_daemon(got: tuple[Answer, ...]) -> str:
-    """An HTTP status; 000 is silence."""
+def parse_daemon(got: tuple[QueryOutput, ...]) -> str:
+    """The HTTP status; 000 means no answer."""
     found = got[0].stdout.strip()
     if got[0].code not in (0, 7, 28, 52, 56) or not re.fullmatch(r"[0-9]{3}", found):
         raise ParseError(f"curl: exit {got[0].code}: {short(got[0].stderr or got[0].stdout)}")
     return found
 
 
-def judge_daemon(found: str, want: Daemon) -> Judgement:
-    """It answers no GET, but it does answer: with any status."""
+def evaluate_daemon(found: str, want: Daemon) -> CheckResult:
+    """The daemon refuses GET, so every status proves that it answers."""
     expected = f"an answer from {want.url}"
     return failed("no answer", expected) if found == "000" else passed(f"it answers ({found})", expected)
 
 
-def ask_holdings(_want: Owned) -> tuple[Ask, ...]:
-    # the cloud first: what it lists was written into the journal before it was launched
+def query_holdings(want: Owned) -> tuple[Query, ...]:
+    # the cloud first: the journal has each request before its launch
     return (
-        Ask(at=Place.CLOUD),
-        Ask(argv=("cat", "/var/lib/cloud/data/instance-id"), at=Place.HEAD),
-        Ask(
-            argv=("runuser", "-u", "slurm", "--", f"{names.VENV}/bin/python", "-I", "-c", _OWNED),
-            at=Place.HEAD,
-        ),
+        Query(at=Location.CLOUD, argv=("instances", *want.place.words())),
+        Query(argv=("cat", "/var/lib/cloud/data/instance-id"), at=Location.HEAD),
+        daemon_journal.QUERY,
     )
 
 
-def parse_holdings(got: tuple[Answer, ...]) -> Holdings:
-    """EC2's instances as JSON, and what the head knows."""
+def parse_holdings(got: tuple[QueryOutput, ...]) -> Holdings:
+    """Instances from the JSON of DescribeInstances, and the launches from the journal."""
     listing, own, journal = got
     head = own.text().strip()
     if not re.fullmatch(r"i-[0-9a-f]{8,17}", head):
         raise ParseError(f"the head's instance id is {short(head, 40)}")
-    known = answers.table(journal.text())
-    reservations = answers.members(answers.table(listing.text()), "Reservations")
-    instances = [_instance(i) for r in reservations for i in answers.members(r, "Instances")]
+    launches = daemon_journal.parse(journal)
+    reservations = json_fields.members(json_fields.table(listing.text()), "Reservations")
+    instances = [_instance(i) for r in reservations for i in json_fields.members(r, "Instances")]
     return Holdings(
         instances=tuple(sorted((i for i in instances if i is not None), key=lambda i: i.id)),
         head=head,
-        open=frozenset(answers.strings(known, "open")),
-        launched=frozenset(answers.strings(known, "launched")),
+        open=launches.open,
+        launched=launches.launched,
     )
 
 
-def judge_holdings(found: Holdings, want: Owned) -> Judgement:
-    expected = f"one head, and nodes that the daemon launched in the subnets of {want.cluster}"
-    odd = [
-        f"{i.id} ({short(i.role, 20) or 'no role'})" for i in found.instances if not _is_owned(i, found, want)
-    ]
-    odd += [f"{i.id} (in {short(i.subnet, 40)})" for i in found.instances if not _is_placed(i, want)]
+def evaluate_holdings(found: Holdings, want: Owned) -> CheckResult:
+    cluster = want.place.cluster
+    expected = f"one head, and nodes of the daemon in the subnets of {cluster}"
+    tagged = [i for i in found.instances if i.cluster == cluster]
+    lost = [i for i in found.instances if i.cluster != cluster]
+    odd = [f"{i.id} ({short(i.role, 20) or 'no role'})" for i in tagged if not _is_owned(i, found, want)]
+    odd += [f"{i.id} ({_foreign(i, found)})" for i in lost]
+    odd += [f"{i.id} (in {short(i.subnet, 40)})" for i in tagged if not _is_placed(i, want)]
     if all(i.id != found.head for i in found.instances):
         odd.append(f"the head {found.head} is not in the list")
     if odd:
-        return failed(f"owned by nobody: {listed(odd)}", expected)
-    beside = sum(i.role in _BESIDE for i in found.instances)
-    words = f"the head{f', {beside} beside it' if beside else ''}"
-    return passed(f"{words} and {len(found.instances) - 1 - beside} nodes", expected)
+        ours = [i for i in lost if _is_ours(i, found)]
+        steps = "; ".join(_tag(i, found, cluster) for i in ours)
+        return failed(
+            f"without an owner: {listed(odd)}", expected, remedy=steps if len(ours) == len(odd) else ""
+        )
+    fixed = sum(i.role in _FIXED for i in found.instances)
+    words = f"the head{f', {fixed} for logins and standby' if fixed else ''}"
+    return passed(f"{words} and {len(found.instances) - 1 - fixed} nodes", expected)
+
+
+def _is_ours(instance: Instance, found: Holdings) -> bool:
+    """Whether an instance without the cluster's tag is the head, or one that the daemon launched."""
+    return instance.cluster == "" and (instance.id == found.head or instance.id in found.launched)
+
+
+def _foreign(instance: Instance, found: Holdings) -> str:
+    if instance.cluster:
+        return f"in the network, of the cluster {short(instance.cluster, 40)}"
+    whose = "of the daemon, " if _is_ours(instance, found) else "in the network, "
+    return f"{whose}without the tag {names.TAG_CLUSTER}"
+
+
+def _tag(instance: Instance, found: Holdings, cluster: str) -> str:
+    role = names.ROLE_HEAD if instance.id == found.head else names.ROLE_NODE
+    return tag_step(instance.id, {names.TAG_CLUSTER: cluster, names.TAG_ROLE: role})
 
 
 def _is_owned(instance: Instance, found: Holdings, want: Owned) -> bool:
+    if instance.id == found.head:
+        return True
     if instance.role == names.ROLE_HEAD:
-        return instance.id == found.head
-    if instance.role in _BESIDE:
-        twins = sum(other.name == instance.name for other in found.instances if other.role in _BESIDE)
-        return instance.name in want.beside and twins == 1
+        return False
+    if instance.role in _FIXED:
+        twins = sum(other.name == instance.name for other in found.instances if other.role in _FIXED)
+        return instance.name in want.fixed and twins == 1
     return instance.id in found.launched or (instance.request != "" and instance.request in found.open)
 
 
 def _is_placed(instance: Instance, want: Owned) -> bool:
-    """Login machines stand in public subnets, of which the daemon needs to know nothing."""
-    return not want.subnets or instance.role == names.ROLE_LOGIN or instance.subnet in want.subnets
+    """Whether the instance is in a subnet of the cluster. Login machines are in public subnets, which are not in `subnets`."""
+    subnets = want.place.subnets
+    return not subnets or instance.role == names.ROLE_LOGIN or instance.subnet in subnets
 
 
 def _instance(item: Mapping[str, Any]) -> Instance | None:
-    if answers.text(item, "State", "Name") in ENDED:
+    if json_fields.text(item, "State", "Name") in ENDED:
         return None
-    raw = answers.members(item, "Tags")
-    tags = {answers.text(tag, "Key"): answers.text(tag, "Value") for tag in raw}
+    tags = tags_of(item)
     return Instance(
-        id=answers.text(item, "InstanceId"),
+        id=json_fields.text(item, "InstanceId"),
+        cluster=tags.get(names.TAG_CLUSTER, ""),
         role=tags.get(names.TAG_ROLE, ""),
         request=tags.get(names.TAG_REQUEST, ""),
-        subnet=answers.text(item, "SubnetId"),
+        subnet=json_fields.text(item, "SubnetId"),
         name=tags.get("Name", ""),
     )

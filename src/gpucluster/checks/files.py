@@ -1,31 +1,36 @@
-"""Are Slurm's files, and the bundle that they come from, those that the plan renders?"""
+"""Check that Slurm's files, and the applied bundle, are those of the plan."""
 
 import re
 from dataclasses import dataclass
 
-from gpucluster.checks.model import Answer, Ask, Judgement, ParseError, failed, listed, passed, short
+from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, listed, passed
+from gpucluster.plan import names
+from gpucluster.text import short
+
+WRITTEN_S = 120  # for the agent to fetch the bundle and write its files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Path -> sha256 of what must stand there."""
+    """Path -> sha256 of the expected content."""
 
     sha256: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The bundle of the plan, by its digest: what the bucket offers, or Ansible brings."""
+    """The digest of the plan's bundle, and the link to the applied bundle. `remedy`: instead of the check's."""
 
     link: str
     digest: str
+    remedy: str = ""
 
 
-def ask_applied(want: Applied) -> tuple[Ask, ...]:
-    return (Ask(argv=("readlink", "--no-newline", "--", want.link)),)
+def query_applied(want: Applied) -> tuple[Query, ...]:
+    return (Query(argv=("readlink", "--no-newline", "--", want.link)),)
 
 
-def parse_applied(got: tuple[Answer, ...]) -> str:
+def parse_applied(got: tuple[QueryOutput, ...]) -> str:
     """The digest in `bundles/DIGEST`."""
     found = got[0].text().rpartition("/")[2]
     if not re.fullmatch(r"[0-9a-f]{64}", found):
@@ -33,34 +38,44 @@ def parse_applied(got: tuple[Answer, ...]) -> str:
     return found
 
 
-def judge_applied(found: str, want: Applied) -> Judgement:
+def evaluate_applied(found: str, want: Applied) -> CheckResult:
     expected = f"bundle {want.digest[:12]}, the plan's"
-    return passed(expected) if found == want.digest else failed(f"bundle {found[:12]}", expected)
+    if found == want.digest:
+        return passed(expected)
+    return failed(f"bundle {found[:12]}", expected, remedy=want.remedy)
 
 
-def ask_files(want: Files) -> tuple[Ask, ...]:
-    return (Ask(argv=("sha256sum", "--", *sorted(want.sha256))),)
+def query_files(want: Files) -> tuple[Query, ...]:
+    return (Query(argv=("sha256sum", "--", *sorted(want.sha256))),)
 
 
-def parse_files(got: tuple[Answer, ...]) -> dict[str, str]:
-    """Path -> sum. Exit 1 means that a file is missing; the others are told all the same."""
+def parse_files(got: tuple[QueryOutput, ...]) -> dict[str, str]:
+    """Path -> sha256. With exit code 1 a file is missing, and the others are printed."""
     answer = got[0]
-    if answer.code != 1 or "sha256sum: " not in answer.stderr:  # sudo's and runuser's own no is 1, too
+    if answer.code != 1 or "sha256sum: " not in answer.stderr:  # sudo and runuser also end with 1
         answer.text()
     found: dict[str, str] = {}
     for line in answer.stdout.splitlines():
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None:
-            raise ParseError(f"sha256sum said {short(line, 80)}")
+            raise ParseError(f"sha256sum printed {short(line, 80)}")
         found[match[2]] = match[1]
     return found
 
 
-def judge_files(found: dict[str, str], want: Files) -> Judgement:
-    wrong = [
-        f"{path} {'is another' if path in found else 'cannot be read'}"
-        for path, wanted in sorted(want.sha256.items())
-        if found.get(path) != wanted
-    ]
+def evaluate_files(found: dict[str, str], want: Files) -> CheckResult:
+    wrong = [path for path, wanted in sorted(want.sha256.items()) if found.get(path) != wanted]
     expected = f"{len(want.sha256)} files as rendered from the plan"
-    return failed(listed(wrong), expected) if wrong else passed(expected)
+    if not wrong:
+        return passed(expected)
+    words = [f"{path} {'is another' if path in found else 'cannot be read'}" for path in wrong]
+    return failed(listed(words), expected, (), _remedy(wrong, want))
+
+
+def _remedy(wrong: list[str], want: Files) -> str:
+    """On the head the agent writes its files again. A node gets them from slurmctld when slurmd starts; jobs go on."""
+    if not all(path.startswith(f"{names.SLURM_ETC}/") for path in wrong):
+        return "on {machine}: systemctl restart slurmd"
+    lines = "".join(rf"{want.sha256[path]}  {path}\n" for path in wrong)
+    until = f"until printf '{lines}' | sha256sum --check --status; do sleep 1; done"
+    return f'on {{machine}}: systemctl restart gpucluster-agent; timeout {WRITTEN_S} sh -c "{until}"; scontrol reconfigure'

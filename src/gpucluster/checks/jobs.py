@@ -1,26 +1,30 @@
-"""What jobs show: of an ordinary user, bounded in time, a few seconds long."""
+"""Check jobs of an ordinary user, each a few seconds long and limited in time."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gpucluster.checks import answers
-from gpucluster.checks.model import (
-    Answer,
-    Ask,
-    Judgement,
+from gpucluster.checks import json_fields
+from gpucluster.checks.check import (
+    CheckResult,
+    Location,
     ParseError,
-    Place,
+    Query,
+    QueryOutput,
     failed,
     listed,
     passed,
-    short,
     unknown,
     warned,
 )
+from gpucluster.checks.slurmctld import parsed
+from gpucluster.slurm import hostlist, parse
+from gpucluster.slurm.states import JobState
+from gpucluster.slurm.values import SlurmJob
+from gpucluster.text import short
 
-# open(2) of a GPU's device file: EPERM is the cgroup's no; ENXIO is a yes with no driver behind it
+# open(2) of a GPU's device file: EPERM is a refusal of the cgroup; ENXIO is allowed, but has no driver
 _OPEN = """
 import errno, glob, json, os
 seen = {}
@@ -30,21 +34,26 @@ for path in sorted(glob.glob("/dev/nvidia[0-9]*")):
         seen[path] = "open"
     except OSError as error:
         seen[path] = errno.errorcode.get(error.errno, str(error.errno))
-print(json.dumps({"told": os.environ.get("CUDA_VISIBLE_DEVICES", ""), "opened": seen}))
+print(json.dumps({"visible": os.environ.get("CUDA_VISIBLE_DEVICES", ""), "opened": seen}))
 """
 _RANK = 'echo "$SLURM_PROCID $SLURM_NTASKS ${SLURMD_NODENAME} ${SLURM_TOPOLOGY_ADDR:--}"'
+SHM = "/dev/shm"  # noqa: S108  named, not written to
+PRIVATE_FOLDERS = ("/tmp", "/var/tmp", SHM)  # noqa: S108  the same
+# fields of a mount: ids, root in its file system, mount point, options, peers (shared:1 master:2), type
+_MOUNT = re.compile(r"\d+ \d+ \S+ (?P<root>\S+) (?P<at>\S+) \S+(?P<peers>[^-]*) - (?P<type>\S+)")
+_JOB_FOLDER = re.compile(r"/([0-9]+)/\.\1/[^/]+\Z")  # BasePath/NODE/JOB/.JOB/_tmp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
-    """A job over some nodes of a pool."""
+class MultiNode:
+    """A job on several nodes of a pool."""
 
     nodes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """A task, as it sees itself; `address` is its place in Slurm's topology, from the top switch down."""
+    """A task as its environment shows it. `address` is SLURM_TOPOLOGY_ADDR: the switches from the top, then the node."""
 
     number: int
     of: int
@@ -54,7 +63,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaves:
-    """Node -> its switch, and how many nodes the job has."""
+    """Node -> its leaf switch, and the number of the job's nodes."""
 
     nodes: int
     leaf: dict[str, str]
@@ -62,7 +71,7 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gres:
-    """Steps that ask for 1 GPU and for all `count`; `isolated`: the plan has Slurm constrain devices."""
+    """Steps with 1 GPU and with `count` GPUs. `isolated`: Slurm constrains devices."""
 
     count: int
     isolated: bool
@@ -70,15 +79,22 @@ class Gres:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """What a step was told, and what each device file answered to open(2)."""
+    """The GPUs in a step's CUDA_VISIBLE_DEVICES, and the result of open(2) for each device file."""
 
-    told: tuple[str, ...]
+    visible: tuple[str, ...]
     opened: dict[str, str]
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """Files that the step may open; EPERM is the cgroup's refusal, EACCES the file's own mode."""
+        """Files that the step may open. EPERM comes from the cgroup, EACCES from the file mode."""
         return tuple(sorted(path for path, word in self.opened.items() if word not in ("EPERM", "EACCES")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateFolders:
+    """Folders of which each job has its own."""
+
+    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,50 +104,43 @@ class Small:
     partition: str
     nodes: tuple[str, ...]
     limit_s: float
+    gpus: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A job at its end, or where it was when patience ran out."""
-
-    id: int
-    states: tuple[str, ...]
-    node: str
-    reason: str
-    comment: str = ""  # the elastic daemon's words: why the cloud gives no node
-
-
-def ask_ranks(want: Gang | Leaves) -> tuple[Ask, ...]:
+def query_ranks(want: MultiNode | Leaves) -> tuple[Query, ...]:
     argv = (f"--nodes={want.nodes}", "--ntasks-per-node=1", "--", "sh", "-c", _RANK)
-    return (Ask(argv=argv, at=Place.STEP, limit_s=30),)
+    return (Query(argv=argv, at=Location.STEP, limit_s=30),)
 
 
-def parse_ranks(got: tuple[Answer, ...]) -> tuple[Rank, ...]:
-    """A line of each task."""
+def parse_ranks(got: tuple[QueryOutput, ...]) -> tuple[Rank, ...]:
+    """The ranks, one line of output each."""
     found: list[Rank] = []
     for line in got[0].text().splitlines():
         match = re.fullmatch(r"([0-9]{1,6}) ([0-9]{1,6}) (\S+) (\S+)", line)
         if match is None:
-            raise ParseError(f"a task said {short(line, 80)}")
+            raise ParseError(f"a task printed {short(line, 80)}")
         found.append(Rank(number=int(match[1]), of=int(match[2]), node=match[3], address=match[4]))
     return tuple(sorted(found, key=lambda rank: rank.number))
 
 
-def judge_gang(found: tuple[Rank, ...], want: Gang) -> Judgement:
-    one = " (the pool has no second one to test a gang on)" if want.nodes == 1 else ""
+def evaluate_multi_node(found: tuple[Rank, ...], want: MultiNode) -> CheckResult:
+    one = " (the pool has only one node)" if want.nodes == 1 else ""
     expected = f"{want.nodes} tasks on {want.nodes} nodes{one}"
     nodes = sorted({rank.node for rank in found})
-    said = f"{len(found)} tasks on {listed(nodes) or 'no node'}"
+    words = f"{len(found)} tasks on {listed(nodes) or 'no node'}"
     well = [r.number for r in found] == list(range(want.nodes)) and len(nodes) == want.nodes
-    return (passed if well else failed)(said + one, expected)
+    return (passed if well else failed)(words + one, expected)
 
 
-def judge_leaves(found: tuple[Rank, ...], want: Leaves) -> Judgement:
-    """The switch above each node is the plan's, and a job has one switch."""
-    expected = "each node below the plan's leaf, the job below one"
-    seen = {rank.node: rank.address.split(".")[-2] if "." in rank.address else "" for rank in found}
+def evaluate_leaves(found: tuple[Rank, ...], want: Leaves) -> CheckResult:
+    """Each node must be below its leaf switch of the plan; a job over two leaf switches is a warning.
+
+    The head may divide a leaf by the switches that EC2 reports: then the plan's switch is further up in the address.
+    """
+    expected = "each node below its leaf switch of the plan, the job below one"
+    seen = {rank.node: _leaf_of(rank, want) for rank in found}
     if len(seen) < want.nodes:
-        return unknown(f"{len(seen)} of {want.nodes} tasks told their place", expected)
+        return unknown(f"{len(seen)} of {want.nodes} tasks printed their switch", expected)
     wrong = [
         f"{n} is below {s or 'no switch'}, not {want.leaf.get(n, '?')}"
         for n, s in seen.items()
@@ -147,82 +156,114 @@ def judge_leaves(found: tuple[Rank, ...], want: Leaves) -> Judgement:
     )
 
 
-def ask_gres(want: Gres) -> tuple[Ask, ...]:
+def _leaf_of(rank: Rank, want: Leaves) -> str:
+    """The plan's leaf switch of the node if its address has it, else the nearest switch; empty without a switch."""
+    *above, _ = rank.address.split(".")
+    planned = want.leaf.get(rank.node, "")
+    return planned if planned in above else "".join(above[-1:])
+
+
+def query_gres(want: Gres) -> tuple[Query, ...]:
     step = ("--nodes=1", "--ntasks=1")
     return tuple(
-        Ask(argv=(*step, f"--gres=gpu:{n}", "--", "python3", "-c", _OPEN), at=Place.STEP, limit_s=30)
+        Query(argv=(*step, f"--gres=gpu:{n}", "--", "python3", "-c", _OPEN), at=Location.STEP, limit_s=30)
         for n in sorted({1, want.count})
     )
 
 
-def parse_gres(got: tuple[Answer, ...]) -> tuple[Devices, ...]:
-    """What each step saw."""
-    return tuple(_devices(answers.table(answer.text())) for answer in got)
+def parse_gres(got: tuple[QueryOutput, ...]) -> tuple[Devices, ...]:
+    """The devices of each step."""
+    return tuple(_devices(json_fields.table(answer.text())) for answer in got)
 
 
-def judge_gres(found: tuple[Devices, ...], want: Gres) -> Judgement:
+def evaluate_gres(found: tuple[Devices, ...], want: Gres) -> CheckResult:
     wanted = sorted({1, want.count})
-    said = ", ".join(
-        f"{n} asked: told {len(d.told)}, may open {len(d.allowed)} of {len(d.opened)}"
+    words = ", ".join(
+        f"{n} requested: {len(d.visible)} visible, {len(d.allowed)} of {len(d.opened)} can be opened"
         for n, d in zip(wanted, found, strict=False)
     )
-    expected = ", ".join(f"{n} asked: told {n}, may open {n}" for n in wanted)
-    told = [len(devices.told) for devices in found] == wanted
-    kept = [len(devices.allowed) for devices in found] == wanted
-    if told and not kept and not want.isolated:
-        return warned(f"{said}; the plan itself leaves devices open", expected)
-    return (passed if told and kept else failed)(said, expected)
+    expected = ", ".join(f"{n} requested: {n} visible, {n} can be opened" for n in wanted)
+    visible = [len(devices.visible) for devices in found] == wanted
+    allowed = [len(devices.allowed) for devices in found] == wanted
+    if visible and not allowed and not want.isolated:
+        return warned(f"{words}; the plan does not constrain devices", expected)
+    return (passed if visible and allowed else failed)(words, expected)
 
 
-def ask_small(want: Small) -> tuple[Ask, ...]:
-    size = ("--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=64M", "--time=5")
-    argv = (f"--partition={want.partition}", *size, "--wrap", "hostname")
-    return (Ask(argv=argv, at=Place.JOB, limit_s=want.limit_s),)
+def query_folders(_: PrivateFolders) -> tuple[Query, ...]:
+    argv = ("--nodes=1", "--ntasks=1", "--", "cat", "/proc/self/mountinfo")
+    return (Query(argv=argv, at=Location.STEP, limit_s=30),)
 
 
-def parse_job(got: tuple[Answer, ...]) -> Ended:
-    """`scontrol show job ID --json`."""
-    jobs = answers.objects(got[0], "jobs")
-    if len(jobs) != 1:
-        raise ParseError(f"{len(jobs)} jobs where one was expected")
-    return Ended(
-        id=int(answers.number(jobs[0], "job_id")),
-        states=answers.words(jobs[0], "job_state"),
-        node=answers.text(jobs[0], "nodes"),
-        reason=answers.text(jobs[0], "state_reason"),
-        comment=answers.text(jobs[0], "admin_comment"),
+def parse_folders(got: tuple[QueryOutput, ...]) -> tuple[str, ...]:
+    """The folders that belong to the job alone, by the mounts of a step."""
+    last: dict[str, bool] = {}
+    for line in got[0].text().splitlines():
+        match = _MOUNT.match(line)
+        if match is not None:
+            last[match["at"]] = bool(_JOB_FOLDER.search(match["root"])) or (
+                match["type"] == "tmpfs" and match["at"] == SHM and not match["peers"].strip()
+            )
+    if not last:
+        raise ParseError("the step printed no mounts")
+    return tuple(sorted(path for path, private in last.items() if private))
+
+
+def evaluate_folders(found: tuple[str, ...], want: PrivateFolders) -> CheckResult:
+    shared = [path for path in want.paths if path not in found]
+    expected = f"{listed(want.paths)} belong to the job alone"
+    return (
+        failed(f"all jobs of the node share {listed(shared)}", expected)
+        if shared
+        else passed(expected, expected)
     )
 
 
-def judge_small(found: Ended, want: Small) -> Judgement:
+def query_small(want: Small) -> tuple[Query, ...]:
+    size = ("--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=64M", "--time=5")
+    gpus = (f"--gpus={want.gpus}",) if want.gpus else ()
+    argv = (f"--partition={want.partition}", *size, *gpus, "--wrap", "hostname")
+    return (Query(argv=argv, at=Location.JOB, limit_s=want.limit_s),)
+
+
+def parse_job(got: tuple[QueryOutput, ...]) -> SlurmJob:
+    """The one job of `scontrol show job ID --json`."""
+    found = parsed(got[0], parse.parse_jobs)
+    if len(found) != 1:
+        raise ParseError(f"scontrol lists {len(found)} jobs; expected one")
+    return found[0]
+
+
+def evaluate_small(found: SlurmJob, want: Small) -> CheckResult:
     expected = f"COMPLETED on a node of {want.partition}"
-    said = f"job {found.id} {'+'.join(found.states)}" + (f" on {short(found.node, 60)}" if found.node else "")
-    if "COMPLETED" in found.states:
-        return (passed if found.node in want.nodes else failed)(said, expected)
-    waits = f" after {want.limit_s:g} s" if not found.states or "PENDING" in found.states else ""
-    said += waits + because(found.reason, found.comment)
-    if is_queued(found.states, found.reason):
-        return unknown(f"{said}: others use the nodes", expected)
-    return failed(said, expected)
+    nodes = f" on {short(hostlist.fold(found.nodes), 60)}" if found.nodes else ""
+    words = f"job {found.id} {'+'.join(sorted(found.states))}{nodes}"
+    if JobState.COMPLETED in found.states:
+        return (passed if found.nodes and set(found.nodes) <= set(want.nodes) else failed)(words, expected)
+    words += f" after {want.limit_s:g} s" if found.pending else ""
+    words += reasons(found)
+    if waits_for_nodes(found):
+        return unknown(f"{words}: others use the nodes", expected)
+    return failed(words, expected)
 
 
-def is_queued(states: Collection[str], reason: str) -> bool:
-    """A job that waits for others' nodes says nothing against the cluster; every other wait does."""
-    return "PENDING" in states and reason in ("Resources", "Priority")
+def waits_for_nodes(job: SlurmJob) -> bool:
+    """Whether the job waits for nodes that other jobs use; that is no fault of the cluster."""
+    return job.pending and job.reason in ("Resources", "Priority")
 
 
-def because(*words: str) -> str:
-    """Slurm's reason and the daemon's comment, where there are any."""
-    said = "; ".join(short(word, 250) for word in words if word not in ("", "None"))
-    return f" ({said})" if said else ""
+def reasons(job: SlurmJob) -> str:
+    """Slurm's reason and the daemon's comment in brackets; empty without both."""
+    words = "; ".join(short(one, 250) for one in (job.reason, job.admin_comment) if one not in ("", "None"))
+    return f" ({words})" if words else ""
 
 
 def _devices(whole: Mapping[str, Any]) -> Devices:
     opened = whole.get("opened")
     if not isinstance(opened, dict):
-        raise ParseError("the step opened nothing")
-    told = answers.text(whole, "told")
+        raise ParseError("the step printed no devices")
+    visible = json_fields.text(whole, "visible")
     return Devices(
-        told=tuple(word for word in told.split(",") if word),
+        visible=tuple(word for word in visible.split(",") if word),
         opened={str(path): str(word) for path, word in cast("dict[object, object]", opened).items()},
     )

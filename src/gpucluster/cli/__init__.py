@@ -1,1 +1,1 @@
-"""The verbs; composes what siblings may not see of each other."""
+"""The commands of the `gpucluster` program. They combine the other rooms."""

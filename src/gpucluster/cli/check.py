@@ -1,4 +1,4 @@
-"""`gpucluster check`: read specs, say everything that is wrong with them."""
+"""`gpucluster check`: read specs and report every problem."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import answer, say, say_error
+from gpucluster.cli.checked import Reports, reports_of, text_of
+from gpucluster.cli.output import answer, print_error, print_result
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
-    from gpucluster.spec import Problem, Report, WorkloadsReport
+    from gpucluster.spec import Problem
 
 
 class CheckOutput(StrEnum):
-    """For people, for programs, for code scanning, and for the lines of a pull request."""
+    """Output forms: for people, programs, code scanning, and annotations of a pull request."""
 
     TEXT = "text"
     JSON = "json"
@@ -23,7 +24,7 @@ class CheckOutput(StrEnum):
 
 
 CheckOutputOption = Annotated[
-    CheckOutput, typer.Option("--output", "-o", help="How to answer.", show_default=True)
+    CheckOutput, typer.Option("--output", "-o", help="Output format.", show_default=True)
 ]
 
 
@@ -38,41 +39,27 @@ def check(
     output: CheckOutputOption = CheckOutput.TEXT,
 ) -> None:
     """Check specs: every problem with its place. Exit 1 if one has an error, 2 if one cannot be read."""
-    from gpucluster.cli.desk import the_spec
-    from gpucluster.spec import inspect_any
-
-    reports: dict[Path, Report | WorkloadsReport] = {}
-    unread: list[GpuclusterError] = []
-    for word in files:
-        try:
-            file = the_spec(word)
-            reports[file] = inspect_any(file)
-        except GpuclusterError as error:
-            unread.append(error)
+    reports, unread = reports_of(files)
     code = 2 if unread else 1 if any(report.errors for report in reports.values()) else 0
     _ANSWERS[output](reports, unread, code)
     raise typer.Exit(code)
 
 
-def _text(reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], _code: int) -> None:
-    for file, report in reports.items():
-        for problem in report.problems:
-            say(str(problem))
-        say(f"{file}: {_verdict([problem.level.value for problem in report.problems])}")
+def _text(reports: Reports, unread: list[GpuclusterError], _code: int) -> None:
+    for line in text_of(reports):
+        print_result(line)
     for error in unread:
-        say_error(error)
+        print_error(error)
 
 
-def _json(reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], code: int) -> None:
+def _json(reports: Reports, unread: list[GpuclusterError], code: int) -> None:
     from gpucluster.plan.codec import to_json
 
     errors = [{"message": error.message, "next": error.next_step} for error in unread]
     answer(ok=code == 0, problems=to_json(_problems(reports)), errors=errors)
 
 
-def _sarif(
-    reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], _code: int
-) -> None:
+def _sarif(reports: Reports, unread: list[GpuclusterError], _code: int) -> None:
     import json
     from importlib.metadata import version
 
@@ -84,38 +71,29 @@ def _sarif(
         unread=[error.message for error in unread],
         version=version("gpucluster"),
     )
-    say(json.dumps(log, indent=1, sort_keys=True))
+    print_result(json.dumps(log, indent=1, sort_keys=True))
 
 
-def _github(
-    reports: "dict[Path, Report | WorkloadsReport]", unread: list[GpuclusterError], _code: int
-) -> None:
-    from gpucluster.gitops.annotations import annotations
+def _github(reports: Reports, unread: list[GpuclusterError], _code: int) -> None:
+    from gpucluster.gitops.sarif import annotations
 
     for line in annotations(_problems(reports), {str(file): from_top(file) for file in reports}):
-        say(line)
+        print_result(line)
     for error in unread:
-        say_error(error)
+        print_error(error)
 
 
-def _problems(reports: "dict[Path, Report | WorkloadsReport]") -> "list[Problem]":
+def _problems(reports: Reports) -> "list[Problem]":
     return [problem for report in reports.values() for problem in report.problems]
 
 
 def from_top(file: Path) -> str:
-    """The path from the repository's top, wherever the verb was called; outside of one as it was given."""
+    """Return the path from the top of the repository, or the given path outside a repository."""
     absolute = file.resolve()
     top = next((folder for folder in absolute.parents if (folder / ".git").exists()), None)
     return file.as_posix() if top is None else absolute.relative_to(top).as_posix()
 
 
-def _verdict(levels: list[str]) -> str:
-    counts = ((levels.count(level), level, plural) for level, plural in _LEVELS)
-    words = [f"{count} {plural if count > 1 else level}" for count, level, plural in counts if count]
-    return ", ".join(words if "error" in levels else ["ok", *words])
-
-
-_LEVELS = (("error", "errors"), ("warning", "warnings"), ("advice", "advices"))
 _ANSWERS = {
     CheckOutput.TEXT: _text,
     CheckOutput.JSON: _json,

@@ -1,67 +1,109 @@
-"""`gpucluster diff`: what a change of a spec does to the cluster, its jobs and its cost."""
+"""`gpucluster diff`: the effect of a spec change on the cluster, its jobs and its cost."""
 
+import os
+import re
 import shlex
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, progress, reporting, say
+from gpucluster.cli.output import ReviewOutput, ReviewOutputOption, answer, print_result, progress, reporting
+from gpucluster.cli.prices import PricesOption, prices_from, warn_of_prices
 from gpucluster.errors import GpuclusterError, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from gpucluster.engine.offline.answers import Recording
-    from gpucluster.engine.offline.model import Lookup, Planned
-    from gpucluster.gitops.model import Diff, ResourceChange, Side
-    from gpucluster.plan.model import ClusterPlan
+    from gpucluster.catalog import Prices
+    from gpucluster.gitops.model import Diff, Revision
     from gpucluster.spec import Problem, Report
 
-    Known = tuple[Path, tuple[Recording, ...]]  # where a side's look-ups are answered, and how
-
-_HELD_DAYS = 60  # prices older than this are worth a warning
+_WORKLOADS = re.compile(r"^((?:.*[/:])?)workloads/([^/]+\.ya?ml)$")
 
 
 class SideError(SpecError):
-    """A side that is no spec: which, and every problem of both, as words and as values."""
+    """One of the two specs is not valid. The error names it and has every problem of both.
+
+    Its exit code is 2: with `--exit-code`, 1 means that the specs differ.
+    """
+
+    exit_code = 2
 
     def __init__(self, wrong: "dict[str, tuple[Problem, ...]]") -> None:
-        lines = (line for side, problems in wrong.items() for line in _told(side, problems))
+        lines = (line for side, problems in wrong.items() for line in _problem_lines(side, problems))
         super().__init__(tuple(lines))
         self.found = tuple(problem for problems in wrong.values() for problem in problems)
 
 
-def diff(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="A spec, or REVISION:PATH of one in git.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same after the change.")],
+def diff(  # noqa: PLR0917  typer's options
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD",
+            help="A spec, a name of stacks/, or REVISION:PATH of a spec in git. /dev/null: the spec is new.",
+        ),
+    ],
+    new: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW", help="The spec after the change, in the same form. /dev/null: deleted."
+        ),
+    ],
     output: ReviewOutputOption = ReviewOutput.TEXT,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if the two differ.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit 1 if the specs differ; 2 is an error.")
+    ] = False,
     resources: Annotated[
-        bool, typer.Option("--resources/--no-resources", help="Run the program of both sides, too.")
+        bool, typer.Option("--resources/--no-resources", help="Also run the program of both specs.")
     ] = True,
+    prices: PricesOption = None,
 ) -> None:
     """Compare two specs: changes by class, what happens to running jobs, files, resources, cost a month."""
     with reporting(output):
-        reports = _reports(old, new)
-        sides = [_side(label, report) for label, report in zip((old, new), reports, strict=True)]
-        found = _compare(sides[0], sides[1], with_resources=resources)
-        for problem in reports[1].problems:  # the old one's warnings are nothing new
+        old, new = _file_of(old), _file_of(new)
+        found, problems = compared_files(old, new, prices_from(prices), with_resources=resources)
+        for problem in problems:
             progress(str(problem))
-        _warn_of_age(found)
-        _say(found, output, with_resources=resources)
+        warn_of_prices(found.cost_before, found.cost_after)
+        _print_diff(found, output, with_resources=resources, prices=prices)
     raise typer.Exit(int(exit_code and found.differs))
 
 
-def _reports(old: str, new: str) -> "tuple[Report, Report]":
-    """Both sides, or the problems of both: a mistake in one hides none in the other."""
-    from gpucluster.cli.sides import inspect_side
+def compared_files(
+    old: str, new: str, prices: "Prices", *, with_resources: bool
+) -> "tuple[Diff, tuple[Problem, ...]]":
+    """Compare two files or revisions. Also return the warnings of the new spec: those of the old one are not new."""
+    reports = _reports(old, new)
+    sides = [
+        report and _side(label, report, prices) for label, report in zip((old, new), reports, strict=True)
+    ]
+    found = _compare(sides[0], sides[1], with_resources=with_resources)
+    return found, reports[1].problems if reports[1] else ()
 
+
+def _file_of(word: str) -> str:
+    """Return the file of a stack that is given by its name or by its workloads. Another word stays as it is."""
+    from gpucluster.cli.spec_files import find_spec
+
+    stack = _WORKLOADS.sub(r"\1stacks/\2", word)
+    return stack if ":" in stack or os.path.exists(stack) else os.fspath(find_spec(stack))  # noqa: PTH110  a Path raises where the name is too long
+
+
+def _reports(old: str, new: str) -> "tuple[Report | None, Report | None]":
+    """Return both specs, or raise with the problems of both. None is the spec of /dev/null."""
+    from gpucluster.cli.revisions import inspect_given
+    from gpucluster.gitops.model import ABSENT
+
+    if old == new == ABSENT:
+        raise GpuclusterError(
+            f"{ABSENT} on both sides: there is no spec", next_step=f"name a spec; {ABSENT} is the other side"
+        )
     reports: dict[str, Report] = {}
     unread: list[GpuclusterError] = []
     for side, given in (("old", old), ("new", new)):
         try:
-            reports[side] = inspect_side(given)
+            if given != ABSENT:
+                reports[side] = inspect_given(given)
         except GpuclusterError as error:
             unread.append(GpuclusterError(f"{side}: {error.message}", next_step=error.next_step))
     if unread:
@@ -69,18 +111,27 @@ def _reports(old: str, new: str) -> "tuple[Report, Report]":
     wrong = {side: report.problems for side, report in reports.items() if report.spec is None}
     if wrong:
         raise SideError(wrong)
-    return reports["old"], reports["new"]
+    return reports.get("old"), reports.get("new")
 
 
-def _told(side: str, problems: "tuple[Problem, ...]") -> "list[str]":
-    return [f"{side} does not pass as a spec:", *(str(problem) for problem in problems)]
+def _problem_lines(side: str, problems: "tuple[Problem, ...]") -> "list[str]":
+    return [f"{side} is not a valid spec:", *(str(problem) for problem in problems)]
 
 
-def _side(label: str, report: "Report") -> "Side":
+def side_of(word: str, prices: "Prices") -> "Revision":
+    """Return one spec of a file, a stack or a revision in all its forms."""
+    from gpucluster.cli.revisions import inspect_given
+
+    given = _file_of(word)
+    return _side(given, inspect_given(given), prices)
+
+
+def _side(label: str, report: "Report", prices: "Prices") -> "Revision":
     from gpucluster import catalog
     from gpucluster.cli.render import artifacts_of
+    from gpucluster.cli.revisions import workloads_beside
     from gpucluster.cost import estimate
-    from gpucluster.gitops.model import Side
+    from gpucluster.gitops.model import Revision
     from gpucluster.plan.resolve import resolve
 
     spec = report.result()
@@ -88,118 +139,68 @@ def _side(label: str, report: "Report") -> "Side":
     document = report.document
     if document is None:
         _no_document()
-    return Side(
+    beside = workloads_beside(label, spec) if plan.kubernetes is not None else None
+    running = None
+    if beside is not None and plan.kubernetes is not None:
+        from gpucluster.plan.resolve.workloads import workloads
+
+        if beside.spec is None:
+            raise SideError({label: beside.problems})
+        running = workloads(beside.spec, plan.kubernetes)
+    return Revision(
         label=label,
         spec=spec,
         document=document,
         plan=plan,
-        artifacts=artifacts_of(plan),
-        cost=estimate(plan, catalog.prices()),
+        artifacts=artifacts_of(plan, running),
+        cost=estimate(plan, prices),
+        workloads=beside and beside.spec,
+        workloads_document=beside and beside.document,
     )
 
 
 def _no_document() -> NoReturn:
-    raise RuntimeError("a spec that passed has a document")
+    raise RuntimeError("a valid spec has a document")
 
 
-def _compare(old: "Side", new: "Side", *, with_resources: bool) -> "Diff":
+def _compare(old: "Revision | None", new: "Revision | None", *, with_resources: bool) -> "Diff":
+    from gpucluster.cli.compared import compared
     from gpucluster.gitops.diff import diff as compare
+    from gpucluster.gitops.model import Compared
+    from gpucluster.gitops.whole import created, deleted
 
-    if with_resources and not all(_declared(side.plan) for side in (old, new)):
-        progress(
-            "resources are not compared: Pulumi's program builds no cluster on AWS that is without Slurm"
-        )
-        with_resources = False
-    return compare(old, new, _resources(old, new) if with_resources else None)
-
-
-def _declared(plan: "ClusterPlan") -> bool:
-    """Whether there is a program for it, or nothing to declare."""
-    from gpucluster.cli.resources import why_not
-
-    return plan.aws is None or why_not(plan) is None
+    found = compared(old, new) if with_resources else Compared()
+    if old is not None and new is not None:
+        return compare(old, new, found)
+    if new is not None:
+        return created(new, found)
+    if old is not None:
+        return deleted(old, found)
+    raise RuntimeError("one of the revisions has a spec")
 
 
-def _resources(old: "Side", new: "Side") -> "tuple[ResourceChange, ...]":
-    """Two programs side by side; each waits for its own process."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    known = _answers(old, new)
-    with ThreadPoolExecutor(2) as pool:
-        sides = pool.map(_planned, (("old", old), ("new", new)), known)
-        from gpucluster.gitops.resources import compare  # boto3 comes with it: while the programs run
-
-        return compare(*sides)
-
-
-def _answers(old: "Side", new: "Side") -> "tuple[Known, Known]":
-    """Each side's own; what a past revision did not record yet, the change may bring."""
-    from gpucluster.cli.sides import answers_beside
-    from gpucluster.engine.offline.answers import merged
-
-    (_, before), (path, after) = (answers_beside(side.label, side.plan.name) for side in (old, new))
-    return (path, merged(before, after)), (path, after)
-
-
-def _planned(named: "tuple[str, Side]", known: "Known") -> "Planned":
-    """What the program declares; without a cloud it declares nothing. An unanswered look-up stays open, and is told.
-
-    A review of two specs must not fail for what is the same on both sides.
-    """
-    from gpucluster.cli.resources import planned_of
-    from gpucluster.engine.offline.answers import lacking
-    from gpucluster.engine.offline.model import Planned
-
-    word, side = named
-    path, answers = known
-    try:
-        planned = planned_of(side.plan, answers)
-    except GpuclusterError as error:
-        raise GpuclusterError(f"{word}: {error.message}", next_step=error.next_step) from error
-    if planned is not None and (questions := lacking(planned, answers)):
-        _tell_open(word, side, path, questions)
-    return planned or Planned(project="gpucluster", stack=side.plan.name, resources=())
-
-
-def _tell_open(word: str, side: "Side", path: "Path", questions: "Sequence[Lookup]") -> None:
-    from gpucluster.cli.sides import path_of
-    from gpucluster.engine.offline.answers import refuse
-
-    refusal = refuse(side.plan.name, path_of(side.label), path, questions)
-    step = (refusal.next_step or "").partition("; or add")[0]
-    progress(f"warning[open-look-up] {word}: {refusal.message}: what hangs on it is not compared")
-    progress(f"  next: {step}")
-
-
-def _warn_of_age(found: "Diff") -> None:
-    """The one place that looks at a clock: what is printed as the result does not change by the day."""
-    from datetime import UTC, date, datetime
-
-    if not (found.cost_after.most.known or found.cost_before.most.known):
-        return  # nothing was priced
-    held = (datetime.now(UTC).date() - date.fromisoformat(found.cost_after.prices_date)).days
-    if held > _HELD_DAYS:
-        progress(f"warning[old-prices] the prices are of {found.cost_after.prices_date}, {held} days ago")
-        progress(
-            "  next: a newer gpucluster; or hold the sums against the provider's price page, and correct "
-            "src/gpucluster/catalog/data/prices-us-east-1.json"
-        )
-
-
-def _say(found: "Diff", output: ReviewOutput, *, with_resources: bool) -> None:
+def _print_diff(found: "Diff", output: ReviewOutput, *, with_resources: bool, prices: "Path | None") -> None:
     if output is ReviewOutput.JSON:
         from gpucluster.gitops.report.values import values
 
         answer(ok=True, diff=values(found))
     elif output is ReviewOutput.MARKDOWN:
-        from importlib.metadata import version
-
-        from gpucluster.gitops.report.markdown import markdown
-
-        without = "" if with_resources else " --no-resources"
-        command = f"gpucluster diff {shlex.quote(found.old)} {shlex.quote(found.new)}{without}"
-        say(markdown(found, version=version("gpucluster"), command=command))
+        print_result(as_markdown(found, with_resources=with_resources, prices=prices))
     else:
         from gpucluster.gitops.report.text import text
 
-        say(text(found))
+        print_result(text(found))
+
+
+def as_markdown(found: "Diff", *, with_resources: bool, prices: "Path | None") -> str:
+    """Return the comment, with the command that repeats it."""
+    from importlib.metadata import version
+
+    from gpucluster.gitops.report.markdown import markdown
+
+    options = [
+        *([] if with_resources else ["--no-resources"]),
+        *(["--prices", str(prices)] if prices else []),
+    ]
+    command = shlex.join(["gpucluster", "diff", found.old, found.new, *options])
+    return markdown(found, version=version("gpucluster"), command=command)

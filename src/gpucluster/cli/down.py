@@ -1,7 +1,8 @@
-"""`gpucluster down NAME`: empty the cloud of a cluster, in the right order, in the sandbox or on AWS.
+"""`gpucluster down NAME`: delete the resources of a cluster in the right order, in the sandbox or on AWS.
 
-Scaling stops first, then the nodes end, and only then goes what they stand on. What holds data is protected and
-stays, with the network that it hangs on: the next `up` finds it. Each step can be repeated.
+The order is: stop scaling, terminate the nodes, delete the resources that they use. Something else in the network prevents
+its deletion: then nothing is deleted, the head neither. Resources with data are protected and are retained, with their
+network: the next `up` uses them again. Each step can be repeated.
 """
 
 import getpass
@@ -15,34 +16,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucluster.cli.kept import delete_line, left_of
 from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
+from gpucluster.cli.retained import delete_line, retained_of
 from gpucluster.errors import GpuclusterError, HostError, StateError
 
 if TYPE_CHECKING:
-    from gpucluster.cli.kept import Left
+    from gpucluster.cli.down_network import Look
+    from gpucluster.cli.retained import RetainedResources
     from gpucluster.cloud.control import S3Control
+    from gpucluster.cloud.occupants import OccupantsPort
     from gpucluster.cloud.port import CloudPort
-    from gpucluster.engine.events import Outcome, Progress, Report
-    from gpucluster.engine.standing import Standing
-    from gpucluster.sandbox.ledger import Home
+    from gpucluster.engine.deployment import DeployedResource
+    from gpucluster.engine.events import Outcome, Report
+    from gpucluster.sandbox.state_dir import SandboxDir
 
 
 def down(
     name: Annotated[str, typer.Argument(help="The cluster's name: the spec's `name`.")],
     delete_data: Annotated[
         bool,
-        typer.Option("--delete-data", help="Delete also what holds data: file systems and disks. For ever."),
+        typer.Option(
+            "--delete-data", help="Also delete file systems and disks with their data, permanently."
+        ),
     ] = False,
     confirm: Annotated[
         str | None,
         typer.Option(
-            "--confirm", help="The cluster's name again, for --delete-data where nobody can be asked."
+            "--confirm", help="The cluster's name, as confirmation of --delete-data without a terminal."
         ),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Stop scaling, end every node, then delete what Pulumi made, but for data. Twice does no harm."""
+    """Stop scaling, terminate every node, then delete Pulumi's resources except data. It can be repeated."""
     with reporting(output):
         if delete_data:
             _sure(name, confirm)
@@ -50,24 +55,24 @@ def down(
         if output is Output.JSON:
             answer(ok=True, name=name, **done.as_json())
         else:
-            typer.echo("\n".join((done.sentence(name), *(done.left.lines(name) if done.left else ()))))
+            typer.echo(
+                "\n".join((done.sentence(name), *(done.retained.lines(name) if done.retained else ())))
+            )
 
 
 def _sure(name: str, confirm: str | None) -> None:
-    """The name typed once more, by hand or as an option: nothing brings the data back."""
+    """Require the cluster's name once more, typed or as an option: deleted data cannot be restored."""
     if confirm is None and sys.stdin.isatty():
-        progress(
-            f"--delete-data deletes the file systems and disks of '{name}', and what is in them, for ever"
-        )
-        confirm = typer.prompt(f"type the cluster's name ({name}) to go on", err=True)
+        progress(f"--delete-data deletes the file systems and disks of '{name}' and their data permanently")
+        confirm = typer.prompt(f"type the cluster's name ({name}) to continue", err=True)
     if confirm is None:
         raise StateError(
-            "--delete-data asks for the cluster's name, and there is no terminal to ask at",
+            "--delete-data needs the cluster's name as confirmation, and there is no terminal",
             next_step=delete_line(name),
         )
     if confirm != name:
         raise StateError(
-            f"the name given was {confirm!r}, the cluster's is {name!r}: nothing was done",
+            f"the confirmation is {confirm!r}, the cluster's name is {name!r}: nothing was deleted",
             next_step=delete_line(name),
         )
 
@@ -76,111 +81,130 @@ def _emptied(name: str, *, delete_data: bool) -> "Emptied":
     from gpucluster.cloud.port import CloudError
 
     try:
-        return empty(_place(name), name, delete_data=delete_data)
+        return empty(_access(name), name, delete_data=delete_data)
     except CloudError as error:
         raise GpuclusterError(
-            f"the cloud did not do it: {error}", next_step=f"mend that, then again: gpucluster down {name}"
+            f"AWS refused: {error}", next_step=f"correct this, then repeat: gpucluster down {name}"
         ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a cluster stands, and how to reach its cloud and its state."""
+class ClusterAccess:
+    """The access to one cluster: its resources, its cloud and its Pulumi state."""
 
-    standing: "Callable[[], tuple[Standing, ...]]"
-    destroy: "Callable[[Report], Outcome]"  # but for what is protected
-    release: "Callable[[], None]"  # from then on nothing is
-    cloud: "Callable[[str], CloudPort]"  # by region
-    control: "Callable[[str, str], S3Control]"  # by region and bucket
-    region: str | None  # None: the resources say it
+    resources: "Callable[[], tuple[DeployedResource, ...]]"
+    destroy: "Callable[[Report], Outcome]"  # except protected resources
+    release: "Callable[[], None]"  # removes the protection
+    cloud: "Callable[[str], CloudPort]"  # argument: the region
+    occupants: "Callable[[str], OccupantsPort]"  # argument: the region
+    control: "Callable[[str, str], S3Control]"  # arguments: the region and the bucket
+    launched: "Callable[[str], frozenset[str]]"  # by the daemon's journal; argument: the region
+    region: str | None  # None: taken from the resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emptied:
-    """What was done, and what stays."""
+    """The result: counts, and the retained resources."""
 
     was_empty: bool
     nodes: int
     resources: int
-    left: "Left | None" = None
+    retained: "RetainedResources | None" = None
 
     def sentence(self, name: str) -> str:
-        """For people."""
+        """Return the text for people."""
         if self.was_empty:
-            return f"{name} is already empty" + (", but for its data:" if self.left else "")
-        done = f"{self.nodes} nodes ended, {self.resources} resources deleted"
-        return f"{name} is {'down' if self.left else 'empty'}: {done}" + (
-            "; its data stays:" if self.left else ""
+            return f"{name} is already empty" + (", but for its data:" if self.retained else "")
+        done = f"{self.nodes} nodes terminated, {self.resources} resources deleted"
+        return f"{name} is {'down' if self.retained else 'empty'}: {done}" + (
+            "; its data stays:" if self.retained else ""
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        kept = [one.as_json() for one in self.left.data] if self.left else []
-        ground = list(self.left.ground) if self.left else []
+        """Return the JSON values."""
+        retained = [one.as_json() for one in self.retained.data] if self.retained else []
+        network = list(self.retained.network) if self.retained else []
         done = {"was_empty": self.was_empty, "nodes": self.nodes, "resources": self.resources}
-        return {**done, "kept": kept, "kept_network": ground}
+        return {**done, "retained": retained, "retained_network": network}
 
 
-def empty(place: Place, name: str, *, delete_data: bool = False) -> Emptied:
-    """Take the cluster down to nothing, or to its data."""
+def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emptied:
+    """Delete the cluster, except its data unless `delete_data`."""
+    from gpucluster.cli.down_network import look_with, require_clear, warn
     from gpucluster.cloud.ending import Clock, end_nodes
 
-    found = place.standing()
+    found = access.resources()
     if not found:
         return Emptied(was_empty=True, nodes=0, resources=0)
-    region = place.region or _region(found)
-    was_empty = all(one.kept for one in found) and not delete_data
-    _stop_scaling(place, region, found)
+    region = access.region or _region(found)
+    was_empty = all(one.retained for one in found) and not delete_data
+    occupants = access.occupants(region)
+    _stop_scaling(access, region, found)
+    launched = access.launched(region) if _has_head(found) else frozenset[str]()
+    warn(look_with(occupants, found, name, region, data=True, launched=launched), name, progress)
     clock = Clock(time.monotonic, time.sleep)
-    nodes = end_nodes(place.cloud(region), name, clock, report=progress)
-    deleted = _deleted(place.destroy(_say))
+    nodes = end_nodes(access.cloud(region), name, clock, report=progress)
+    look = look_with(occupants, found, name, region, data=delete_data, launched=launched)
+    require_clear(look, name, clock, progress)
+    deleted = _destroyed(access, look, name)
     if delete_data:
-        deleted += _data_deleted(place)
+        deleted += _data_deleted(access, look, name)
     return Emptied(
         was_empty=was_empty and not nodes,
         nodes=len(nodes),
         resources=deleted,
-        left=_left(place.standing(), region),
+        retained=_retained_resources(access.resources(), region),
     )
 
 
-def _data_deleted(place: Place) -> int:
-    """The rest, once all else has gone: nothing is unprotected for longer than its own deletion takes."""
-    if not place.standing():
+def _destroyed(access: ClusterAccess, look: "Look", name: str) -> int:
+    from gpucluster.cli.down_network import destroyed
+
+    return destroyed(lambda report: _deleted(access.destroy(report)), look, name, progress)
+
+
+def _data_deleted(access: ClusterAccess, look: "Look", name: str) -> int:
+    """Delete the data after everything else. So no resource loses its protection earlier than needed."""
+    if not access.resources():
         return 0
     progress("deleting the data")
-    place.release()
-    return _deleted(place.destroy(_say))
+    access.release()
+    return _destroyed(access, look, name)
 
 
 def _deleted(done: "Outcome") -> int:
     return sum(1 for one in done.changes if one.op == "delete" and not one.type.startswith("gpucluster:"))
 
 
-def _left(found: "tuple[Standing, ...]", region: str) -> "Left | None":
+def _retained_resources(found: "tuple[DeployedResource, ...]", region: str) -> "RetainedResources | None":
     from gpucluster.catalog import prices
 
-    return left_of(found, region, prices()) if found else None
+    return retained_of(found, region, prices()) if found else None
 
 
-def _stop_scaling(place: Place, region: str, found: "tuple[Standing, ...]") -> None:
-    """The daemon reads the control object before each launch; without a bucket there is no bundle, so no daemon."""
+def _stop_scaling(access: ClusterAccess, region: str, found: "tuple[DeployedResource, ...]") -> None:
+    """Stop launches: the daemon reads the control object before each launch. Without a bucket there is no daemon."""
     from gpucluster.cloud.port import CloudError
-    from gpucluster.engine.standing import one
+    from gpucluster.engine.deployment import one
 
     bucket = one(found, "aws:s3/bucket:Bucket")
     if bucket is None:
         return
     try:
-        place.control(region, bucket.id).stop(f"gpucluster down, {getpass.getuser()}@{platform.node()}")
+        access.control(region, bucket.id).stop(f"gpucluster down, {getpass.getuser()}@{platform.node()}")
         progress("scaling is stopped")
     except CloudError as error:
         if error.code != "NoSuchBucket":
             raise
 
 
-def _region(found: "tuple[Standing, ...]") -> str:
-    """The ARNs name it, but for those of IAM and S3."""
+def _has_head(found: "tuple[DeployedResource, ...]") -> bool:
+    """Return whether there is a machine that can have the journal."""
+    return any(one.type == "aws:ec2/instance:Instance" for one in found)
+
+
+def _region(found: "tuple[DeployedResource, ...]") -> str:
+    """Return the region of the ARNs. ARNs of IAM and S3 have none."""
     arns = (str(one.outputs.get("arn", "")).split(":") for one in found)
     regions = sorted({arn[3] for arn in arns if len(arn) > 5 and arn[3]})
     if not regions:
@@ -188,67 +212,72 @@ def _region(found: "tuple[Standing, ...]") -> str:
     return regions[0]
 
 
-def _say(step: "Progress") -> None:
-    if step.done or step.message:
-        progress(str(step))
-
-
-def _place(name: str) -> Place:
+def _access(name: str) -> ClusterAccess:
     from gpucluster.engine import find_or_build
 
     home = _sandbox(name)
     if home is None and not Path("Pulumi.yaml").is_file():
         raise StateError(
             f"there is no cluster '{name}' here: no sandbox of that name, and no Pulumi.yaml in this folder",
-            next_step="go to the folder with Pulumi.yaml, or see gpucluster sandbox status",
+            next_step="go to the folder with Pulumi.yaml, or run gpucluster sandbox status",
         )
     pulumi = find_or_build(progress)
     return _of_user(name, pulumi) if home is None else _of_sandbox(home, pulumi)
 
 
-def _sandbox(name: str) -> "Home | None":
-    """The living sandbox of that name. Its files are root's alone."""
-    from gpucluster.sandbox import ledger
+def _sandbox(name: str) -> "SandboxDir | None":
+    """Return the running sandbox of that name. Only root can read its files."""
+    from gpucluster.sandbox import state_dir
 
     try:
-        there = ledger.Home(name=name).path.is_dir()
+        there = state_dir.SandboxDir(name=name).path.is_dir()
     except PermissionError as error:
         if Path("Pulumi.yaml").is_file():
             return None
         raise HostError(
-            "the sandboxes of this machine are root's", next_step=f"sudo gpucluster down {name}"
+            "only root can use the sandboxes of this machine", next_step=f"sudo gpucluster down {name}"
         ) from error
-    return ledger.living(name) if there else None
+    return state_dir.living(name) if there else None
 
 
-def _of_sandbox(home: "Home", pulumi: Path) -> Place:
+def _of_sandbox(home: "SandboxDir", pulumi: Path) -> ClusterAccess:
+    from gpucluster.cli import transport
+    from gpucluster.cli.down_network import launched_by
     from gpucluster.cloud.aws import AwsCloud
     from gpucluster.cloud.control import S3Control
+    from gpucluster.cloud.occupants import AwsOccupants
     from gpucluster.engine import run
-    from gpucluster.engine.blame import blamer
+    from gpucluster.engine.error_attribution import explainer
 
-    aim, explain = home.target(pulumi), blamer(home.read_plan())
+    aim, explain = home.target(pulumi), explainer(home.read_plan())
     run.refuse_if_busy(aim)
-    return Place(
-        standing=lambda: run.standing(aim),
+    return ClusterAccess(
+        resources=lambda: run.deployed_resources(aim),
         destroy=lambda report: run.destroy(aim, report=report, explain=explain),
         release=lambda: run.release(aim),
         cloud=lambda region: AwsCloud(region, lambda _: home.client("ec2")),
+        occupants=lambda region: AwsOccupants(region, lambda: home.client("ec2")),
         control=lambda region, bucket: S3Control(region, bucket, lambda: home.client("s3")),
+        launched=lambda _: launched_by(transport.choose(transport.Way(cluster=home.name)).run, progress),
         region=aim.environment["AWS_REGION"],
     )
 
 
-def _of_user(name: str, pulumi: Path) -> Place:
+def _of_user(name: str, pulumi: Path) -> ClusterAccess:
+    from gpucluster.cli.down_network import launched_by
+    from gpucluster.cli.transport_ssm import SsmMachines
     from gpucluster.cloud.aws import AwsCloud
     from gpucluster.cloud.control import S3Control
+    from gpucluster.cloud.occupants import AwsOccupants
     from gpucluster.engine import user
 
-    return Place(
-        standing=lambda: user.standing(Path(), name, pulumi),
+    return ClusterAccess(
+        resources=lambda: user.deployed_resources(Path(), name, pulumi),
         destroy=lambda report: user.destroy(Path(), name, pulumi, report=report),
         release=lambda: user.release(Path(), name, pulumi),
         cloud=AwsCloud,
+        occupants=AwsOccupants,
         control=S3Control,
+        launched=lambda region: launched_by(SsmMachines(name, region).run, progress),
         region=None,
     )

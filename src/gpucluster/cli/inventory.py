@@ -1,4 +1,4 @@
-"""`gpucluster inventory`: what Ansible needs to make hosts that exist into the cluster."""
+"""`gpucluster inventory`: write what Ansible needs to configure existing hosts."""
 
 import shlex
 from enum import StrEnum
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import answer, progress, reporting, say
+from gpucluster.cli.output import answer, print_result, progress, reporting
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
+    from gpucluster.inventory.folder import Access, Written
     from gpucluster.plan.model import ClusterPlan
-    from gpucluster.site.folder import Access, Written
 
 
 class Form(StrEnum):
-    """YAML is for Ansible and for people."""
+    """Output forms: YAML for Ansible and for people, JSON for programs."""
 
     YAML = "yaml"
     JSON = "json"
@@ -28,44 +28,51 @@ def inventory(
     ],
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="DIR", help="Write the inventory, the bundle and our code there."),
+        typer.Option(
+            "--to", metavar="DIR", help="Folder for the inventory, the bundle and the code of gpucluster."
+        ),
     ] = None,
     known_hosts: Annotated[
         Path | None,
-        typer.Option("--known-hosts", metavar="FILE", help="Trust these host keys instead of your own."),
+        typer.Option(
+            "--known-hosts",
+            metavar="FILE",
+            help="File with the host keys that ssh trusts, instead of your own file.",
+        ),
     ] = None,
-    output: Annotated[Form, typer.Option("--output", "-o", help="How to answer.")] = Form.YAML,
+    output: Annotated[Form, typer.Option("--output", "-o", help="Output format.")] = Form.YAML,
 ) -> None:
-    """Write what `ansible-playbook -i DIR/inventory.yml playbooks/site.yml` needs; without --to, show the inventory."""
+    """Write the files for `ansible-playbook -i DIR/inventory.yml playbooks/site.yml`; without --to, show the inventory."""
     with reporting(output):
-        from gpucluster.cli.desk import resolve_file, the_spec
+        from gpucluster.cli.context import resolve_file
+        from gpucluster.cli.spec_files import require_spec
 
-        desk = resolve_file(the_spec(cluster))
-        for warning in desk.warnings:
+        resolved = resolve_file(require_spec(cluster))
+        for warning in resolved.warnings:
             progress(str(warning))
-        written = write_site(desk.plan, _access(known_hosts), to)
+        written = write_site(resolved.plan, _access(known_hosts), to)
         if output is Form.JSON:
             where = {} if to is None else {"to": str(to), "files": list(written.files)}
             answer(ok=True, inventory=written.values, **where)
             return
-        say(written.text.rstrip("\n") if to is None else _next(to))
+        print_result(written.text.rstrip("\n") if to is None else _next(to))
 
 
 def write_site(plan: "ClusterPlan", access: "Access", to: Path | None) -> "Written":
-    """The folder for Ansible, with the bundle of the plan in it."""
+    """Write the folder for Ansible, with the plan's bundle."""
     from gpucluster.cli.render import artifacts_of
-    from gpucluster.site import folder
+    from gpucluster.inventory import folder
 
     if plan.hosts is None:
         raise GpuclusterError(
-            f"'{plan.name}' does not stand on hosts that exist, so there is nobody to list",
-            next_step="name a spec with a `hosts` part, for example stacks/lab.yaml",
+            f"'{plan.name}' does not use existing hosts, so it has no inventory",
+            next_step="name a spec with `hosts:`, for example stacks/lab.yaml",
         )
     return folder.write(plan, artifacts_of(plan), access, to)
 
 
 def _access(known_hosts: Path | None) -> "Access":
-    from gpucluster.site.folder import Access
+    from gpucluster.inventory.folder import Access
 
     if known_hosts is None:
         return Access()
@@ -74,7 +81,7 @@ def _access(known_hosts: Path | None) -> "Access":
     except OSError as error:
         raise GpuclusterError(
             f"{known_hosts}: cannot be read: {error.strerror}",
-            next_step="make it with ssh-keyscan, and compare its fingerprints with the hosts' own",
+            next_step="create it with ssh-keyscan, and compare its fingerprints with those on the hosts",
         ) from error
 
 

@@ -1,65 +1,75 @@
-"""The verbs of `gpucluster`, which `start` runs. One literal table of verbs; only the module of the verb that was asked is imported.
+"""The table of commands. Only the module of the requested command is imported.
 
-To add a verb: its module, and one line in VERBS.
+To add a command: write its module and add one line to VERBS.
 """
 
 import errno
 import importlib
 import os
 import sys
+from keyword import iskeyword
 from typing import Annotated
 
 import typer
 
-from gpucluster.cli.output import say_error, unsaid
-from gpucluster.cli.start import INTERRUPTED
-from gpucluster.errors import GpuclusterError, HostError
+from gpucluster.cli.output import exit_code_of_failed_write, print_error, print_json_error
+from gpucluster.errors import INTERRUPTED, GpuclusterError, HostError
 
-# verb -> module; the module has a function of the verb's name, or `app` (a Typer with verbs of its own)
+# command -> module; the module has a function of that name (`import_` for a keyword), or `app` (a Typer with subcommands)
 VERBS: dict[str, str] = {
+    "init": "gpucluster.cli.init",
     "check": "gpucluster.cli.check",
+    "schema": "gpucluster.cli.schema",
     "plan": "gpucluster.cli.plan",
     "render": "gpucluster.cli.render",
     "diff": "gpucluster.cli.diff",
+    "cost": "gpucluster.cli.cost",
+    "review": "gpucluster.cli.review",
+    "comment": "gpucluster.cli.comment",
     "lint": "gpucluster.cli.lint",
+    "env": "gpucluster.cli.env",
+    "jobs": "gpucluster.cli.jobs",
     "validate": "gpucluster.cli.validate",
-    "why": "gpucluster.cli.why",
-    "timeline": "gpucluster.cli.timeline",
+    "status": "gpucluster.cli.status",
+    "logs": "gpucluster.cli.exec",
+    "exec": "gpucluster.cli.exec",
+    "why": "gpucluster.cli.inspect",
+    "timeline": "gpucluster.cli.inspect",
     "pool": "gpucluster.cli.pool",
     "node": "gpucluster.cli.node",
-    "reconcile": "gpucluster.cli.reconcile",
+    "accounts": "gpucluster.cli.accounts",
+    "bundle": "gpucluster.cli.bundle",
+    "reconcile": "gpucluster.cli.inspect",
     "sandbox": "gpucluster.cli.sandbox",
+    "import": "gpucluster.cli.import_",
     "inventory": "gpucluster.cli.inventory",
     "down": "gpucluster.cli.down",
     "image": "gpucluster.cli.image",
     "doctor": "gpucluster.cli.doctor",
 }
 
-OF_EXTRAS = frozenset(
-    {
-        "ClusterShell",
-        "ansible",
-        "boto3",
-        "botocore",
-        "cel",
-        "grpc",
-        "jsonschema",
-        "kubernetes_validate",
-        "moto",
-        "paramiko",
-        "pulumi",
-        "pulumi_aws",
-        "pytest",
-        "referencing",
-        "testinfra",
-        "werkzeug",
-        "yaml",
-    }
-)
+EXTRAS: dict[str, tuple[str, ...]] = {  # imported package -> the extras of pyproject.toml that install it
+    "ansible": ("sandbox",),
+    "boto3": ("aws", "validate", "sandbox"),
+    "botocore": ("aws", "validate", "sandbox"),
+    "cel": ("kubernetes",),
+    "grpc": ("aws", "sandbox"),
+    "jsonschema": ("kubernetes",),
+    "kubernetes_validate": ("kubernetes",),
+    "moto": ("sandbox",),
+    "paramiko": ("validate",),
+    "pulumi": ("aws",),
+    "pulumi_aws": ("aws",),
+    "pytest": ("validate",),
+    "referencing": ("kubernetes",),
+    "testinfra": ("validate",),
+    "werkzeug": ("sandbox",),
+    "yaml": ("kubernetes",),
+}
 
 
 def run(argv: list[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return the exit code."""
     try:
         code = app_of(argv)(argv, prog_name="gpucluster", standalone_mode=True)
         sys.stdout.flush()
@@ -67,35 +77,52 @@ def run(argv: list[str]) -> int:
     except SystemExit as left:
         return _flushed(left)
     except GpuclusterError as error:
-        say_error(error)
+        print_error(error)
         return error.exit_code
     except ModuleNotFoundError as error:
-        return _without_extra(error)
+        return _without_extra(error, argv)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC) or error.filename is not None:
             raise
-        return unsaid(error)
+        return exit_code_of_failed_write(error)
 
 
-def _without_extra(error: ModuleNotFoundError) -> int:
-    """The light install lacks what the cloud's verbs need; anything else that is missing is our own mistake."""
-    if (error.name or "").partition(".")[0] not in OF_EXTRAS:
+def _without_extra(error: ModuleNotFoundError, argv: list[str]) -> int:
+    """Name the missing optional package and the extra that has it. Raise again for a missing module of our own.
+
+    The next step installs from the clone: gpucluster is in no package index.
+    """
+    extras = EXTRAS.get((error.name or "").partition(".")[0])
+    if extras is None:
         raise error
+    extra = argv[0] if argv[0] in extras else extras[0]  # the extra of a command has the command's name
     lack = HostError(
-        f"this verb needs {error.name}, which the light install leaves out",
-        next_step="pip install 'gpucluster[aws,kubernetes,sandbox,validate]', or `make install` in a clone",
+        f"this command needs {error.name}, which is not installed",
+        next_step=f"in the clone: pip install '.[{extra}]', or `make install` for everything",
     )
-    say_error(lack)
+    if _wants_json(argv):
+        print_json_error(lack)
+    else:
+        print_error(lack)
     return lack.exit_code
+
+
+def _wants_json(argv: list[str]) -> bool:
+    """Return whether the command line asks for JSON, in any spelling that click accepts."""
+    pairs = zip(argv, [*argv[1:], ""], strict=True)
+    return any(
+        word in {"--output=json", "-ojson"} or (word in {"--output", "-o"} and value == "json")
+        for word, value in pairs
+    )
 
 
 def _flushed(left: SystemExit) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        return unsaid(error)
+        return exit_code_of_failed_write(error)
     return left.code if isinstance(left.code, int) else 0
 
 
@@ -114,7 +141,7 @@ def app_of(argv: list[str]) -> typer.Typer:
 
 
 def _wanted(argv: list[str]) -> list[str]:
-    """The verb that was asked for, or all of them for help, completion and mistakes."""
+    """Return the requested command, or all commands for help, completion and unknown words."""
     asked = argv[0] if argv else ""
     return [asked] if asked in VERBS and "_GPUCLUSTER_COMPLETE" not in os.environ else list(VERBS)
 
@@ -124,7 +151,7 @@ def _register(app: typer.Typer, verb: str) -> None:
     if hasattr(module, "app"):
         app.add_typer(module.app, name=verb)
     else:
-        app.command(verb)(getattr(module, verb))
+        app.command(verb)(getattr(module, f"{verb}_" if iskeyword(verb) else verb))
 
 
 def _version(asked: bool) -> None:

@@ -1,205 +1,222 @@
-"""`gpucluster plan`: what a spec becomes, and why."""
+"""`gpucluster plan`: the plan of a spec, and the reasons of its values."""
 
-from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import PlanOutput, PlanOutputOption, ReviewOutput, answer, progress, reporting, say
+from gpucluster.cli.output import (
+    PlanOutput,
+    PlanOutputOption,
+    ReviewOutput,
+    answer,
+    print_result,
+    progress,
+    reporting,
+)
+from gpucluster.cli.prices import PricesOption, prices_from
+
+
+class OperatorPolicy(StrEnum):
+    """The policies of `--operator-policy`."""
+
+    PLAN = "plan"
+    APPLY = "apply"
+    BOUNDARY = "boundary"
+    COMMANDS = "commands"
+
+
+_NO_POLICY = (PlanOutput.MARKDOWN, PlanOutput.SARIF)
 
 if TYPE_CHECKING:
-    from gpucluster.cli.desk import Desk
+    from collections.abc import Iterator
+
+    from gpucluster.catalog import Prices
+    from gpucluster.cli.context import ResolvedSpec
     from gpucluster.plan.explain import Note
-    from gpucluster.plan.model import Budget, ClusterPlan, Pool, Source
+
+
+ClusterArgument = Annotated[
+    str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as burst.")
+]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Show every default and derived value with its reason.")
+]
+ResourcesOption = Annotated[
+    bool,
+    typer.Option("--resources", help="List the resources that Pulumi would declare, without a query to AWS."),
+]
+PropertiesOption = Annotated[
+    bool,
+    typer.Option("--properties", help="With --resources: also list the properties of each resource."),
+]
+LiveOption = Annotated[
+    bool,
+    typer.Option("--live", help="With --resources: query the account for the look-ups of the program."),
+]
+RecordOption = Annotated[
+    bool,
+    typer.Option(
+        "--record", help="With --live: write the answers to lookups/NAME.yaml in the folder of FILE."
+    ),
+]
+PolicyOption = Annotated[
+    bool,
+    typer.Option(
+        "--policy",
+        help="Check the declared resources with the policies of gpucluster. Exit 1 for a violation.",
+    ),
+]
+PolicyPackOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policy-pack",
+        metavar="FOLDER",
+        help="Also check with this policy pack of the site. It implies --policy.",
+    ),
+]
+OperatorPolicyOption = Annotated[
+    OperatorPolicy | None,
+    typer.Option(
+        "--operator-policy",
+        help="Print the IAM policies of the operator who plans, applies or runs commands on the head, or the boundary of the machines' roles.",
+    ),
+]
+StateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--state", metavar="s3://BUCKET", help="With --operator-policy: where Pulumi keeps its state."
+    ),
+]
+StateKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--state-key", metavar="KEY", help="With --state: the KMS key of its secrets, alias or ARN."
+    ),
+]
+ToOption = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="DIR", help="With --operator-policy: folder for one file for each policy."),
+]
 
 
 def plan(  # noqa: PLR0917  typer's options
-    cluster: Annotated[
-        str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as burst.")
-    ],
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show every default and derived fact with its reason.")
-    ] = False,
-    resources: Annotated[
-        bool, typer.Option("--resources", help="List what Pulumi would declare, without asking the cloud.")
-    ] = False,
-    properties: Annotated[
-        bool, typer.Option("--properties", help="With --resources: each resource's properties, too.")
-    ] = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="With --resources: ask the account what the program looks up.")
-    ] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="With --live: keep the answers in lookups/NAME.yaml beside FILE.")
-    ] = False,
-    policy: Annotated[
-        bool,
-        typer.Option(
-            "--policy", help="Judge what Pulumi would declare by our rules. Exit 1 for a violation."
-        ),
-    ] = False,
-    policy_pack: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--policy-pack", metavar="FOLDER", help="A site's own pack beside ours, as with --policy."
-        ),
-    ] = None,
+    cluster: ClusterArgument,
+    explain: ExplainOption = False,
+    resources: ResourcesOption = False,
+    properties: PropertiesOption = False,
+    live: LiveOption = False,
+    record: RecordOption = False,
+    policy: PolicyOption = False,
+    policy_pack: PolicyPackOption = None,
+    operator_policy: OperatorPolicyOption = None,
+    state: StateOption = None,
+    state_key: StateKeyOption = None,
+    to: ToOption = None,
+    prices: PricesOption = None,
     output: PlanOutputOption = PlanOutput.TEXT,
 ) -> None:
-    """Show what a spec becomes: names, addresses, shapes, times. Needs no network and no credentials."""
-    judged = policy or bool(policy_pack)
-    if (live and not resources) or (record and not live):
-        raise typer.BadParameter("--live goes with --resources, and --record with --live")
-    _fitting(explain=explain, resources=resources, properties=properties, judged=judged, output=output)
+    """Show the plan of a spec: names, addresses, machine sizes, times, cost. Needs no network and no credentials."""
+    with_policy = policy or bool(policy_pack)
+    with_state = bool(state or state_key or to)
+    others = with_policy or explain or resources
+    _check_operator(operator_policy, output, with_state=with_state, others=others)
+    _check_needs(resources=resources, properties=properties, live=live, record=record)
+    _check_conflicts(explain=explain, resources=resources, with_policy=with_policy)
+    _check_output(output, resources=resources, with_policy=with_policy)
     with reporting(output):
-        from gpucluster.cli.desk import resolve_file, the_spec
+        from gpucluster.cli import operator_policy as operator_page
+        from gpucluster.cli import policy as policy_page
+        from gpucluster.cli import resources as resources_page
+        from gpucluster.cli.context import resolve_file
+        from gpucluster.cli.spec_files import require_spec
 
-        file = the_spec(cluster)
-        if judged:
-            from gpucluster.cli.policy import show as show_policy
-
-            show_policy(resolve_file(file), file, policy_pack or (), output)
-            return
-        if resources:
-            from gpucluster.cli.resources import show
-
-            desk, wanted = resolve_file(file), ReviewOutput(output.value)
-            show(desk, file, properties=properties, output=wanted, live=live, record=record)
-            return
-        from gpucluster.plan.codec import to_json
-
-        desk = resolve_file(file)
-        notes = _notes(desk) if explain else ()
-        if output is PlanOutput.JSON:
-            extra = {"explain": to_json(notes)} if explain else {}
-            answer(ok=True, plan=to_json(desk.plan), problems=to_json(desk.warnings), **extra)
-            return
-        for warning in desk.warnings:
-            progress(str(warning))
-        for line in (*_summary(desk.plan), *_reasons(notes)):
-            say(line)
+        file = require_spec(cluster)
+        resolved = resolve_file(file)
+        if operator_policy is not None:
+            which = operator_policy.value
+            operator_page.show(resolved, file, which, output, state=state, state_key=state_key, to=to)
+        elif with_policy:
+            policy_page.show(resolved, file, policy_pack or (), output)
+        elif resources:
+            wanted = ReviewOutput(output.value)
+            resources_page.show(
+                resolved, file, properties=properties, output=wanted, live=live, record=record
+            )
+        else:
+            _show_plan(resolved, prices_from(prices), explain=explain, output=output)
 
 
-def _notes(desk: "Desk") -> "tuple[Note, ...]":
-    """The plan's own, and the order in which manifests are applied."""
+def _show_plan(resolved: "ResolvedSpec", prices: "Prices", *, explain: bool, output: PlanOutput) -> None:
+    """Print the plan; with `explain` also the reasons of its values."""
+    from gpucluster.plan.codec import to_json
+
+    notes = _notes(resolved) if explain else ()
+    if output is PlanOutput.JSON:
+        extra = {"explain": to_json(notes)} if explain else {}
+        answer(ok=True, plan=to_json(resolved.plan), problems=to_json(resolved.warnings), **extra)
+        return
+    for warning in resolved.warnings:
+        progress(str(warning))
+    from gpucluster.cli.plan_text import reasons, summary
+
+    for line in (*summary(resolved.plan), *_cost(resolved, prices), *reasons(notes)):
+        print_result(line)
+
+
+def _cost(resolved: "ResolvedSpec", prices: "Prices") -> "Iterator[str]":
+    """Yield the cost of a month on AWS: the least with idle pools, the most with all nodes."""
+    from gpucluster.cost import estimate
+    from gpucluster.gitops.report.words import span
+
+    if resolved.plan.aws is None:
+        return
+    found = estimate(resolved.plan, prices)
+    unknown = f"; unknown: {', '.join(found.most.unknown)}" if found.most.unknown else ""
+    yield f"a month costs {span(found)} (idle to full, at prices of {found.prices_date}){unknown}"
+
+
+def _notes(resolved: "ResolvedSpec") -> "tuple[Note, ...]":
+    """Return the notes of the plan, and the order in which the manifests are applied."""
     from gpucluster.plan.explain import explain
 
-    notes = explain(desk.spec, desk.catalog, desk.plan)
-    if desk.plan.kubernetes is None:
+    notes = explain(resolved.spec, resolved.catalog, resolved.plan)
+    if resolved.plan.kubernetes is None:
         return notes
-    from gpucluster.cli.plan_kubernetes import waves
+    from gpucluster.cli.plan_text import waves
 
     return (*notes, *waves())
 
 
-def _fitting(*, explain: bool, resources: bool, properties: bool, judged: bool, output: PlanOutput) -> None:
-    """Options that say nothing together are a mistake, not ignored."""
-    if judged and (explain or resources):
-        raise typer.BadParameter("--policy judges the program, and lists nothing: ask one by one")
-    if output is PlanOutput.SARIF and not judged:
-        raise typer.BadParameter("--output sarif goes with --policy")
-    if explain and resources:
+def _check_operator(
+    which: OperatorPolicy | None, output: PlanOutput, *, with_state: bool, others: bool
+) -> None:
+    if which is None and with_state:
+        raise typer.BadParameter("--state, --state-key and --to need --operator-policy")
+    if which is not None and (others or output in _NO_POLICY):
         raise typer.BadParameter(
-            "--explain is about the plan and --resources about the program: ask one by one"
+            "--operator-policy takes --state, --state-key, --to and --output text or json"
         )
+
+
+def _check_needs(*, resources: bool, properties: bool, live: bool, record: bool) -> None:
+    """Refuse an option that has no effect without another one."""
+    if (live and not resources) or (record and not live):
+        raise typer.BadParameter("--live needs --resources, and --record needs --live")
     if properties and not resources:
-        raise typer.BadParameter("--properties goes with --resources")
-    if output is PlanOutput.MARKDOWN and not (resources or judged):
-        raise typer.BadParameter("--output markdown goes with --resources or --policy")
+        raise typer.BadParameter("--properties needs --resources")
 
 
-def _summary(plan: "ClusterPlan") -> Iterator[str]:
-    from gpucluster.cli import plan_site
-    from gpucluster.spec.units import write_duration
-
-    slurm = f" Slurm {plan.slurm.version}" if plan.slurm else ""
-    yield f"cluster {plan.name}:{slurm}" if slurm else f"cluster {plan.name}"
-    if plan.aws is not None:
-        yield from plan_site.of_aws(plan.aws)
-    if plan.hosts is not None:
-        yield f"hosts   by ssh as {plan.hosts.ssh_user}, port {plan.hosts.ssh_port}"
-    if plan.head is not None:
-        yield from plan_site.of_head(plan.head)
-    yield from _switches(plan)
-    for pool in plan.pools:
-        yield from _pool(pool) if pool.sources else _hosts(pool)
-    for partition in plan.partitions:
-        limit = (
-            "no time limit"
-            if partition.max_time_s is None
-            else f"at most {write_duration(partition.max_time_s)}"
-        )
-        default = ", the default" if partition.default else ""
-        yield f"partition {partition.name}: {', '.join(partition.pools)}; {limit}{default}"
-    if plan.kubernetes is not None:
-        from gpucluster.cli.plan_kubernetes import summary
-
-        yield from summary(plan.kubernetes)
-    if plan.budget is not None:
-        yield _budget(plan.budget)
-    yield from plan_site.of_people(plan)
-    yield from plan_site.of_mounts(plan)
+def _check_conflicts(*, explain: bool, resources: bool, with_policy: bool) -> None:
+    if with_policy and (explain or resources):
+        raise typer.BadParameter("--policy cannot be combined with --resources or --explain")
+    if explain and resources:
+        raise typer.BadParameter("--explain and --resources cannot be combined")
 
 
-def _pool(pool: "Pool") -> Iterator[str]:
-    from gpucluster.spec.units import write_duration
-
-    shape = pool.shape
-    gpus = f"{shape.gpu_count} x {shape.gpu_model}, " if shape.gpu_count else ""
-    times = f"idle {write_duration(pool.idle_s)}, boot at most {write_duration(pool.boot_timeout_s)}"
-    spares = f", {pool.spares} spare" if pool.spares else ""
-    yield f"pool {pool.name}: {pool.min} to {pool.max} nodes{spares}; {times}"
-    yield f"  each {gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
-    yield f"  slots {', '.join(span.hostlist for span in pool.slots)}"
-    for source in pool.sources:
-        yield _source(source)
-    if pool.farewell.script is not None:
-        yield f"  before a machine goes {pool.farewell.script} runs on it"
-    if pool.hung is not None:
-        then = "told and requeued" if pool.hung.requeue else "told"
-        yield f"  a job that beats and stops for {write_duration(pool.hung.after_s)} is {then}"
-
-
-def _source(source: "Source") -> str:
-    from gpucluster.spec.units import write_rate
-
-    held = f" {source.reservation}" if source.reservation else ""
-    price = f", at most {write_rate(source.max_price)}" if source.max_price is not None else ""
-    most = f", at most {source.max}" if source.max is not None else ""
-    machines, zones = " or ".join(source.machines), ", ".join(source.zones)
-    return f"  {source.position + 1}. {source.market}{held} {machines} in {zones}{price}{most}"
-
-
-def _budget(budget: "Budget") -> str:
-    from gpucluster.spec.units import write_money
-
-    warn, stop = write_money(budget.warn_at), write_money(budget.stop_scaling_at)
-    return f"budget  {write_money(budget.monthly)} a month: told at {warn}, no launch from {stop} on"
-
-
-def _hosts(pool: "Pool") -> Iterator[str]:
-    from gpucluster.plan.hostlist import fold
-
-    shape = pool.shape
-    gpus = f"{shape.gpu_count} x {shape.gpu_model}, " if shape.gpu_count else ""
-    machine = pool.hardware.machine if pool.hardware else "?"
-    yield f"pool {pool.name}: {pool.max} hosts, each {machine}"
-    yield f"  each {gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
-    yield f"  hosts {','.join(span.hostlist for span in pool.slots)} at {fold(pool.addresses)}"
-
-
-def _switches(plan: "ClusterPlan") -> Iterator[str]:
-    for spine in plan.spines:
-        below = (leaf for leaf in plan.leaves if leaf.name in spine.leaves)
-        said = "; ".join(f"{leaf.name} {','.join(span.hostlist for span in leaf.slots)}" for leaf in below)
-        yield f"spine {spine.name}: {said}"
-
-
-def _reasons(notes: "tuple[Note, ...]") -> Iterator[str]:
-    if notes:
-        yield ""
-        yield "decided by the plan:"
-    for note in notes:
-        yield f"  {note.path} = {note.value}"
-        yield f"      {note.reason}"
+def _check_output(output: PlanOutput, *, resources: bool, with_policy: bool) -> None:
+    if output is PlanOutput.SARIF and not with_policy:
+        raise typer.BadParameter("--output sarif needs --policy")
+    if output is PlanOutput.MARKDOWN and not (resources or with_policy):
+        raise typer.BadParameter("--output markdown needs --resources or --policy")

@@ -1,103 +1,131 @@
-"""`gpucluster plan --policy`: the rules of policy packs over what Pulumi would declare; the engine runs the same packs."""
+"""`gpucluster plan --policy`: check the declared resources against policy packs. The Pulumi engine runs the same packs."""
 
 import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gpucluster.cli.output import PlanOutput, answer, progress, say
+from gpucluster.cli.output import PlanOutput, answer, print_result, progress
 
 if TYPE_CHECKING:
-    from gpucluster.cli.desk import Desk
+    from gpucluster.cli.context import ResolvedSpec
+    from gpucluster.engine.offline.model import Lookup
     from gpucluster.engine.policy import Finding, Pack, Report
     from gpucluster.spec import Problem
     from gpucluster.spec.problem import Mark
 
 
-def show(desk: "Desk", file: Path, packs: Sequence[Path], output: PlanOutput) -> None:
-    """Judge and tell. Exit 1 when a mandatory rule is broken."""
-    from gpucluster.cli.resources import recorded, why_not
-    from gpucluster.engine.policy import judge, load, open_texts
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """All that a page shows."""
+
+    report: "Report"
+    resolved: "ResolvedSpec"
+    file: Path
+    why: str | None  # why there are no resources
+    packs: Sequence[Path]
+    lookups: "tuple[Lookup, ...]"  # only `pulumi up` makes them
+
+
+def show(resolved: "ResolvedSpec", file: Path, packs: Sequence[Path], output: PlanOutput) -> None:
+    """Check and print. Exit 1 when a mandatory rule is violated."""
+    from gpucluster.cli.resources import recorded, warn_of_open_lookups, why_not
+    from gpucluster.engine.offline.answers import still_open
+    from gpucluster.engine.policy import evaluate, has_undecided_texts, load
     from gpucluster.files import shipped
 
     every = [load(folder) for folder in (shipped("policies"), *packs)]
     if output is not PlanOutput.JSON:
-        for warning in desk.warnings:
+        for warning in resolved.warnings:
             progress(str(warning))
-    planned = recorded(desk.plan, file)
-    report = judge(every, () if planned is None else planned.resources)
-    if open_texts(every, report):
-        report = _second_look(every, report, desk, file)
-    _ANSWERS[output](report, desk, file, why_not(desk.plan), packs)
+    planned = recorded(resolved.plan, file)
+    warn_of_open_lookups(planned, file)
+    report = evaluate(every, () if planned is None else planned.resources)
+    if has_undecided_texts(every, report):
+        report = _second_look(every, report, resolved, file)
+    lookups = () if planned is None else still_open(planned)
+    _ANSWERS[output](_Page(report, resolved, file, why_not(resolved.plan), packs, lookups))
     raise typer.Exit(0 if report.passed else 1)
 
 
-def _second_look(packs: "Sequence[Pack]", report: "Report", desk: "Desk", file: Path) -> "Report":
-    """Open texts judged with made-up names; what the program cannot do with those stays open."""
+def _second_look(packs: "Sequence[Pack]", report: "Report", resolved: "ResolvedSpec", file: Path) -> "Report":
+    """Check values that the cloud decides with placeholders. Values that the program cannot compute with placeholders stay unknown."""
     from gpucluster.cli.resources import recorded
     from gpucluster.engine.offline import ProgramError
-    from gpucluster.engine.policy import judge, settled
+    from gpucluster.engine.policy import evaluate, with_decided_texts
 
     try:
-        again = recorded(desk.plan, file, assume=True)
+        again = recorded(resolved.plan, file, assume=True)
     except ProgramError as error:
-        progress(f"texts stay open, for made-up names do not do: {error}")
+        progress(f"policies of texts are not checked, because placeholder names do not work: {error}")
         return report
-    return report if again is None else settled(packs, report, judge(packs, again.resources))
+    return report if again is None else with_decided_texts(packs, report, evaluate(packs, again.resources))
 
 
-def _text(report: "Report", desk: "Desk", _file: Path, why: str | None, _packs: Sequence[Path]) -> None:
-    from gpucluster.markdown import printable
+def _text(page: _Page) -> None:
+    from gpucluster.text import printable
 
-    for finding in report.findings:
+    for finding in page.report.findings:
         word = "open" if finding.open else str(finding.level)
-        say(printable(f"{word}[{finding.rule}] {finding}"))
+        print_result(printable(f"{word}[{finding.rule}] {finding}"))
         if not finding.open:
-            say(printable(f"  next: {finding.next_step}"))
-    say(printable(why or _verdict(report, desk.plan.name)))
+            print_result(printable(f"  next: {finding.next_step}"))
+    for line in _open_lines(page):
+        print_result(printable(line))
+    print_result(printable(page.why or _verdict(page.report, page.resolved.plan.name)))
 
 
-def _json(report: "Report", desk: "Desk", _file: Path, why: str | None, _packs: Sequence[Path]) -> None:
+def _json(page: _Page) -> None:
     from gpucluster.plan.codec import to_json
 
     answer(
-        ok=report.passed,
-        findings=to_json(report.findings),
-        rules=list(report.rules),
-        resources=report.resources,
-        why=why,
-        problems=to_json(desk.warnings),
+        ok=page.report.passed,
+        findings=to_json(page.report.findings),
+        rules=list(page.report.rules),
+        resources=page.report.resources,
+        why=page.why,
+        open_lookups=to_json(page.lookups),
+        problems=to_json(page.resolved.warnings),
     )
 
 
-def _markdown(report: "Report", desk: "Desk", file: Path, why: str | None, packs: Sequence[Path]) -> None:
+def _markdown(page: _Page) -> None:
     from gpucluster import markdown
+    from gpucluster.text import printable
 
-    name = desk.plan.name
-    verdict = markdown.text(why or _verdict(report, name))
+    report, name = page.report, page.resolved.plan.name
+    verdict = markdown.text(page.why or _verdict(report, name))
     argv = [
         "gpucluster",
         "plan",
-        str(file),
+        str(page.file),
         "--policy",
-        *(w for p in packs for w in ("--policy-pack", str(p))),
+        *(w for p in page.packs for w in ("--policy-pack", str(p))),
     ]
     head = (
-        f"<!-- gpucluster:policy:{markdown.printable(name).replace('--', '-')} -->",
+        f"<!-- gpucluster:policy:{printable(name).replace('--', '-')} -->",
         f"### {verdict}",
         *([_table(report.violations)] if report.violations else []),
-        f"To see it at the desk: {markdown.code(shlex.join(argv))}",
+        *(["\n".join(f"- {markdown.text(line)}" for line in _open_lines(page))] if page.lookups else []),
+        f"To repeat this check: {markdown.code(shlex.join(argv))}",
     )
     opened = "\n".join(
         f"{finding.rule}: {finding.type} {finding.name}: {finding.property}" for finding in report.open
     )
-    title = f"{len(report.open)} not known before `pulumi up`"
+    title = f"{len(report.open)} undecided until `pulumi up`"
     parts = [markdown.details(title, markdown.fence(opened))] if report.open else []
-    say(markdown.fitted("\n\n".join(head), parts, markdown.code(shlex.join(argv))).rstrip("\n"))
+    print_result(markdown.fitted("\n\n".join(head), parts, markdown.code(shlex.join(argv))).rstrip("\n"))
+
+
+def _open_lines(page: _Page) -> Iterator[str]:
+    from gpucluster.engine.offline.show import asked
+
+    return map(asked, page.lookups)
 
 
 def _table(findings: "Sequence[Finding]") -> str:
@@ -118,30 +146,31 @@ def _table(findings: "Sequence[Finding]") -> str:
     return markdown.table(("rule", "level", "resource", "property", "found", "expected", "next"), rows)
 
 
-def _sarif(report: "Report", desk: "Desk", file: Path, why: str | None, _packs: Sequence[Path]) -> None:
-    """Violations only: an alert for each thing that only `pulumi up` tells would never be closed."""
+def _sarif(page: _Page) -> None:
+    """Return only violations: an alert for a value that only `pulumi up` knows would never be closed."""
     from importlib.metadata import version
 
     from gpucluster.cli.check import from_top
     from gpucluster.gitops.sarif import sarif
 
-    for finding in report.open:
+    for finding in page.report.open:
         progress(f"not known yet: [{finding.rule}] {finding.type} {finding.name}: {finding.property}")
-    if why is not None:
-        progress(why)
-    problems = [_problem(one, desk, file) for one in report.violations]
-    log: Any = sarif(problems, uris={str(file): from_top(file)}, unread=(), version=version("gpucluster"))
-    say(json.dumps(log, indent=1, sort_keys=True))
+    if page.why is not None:
+        progress(page.why)
+    problems = [_problem(one, page.resolved, page.file) for one in page.report.violations]
+    uris = {str(page.file): from_top(page.file)}
+    log: Any = sarif(problems, uris=uris, unread=(), version=version("gpucluster"))
+    print_result(json.dumps(log, indent=1, sort_keys=True))
 
 
-def _problem(finding: "Finding", desk: "Desk", file: Path) -> "Problem":
+def _problem(finding: "Finding", resolved: "ResolvedSpec", file: Path) -> "Problem":
     from gpucluster.engine.policy import Level as Enforced
     from gpucluster.spec import Problem
     from gpucluster.spec.problem import Level
 
     return Problem(
         file=str(file),
-        mark=_mark(finding, desk, file),
+        mark=_mark(finding, resolved, file),
         level=Level.ERROR if finding.level is Enforced.MANDATORY else Level.WARNING,
         id=f"policy-{finding.rule}",
         path=finding.name,
@@ -150,12 +179,14 @@ def _problem(finding: "Finding", desk: "Desk", file: Path) -> "Problem":
     )
 
 
-def _mark(finding: "Finding", desk: "Desk", file: Path) -> "Mark":
-    """The line of the pool whose resource it is; else the first. A program's resource has no line in a spec."""
+def _mark(finding: "Finding", resolved: "ResolvedSpec", file: Path) -> "Mark":
+    """Return the line of the pool that declares the resource, or the first line."""
     from gpucluster.spec.problem import Mark
 
     names = [
-        pool.name for pool in desk.plan.pools if finding.name.startswith(f"{desk.plan.name}-{pool.name}-")
+        pool.name
+        for pool in resolved.plan.pools
+        if finding.name.startswith(f"{resolved.plan.name}-{pool.name}-")
     ]
     if names:
         wanted = re.compile(rf"name:\s*[\"']?{re.escape(max(names, key=len))}\b")
@@ -177,7 +208,7 @@ def _counts(report: "Report") -> Iterator[str]:
     yield f"{len(report.rules)} rules over {report.resources} resources"
     yield f"{mandatory} mandatory violation{'s' * (mandatory != 1)}"
     yield f"{advisory} advisory"
-    yield f"{len(report.open)} not known before `pulumi up`"
+    yield f"{len(report.open)} undecided until `pulumi up`"
 
 
 _ANSWERS = {

@@ -1,62 +1,59 @@
-"""`gpucluster pool`: orders about a pool, carried out by the daemon."""
+"""`gpucluster pool`: requests for one pool, which the daemon executes."""
 
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from gpucluster.cli.head import (
-    KNOWN_HOSTS,
-    ClusterOption,
-    IdentityOption,
-    KnownHostsOption,
-    SshConfigOption,
-    SshOption,
-    Way,
-    pool_names,
-    reach,
-    report,
-)
+from gpucluster.cli.head import checked_subject, on_head, pool_names, reach, report
 from gpucluster.cli.output import Output, OutputOption, reporting
-from gpucluster.cli.why import hold
+from gpucluster.cli.transport import Way
 
-app = typer.Typer(help="Pause, drain or resume a pool of the living cluster.", no_args_is_help=True)
+app = typer.Typer(
+    help="List the pools of a running cluster, or pause, drain or resume one.", no_args_is_help=True
+)
 VERBS = {
-    "pause": "Launch nothing more for the pool; what runs goes on.",
-    "drain": "Launch nothing more, and let its nodes go as they fall idle.",
-    "resume": "Undo both, and close a breaker that is open.",
+    "pause": "Stop launches of the pool. Running nodes and jobs continue.",
+    "drain": "Stop launches of the pool, and power down its nodes when they are idle.",
+    "resume": "Allow launches again, and end a stop after failed boots.",
 }
-BecauseOption = Annotated[
-    str, typer.Option("--because", help="For people: stands in `why` and in the journal.")
-]
+BecauseOption = Annotated[str, typer.Option("--because", help="The reason. `why` and the journal show it.")]
 
 
 def _verb(name: str) -> Callable[..., None]:
+    @on_head
     def order(
-        pool: Annotated[str, typer.Argument(help="A pool's name.", autocompletion=pool_names)],
+        pool: Annotated[str, typer.Argument(help="A pool name.", autocompletion=pool_names)],
         *,
         because: BecauseOption = "",
-        cluster: ClusterOption = None,
-        ssh: SshOption = None,
-        known_hosts: KnownHostsOption = KNOWN_HOSTS,
-        identity: IdentityOption = None,
-        ssh_config: SshConfigOption = None,
+        way: Way,
         output: OutputOption = Output.TEXT,
     ) -> None:
         with reporting(output):
-            held = hold(pool)
-            way = Way(
-                cluster=cluster, ssh=ssh, known_hosts=known_hosts, identity=identity, ssh_config=ssh_config
-            )
+            subject = checked_subject(pool)
             report(
-                reach(way), output, "order", f"pool-{name}", held, f"--because={because}", f"--by={whoami()}"
+                reach(way),
+                output,
+                "order",
+                f"pool-{name}",
+                subject,
+                f"--because={because}",
+                f"--by={whoami()}",
             )
 
     return order
 
 
+@app.command("list")
+@on_head
+def list_pools(*, way: Way, output: OutputOption = Output.TEXT) -> None:
+    """List the pools with their size, their nodes by state, and why nothing is launched."""
+    with reporting(output):
+        report(reach(way), output, "inspect.pools")
+
+
 def whoami() -> str:
-    """Who gives the order, as the desk knows them."""
+    """Return the user and host that make the request."""
     import getpass
     import os
 
@@ -67,4 +64,4 @@ def whoami() -> str:
 
 
 for _name, _help in VERBS.items():
-    app.command(_name, help=f"{_help} Exit 1: no such pool.")(_verb(_name))
+    app.command(_name, help=f"{_help} Exit 1: the pool does not exist.")(_verb(_name))

@@ -1,34 +1,38 @@
-"""`gpucluster render`: the files of a plan."""
+"""`gpucluster render`: write the files of a plan."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting, say
+from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting
 from gpucluster.errors import GpuclusterError
 
-OWN = ("head", "k8s", "slurm")  # folders of which everything is ours: what else stands there is stale
+OWN = (
+    "env.d",
+    "head",
+    "k8s",
+    "profile.d",
+    "slurm",
+)  # rendering owns all files in these folders: any other file is stale
 
 if TYPE_CHECKING:
     from gpucluster.artifacts import Artifact
     from gpucluster.plan.model import Bindings, ClusterPlan
-    from gpucluster.plan.workloads import Workloads
+    from gpucluster.plan.model.workloads import Workloads
 
 
 def render(
     cluster: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as burst.")
     ],
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Write the files below this folder.")
-    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for the files.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if the folder of --to holds anything else.")
+        bool, typer.Option("--check", help="Write nothing. Exit 1 if the folder of --to differs.")
     ] = False,
     bindings: Annotated[
         Path | None,
-        typer.Option("--bindings", metavar="FILE", help="What only the cloud knows, for volumes."),
+        typer.Option("--bindings", metavar="FILE", help="File with ids from AWS, for volumes."),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -36,14 +40,15 @@ def render(
     with reporting(output):
         if check and to is None:
             raise GpuclusterError("--check compares with a folder", next_step="name it: --to DIR")
-        from gpucluster.cli.desk import bindings_of, resolve_file, the_spec, workloads_beside
+        from gpucluster.cli.context import bindings_of, resolve_file, workloads_beside
+        from gpucluster.cli.spec_files import require_spec
         from gpucluster.plan.codec import to_json
 
-        file = the_spec(cluster)
-        desk = resolve_file(file)
-        running, more = workloads_beside(file, desk)
-        bound = bindings_of(bindings, desk.plan)
-        artifacts, warnings = artifacts_of(desk.plan, running, bound), (*desk.warnings, *more)
+        file = require_spec(cluster)
+        resolved = resolve_file(file)
+        running, more = workloads_beside(file, resolved)
+        bound = bindings_of(bindings, resolved.plan)
+        artifacts, warnings = artifacts_of(resolved.plan, running, bound), (*resolved.warnings, *more)
         if check and to is not None:
             raise typer.Exit(_check(artifacts, to, output))
         if to is not None:
@@ -55,11 +60,9 @@ def render(
         for warning in warnings:
             progress(str(warning))
         if any(artifact.path.endswith("/MISSING.md") for artifact in artifacts):
-            progress(
-                "k8s/MISSING.md: volumes are left out that only the cloud can name; give them by --bindings"
-            )
+            progress("k8s/MISSING.md: volumes whose ids come from AWS are missing; next: --bindings FILE")
         for artifact in artifacts:
-            say(
+            print_result(
                 f"==> {artifact.path} <==\n{artifact.content.decode()}"
                 if to is None
                 else str(to / artifact.path)
@@ -69,13 +72,13 @@ def render(
 def artifacts_of(
     plan: "ClusterPlan", workloads: "Workloads | None" = None, bindings: "Bindings | None" = None
 ) -> "tuple[Artifact, ...]":
-    """plan.json and every rendered file, by path."""
+    """Return plan.json and every rendered file, by path."""
     from gpucluster.artifacts import Artifact
     from gpucluster.plan import codec, names
 
     made = [Artifact(names.PLAN_FILE, codec.dumps(plan).encode())]
     if plan.slurm is not None:
-        from gpucluster.slurm import render as render_slurm
+        from gpucluster.slurm.config.render import render as render_slurm
 
         made += render_slurm(plan)
     if plan.kubernetes is not None:
@@ -86,28 +89,28 @@ def artifacts_of(
 
 
 def _check(artifacts: "tuple[Artifact, ...]", to: Path, output: Output) -> int:
-    """Say what stands in the folder and should not, and the other way round; the exit code."""
-    from gpucluster.gitops.files import compare
-    from gpucluster.markdown import printable
+    """Print missing, stale and changed files of the folder, and return the exit code."""
+    from gpucluster.gitops.diff import compare_files
     from gpucluster.plan.codec import to_json
+    from gpucluster.text import printable
 
-    changes = compare(_standing(artifacts, to), artifacts, names=(str(to), "rendered"))
+    changes = compare_files(_standing(artifacts, to), artifacts, sides=(str(to), "rendered"))
     if output is Output.JSON:
         answer(ok=not changes, to=str(to), changes=to_json(changes))
         return int(bool(changes))
     for change in changes:
         for line in change.diff.split("\n"):
-            say(printable(line))
+            print_result(printable(line))
     if changes:
-        progress(f"{to}: {len(changes)} files differ; `gpucluster render FILE --to {to}` writes them anew")
-        progress("  (a file that is no longer rendered is yours to remove)")
+        progress(f"{to}: {len(changes)} files differ; `gpucluster render FILE --to {to}` writes them again")
+        progress("  (delete files that are no longer rendered by hand)")
     else:
-        progress(f"{to}: as rendered")
+        progress(f"{to}: up to date")
     return int(bool(changes))
 
 
 def _standing(artifacts: "tuple[Artifact, ...]", to: Path) -> "tuple[Artifact, ...]":
-    """What stands in the folders that rendering owns, and the files that it makes beside them."""
+    """Return the files in the folders that rendering owns, and the files that it writes beside them."""
     from gpucluster.artifacts import Artifact
 
     made = {artifact.path for artifact in artifacts}
@@ -116,16 +119,16 @@ def _standing(artifacts: "tuple[Artifact, ...]", to: Path) -> "tuple[Artifact, .
         found = sorted(path for path in made | inside if (to / path).is_file())
         return tuple(Artifact(path, _content(to, path)) for path in found)
     except OSError as error:
-        step = "name a folder that can be read"
+        step = "name a readable folder"
         raise GpuclusterError(f"{to}: cannot be read: {error.strerror}", next_step=step) from error
 
 
 def _content(to: Path, path: str) -> bytes:
-    """What is shown to a reviewer must not be led elsewhere by whoever made the folder."""
+    """Refuse a symbolic link: the author of a pull request could use it to show a file outside the folder."""
     file = to / path
     if file.resolve() != to.resolve() / path:
-        step = "remove the link, or look at the file yourself"
-        raise GpuclusterError(f"{file}: a link leads out of what is compared", next_step=step)
+        step = "remove the link, or compare the file by hand"
+        raise GpuclusterError(f"{file}: the link points outside of the compared folder", next_step=step)
     return file.read_bytes()
 
 
@@ -135,7 +138,7 @@ def _write(artifacts: "tuple[Artifact, ...]", to: Path) -> None:
     try:
         write_tree(artifacts, to)
     except OSError as error:
-        step = "name a folder that can be written"
+        step = "name a writable folder"
         raise GpuclusterError(f"{to}: cannot be written: {error.strerror}", next_step=step) from error
 
 

@@ -1,13 +1,13 @@
-"""`gpucluster plan --resources`: what Pulumi would declare, seen without the cloud."""
+"""`gpucluster plan --resources`: the resources that Pulumi would declare, without the cloud."""
 
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucluster.cli.output import ReviewOutput, answer, progress, say
+from gpucluster.cli.output import ReviewOutput, answer, print_result, progress
 
 if TYPE_CHECKING:
-    from gpucluster.cli.desk import Desk
+    from gpucluster.cli.context import ResolvedSpec
     from gpucluster.engine.offline import Lookup, Planned
     from gpucluster.engine.offline.answers import Recording
     from gpucluster.plan.model import ClusterPlan
@@ -16,7 +16,7 @@ PROGRAM = "gpucluster.aws.program:declare"
 
 
 def show(
-    desk: "Desk",
+    resolved: "ResolvedSpec",
     file: Path,
     *,
     properties: bool,
@@ -24,21 +24,22 @@ def show(
     live: bool = False,
     record: bool = False,
 ) -> None:
-    """Run the program and tell what it declared; a spec that Pulumi makes nothing of is said to be one."""
+    """Run the program and print the declared resources, or why there are none."""
     from gpucluster.plan.codec import to_json
 
-    planned = _live(desk.plan, file, record=record) if live else recorded(desk.plan, file)
+    planned = _live(resolved.plan, file, record=record) if live else recorded(resolved.plan, file)
+    warn_of_open_lookups(planned, file)
     if output is ReviewOutput.JSON:
-        told = None if planned is None else _counted(planned)
-        why = why_not(desk.plan)
-        answer(ok=True, planned=to_json(planned), counts=told, why=why, problems=to_json(desk.warnings))
+        counts = None if planned is None else _counted(planned)
+        why = why_not(resolved.plan)
+        answer(ok=True, planned=to_json(planned), counts=counts, why=why, problems=to_json(resolved.warnings))
         return
-    for warning in desk.warnings:
+    for warning in resolved.warnings:
         progress(str(warning))
     if planned is None:
-        say(_sentence(why_not(desk.plan) or "", output))
+        print_result(_sentence(why_not(resolved.plan) or "", output))
     elif output is ReviewOutput.MARKDOWN:
-        say(_comment(planned, file))
+        print_result(_comment(planned, file))
     else:
         _tree(planned, properties=properties)
 
@@ -46,14 +47,14 @@ def show(
 def planned_of(
     plan: "ClusterPlan", answers: "tuple[Recording, ...]" = (), *, assume: bool = False
 ) -> "Planned | None":
-    """None when Pulumi makes nothing of the plan; `why_not` says why. What has no answer stays open.
+    """Return the declared resources; None if Pulumi has nothing to declare (`why_not` has the reason).
 
-    With `assume`, what only the cloud tells is made up: for the texts that names stand in.
+    Without an answer a look-up stays open. With `assume`, placeholders replace values that only the cloud knows.
     """
     if why_not(plan) is not None:
         return None
     from gpucluster.engine.offline import run
-    from gpucluster.markdown import printable
+    from gpucluster.text import printable
 
     return run(
         PROGRAM, plan, answers=answers, assume=assume, report=lambda line: progress(f"  {printable(line)}")
@@ -61,34 +62,35 @@ def planned_of(
 
 
 def recorded(plan: "ClusterPlan", file: Path, *, assume: bool = False) -> "Planned | None":
-    """By the answers beside the spec; a question without one is refused, with the lines to add."""
+    """Answer look-ups from the file beside the spec. A look-up without an answer stays open."""
     from gpucluster.engine.offline.answers import place, read
 
-    path = place(file, plan.name)
-    return answered(plan, read(path), spec=str(file), path=path, assume=assume)
+    return planned_of(plan, read(place(file, plan.name)), assume=assume)
 
 
-def answered(
-    plan: "ClusterPlan", answers: "tuple[Recording, ...]", *, spec: str, path: Path, assume: bool = False
-) -> "Planned | None":
-    """By these answers, which stand in `path` of `spec`; AnswersError for a question that they say no word of."""
-    from gpucluster.engine.offline.answers import lacking, refuse
+def warn_of_open_lookups(planned: "Planned | None", file: Path) -> None:
+    """Name the look-ups without an entry, with the command that records their answers and the lines to add."""
+    from gpucluster.engine.offline.answers import how_to_answer, lacking, place, read, unanswered
 
-    planned = planned_of(plan, answers, assume=assume)
-    questions = () if planned is None else lacking(planned, answers)
-    if questions:
-        raise refuse(plan.name, spec, path, questions)
-    return planned
+    if planned is None or not any(not one.answered for one in planned.lookups):
+        return
+    path = place(file, planned.stack)
+    if questions := lacking(planned, read(path)):
+        reason = unanswered(planned.stack, path, questions)
+        progress(f"warning[open-look-up] {reason}: what depends on it stays open")
+        progress(f"  next: {how_to_answer(str(file), path, questions)}")
 
 
 def _live(plan: "ClusterPlan", file: Path, *, record: bool) -> "Planned | None":
-    """By what the account says now; an answer may lead to another question."""
+    """Answer look-ups from the account. An answer may cause another look-up."""
     from gpucluster.engine.offline.answers import lacking, place, write
 
+    if plan.aws is None:
+        return None
     answers: tuple[Recording, ...] = ()
     planned = planned_of(plan)
     while planned is not None and (questions := lacking(planned, answers)):
-        answers += _asked(plan, questions)
+        answers += _asked(plan.aws.region, questions)
         planned = planned_of(plan, answers)
     if record and planned is not None:
         path = place(file, plan.name)
@@ -98,23 +100,24 @@ def _live(plan: "ClusterPlan", file: Path, *, record: bool) -> "Planned | None":
     return planned
 
 
-def _asked(plan: "ClusterPlan", questions: "tuple[Lookup, ...]") -> "tuple[Recording, ...]":
-    from gpucluster.engine.offline.live import ask  # boto3, and the network
-    from gpucluster.plan.model import there
+def _asked(region: str, questions: "tuple[Lookup, ...]") -> "tuple[Recording, ...]":
+    from gpucluster.engine.offline.data_sources import (
+        query_account,  # boto3 is large, and only this path needs the network
+    )
 
     for one in questions:
-        progress(f"  asking the account for {one.token}")
-    return ask(there(plan.aws).region, questions)
+        progress(f"  queries the account for {one.token}")
+    return query_account(region, questions)
 
 
 def why_not(plan: "ClusterPlan") -> str | None:
-    """Why there are no resources, in one sentence; None when there are."""
+    """Return why there are no resources, in one sentence; None if there are."""
     if plan.aws is None:
-        return f"{plan.name}: Pulumi makes nothing of this spec, for it has no `aws:`; its machines are there already"
-    if plan.slurm is None or plan.head is None:
+        return f"{plan.name}: Pulumi creates nothing for this spec: it has no `aws:`, and its hosts exist"
+    if plan.slurm is None:
         return (
-            f"{plan.name}: Pulumi makes nothing of this spec, for it has no `slurm:`;"
-            " what runs on Kubernetes is rendered, not made"
+            f"{plan.name}: Pulumi creates nothing for this spec: it has no `slurm:`;"
+            " `gpucluster render NAME --to FOLDER` writes the Kubernetes manifests"
         )
     return None
 
@@ -123,7 +126,7 @@ def _tree(planned: "Planned", *, properties: bool) -> None:
     from gpucluster.engine.offline.show import lines
 
     for line in lines(planned, properties=properties):
-        say(line)
+        print_result(line)
 
 
 def _comment(planned: "Planned", file: Path) -> str:

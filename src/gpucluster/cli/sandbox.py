@@ -1,4 +1,4 @@
-"""`gpucluster sandbox`: a cloud on this machine, to rehearse a cluster for real."""
+"""`gpucluster sandbox`: a cloud on this machine, to rehearse a cluster."""
 
 import math
 import os
@@ -10,29 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting
-from gpucluster.cli.shell import shell
-from gpucluster.cli.ssh import ssh
-from gpucluster.cli.still import steps
+from gpucluster.cli.output import Output, OutputOption, answer, progress, reporting, steps
+from gpucluster.cli.shell import shell, ssh
 from gpucluster.errors import StateError
 from gpucluster.plan.messages import NoticeKind
 
 if TYPE_CHECKING:
     from gpucluster.engine.events import Change
-    from gpucluster.plan.model import ClusterPlan
-    from gpucluster.sandbox.control import SandboxControl
-    from gpucluster.sandbox.inside import Resident
-    from gpucluster.sandbox.ledger import Home
-    from gpucluster.sandbox.plain_up import PlainUp
-    from gpucluster.sandbox.up import Up
+    from gpucluster.plan.model import ClusterPlan, SlurmOnHosts, SlurmPlan
+    from gpucluster.sandbox.aws.scenario_client import SandboxControl
+    from gpucluster.sandbox.machines.inside import RunningMachine
+    from gpucluster.sandbox.state_dir import SandboxDir
+    from gpucluster.sandbox.up import RunningSandbox
+    from gpucluster.sandbox.up_hosts import RunningHosts
 
 app = typer.Typer(
-    help="Rehearse a cluster on this machine: the real engine, real Slurm, real jobs.", no_args_is_help=True
+    help="Rehearse a cluster on this machine: the real Pulumi engine, real Slurm, real jobs.",
+    no_args_is_help=True,
 )
 
 
 class Way(StrEnum):
-    """How a machine and its cluster hear of a notice."""
+    """The paths of a notice to a machine and its cluster."""
 
     METADATA = "metadata"
     QUEUE = "queue"
@@ -48,40 +47,53 @@ def up(
         str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as burst.")
     ],
     real_times: Annotated[
-        bool, typer.Option("--real-times", help="Wait as long as on AWS: shorten no time.")
+        bool, typer.Option("--real-times", help="Use the times of AWS instead of shorter ones.")
     ] = False,
     cloud_only: Annotated[
         bool,
         typer.Option(
-            "--cloud-only", help="Only the cloud, empty: type the first `pulumi up` in `sandbox shell`."
+            "--cloud-only", help="Start only an empty AWS. Run the first `pulumi up` in `sandbox shell`."
         ),
     ] = False,
+    scale: Annotated[
+        int | None,
+        typer.Option(
+            "--scale",
+            min=1,
+            help="Existing hosts: most hosts of each pool. Default: all of them up to 8 machines, else 2 or 1.",
+        ),
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Bring the cluster up here; needs root. Ctrl-C at any moment leaves nothing."""
+    """Start the cluster on this machine; needs root. Ctrl-C at any time leaves nothing behind."""
     with reporting(output):
-        from gpucluster.cli.desk import resolve_file, the_spec
+        from gpucluster.cli.context import resolve_file
+        from gpucluster.cli.spec_files import require_spec
+        from gpucluster.sandbox import preexisting
         from gpucluster.sandbox import up as sandbox
 
-        file = the_spec(cluster)
-        desk = resolve_file(file)
-        for warning in desk.warnings:
+        file = require_spec(cluster)
+        resolved = resolve_file(file)
+        for warning in resolved.warnings:
             progress(str(warning))
-        if desk.plan.hosts is not None:
-            _up_plain(desk.plan, output)
+        if resolved.plan.hosts is not None:
+            _up_plain(resolved.plan, scale, output)
             return
-        if desk.plan.slurm is None:
+        if scale is not None:
+            raise StateError("--scale is for existing hosts", next_step="lower `nodes.max` of the pools")
+        if resolved.plan.slurm is None:
             raise StateError(
-                f"{desk.plan.name} has no Slurm, and the sandbox rehearses no Kubernetes yet",
+                f"{resolved.plan.name} has no Slurm, and the sandbox does not support Kubernetes yet",
                 next_step=f"gpucluster render {file}, gpucluster lint FOLDER --spec {file}",
             )
-        machines = desk.catalog.machines.items()
+        machines = resolved.catalog.machines.items()
         with steps() as step:
             done = sandbox.up(
-                desk.plan,
+                resolved.plan,
                 gpus={name: machine.gpu.count if machine.gpu else 0 for name, machine in machines},
                 program=_declare,
                 progress=step,
+                scripts=file.parent / preexisting.SCRIPTS,
                 real_times=real_times,
                 cloud_only=cloud_only,
             )
@@ -93,7 +105,7 @@ def up(
 
 @app.command()
 def down(name: NameArgument, output: OutputOption = Output.TEXT) -> None:
-    """End the sandbox and remove every file of it; the caches stay."""
+    """Stop the sandbox and remove all its files; caches stay."""
     with reporting(output):
         from gpucluster.sandbox import down as sandbox
 
@@ -106,13 +118,13 @@ def down(name: NameArgument, output: OutputOption = Output.TEXT) -> None:
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(help="One sandbox; all without it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A sandbox. Default: all.")] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until its head is ready: the last step after a typed `pulumi up`.")
+        bool, typer.Option("--wait", help="Wait until the head is ready: the last step after `pulumi up`.")
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Say which sandboxes there are, their machines, what dead ones left, and our caches."""
+    """Show the sandboxes, their machines, leftovers of dead sandboxes, and the caches."""
     with reporting(output):
         from gpucluster.sandbox import status as sandbox
 
@@ -130,28 +142,34 @@ def capacity(
     name: NameArgument,
     *,
     free: Annotated[
-        str, typer.Option("--free", help="How many more can be had; 0 refuses, `unlimited` lifts it.")
+        str,
+        typer.Option(
+            "--free", help="Number of further machines; 0 refuses all, `unlimited` removes the limit."
+        ),
     ],
-    machine: Annotated[str, typer.Option("--machine", help="A machine type; `*` is any.")] = "*",
-    zone: Annotated[str, typer.Option("--zone", help="An availability zone; `*` is any.")] = "*",
-    market: Annotated[str, typer.Option("--market", help="spot or on-demand; `*` is both.")] = "*",
+    machine: Annotated[str, typer.Option("--machine", help="A machine type; `*` means every type.")] = "*",
+    zone: Annotated[str, typer.Option("--zone", help="An availability zone; `*` means every zone.")] = "*",
+    market: Annotated[str, typer.Option("--market", help="spot or on-demand; `*` means both.")] = "*",
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Order what the sandbox's cloud has left, to see what the cluster makes of a refusal."""
+    """Set the free capacity of the sandbox's cloud, to test how the cluster handles a refusal."""
     with reporting(output):
-        from gpucluster.plan.model import there
-        from gpucluster.sandbox import host, ledger
+        from gpucluster.sandbox import host_checks, state_dir
         from gpucluster.sandbox.status import control
 
         if free != "unlimited" and not free.isdecimal():
             raise typer.BadParameter(f"{free!r}: expected a number, or `unlimited`", param_hint="--free")
-        host.require_root()
-        home = ledger.living(name)
+        host_checks.require_root()
+        home = state_dir.living(name)
         plan = home.read_plan()
-        network = there(plan.aws).network
+        if plan.aws is None:
+            raise StateError(
+                f"{name} is a sandbox of hosts: it has no AWS, so it has no capacity setting",
+                next_step="`gpucluster sandbox status` lists the sandboxes",
+            )
         sources = [source for pool in plan.pools for source in pool.sources]
         _one_of("--machine", machine, {one for source in sources for one in source.machines})
-        _one_of("--zone", zone, {subnet.zone for subnet in network.subnets})
+        _one_of("--zone", zone, {subnet.zone for subnet in plan.aws.network.subnets})
         _one_of("--market", market, {source.market.value for source in sources})
         left = None if free == "unlimited" else int(free)
         order: dict[str, Any] = {"machine": machine, "zone": zone, "market": market, "free": left}
@@ -159,33 +177,33 @@ def capacity(
         if output is Output.JSON:
             answer(ok=True, name=name, **order)
         else:
-            has = "as much as is asked for" if left is None else f"{left} more, then it refuses"
-            progress(f"{name}: of machine {machine}, zone {zone}, market {market} the cloud has {has}")
+            has = "unlimited capacity" if left is None else f"capacity for {left} more"
+            progress(f"{name}: of machine {machine}, zone {zone}, market {market} EC2 has {has}")
 
 
 @app.command()
 def notice(
     name: NameArgument,
-    machine: Annotated[str, typer.Argument(help="A Slurm node's name, or an instance id.")],
+    machine: Annotated[str, typer.Argument(help="A Slurm node name, or an instance id.")],
     *,
     kind: Annotated[
-        NoticeKind, typer.Option("--kind", help="What is told; only a spot notice ends the machine.")
+        NoticeKind, typer.Option("--kind", help="Kind of the notice. Only a spot notice ends the machine.")
     ] = NoticeKind.SPOT,
     after: Annotated[
         float | None,
         typer.Option("--after", min=0, help="Seconds until it takes effect; 120, for maintenance 7200."),
     ] = None,
     silent: Annotated[
-        list[Way] | None, typer.Option("--silent", help="A way that says nothing; may be given twice.")
+        list[Way] | None, typer.Option("--silent", help="A channel without the notice; may be given twice.")
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Tell a machine that it goes, as the cloud does: in its metadata, and in the cluster's queue. Only spot ones are taken back."""
+    """Send an interruption notice to a machine, as EC2 does: in its metadata and in the cluster's queue. Only for spot machines."""
     with reporting(output):
         from gpucluster.sandbox.status import control
 
         if after is not None and not math.isfinite(after):
-            raise typer.BadParameter("expected seconds", param_hint="--after")
+            raise typer.BadParameter("expected a number of seconds", param_hint="--after")
         if kind is NoticeKind.REBALANCE and after is not None:
             raise typer.BadParameter("a rebalance recommendation has no time", param_hint="--after")
         home, resident = _resident(name, machine)
@@ -198,9 +216,14 @@ def notice(
             orders.rebalance(resident.instance, silent=quiet)
         else:
             orders.maintain(resident.instance, after_s=seconds, silent=quiet)
-        told = {"instance": resident.instance, "node": resident.node, "kind": kind.value, "after_s": seconds}
+        notice = {
+            "instance": resident.instance,
+            "node": resident.node,
+            "kind": kind.value,
+            "after_s": seconds,
+        }
         if output is Output.JSON:
-            answer(ok=True, name=name, silent=quiet, **told)
+            answer(ok=True, name=name, silent=quiet, **notice)
         else:
             typer.echo(_notice_text(kind, resident.node or resident.instance, seconds))
 
@@ -209,13 +232,16 @@ def notice(
 def preview(
     name: NameArgument,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Compare with the cloud as it stands, not with the state.")
+        bool,
+        typer.Option(
+            "--refresh", help="Compare with the resources that exist in the sandbox, not with the state."
+        ),
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show what Pulumi would change; with --refresh, what was changed behind its back. Nothing is done."""
+    """Show what Pulumi would change; with --refresh, also changes made outside Pulumi. Changes nothing."""
     with reporting(output):
-        from gpucluster.sandbox import drift as sandbox
+        from gpucluster.sandbox import preview as sandbox
 
         with steps() as step:
             found = sandbox.preview(name, refresh=refresh, program=_declare, progress=step)
@@ -223,17 +249,21 @@ def preview(
             answer(ok=True, name=name, changes=[_change(one) for one in found])
         else:
             typer.echo("\n".join(map(_change_text, found)) or f"{name}: no change")
+            if refresh:
+                progress(
+                    f"rules that were added to a security group by hand are not seen: gpucluster validate {name} --only cloud.rules"
+                )
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def exec(  # noqa: A001  the verb's name
     name: NameArgument,
-    machine: Annotated[str, typer.Argument(help="`head`, a Slurm node's name, or an instance id.")],
+    machine: Annotated[str, typer.Argument(help="`head`, a Slurm node name, or an instance id.")],
     command: Annotated[list[str], typer.Argument(help="The command and its arguments, after `--`.")],
-    user: Annotated[str | None, typer.Option("--user", help="Who runs it; root without it.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="The user that runs it. Default: root.")] = None,
 ) -> None:
-    """Run a command in a machine; input, terminal and exit code are the command's own."""
-    from gpucluster.sandbox.inside import enter_argv
+    """Run a command in a machine, with its input, terminal and exit code; 255 if the machine stops before the command ends."""
+    from gpucluster.sandbox.machines.inside import enter_argv
 
     _, resident = _resident(name, machine)
     argv = enter_argv(resident.leader, command, user=user, term=os.environ.get("TERM", "dumb"))
@@ -244,14 +274,16 @@ def exec(  # noqa: A001  the verb's name
 @app.command(context_settings={"ignore_unknown_options": True})
 def run(
     name: NameArgument,
-    command: Annotated[list[str], typer.Argument(help="A program of this machine, after `--`.")],
+    command: Annotated[
+        list[str], typer.Argument(help="A command of this machine and its arguments, after `--`.")
+    ],
 ) -> None:
-    """Run a program of this machine in the sandbox's network, where its machines have their addresses."""
-    from gpucluster.sandbox import host, ledger
-    from gpucluster.sandbox.plain import reach_argv
+    """Run a program of this machine in the sandbox's network, where the machines have their addresses."""
+    from gpucluster.sandbox import host_checks, state_dir
+    from gpucluster.sandbox.machines.hosts import reach_argv
 
-    host.require_root()
-    capsule = ledger.living(name).read_capsule()
+    host_checks.require_root()
+    capsule = state_dir.living(name).read_capsule()
     argv = reach_argv(capsule.init if capsule else 0, tuple(command))
     sys.stdout.flush()
     os.execvp(argv[0], argv)  # noqa: S606  we become the command, so that its exit code is ours
@@ -261,11 +293,11 @@ def run(
 def logs(
     name: NameArgument,
     machine: Annotated[
-        str | None, typer.Argument(help="A machine's console; the sandbox's own log without it.")
+        str | None, typer.Argument(help="A machine, for its console. Default: the log of the sandbox.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
 ) -> None:
-    """Show what a machine wrote to its console, or the sandbox's own log."""
+    """Show the console of a machine, or the log of the sandbox."""
     path = _log_of(name, machine)
     argv = ["tail", "--lines=+1", *(("--follow=name",) if follow else ()), str(path)]
     os.execvp(argv[0], argv)  # noqa: S606  we become tail
@@ -275,12 +307,12 @@ app.command(context_settings={"ignore_unknown_options": True})(shell)
 
 
 def _await(name: str | None) -> None:
-    from gpucluster.sandbox import host
+    from gpucluster.sandbox import host_checks
     from gpucluster.sandbox.up import await_cluster
 
     if name is None:
-        raise typer.BadParameter("wait for which one? Give its name", param_hint="--wait")
-    host.require_root()
+        raise typer.BadParameter("--wait needs the name of a sandbox", param_hint="--wait")
+    host_checks.require_root()
     with steps() as step:
         await_cluster(name, step)
 
@@ -292,24 +324,24 @@ def _seconds_of(kind: NoticeKind, after: float | None) -> float:
     return after if after is not None else _AFTER_S.get(kind, 0.0)
 
 
-def _only_spot(kind: NoticeKind, name: str, resident: "Resident", orders: "SandboxControl") -> None:
-    """EC2 takes back what is spot, and nothing else; a head that was told so would end."""
+def _only_spot(kind: NoticeKind, name: str, resident: "RunningMachine", orders: "SandboxControl") -> None:
+    """Refuse a notice to a machine that is not spot: EC2 does not send one, and a head would end."""
     if kind is NoticeKind.MAINTENANCE:
         return
     markets = {one["id"]: one["market"] for one in orders.instances()}
     market = markets.get(resident.instance, "unknown")
     if market != "spot":
         raise StateError(
-            f"{resident.node or resident.role} is {market}, and only a spot machine is given a {kind.value} notice",
+            f"{resident.node or resident.role} is {market}, and only a spot machine gets a {kind.value} notice",
             next_step=f"--kind maintenance, or a spot machine: gpucluster sandbox status {name}",
         )
 
 
 def _notice_text(kind: NoticeKind, machine: str, seconds: float) -> str:
     return {
-        NoticeKind.SPOT: f"{machine} is told that it ends in {seconds:g} s",
-        NoticeKind.REBALANCE: f"{machine} is told that it may be taken back",
-        NoticeKind.MAINTENANCE: f"{machine} is told of maintenance in {seconds:g} s",
+        NoticeKind.SPOT: f"{machine} gets a spot notice: it ends in {seconds:g} s",
+        NoticeKind.REBALANCE: f"{machine} gets a rebalance recommendation",
+        NoticeKind.MAINTENANCE: f"{machine} gets a notice of maintenance in {seconds:g} s",
     }[kind]
 
 
@@ -319,12 +351,12 @@ def _declare(plan: "ClusterPlan") -> None:
     declare(plan)
 
 
-def _up_plain(plan: "ClusterPlan", output: Output) -> None:
-    """Plain machines, and beside them what Ansible is given for them."""
-    from gpucluster.sandbox import plain_up
+def _up_plain(plan: "SlurmOnHosts", scale: int | None, output: Output) -> None:
+    """Start plain machines, and write the files for Ansible."""
+    from gpucluster.sandbox import up_hosts
 
     with steps() as step:
-        done = plain_up.up(plan, progress=step, furnish=_write_site)
+        done = up_hosts.up(plan, progress=step, hosts=scale, furnish=_write_site)
     inventory = done.home.site / "inventory.yml"
     if output is Output.JSON:
         answer(
@@ -339,39 +371,38 @@ def _up_plain(plan: "ClusterPlan", output: Output) -> None:
         typer.echo(_plain_text(plan, inventory, done.differences))
 
 
-def _write_site(done: "PlainUp") -> None:
+def _write_site(done: "RunningHosts") -> None:
     from gpucluster.cli.inventory import write_site
-    from gpucluster.site.folder import Access
+    from gpucluster.inventory.folder import Access
 
     access = Access(known_hosts=done.known_hosts, private_key=done.private_key)
     write_site(done.plan, access, done.home.site)
 
 
-def _plain_text(plan: "ClusterPlan", inventory: Path, differences: tuple[str, ...]) -> str:
+def _plain_text(plan: "SlurmOnHosts", inventory: Path, differences: tuple[str, ...]) -> str:
     from gpucluster.files import shipped
-    from gpucluster.plan.model import there
 
     name = plan.name
     return "\n".join(
         (
-            f"{name}: plain machines, with nothing on them. They differ from hosts that exist in this:",
+            f"{name}: empty machines. Differences from existing hosts:",
             *(f"  - {line}" for line in differences),
-            "How to go on:",
+            "Next:",
             f"  gpucluster sandbox run {name} -- ansible-playbook -i {inventory} {shipped('playbooks') / 'site.yml'}",
-            f"  gpucluster sandbox exec {name} {there(plan.head).name} -- sinfo",
+            f"  gpucluster sandbox exec {name} {plan.head.name} -- sinfo",
             f"  gpucluster sandbox down {name}",
         )
     )
 
 
-def _up_text(done: "Up") -> str:
+def _up_text(done: "RunningSandbox") -> str:
     name = done.home.name
     return "\n".join(
         (
-            f"{name} is up. It differs from AWS in this, and in nothing else that we know of:",
+            f"{name} is up. Known differences from AWS:",
             *(f"  - {line}" for line in done.differences),
-            f"  - at most {done.room} machines at once, the head included (fs.inotify.max_user_instances); then EC2 has no capacity",
-            "How to go on:",
+            f"  - at most {done.room} machines at the same time, including the head (fs.inotify.max_user_instances); then EC2 has no capacity",
+            "Next:",
             f"  gpucluster sandbox exec {name} head {first_job(done.home.read_plan())}",
             f"  gpucluster sandbox exec {name} head -- sinfo",
             f"  gpucluster sandbox down {name}",
@@ -379,8 +410,8 @@ def _up_text(done: "Up") -> str:
     )
 
 
-def first_job(plan: "ClusterPlan") -> str:
-    """A job that fits the cluster: one of its users, where it names some, and the GPUs and nodes of one of its pools."""
+def first_job(plan: "SlurmPlan") -> str:
+    """Return a job that fits the cluster: a user of the spec, and the GPUs and nodes of one pool."""
     user = plan.users[0].name if plan.users else "researcher"
     default = next((part for part in plan.partitions if part.default), plan.partitions[0])
     pool = next(pool for pool in plan.pools if pool.name in default.pools)
@@ -389,20 +420,20 @@ def first_job(plan: "ClusterPlan") -> str:
     return f"--user {user} -- sbatch{named} -N{min(2, pool.max)}{gpus} --wrap 'srun hostname'"
 
 
-def _cloud_text(done: "Up") -> str:
+def _cloud_text(done: "RunningSandbox") -> str:
     name = done.home.name
     return "\n".join(
         (
-            f"{name}: a cloud with nothing in it, at http://127.0.0.1:{done.port}. It differs from AWS in this:",
+            f"{name}: an empty AWS at http://127.0.0.1:{done.port}. Differences from AWS:",
             *(f"  - {line}" for line in done.differences),
-            "How to go on:",
+            "Next:",
             f"  gpucluster sandbox shell {name}     then: pulumi up, and gpucluster sandbox status {name} --wait",
             f"  gpucluster sandbox down {name}",
         )
     )
 
 
-def _answer_up(done: "Up") -> None:
+def _answer_up(done: "RunningSandbox") -> None:
     answer(
         ok=True,
         name=done.home.name,
@@ -417,10 +448,10 @@ def _answer_up(done: "Up") -> None:
 
 
 def _one_of(option: str, value: str, known: Set[str]) -> None:
-    """An order about what the cluster never asks for would refuse nothing, in silence."""
+    """Refuse a machine type that no pool uses: the setting would have no effect."""
     if value != "*" and value not in known:
         raise typer.BadParameter(
-            f"{value!r}: this cluster has {', '.join(sorted(known))}; `*` is any", param_hint=option
+            f"{value!r}: this cluster has {', '.join(sorted(known))}; `*` means every one", param_hint=option
         )
 
 
@@ -440,22 +471,25 @@ def _change_text(change: "Change") -> str:
     return what + properties + (" (follows another change)" if change.follows else "")
 
 
-def _resident(name: str, machine: str) -> "tuple[Home, Resident]":
-    from gpucluster.sandbox import host, inside, ledger
+def _resident(name: str, machine: str) -> "tuple[SandboxDir, RunningMachine]":
+    from gpucluster.sandbox import host_checks, state_dir
+    from gpucluster.sandbox.machines import inside
 
-    host.require_root()
-    home = ledger.living(name)
-    return home, inside.find(home, host.cgroup_trees(Path("/proc/self/mountinfo").read_text()), machine)
+    host_checks.require_root()
+    home = state_dir.living(name)
+    return home, inside.find(
+        home, host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text()), machine
+    )
 
 
 def _log_of(name: str, machine: str | None) -> Path:
-    from gpucluster.sandbox import host, ledger
+    from gpucluster.sandbox import host_checks, state_dir
 
-    host.require_root()
-    home = ledger.existing(name)
+    host_checks.require_root()
+    home = state_dir.existing(name)
     if machine is None:
         return home.log
     console = home.console / machine
-    if machine.startswith("i-") and console.is_file():  # also of a machine that has ended
+    if machine.startswith("i-") and console.is_file():  # also for a terminated machine
         return console
     return home.console / _resident(name, machine)[1].instance

@@ -1,4 +1,4 @@
-"""How `validate` looks in a terminal: a table that grows while checks run, and the same at the end."""
+"""The table of `validate` in a terminal: live during the run, complete at the end."""
 
 import contextlib
 import io
@@ -12,39 +12,39 @@ from rich.live import Live as RichLive
 from rich.table import Table
 from rich.text import Text
 
-from gpucluster.checks.model import Verdict
-from gpucluster.cli.still import EVERY_S, still
-from gpucluster.markdown import printable
+from gpucluster.checks.check import CheckStatus
+from gpucluster.cli.output import PROGRESS_INTERVAL_S, repeat_progress
+from gpucluster.text import printable
 from gpucluster.validate.report import headline
-from gpucluster.validate.results import Result, Run, to_look_at
+from gpucluster.validate.results import Result, Run, needs_attention
 
 if TYPE_CHECKING:
-    from gpucluster.validate.expect import Expectation
+    from gpucluster.validate.expectation import Expectation
 
 COLOURS = {
-    Verdict.PASS: "green",
-    Verdict.WARN: "yellow",
-    Verdict.FAIL: "bold red",
-    Verdict.UNKNOWN: "magenta",
+    CheckStatus.PASS: "green",
+    CheckStatus.WARN: "yellow",
+    CheckStatus.FAIL: "bold red",
+    CheckStatus.UNKNOWN: "magenta",
 }
-SHOWN = 12  # rows of a living table: the last ones; a terminal cannot scroll in it
+SHOWN = 12  # rows of the live table: a terminal cannot scroll it
 PLAIN_WIDTH = 160  # without a terminal
 
 
 class Live:
-    """A table on a terminal while it runs; elsewhere a line every ten seconds."""
+    """A live table on a terminal; otherwise one line every ten seconds."""
 
-    def __init__(self, total: int, stream: TextIO, every_s: float = EVERY_S) -> None:
-        self._total, self._done, self._asked = total, list[Result](), ""
-        self._still = still(self._where, lambda line: print(line, file=stream, flush=True), every_s)
+    def __init__(self, total: int, stream: TextIO, every_s: float = PROGRESS_INTERVAL_S) -> None:
+        self._total, self._done, self._asked, self._awaited = total, list[Result](), "", ""
+        self._still = repeat_progress(self._where, lambda line: print(line, file=stream, flush=True), every_s)
         console = Console(file=stream)
         self._live = (
             RichLive(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
         )
 
-    def told(self, expectation: "Expectation", result: Result | None) -> None:
-        """An expectation is asked, or answered."""
-        self._asked = expectation.id
+    def update(self, expectation: "Expectation", result: Result | None) -> None:
+        """An expectation started or ended."""
+        self._asked, self._awaited = expectation.id, ""
         if result is not None:
             self._done.append(result)
         if self._live is not None:
@@ -60,8 +60,16 @@ class Live:
             table.caption = f"{len(self._done)} of {self._total}"
             self._live.update(table, refresh=True)
 
+    def wait(self, words: str) -> None:
+        """The run waits before its first check."""
+        self._awaited = printable(words)
+        if self._live is not None:
+            self._live.update(Text(self._awaited, style="dim"), refresh=True)
+
     def _where(self) -> str:
-        return printable(f"{len(self._done)} of {self._total} checks answered, {self._asked} is asked")
+        return self._awaited or printable(
+            f"{len(self._done)} of {self._total} checks answered, {self._asked} runs"
+        )
 
     def __enter__(self) -> "Live":
         (self._live or self._still).__enter__()
@@ -74,7 +82,7 @@ class Live:
 
 
 def final(run: Run, stream: TextIO | None = None) -> str:
-    """The whole table, what must be mended with its remedy, and the headline."""
+    """Return the whole table, the failures with their remedies, and the headline."""
     seen = Console(file=stream) if stream is not None else Console()
     out = io.StringIO()
     console = Console(
@@ -85,17 +93,17 @@ def final(run: Run, stream: TextIO | None = None) -> str:
     )
     with contextlib.closing(out):
         console.print(rows(run.results))
-        for result in to_look_at(run.results):
+        for result in needs_attention(run.results):
             if not result.blocked_by:
                 console.print(_trouble(result), soft_wrap=True)
         for cause, count in Counter(r.blocked_by for r in run.results if r.blocked_by).items():
-            console.print(Text(f"unknown: {count} more, until {cause} is mended"), soft_wrap=True)
+            console.print(Text(f"unknown: {count} more, until {cause} is repaired"), soft_wrap=True)
         console.print(Text(f"{run.name}: {headline(run)}, in {run.seconds:.1f} s"), soft_wrap=True)
         return out.getvalue().rstrip("\n")
 
 
 def rows(results: Iterable[Result]) -> Table:
-    """Words of others are Text, never markup."""
+    """Text of machines is Text, never markup."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("verdict", "check", "where", "found"):
         table.add_column(name, overflow="fold")

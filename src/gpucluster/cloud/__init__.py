@@ -1,1 +1,1 @@
-"""The port to a cloud: requests, answers, fault classes; AWS over boto3, and one model for every stand-in."""
+"""The interface to a cloud: calls, answers, classes of faults, and EC2 over boto3."""

@@ -1,7 +1,7 @@
-"""The CloudPort over EC2. boto3 is loaded at the first call, so that importing this costs nothing.
+"""The CloudPort over EC2. boto3 is imported at the first call, because its import is slow.
 
-Launches are never retried by the SDK: a refusal for capacity is a 5xx, which it would repeat (T06), and each
-repeat empties the bucket of RunInstances (T11). The caller repeats the identical request instead (T01).
+The SDK never repeats a launch: a refusal for capacity is a 5xx, which it would repeat (T06), and each repetition uses a token
+of the bucket of RunInstances (T11). The caller repeats the identical request instead (T01).
 """
 
 import threading
@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from gpucluster.cloud.faults import cloud_error
+from gpucluster.cloud.limits import in_filters
 from gpucluster.cloud.port import (
     CloudError,
     Fault,
     FleetAnswer,
+    FleetCall,
     FleetError,
-    FleetOverride,
-    FleetRequest,
     Instance,
     InstanceState,
-    LaunchRequest,
+    LaunchCall,
+    LaunchSpec,
     Reservation,
 )
 from gpucluster.plan import names
@@ -35,50 +36,62 @@ if TYPE_CHECKING:
         InstanceTypeDef,
     )
 
-_TAGGED = ("instance", "volume", "network-interface")  # tags reach none of them by themselves (T17)
+_TAGGED = ("instance", "volume", "network-interface")  # templates do not tag these by themselves (T17)
 _PAGE = 1000
-_BATCH = 500  # ids in one TerminateInstances; EC2 takes 1000
+_READ = (  # the parts of an instance that `view` takes
+    *("InstanceId", "State", "Placement", "InstanceType", "PrivateIpAddress", "LaunchTime", "ClientToken"),
+    *("StateReason", "StateTransitionReason", "CapacityReservationId", "InstanceLifecycle", "Tags"),
+)
+_TOPOLOGY_IDS = 100  # ids in one DescribeInstanceTopology
+_BATCH = 500  # ids in one TerminateInstances; EC2 accepts 1000
 
 
 class AwsCloud:
-    """EC2 of one Region. `client` makes a client for a botocore Config; the default is boto3's."""
+    """EC2 of one Region. `client` creates a client for a botocore Config; the default is boto3's."""
 
     def __init__(self, region: str, client: "Callable[[Config], EC2Client] | None" = None) -> None:
         self._region = region
         self._client = client or self._boto3_client
         self._made: tuple[EC2Client, EC2Client] | None = None
         self._session: Any = None
-        self._making = threading.Lock()  # the daemon's threads share us, and a session is not safe to share
+        self._making = (
+            threading.Lock()
+        )  # threads of the daemon share this object, and a boto3 session is not thread-safe
 
-    def launch(self, request: LaunchRequest) -> tuple[str, ...]:
-        """As the port says."""
+    def launch(self, call: LaunchCall) -> tuple[str, ...]:
+        """See CloudPort."""
         with translated():
-            answer = self._launcher().run_instances(**launch_arguments(request))
+            answer = self._launcher().run_instances(**launch_arguments(call))
         return tuple(i["InstanceId"] for i in answer["Instances"] if "InstanceId" in i)
 
-    def fleet(self, request: FleetRequest) -> FleetAnswer:
-        """As the port says; ids alone come back, so that DescribeInstances must follow (T13)."""
+    def fleet(self, call: FleetCall) -> FleetAnswer:
+        """See CloudPort. CreateFleet returns only ids, so DescribeInstances must follow (T13)."""
         with translated():
-            answer = self._launcher().create_fleet(**fleet_arguments(request))
+            answer = self._launcher().create_fleet(**fleet_arguments(call))
         return fleet_view(answer)
 
-    def instances(self, cluster: str) -> tuple[Instance, ...]:
-        """As the port says; by filter and paged, so that no young id can fail the call (T20, T21)."""
+    def instances(self, cluster: str, also: Sequence[str] = ()) -> tuple[Instance, ...]:
+        """See CloudPort. The list is filtered and paged: an id that is not visible yet would fail the call (T20, T21)."""
         filters = [
             {"Name": f"tag:{names.TAG_CLUSTER}", "Values": [cluster]},
             {"Name": f"tag:{names.TAG_ROLE}", "Values": [names.ROLE_NODE]},
         ]
+        found = self._described(filters)
+        for part in in_filters(sorted(set(also) - {i.id for i in found})):
+            found += self._described([{"Name": "instance-id", "Values": part}])
+        return tuple(found)
+
+    def _described(self, filters: list[dict[str, Any]]) -> list[Instance]:
         with translated():
             pages = (
                 self._reader()
                 .get_paginator("describe_instances")
                 .paginate(Filters=cast(Any, filters), PaginationConfig={"PageSize": _PAGE})
             )
-            found = [i for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
-        return tuple(view(i) for i in found)
+            return [view(i) for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
 
     def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
-        """As the port says; from the list of all, for an unknown id fails the call and no filter takes ids (T22)."""
+        """See CloudPort. All reservations are listed: an unknown id fails the call, and no filter takes ids (T22)."""
         if not ids:
             return ()
         with translated():
@@ -86,8 +99,19 @@ class AwsCloud:
             found = [r for page in pages for r in page.get("CapacityReservations", [])]
         return tuple(reservation_view(r) for r in found if r.get("CapacityReservationId") in ids)
 
+    def network_nodes(self, ids: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """See TopologyPort. A call takes 100 ids (T28)."""
+        found: dict[str, tuple[str, ...]] = {}
+        for start in range(0, len(ids), _TOPOLOGY_IDS):
+            with translated():
+                batch = list(ids[start : start + _TOPOLOGY_IDS])
+                answer = self._reader().describe_instance_topology(InstanceIds=batch)
+            for one in answer.get("Instances", []):
+                found[one.get("InstanceId", "")] = tuple(one.get("NetworkNodes") or ())
+        return {instance: nodes for instance, nodes in found.items() if nodes}
+
     def terminate(self, ids: Sequence[str]) -> None:
-        """As the port says: one unknown id spares them all (T23), so then each is asked alone."""
+        """See CloudPort. One unknown id prevents the termination of all (T23), so then each id gets its own call."""
         for start in range(0, len(ids), _BATCH):
             batch = list(ids[start : start + _BATCH])
             try:
@@ -116,7 +140,7 @@ class AwsCloud:
         return self._clients()[1]
 
     def _clients(self) -> "tuple[EC2Client, EC2Client]":
-        """Reader and launcher, both at the first call, which is a look: one takes half a second, and a launch has none."""
+        """Create both clients at the first call. A client takes half a second. The first call is DescribeInstances, so no launch waits."""
         with self._making:
             if self._made is None:
                 launching = self._client(client_config(attempts=1, read_timeout_s=60))
@@ -124,17 +148,17 @@ class AwsCloud:
             return self._made
 
     def _boto3_client(self, config: "Config") -> "EC2Client":
-        self._session = self._session or boto3_session()
+        self._session = self._session or ec2_session()
         return _client_of(self._session, "ec2", self._region, config)
 
 
 def boto3_client(service: str, region: str, config: "Config") -> Any:
-    """A client of boto3's own session, which finds the machine's role by itself."""
+    """A client of boto3's session, which finds the role of the machine by itself."""
     return _client_of(boto3_session(), service, region, config)
 
 
 def _client_of(session: Any, service: str, region: str, config: "Config") -> Any:
-    """A client that was made without credentials never looks for them again: a busy metadata service would end it for good."""
+    """Drop a client that found no credentials: botocore does not search again, so one failed query would disable it forever."""
     if session.get_credentials() is None:
         from botocore.exceptions import NoCredentialsError  # noqa: PLC0415
 
@@ -142,15 +166,47 @@ def _client_of(session: Any, service: str, region: str, config: "Config") -> Any
     return session.client(service, region_name=region, config=config)
 
 
+def ec2_session() -> Any:
+    """A session whose EC2 clients parse only the parts of answers that `AwsCloud` reads.
+
+    botocore parses each element of an answer in Python: for 1,000 instances of RunInstances 0.34 s instead of 0.06 s, while
+    the daemon's other threads wait for the interpreter.
+    """
+    import boto3  # noqa: PLC0415 - 0.2 s that importers need not pay
+    import botocore.session  # noqa: PLC0415
+
+    core: Any = botocore.session.get_session()
+    # with the arguments of botocore's own call, so that its clients get this very value from the loader's cache
+    narrow(core.get_component("data_loader").load_service_model("ec2", "service-2", api_version=None))
+    return boto3.Session(botocore_session=core)
+
+
+def narrow(model: dict[str, Any]) -> None:
+    """Remove from botocore's model of EC2 what no caller of `AwsCloud` reads: RunInstances gives ids, others what `view` takes."""
+    shapes, ids = model["shapes"], "InstanceId"
+    instance, reservation = shapes["Instance"]["members"], shapes["Reservation"]["members"]
+    instances = shapes[reservation["Instances"]["shape"]]
+    shapes["LaunchedInstance"] = {"type": "structure", "members": {ids: instance[ids]}}
+    shapes["LaunchedInstances"] = {
+        **instances,
+        "member": {**instances["member"], "shape": "LaunchedInstance"},
+    }
+    launched = {**reservation["Instances"], "shape": "LaunchedInstances"}
+    shapes["LaunchedReservation"] = {"type": "structure", "members": {"Instances": launched}}
+    model["operations"]["RunInstances"]["output"] = {"shape": "LaunchedReservation"}
+    shapes["Reservation"]["members"] = {"Instances": reservation["Instances"]}
+    shapes["Instance"]["members"] = {name: instance[name] for name in _READ}
+
+
 def boto3_session() -> Any:
-    """A session; it keeps what it read of a service, so a second client of one is quick."""
+    """A session; it caches service models, so a second client of one service is fast."""
     import boto3  # noqa: PLC0415 - 0.2 s that importers need not pay
 
     return boto3.Session()  # its `client` has an overload for each service of AWS
 
 
 def client_config(*, attempts: int, read_timeout_s: float) -> "Config":
-    """The botocore Config of our clients: few attempts, short waits."""
+    """The botocore Config of the clients: few attempts, short waits."""
     from botocore.config import Config  # noqa: PLC0415
 
     return Config(
@@ -161,101 +217,104 @@ def client_config(*, attempts: int, read_timeout_s: float) -> "Config":
     )
 
 
-def launch_arguments(request: LaunchRequest) -> dict[str, Any]:
-    """What RunInstances is called with: a function of the request alone, so that repeats are identical."""
-    tags = _tags(request)
+def launch_arguments(call: LaunchCall) -> dict[str, Any]:
+    """Return the arguments of RunInstances: a pure function of the call, so that repeated calls are identical."""
+    spec, tags = call.spec, _tags(call)
     arguments: dict[str, Any] = {
-        "ClientToken": request.token,
-        "MinCount": request.count if request.at_least is None else request.at_least,
-        "MaxCount": request.count,
+        "ClientToken": call.token,
+        "MinCount": call.count if call.at_least is None else call.at_least,
+        "MaxCount": call.count,
         "LaunchTemplate": {
-            "LaunchTemplateId": request.template_id,
-            "Version": str(request.template_version),  # never $Latest (T15)
+            "LaunchTemplateId": spec.template_id,
+            "Version": str(spec.template_version),  # never $Latest (T15)
         },
-        "InstanceType": request.machine,
+        "InstanceType": spec.machine,
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in _TAGGED],
     }
-    if request.interfaces:
-        arguments["NetworkInterfaces"] = [_interface(request, one) for one in request.interfaces]
+    if spec.interfaces:
+        arguments["NetworkInterfaces"] = [_interface(spec, one) for one in spec.interfaces]
     else:
-        arguments["SubnetId"] = request.subnet_id
-    if request.placement_group is not None:
-        arguments["Placement"] = {"GroupName": request.placement_group}
-    if request.market is Market.SPOT:
+        arguments["SubnetId"] = spec.subnet_id
+    if spec.placement_group is not None:
+        arguments["Placement"] = {"GroupName": spec.placement_group}
+    if spec.market is Market.SPOT:
         arguments["TagSpecifications"].append({"ResourceType": "spot-instances-request", "Tags": tags})
         options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
-        if request.max_price is not None:
-            options["MaxPrice"] = f"{request.max_price / 1e6:.6f}"
+        if spec.max_price is not None:
+            options["MaxPrice"] = _dollars(spec.max_price)
         arguments["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
-    if request.market is Market.CAPACITY_BLOCK:
+    if spec.market is Market.CAPACITY_BLOCK:
         arguments["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
-    if request.reservation is not None:
+    if spec.reservation is not None:
         arguments["CapacityReservationSpecification"] = {
-            "CapacityReservationTarget": {"CapacityReservationId": request.reservation}
+            "CapacityReservationTarget": {"CapacityReservationId": spec.reservation}
         }
     return arguments
 
 
-def _interface(request: LaunchRequest, one: Interface) -> dict[str, Any]:
-    """In full, over the template's: beside a list of interfaces nothing names the subnet (T31)."""
+def _interface(spec: LaunchSpec, one: Interface) -> dict[str, Any]:
+    """Return one interface with its subnet: RunInstances accepts no subnet with a list of interfaces (T31)."""
     return {
         "NetworkCardIndex": one.card,
         "DeviceIndex": one.device,
         "InterfaceType": one.kind.value,
-        "SubnetId": request.subnet_id,
-        "Groups": [request.group],
+        "SubnetId": spec.subnet_id,
+        "Groups": [spec.security_group],
         "DeleteOnTermination": True,
     }
 
 
-def fleet_arguments(request: FleetRequest) -> dict[str, Any]:
-    """What CreateFleet is called with; one zone, so that MinTargetCapacity counts (T13)."""
-    least = request.count if request.at_least is None else request.at_least
-    ways: dict[str, Any] = {"SingleAvailabilityZone": True, "MinTargetCapacity": least}
-    options = {"AllocationStrategy": "prioritized", **ways}
-    if request.market is Market.SPOT:
+def fleet_arguments(call: FleetCall) -> dict[str, Any]:
+    """Return the arguments of CreateFleet in one zone, so that MinTargetCapacity applies (T13)."""
+    market = call.specs[0].market
+    least = call.count if call.at_least is None else call.at_least
+    common: dict[str, Any] = {"SingleAvailabilityZone": True, "MinTargetCapacity": least}
+    options = {"AllocationStrategy": "prioritized", **common}
+    if market is Market.SPOT:
         options = {
             "AllocationStrategy": "capacity-optimized-prioritized",
             "InstanceInterruptionBehavior": "terminate",
-            **ways,
+            **common,
         }
     return {
-        "ClientToken": request.token,
+        "ClientToken": call.token,
         "Type": "instant",
-        "LaunchTemplateConfigs": [_fleet_config(request, n, o) for n, o in enumerate(request.overrides)],
+        "LaunchTemplateConfigs": [_fleet_config(n, spec) for n, spec in enumerate(call.specs)],
         "TargetCapacitySpecification": {
-            "TotalTargetCapacity": request.count,
-            "DefaultTargetCapacityType": request.market.value,
+            "TotalTargetCapacity": call.count,
+            "DefaultTargetCapacityType": market.value,
         },
-        "SpotOptions" if request.market is Market.SPOT else "OnDemandOptions": options,
-        # an instant fleet takes tags for these kinds alone; the template tags the rest
-        "TagSpecifications": [
-            {"ResourceType": kind, "Tags": _tags(request)} for kind in ("fleet", "instance")
-        ],
+        "SpotOptions" if market is Market.SPOT else "OnDemandOptions": options,
+        # an instant fleet tags only these resource types; the template tags the rest
+        "TagSpecifications": [{"ResourceType": kind, "Tags": _tags(call)} for kind in ("fleet", "instance")],
     }
 
 
-def _fleet_config(request: FleetRequest, priority: int, override: FleetOverride) -> dict[str, Any]:
-    place: dict[str, Any] = {
-        "InstanceType": override.machine,
-        "SubnetId": request.subnet_id,
+def _fleet_config(priority: int, spec: LaunchSpec) -> dict[str, Any]:
+    override: dict[str, Any] = {
+        "InstanceType": spec.machine,
+        "SubnetId": spec.subnet_id,
         "Priority": float(priority),
     }
-    if request.placement_group is not None:
-        place["Placement"] = {"GroupName": request.placement_group}
-    if request.max_price is not None:
-        place["MaxPrice"] = f"{request.max_price / 1e6:.6f}"
+    if spec.placement_group is not None:
+        override["Placement"] = {"GroupName": spec.placement_group}
+    if spec.max_price is not None:
+        override["MaxPrice"] = _dollars(spec.max_price)
     return {
         "LaunchTemplateSpecification": {
-            "LaunchTemplateId": override.template_id,
-            "Version": str(override.template_version),  # a fleet without it is refused (T14)
+            "LaunchTemplateId": spec.template_id,
+            "Version": str(spec.template_version),  # CreateFleet refuses a template without a version (T14)
         },
-        "Overrides": [place],
+        "Overrides": [override],
     }
+
+
+def _dollars(micro: int) -> str:
+    return f"{micro / 1e6:.6f}"
 
 
 def fleet_view(answer: "CreateFleetResultTypeDef") -> FleetAnswer:
-    """Instances and errors of CreateFleet, by machine."""
+    """Instances and errors of CreateFleet by machine type."""
     instances = [
         (instance, made.get("InstanceType", ""))
         for made in answer.get("Instances", [])
@@ -275,12 +334,12 @@ def _fleet_error(error: "CreateFleetErrorTypeDef") -> FleetError:
     )
 
 
-def _tags(request: LaunchRequest | FleetRequest) -> list[dict[str, str]]:
-    return [{"Key": k, "Value": v} for k, v in sorted(request.tags.items())]
+def _tags(call: LaunchCall | FleetCall) -> list[dict[str, str]]:
+    return [{"Key": k, "Value": v} for k, v in sorted(call.tags.items())]
 
 
 def reservation_view(found: "CapacityReservationTypeDef") -> Reservation:
-    """A reservation or block of DescribeCapacityReservations as the port lists it."""
+    """Convert an item of DescribeCapacityReservations."""
     starts, ends = found.get("StartDate"), found.get("EndDate")
     return Reservation(
         id=found.get("CapacityReservationId", ""),
@@ -295,7 +354,7 @@ def reservation_view(found: "CapacityReservationTypeDef") -> Reservation:
 
 
 def view(instance: "InstanceTypeDef") -> Instance:
-    """An instance of DescribeInstances as the port lists it; anything but the id may lack (T20)."""
+    """Convert an item of DescribeInstances; every field but the id may be absent (T20)."""
     launched = instance.get("LaunchTime")
     reason = instance.get("StateReason", {}).get("Message") or instance.get("StateTransitionReason")
     return Instance(
@@ -314,7 +373,7 @@ def view(instance: "InstanceTypeDef") -> Instance:
 
 
 def _market(instance: "InstanceTypeDef") -> Market:
-    """How it is really bought: one that joined an open reservation is in it (T25)."""
+    """Return the real market: an instance that joined an open reservation runs in it (T25)."""
     lifecycle: str = instance.get("InstanceLifecycle", "")  # absent for On-Demand (T14)
     if lifecycle in (Market.SPOT.value, Market.CAPACITY_BLOCK.value):
         return Market(lifecycle)
@@ -323,7 +382,7 @@ def _market(instance: "InstanceTypeDef") -> Market:
 
 @contextmanager
 def translated() -> Generator[None, None, None]:
-    """Turn what boto3 raises into a CloudError; only what the service refused in words counts as refused."""
+    """Convert an error of boto3 into a CloudError. Only an error with a code of the service counts as refused."""
     from botocore import exceptions as boto  # noqa: PLC0415
 
     try:
@@ -333,14 +392,14 @@ def translated() -> Generator[None, None, None]:
     except (boto.NoCredentialsError, boto.PartialCredentialsError, boto.ParamValidationError) as error:
         raise CloudError(Fault.CONFIGURATION, type(error).__name__, str(error)) from error
     except (boto.CredentialRetrievalError, boto.MetadataRetrievalError) as error:
-        # nothing was sent: the metadata service will answer again
+        # nothing was sent: the metadata service answers again later
         raise CloudError(Fault.THROTTLED, type(error).__name__, str(error)) from error
     except boto.BotoCoreError as error:
         raise CloudError(Fault.LOST, type(error).__name__, str(error)) from error
 
 
 def _refused(error: Any) -> CloudError:
-    response: Mapping[str, Any] = error.response  # a TypedDict of optional parts
+    response: Mapping[str, Any] = error.response  # a TypedDict with only optional keys
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400))
     words: Mapping[str, str] = response.get("Error", {})
     return cloud_error(words.get("Code", "Unknown"), words.get("Message", ""), status=status)

@@ -1,4 +1,4 @@
-"""The control object in the bucket: who may act, and whether to scale. Written only on what was read (T39)."""
+"""The control object in the bucket: which daemon may act, and whether it may launch. Each write names the version that was read (T39)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,13 +12,13 @@ from gpucluster.plan.codec import dumps, loads
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
-_TRIES = 8  # two writers meet at most a few times; more is a fault of ours
+_TRIES = 8  # two writers conflict only a few times; more conflicts are a fault of this program
 _RACED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"})
-_LIMIT = 64 * 1024  # bytes; ours is under 200
+_LIMIT = 64 * 1024  # bytes; the object has fewer than 200
 
 
 class S3Control:
-    """The ControlPort over S3. `client` makes the S3 client at the first call; the default is boto3's."""
+    """The ControlPort over S3. `client` creates the S3 client at the first call; the default is boto3's."""
 
     def __init__(self, region: str, bucket: str, client: "Callable[[], S3Client] | None" = None) -> None:
         self._region = region
@@ -27,19 +27,19 @@ class S3Control:
         self._s3: S3Client | None = None
 
     def read(self) -> Control:
-        """As the port says. Whoever cannot read it must not launch: the caller takes CloudError as STOP."""
+        """See ControlPort. Without an answer the caller must not launch: it treats CloudError as STOP."""
         return self.stamped().control
 
     def stop(self, by: str) -> None:
-        """As the port says."""
+        """See ControlPort."""
         self._write(Scaling.STOP, by)
 
     def resume(self, by: str) -> None:
-        """Allow scaling again. The epoch stays: it is the holder's."""
+        """Allow launches again. The epoch stays, because it belongs to the holder."""
         self._write(Scaling.RUN, by)
 
     def stamped(self) -> Stamped:
-        """As the port says."""
+        """See ControlPort."""
         try:
             with translated():
                 answer = self._client().get_object(Bucket=self._bucket, Key=names.CONTROL_KEY)
@@ -51,7 +51,7 @@ class S3Control:
         return Stamped(control=self._parse(text), etag=answer["ETag"])
 
     def write(self, control: Control, etag: str | None) -> str | None:
-        """As the port says; on a conflict (409) the version is read anew by the caller, as on 412."""
+        """See ControlPort. After a conflict (409) the caller reads the version again, as after 412."""
         condition: dict[str, Any] = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         try:
             with translated():
@@ -83,8 +83,8 @@ class S3Control:
         try:
             return loads(Control, text)
         except (ValueError, RecursionError) as error:
-            says = f"{self._name}: {error}; nobody may act until it is deleted, and then written anew"
-            raise CloudError(Fault.CONFIGURATION, "MalformedControl", says) from error
+            words = f"{self._name}: {error}; nobody may act until it is deleted, and then written anew"
+            raise CloudError(Fault.CONFIGURATION, "MalformedControl", words) from error
 
     @property
     def _name(self) -> str:

@@ -1,4 +1,4 @@
-"""End every node of a cluster and see that none is left; for `gpucluster down`, after the daemon was told to stop."""
+"""Terminate every node of a cluster and wait until none is left. `gpucluster down` uses it after scaling stopped."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,18 @@ from gpucluster.cloud.port import CloudError, CloudPort, Fault, Instance, Instan
 from gpucluster.errors import GpuclusterError
 
 PAUSE_S = 2.0
-SETTLE_S = 3.0  # a launch that was under way when scaling stopped shows itself within this
-DEADLINE_S = 20 * 60.0  # GPU machines end slowly; the upstream provider waits as long for one
+REPEAT_S = 30.0  # a wait without progress is reported again after this time
+SETTLE_S = 3.0  # a launch that began before scaling stopped is visible after this time
+DEADLINE_S = 20 * 60.0  # GPU machines terminate slowly; the Terraform provider waits as long for one
 
 
 class NotEndedError(GpuclusterError):
-    """Nodes are left after the deadline."""
+    """Nodes still run after the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time as the edge has it."""
+    """The clock of the caller."""
 
     now: Callable[[], float]
     pause: Callable[[float], None]
@@ -31,28 +32,52 @@ def end_nodes(
     report: Callable[[str], None],
     deadline_s: float = DEADLINE_S,
 ) -> tuple[str, ...]:
-    """Return the ids that were ended, once a listing was empty twice; a repeated call goes on where one stopped."""
-    deadline, ended, empty, told = clock.now() + deadline_s, set[str](), 0, ""
+    """Return the ids that were terminated, after two empty lists. It can be repeated after an interruption."""
+    deadline, ended, empty = clock.now() + deadline_s, set[str](), 0
+    wait = _Wait(clock, deadline, report)
     while empty < 2:
-        left = _look(cloud, cluster)
-        if left is not None:
+        left = _list(cloud, cluster)
+        if not isinstance(left, CloudError):
             ended |= _end(cloud, left)
             empty = 0 if left else empty + 1
-            told = _tell(left, told, report)
+        wait.say(left)
         if empty < 2:
             if clock.now() > deadline:
-                raise _too_late(left or (), deadline_s)
+                raise _too_late(left, deadline_s)
             clock.pause(SETTLE_S if empty else PAUSE_S)
     return tuple(sorted(ended))
 
 
-def _look(cloud: CloudPort, cluster: str) -> tuple[Instance, ...] | None:
-    """What is not yet terminated; None when the cloud gave no answer this time."""
+Listed = tuple[Instance, ...] | CloudError  # the instances that are left, or why EC2 did not answer
+
+
+class _Wait:
+    """Report what is waited for: each change once, and the same state again after `REPEAT_S` with the time that is left."""
+
+    def __init__(self, clock: Clock, deadline: float, report: Callable[[str], None]) -> None:
+        self._clock, self._deadline, self._report = clock, deadline, report
+        self._words, self._at = "", clock.now()
+
+    def say(self, left: Listed) -> None:
+        """Report `left` if it is due."""
+        words, now = _words(left), self._clock.now()
+        if words and words != self._words:
+            self._report(words)
+        elif words and now - self._at >= REPEAT_S:
+            minutes = max(0.0, self._deadline - now) / 60
+            self._report(f"{words}; {_names(left)}this command gives up in {minutes:.0f} minutes")
+        else:
+            return
+        self._words, self._at = words, now
+
+
+def _list(cloud: CloudPort, cluster: str) -> Listed:
+    """Return the instances that are not terminated, or the error if EC2 does not answer."""
     try:
         found = cloud.instances(cluster)
     except CloudError as error:
         if error.fault in (Fault.THROTTLED, Fault.LOST):
-            return None
+            return error
         raise
     return tuple(i for i in found if i.state is not InstanceState.TERMINATED)
 
@@ -68,17 +93,28 @@ def _end(cloud: CloudPort, left: tuple[Instance, ...]) -> set[str]:
     return set(living)
 
 
-def _tell(left: tuple[Instance, ...], told: str, report: Callable[[str], None]) -> str:
+def _words(left: Listed) -> str:
+    if isinstance(left, CloudError):
+        return f"EC2 does not list instances: {left.code}"
     ending = sum(not i.living for i in left)
-    text = f"nodes left: {len(left)}, {ending} of them on their way out" if left else told
-    if text != told:
-        report(text)
-    return text
+    return f"nodes left: {len(left)}, {ending} of them shutting down" if left else ""
 
 
-def _too_late(left: tuple[Instance, ...], deadline_s: float) -> NotEndedError:
-    ids = ", ".join(sorted(i.id for i in left)[:10])
+def _names(left: Listed) -> str:
+    """Return which instances are waited for; empty for an error."""
+    return "" if isinstance(left, CloudError) else f"waiting for {_ids(left)}; "
+
+
+def _ids(left: tuple[Instance, ...]) -> str:
+    ids = sorted(i.id for i in left)
+    return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
+
+
+def _too_late(left: Listed, deadline_s: float) -> NotEndedError:
+    after = f"after {deadline_s / 60:.0f} minutes"
     return NotEndedError(
-        f"not gone after {deadline_s / 60:.0f} minutes: {ids}",
+        f"EC2 does not list instances {after}: {left}"
+        if isinstance(left, CloudError)
+        else f"not gone {after}: {_ids(left)}",
         next_step="run the same command again; it goes on where it stopped",
     )

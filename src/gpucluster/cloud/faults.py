@@ -1,37 +1,37 @@
-"""What a cloud's error code means to the caller: one table, sets with the reason for each.
+"""The class of each error code by the caller's next step: one table, with a reason for each set.
 
-From `aws-traps.md` §1i and what peers had to learn (throttling is never lack of capacity).
-Some codes say nothing without their text: those rows stand in `BY_TEXT` and are asked first.
+Source: docs/facts/aws.md, error codes by next step. Throttling is never treated as lack of capacity.
+Some codes need their text; `BY_TEXT` holds them and is read first.
 """
 
 from collections.abc import Mapping
 
 from gpucluster.cloud.port import CloudError, Fault
 
-ECHO = "UnfulfillableCapacity"  # of a fleet: also what is said of a machine that was not tried (T13)
+ECHO = "UnfulfillableCapacity"  # of a fleet: also the code of a machine type that was not tried (T13)
 
-# The zone, machine or market has no room now: go on, and remember for a while.
+# The zone, machine or market has no capacity now: try the next candidate and remember the refusal for a while.
 NO_CAPACITY = frozenset(
     {
         "InsufficientInstanceCapacity",
         "InsufficientCapacity",
         "InsufficientHostCapacity",
-        "InsufficientReservedInstanceCapacity",  # Reserved Instances, not reservations of capacity
-        "InsufficientReservedInstancesCapacity",  # the same, as some replies spell it
+        "InsufficientReservedInstanceCapacity",  # Reserved Instances, not capacity reservations
+        "InsufficientReservedInstancesCapacity",  # another spelling in some answers
         "InsufficientAddressCapacity",
         "InsufficientFreeAddressesInSubnet",
         ECHO,
         "ReservationCapacityExceeded",
         "SpotMaxPriceTooLow",
-        "InvalidCapacityReservationState.PendingActivation",  # the block has not begun: others may do
-        "InvalidCapacityReservationState",  # it is over, or not paid (this end of the code is not verified)
+        "InvalidCapacityReservationState.PendingActivation",  # the block has not begun; other sources may work
+        "InvalidCapacityReservationState",  # it is over or unpaid (the end of the code is not verified)
     }
 )
 
-# Not sold there, or not in this shape: nothing but a change of the world makes it pass.
+# The zone does not offer the machine, or not in this form. Waiting does not help.
 UNSUPPORTED = frozenset({"Unsupported", "InvalidFleetConfiguration", "UnsupportedOperation"})
 
-# The call was refused before it did anything, and passes unchanged after a pause.
+# The call had no effect. The same call succeeds after a pause.
 THROTTLED = frozenset(
     {
         "RequestLimitExceeded",
@@ -45,24 +45,24 @@ THROTTLED = frozenset(
         "BandwidthLimitExceeded",
         "SlowDown",  # S3
         "OverLimit",  # SQS: too many messages are in flight
-        "ExpiredToken",  # a role session: the SDK fetches the next one
+        "ExpiredToken",  # the role session expired: the SDK fetches the next one
         "RequestExpired",
         "InvalidSecurity.RequestHasExpired",
         "OperationAborted",  # S3: a conflicting operation is under way
-        # a deletion that waits for what hangs on it, 15 to 20 min
+        # a deletion that waits 15 to 20 minutes for dependent resources
         "DependencyViolation",
         "InvalidPlacementGroup.InUse",
         "InvalidGroup.InUse",
         "FileSystemInUse",
         "DeleteConflict",
         "InvalidIPAddress.InUse",
-        # a name that is still held by what was deleted
+        # the name of a deleted resource is still in use
         "QueueDeletedRecently",
         "InvalidRequestException",
     }
 )
 
-# A person must raise a limit; no other zone helps.
+# A person must raise a limit; another zone does not help.
 QUOTA = frozenset(
     {
         "VcpuLimitExceeded",
@@ -74,7 +74,7 @@ QUOTA = frozenset(
     }
 )
 
-# A person must change something of ours or of the account.
+# A person must change the configuration or the account.
 CONFIGURATION = frozenset(
     {
         "UnauthorizedOperation",
@@ -98,13 +98,13 @@ CONFIGURATION = frozenset(
         "InvalidParameter",
         "MissingParameter",
         "InvalidUserData.Malformed",
-        "InvalidSubnetID.NotFound",  # templates, groups and subnets of a bundle are old: not a lag
+        "InvalidSubnetID.NotFound",  # templates, groups and subnets of an old bundle; waiting does not help
         "InvalidGroup.NotFound",
         "InvalidLaunchTemplateId.NotFound",
         "InvalidLaunchTemplateId.VersionNotFound",
         "InvalidLaunchTemplateName.NotFoundException",
         "InvalidCapacityReservationId.NotFound",
-        "InvalidPlacementGroup.Unknown",  # of a bundle that is old
+        "InvalidPlacementGroup.Unknown",  # of an old bundle
         "OperationNotPermitted",  # termination protection
         "IncorrectInstanceState",
         "InvalidNetworkSettings",
@@ -112,13 +112,13 @@ CONFIGURATION = frozenset(
     }
 )
 
-# The token is bound to other parameters, or to what is dead.
+# The token has other parameters, or belongs to a dead instance.
 TOKEN = frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"})
 
-# What was named is not there (any more, or not yet).
+# The named resource does not exist.
 GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "NoSuchKey"})
 
-# The service broke off: nobody knows whether it was done.
+# The service failed: the outcome is unknown.
 LOST = frozenset(
     {
         "InternalError",
@@ -146,21 +146,21 @@ TABLE: Mapping[str, Fault] = {
     for code in sorted(codes)
 }
 
-# (code, a part of the text in lower case, what it means)
+# (code, part of the text in lower case, class)
 BY_TEXT: tuple[tuple[str, str, Fault], ...] = (
-    # a fresh instance profile is unknown for minutes: the identical request passes later (T36)
+    # a new instance profile is unknown for minutes; the identical request succeeds later (T36)
     ("InvalidParameterValue", "iam instance profile", Fault.THROTTLED),
-    # a type that the Region does not know
+    # the Region does not have this type
     ("InvalidParameterValue", "for instancetype", Fault.UNSUPPORTED),
-    # fleets say so of a full targeted reservation
+    # this is how a fleet reports a full targeted reservation
     ("UnfulfillableCapacity", "reservationcapacityexceeded", Fault.NO_CAPACITY),
-    # the fleet's wording of a permission that lacks
+    # this is how a fleet reports a missing permission
     ("InvalidFleetConfiguration", "not authorized", Fault.CONFIGURATION),
 )
 
 
 def classify(code: str, message: str = "", *, status: int = 400) -> Fault:
-    """Return the caller's next move; an unknown code stops (4xx) or counts as unanswered (5xx)."""
+    """Return the class; an unknown code stops the source (4xx) or counts as no answer (5xx)."""
     text = message.lower()
     for ambiguous, part, fault in BY_TEXT:
         if code == ambiguous and part in text:
@@ -172,5 +172,5 @@ def classify(code: str, message: str = "", *, status: int = 400) -> Fault:
 
 
 def cloud_error(code: str, message: str, *, status: int = 400) -> CloudError:
-    """Return the error that a port raises for a cloud's own code and text."""
+    """Return the CloudError for a code and text of the cloud."""
     return CloudError(classify(code, message, status=status), code, message)

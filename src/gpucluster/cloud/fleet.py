@@ -1,7 +1,7 @@
-"""The errors of one CreateFleet judged together: one a machine comes back, and they must not be taken apart (T13, T14).
+"""Evaluate the errors of one CreateFleet together. Each machine type has one, and one can cause another (T13, T14).
 
-A throttle in one of them says that the others were not tried either: ParallelCluster read it as "no capacity" and
-disabled 2,000 of 3,000 nodes (aws-parallelcluster-node#734).
+If one error is a throttle, the other machine types were not tried. ParallelCluster read that as "no capacity" and disabled
+2,000 of 3,000 nodes (aws-parallelcluster-node#734).
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from gpucluster.cloud.faults import ECHO, classify
 from gpucluster.cloud.port import CloudError, Fault, FleetError
 
-# What counts when errors disagree, the weightiest first: what says nothing about capacity stands above what does.
-# A permission that lacks fails all of them; below, a machine that has no room outweighs one that is not sold there.
+# The first class with an error decides: errors that are not about capacity come first.
+# A missing permission fails all of them. A machine type without capacity outweighs one that is not offered.
 _ORDER = (
     Fault.CONFIGURATION,
     Fault.THROTTLED,
@@ -23,25 +23,25 @@ _ORDER = (
 )
 
 
-def judge(errors: Sequence[FleetError]) -> CloudError:
-    """Return what a fleet that launched nothing was refused for; without errors its outcome is unknown."""
+def fleet_error(errors: Sequence[FleetError]) -> CloudError:
+    """Return the fault of a fleet that launched nothing; without errors its outcome is unknown."""
     if not errors:
         return CloudError(Fault.LOST, "EmptyFleet", "the fleet launched nothing and gave no reason")
-    judged = [(fault_of(error), error) for error in without_echoes(errors)]
-    fault, worst = min(judged, key=lambda pair: _ORDER.index(pair[0]))
-    alike = [error.machine for found, error in judged if found is fault and error.code == worst.code]
+    classified = [(fault_of(error), error) for error in without_echoes(errors)]
+    fault, worst = min(classified, key=lambda pair: _ORDER.index(pair[0]))
+    alike = [error.machine for found, error in classified if found is fault and error.code == worst.code]
     return CloudError(fault, worst.code, f"{', '.join(dict.fromkeys(alike))}: {worst.message}")
 
 
 def fault_of(error: FleetError) -> Fault:
-    """What one error says of its own machine."""
+    """Return the fault of one error."""
     return classify(error.code, error.message)
 
 
 def without_echoes(errors: Sequence[FleetError]) -> tuple[FleetError, ...]:
-    """The errors that speak for themselves: an untried machine is refused by an echo of what another met.
+    """Return the errors of machine types that were tried. An untried type repeats the error of another type.
 
-    Only a text that points at the others makes an echo of `UnfulfillableCapacity`; alone it is the refusal.
+    `UnfulfillableCapacity` is such a repetition only if its text refers to the other errors. Otherwise it is a refusal.
     """
     real = tuple(error for error in errors if not _echoes(error))
     return real or tuple(errors)

@@ -1,13 +1,17 @@
-"""The default token buckets of EC2's API (T11): facts, for the model that refuses by them and the daemon that paces by them.
+"""The default token buckets of EC2's API (T11), and its other bounds. The stand-in throttles by the buckets, and the daemon
+limits its calls by them.
 
-Each is (size, refill a second), of one account and Region; an account's real ones may be larger.
+Each bucket is (size, refill per second) for one account and Region; the real ones of an account may be larger.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-# Source: the EC2 developer guide's page on API throttling.
+FILTER_VALUES = 200  # values of one filter (T21)
+UNSEEN_S = 300.0  # for which a new instance may be unlisted (T20), or a listed one missing (T21)
+
+# Source: the page on API throttling of the EC2 developer guide.
 READ = (100.0, 20.0)
-UNFILTERED_READ = (50.0, 10.0)  # DescribeInstances and its like with neither filter nor page size
+UNFILTERED_READ = (50.0, 10.0)  # DescribeInstances and similar calls without filter and page size
 WRITE = (50.0, 5.0)
 OWN: Mapping[str, tuple[float, float]] = {
     "RunInstances": (5.0, 2.0),
@@ -29,12 +33,18 @@ INSTANCES: Mapping[str, tuple[float, float]] = {
     "StopInstances": (1000.0, 20.0),
 }
 
-# A capacity block's last part (T26; EC2 user guide, Capacity Blocks): the warning comes so long before its end, and the
-# machines are taken from so long before it on.
+# The end of a capacity block (T26; EC2 user guide, Capacity Blocks): the warning comes so long before it,
+# and the machines are terminated so long before it.
 BLOCK_WARNING_S, BLOCK_TAKEN_S = 40 * 60.0, 30 * 60.0
 
 
+def in_filters(values: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the values in parts that one filter takes."""
+    for start in range(0, len(values), FILTER_VALUES):
+        yield list(values[start : start + FILTER_VALUES])
+
+
 def left(rate: tuple[float, float], tokens: float, passed_s: float) -> float:
-    """What a bucket of `rate` holds `passed_s` after it held `tokens`."""
+    """Return the tokens of a bucket `passed_s` seconds after it had `tokens`."""
     size, refill = rate
     return min(size, tokens + max(0.0, passed_s) * refill)

@@ -1,7 +1,6 @@
-"""What the elastic daemon and `gpucluster down` ask of a cloud, and how it may answer.
+"""The interface to a cloud: the calls of the elastic daemon and of `gpucluster down`, their answers and faults.
 
-A fault is classed by the caller's next move. `cloud.aws` speaks to AWS (or to the sandbox's face of it);
-`cloud.model.ModelCloud` is the same port over the model, for tests, and can be told to refuse.
+A fault is classified by the caller's next move. `cloud.aws` implements the port over EC2 and SQS.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,20 +13,20 @@ from gpucluster.plan.model import Interface, Market
 
 
 class Fault(StrEnum):
-    """Why a call failed, by what to do next."""
+    """The class of a failed call by the caller's next step."""
 
-    NO_CAPACITY = "no-capacity"  # next candidate; remember for a while
-    UNSUPPORTED = "unsupported"  # drop (machine, zone) for good
-    THROTTLED = "throttled"  # pace, same token; says nothing about capacity
-    QUOTA = "quota"  # stop, tell
-    CONFIGURATION = "configuration"  # stop, tell
-    TOKEN = "token"  # the token is spent: a new attempt needs a new one  # noqa: S105
-    GONE = "gone"  # what was named is not there
+    NO_CAPACITY = "no-capacity"  # try the next candidate; remember the refusal for a while
+    UNSUPPORTED = "unsupported"  # drop (machine, zone)
+    THROTTLED = "throttled"  # wait and repeat with the same token; it says nothing about capacity
+    QUOTA = "quota"  # stop the source and report it
+    CONFIGURATION = "configuration"  # stop the source and report it
+    TOKEN = "token"  # the token cannot be used again: a new attempt needs a new one  # noqa: S105
+    GONE = "gone"  # the named resource does not exist
     LOST = "lost"  # no answer: the outcome is unknown, repeat the identical call
 
 
 class CloudError(Exception):
-    """A call that failed; `code` and `message` are the cloud's own words."""
+    """A failed call; `code` and `message` are the cloud's own."""
 
     def __init__(self, fault: Fault, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -35,7 +34,7 @@ class CloudError(Exception):
 
 
 class InstanceState(StrEnum):
-    """EC2's own words."""
+    """The states of an instance as EC2 names them."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -51,59 +50,59 @@ LIVING = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
-    """One RunInstances of `at_least` (else exactly `count`) to `count`: in one zone, of one machine and market."""
+class LaunchSpec:
+    """One launch: the parameters of RunInstances and CreateFleet except count, token and tags.
 
-    token: str  # <= 64 ASCII; identical request <=> identical token
-    count: int
+    The launch template also has machine type, interfaces, security group and target reservation (`aws.pools`).
+
+    An offer, a request in the journal and a call have the same value. A new field of a launch is added here, set in
+    `elastic.decide.offers` and passed on in `cloud.aws`.
+    """
+
+    machine: str  # EC2 instance type
+    market: Market
+    zone: str
+    subnet_id: str
     template_id: str
     template_version: int
-    subnet_id: str
-    zone: str
-    machine: str
-    market: Market
-    tags: Mapping[str, str]
-    at_least: int | None = None  # MinCount where fewer than `count` are of use; None: all or none
-    reservation: str | None = None  # `cr-...` that it must come from
-    max_price: int | None = None  # of spot, micro-USD an hour
+    reservation: str | None = None  # `cr-...`: the capacity reservation or block to launch into
+    max_price: int | None = None  # for spot, micro-USD an hour
     placement_group: str | None = None  # by name
     interfaces: tuple[
         Interface, ...
-    ] = ()  # listed by the launch, each with subnet and group (T31); none: one
-    group: str = ""  # the interfaces' security group
+    ] = ()  # each is listed with subnet and security group (T31); empty: one interface
+    security_group: str = ""  # of the interfaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetOverride:
-    """One machine that will do, and the template that starts it."""
+class LaunchCall:
+    """One RunInstances of `at_least` (else exactly `count`) to `count` instances."""
 
-    machine: str
-    template_id: str
-    template_version: int
+    token: str  # at most 64 ASCII characters; identical calls have identical tokens
+    count: int
+    spec: LaunchSpec
+    tags: Mapping[str, str]
+    at_least: int | None = None  # MinCount if fewer than `count` are useful; None: all or none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRequest:
-    """One CreateFleet of type `instant`: any of `overrides`, the first preferred, in one zone and market.
+class FleetCall:
+    """One CreateFleet of type `instant`: any of `specs`, the first preferred.
 
-    Spot and on-demand only: a reservation or block names itself in a LaunchRequest. `at_least` as there.
+    All specs have one zone and one market. The market is spot or on-demand: a reservation or a block needs a
+    LaunchCall. `at_least` has the same meaning as in LaunchCall. The interfaces are those of the launch templates.
     """
 
     token: str
     count: int
-    subnet_id: str
-    zone: str
-    overrides: tuple[FleetOverride, ...]
-    market: Market
+    specs: tuple[LaunchSpec, ...]
     tags: Mapping[str, str]
     at_least: int | None = None
-    max_price: int | None = None
-    placement_group: str | None = None  # by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetError:
-    """What one override was refused for, in the cloud's words; see `cloud.fleet.judge`."""
+    """The error of one override of a fleet, with the cloud's code and text; see `cloud.fleet`."""
 
     machine: str
     code: str
@@ -112,15 +111,18 @@ class FleetError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAnswer:
-    """Instances and errors of one fleet: either may be empty, both may be full (T13)."""
+    """Instances and errors of one fleet; either may be empty (T13)."""
 
     instances: tuple[tuple[str, str], ...]  # (id, machine)
     errors: tuple[FleetError, ...]
 
 
+KEY_REFUSALS = ("Client.InvalidKMSKey", "Client.InternalError")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """An instance as the cloud lists it; anything but the id may lag behind."""
+    """An instance as the cloud lists it. Every field but the id may be out of date."""
 
     id: str
     state: InstanceState
@@ -130,13 +132,23 @@ class Instance:
     address: str | None
     launched_at: float  # seconds since the epoch, the cloud's clock
     token: str | None  # the ClientToken of its launch
-    reason: str | None = None  # the cloud's words for an end
-    reservation: str | None = None  # the one that it really runs in, whatever was asked (T25)
+    reason: str | None = None  # the cloud's reason for the termination
+    reservation: str | None = (
+        None  # the reservation that it runs in, also if the launch did not name it (T25)
+    )
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def living(self) -> bool:
         return self.state in LIVING
+
+    @property
+    def key_refused(self) -> bool:
+        """Return whether it ended because EBS could not use the KMS key of a volume.
+
+        RunInstances succeeds with such a key. The message decides: the code of the reason may be `Server.InternalError` (T51).
+        """
+        return not self.living and any(text in (self.reason or "") for text in KEY_REFUSALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +156,7 @@ class Reservation:
     """A capacity reservation or block as the cloud lists it."""
 
     id: str
-    state: str  # EC2's word: active, scheduled, expired, cancelled, payment-pending, ...
+    state: str  # EC2's state: active, scheduled, expired, cancelled, payment-pending, ...
     machine: str
     zone: str
     total: int
@@ -154,8 +166,8 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A message of the queue: a notice of one instance. `handle` deletes it."""
+class QueueNotice:
+    """A message of the queue with a notice about one instance. `handle` deletes it."""
 
     instance: str
     notice: Notice
@@ -163,41 +175,44 @@ class Told:
 
 
 class NoticePort(Protocol):
-    """The queue of interruptions: at least once, in any order, late."""
+    """The queue of interruption events. It delivers each event at least once, late, and in any order."""
 
-    def receive(self, wait_s: float) -> tuple[Told, ...]:
-        """Wait so long for messages; what cannot be read is dropped there."""
+    def receive(self, wait_s: float) -> tuple[QueueNotice, ...]:
+        """Wait so long for messages; unreadable ones are deleted."""
         ...
 
     def forget(self, handles: Sequence[str]) -> None:
-        """Delete messages that are in the journal."""
+        """Delete messages that the journal holds."""
         ...
 
 
 class CloudPort(Protocol):
-    """The calls. Each may raise CloudError; none retries a launch by itself."""
+    """The calls to a cloud. Each may raise CloudError. No call repeats a launch by itself."""
 
-    def launch(self, request: LaunchRequest) -> tuple[str, ...]:
-        """Return the ids of `count` instances, or of at least `at_least` (a token's replay: the same, perhaps dead)."""
+    def launch(self, call: LaunchCall) -> tuple[str, ...]:
+        """Return the ids of `count` instances, or of at least `at_least`. A repeated token returns the same ids, also of ended instances."""
         ...
 
-    def fleet(self, request: FleetRequest) -> FleetAnswer:
-        """Launch from several machines at once; any answer spends the token.
+    def fleet(self, call: FleetCall) -> FleetAnswer:
+        """Launch from several machine types at once; every answer uses up the token.
 
-        An answer without instances has errors: judge them together (`cloud.fleet`).
+        An answer without instances has errors. Evaluate them together (`cloud.fleet`).
         """
         ...
 
     def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
-        """These reservations; one that is not there is left out."""
+        """Return these reservations, without those that do not exist."""
         ...
 
-    def instances(self, cluster: str) -> tuple[Instance, ...]:
-        """Every instance with the cluster's tag and role `node`, ended ones included while the cloud shows them."""
+    def instances(self, cluster: str, also: Sequence[str] = ()) -> tuple[Instance, ...]:
+        """Return every instance with the cluster's tag and role `node`; terminated ones, too, while the cloud lists them.
+
+        `also`: instances of ours that are returned whatever their tags are now, if the cloud knows them.
+        """
         ...
 
     def terminate(self, ids: Sequence[str]) -> None:
-        """Ask for the end of these; idempotent. One unknown id must not spare the others."""
+        """Terminate the instances; idempotent. One unknown id must not prevent the termination of the others."""
         ...
 
 
@@ -210,33 +225,33 @@ class Scaling(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The control object in the bucket, written only conditionally on what was read."""
+    """The content of the control object in the bucket. Each write names the version that was read."""
 
     scaling: Scaling = Scaling.RUN
     epoch: int = 0  # rises with each new holder
-    by: str = ""  # who wrote it, for people
+    by: str = ""  # the last writer, for people
     holder: str = ""  # the daemon that may act, `HOST/BOOT/PID/NONCE`
-    held_until: float = 0.0  # by the holder's clock, for people; elastic.lease says whose clock counts
-    beat: int = 0  # of this holder's renewals, so that no two writes are alike
+    held_until: float = 0.0  # by the holder's clock, for people only; see elastic.lease
+    beat: int = 0  # counts renewals of this holder, so that all writes differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamped:
-    """The control object and which version of it that was."""
+    """The control object and its version."""
 
     control: Control
-    etag: str | None  # None: there is no object
+    etag: str | None  # None: the object does not exist
 
 
 class ControlPort(Protocol):
-    """Read before each launch; an answer that cannot be had counts as STOP."""
+    """The control object of one cluster. It is read before each launch; a missing answer counts as STOP."""
 
     def read(self) -> Control:
-        """Return the object; a missing one is the default Control()."""
+        """Return the object; Control() if it does not exist."""
         ...
 
     def stop(self, by: str) -> None:
-        """Write `scaling: stop`, conditionally, retried on a conflict; idempotent."""
+        """Write `scaling: stop` conditionally and repeat after a conflict; idempotent."""
         ...
 
     def stamped(self) -> Stamped:
@@ -244,8 +259,16 @@ class ControlPort(Protocol):
         ...
 
     def write(self, control: Control, etag: str | None) -> str | None:
-        """Write over exactly that version and return the new one; None when another writer was faster (T39).
+        """Replace that version and return the new one; None if another writer replaced it first (T39).
 
-        A CloudError leaves open whether it was written.
+        After a CloudError it is unknown whether the object was written.
         """
+        ...
+
+
+class TopologyPort(Protocol):
+    """Where the cloud has placed machines."""
+
+    def network_nodes(self, ids: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return the switches above each running instance, the nearest last. A type without them is missing."""
         ...

@@ -1,4 +1,4 @@
-"""Prices and a plan to money, pure. What has no price stays a named unknown, also in a sum."""
+"""Compute costs from prices and a plan. Pure. An item without a price stays a named unknown, also in a sum."""
 
 from gpucluster.cost.amount import Amount
 from gpucluster.cost.estimate import ASSUMPTIONS, AnyPool, Estimate, Line, estimate, pools_of

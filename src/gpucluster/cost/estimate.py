@@ -1,19 +1,20 @@
-"""What a plan costs a month: the least, with only the always-on nodes and spares, and the most, with all of them.
+"""Estimate the monthly cost of a plan: the least, with only always-on nodes and spares, and the most, with all nodes.
 
-The most of a pool is a ceiling: each node at the dearest machine that a source may give, spot at the on-demand
-price or its `max_price`. What has no price makes the sum "at least".
+The most of a pool is a ceiling: each node has the dearest machine of a source, and spot has the on-demand price or its
+`max_price`. An item without a price makes the sum "at least".
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
+from gpucluster.cost.fixed_costs import fixed_costs
 from gpucluster.cost.price_list import Line, PriceList
-from gpucluster.cost.standing import standing
-from gpucluster.plan.kubernetes import Distribution, NodePool
-from gpucluster.plan.market import HOURS_A_MONTH
-from gpucluster.plan.model import ClusterPlan, Market, Pool, Source
+from gpucluster.plan.model import ClusterPlan, HostHead, Market, Pool, Source
+from gpucluster.plan.model.kubernetes import NodePool
+from gpucluster.plan.model.values import HOURS_A_MONTH, Distribution
 
 AnyPool = Pool | NodePool
 
@@ -32,7 +33,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A month, by line and in sum, and of when the prices are."""
+    """The cost of a month, by line and in total, with the date of the prices."""
 
     lines: tuple[Line, ...]
     currency: str
@@ -48,19 +49,19 @@ class Estimate:
         return sum((line.most for line in self.lines), Amount())
 
     def line(self, kind: str, name: str) -> Line | None:
-        """The line of a pool or of the head; None if there is none."""
+        """Return the line of a pool or of the head; None if there is none."""
         return next((line for line in self.lines if (line.kind, line.name) == (kind, name)), None)
 
 
 def estimate(plan: ClusterPlan, prices: Prices) -> Estimate:
-    """The month of a plan; pure, so the age of the prices is the caller's to judge."""
+    """Return the cost of a plan for a month. Pure, so the caller must check the age of the prices."""
     price = PriceList(prices, plan.aws.region if plan.aws else None)
     return Estimate(
         lines=(
             *_head(plan, price),
             *_control_plane(plan),
             *(_pool(pool, price) for pool in pools_of(plan)),
-            *standing(plan, price),
+            *fixed_costs(plan, price),
         ),
         currency=prices.currency,
         prices_date=prices.date,
@@ -69,22 +70,22 @@ def estimate(plan: ClusterPlan, prices: Prices) -> Estimate:
 
 
 def pools_of(plan: ClusterPlan) -> tuple[AnyPool, ...]:
-    """Slurm's pools and Kubernetes'."""
+    """Return the pools of Slurm and of Kubernetes."""
     return (*plan.pools, *(plan.kubernetes.pools if plan.kubernetes else ()))
 
 
 def _head(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
     if plan.head is None:
         return
-    machine = plan.head.machine
-    month = _of_ones_own(plan.head.name) if machine is None else price.month(machine)
+    head = plan.head
+    month = _of_ones_own(head.name) if isinstance(head, HostHead) else price.month(head.machine)
     if plan.head.standby is not None:
         month += price.month(plan.head.standby.machine)
     yield Line(kind="head", name=plan.head.name, least=month, most=month)
 
 
 def _control_plane(plan: ClusterPlan) -> Iterator[Line]:
-    """EKS takes a fee by the hour, which no row of the list is about."""
+    """EKS has an hourly fee. The price list has no row for it."""
     if plan.kubernetes is not None and plan.kubernetes.distribution is Distribution.EKS:
         fee = Amount(unknown=("eks control plane (its fee is not in the price list)",))
         yield Line(kind="control-plane", name="eks", least=fee, most=fee)
@@ -101,7 +102,7 @@ def _pool(pool: AnyPool, price: PriceList) -> Line:
 
 
 def _least(pool: AnyPool, price: PriceList) -> Amount:
-    """The always-on nodes and the spares, each at the first machine of its source."""
+    """Return the cost of always-on nodes and spares, each at the first machine of its source."""
     spares = pool.spares if isinstance(pool, Pool) else 0
     taken = _taken(pool.min + spares, pool.sources)
     months = (price.bought(source.machines[0], source).times(count) for source, count in taken)
@@ -109,18 +110,20 @@ def _least(pool: AnyPool, price: PriceList) -> Amount:
 
 
 def _most(pool: AnyPool, price: PriceList) -> Amount:
-    """The dearest source gives as many as it may, then the next; what is unknown anywhere is named."""
+    """Return the cost of all nodes, the dearest source first. An unknown price of any source is named."""
     months = {source.position: _dearest(source, price) for source in pool.sources}
     ranked = sorted(pool.sources, key=lambda source: (-months[source.position].known, source.position))
     total = Amount()
     for source, count in _taken(pool.max, ranked):
         month = months[source.position]
-        total += month.times(count) + Amount(unknown=month.unknown)
+        total += month.times(count) + Amount(
+            unknown=month.unknown, quantities=(Decimal(0),) * len(month.unknown)
+        )
     return total
 
 
 def _taken(count: int, sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
-    """How many nodes each source gives when they are asked in turn."""
+    """Return how many nodes each source provides, if the sources are used in order."""
     for source in sources:
         taken = count if source.max is None else min(count, source.max)
         yield source, taken

@@ -1,20 +1,21 @@
-"""The prices as one region may use them: of machines by their source, and of what is sold beside them."""
+"""The prices of one region: of machines by their source, and of services."""
 
 from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
-from gpucluster.plan.market import HOURS_A_MONTH, Market, Source
+from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.values import HOURS_A_MONTH, Market
 
 _BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The head, a control plane, or a pool."""
+    """A line of the estimate: the head, a control plane, or a pool."""
 
-    kind: str  # head | control-plane | pool | and of what stands beside them: login | network | storage
+    kind: str  # head | control-plane | pool | and the other parts: login | network | storage
     name: str
     least: Amount
     most: Amount
@@ -23,13 +24,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The prices as one region may use them."""
+    """The prices of one region."""
 
     prices: Prices
     region: str | None
 
     def month(self, machine: str) -> Amount:
-        """One machine all month."""
+        """Return the cost of one machine for a month."""
         if self.region != self.prices.region:
             where = f"for {self.region}" if self.region else "outside of a cloud"
             return Amount(unknown=(f"{machine} (no price {where})",))
@@ -38,7 +39,7 @@ class PriceList:
         return Amount(self.prices.rows[machine] * HOURS_A_MONTH)
 
     def bought(self, machine: str, source: Source) -> Amount:
-        """The same by its source; what is not paid by the hour has no price here."""
+        """Return the price of one machine of a source for a month; unknown if it is not paid by the hour."""
         if source.market not in _BY_THE_HOUR:
             return Amount(unknown=(f"{machine} ({source.market}: not paid by the hour)",))
         listed = self.month(machine)
@@ -48,7 +49,7 @@ class PriceList:
         return most if listed.unknown or most.known < listed.known else listed
 
     def service(self, what: str, row: str) -> Amount:
-        """A month of one unit of a service: an hour's row all month, or a month's row."""
+        """Return the cost of one unit of a service for a month, from an hourly or a monthly row."""
         if self.region != self.prices.region:
             return Amount(unknown=(f"{what} (no price for {self.region})",))
         price = self.prices.services.get(row)

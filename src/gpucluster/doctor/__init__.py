@@ -1,1 +1,1 @@
-"""What a cluster needs of an account before anything is created: asked, judged, never changed."""
+"""Account checks: what a cluster requires of an AWS account before `pulumi up`. They read and change nothing."""

@@ -1,8 +1,8 @@
-"""Carry out what was decided. Intent to the journal, synced, before the cloud is called; the result right after.
+"""Carry out the decided actions. The intent is synced to the journal before each cloud call, the result right after.
 
-A kill at any border leaves either nothing, or an intent whose identical call is repeated (T01). `trip` is called at
-each border with its Failpoint, and a test raises there. The lease is looked at again right before each call, in the
-call's own thread: a process may sleep between any two lines.
+A kill between two steps leaves either nothing, or an intent, and the identical call is repeated (T01). `hit` is called
+with its Failpoint between all steps; a test raises there. The lease is checked again right before each call, in the
+thread of the call: the process may be suspended between any two lines.
 """
 
 import contextlib
@@ -21,58 +21,61 @@ from gpucluster.cloud.port import (
     NoticePort,
     Scaling,
 )
-from gpucluster.elastic import asking
-from gpucluster.elastic.asking import Got
-from gpucluster.elastic.decide import nothing, outcome, shortfall
+from gpucluster.elastic import launch_calls
+from gpucluster.elastic.decide import (
+    event_of_error,
+    event_of_refused_end,
+    events_of_nothing,
+    events_of_shortfall,
+)
 from gpucluster.elastic.events import (
-    Ask,
-    EndAsked,
     Entry,
     Event,
-    LaunchAsked,
+    JobsRequeued,
+    JobsSignalled,
     LaunchDone,
     LaunchRefused,
-    Refused,
-    SentBack,
-    Signalled,
+    LaunchRequest,
+    LaunchRequested,
+    OfferRefused,
+    TerminationRequested,
 )
+from gpucluster.elastic.executors import Executor
 from gpucluster.elastic.journal import Journal
-from gpucluster.elastic.lanes import Lane
+from gpucluster.elastic.launch_calls import Launched
 from gpucluster.elastic.lease import Alone, Hold
+from gpucluster.elastic.log_lines import Lines, describe, event_lines
 from gpucluster.elastic.model import (
     Action,
     Block,
-    CloseWindow,
     Comment,
+    DeleteMessages,
+    DeleteReservation,
     Drain,
-    Forget,
     LaunchGang,
     MarkDown,
-    OpenWindow,
     PowerDown,
     PowerUp,
-    Remember,
+    RecordEvents,
     Requeue,
     ResetDown,
+    SetReservation,
     Signal,
     Terminate,
     Unblock,
 )
-from gpucluster.elastic.recent import UNDER_WAY, Recent
-from gpucluster.elastic.scontrol import SlurmPort
-from gpucluster.elastic.words import describe, told
+from gpucluster.elastic.sent_updates import UNDER_WAY, Recent
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import Times
+from gpucluster.slurm.client import SlurmPort
 
 log = logging.getLogger("gpucluster.elastic")
 T = TypeVar("T")
 Nodes = Block | Unblock | Drain | MarkDown | PowerDown | PowerUp | ResetDown
-# Nothing was called: whoever holds the lease repeats what is in the journal.
+# For a call that was not made. With LOST, the holder of the lease repeats the request of the journal.
 _NOT_OURS = CloudError(Fault.LOST, "NotOurs", "this daemon may not act now: its lease ran out")
-# `undrain` lifts only the drain. `power_down` waits for jobs; nothing here ever forces.
-_UPDATES: dict[
-    type[Nodes], tuple[str, bool]
-] = {  # action -> (scontrol's state, whether a reason goes with it)
+# `undrain` removes only the drain. `power_down` waits for jobs, `down` ends them.
+_UPDATES: dict[type[Nodes], tuple[str, bool]] = {  # action -> (scontrol's state, whether a reason is set)
     Block: ("drain", True),
     Drain: ("drain", True),
     Unblock: ("undrain", False),
@@ -84,35 +87,35 @@ _UPDATES: dict[
 
 
 class Failpoint(StrEnum):
-    """The borders at which a kill must do no harm."""
+    """The points between steps at which a kill must cause no harm."""
 
     BEFORE_REMEMBER = "before-remember"
     AFTER_REMEMBER = "after-remember"
     BEFORE_INTENT = "before-intent"
-    AFTER_INTENT = "after-intent"  # on disk, the cloud not called
-    BEFORE_RESULT = "before-result"  # the cloud answered, not on disk
+    AFTER_INTENT = "after-intent"  # in the journal, the cloud not called
+    BEFORE_RESULT = "before-result"  # the cloud answered, not in the journal
     AFTER_RESULT = "after-result"
     BEFORE_END = "before-end"
-    AFTER_END = "after-end"  # the cloud was told, not on disk
+    AFTER_END = "after-end"  # the termination was requested, not in the journal
     AFTER_END_WRITTEN = "after-end-written"
     BEFORE_UPDATE = "before-update"
     AFTER_UPDATE = "after-update"
     BEFORE_SIGNAL = "before-signal"
-    AFTER_SIGNAL = "after-signal"  # the job was told, not on disk
+    AFTER_SIGNAL = "after-signal"  # the job was signalled, not in the journal
     AFTER_SIGNAL_WRITTEN = "after-signal-written"
     BEFORE_REQUEUE = "before-requeue"
-    AFTER_REQUEUE = "after-requeue"  # Slurm was told, not on disk
+    AFTER_REQUEUE = "after-requeue"  # Slurm was updated, not in the journal
     AFTER_REQUEUE_WRITTEN = "after-requeue-written"
-    BEFORE_FORGET = "before-forget"  # the news is on disk, the queue still holds it
+    BEFORE_FORGET = "before-forget"  # the notice is in the journal, its message still in the queue
     AFTER_FORGET = "after-forget"
-    AFTER_LEASE = "after-lease"  # taken; the journal is not open yet
+    AFTER_LEASE = "after-lease"  # the lease is taken; the journal is not open yet
     BEFORE_RENEWAL = "before-renewal"
     AFTER_RENEWAL = "after-renewal"
 
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """The failpoints around one update of Slurm."""
+    """Return the failpoints around one update of Slurm."""
 
     before: Failpoint
     after: Failpoint
@@ -125,8 +128,8 @@ _REQUEUE_BORDERS = Borders(Failpoint.BEFORE_REQUEUE, Failpoint.AFTER_REQUEUE, Fa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
-    """All that acting reaches. `clock` is read when something is written."""
+class Clients:
+    """The clients of all effects. `clock` is read when an event is written."""
 
     cluster: str
     times: Times
@@ -134,33 +137,35 @@ class Hands:
     slurm: SlurmPort
     control: ControlPort
     journal: Journal
-    clouds: Lane
-    slurms: Lane  # serial, so that a later look sees every earlier update
+    clouds: Executor
+    slurms: Executor  # serial, so that a later list shows every earlier update
     clock: Callable[[], float]
-    ring: Callable[[], object]  # look again now: a refusal has a next candidate
-    trip: Callable[[Failpoint], None]
+    ring: Callable[[], object]  # start the next pass now: after a refusal there is a next candidate
+    hit: Callable[[Failpoint], None]
     notices: NoticePort | None = None
     lease: Hold = field(default_factory=Alone)
 
 
 class Actor:
-    """Acts, and knows what is still under way."""
+    """Carries out actions, and knows which calls are in progress."""
 
-    def __init__(self, hands: Hands) -> None:
-        self._hands = hands
-        self._busy: set[str] = set()  # requests being asked and instances being ended right now
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._busy: set[str] = set()  # requests that are being called and instances that are being terminated
+        self._preparing: set[str] = set()  # requests whose call waits for the control object
+        self._after: list[Callable[[], None]] = []
         self._hindrance = ""
         self._recent = Recent()
         self._does: Mapping[type[Action], Callable[[Any], None]] = {
-            Remember: self._remember,
+            RecordEvents: self._remember,
             LaunchGang: self._launch,
             Terminate: self._terminate,
             Comment: self._comment,
             Signal: self._signal,
             Requeue: self._requeue,
-            OpenWindow: self._open_window,
-            CloseWindow: self._close_window,
-            Forget: self._forget,
+            SetReservation: self._set_reservation,
+            DeleteReservation: self._delete_reservation,
+            DeleteMessages: self._forget,
             **dict.fromkeys(_UPDATES, self._update),
         }
 
@@ -168,152 +173,179 @@ class Actor:
     def busy(self) -> bool:
         return bool(self._busy)
 
+    def when_prepared(self, work: Callable[[], None]) -> None:
+        """Run `work` now, or as soon as all launches that were decided are being called."""
+        if self._preparing:
+            self._after.append(work)
+        else:
+            work()
+
     def act(self, actions: Sequence[Action], seen_at: float = UNDER_WAY) -> None:
-        """Carry out `actions`, decided on a look at Slurm at `seen_at`, in order; what is under way is skipped."""
+        """Carry out `actions`, decided on a list of Slurm of `seen_at`, in order. Calls in progress are skipped."""
         self._recent.forget(seen_at)
         for action in grouped(actions):
-            left = self._recent.left(action, seen_at, self._hands.clock())
-            if left is not None and self._hands.lease.held():
+            left = self._recent.left(action, seen_at, self._clients.clock())
+            if left is not None and self._clients.lease.held():
                 self._does[type(left)](left)
 
-    def _remember(self, action: Remember) -> None:
-        hands = self._hands
-        hands.trip(Failpoint.BEFORE_REMEMBER)
-        hands.journal.append(action.entries)
-        hands.trip(Failpoint.AFTER_REMEMBER)
-        for line in told(tuple(entry.event for entry in action.entries)):
-            log.info("%s", line)
+    def _remember(self, action: RecordEvents) -> None:
+        clients = self._clients
+        clients.hit(Failpoint.BEFORE_REMEMBER)
+        clients.journal.append(action.entries)
+        clients.hit(Failpoint.AFTER_REMEMBER)
+        if lines := event_lines(tuple(entry.event for entry in action.entries)):
+            log.info("%s", Lines(lines))
 
     def _launch(self, action: LaunchGang) -> None:
-        """First the control object, then the intent, then the call; each in its own thread's turn."""
-        ask = action.ask
-        if ask.request in self._busy:
+        """Read the control object, write the intent, then call; each in its own thread."""
+        request = action.request
+        if request.id in self._busy:
             return
-        self._busy.add(ask.request)
+        self._busy.add(request.id)
+        self._preparing.add(request.id)
 
         def allowed(control: Control | None) -> None:
+            self._preparing.discard(request.id)
             if not self._may_launch(control) or self._overtaken(action):
-                self._busy.discard(ask.request)
-                return
-            self._intend(action)
-            self._hands.clouds.submit(lambda: self._ask(ask), lambda answer: self._answered(ask, answer))
+                self._busy.discard(request.id)
+            else:
+                self._intend(action)
+                self._clients.clouds.submit(
+                    lambda: self._ask(request), lambda answer: self._answered(request, answer)
+                )
+            if not self._preparing:
+                waiting, self._after = self._after, []
+                for work in waiting:
+                    work()
 
-        self._hands.clouds.submit(lambda: _read(self._hands.control), allowed)
+        self._clients.clouds.submit(lambda: _read(self._clients.control), allowed)
 
     def _may_launch(self, control: Control | None) -> bool:
-        """Stop, another's lease, and an object that cannot be read are one answer."""
-        hindrance = _hindrance(self._hands.lease, control)
+        """Return whether launches are permitted: no stop, our lease, and a readable control object."""
+        hindrance = _hindrance(self._clients.lease, control)
         if hindrance != self._hindrance:
             log.info("control object: %s", f"{hindrance}; launches wait" if hindrance else "launches go on")
         self._hindrance = hindrance
         return not hindrance
 
     def _overtaken(self, action: LaunchGang) -> bool:
-        """Since it was decided it was given up, or another request for one of its slots was written."""
-        memory, ask = self._hands.journal.memory, action.ask
+        """Return whether, since the decision, the request was given up or another one for its slots was written."""
+        memory, request = self._clients.journal.memory, action.request
         if action.repeat:
-            return ask.request not in memory.launches
-        lives = (memory.lives.get(slot) for slot in ask.slots)
-        return ask.request in memory.launches or any(x and (x.request or x.instance) for x in lives)
+            return request.id not in memory.launches
+        incarnations = (memory.incarnations.get(slot) for slot in request.slots)
+        return request.id in memory.launches or any(x and (x.request or x.instance) for x in incarnations)
 
     def _intend(self, action: LaunchGang) -> None:
-        self._hands.trip(Failpoint.BEFORE_INTENT)
-        self._write(LaunchAsked(ask=action.ask))
-        self._hands.trip(Failpoint.AFTER_INTENT)
+        self._clients.hit(Failpoint.BEFORE_INTENT)
+        self._write(LaunchRequested(request=action.request))
+        self._clients.hit(Failpoint.AFTER_INTENT)
         log.info("%s", describe(action))
 
-    def _ask(self, ask: Ask) -> Got | CloudError:
-        hands = self._hands
-        if not hands.lease.held():
+    def _ask(self, request: LaunchRequest) -> Launched | CloudError:
+        clients = self._clients
+        if not clients.lease.held():
             return _NOT_OURS
         try:
-            got = asking.call(hands.cloud, hands.cluster, ask)
+            got = launch_calls.call(clients.cloud, clients.cluster, request)
         except CloudError as error:
             return error
-        used = asking.serving(ask, got)
+        used = launch_calls.serving(request, got)
         if spare := tuple(i for i, _ in got.instances[len(used) :]):
-            _end(hands, spare)  # part of a gang is of no use (T05); what stays is a stray
+            # A part of a gang is not usable (T05); an instance that survives this call is a stray.
+            _end(clients, spare)
         return replace(got, instances=used)
 
-    def _answered(self, ask: Ask, answer: Got | CloudError) -> None:
-        hands = self._hands
-        self._busy.discard(ask.request)
-        hands.trip(Failpoint.BEFORE_RESULT)
-        events = self._meaning(ask, answer)
+    def _answered(self, request: LaunchRequest, answer: Launched | CloudError) -> None:
+        clients = self._clients
+        self._busy.discard(request.id)
+        clients.hit(Failpoint.BEFORE_RESULT)
+        events = self._meaning(request, answer)
         self._write(*events)
-        hands.trip(Failpoint.AFTER_RESULT)
+        clients.hit(Failpoint.AFTER_RESULT)
         for event in events:
             log.info("%s", describe(event))
-        if any(isinstance(event, LaunchRefused | Refused) for event in events):
-            hands.ring()
+        if any(isinstance(event, LaunchRefused | OfferRefused) for event in events):
+            clients.ring()
 
-    def _meaning(self, ask: Ask, answer: Got | CloudError) -> tuple[Event, ...]:
-        now, memory, times = self._hands.clock(), self._hands.journal.memory, self._hands.times
+    def _meaning(self, request: LaunchRequest, answer: Launched | CloudError) -> tuple[Event, ...]:
+        now, memory, times = self._clients.clock(), self._clients.journal.memory, self._clients.times
         if isinstance(answer, CloudError):
-            return (outcome(times, memory, ask, answer, now),)
+            return (event_of_error(times, memory, request, answer, now),)
         if not answer.instances:
-            return tuple(nothing(times, memory, ask, answer.errors, now))
-        ids, machines = zip(*answer.instances, strict=True)
-        done = LaunchDone(request=ask.request, instances=ids, machines=machines if ask.alternatives else ())
-        return (done, *shortfall(times, memory, ask, len(ids), answer.errors, now=now))
+            return tuple(events_of_nothing(times, memory, request, answer.errors, now))
+        done = LaunchDone(
+            request=request.id,
+            instances=tuple(one for one, _ in answer.instances),
+            machines=tuple(machine for _, machine in answer.instances) if request.alternatives else (),
+        )
+        count = len(answer.instances)
+        return (done, *events_of_shortfall(times, memory, request, count, answer.errors, now=now))
 
     def _terminate(self, action: Terminate) -> None:
         ids = tuple(i for i in action.instances if i not in self._busy)
         if not ids:
             return
-        self._hands.journal.check()  # a stray is judged without a word written: to a daemon that slept, another's are strays
+        # No event is written before this call, so the fence is checked here: after a suspension, the instances of the new
+        # daemon would look like strays.
+        self._clients.journal.check()
         self._busy.update(ids)
-        self._hands.trip(Failpoint.BEFORE_END)
+        self._clients.hit(Failpoint.BEFORE_END)
 
         def ended(error: CloudError | None) -> None:
             self._busy.difference_update(ids)
-            self._hands.trip(Failpoint.AFTER_END)
-            if error is not None:
-                log.warning("end %s: %s; asked again later", " ".join(ids), error)
+            self._clients.hit(Failpoint.AFTER_END)
+            if error is _NOT_OURS:
                 return
-            self._write(EndAsked(instances=ids, words=action.reason))
-            self._hands.trip(Failpoint.AFTER_END_WRITTEN)
+            if error is not None:
+                memory, now = self._clients.journal.memory, self._clients.clock()
+                failed = event_of_refused_end(memory, ids, error, now)
+                self._write(failed)
+                log.warning("%s; repeated in %g s", describe(failed), max(0.0, failed.until - now))
+                return
+            self._write(TerminationRequested(instances=ids, words=action.reason))
+            self._clients.hit(Failpoint.AFTER_END_WRITTEN)
             log.info("%s", describe(replace(action, instances=ids)))
 
-        self._hands.clouds.submit(lambda: _end(self._hands, ids), ended)
+        self._clients.clouds.submit(lambda: _end(self._clients, ids), ended)
 
     def _update(self, action: Nodes) -> None:
         state, with_reason = _UPDATES[type(action)]
         reason = action.reason if with_reason else None
-        self._slurm(lambda: self._hands.slurm.update_nodes(action.slots, state, reason), action)
+        self._slurm(lambda: self._clients.slurm.update_nodes(action.slots, state, reason), action)
 
     def _comment(self, action: Comment) -> None:
-        self._slurm(lambda: self._hands.slurm.comment(action.jobs, action.reason), action)
+        self._slurm(lambda: self._clients.slurm.set_admin_comment(action.jobs, action.reason), action)
 
     def _signal(self, action: Signal) -> None:
-        """At least once: a kill between the signal and its record signals again."""
-        done = Signalled(instance=action.instance, jobs=action.jobs, signal=action.signal)
+        """Signal the batch scripts. They get a second signal if the daemon is killed before it records the first."""
+        done = JobsSignalled(instance=action.instance, jobs=action.jobs, signal=action.signal)
         self._slurm(
-            lambda: self._hands.slurm.signal(action.jobs, action.signal), action, _SIGNAL_BORDERS, done
+            lambda: self._clients.slurm.signal(action.jobs, action.signal), action, _SIGNAL_BORDERS, done
         )
 
     def _requeue(self, action: Requeue) -> None:
-        done = SentBack(instance=action.instance, jobs=action.jobs)
+        done = JobsRequeued(instance=action.instance, jobs=action.jobs)
         self._slurm(
-            lambda: self._hands.slurm.requeue(action.jobs, action.reason, held=action.held),
+            lambda: self._clients.slurm.requeue(action.jobs, action.reason, held=action.held),
             action,
             _REQUEUE_BORDERS,
             done,
         )
 
-    def _open_window(self, action: OpenWindow) -> None:
-        self._slurm(lambda: self._hands.slurm.open_window(action.window), action)
+    def _set_reservation(self, action: SetReservation) -> None:
+        self._slurm(lambda: self._clients.slurm.set_reservation(action.reservation), action)
 
-    def _close_window(self, action: CloseWindow) -> None:
-        self._slurm(lambda: self._hands.slurm.close_window(action.name), action)
+    def _delete_reservation(self, action: DeleteReservation) -> None:
+        self._slurm(lambda: self._clients.slurm.delete_reservation(action.name), action)
 
-    def _forget(self, action: Forget) -> None:
-        """A message that stays is delivered again, and is no news then."""
-        notices, hands = self._hands.notices, self._hands
+    def _forget(self, action: DeleteMessages) -> None:
+        """Delete messages of the queue. A message that could not be deleted comes again, and adds no event then."""
+        notices, clients = self._clients.notices, self._clients
         if notices is not None:
-            hands.trip(Failpoint.BEFORE_FORGET)
-            hands.clouds.submit(
-                lambda: _deleted(notices, action.handles), lambda _: hands.trip(Failpoint.AFTER_FORGET)
+            clients.hit(Failpoint.BEFORE_FORGET)
+            clients.clouds.submit(
+                lambda: _deleted(notices, action.handles), lambda _: clients.hit(Failpoint.AFTER_FORGET)
             )
 
     def _slurm(
@@ -323,27 +355,27 @@ class Actor:
         borders: "Borders | None" = None,
         done: Event | None = None,
     ) -> None:
-        """Idempotent, and what did not work is seen at the next look: so an error is only told."""
-        hands, at = self._hands, borders or _UPDATE_BORDERS
-        hands.trip(at.before)
+        """Update Slurm. The update is idempotent and the next list shows a failure, so an error is only logged."""
+        clients, at = self._clients, borders or _UPDATE_BORDERS
+        clients.hit(at.before)
         self._recent.note(action, UNDER_WAY)
 
         def updated(error: GpuclusterError | None) -> None:
-            hands.trip(at.after)
-            self._recent.note(action, None if error else hands.clock())
+            clients.hit(at.after)
+            self._recent.note(action, None if error else clients.clock())
             if error is not None:
                 log.warning("%s: %s", describe(action), error.message)
                 return
             if done is not None:
                 self._write(done)
-                hands.trip(at.written)
+                clients.hit(at.written)
             log.info("%s", describe(action))
 
-        hands.slurms.submit(lambda: _error_of(hands.lease, call), updated)
+        clients.slurms.submit(lambda: _error_of(clients.lease, call), updated)
 
     def _write(self, *events: Event) -> None:
-        at = self._hands.clock()
-        self._hands.journal.append(tuple(Entry(at=at, event=event) for event in events))
+        at = self._clients.clock()
+        self._clients.journal.append(tuple(Entry(at=at, event=event) for event in events))
 
 
 def grouped(actions: Iterable[Action]) -> tuple[Action, ...]:
@@ -368,7 +400,7 @@ def _read(control: ControlPort) -> Control | None:
 
 
 def _hindrance(lease: Hold, control: Control | None) -> str:
-    """Why nothing may be launched, in words; '' when it may."""
+    """Return why no launch is permitted; '' if launches are permitted."""
     if control is None:
         return "cannot be read"
     if not lease.mine(control):
@@ -376,11 +408,11 @@ def _hindrance(lease: Hold, control: Control | None) -> str:
     return f"stop, by {control.by or 'nobody'}" if control.scaling is Scaling.STOP else ""
 
 
-def _end(hands: Hands, ids: Sequence[str]) -> CloudError | None:
-    if not hands.lease.held():
+def _end(clients: Clients, ids: Sequence[str]) -> CloudError | None:
+    if not clients.lease.held():
         return _NOT_OURS
     try:
-        hands.cloud.terminate(ids)
+        clients.cloud.terminate(ids)
     except CloudError as error:
         return None if error.fault is Fault.GONE else error
     return None

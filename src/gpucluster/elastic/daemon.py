@@ -1,8 +1,8 @@
-"""`python -m gpucluster.elastic.daemon`: the edge of the loop: clock, threads, sockets, signals.
+"""`python -m gpucluster.elastic.daemon`: the daemon's process: clock, threads, sockets, signals.
 
-One thread owns all state and runs what is put in its inbox; a small pool speaks to the cloud, one serial lane to
-slurmctld, one renews the lease, one waits at the queue, and the registration server's threads only read a snapshot.
-A daemon that does not hold the lease waits for it, and has neither journal nor socket open.
+One thread owns all state and runs the calls in its inbox. A small pool of threads calls the cloud, one thread calls
+scontrol, one renews the lease, one polls the queue. The threads of the registration server only read a snapshot.
+A daemon without the lease waits for it, with neither the journal nor a socket open.
 """
 
 import argparse
@@ -15,84 +15,95 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING
 
+from gpucluster import gc_control
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, NoticePort, Told
+from gpucluster.cloud.port import CloudError, CloudPort, ControlPort, NoticePort, QueueNotice, TopologyPort
 from gpucluster.cloud.queue import SqsNotices
-from gpucluster.elastic import registration, shown
-from gpucluster.elastic.act import Failpoint, Hands
-from gpucluster.elastic.ears import listen, listen_to_queue
+from gpucluster.elastic import registration, status_endpoint
+from gpucluster.elastic.act import Clients, Failpoint
+from gpucluster.elastic.executors import Inbox, ThreadExecutor
+from gpucluster.elastic.failpoints import failpoint_hits
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.journal import Journal
-from gpucluster.elastic.keeper import Keeper, News
-from gpucluster.elastic.lanes import Inbox, Threads
 from gpucluster.elastic.lease import Alone, Lease, LeaseLostError
-from gpucluster.elastic.scontrol import Scontrol, SlurmPort
-from gpucluster.elastic.sight import Sight
+from gpucluster.elastic.listeners import listen_to_hooks, listen_to_queue
+from gpucluster.elastic.log_lines import OneLine
+from gpucluster.elastic.reconciler import Reaction, Reconciler
 from gpucluster.elastic.standby import Standby, lease_of
-from gpucluster.elastic.trips import trip_of
-from gpucluster.elastic.words import OneLine
+from gpucluster.elastic.topology_observer import TopologyObserver
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.messages import NodeReport
-from gpucluster.plan.model import Bindings, ClusterPlan, there
+from gpucluster.plan.model import Bindings, SlurmPlan
+from gpucluster.slurm.client import Scontrol, SlurmPort
 
 if TYPE_CHECKING:
-    from gpucluster.elastic.metrics import Meter
+    from gpucluster.elastic.inspect.metrics import Meter
 
-SCAN_S = 1.0  # the spool is looked at so often, when no datagram comes
-CLOUD_THREADS = 4  # launches of several gangs at once; EC2's own bucket is 5
-RENEW_AGAIN_S = 1.0  # after a renewal that had no answer
-QUIET_S = 300.0  # a trouble that was not heard of for so long is a new one; a look is due each minute
+SCAN_S = 1.0  # between two reads of the spool, when no datagram comes
+CLOUD_THREADS = 4  # launches of several gangs at once; the token bucket of RunInstances holds 5
+RENEW_AGAIN_S = 1.0  # after a renewal without an answer
+QUIET_S = 300.0  # the same warning is logged again after a pause this long; a pass is due each minute
 log = logging.getLogger("gpucluster.elastic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where everything stands on the head."""
+    """Files and ports of the daemon on the head."""
 
     bundle: Path = Path(names.BUNDLE_DIR)
     journal: Path = Path(names.JOURNAL)
     spool: Path = Path(names.SPOOL)
     wake: Path = Path(names.WAKE_SOCKET)
+    held: Path = Path(names.HELD_BUNDLE)
+    topology: Path = Path(names.SEEN_TOPOLOGY)
+    controller: Path = Path(names.CONTROLLER_WATCH)
     metrics_port: int = names.METRICS_PORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What the daemon speaks to."""
+    """The services that the daemon calls."""
 
     cloud: CloudPort
     slurm: SlurmPort
     control: ControlPort
     notices: NoticePort | None = None
+    topology: TopologyPort | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """How it may act, and what a rehearsal does at its failpoints."""
+class RunOptions:
+    """The daemon's lease, and the function that is called at each failpoint."""
 
     lease: Lease | Alone = field(default_factory=Alone)
-    trip: Callable[[Failpoint], None] = lambda _: None
+    hit: Callable[[Failpoint], None] = lambda _: None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM; `--dry-run` only says what would be done now."""
-    parser = argparse.ArgumentParser(prog="gpucluster.elastic.daemon")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be done now, and end")
+    """Run until SIGTERM. With `--dry-run`: print what the daemon would do now, and end."""
+    parser = argparse.ArgumentParser(
+        prog="gpucluster.elastic.daemon",
+        description="Launch, watch and terminate the instances of this cluster's Slurm nodes, until SIGTERM.",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what the daemon would do now, do nothing, and end"
+    )
     options = parser.parse_args(argv)
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(OneLine("%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         if options.dry_run:
-            from gpucluster.elastic import reconcile  # noqa: PLC0415  it reads what this module need not
+            from gpucluster.elastic.inspect import reconcile  # noqa: PLC0415  only the dry run needs it
 
             return reconcile.main(["--dry-run"])
         _run(Paths())
@@ -103,9 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(paths: Paths) -> None:
-    """Wait for the lease, then be the daemon, until told to end."""
+    """Wait for the lease, then run the daemon until a signal stops it."""
     plan, bindings = load(paths.bundle)
-    trip = trip_of(os.environ, Path(names.ENDPOINT_FILE), paths.journal.parent)
+    hit = failpoint_hits(os.environ, Path(names.ENDPOINT_FILE), paths.journal.parent)
     second = socket.gethostname() == names.standby_name(plan.name)
     lease = lease_of(
         real_ports(bindings).control, plan.times.lease_s, paths.journal, time.time, patient=second
@@ -114,11 +125,12 @@ def _run(paths: Paths) -> None:
     _end_with(standby.stop)
     if not standby.wait():
         return
-    trip(Failpoint.AFTER_LEASE)
-    plan, bindings = load(paths.bundle)  # it may have changed in a long wait
-    daemon = Daemon(plan, bindings, paths, real_ports(bindings), Means(lease=lease, trip=trip))
+    hit(Failpoint.AFTER_LEASE)
+    plan, bindings = load(paths.bundle)  # the bundle may have changed during the wait
+    daemon = Daemon(plan, bindings, paths, real_ports(bindings), RunOptions(lease=lease, hit=hit))
+    gc_control.freeze_loaded()  # else a collection in a burst looks at all models of boto3: 0.1 s
     _end_with(daemon.stop)
-    if standby.told_to_end:  # between the two
+    if standby.stopped:  # a signal came before `daemon.stop` was its handler
         daemon.stop()
     daemon.run()
 
@@ -128,10 +140,10 @@ def _end_with(stop: Callable[[], None]) -> None:
         signal.signal(number, lambda number, frame: stop())
 
 
-def load(bundle: Path) -> tuple[ClusterPlan, Bindings]:
-    """Plan and bindings as the agent put them."""
+def load(bundle: Path) -> tuple[SlurmPlan, Bindings]:
+    """Return the plan and the bindings of the applied bundle. StateError: they cannot be read."""
     try:
-        plan = codec.loads(ClusterPlan, (bundle / names.PLAN_FILE).read_bytes())
+        plan = codec.load_slurm_plan((bundle / names.PLAN_FILE).read_bytes())
         bindings = codec.loads(Bindings, (bundle / names.BINDINGS_FILE).read_bytes())
     except (OSError, ValueError) as error:
         raise StateError(f"the bundle cannot be read: {error}", next_step="see gpucluster-agent") from error
@@ -139,9 +151,11 @@ def load(bundle: Path) -> tuple[ClusterPlan, Bindings]:
 
 
 def real_ports(bindings: Bindings) -> Ports:
-    """AWS (or what stands in for it at the endpoint of the environment) and the head's own slurmctld."""
+    """Return clients of AWS (or of the endpoint that the environment names) and of the head's slurmctld."""
+    cloud = AwsCloud(bindings.region)
     return Ports(
-        cloud=AwsCloud(bindings.region),
+        cloud=cloud,
+        topology=cloud,
         slurm=Scontrol(),
         control=S3Control(bindings.region, bindings.bucket),
         notices=SqsNotices(bindings.region, bindings.queue) if bindings.queue else None,
@@ -149,74 +163,79 @@ def real_ports(bindings: Bindings) -> Ports:
 
 
 class Daemon:
-    """Owns the inbox, and gives every other thread a way into it."""
+    """Owns the inbox. All other threads reach the state only through it."""
 
     def __init__(
         self,
-        plan: ClusterPlan,
+        plan: SlurmPlan,
         bindings: Bindings,
         paths: Paths,
         ports: Ports,
-        means: Means | None = None,
+        options: RunOptions | None = None,
     ) -> None:
-        self._plan, self._paths, self._means = plan, paths, means or Means()
+        self._plan, self._paths, self._options = plan, paths, options or RunOptions()
         self._notices = ports.notices
         self._inbox: Inbox = Inbox()
-        self._stop = self._rung = self._hot = self._looking = self._renewing = False
-        self._look_at = self._scan_at = self._renew_at = 0.0  # monotonic
+        self._stop = self._observe_due = self._decide_due = self._observing = self._renewing = False
+        self._observe_at = self._scan_at = self._renew_at = 0.0  # monotonic
         self._ended = threading.Event()
         self._server: ThreadingHTTPServer | None = None
-        self._window: ThreadingHTTPServer | None = None
-        self._told: dict[
-            str, tuple[str, float]
-        ] = {}  # by whose it is: the words, and when they were heard last
-        self._clouds = Threads("cloud", CLOUD_THREADS, self._inbox)
-        self._slurms = Threads("scontrol", 1, self._inbox)
-        self._leases = Threads("lease", 1, self._inbox)
-        lease = self._means.lease
+        self._status_server: ThreadingHTTPServer | None = None
+        self._warned: dict[str, tuple[str, float]] = {}  # subject -> the last warning and its time
+        self._clouds = ThreadExecutor("cloud", CLOUD_THREADS, self._inbox)
+        self._slurms = ThreadExecutor("scontrol", 1, self._inbox)
+        self._leases = ThreadExecutor("lease", 1, self._inbox)
+        lease = self._options.lease
         epoch = lease.epoch if isinstance(lease, Lease) else None
-        shared = plan.head is not None and plan.head.standby is not None
+        shared = plan.head.standby is not None
         self._journal = Journal.open(paths.journal, time.time(), epoch, shared=shared)
-        self._desk = registration.Desk(
+        self._registration = registration.RegistrationService(
             registration.unmunge,
-            heard=lambda report: self._inbox.put(lambda: self._hear(report)),
-            nudge=lambda: self._inbox.put(self._ring),
+            receive=lambda report: self._inbox.put(lambda: self._receive_report(report)),
+            observe=lambda: self._inbox.put(self._request_observation),
         )
-        self._keeper = Keeper(
+        self._reconciler = Reconciler(
             plan,
             bindings,
-            self._hands(ports),
+            self._clients(ports),
             paths.spool,
-            published=self._publish,
-            complain=self._complain,
+            publish_nodes=self._publish,
+            warn=self._warn,
+            read_held=lambda: status_endpoint.read_held(paths.held),
+            look_at_topology=self._observer(ports),
         )
         self._meter = self._metered(bindings)
 
+    def _observer(self, ports: Ports) -> Callable[[Mapping[str, str]], None]:
+        if ports.topology is None:
+            return lambda _: None
+        return TopologyObserver(self._plan, ports.topology, self._paths.topology, time.time).look
+
     def run(self) -> None:
-        """Until `stop`; what is under way is finished, or repeated by the next start."""
-        bell = listen(self._paths.wake, lambda: self._inbox.put(self._ring))
+        """Run until `stop`, then finish running calls. The next start repeats calls without an outcome."""
+        hooks = listen_to_hooks(self._paths.wake, lambda: self._inbox.put(self._request_observation))
         self._listen_to_queue()
         try:
             while not self._stop:
                 self._turn()
         finally:
             self._ended.set()
-            self._close_desk()
-            bell.shutdown(socket.SHUT_RDWR)  # wakes its thread, which then meets a closed socket
-            bell.close()
-            for lane in (self._clouds, self._slurms, self._leases):
-                lane.close()
+            self._close_servers()
+            hooks.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then ends because the socket is closed
+            hooks.close()
+            for executor in (self._clouds, self._slurms, self._leases):
+                executor.close()
             self._journal.close()
             self._release()
             log.info("ended")
 
     def stop(self) -> None:
-        """End `run`. Any thread or signal may call: SimpleQueue.put can be entered again."""
+        """End `run`. Any thread and any signal handler may call this: SimpleQueue.put is reentrant."""
         self._inbox.put(self._end)
 
     def _turn(self) -> None:
-        """Run one thing from the inbox, then what is due."""
-        wait = min(self._scan_at, self._look_at) - time.monotonic()
+        """Run one call from the inbox, then all that is due."""
+        wait = min(self._scan_at, self._observe_at) - time.monotonic()
         before = self._journal.memory
         work: Callable[[], None] = lambda: None  # noqa: E731
         with contextlib.suppress(Empty):
@@ -225,144 +244,147 @@ class Daemon:
         work()
         now = time.monotonic()
         self._renew(now)
-        if now >= self._scan_at or self._rung:
+        if now >= self._scan_at or self._observe_due:
             self._scan_at = now + SCAN_S
-            self._open_desk()
-            self._open_window()
-            self._rung = self._keeper.take_hooks() or self._rung
-        if self._hot:
-            self._hot, self._rung = False, True
-            self._keeper.react()
-        self._look(now)
+            self._open_registration()
+            self._open_status_endpoint()
+            self._observe_due = self._reconciler.read_spool() or self._observe_due
+        if self._decide_due:
+            self._decide_due, self._observe_due = False, True
+            self._reconciler.decide_now()
+        self._observe_if_due(now)
         if self._journal.memory is not before:
-            self._keeper.publish()
+            self._reconciler.publish()
         if self._meter is not None:
             self._meter.turned(time.monotonic() - began)
 
     def _renew(self, now: float) -> None:
-        lease = self._means.lease
+        lease = self._options.lease
         if isinstance(lease, Lease) and not self._renewing and now >= self._renew_at:
             self._renewing, self._renew_at = True, now + lease.renew_every_s
-            self._means.trip(Failpoint.BEFORE_RENEWAL)
+            self._options.hit(Failpoint.BEFORE_RENEWAL)
             self._leases.submit(lambda: _error_of(lease), self._renewed)
 
     def _renewed(self, error: CloudError | LeaseLostError | None) -> None:
-        self._means.trip(Failpoint.AFTER_RENEWAL)
+        self._options.hit(Failpoint.AFTER_RENEWAL)
         self._renewing = False
         if isinstance(error, LeaseLostError):
             raise error
         if error is not None:
             self._renew_at = time.monotonic() + RENEW_AGAIN_S
-            self._complain(f"the lease: {error}")
+            self._warn(f"the lease: {error}")
 
     def _release(self) -> None:
-        """What is under way has ended; whoever waits need not wait longer."""
-        lease = self._means.lease
+        """Release the lease, so that a waiting daemon need not wait for its end."""
+        lease = self._options.lease
         if isinstance(lease, Lease):
             with contextlib.suppress(CloudError):
                 lease.release()
 
-    def _open_desk(self) -> None:
-        """A frozen daemon of another user may still have the port: then nodes ask again, and so do we."""
+    def _open_registration(self) -> None:
+        """Listen for agents. If a frozen daemon still has the port, the next pass tries again, and the agents retry, too."""
         if self._server is not None:
             return
-        head = there(self._plan.head)
+        head = self._plan.head
         try:
-            self._server = registration.serve_here(head.addresses, head.registration_port, self._desk)
+            self._server = registration.serve_here(head.addresses, head.registration_port, self._registration)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            self._complain(f"registration: port {head.registration_port} is taken; asked again")
+            self._warn(f"registration: port {head.registration_port} is taken; tried again")
             return
         address, port = self._server.server_address[:2]
         log.info("ready: cluster %s, registration on %s:%d", self._plan.name, address, port)
 
-    def _close_desk(self) -> None:
-        for server in (self._server, self._window):
+    def _close_servers(self) -> None:
+        for server in (self._server, self._status_server):
             if server is not None:
                 server.shutdown()
                 server.server_close()
 
     def _metered(self, bindings: Bindings) -> "Meter | None":
-        """An image of before metrics lacks the library: it is said, and nothing else."""
+        """Return the metrics; None with a warning where the image lacks the library."""
         try:
-            from gpucluster.elastic.metrics import Meter, Office  # noqa: PLC0415  only the daemon has metrics
+            from gpucluster.elastic.inspect.metrics import LeaseStatus, Meter  # noqa: PLC0415  only the daemon has metrics
         except ModuleNotFoundError as error:
             log.warning("no metrics: %s", error)
             return None
-        lease = self._means.lease
+        lease = self._options.lease
         meter = Meter(
-            lambda: Sight(
+            lambda: ClusterSnapshot(
                 plan=self._plan,
                 bindings=bindings,
-                seen=self._keeper.seen,
+                observation=self._reconciler.observation,
                 memory=self._journal.memory,
                 now=time.time(),
+                controller=status_endpoint.read_controller(self._paths.controller),
             ),
-            lambda: Office(held=lease.held(), holder=lease.me),
+            lambda: LeaseStatus(held=lease.held(), holder=lease.me),
         )
         self._journal.watch = meter.count
         return meter
 
-    def _open_window(self) -> None:
-        """Metrics, and what `why` asks. Where the port is taken the daemon goes on without, and tries again."""
-        if self._window is None:
+    def _open_status_endpoint(self) -> None:
+        """Serve metrics and status. If the port is in use the daemon continues, and the next pass tries again."""
+        if self._status_server is None:
             meter = self._meter
             metrics = meter.text if meter is not None else lambda: b""
             try:
-                self._window = shown.serve(self._paths.metrics_port, metrics, lambda: self._keeper.overheard)
+                self._status_server = status_endpoint.serve(
+                    self._paths.metrics_port, metrics, lambda: self._reconciler.status
+                )
             except OSError as error:
-                self._complain(f"metrics: port {self._paths.metrics_port}: {error.strerror}")
+                self._warn(f"metrics: port {self._paths.metrics_port}: {error.strerror}")
 
     def _listen_to_queue(self) -> None:
         if self._notices is not None:
             listen_to_queue(
                 self._notices,
                 self._ended,
-                told=lambda messages: self._inbox.put(lambda: self._tell(messages)),
-                complain=lambda words: self._inbox.put(lambda: self._complain(words)),
+                receive=lambda messages: self._inbox.put(lambda: self._receive_events(messages)),
+                warn=lambda words: self._inbox.put(lambda: self._warn(words)),
             )
 
-    def _look(self, now: float) -> None:
-        if self._looking and not self._keeper.looking:
-            self._looking, self._look_at = False, now + self._keeper.next_look_s
-        if not self._looking and (self._rung or now >= self._look_at):
-            urgent, self._rung, self._looking = self._rung, False, True
-            self._look_at = now + SCAN_S  # only bounds the wait; the look's own end sets it
-            self._keeper.look(urgent=urgent)
+    def _observe_if_due(self, now: float) -> None:
+        if self._observing and not self._reconciler.observing:
+            self._observing, self._observe_at = False, now + self._reconciler.next_pass_s
+        if not self._observing and (self._observe_due or now >= self._observe_at):
+            urgent, self._observe_due, self._observing = self._observe_due, False, True
+            self._observe_at = now + SCAN_S  # until the observation ends and sets the time
+            self._reconciler.observe(urgent=urgent)
 
-    def _ring(self) -> None:
-        self._rung = True
+    def _request_observation(self) -> None:
+        self._observe_due = True
 
-    def _react(self) -> None:
-        """Decide on what is known, then look: what happened is in no view."""
-        self._hot = True
+    def _decide_next(self) -> None:
+        """Make the next turn decide on the last views, and then observe, because no view shows the event yet."""
+        self._decide_due = True
 
     def _end(self) -> None:
         self._stop = True
 
-    def _hear(self, report: NodeReport) -> None:
-        news = self._keeper.hear(report)
-        self._rung = self._rung or bool(news)
-        self._hot = self._hot or news is News.TROUBLE
+    def _receive_report(self, report: NodeReport) -> None:
+        reaction = self._reconciler.receive_report(report)
+        self._observe_due = self._observe_due or bool(reaction)
+        self._decide_due = self._decide_due or reaction is Reaction.DECIDE
 
-    def _tell(self, told: tuple[Told, ...]) -> None:
-        self._keeper.tell(told)
-        self._react()
+    def _receive_events(self, events: tuple[QueueNotice, ...]) -> None:
+        self._reconciler.receive_events(events)
+        self._decide_next()
 
-    def _publish(self, snapshot: registration.Snapshot) -> None:
-        self._desk.snapshot = snapshot
+    def _publish(self, snapshot: registration.RegistrationSnapshot) -> None:
+        self._registration.snapshot = snapshot
 
-    def _complain(self, words: str) -> None:
-        """Say a trouble once, not at each look; one that comes back is said again."""
-        whose, now = words.partition(":")[0], time.monotonic()
-        said, at = self._told.get(whose, ("", 0.0))
-        if words != said or at + QUIET_S < now:
+    def _warn(self, words: str) -> None:
+        """Log a problem once, not in each pass. It is logged again if it changes, or comes back after a pause."""
+        subject, now = words.partition(":")[0], time.monotonic()
+        last, at = self._warned.get(subject, ("", 0.0))
+        if words != last or at + QUIET_S < now:
             log.warning("%s", words)
-        self._told[whose] = (words, now)
+        self._warned[subject] = (words, now)
 
-    def _hands(self, ports: Ports) -> Hands:
-        return Hands(
+    def _clients(self, ports: Ports) -> Clients:
+        return Clients(
             cluster=self._plan.name,
             times=self._plan.times,
             cloud=ports.cloud,
@@ -372,10 +394,10 @@ class Daemon:
             clouds=self._clouds,
             slurms=self._slurms,
             clock=time.time,
-            ring=self._react,
-            trip=self._means.trip,
+            ring=self._decide_next,
+            hit=self._options.hit,
             notices=ports.notices,
-            lease=self._means.lease,
+            lease=self._options.lease,
         )
 
 

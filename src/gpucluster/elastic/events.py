@@ -1,4 +1,4 @@
-"""What the journal holds: facts that were seen and steps that were taken, one small value each.
+"""The events of the journal: facts that were observed and steps that were taken. Each is one small value.
 
 A new kind of event is a class here, a word in `Event`, and its fold in `memory`.
 """
@@ -8,95 +8,96 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gpucluster.plan.model import Interface, Market
+from gpucluster.cloud.port import LaunchSpec
+from gpucluster.plan.model import Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """Another machine that will do for an Ask, in the same zone and market."""
+    """Another machine type that serves a LaunchRequest, in the same zone and market."""
 
-    machine: str
-    template_id: str
-    template_version: int
+    spec: LaunchSpec
     price: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One RunInstances, or one CreateFleet where there are alternatives; a repeat is made from this alone (T01)."""
+class LaunchRequest:
+    """One RunInstances, or one CreateFleet if there are alternatives. A repeat is made from this value alone (T01)."""
 
-    request: str  # r1, r2 ... in the order of the journal
+    id: str  # r1, r2 ... in the order of the journal
     token: str
     pool: str
     source: int
     slots: tuple[str, ...]
-    zone: str
-    machine: str
-    market: Market
-    template_id: str
-    template_version: int
-    subnet_id: str
-    gangs: tuple[int, ...] = ()  # sizes of the gangs whose slots these are, in order; none: all are one gang
-    jobs: tuple[int, ...] = ()  # for whom, for people
-    price: int = 0  # micro-USD an hour for one; 0: unknown or paid ahead
-    reservation: str | None = None
-    max_price: int | None = None
-    alternatives: tuple[Alternative, ...] = ()  # to `machine`, which is preferred; only for gangs of one
-    accounts: tuple[str, ...] = ()  # of the jobs, for cost
-    placement_group: str | None = None  # by name
-    interfaces: tuple[Interface, ...] = ()  # what RunInstances lists; a fleet takes the template's (T31)
-    group: str = ""  # of the interfaces
+    spec: LaunchSpec
+    # Sizes of the gangs that own the slots, in order; empty: all slots are one gang.
+    gangs: tuple[int, ...] = ()
+    jobs: tuple[int, ...] = ()  # for tags and messages
+    price: int = 0  # micro-USD an hour for one instance; 0: unknown or prepaid
+    # In addition to the spec, which is preferred; only for single nodes.
+    alternatives: tuple[Alternative, ...] = ()
+    accounts: tuple[str, ...] = ()  # of the jobs, for cost reports
 
     @property
-    def at_least(self) -> int:
-        """Fewer than the smallest gang are of no use."""
+    def smallest_gang(self) -> int:
+        """Return the size of the smallest gang. Fewer instances are not usable."""
         return min(self.gangs) if len(self.gangs) > 1 else len(self.slots)
 
     @property
-    def offer(self) -> str:
-        """What a refusal is remembered under; pools share it."""
-        return self.offer_of(self.machine)
+    def specs(self) -> tuple[LaunchSpec, ...]:
+        """Return the preferred spec, then the alternatives."""
+        return (self.spec, *(other.spec for other in self.alternatives))
 
-    def offer_of(self, machine: str) -> str:
-        """The same of an alternative."""
-        return offer(self.market, machine, self.zone, self.reservation or "")
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Return the machine types of `specs`."""
+        return tuple(spec.machine for spec in self.specs)
 
-    def priced(self, machine: str) -> str:
-        """What a refusal of our price is remembered under: another pool may pay more."""
-        return offer(self.market, machine, self.zone, at_most(self.max_price))
+    @property
+    def offer_key(self) -> str:
+        """Return the key of a refusal of this offer; pools share it."""
+        return self.offer_key_of(self.spec.machine)
+
+    def offer_key_of(self, machine: str) -> str:
+        """Return the same key for an alternative."""
+        return offer_key(self.spec.market, machine, self.spec.zone, self.spec.reservation or "")
+
+    def price_key_of(self, machine: str) -> str:
+        """Return the key of a refusal of our maximum price. Another pool may pay more."""
+        return offer_key(self.spec.market, machine, self.spec.zone, price_detail(self.spec.max_price))
 
 
-def offer(market: Market, machine: str, zone: str, detail: str = "") -> str:
-    """`spot/p5en.48xlarge/us-east-1a`; of a reservation `.../cr-1`, where only a price is refused `.../at-most-5`."""
+def offer_key(market: Market, machine: str, zone: str, detail: str = "") -> str:
+    """Return `spot/p5en.48xlarge/us-east-1a`; a reservation adds `/cr-1`, a maximum price `/at-most-5`."""
     return "/".join(part for part in (market.value, machine, zone, detail) if part)
 
 
-def at_most(max_price: int | None) -> str:
-    """The detail of a price limit; none is no limit."""
+def price_detail(max_price: int | None) -> str:
+    """Return the part of an offer key for a maximum price; empty without one."""
     return "" if max_price is None else f"at-most-{max_price}"
 
 
 def source_key(pool: str, position: int) -> str:
-    """What a stopped source is remembered under: a quota or a configuration fault is not the zone's."""
+    """Return the key of a stopped source. A quota or a configuration error does not depend on the zone."""
     return f"source/{pool}/{position}"
 
 
 # --- events ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Born:
-    """A new journal. `epoch` goes into every token, so a rebuilt cluster never gets its forerunner's instances."""
+class JournalCreated:
+    """A new journal. Each token contains `epoch`, so a rebuilt cluster gets no instance of an earlier cluster."""
 
     epoch: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """The daemon started; what was refused for this run may be tried again."""
+class DaemonStarted:
+    """The daemon started. Refusals `for_this_run` are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCalled:
-    """A hook's request was taken from the spool."""
+    """A hook's request was read from the spool."""
 
     kind: str
     hostlist: str
@@ -121,43 +122,43 @@ class JobRunning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobLeft:
-    """The job holds our slots no more: it ended, or was requeued."""
+class JobReleased:
+    """The job no longer holds our slots: it ended, or was requeued."""
 
     job: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
-    """Slurm wants the slot: a new life. A living instance of the slot serves it."""
+class NodeNeeded:
+    """Slurm powers the slot up: a new incarnation begins. A living instance of the slot serves the new incarnation."""
 
     slot: str
-    life: int
+    incarnation: int
     jobs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
-    """Slurm still waits for a boot that the node already made: the same need, a new number, so slurmd starts anew."""
+class IncarnationRenewed:
+    """Slurm waits for a boot that already finished. Only the incarnation's number changes, so that slurmd starts again."""
 
     slot: str
-    life: int
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchAsked:
-    """Written and synced before the call."""
+class LaunchRequested:
+    """A launch was requested. Written and synced before the call."""
 
-    ask: Ask
+    request: LaunchRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDone:
-    """The cloud gave these, in the order of the request's slots; where fewer came, whole gangs are served first to last."""
+    """The cloud returned instances, in the order of the request's slots. If too few, the first gangs are whole."""
 
     request: str
     instances: tuple[str, ...]
-    machines: tuple[str, ...] = ()  # of each, where a fleet chose; none: the request's
+    machines: tuple[str, ...] = ()  # the machine type of each, if a fleet chose; empty: the request's type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,33 +166,33 @@ class LaunchRefused:
     """Nothing was launched. `refusals` are remembered: (offer or source) -> until."""
 
     request: str
-    key: str | None  # None: only the token was spent
+    key: str | None  # None: only the token is used up
     words: str
     until: float
     for_this_run: bool = False
-    size: int = 0  # the least gang that was refused: a smaller one may still be had (T06); 0: any
+    size: int = 0  # the smallest refused gang: a smaller one may still get capacity (T06); 0: any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDeferred:
-    """No outcome yet: lost or throttled. The identical call is repeated from `retry_at` on."""
+    """The call has no outcome yet: lost or throttled. The identical call is repeated from `retry_at` on."""
 
     request: str
     retry_at: float
     words: str
-    pace_all: bool  # throttled: no other launch before that, either
+    pace_all: bool  # throttled: all other launches wait, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDropped:
-    """A request that nobody needs any more, unseen in the cloud for long."""
+    """A request was dropped: no slot needs it, and for a long time the cloud listed no instance of it."""
 
     request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """An offer is bad for another reason than the cloud's no: its boots fail, or it gave fewer than was asked."""
+class OfferRefused:
+    """An offer is refused without an error of the cloud: its boots fail, or it gave fewer instances than requested."""
 
     key: str
     words: str
@@ -200,60 +201,73 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgot:
-    """Refusals that ran out while no job waited."""
+class TerminationRefused:
+    """A TerminateInstances failed. Each instance is requested again from `until` on, in a call of its own.
+
+    `refused` False: EC2 gave no answer, throttled the call, or refused the call of several instances.
+    """
+
+    instances: tuple[str, ...]
+    words: str
+    until: float
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalsForgotten:
+    """Refusals that expired while no job waited."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Booted:
-    """The cloud showed the instance running for the first time."""
+class InstanceRunning:
+    """The cloud listed the instance as running for the first time."""
 
     slot: str
     instance: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """The instance's agent asked for its name."""
+class NodeRegistered:
+    """The instance's agent registered with the daemon."""
 
     slot: str
     instance: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CameUp:
-    """Slurm took the node."""
+class NodeUp:
+    """Slurm accepted the registration of the node."""
 
     slot: str
     pool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BecameIdle:
-    """Slurm shows the node idle."""
+class NodeIdle:
+    """Slurm lists the node as idle."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BecameBusy:
+class NodeBusy:
     """The node has a job again."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unneeded:
-    """Slurm shows the slot off, and its instance lives: kept for the grace, in case Slurm only forgot."""
+class NodeUnneeded:
+    """Slurm lists the slot as off, but its instance still runs: it stays until the grace period ends."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootFailed:
-    """The boot will not become a node; `words` are the node's own last step, or the cloud's reason."""
+    """The boot failed. `words` name the node's last boot step, or the cloud's reason."""
 
     slot: str
     instance: str
@@ -262,8 +276,8 @@ class BootFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndAsked:
-    """The end of these instances was asked for."""
+class TerminationRequested:
+    """The termination of these instances was requested."""
 
     instances: tuple[str, ...]
     words: str
@@ -271,29 +285,29 @@ class EndAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceGone:
-    """The slot's instance is at least shutting down; the slot may get another."""
+    """The slot's instance is shutting down or terminated. The slot may get another."""
 
     slot: str
     instance: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeOver:
-    """Slurm does not want the slot, and it has no instance."""
+class IncarnationOver:
+    """Slurm does not need the slot, and it has no instance."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndSeen:
-    """Instances whose end we asked for are ended; nothing more to remember of them."""
+class TerminationSeen:
+    """Instances that we terminated have ended. Memory drops them."""
 
     instances: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """A living instance of ours that Slurm already uses as this slot, and no request of ours knows."""
+class InstanceAdopted:
+    """A living instance that Slurm already uses as this slot, but that no request in memory launched."""
 
     slot: str
     instance: str
@@ -304,24 +318,24 @@ class Adopted:
     source: int = 0
 
 
-class TroubleKind(StrEnum):
-    """Why a living machine is to be left."""
+class InterruptionKind(StrEnum):
+    """Why a living instance must be evacuated."""
 
-    SPOT = "spot"  # taken back at `ends_at`
-    REBALANCE = "rebalance"  # may be taken back: a hint
-    MAINTENANCE = "maintenance"  # the cloud's, from `ends_at` on
+    SPOT = "spot"  # reclaimed at `ends_at`
+    REBALANCE = "rebalance"  # a hint: it may be reclaimed
+    MAINTENANCE = "maintenance"  # of the cloud, from `ends_at` on
     BLOCK_END = "block-end"  # its capacity block ends at `ends_at`
-    FAULT = "fault"  # a GPU of it failed
-    REPLACE = "replace"  # a person asked
+    FAULT = "fault"  # one of its GPUs failed
+    REPLACE = "replace"  # an operator ordered it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Troubled:
-    """A machine is to be left; the same news from a second source is no second event."""
+class Interrupted:
+    """An instance must be evacuated. The same notice from a second source is not recorded again."""
 
     slot: str
     instance: str
-    kind: TroubleKind
+    kind: InterruptionKind
     words: str
     ends_at: float | None = None
     source: str = ""  # node, queue, cloud, operator
@@ -329,7 +343,7 @@ class Troubled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFaulted:
-    """A GPU's fault that was not told before, or that now weighs more."""
+    """A GPU fault that is new, or more severe than the recorded one."""
 
     slot: str
     instance: str
@@ -340,8 +354,8 @@ class GpuFaulted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signalled:
-    """The batch scripts of these jobs were told that `instance` goes."""
+class JobsSignalled:
+    """The batch scripts of these jobs were signalled, because `instance` ends."""
 
     instance: str
     jobs: tuple[int, ...]
@@ -349,7 +363,7 @@ class Signalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentBack:
+class JobsRequeued:
     """These jobs were requeued before `instance` ends."""
 
     instance: str
@@ -357,8 +371,8 @@ class SentBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TroubleOver:
-    """What was announced was called off."""
+class InterruptionOver:
+    """The interruption is over before the end of the instance."""
 
     instance: str
     words: str
@@ -366,7 +380,7 @@ class TroubleOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerTripped:
-    """Too many boots of a pool failed in a row: nothing is launched until then."""
+    """Too many boots of a pool failed in a row: it launches nothing until then."""
 
     pool: str
     words: str
@@ -375,15 +389,24 @@ class BreakerTripped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerReset:
-    """The cooldown is over, a boot succeeded, or a person lifted it."""
+    """The cooldown is over, a boot succeeded, or an operator closed it."""
 
     pool: str
     by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hangs:
-    """A job that used to beat does not."""
+class ReplacementBegan:
+    """The daemon begins to replace an instance, because a check of its node, its Prolog, its Epilog or a GPU failed."""
+
+    slot: str
+    instance: str
+    pool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatStopped:
+    """The heartbeat of a job stopped."""
 
     job: int
     since: float
@@ -391,45 +414,45 @@ class Hangs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beats:
-    """It beats again, or is gone."""
+class HeartbeatResumed:
+    """The heartbeat started again, or the job is gone."""
 
     job: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobForgotten:
-    """Slurm lists the job no more: in how many of its runs GPUs broke matters to nobody."""
+    """Slurm no longer lists the job. Memory drops its count of runs with GPU faults."""
 
     job: int
 
 
 class Verb(StrEnum):
-    """What an operator may ask of the daemon; taken from the spool like a hook's call."""
+    """The orders that an operator may give to the daemon; read from the spool like a hook's request."""
 
-    POOL_PAUSE = "pool-pause"  # launch nothing; what runs goes on
-    POOL_DRAIN = "pool-drain"  # pause, and let the nodes go as they fall idle
-    POOL_RESUME = "pool-resume"  # undo both, and lift a breaker
-    NODE_REPLACE = "node-replace"  # drain; when idle (or at once with `now`) a new machine
-    NODE_KEEP = "node-keep"  # not ended until then, not even when its boot failed
+    POOL_PAUSE = "pool-pause"  # launch nothing; running nodes and jobs continue
+    POOL_DRAIN = "pool-drain"  # pause, and power down nodes as they become idle
+    POOL_RESUME = "pool-resume"  # undo both, and close the breaker
+    NODE_REPLACE = "node-replace"  # drain; when idle (or at once with `now`) launch a new instance
+    NODE_KEEP = "node-keep"  # the instance is not terminated until then, even after a failed boot
     NODE_RELEASE = "node-release"  # undo keep and replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
+class OrderGiven:
     """An operator's order."""
 
     verb: Verb
     target: str  # a pool or a slot
     by: str
     words: str = ""
-    until: float | None = None  # of a keep
-    now: bool = False  # of a replace: signal and requeue rather than wait
+    until: float | None = None  # of a keep order
+    now: bool = False  # of a replace order: signal and requeue instead of waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A node-replace was carried out, or a keep ran out."""
+class OrderCompleted:
+    """A replace order was carried out, or a keep order expired."""
 
     verb: Verb
     target: str
@@ -437,7 +460,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetCrossed:
-    """The month's spend crossed a line: `warn` or `stop`, or a new month began: `open`."""
+    """The month's spend crossed a budget line: `warn` or `stop`, or a new month began: `open`."""
 
     line: str
     month: str  # 2026-11
@@ -445,16 +468,16 @@ class BudgetCrossed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
-    """A state that no row of the life table has: nothing is done, and it is told. No states: it is over."""
+class UnknownState:
+    """A node state without a row in the node table: it is only reported. No states: the node has a known state again."""
 
     slot: str
     states: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lingers:
-    """A node stands where Slurm should not leave it for longer than `bound_s`. No phase: it is over."""
+class StateLingers:
+    """A node is in a phase that Slurm should leave within `bound_s`. No phase: the node has left it."""
 
     slot: str
     phase: str
@@ -462,26 +485,26 @@ class Lingers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerUpStays:
-    """Slurm kept the mark of a power-up that is done, and would power the node up once it is off. Not `stays`: it went."""
+class PowerUpMarkStays:
+    """Slurm kept the mark of a finished power-up, so it powers the node up again once it is off. `stays` False: no mark."""
 
     slot: str
     stays: bool
 
 
 Event = (
-    Born | Started | HookCalled | JobPlaced | JobRunning | JobLeft | Needed | Renewed | LaunchAsked | LaunchDone
-    | LaunchRefused | LaunchDeferred | LaunchDropped | Refused | Forgot | Booted | Registered | CameUp | BecameIdle
-    | BecameBusy | Unneeded | BootFailed | EndAsked | InstanceGone | LifeOver | EndSeen | Adopted
-    | Troubled | Signalled | SentBack | TroubleOver | BreakerTripped | BreakerReset | Hangs | Beats | Ordered | Served
-    | BudgetCrossed | Unknown | Lingers | GpuFaulted | PowerUpStays | JobForgotten
+    JournalCreated | DaemonStarted | HookCalled | JobPlaced | JobRunning | JobReleased | NodeNeeded | IncarnationRenewed | LaunchRequested | LaunchDone
+    | LaunchRefused | LaunchDeferred | LaunchDropped | OfferRefused | RefusalsForgotten | InstanceRunning | NodeRegistered | NodeUp | NodeIdle
+    | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
+    | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
+    | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan
 )  # fmt: skip
 EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An event and when it was written."""
+    """An event and the time when it was written."""
 
     at: float
     event: Event

@@ -1,14 +1,14 @@
 #!/usr/bin/python3 -IS
 # ruff: noqa: PTH103, PTH104, PTH108, PTH110, PTH118, PTH119, PTH120, PTH123
-# importing pathlib costs more than all that this file does
-"""ResumeProgram, SuspendProgram and ResumeFailProgram: drop a request into the spool and return at once.
+# importing pathlib would take longer than the rest of this file
+"""ResumeProgram, SuspendProgram and ResumeFailProgram: write a request into the spool and return at once.
 
-One standard-library file under three names; what it is comes from argv[0]. Slurm gives it no PATH and no HOME,
-and before 23.02 not even open descriptors (slurm.md 3.3), so it asks for nothing but its argument and one variable.
-The call is only a hint and a wake-up: the daemon reads from Slurm what is needed.
+One standard-library file under three names; argv[0] selects the program. Slurm gives it no PATH and no HOME, and
+before 23.02 not even open descriptors (S03), so it uses only its argument and one variable.
+The call is only a hint and a wake-up: the daemon reads from Slurm which nodes are needed.
 """
 
-from __future__ import annotations  # costs nothing: the types below are never evaluated
+from __future__ import annotations  # takes no time: the types below are never evaluated
 
 import json
 import os
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 SPOOL = "/var/spool/gpucluster"  # = plan.names.SPOOL; a test compares
 WAKE_SOCKET = "/run/gpucluster/wake"  # = plan.names.WAKE_SOCKET
 KINDS = ("resume", "suspend", "resume_fail")
-MAX_RESUME_BYTES = 64 * 1024 * 1024  # thousands of jobs need about 1 MiB; a bound all the same
+MAX_RESUME_BYTES = 64 * 1024 * 1024  # thousands of jobs need about 1 MiB; a larger file is cut off here
 
 
 def main(
     argv: Sequence[str], environ: Mapping[str, str], spool: str = SPOOL, wake_socket: str = WAKE_SOCKET
 ) -> int:
-    """Write one request; 0 when it is on disk, 1 when the spool refuses it, 2 for a wrong call."""
-    resume_file = _resume_file(environ)  # first: slurmctld may take it away
+    """Write one request. Return 0 if it is on disk, 1 if the spool cannot be written, 2 for a wrong call."""
+    resume_file = _resume_file(environ)  # read first: slurmctld may delete the file
     kind = os.path.basename(argv[0])
     if kind not in KINDS or len(argv) < 2:
         sys.stderr.write("gpucluster hook: want resume|suspend|resume_fail HOSTLIST\n")
@@ -53,7 +53,7 @@ def main(
 
 
 def _resume_file(environ: Mapping[str, str]) -> str | None:
-    """The job map that slurmctld hands over; None when there is none (a manual power_up) or it is gone."""
+    """Return slurmctld's job map; None without one (a manual power_up) or if it is already deleted."""
     path = environ.get("SLURM_RESUME_FILE")
     if not path:
         return None
@@ -65,7 +65,7 @@ def _resume_file(environ: Mapping[str, str]) -> str | None:
 
 
 def _deliver(spool: str, name: str, content: bytes) -> None:
-    """Maildir's way: whole and on disk, or not there at all; a full disk is left no fuller."""
+    """Write the file as a maildir does: it is complete and on disk, or missing. After an error the draft is removed."""
     draft, ready = os.path.join(spool, "tmp", name), os.path.join(spool, "new", name)
     for folder in (draft, ready):
         os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
@@ -96,7 +96,7 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _wake(path: str) -> None:
-    """One datagram; nobody listening or a full queue is no fault, the daemon scans each second."""
+    """Send one datagram. Without a listener, or with a full queue, do nothing: the daemon scans each second."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
             bell.sendto(b"spool", path)
@@ -105,7 +105,7 @@ def _wake(path: str) -> None:
 
 
 def _open_standard_descriptors() -> None:
-    """Without it our first files would become 0 to 2, and a traceback would be written into one of them."""
+    """Open descriptors 0 to 2. Otherwise the spool file could get number 2, and a traceback would be written into it."""
     while True:
         handle = os.open("/dev/null", os.O_RDWR)
         if handle > 2:

@@ -1,9 +1,9 @@
-"""The journal: one SQLite file, append-only events, and a snapshot so that a start need not read them all.
+"""The journal: one SQLite file with append-only events, and a snapshot so that a start reads only the last events.
 
-WAL with synchronous=FULL: when `append` returns, the events survive a power cut. Only the daemon's own thread writes.
-A WAL's index is memory that all its readers share, so where two heads share the file by NFS it has a rollback journal.
-It is opened by the holder of the lease alone, and carries its epoch as a fence: whoever opened it with an older one
-can write no more, so a daemon that slept through its own end cannot note an intent, and without one launches nothing.
+WAL with synchronous=FULL: when `append` returns, the events survive a power cut. Only the daemon's main thread writes.
+The index of a WAL is shared memory, so a file that two heads share by NFS has a rollback journal instead.
+Only the holder of the lease opens the journal. The epoch of the lease is a fence: after a newer epoch opened the file,
+an older one cannot write. So a suspended daemon that lost its lease cannot write an intent, and launches nothing.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from gpucluster.elastic.events import EVENTS, Born, Entry, Event
+from gpucluster.elastic.events import EVENTS, Entry, Event, JournalCreated
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
 
 SCHEMA = 1
-SNAPSHOT_EVERY = 1000  # events; a fold of so many takes milliseconds
-PAGE = 2000  # events read at once: with a rollback journal whoever reads lets no write end, and gives up after 5 s
+SNAPSHOT_EVERY = 1000  # events; a fold of this many takes milliseconds
+PAGE = 2000  # events in one read: without WAL a reader blocks commits, and a commit fails after a wait of 5 s
 AWAY = "move it away and restart gpucluster-elastic: nodes that run are adopted, other instances of ours end after the grace"
 ROOM = "nothing is launched or ended until it can be; make room on the head's disk"
 AGAIN = "it is tried again; see what else has it open, and whether the disk is whole"
@@ -36,24 +36,24 @@ Watch = Callable[[Sequence[Entry], Memory, Memory], object]  # entries, memory b
 
 
 class FencedError(StateError):
-    """A daemon with a newer lease has opened the journal: this one must end."""
+    """A daemon with a newer lease has opened the journal. This daemon must stop."""
 
 
 class Journal:
-    """Open it with `Journal.open`; `memory` is always the fold of what is on disk."""
+    """The journal. Open it with `Journal.open`; `memory` is always the fold of the file's events."""
 
     def __init__(
         self, db: sqlite3.Connection, memory: Memory, *, last: int, snapshot: int, epoch: int
     ) -> None:
         self._db, self._last, self._snapshot, self._epoch = db, last, snapshot, epoch
         self.memory = memory
-        self.watch: Watch = lambda entries, before, after: None  # told of each batch that is on disk
+        self.watch: Watch = lambda entries, before, after: None  # called with each batch that is on disk
 
     @classmethod
     def open(cls, path: Path, now: float, epoch: int | None = None, *, shared: bool = False) -> "Journal":
-        """Open or make it, as the holder of `epoch` (None: whoever comes last); another schema is a StateError.
+        """Open or create it as the holder of `epoch` (None: no fence). Another schema raises a StateError.
 
-        `shared`: other machines open it, too.
+        `shared`: other machines open it too.
         """
         try:
             return cls._opened(path, now, epoch, "TRUNCATE" if shared else "WAL")
@@ -71,42 +71,45 @@ class Journal:
         db.execute("PRAGMA synchronous=FULL")
         db.executescript(_TABLES)
         _check_schema(db, path)
-        epoch = _raise_fence(db, epoch)  # before it is read: nothing is added behind our back
+        epoch = _raise_fence(db, epoch)  # before the read: no other process can add events after it
         memory, snapshot = _load_snapshot(db)
         tail = (entry for _, entry in read_entries(db, snapshot))
         journal = cls(db, fold(memory, tail), last=_last_id(db), snapshot=snapshot, epoch=epoch)
         if not journal.memory.epoch:
-            # From the clock, once in a journal's life: a rebuilt head must not repeat its forerunner's tokens.
-            journal.append((Entry(at=now, event=Born(epoch=f"{int(now * 1000):x}")),))
+            # From the clock, once per journal: a rebuilt head must not repeat the tokens of the head before it.
+            journal.append((Entry(at=now, event=JournalCreated(epoch=f"{int(now * 1000):x}")),))
         return journal
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """Write all of `entries` or none, and fold them into `memory`. A StateError (a full disk) ends the daemon."""
+        """Write all of `entries` or none, and fold them into `memory`. StateError (for example a full disk) stops the daemon."""
         if not entries:
             return
         rows = [(e.at, type(e.event).__name__, _dump(e.event)) for e in entries]
         memory = fold(self.memory, entries)
         self._write("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", rows)
         before, self.memory, self._last = self.memory, memory, self._last + len(rows)
-        if self._last - self._snapshot >= SNAPSHOT_EVERY:
-            self.snapshot()
         self.watch(entries, before, memory)
 
     def check(self) -> None:
-        """FencedError if it is another's by now: for what is done without a word in it before."""
+        """Raise FencedError if a daemon with a newer lease opened the journal. For actions that write no event first."""
         try:
             self._check()
         except sqlite3.Error as error:
             raise StateError(f"the journal cannot be read: {error}", next_step=AGAIN) from error
 
+    def tidy(self) -> None:
+        """Store memory if enough events came since the last time. For a moment when no launch waits for it."""
+        if self._last - self._snapshot >= SNAPSHOT_EVERY:
+            self.snapshot()
+
     def snapshot(self) -> None:
-        """Store the fold, so that the next start reads only what came after."""
+        """Store memory, so that the next start reads only later events."""
         row = (self._last, json.dumps(codec.to_json(self.memory)))
         self._write("INSERT OR REPLACE INTO snapshot (only, last, memory) VALUES (1, ?, ?)", [row])
         self._snapshot = self._last
 
     def entries(self) -> Iterator[Entry]:
-        """Every event ever written, oldest first."""
+        """Return every event of the journal, oldest first."""
         return (entry for _, entry in read_entries(self._db, 0))
 
     def close(self) -> None:
@@ -125,12 +128,12 @@ class Journal:
         except sqlite3.Error as error:
             raise StateError(f"the journal cannot be written: {error}", next_step=ROOM) from error
         finally:
-            if self._db.in_transaction:  # a full disk has rolled back by itself
+            if self._db.in_transaction:  # a full disk has already rolled back
                 self._db.execute("ROLLBACK")
 
 
 def fence_of(path: Path) -> int:
-    """The epoch of whoever opened the journal last; 0: there is none, or it is of a version without leases."""
+    """Return the epoch that opened the journal last; 0: none, or a version without leases."""
     if not path.exists():
         return 0
     try:
@@ -141,7 +144,7 @@ def fence_of(path: Path) -> int:
 
 
 def read_only(path: Path) -> tuple[Entry, ...]:
-    """The events of a journal that another process writes."""
+    """Return the events of a journal that another process writes."""
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         return tuple(entry for _, entry in read_entries(db, 0))
@@ -150,7 +153,7 @@ def read_only(path: Path) -> tuple[Entry, ...]:
 
 
 def read_entries(db: sqlite3.Connection, after: int) -> Iterator[tuple[int, Entry]]:
-    """Events with their ids; a kind that this version does not know is skipped."""
+    """Yield events with their ids. Kinds that this version does not know are skipped."""
     sql = "SELECT id, at, kind, body FROM events WHERE id > ? ORDER BY id LIMIT ?"
     while rows := db.execute(sql, (after, PAGE)).fetchall():
         for number, at, kind, body in rows:
@@ -189,7 +192,7 @@ def _raise_fence(db: sqlite3.Connection, epoch: int | None) -> int:
 
 
 def _load_snapshot(db: sqlite3.Connection) -> tuple[Memory, int]:
-    """One that another version wrote in another form is no loss: the events are all there."""
+    """Return the snapshot and the id of its last event. A snapshot of another version is ignored: the file has all events."""
     row = cast(tuple[int, str] | None, db.execute("SELECT last, memory FROM snapshot").fetchone())
     try:
         return (codec.loads(Memory, row[1]), row[0]) if row else (Memory(), 0)
@@ -198,15 +201,15 @@ def _load_snapshot(db: sqlite3.Connection) -> tuple[Memory, int]:
 
 
 def _last_id(db: sqlite3.Connection) -> int:
-    """Of all events, also of those of a kind that this version does not know."""
+    """Return the last id of all events, also of kinds that this version does not know."""
     return cast(tuple[int], db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone())[0]
 
 
 def _step_after(error: sqlite3.OperationalError | OSError) -> str:
-    """A full disk or a lock says nothing against the journal: whoever moved it away would lose what it knows."""
+    """Return the next step for people. After a full disk or a lock the journal is intact and must not be moved away."""
     if isinstance(error, OSError):
         return ROOM if error.errno == errno.ENOSPC else AGAIN
-    code = error.sqlite_errorcode & 0xFF  # the rest says which kind of it
+    code = error.sqlite_errorcode & 0xFF  # the other bits are the extended code
     if code in _DAMAGED:
         return AWAY
     return ROOM if code == sqlite3.SQLITE_FULL else AGAIN

@@ -1,9 +1,9 @@
-"""Who may act: one daemon at a time, by one object in the bucket that is written only over what was read.
+"""The lease: only one daemon acts at a time. It is an object in the bucket; each write names the version that was read.
 
-Rules. *Holder*: acts from a write of its own until `ttl - margin` after the moment at which it sent that write, by its
-own clock. *Standby*: takes over once it has itself seen one and the same version for `ttl + margin`, by its own clock,
-and only over that version. So no two clocks are ever compared, and a pause in either only makes it later. A holder on
-the same machine whose process is gone is taken over at once; one that froze there is ended first.
+*Holder*: it acts until `ttl - margin` after it sent its last write, by its own clock. *Standby*: it takes the
+lease after it has read one version for `ttl + margin`, by its own clock, and its write replaces only that version.
+So two clocks are never compared, and a pause of either machine only delays a takeover. On the same machine, a standby
+takes the lease of a process that has ended at once; a frozen process is killed first.
 The clock must go on while the machine sleeps (CLOCK_BOOTTIME).
 """
 
@@ -15,8 +15,8 @@ from typing import Protocol
 from gpucluster.cloud.port import CloudError, Control, ControlPort, Stamped
 from gpucluster.errors import StateError
 
-MARGIN = 0.1  # of the ttl, on both sides: far above what two clocks part in so short a time
-TRIES = 4  # writes in a row that another writer may spoil
+MARGIN = 0.1  # of the ttl, on both sides: far more than two clocks differ in that time
+TRIES = 4  # writes in a row that may lose against another writer
 
 
 class LeaseLostError(StateError):
@@ -24,17 +24,17 @@ class LeaseLostError(StateError):
 
 
 class Hold(Protocol):
-    """What whoever acts asks, right before it acts."""
+    """The check that comes right before each action."""
 
     def held(self) -> bool: ...
 
     def mine(self, control: Control) -> bool:
-        """Whether the object, as it was read just now, names us."""
+        """Return whether the object, as it was just read, names this daemon."""
         ...
 
 
 class Alone:
-    """Always held: a dry run's, and of tests with one daemon."""
+    """A lease that is always held: for a dry run, and for tests with one daemon."""
 
     me = "alone"
 
@@ -47,14 +47,14 @@ class Alone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """What can be known of another holder on this machine."""
+    """Checks of a holder that runs, or ran, on this machine."""
 
-    over: Callable[[str], bool]  # its process was here, and is gone
-    end: Callable[[str], None]  # end it, if it is here and frozen
+    over: Callable[[str], bool]  # whether its process ran on this machine and has ended
+    end: Callable[[str], None]  # kills its process if it is frozen on this machine
 
 
 class Lease:
-    """One daemon's side of it. `held` may be asked from any thread; all else from one at a time."""
+    """The lease as one daemon uses it. Any thread may call `held`; only one thread at a time may call the other methods."""
 
     def __init__(
         self,
@@ -68,24 +68,26 @@ class Lease:
         known_epoch: Callable[[], int],
         patient: bool = False,
     ) -> None:
-        """`patient`: on the second head, where a lease that was given back is left to the first's for a while."""
+        """`patient`: on the second head, which leaves a released lease to the first head for a while."""
         self._patient = patient
         self._port, self._me, self._ttl_s, self._margin_s = control, me, ttl_s, ttl_s * MARGIN
         self._clock, self._wall = clock, wall
         self._neighbours, self._known_epoch = neighbours, known_epoch
         self._seen: Stamped | None = None
-        self._since = self._seen_at = 0.0  # when the version in `_seen` was seen first, and last
+        self._since = self._seen_at = (
+            0.0  # the times of the first and the last read of the version in `_seen`
+        )
         self._until = float("-inf")
         self._over = threading.Event()
         self.epoch = 0
 
     @property
     def me(self) -> str:
-        """Our name in the object."""
+        """This daemon's name in the object."""
         return self._me
 
     def held(self) -> bool:
-        """Whether we may act at this moment."""
+        """Return whether this daemon may act now."""
         return not self._over.is_set() and self._clock() < self._until
 
     def mine(self, control: Control) -> bool:
@@ -100,8 +102,8 @@ class Lease:
         return min(2.0, self._ttl_s / 10)
 
     def watch(self) -> str:
-        """A standby's look: take the lease if nobody has it. Return who has it, '' when it is ours now."""
-        seen = self._look()
+        """Take the lease if it is free. Return its holder; empty: this daemon."""
+        seen = self._read()
         if not self._is_free(seen):
             return seen.control.holder or _nobody(seen)
         self._neighbours.end(seen.control.holder)
@@ -112,7 +114,7 @@ class Lease:
         return ""
 
     def renew(self) -> None:
-        """Keep it. A CloudError lets it run on towards its end; LeaseLostError: it is another's."""
+        """Renew the lease. CloudError: not renewed, and still held until its end. LeaseLostError: another daemon holds it."""
         for _ in range(TRIES):
             seen = self._seen
             if seen is None or not self.mine(seen.control):
@@ -120,31 +122,31 @@ class Lease:
             if self._write(replace(seen.control, beat=seen.control.beat + 1), seen.etag):
                 return
         else:
-            return  # the object is ours, and others write into it all the time; the next renewal may come through
+            return  # the object is ours, and others keep writing into it; the next renewal may succeed
         self._over.set()
         holder = seen.control.holder if seen else ""
         raise LeaseLostError(
-            f"the lease is held by {holder or 'nobody'}", next_step="it starts again as a standby"
+            f"the lease is held by {holder or 'nobody'}", next_step="systemd starts it again as a standby"
         )
 
     def release(self) -> None:
-        """Give it back, so that the next one need not wait. Act no more after this."""
+        """Release the lease, so that the next daemon need not wait. This daemon must not act after it."""
         self._over.set()
         seen = self._seen
         if seen is not None and self.mine(seen.control):
             self._port.write(replace(seen.control, holder="", held_until=0.0), seen.etag)
 
-    def _look(self) -> Stamped:
-        """Read it, and note since when it stands so."""
+    def _read(self) -> Stamped:
+        """Read the object, and record the time of the first read of this version."""
         seen = self._port.stamped()
-        now = self._clock()  # after the answer: whatever it shows was sent before
+        now = self._clock()  # the time after the answer: the write happened earlier
         if self._seen is None or seen.etag != self._seen.etag:
             self._since = now
         self._seen, self._seen_at = seen, now
         return seen
 
     def _is_free(self, seen: Stamped) -> bool:
-        """A missing object is free at once only for a cluster's first daemon: else somebody may have deleted it."""
+        """A missing object is free at once only for the first daemon of a cluster. Later, a person may have deleted it."""
         if self._seen_at - self._since >= self._ttl_s + self._margin_s:
             return True
         if seen.etag is None:
@@ -152,10 +154,12 @@ class Lease:
         holder = seen.control.holder
         if not holder:
             return not self._patient
-        return holder == self._me or self._neighbours.over(holder)  # ours: the answer to our write was lost
+        return holder == self._me or self._neighbours.over(
+            holder
+        )  # our own name: the answer to our write was lost
 
     def _write(self, control: Control, etag: str | None) -> bool:
-        """Whether our write is what stands there; else `_seen` is what does."""
+        """Return whether the object has our write; if not, `_seen` has the object's content."""
         sent = self._clock()
         control = replace(control, held_until=self._wall() + self._ttl_s)
         lost: CloudError | None = None
@@ -164,10 +168,10 @@ class Lease:
         except CloudError as error:
             written, lost = None, error
         if written is None:
-            seen = self._look()
-            if seen.control != control:  # not ours with its answer lost
+            seen = self._read()
+            if seen.control != control:  # equal: our write succeeded, and only its answer was lost
                 if lost is not None and seen.etag == etag:
-                    raise lost  # not written; it may be tried again
+                    raise lost  # not written; the caller may try again
                 return False
             written = seen.etag
         self._seen = Stamped(control=control, etag=written)
@@ -176,5 +180,5 @@ class Lease:
 
 
 def _nobody(seen: Stamped) -> str:
-    """Who may act where no name stands: a head that comes, or whoever held it until the object went."""
-    return "the head, if it comes," if seen.etag is not None else "the holder of an object that was deleted"
+    """Describe the lease if the object names no holder: it was released for the first head, or the object was deleted."""
+    return "the first head, if it starts," if seen.etag is not None else "the holder of a deleted object"

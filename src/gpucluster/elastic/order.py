@@ -1,11 +1,10 @@
-"""`python -m gpucluster.elastic.order VERB TARGET`, on the head: an operator's order to the daemon, by way of the spool.
+"""`python -m gpucluster.elastic.order VERB TARGET`, on the head: give an operator's order to the daemon through the spool.
 
-Exit 0 given, 1 no such pool or node, 2 it could not be given. The daemon takes it within a second; where none lives it
-waits in the spool for the next one.
+Exit 0 given, 1 no such pool or node, 2 it could not be given. The daemon reads it within a second. Without a running
+daemon, the order stays in the spool for the next one.
 """
 
 import contextlib
-import json
 import os
 import pwd
 import socket
@@ -15,33 +14,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucluster.elastic import head, spool
+from gpucluster.elastic import spool
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.elastic.events import Verb
+from gpucluster.elastic.inspect import head
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.errors import StateError
-from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model import SlurmPlan
+from gpucluster.text import short
 
-TAKEN_S = 3.0  # the bell wakes the daemon at once; its scan is each second
-LONGEST_KEEP_S = 30 * 86400.0  # a machine that is kept costs: for longer, order it again
-WORDS, NAME = 160, 64  # characters that are kept
+TAKEN_S = 3.0  # the socket wakes the daemon at once; it scans each second
+LONGEST_KEEP_S = 30 * 86400.0  # a retained instance costs money: for longer, order it again
+WORDS, NAME = 160, 64  # characters of the text that are stored
 DONE: Mapping[Verb, str] = {
-    Verb.POOL_PAUSE: "launches nothing more; what runs goes on",
-    Verb.POOL_DRAIN: "launches nothing more, and its nodes go as they fall idle",
+    Verb.POOL_PAUSE: "launches nothing more; running nodes and jobs continue",
+    Verb.POOL_DRAIN: "launches nothing more, and powers down its nodes as they become idle",
     Verb.POOL_RESUME: "launches again",
-    Verb.NODE_REPLACE: "gets another machine as soon as its jobs let it",
-    Verb.NODE_KEEP: "is kept, whatever becomes of it",
-    Verb.NODE_RELEASE: "is the daemon's to use and to end again",
+    Verb.NODE_REPLACE: "gets another instance when its jobs have ended",
+    Verb.NODE_KEEP: "keeps its instance, even after a failure",
+    Verb.NODE_RELEASE: "is managed by the daemon again",
 }
-EMPTY: Mapping[Verb, str] = {  # of a node that has no machine, and none on its way
-    Verb.NODE_KEEP: "has no machine now: one that comes while the order stands is kept, whatever becomes of it",
-    Verb.NODE_REPLACE: "has no machine now: there is nothing to replace",
+EMPTY: Mapping[Verb, str] = {  # if a node has no instance and no launch
+    Verb.NODE_KEEP: "has no instance now: one that is launched for it during the order is kept, even after a failure",
+    Verb.NODE_REPLACE: "has no instance now: there is nothing to replace",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """An order as it was typed."""
+class OrderRequest:
+    """An order as the operator typed it."""
 
     verb: Verb
     target: str
@@ -52,95 +53,92 @@ class Wish:
 
 
 def main(argv: Sequence[str] | None = None, taken_s: float = TAKEN_S) -> int:
-    """Give one order, and wait so long for the daemon to take it."""
+    """Give one order, and wait this many seconds until the daemon reads it."""
     parser = head.parser("order")
     parser.add_argument("verb", choices=[verb.value for verb in Verb])
     parser.add_argument("target", metavar="POOL|NODE")
     parser.add_argument(
-        "--because", default="", help="for people: stands in `why`, the journal and the node's reason"
+        "--because", default="", help="for people: shown in `why`, in the journal and in the node's reason"
     )
-    parser.add_argument("--for", dest="for_s", type=float, help="seconds that a keep lasts")
+    parser.add_argument("--for", dest="for_s", type=float, help="seconds for which a keep applies")
     parser.add_argument(
-        "--now", action="store_true", help="of a replace: signal and requeue, rather than wait"
+        "--now", action="store_true", help="for a replace: signal and requeue the jobs instead of waiting"
     )
-    parser.add_argument("--by", default="", help="who gives it; else the login name")
+    parser.add_argument("--by", default="", help="who gives the order; default: the login name")
     options = parser.parse_args(argv)
-    wish = Wish(
+    request = OrderRequest(
         verb=Verb(options.verb),
         target=options.target,
-        words=plain(options.because, WORDS),
+        words=short(options.because, WORDS),
         for_s=options.for_s,
         now=options.now,
-        by=plain(options.by, NAME) or login(os.environ),
+        by=short(options.by, NAME) or login(os.environ),
     )
-    return head.run(lambda: _give(wish, head.places(options), taken_s, as_json=options.json))
+    return head.run(lambda: _give(request, head.head_files(options), taken_s, as_json=options.json))
 
 
-def refusal(plan: ClusterPlan, wish: Wish) -> str:
-    """Why the order makes no sense in this cluster; empty: it does."""
-    if wish.verb.value.startswith("pool-"):
+def refusal(plan: SlurmPlan, request: OrderRequest) -> str:
+    """Return why the order does not apply to this cluster; empty if it does."""
+    if request.verb.value.startswith("pool-"):
         known = [pool.name for pool in plan.pools]
-        if wish.target not in known:
-            return f"there is no pool {wish.target!r}; this cluster has {', '.join(known)}"
-    elif wish.target not in slots_of(plan):
+        if request.target not in known:
+            return f"there is no pool {request.target!r}; this cluster has {', '.join(known)}"
+    elif request.target not in slots_of(plan):
         spans = ", ".join(part.hostlist for pool in plan.pools for part in pool.slots)
-        return f"there is no node {wish.target!r}; this cluster has {spans}"
-    if wish.for_s is not None and not 0 < wish.for_s <= LONGEST_KEEP_S:
-        asked = f"{wish.for_s / 86400:,.1f} days" if wish.for_s > LONGEST_KEEP_S else f"{wish.for_s:g} s"
-        return f"{asked} is no time to keep a node: more than 0, at most {LONGEST_KEEP_S / 86400:g} days"
-    if wish.for_s is not None and wish.verb is not Verb.NODE_KEEP:
-        return f"{wish.verb.value} takes no time: only node-keep does"
-    if wish.now and wish.verb is not Verb.NODE_REPLACE:
-        return f"{wish.verb.value} takes no --now: only node-replace does"
+        return f"there is no node {request.target!r}; this cluster has {spans}"
+    if request.for_s is not None and not 0 < request.for_s <= LONGEST_KEEP_S:
+        asked = (
+            f"{request.for_s / 86400:,.1f} days" if request.for_s > LONGEST_KEEP_S else f"{request.for_s:g} s"
+        )
+        return f"{asked} is not a valid time to keep a node: it must be more than 0, at most {LONGEST_KEEP_S / 86400:g} days"
+    if request.for_s is not None and request.verb is not Verb.NODE_KEEP:
+        return f"{request.verb.value} takes no time: only node-keep does"
+    if request.now and request.verb is not Verb.NODE_REPLACE:
+        return f"{request.verb.value} takes no --now: only node-replace does"
     return ""
 
 
 def login(environ: Mapping[str, str]) -> str:
-    """Who is at the keyboard."""
+    """Return the operator's user name."""
     name = environ.get("SUDO_USER", "")
     if not name:
         try:
             name = pwd.getpwuid(os.getuid()).pw_name
         except KeyError:
             name = f"uid {os.getuid()}"
-    return plain(name, NAME)
+    return short(name, NAME)
 
 
-def plain(text: str, most: int) -> str:
-    """Printable, on one line, and short."""
-    return "".join(c for c in " ".join(text.split()) if c.isprintable())[:most]
-
-
-def ring(wake: Path) -> bool:
-    """Wake the daemon; whether one listens."""
+def wake_daemon(wake: Path) -> bool:
+    """Wake the daemon. Return whether it listens."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
             bell.sendto(b"order", str(wake))
     except OSError as error:
-        return isinstance(error, BlockingIOError)  # its queue is full: it has been rung enough
+        return isinstance(error, BlockingIOError)  # the queue is full: enough wake-ups are waiting
     return True
 
 
-def _give(wish: Wish, where: head.Places, taken_s: float, *, as_json: bool) -> int:
-    plan = head.plan_of(where)
+def _give(request: OrderRequest, where: head.HeadFiles, taken_s: float, *, as_json: bool) -> int:
+    plan = head.read_plan(where)
     if plan.aws is None:
         raise StateError(
-            f"{plan.name} stands on hosts that exist: no daemon owns them",
-            next_step=f"scontrol update nodename={wish.target} state=drain reason=...",
+            f"{plan.name} runs on existing hosts: no daemon manages them",
+            next_step=f"scontrol update nodename={request.target} state=drain reason=...",
         )
-    if words := refusal(plan, wish):
-        problem = {"message": words, "next": "gpucluster why NODE, sinfo -N", "exit_code": 1}
-        _say(as_json, {"ok": False, "error": problem}, f"error: {words}", error=True)
+    if words := refusal(plan, request):
+        problem = {"message": words, "next": f"gpucluster {_listing(request)} -c {plan.name}", "exit_code": 1}
+        head.print_answer(as_json, {"ok": False, "error": problem}, f"error: {words}", error=True)
         return 1
-    words, now = _effect(where, wish), time.time()
-    order = spool.Order(
+    words, now = _effect(where, request), time.time()
+    order = spool.SpooledOrder(
         kind=spool.ORDER,
-        verb=wish.verb,
-        target=wish.target,
-        by=wish.by,
-        words=wish.words,
-        until=None if wish.for_s is None else now + wish.for_s,
-        now=wish.now,
+        verb=request.verb,
+        target=request.target,
+        by=request.by,
+        words=request.words,
+        until=None if request.for_s is None else now + request.for_s,
+        now=request.now,
         time=now,
     )
     try:
@@ -150,29 +148,33 @@ def _give(wish: Wish, where: head.Places, taken_s: float, *, as_json: bool) -> i
         raise StateError(
             f"the spool {where.spool} takes no order: {error.strerror}", next_step=step
         ) from error
-    ring(where.wake)
+    wake_daemon(where.wake)
     taken = _gone(path, time.monotonic() + taken_s, time.sleep)
-    rest = "" if taken else "; no daemon has taken it yet: it waits in the spool"
-    told = {
+    rest = "" if taken else "; no daemon has read it yet: it waits in the spool"
+    answer = {
         "ok": True,
-        "verb": wish.verb.value,
-        "target": wish.target,
-        "by": wish.by,
+        "verb": request.verb.value,
+        "target": request.target,
+        "by": request.by,
         "until": order.until,
         "taken": taken,
     }
-    _say(as_json, told, f"{wish.target} {words}{rest}")
+    head.print_answer(as_json, answer, f"{request.target} {words}{rest}")
     return 0
 
 
-def _effect(where: head.Places, wish: Wish) -> str:
-    """What the daemon makes of it: by the journal, where it can be read."""
-    if wish.verb in EMPTY:
+def _listing(request: OrderRequest) -> str:
+    return "pool list" if request.verb.value.startswith("pool-") else "why NODE"
+
+
+def _effect(where: head.HeadFiles, request: OrderRequest) -> str:
+    """Return what the daemon does with the order, from the journal if it can be read."""
+    if request.verb in EMPTY:
         with contextlib.suppress(StateError):
-            life = fold(Memory(), head.journal(where)).lives.get(wish.target)
-            if life is None or not (life.instance or life.request):
-                return EMPTY[wish.verb]
-    return DONE[wish.verb]
+            incarnation = fold(Memory(), head.read_journal(where)).incarnations.get(request.target)
+            if incarnation is None or not (incarnation.instance or incarnation.request):
+                return EMPTY[request.verb]
+    return DONE[request.verb]
 
 
 def _gone(path: Path, deadline: float, pause: Callable[[float], None]) -> bool:
@@ -181,13 +183,6 @@ def _gone(path: Path, deadline: float, pause: Callable[[float], None]) -> bool:
             return False
         pause(0.05)
     return True
-
-
-def _say(as_json: bool, values: Mapping[str, object], words: str, *, error: bool = False) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps({"schema": 1, **values}, indent=1, sort_keys=True) + "\n")
-    else:
-        (sys.stderr if error else sys.stdout).write(words + "\n")
 
 
 if __name__ == "__main__":

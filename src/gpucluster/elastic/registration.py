@@ -1,7 +1,7 @@
-"""Where nodes ask who they are: a threading HTTP server over an immutable snapshot; it owns no state.
+"""The registration server of the nodes: a threading HTTP server over an immutable snapshot, without state of its own.
 
-A credential is believed if munge decodes it, uid 0 made it, this daemon launched its instance, and the peer has the
-address that the cloud lists for it. What was said goes to the daemon's inbox.
+A credential is valid if munge decodes it, uid 0 made it, this daemon launched its instance, and the peer has the address
+that the cloud lists for the instance. Valid reports go to the daemon's inbox.
 """
 
 import contextlib
@@ -15,61 +15,73 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from gpucluster import shell
-from gpucluster.elastic.decide.leaving import farewell_of
+from gpucluster.elastic.decide.evacuation import interruption_notice
+from gpucluster.elastic.decide.jobs import BATCH_SCRIPT_S
+from gpucluster.elastic.decide.world import positions_of
 from gpucluster.elastic.memory import Memory
-from gpucluster.elastic.model import CloudView
+from gpucluster.elastic.model import CloudView, SlurmView
 from gpucluster.plan import codec
 from gpucluster.plan.messages import NodeAnswer, NodePhase, NodeReport
-from gpucluster.plan.model import ClusterPlan, there
+from gpucluster.plan.model import SlurmPlan
 
-MAX_BODY = 64 * 1024  # a credential of a report is about 2 KiB
-READ_S = 10.0  # for the whole of a connection, however slowly its peer speaks
-PER_PEER = 4  # connections of one address at once; an agent needs one
-DECODERS = 8  # unmunge processes at once
+MAX_BODY = 64 * 1024  # a report's credential is about 2 KiB
+READ_S = 10.0  # seconds for a whole connection, also with a slow peer
+PER_PEER = (
+    4  # connections of one address at a time, for root's source ports and for all others; an agent needs one
+)
+ROOT_PORTS = 1024  # a source port below it proves CAP_NET_BIND_SERVICE on the peer; the agent uses one
+DECODERS = 8  # unmunge processes at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What one of our instances is."""
+class RegisteredNode:
+    """The slot and address of one of our instances."""
 
     slot: str
-    life: int
+    incarnation: int
     address: str | None
     registered: bool
     awaited: bool = False  # these two as in NodeAnswer
-    leaving: str = ""
+    interruption: str = ""
+    batch_jobs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """All that the server may say."""
+class RegistrationSnapshot:
+    """All values that the server may answer with."""
 
     controller: str = ""
     heartbeat_s: float = 30.0
-    places: Mapping[str, Place] = field(default_factory=dict[str, Place])  # by instance
+    nodes: Mapping[str, RegisteredNode] = field(default_factory=dict[str, RegisteredNode])  # by instance
     hosts: tuple[str, ...] = ()
     unsettled: bool = True  # a launch has no outcome yet: an unknown instance may be ours
 
     @classmethod
-    def of(cls, plan: ClusterPlan, memory: Memory, cloud: CloudView | None) -> "Snapshot":
-        places = {
-            life.instance: Place(
+    def of(
+        cls, plan: SlurmPlan, memory: Memory, cloud: CloudView | None, slurm: SlurmView | None = None
+    ) -> "RegistrationSnapshot":
+        batch_jobs = _batch_jobs(plan, slurm)
+        nodes = {
+            incarnation.instance: RegisteredNode(
                 slot=slot,
-                life=life.number,
-                address=_address(cloud, life.instance),
-                registered=life.registered_at is not None,
-                awaited=life.up_at is None,
-                leaving=farewell_of(life.trouble) if life.trouble is not None else "",
+                incarnation=incarnation.number,
+                address=_address(cloud, incarnation.instance),
+                registered=incarnation.registered_at is not None,
+                awaited=incarnation.up_at is None,
+                interruption=interruption_notice(incarnation.interruption)
+                if incarnation.interruption is not None
+                else "",
+                batch_jobs=batch_jobs.get(slot, ()),
             )
-            for slot, life in memory.lives.items()
-            if life.instance and life.failed is None
+            for slot, incarnation in memory.incarnations.items()
+            if incarnation.instance and incarnation.failed is None
         }
-        here = sorted((p.slot, p.address) for p in places.values() if p.registered and p.address)
-        head = there(plan.head)
+        here = sorted((p.slot, p.address) for p in nodes.values() if p.registered and p.address)
+        head = plan.head
         return cls(
             controller=f"{head.address}:{head.controller_port}",
             heartbeat_s=plan.times.heartbeat_s,
-            places=places,
+            nodes=nodes,
             hosts=tuple(f"{address} {slot}" for slot, address in here),
             unsettled=bool(memory.launches),
         )
@@ -77,25 +89,25 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Status and body."""
+    """Status and body of an answer."""
 
     status: int
     body: str = ""
 
 
-class Desk:
-    """The rules, without HTTP. `unmunge` turns a credential into (uid, payload) or raises."""
+class RegistrationService:
+    """The rules of registration, without HTTP. `unmunge` turns a credential into (uid, payload) or raises."""
 
     def __init__(
         self,
         unmunge: "Callable[[str], tuple[int, str]]",
         *,
-        heard: Callable[[NodeReport], object],
-        nudge: Callable[[], object],
+        receive: Callable[[NodeReport], object],
+        observe: Callable[[], object],
     ) -> None:
-        self._unmunge, self._heard, self._nudge = unmunge, heard, nudge
+        self._unmunge, self._receive, self._observe = unmunge, receive, observe
         self._decoders = threading.BoundedSemaphore(DECODERS)
-        self.snapshot = Snapshot()  # replaced whole by the daemon's thread
+        self.snapshot = RegistrationSnapshot()  # replaced as a whole by the daemon's thread
 
     def node(self, peer: str, body: str) -> Reply:
         """POST /v1/node."""
@@ -109,42 +121,43 @@ class Desk:
         return self._believed(peer, payload)
 
     def failed(self, peer: str, body: str) -> Reply:
-        """POST /v1/failed: from a machine that has no key yet."""
+        """POST /v1/failed: from an instance that has no key yet."""
         report = _report(body)
-        place = self.snapshot.places.get(report.instance_id) if report else None
-        if report is None or place is None or place.address != peer or place.registered:
+        node = self.snapshot.nodes.get(report.instance_id) if report else None
+        if report is None or node is None or node.address != peer or node.registered:
             return _no("not one of ours, or registered already")
         if report.phase is NodePhase.FAILED:
-            self._heard(report)
+            self._receive(report)
         return Reply(status=204)
 
     def _believed(self, peer: str, payload: str) -> Reply:
         snapshot, report = self.snapshot, _report(payload)
         if report is None:
             return _no("not a report")
-        place = snapshot.places.get(report.instance_id)
-        if place is None:
+        node = snapshot.nodes.get(report.instance_id)
+        if node is None:
             return _later("a launch has no outcome yet") if snapshot.unsettled else _no("not launched by us")
-        if place.address is None:
-            self._nudge()
+        if node.address is None:
+            self._observe()
             return _later("the cloud does not list its address yet")
-        if place.address != peer:
+        if node.address != peer:
             return _no("the cloud lists another address for it")
-        self._heard(report)
+        self._receive(report)
         answer = NodeAnswer(
-            node=place.slot,
-            life=place.life,
+            node=node.slot,
+            incarnation=node.incarnation,
             controller=snapshot.controller,
             heartbeat_s=snapshot.heartbeat_s,
             hosts=snapshot.hosts,
-            awaited=place.awaited,
-            leaving=place.leaving,
+            awaited=node.awaited,
+            interruption=node.interruption,
+            batch_jobs=node.batch_jobs,
         )
-        return Reply(status=200, body=codec.dumps(answer))
+        return Reply(status=200, body=codec.message(answer))
 
 
 def unmunge(credential: str) -> tuple[int, str]:
-    """Decode with the local munged, which also refuses replays and old ones."""
+    """Decode with the local munged, which also refuses replayed and old credentials."""
     argv = ("unmunge", "--keys=UID", "--numeric")
     text = shell.run(argv, stdin=credential, timeout_s=5).stdout
     head, _, payload = text.partition("\n\n")
@@ -154,16 +167,16 @@ def unmunge(credential: str) -> tuple[int, str]:
     return int(uid.strip()), payload
 
 
-def serve(address: str, port: int, desk: Desk) -> ThreadingHTTPServer:
-    """Listen; the caller ends it with `shutdown`."""
+def serve(address: str, port: int, service: RegistrationService) -> ThreadingHTTPServer:
+    """Listen; the caller stops it with `shutdown`."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = READ_S
-        protocol_version = "HTTP/1.0"  # one question a connection
+        protocol_version = "HTTP/1.0"  # one request per connection
         server_version, sys_version = "gpucluster", ""
 
         def do_POST(self) -> None:
-            routes = {"/v1/node": desk.node, "/v1/failed": desk.failed}
+            routes = {"/v1/node": service.node, "/v1/failed": service.failed}
             route = routes.get(self.path)
             length = self.headers.get("Content-Length", "")
             if route is None:
@@ -182,37 +195,42 @@ def serve(address: str, port: int, desk: Desk) -> ThreadingHTTPServer:
             self.wfile.write(reply.body.encode())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- http.server's name
-            """Heartbeats are no news."""
+            """Heartbeats are not logged."""
 
-    server = _Server((address, port), Handler)
+    server = _RegistrationServer((address, port), Handler)
     threading.Thread(target=server.serve_forever, name="registration", daemon=True).start()
     return server
 
 
-def serve_here(addresses: Sequence[str], port: int, desk: Desk) -> ThreadingHTTPServer:
-    """Serve on the one of the controllers' addresses that is this machine's; OSError if none can be had."""
+def serve_here(addresses: Sequence[str], port: int, service: RegistrationService) -> ThreadingHTTPServer:
+    """Serve on the controllers' address that this host has; OSError if none can be bound."""
     for address in addresses[:-1]:
         try:
-            return serve(address, port, desk)
+            return serve(address, port, service)
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-    return serve(addresses[-1], port, desk)
+    return serve(addresses[-1], port, service)
 
 
-class _Server(ThreadingHTTPServer):
-    """A thread a connection, few of them for each peer, none for long: whoever reaches the port may be hostile."""
+class _RegistrationServer(ThreadingHTTPServer):
+    """One thread per connection; each peer has few, each for a short time, because any host may reach the port.
+
+    Connections from root's source ports are counted apart, so that a user of a shared node cannot take its agent's places.
+    """
 
     daemon_threads = True
-    request_queue_size = 1024  # a whole burst registers at once
+    request_queue_size = 1024  # a whole burst of nodes registers at once
 
     def __init__(self, *arguments: Any) -> None:
-        self._open: dict[int, tuple[socket.socket, str, float]] = {}  # by descriptor: who, until when
+        self._open: dict[
+            int, tuple[socket.socket, tuple[str, bool], float]
+        ] = {}  # descriptor -> peer, deadline
         self._lock = threading.Lock()
         super().__init__(*arguments)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        peer = str(client_address[0])
+        peer = str(client_address[0]), int(client_address[1]) < ROOT_PORTS
         with self._lock:
             if sum(other == peer for _, other, _ in self._open.values()) >= PER_PEER:
                 return False
@@ -225,7 +243,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Twice a second: hang up on whoever is over the time; the thread then ends by itself."""
+        """Twice a second: close connections past their deadline; their threads then end by themselves."""
         now = time.monotonic()
         with self._lock:
             for one, _, until in self._open.values():
@@ -234,7 +252,23 @@ class _Server(ThreadingHTTPServer):
                         one.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A peer that hangs up is no news."""
+        """A peer that closes the connection is not logged."""
+
+
+def _batch_jobs(plan: SlurmPlan, slurm: SlurmView | None) -> Mapping[str, tuple[int, ...]]:
+    """Return the slots where slurmctld has batch scripts running for BATCH_SCRIPT_S, and the jobs there.
+
+    The batch host is the first node of the job in the order of slurm.conf (bit_ffs of the node bitmap, job_mgr.c).
+    """
+    if slurm is None:
+        return {}
+    order = positions_of(plan)
+    found: dict[str, list[int]] = {}
+    for job in slurm.jobs:
+        old = job.started_at and slurm.at - job.started_at > BATCH_SCRIPT_S
+        if old and job.batch and job.running and job.nodes and all(node in order for node in job.nodes):
+            found.setdefault(min(job.nodes, key=order.__getitem__), []).append(job.id)
+    return {slot: tuple(sorted(jobs)) for slot, jobs in found.items()}
 
 
 def _address(cloud: CloudView | None, instance: str) -> str | None:
@@ -250,8 +284,8 @@ def _report(text: str) -> NodeReport | None:
 
 
 def _no(words: str) -> Reply:
-    return Reply(status=403, body=codec.dumps({"error": words}))
+    return Reply(status=403, body=codec.message({"error": words}))
 
 
 def _later(words: str) -> Reply:
-    return Reply(status=503, body=codec.dumps({"error": words}))
+    return Reply(status=503, body=codec.message({"error": words}))

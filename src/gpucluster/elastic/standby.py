@@ -1,4 +1,4 @@
-"""A daemon that waits for its turn: it reads the control object, and has neither journal nor socket open."""
+"""A daemon that waits for the lease: it reads the control object, and has neither the journal nor a socket open."""
 
 import contextlib
 import logging
@@ -8,7 +8,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from gpucluster.cloud.port import CloudError, ControlPort
-from gpucluster.elastic import process
+from gpucluster.elastic import lease_holder
 from gpucluster.elastic.journal import fence_of
 from gpucluster.elastic.lease import Lease, Neighbours
 
@@ -18,48 +18,48 @@ log = logging.getLogger("gpucluster.elastic")
 def lease_of(
     control: ControlPort, ttl_s: float, journal: Path, wall: Callable[[], float], *, patient: bool = False
 ) -> Lease:
-    """This process's side of the lease."""
+    """Return this process's side of the lease."""
     return Lease(
         control,
-        process.me(),
+        lease_holder.me(),
         ttl_s,
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         wall=wall,
-        neighbours=Neighbours(over=process.is_over, end=process.end),
+        neighbours=Neighbours(over=lease_holder.is_over, end=lease_holder.end),
         known_epoch=lambda: fence_of(journal),
         patient=patient,
     )
 
 
 class Standby:
-    """Waits for the lease."""
+    """Waits until this process holds the lease."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
-        self._ends: SimpleQueue[None] = SimpleQueue()  # its `put` can be entered again, by a signal
-        self._said = ""
-        self.told_to_end = False
+        self._ends: SimpleQueue[None] = SimpleQueue()  # its `put` is reentrant: signal handlers call it
+        self._logged = ""
+        self.stopped = False
 
     def stop(self) -> None:
-        """End `wait`; a signal may call."""
-        self.told_to_end = True
+        """End `wait`; a signal handler may call this."""
+        self.stopped = True
         self._ends.put(None)
 
     def wait(self) -> bool:
-        """Until the lease is ours; False: told to end."""
-        while not self.told_to_end:
+        """Wait, and return True with the lease; False after `stop`."""
+        while not self.stopped:
             try:
                 holder = self._lease.watch()
                 if not holder:
                     return True
-                self._say(f"standby: {holder} may act")
+                self._log(f"standby: {holder} holds the lease")
             except CloudError as error:
-                self._say(f"standby: the control object: {error}")
+                self._log(f"standby: the control object: {error}")
             with contextlib.suppress(Empty):
                 self._ends.get(timeout=self._lease.watch_every_s)
         return False
 
-    def _say(self, words: str) -> None:
-        if words != self._said:
+    def _log(self, words: str) -> None:
+        if words != self._logged:
             log.info("%s", words)
-        self._said = words
+        self._logged = words

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -IS
 # ruff: noqa: PTH105, PTH110, PTH116, PTH123
-# Importing pathlib would cost each of a thousand waiters more than all that they do.
-"""PrologSlurmctld: wait until the job's nodes are ready; its exit makes slurmctld look at once (slurm.md 3.5).
+# Importing pathlib in each of a thousand waiters would take longer than the rest of this file.
+"""PrologSlurmctld: wait until the job's nodes are ready; its exit makes slurmctld check the job at once (S05).
 
-Without it a job stays CONFIGURING for up to 30 s after its last node registered. One process a starting job, so all
-of them share one look at Slurm: whoever finds the last look too old takes the lock and makes the next. A waiter that
-only waits costs two stat calls a poll. It ends with 0 in every case: it may make a job early, never break one.
+Without it a job stays CONFIGURING for up to 30 s after its last node registered. There is one process per starting job.
+All of them share one query of Slurm: the first process that finds the last result too old takes the lock and queries.
+A waiting process costs two stat calls a poll. It exits with 0 in every case: it never fails a job.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 LOOK = "/var/spool/gpucluster/waiter"  # names.SPOOL; a test compares
 SLURM_BIN = "/usr/bin"
-NEAR = "/etc/slurm/near.conf"  # names.NEAR_CONF: on the second head, which else asks a head first that is off
+# names.STANDBY_CONF: with slurm.conf a call would wait for a head that is off.
+NEAR = "/etc/slurm/standby.conf"
 POLL_S = 0.25
-ALONE_S = 1.0  # a job not in CONFIGURING so long after our start is gone; it cannot start anew while we run
+# A job not in CONFIGURING this long after our start is gone; it cannot start again while we run.
+ALONE_S = 1.0
 CALL_S = 10.0
-LOCK_S = 3 * CALL_S  # a look is two calls; whoever holds the lock for longer is frozen
-BOUND_S = 3600.0  # when ResumeTimeout cannot be read
+LOCK_S = 3 * CALL_S  # a query is two calls; a process that holds the lock for longer is suspended
+BOUND_S = 60.0  # if ResumeTimeout cannot be read: slurmctld requeues or kills a job whose PrologSlurmctld reaches its limit (S42)
 
 
 def main(
@@ -41,7 +43,7 @@ def main(
     clock: Callable[[], float] = time.monotonic,
     fresh_s: float = POLL_S,
 ) -> None:
-    """Wait for the job of the environment."""
+    """Wait for the job that the environment names."""
     job, hostlist = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_JOB_NODELIST", "")
     if not job.isdigit() or not hostlist:
         return
@@ -60,7 +62,7 @@ def main(
 
 
 class Look:
-    """The nodes that are not ready and the jobs that configure, as one file that all waiters share."""
+    """The nodes that are not ready and the jobs in CONFIGURING, as one file that all waiters share."""
 
     def __init__(self, path: str, slurm_bin: str, fresh_s: float, lock_s: float = LOCK_S) -> None:
         self._path, self._slurm_bin, self._fresh_s, self._lock_s = path, slurm_bin, fresh_s, lock_s
@@ -68,7 +70,7 @@ class Look:
         self._known: tuple[frozenset[str], frozenset[str]] | None = None
 
     def read(self) -> tuple[frozenset[str], frozenset[str]] | None:
-        """Return (node names, job ids); None while slurmctld has not answered yet."""
+        """Return (node names, job ids); None until the first answer of slurmctld."""
         try:
             self._refresh()
             changed = os.stat(self._path).st_mtime_ns
@@ -77,20 +79,20 @@ class Look:
                     self._known = _parse(stream.read())
                 self._seen = changed
         except subprocess.SubprocessError:
-            pass  # what was seen last stands
+            pass  # use the last result
         except OSError:
             self._known = self._directly()
         return self._known
 
     def _directly(self) -> tuple[frozenset[str], frozenset[str]] | None:
-        """A spool that cannot be written only makes it dearer."""
+        """Query Slurm without the shared file, if the spool cannot be written."""
         try:
             return _parse(_ask(self._slurm_bin))
         except (OSError, subprocess.SubprocessError):
             return self._known
 
     def _refresh(self) -> None:
-        """`PATH.at` is touched at each look; `PATH` itself changes only with what it says."""
+        """Query Slurm if the result is old. `PATH.at` is touched at each query; `PATH` changes only with the result."""
         stamp = self._path + ".at"
         handle = os.open(stamp, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -98,14 +100,14 @@ class Look:
                 return
             _lock(handle, self._lock_s)
             if self._is_fresh(handle):
-                return  # another one looked while we waited
+                return  # another process queried while we waited
             self._store(_ask(self._slurm_bin))
             os.utime(handle)
         finally:
             os.close(handle)
 
     def _is_fresh(self, handle: int) -> bool:
-        """A look that is still to come is of a clock that was set back: it would stand until then."""
+        """Return whether the result is fresh. A time in the future means that the clock was set back: not fresh."""
         age = time.time() - os.fstat(handle).st_mtime
         return 0 <= age < self._fresh_s and os.path.exists(self._path)
 
@@ -123,7 +125,7 @@ class Look:
 
 
 def _lock(handle: int, seconds: float) -> None:
-    """Wait for the lock, but not for ever; a kill of its holder frees it, and nothing frees it from a frozen one."""
+    """Wait for the lock, at most `seconds`. A killed process releases its lock; a suspended process does not."""
 
     def give_up(*_: object) -> None:
         raise subprocess.TimeoutExpired("flock", seconds)
@@ -138,7 +140,7 @@ def _lock(handle: int, seconds: float) -> None:
 
 
 def _ask(slurm_bin: str) -> str:
-    """Only what is not ready is asked for, so the answer is short when the fleet is quiet."""
+    """Query only nodes that are not ready, so that the answer is short when few nodes start."""
     states = "powering_up,powered_down,no_respond"
     nodes = _lines(slurm_bin, "sinfo", "-h", "-N", "-t", states, "-o", "%n")
     jobs = _lines(slurm_bin, "squeue", "-h", "-t", "CF", "-o", "%A")
@@ -151,7 +153,7 @@ def _parse(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _bound(slurm_bin: str) -> float:
-    """ResumeTimeout: after it slurmctld has given the node up."""
+    """Return ResumeTimeout in seconds. After it, slurmctld has given up the node."""
     try:
         lines = _lines(slurm_bin, "scontrol", "show", "config")
     except (OSError, subprocess.SubprocessError):

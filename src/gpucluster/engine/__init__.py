@@ -1,6 +1,6 @@
-"""Pulumi hosted by us: the CLI found or built, the stand-in AWS provider, and runs of a program.
+"""Run Pulumi: find or build the CLI, prepare a target, and run a program with the engine.
 
-Knows an endpoint, and no sandbox. `find_or_build` is light; `gpucluster.engine.run` imports pulumi.
+The package does not depend on the sandbox. `find_or_build` is a light import; `gpucluster.engine.run` imports pulumi.
 """
 
 from gpucluster.engine.build import find_or_build

@@ -1,4 +1,4 @@
-"""The engine's events as typed values: progress for people, and what changed."""
+"""Convert the engine's events to typed values: progress lines and resource changes."""
 
 import re
 from collections import Counter
@@ -9,13 +9,13 @@ from typing import Any
 from pulumi.automation import EngineEvent
 from pulumi.automation.events import StepEventMetadata
 
-from gpucluster.engine.blame import Explain
-from gpucluster.engine.provider.values import Value, has_unknown, read_back
+from gpucluster.engine.error_attribution import Explain
+from gpucluster.engine.values import Value, has_unknown, read_back
 
 QUIET = frozenset({"same", "read", "refresh"})
 DONE_WORDS = {
     "create": "created",
-    "create-replacement": "created anew",
+    "create-replacement": "created again",
     "delete": "deleted",
     "delete-replaced": "deleted the old",
     "replace": "replaced",
@@ -25,7 +25,7 @@ DONE_WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One resource began (`done` false) or finished its step, or the engine had something to say (`message`)."""
+    """One resource started (`done` false) or finished a step, or the engine sent a `message`."""
 
     op: str = ""
     type: str = ""
@@ -45,10 +45,10 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One resource that differs: `op` is create, update, replace or delete; `properties` are the changed inputs.
+    """One changed resource: `op` is create, update, replace or delete; `properties` are the changed inputs.
 
-    `follows`: in a preview, every changed input waits for another resource's change (the bundle names the version
-    that an edited launch template will get).
+    `follows`: in a preview, every changed input depends on another resource's change. Example: the bundle contains the
+    version of an edited launch template.
     """
 
     op: str
@@ -67,42 +67,42 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run did, or would do."""
+    """The result of a run or of a preview."""
 
     counts: Mapping[str, int]  # by op, `same` included
-    changes: tuple[Change, ...]  # sorted by urn
+    changes: tuple[Change, ...]  # sorted by URN
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     seconds: float = 0.0
 
 
-def in_its_words(kind: str, name: str, words: str) -> str:
-    """Nothing is known of the resource's wish."""
+def unexplained(kind: str, name: str, words: str) -> str:
+    """Return the engine's message unchanged: an explanation that adds nothing."""
     return words
 
 
-class Gatherer:
-    """Takes every event of one run."""
+class EventCollector:
+    """Collect the events of one run."""
 
-    def __init__(self, report: Report, explain: Explain = in_its_words) -> None:
+    def __init__(self, report: Report, explain: Explain = unexplained) -> None:
         self.report, self._explain = report, explain
         self._changes: dict[str, Change] = {}
         self._same: set[str] = set()
         self.errors: list[str] = []
-        self.raw: list[str] = []  # the same in the engine's own words
+        self.raw: list[str] = []  # the same errors in the engine's own words
 
     def take(self, event: EngineEvent) -> None:
-        """Note one event, and tell the user of it."""
+        """Record one event and report it as progress."""
         if event.resource_pre_event is not None:
             self._step(event.resource_pre_event.metadata, done=False)
         elif event.res_outputs_event is not None:
             self._step(event.res_outputs_event.metadata, done=True)
-        elif (said := event.diagnostic_event) is not None and said.severity == "error":
-            self._error(said.message, said.urn)
-        elif said is not None and said.severity == "info":
-            self._told(said.message, said.urn)
+        elif (diagnostic := event.diagnostic_event) is not None and diagnostic.severity == "error":
+            self._error(diagnostic.message, diagnostic.urn)
+        elif diagnostic is not None and diagnostic.severity == "info":
+            self._message(diagnostic.message, diagnostic.urn)
 
     def outcome(self, outputs: Mapping[str, Any], seconds: float) -> Outcome:
-        """What was gathered."""
+        """Return the result."""
         changes = tuple(sorted(self._changes.values(), key=lambda c: c.urn))
         counts = Counter(change.op for change in changes)
         same = len(self._same - self._changes.keys())
@@ -125,7 +125,7 @@ class Gatherer:
         self.report(Progress(op=op, type=step.type, name=name, done=done))
 
     def _merged(self, step: StepEventMetadata, op: str) -> Change:
-        """A replacement comes as several steps of one urn."""
+        """Merge the steps of one URN: a replacement has several."""
         had = self._changes.get(step.urn)
         replacing = "replac" in op or (had is not None and had.op == "replace")
         found: set[str] = {*(step.diffs or []), *(step.detailed_diff or {}).keys()}
@@ -137,8 +137,8 @@ class Gatherer:
             follows=bool(properties) and all(has_unknown(_input(step, name)) for name in properties),
         )
 
-    def _told(self, message: str, urn: str | None) -> None:
-        """What a resource says while it is waited for; a program's own lines are its makers'."""
+    def _message(self, message: str, urn: str | None) -> None:
+        """Report a message of a resource that waits. Do not report lines that the program prints."""
         kind, name = _type_and_name(urn)
         if name:
             self.report(Progress(message=f"{kind.rpartition(':')[2]} {name}: {plain(message)}"))
@@ -147,24 +147,24 @@ class Gatherer:
         self.raw.append(message)
         kind, name = _type_and_name(urn)
         text = (f"{name}: " if name else "") + self._explain(kind, name, plain(message))
-        if text not in self.errors and not _sums_up(message):
+        if text not in self.errors and not _is_summary(message):
             self.errors.append(text)
 
 
 def _type_and_name(urn: str | None) -> tuple[str, str]:
-    """The stack's own errors are of no resource."""
+    """Return type and name of a URN; empty for the stack itself, which is no resource."""
     if not urn or "pulumi:pulumi:Stack" in urn:
         return "", ""
     return urn.split("::")[2].rpartition("$")[2], urn.rpartition("::")[2]
 
 
-def _sums_up(message: str) -> bool:
-    """What the engine says at the end of each failed run."""
+def _is_summary(message: str) -> bool:
+    """Return whether the text is the summary that ends each failed run."""
     return message.strip() in ("update failed", "preview failed", "destroy failed", "refresh failed")
 
 
 def plain(message: str) -> str:
-    """An error of the engine without what only its makers need: tracebacks, and who called whom."""
+    """Return an engine error without tracebacks and call stacks."""
     text = message.partition("Traceback (most recent call last)")[0]
     for noise in _NOISE:
         text = noise.sub("", text)
@@ -180,6 +180,6 @@ _NOISE = (
 
 
 def _input(step: StepEventMetadata, name: str) -> Value:
-    """A new input as the engine says it; `name` may be a path into it."""
+    """Return a new input in the engine's form; `name` may be a path into it."""
     inputs: Mapping[str, Value] = (step.new.inputs if step.new is not None else None) or {}
     return read_back(inputs.get(name.partition(".")[0].partition("[")[0]))

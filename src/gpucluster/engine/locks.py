@@ -1,4 +1,4 @@
-"""What a killed run left in the file backend: its lock, removed only when its owner is provably gone, and cut-off files."""
+"""Remove the lock files that a killed run leaves in the file backend."""
 
 import json
 import socket
@@ -13,7 +13,7 @@ from gpucluster.errors import StateError
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One lock file, and who wrote it."""
+    """One lock file, its host and its process id."""
 
     path: Path
     host: str
@@ -21,7 +21,7 @@ class Lock:
 
 
 def break_stale(target: Target) -> tuple[Path, ...]:
-    """Remove what dead runs on this host left half done; StateError while another run holds a lock."""
+    """Remove and return the locks of dead runs on this host. Raise StateError while another run holds a lock."""
     stale = locks(target)
     for lock in stale:
         if lock.host != socket.gethostname():
@@ -31,38 +31,18 @@ def break_stale(target: Target) -> tuple[Path, ...]:
             )
         if _is_pulumi(lock.pid):
             raise StateError(
-                f"another run (process {lock.pid}) is working on {target.stack!r}",
+                f"another run (process {lock.pid}) uses {target.stack!r}",
                 next_step="wait for its end, or interrupt it with Ctrl-C",
             )
     for lock in stale:
         lock.path.unlink(missing_ok=True)
-    return (*(lock.path for lock in stale), *_drop_cut_off(target))
+    return tuple(lock.path for lock in stale)
 
 
 def locks(target: Target) -> tuple[Lock, ...]:
-    """The lock files of the stack; an unreadable one counts as nobody's."""
+    """Return the lock files of the stack. An unreadable file has process id 0, so it counts as stale."""
     folder = target.backend / ".pulumi" / "locks" / "organization" / PROJECT / target.stack
     return tuple(_parse(path) for path in sorted(folder.glob("*.json")))
-
-
-def _drop_cut_off(target: Target) -> tuple[Path, ...]:
-    """The backend swaps a checkpoint in one rename, but not the attributes beside it: cut off, they are `EOF` for ever.
-
-    They hold only a content type and a checksum of the file, and are not needed to read it.
-    """
-    folder = target.backend / ".pulumi" / "stacks" / PROJECT
-    broken = tuple(path for path in sorted(folder.glob(f"{target.stack}.json*.attrs")) if not _is_json(path))
-    for path in broken:
-        path.unlink()
-    return broken
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        json.loads(path.read_bytes())
-    except ValueError:
-        return False
-    return True
 
 
 def _parse(path: Path) -> Lock:
@@ -70,11 +50,11 @@ def _parse(path: Path) -> Lock:
         content = cast(Mapping[str, Any], json.loads(path.read_text()))
         return Lock(path, str(content["hostname"]), int(content["pid"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Lock(path, socket.gethostname(), 0)  # cut off while it was written
+        return Lock(path, socket.gethostname(), 0)  # the writer was killed while it wrote the file
 
 
 def _is_pulumi(pid: int) -> bool:
-    """A process id is used again; only the program's name says whether it is still that run."""
+    """Return whether the process is Pulumi. Linux reuses process ids, so the program's name is checked, too."""
     try:
         return Path(f"/proc/{pid}/exe").readlink().name.startswith("pulumi")
     except OSError:

@@ -1,4 +1,4 @@
-"""A plugin of the engine as a process: it serves on loopback, prints its port first, and leaves with its engine."""
+"""Serve an engine plugin as a process: listen on loopback, print the port first, and exit with the engine."""
 
 import os
 import signal
@@ -9,13 +9,13 @@ from types import FrameType
 
 import grpc
 
-from gpucluster import collector
+from gpucluster import gc_control
 
-MESSAGE_BYTES = 400 * 1024 * 1024  # the engine's own limit
+MESSAGE_BYTES = 400 * 1024 * 1024  # the engine's own message size limit
 
 
 def serve(add: Callable[[grpc.Server], None], goodbye: Callable[[], None] = lambda: None) -> int:
-    """Serve until the engine ends us. We stand in a process group of our own: SIGINT is the engine's goodbye."""
+    """Serve until the engine stops the plugin. The process has its own process group: the engine sends SIGINT to stop it."""
     server = grpc.server(
         ThreadPoolExecutor(max_workers=32),
         options=[
@@ -23,29 +23,35 @@ def serve(add: Callable[[grpc.Server], None], goodbye: Callable[[], None] = lamb
             ("grpc.max_send_message_length", MESSAGE_BYTES),
         ],
     )
+    leave_with_parent()
     add(server)
     port = server.add_insecure_port("127.0.0.1:0")
-    collector.settle()
+    gc_control.freeze_loaded()
     server.start()
-    sys.stdout.write(f"{port}\n")  # the first line is the port, and nothing before it
+    sys.stdout.write(f"{port}\n")  # the engine expects the port as the first line
     sys.stdout.flush()
-    leave_with_parent()
 
     def leave(_: int, __: FrameType | None) -> None:
         goodbye()
-        os._exit(0)  # at once: every answer that is due has been given
+        os._exit(0)  # no grace period: no reply is pending at this point
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # ignored, it would cost the engine's patience of 5 s
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # without this exit the engine waits for its timeout of 5 s
         signal.signal(number, leave)
     server.wait_for_termination()
     return 0
 
 
 def leave_with_parent() -> None:
-    """End when whoever started us is gone, however it went: an orphan would hold keys."""
+    """Exit when the parent process is gone. An orphan process would keep AWS keys in memory.
+
+    The kernel sends SIGKILL: a handler of Python would wait until the main thread is free.
+    """
     import ctypes  # noqa: PLC0415  Linux only, as the sandbox is
 
     pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
     if os.getppid() == 1:
         sys.exit(0)

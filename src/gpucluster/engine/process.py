@@ -1,10 +1,11 @@
-"""The Pulumi CLI as a child of ours: its own session, a clean environment, and a way to interrupt it."""
+"""Run the Pulumi CLI as a child process: own session, clean environment, interrupts on request."""
 
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -14,29 +15,34 @@ from semver import VersionInfo
 
 from gpucluster.shell import run
 
-_KEPT = (
+_PASSED_ON = (
     "HOME",
     "LANG",
     "LC_ALL",
     "PATH",
     "TMPDIR",
     "TZ",
-)  # of our own environment; the rest could steer a run
+)  # variables that are passed on; all others could change Pulumi's behaviour
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours without what could steer a run."""
-    return {name: os.environ[name] for name in _KEPT if name in os.environ}
+    """Return the environment without variables that could change Pulumi's behaviour."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
+@cache  # a start of the CLI takes 0.2 s of CPU
+def _version(pulumi: str) -> VersionInfo:
+    version = run([pulumi, "version"], env={"PULUMI_SKIP_UPDATE_CHECK": "true"}).stdout.strip()
+    return VersionInfo.parse(version.removeprefix("v"))
 
 
 class EngineProcess(PulumiCommand):
-    """What the Automation API starts. In its own session, so that a terminal's Ctrl-C comes through us, once."""
+    """The command for the Automation API. It has its own session, so that Ctrl-C in a terminal reaches it only through us."""
 
     def __init__(self, pulumi: Path, base: Mapping[str, str]) -> None:
         self._base = base
         self.command = str(pulumi)
-        said = run([self.command, "version"], env={"PULUMI_SKIP_UPDATE_CHECK": "true"}).stdout.strip()
-        self.version = VersionInfo.parse(said.removeprefix("v"))
+        self.version = _version(self.command)
         self._running: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
@@ -73,11 +79,11 @@ class EngineProcess(PulumiCommand):
         return result
 
     def interrupt(self) -> None:
-        """Once: the engine ends what is under way and saves its state. Twice: it stops at once."""
+        """First call: the engine finishes running operations and saves its state. Second call: it stops at once."""
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """No more patience; the next run removes the lock and repairs."""
+        """Kill the process. The next run removes its lock and repairs the state."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -87,7 +93,7 @@ class EngineProcess(PulumiCommand):
 
 
 class _Lines(threading.Thread):
-    """Reads a pipe to its end, line by line."""
+    """Read a pipe to its end, line by line."""
 
     def __init__(self, stream: IO[str] | None, callback: OnOutput | None) -> None:
         super().__init__(daemon=True)

@@ -1,24 +1,28 @@
-"""Run a program with the real engine: up, preview, refresh, destroy.
+"""Run a program with the Pulumi engine: up, preview, refresh, destroy.
 
-Ctrl-C once: what is under way is finished and noted in the state. Twice: the engine stops at once. Three times:
-it is killed; the next run removes its lock.
+First Ctrl-C: the engine finishes running operations and saves its state. Second: it stops at once. Third: it is
+killed, and the next run removes its lock.
 """
 
+import json
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pulumi import automation as auto
+from pulumi.automation._stack import StackInitMode  # pyright: ignore[reportPrivateUsage]  the constructor needs it
 
-from gpucluster import collector
-from gpucluster.engine.blame import Explain
-from gpucluster.engine.events import Gatherer, Outcome, Progress, Report, in_its_words
+from gpucluster import gc_control
+from gpucluster.engine.deployment import DeployedResource, parse, unprotected
+from gpucluster.engine.error_attribution import Explain
+from gpucluster.engine.events import EventCollector, Outcome, Progress, Report, unexplained
 from gpucluster.engine.locks import break_stale
 from gpucluster.engine.process import EngineProcess, clean_environment
-from gpucluster.engine.standing import Standing, parse, unprotected
 from gpucluster.engine.target import PROJECT, Target, environment, exists, prepare
 from gpucluster.errors import GpuclusterError, StateError
 
@@ -27,70 +31,86 @@ Verb = Callable[[auto.Stack, Callable[[auto.EngineEvent], None]], Any]
 
 
 class EngineError(GpuclusterError):
-    """A run failed; the message holds the engine's errors."""
+    """A run failed. The message has the engine's errors."""
 
 
 def silent(_: Progress) -> None:
-    """Nobody listens."""
+    """Ignore progress."""
 
 
 def up(
-    target: Target, program: Program, *, report: Report = silent, explain: Explain = in_its_words
+    target: Target, program: Program, *, report: Report = silent, explain: Explain = unexplained
 ) -> Outcome:
-    """Make the cloud what the program says; `explain` words a resource's failure."""
-    return _run(target, program, report, lambda stack, gather: stack.up(on_event=gather), explain)
+    """Deploy the program. `explain` adds an explanation to a resource's error.
+
+    The Automation API skips the preview of a typed `pulumi up`. It is made here if the state has protected resources: the
+    engine then refuses to delete one before it deletes what depends on it, such as the attachment of the head's volume.
+    """
+
+    def message(step: Progress) -> None:
+        if step.message:
+            report(step)
+
+    _make_ready(target, report)
+    if any(one.protected for one in deployed_resources(target)):
+        _run(target, program, message, _preview, explain)
+    return _run(target, program, report, lambda stack, on_event: stack.up(on_event=on_event), explain)
 
 
 def preview(target: Target, program: Program, *, report: Report = silent) -> Outcome:
-    """Say what `up` would do, compared with the state; nothing changes."""
-    return _run(target, program, report, lambda stack, gather: stack.preview(on_event=gather))
+    """Report what `up` would change, compared with the state. Nothing changes."""
+    return _run(target, program, report, _preview)
 
 
 def preview_refreshed(target: Target, program: Program, *, report: Report = silent) -> Outcome:
-    """Say what `up` would do, compared with the cloud as it stands; nothing changes, the state neither."""
-    return _run(target, program, report, lambda stack, gather: stack.preview(on_event=gather, refresh=True))
+    """Report what `up` would change, compared with the cloud. Cloud and state stay unchanged."""
+    return _run(
+        target, program, report, lambda stack, on_event: stack.preview(on_event=on_event, refresh=True)
+    )
 
 
 def refresh(target: Target, program: Program, *, report: Report = silent) -> Outcome:
-    """Bring the state to what stands in the cloud; `changes` is what was done behind Pulumi's back."""
-    return _run(target, program, report, lambda stack, gather: stack.refresh(on_event=gather))
+    """Update the state from the cloud. The result's `changes` are changes made outside of Pulumi."""
+    return _run(target, program, report, lambda stack, on_event: stack.refresh(on_event=on_event))
 
 
-def destroy(target: Target, *, report: Report = silent, explain: Explain = in_its_words) -> Outcome:
-    """Delete everything that is not protected; a stack without state is empty already."""
+def destroy(target: Target, *, report: Report = silent, explain: Explain = unexplained) -> Outcome:
+    """Delete every resource that is not protected. Return at once if the stack has no state."""
     if not exists(target):
         return Outcome(counts={}, changes=())
     return _run(target, _no_program, report, _destroy, explain)
 
 
 def release(target: Target) -> None:
-    """Protect nothing any more: the next `destroy` takes all. An `up` protects it again."""
+    """Remove all protection, so that the next `destroy` deletes everything. The next `up` adds protection again."""
     refuse_if_busy(target)
     process = EngineProcess(target.pulumi, clean_environment())
     release_stack(_stack(target, _no_program, process))
 
 
 def release_stack(stack: auto.Stack) -> None:
-    """The same for any stack."""
-    held = stack.export_stack()
-    stack.import_stack(auto.Deployment(version=held.version, deployment=unprotected(held.deployment or {})))
+    """Remove all protection of a stack that is open already."""
+    exported = stack.export_stack()
+    stack.import_stack(
+        auto.Deployment(version=exported.version, deployment=unprotected(exported.deployment or {}))
+    )
 
 
 def refuse_if_busy(target: Target) -> None:
-    """StateError while another run works on the stack, before anything is done that it would not expect."""
+    """Raise StateError while another run uses the stack."""
     break_stale(target)
 
 
 def make_stack(target: Target) -> None:
-    """Make the stack with nothing in it; one that is there stays as it is."""
+    """Make an empty stack. An existing stack stays unchanged."""
     prepare(target)
     break_stale(target)
     if not exists(target):
         _stack(target, _no_program, EngineProcess(target.pulumi, clean_environment()))
 
 
-def standing(target: Target) -> tuple[Standing, ...]:
-    """What the state says is there."""
+def deployed_resources(target: Target) -> tuple[DeployedResource, ...]:
+    """Return the resources of the state."""
     if not exists(target):
         return ()
     prepare(target)
@@ -98,54 +118,96 @@ def standing(target: Target) -> tuple[Standing, ...]:
     return parse(_stack(target, _no_program, process).export_stack().deployment or {})
 
 
-def _destroy(stack: auto.Stack, gather: Callable[[auto.EngineEvent], None]) -> None:
-    stack.destroy(on_event=gather, exclude_protected=True, run_program=False)
+def _preview(stack: auto.Stack, on_event: Callable[[auto.EngineEvent], None]) -> None:
+    stack.preview(on_event=on_event)
+
+
+def _destroy(stack: auto.Stack, on_event: Callable[[auto.EngineEvent], None]) -> None:
+    stack.destroy(on_event=on_event, exclude_protected=True, run_program=False)
 
 
 def _no_program() -> None:
-    """Destroy reads the state alone."""
+    """Declare nothing: destroy reads only the state."""
 
 
 def _run(
-    target: Target, program: Program, report: Report, verb: Verb, explain: Explain = in_its_words
+    target: Target, program: Program, report: Report, verb: Verb, explain: Explain = unexplained
 ) -> Outcome:
+    _make_ready(target, report)
+    process = EngineProcess(target.pulumi, clean_environment())
+    events = EventCollector(report, explain)
+    return drive(target.stack, process, lambda: _stack(target, program, process), verb, events)
+
+
+def _make_ready(target: Target, report: Report) -> None:
+    """Write the settings of the stack, and remove the lock of a killed run. StateError while another run uses the stack."""
     prepare(target)
     for path in break_stale(target):
-        report(Progress(message=f"removed what a run that was killed left: {path.name}"))
-    process = EngineProcess(target.pulumi, clean_environment())
-    gatherer = Gatherer(report, explain)
-    return drive(target.stack, process, lambda: _stack(target, program, process), verb, gatherer)
+        report(Progress(message=f"removed a leftover of a killed run: {path.name}"))
 
 
 def drive(
-    name: str, process: EngineProcess, open_stack: Callable[[], auto.Stack], verb: Verb, gatherer: Gatherer
+    name: str,
+    process: EngineProcess,
+    open_stack: Callable[[], auto.Stack],
+    verb: Verb,
+    events: EventCollector,
 ) -> Outcome:
-    """Run one verb over a stack to its end; EngineError holds the engine's own errors."""
+    """Run one operation over a stack. EngineError has the engine's own errors."""
     started = time.monotonic()
-    worker = _Worker(lambda: verb(open_stack(), gatherer.take))
+    worker = _Worker(lambda: verb(open_stack(), events.take))
     try:
-        with collector.resting():  # of 50 pools' program it took half the time
-            _await(worker, process, gatherer.report)
+        with gc_control.collection_disabled():  # with it, a program of 50 pools needs half the time
+            _await(worker, process, events.report)
     except auto.CommandError as error:
-        raise _failure(name, gatherer, error) from error
-    return gatherer.outcome(_outputs(worker.value), time.monotonic() - started)
+        raise _failure(name, events, error) from error
+    return events.outcome(_outputs(worker.value), time.monotonic() - started)
 
 
 def _stack(target: Target, program: Program, process: EngineProcess) -> auto.Stack:
     project = auto.ProjectSettings(
-        name=PROJECT, runtime="python", backend=auto.ProjectBackend(target.backend.as_uri())
+        name=PROJECT,
+        runtime="python",
+        main=str(Path.cwd()),  # the Automation API needs a folder for a program that is a function
+        backend=auto.ProjectBackend(target.backend_url),
     )
-    options = auto.LocalWorkspaceOptions(
+    workspace = _Workspace(
         work_dir=str(target.work_dir),
         env_vars=environment(target),
         project_settings=project,
         pulumi_command=process,
+        program=program,
     )
-    return auto.create_or_select_stack(target.stack, project_name=PROJECT, program=program, opts=options)
+    mode = StackInitMode.SELECT if exists(target) else StackInitMode.CREATE
+    return _Stack(target.stack, workspace, mode)
+
+
+class _Workspace(auto.LocalWorkspace):
+    """Start the CLI only for results that are used: a start takes 0.2 to 0.5 s of CPU."""
+
+    def select_stack(self, stack_name: str) -> None:
+        """Do nothing: each command names its stack."""
+
+    def stack_outputs(self, stack_name: str) -> auto.OutputMap:
+        """Return the values. `secret` is always false: to know it, the base class starts the CLI once more."""
+        result = self._run_pulumi_cmd_sync(
+            ["stack", "output", "--json", "--show-secrets", "--stack", stack_name]
+        )
+        return {
+            name: auto.OutputValue(value, secret=False) for name, value in json.loads(result.stdout).items()
+        }
+
+
+class _Stack(auto.Stack):
+    """A stack without the summary that the Automation API reads after each run."""
+
+    def info(self, show_secrets: bool = True) -> auto.UpdateSummary:
+        """Return an empty summary."""
+        return auto.UpdateSummary("", datetime.now(UTC), "", {}, {}, "")
 
 
 class _Worker(threading.Thread):
-    """The run in a thread of its own, so that Ctrl-C reaches the main one."""
+    """Run in a separate thread, so that Ctrl-C reaches the main thread."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -153,7 +215,7 @@ class _Worker(threading.Thread):
         self.error: BaseException | None = None
         self.done = (
             threading.Event()
-        )  # not join: an interrupt in it makes Python 3.11 take the thread for dead
+        )  # not join: after an interrupt in join, Python 3.11 treats the thread as dead
         self._work = work
         self.start()
 
@@ -173,12 +235,16 @@ def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
             while seen < len(pressed):
                 seen += 1
                 if seen < 3:
-                    report(Progress(message="stopping: waiting for what is under way; Ctrl-C again to hurry"))
+                    report(
+                        Progress(
+                            message="stopping: waiting for running operations; press Ctrl-C again to stop at once"
+                        )
+                    )
                     process.interrupt()
                 else:
                     process.kill()
     if pressed:
-        signal.raise_signal(pressed[0])  # to whom it was for, now that nothing runs
+        signal.raise_signal(pressed[0])  # deliver pending interrupts now that the run has ended
         raise KeyboardInterrupt
     if worker.error is not None:
         raise worker.error
@@ -186,9 +252,9 @@ def _await(worker: _Worker, process: EngineProcess, report: Report) -> None:
 
 @contextmanager
 def _interrupts() -> Generator[list[int]]:
-    """Each Ctrl-C or SIGTERM, noted. An exception is lost where it meets a finalizer, which Python may run at any line.
+    """Record each Ctrl-C and SIGTERM. Python can drop an exception of a handler that runs inside a finalizer.
 
-    A handler that is not Python's stays: who has none for SIGTERM wants to end by it.
+    Signals without a Python handler keep their default: a process without a SIGTERM handler ends by SIGTERM.
     """
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -211,14 +277,14 @@ def _outputs(result: object) -> Mapping[str, Any]:
     return {name: output.value for name, output in result.outputs.items()}
 
 
-def _failure(name: str, gatherer: Gatherer, error: auto.CommandError) -> GpuclusterError:
+def _failure(name: str, events: EventCollector, error: auto.CommandError) -> GpuclusterError:
     if isinstance(error, auto.ConcurrentUpdateError):
         return StateError(
-            f"another run is working on {name!r}, or one was killed and left its lock",
-            next_step=f"wait for its end; if nothing runs any more: pulumi cancel --yes --stack {name}",
+            f"another run uses {name!r}, or a killed run left its lock",
+            next_step=f"wait for its end; if no other run is active: pulumi cancel --yes --stack {name}",
         )
-    told = gatherer.errors or [line for line in str(error).splitlines() if line.strip()][-12:]
-    failure = EngineError(f"the engine could not finish {name!r}:\n  " + "\n  ".join(told))
-    for raw in gatherer.raw:
+    shown = events.errors or [line for line in str(error).splitlines() if line.strip()][-12:]
+    failure = EngineError(f"the engine could not finish {name!r}:\n  " + "\n  ".join(shown))
+    for raw in events.raw:
         failure.add_note(raw)  # a mistake in a program needs its traceback
     return failure

@@ -1,4 +1,4 @@
-"""Where a stack's state stands and which cloud it is for: the file backend, the passphrase, the environment."""
+"""Describe a stack's target: the file backend, the passphrase, and the environment of the CLI."""
 
 import os
 import secrets
@@ -8,62 +8,70 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = "gpucluster"
-STAND_INS = {  # program on PATH -> what it runs
-    "pulumi-resource-aws": "gpucluster.engine.provider",
-    "pulumi-language-python": "gpucluster.engine.language",  # the Automation API brings its own
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One stack in a state directory of ours. `environment` carries endpoint, region and keys: never in the state."""
+    """One stack in a state directory. `environment` has endpoint, region and keys; they are never in the state."""
 
     stack: str
     state_dir: Path
     pulumi: Path
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    plugins: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # program name on PATH -> Python module
 
     @property
     def backend(self) -> Path:
-        """Pulumi's files; locks stand below it."""
+        """The folder of Pulumi's files and locks."""
         return self.state_dir / "backend"
 
     @property
+    def backend_url(self) -> str:
+        """The URL of that folder. `metadata=skip`: no attribute file beside a checkpoint.
+
+        The backend replaces a checkpoint by an atomic rename, but truncates and rewrites its attribute file in place. A
+        kill or a read in between fails with `EOF`. Source: gocloud.dev/blob/fileblob, setAttrs and URLOpener.
+        """
+        return f"{self.backend.as_uri()}?metadata=skip"
+
+    @property
     def work_dir(self) -> Path:
-        """The project that the Automation API writes for itself."""
+        """The folder of the project file that the Automation API writes."""
         return self.state_dir / "project"
 
     @property
     def settings(self) -> Path:
-        """The stack's settings, where the Automation API writes them."""
+        """The file of the stack's settings, written by the Automation API."""
         return self.work_dir / f"Pulumi.{self.stack}.yaml"
 
     @property
-    def plugins(self) -> Path:
-        """The folder on PATH with the stand-ins."""
+    def plugin_dir(self) -> Path:
+        """The folder of the plugins' executables. It is on PATH."""
         return self.state_dir / "plugins"
 
     @property
     def passphrase(self) -> Path:
-        """The file with the state's passphrase, 0600."""
+        """The file with the passphrase of the state, mode 0600."""
         return self.state_dir / "passphrase"
 
 
 def prepare(target: Target) -> None:
-    """Make the directories, the passphrase and the stand-ins' executables; all may be there already."""
+    """Make missing directories, the passphrase, and the executables of the plugins."""
     target.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in (target.backend, target.work_dir, target.plugins, target.state_dir / "home"):
+    for folder in (target.backend, target.work_dir, target.plugin_dir, target.state_dir / "home"):
         folder.mkdir(mode=0o700, exist_ok=True)
     if not target.passphrase.exists():
         _write_secret(target.passphrase, secrets.token_urlsafe(32))
-    for name, module in STAND_INS.items():
-        _write_plugin(target.plugins / name, module)
+    for name, module in target.plugins.items():
+        _write_plugin(target.plugin_dir / name, module)
 
 
 def typed_environment(target: Target) -> dict[str, str]:
-    """The same for a person's own shell: their variables but for Pulumi's and AWS's, and `pulumi` on PATH.
+    """Return the environment for an interactive shell: the user's variables without Pulumi's and AWS's, `pulumi` on PATH.
 
-    The stack's settings stand with its state: in the checkout they are the real cluster's.
+    The shell uses the settings beside the stack's state, because the settings in the checkout are for the real cluster.
     """
     own = {
         name: value
@@ -72,7 +80,7 @@ def typed_environment(target: Target) -> dict[str, str]:
     }
     ours = environment(target)
     rest = own.get("PATH", os.defpath)
-    folders = (target.plugins, target.pulumi.parent, Path(sys.executable).parent)
+    folders = (target.plugin_dir, target.pulumi.parent, Path(sys.executable).parent)
     return {
         **own,
         **ours,
@@ -83,14 +91,14 @@ def typed_environment(target: Target) -> dict[str, str]:
 
 
 def environment(target: Target) -> dict[str, str]:
-    """What the CLI and its provider see: nothing of the user's Pulumi or AWS settings."""
+    """Return the environment of the CLI and its provider, without the user's Pulumi and AWS settings."""
     return {
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         **target.environment,
-        "PATH": f"{target.plugins}:{os.environ.get('PATH', os.defpath)}",
-        "PULUMI_BACKEND_URL": target.backend.as_uri(),
+        "PATH": f"{target.plugin_dir}:{os.environ.get('PATH', os.defpath)}",
+        "PULUMI_BACKEND_URL": target.backend_url,
         "PULUMI_CONFIG_PASSPHRASE_FILE": str(target.passphrase),
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_HOME": str(target.state_dir / "home"),
@@ -99,7 +107,7 @@ def environment(target: Target) -> dict[str, str]:
 
 
 def exists(target: Target) -> bool:
-    """Whether the stack has a state here."""
+    """Return whether the stack has a state in this backend."""
     return (target.backend / ".pulumi" / "stacks" / PROJECT / f"{target.stack}.json").is_file()
 
 
@@ -110,7 +118,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def _write_plugin(path: Path, module: str) -> None:
-    """The engine starts its plugins from PATH; -I keeps the working directory out of the imports."""
+    """Write an executable that the engine finds on PATH. `-I` keeps the working directory out of the imports."""
     text = f'#!/bin/sh\nexec "{sys.executable}" -I -m {module} "$@"\n'
     if not path.exists() or path.read_text() != text:
         path.write_text(text)

@@ -1,38 +1,38 @@
-"""A stack of the user's own: their project, backend, plugins and environment. Only read, and destroyed."""
+"""Use a stack of the user: their project, backend, plugins and environment. Only read and destroy it."""
 
 import os
 from pathlib import Path
 
 from pulumi import automation as auto
 
-from gpucluster.engine.events import Gatherer, Outcome, Report
+from gpucluster.engine.deployment import DeployedResource, parse
+from gpucluster.engine.events import EventCollector, Outcome, Report
 from gpucluster.engine.process import EngineProcess
 from gpucluster.engine.run import drive, release_stack, silent
-from gpucluster.engine.standing import Standing, parse
 from gpucluster.errors import StateError
-from gpucluster.markdown import printable
+from gpucluster.text import printable
 
 
-def standing(work_dir: Path, stack: str, pulumi: Path) -> tuple[Standing, ...]:
-    """What the state says is there; StateError when there is no such stack."""
+def deployed_resources(work_dir: Path, stack: str, pulumi: Path) -> tuple[DeployedResource, ...]:
+    """Return the resources of the state. Raise StateError if the stack does not exist."""
     process = EngineProcess(pulumi, os.environ)
     return parse(_select(work_dir, stack, process).export_stack().deployment or {})
 
 
 def destroy(work_dir: Path, stack: str, pulumi: Path, *, report: Report = silent) -> Outcome:
-    """`pulumi destroy --exclude-protected`."""
+    """Run `pulumi destroy --exclude-protected`."""
     process = EngineProcess(pulumi, os.environ)
     return drive(
         stack,
         process,
         lambda: _select(work_dir, stack, process),
-        lambda found, gather: found.destroy(on_event=gather, exclude_protected=True, run_program=False),
-        Gatherer(report),
+        lambda found, on_event: found.destroy(on_event=on_event, exclude_protected=True, run_program=False),
+        EventCollector(report),
     )
 
 
 def release(work_dir: Path, stack: str, pulumi: Path) -> None:
-    """Protect nothing any more: the next `destroy` takes all. A `pulumi up` protects it again."""
+    """Remove all protection, so that the next `destroy` deletes everything. A `pulumi up` protects it again."""
     release_stack(_select(work_dir, stack, EngineProcess(pulumi, os.environ)))
 
 
@@ -51,9 +51,9 @@ def _select(work_dir: Path, stack: str, process: EngineProcess) -> auto.Stack:
 
 
 def _not_opened(stack: str, error: auto.CommandError) -> StateError:
-    """No login, no backend, no passphrase, no plugin: the engine's own words, and what names all four."""
-    said = [line.strip() for line in str(error).splitlines() if "error: " in line] or [str(error).strip()]
-    why = printable("; ".join(line.removeprefix("stderr: ").removeprefix("error: ") for line in said))
+    """Raise StateError with the engine's message: login, backend, passphrase or plugin is missing."""
+    lines = [line.strip() for line in str(error).splitlines() if "error: " in line] or [str(error).strip()]
+    why = printable("; ".join(line.removeprefix("stderr: ").removeprefix("error: ") for line in lines))
     return StateError(
         f"there is no sandbox {stack!r}, and Pulumi cannot open a stack of that name: {why}",
         next_step="docs/aws.md, 2: PULUMI_BACKEND_URL, pulumi login; or gpucluster sandbox status",

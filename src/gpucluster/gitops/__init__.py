@@ -1,4 +1,4 @@
-"""What a change of a spec does: changes with their update class, the month's cost, and how that is reported.
+"""The effects of a spec change: changes with their update class, the monthly cost, and reports.
 
-`diff` composes values that the command line made; nothing here reads a file, a clock or a program.
+`diff` works on values from the command line. The package reads no file and no clock and runs no program.
 """

@@ -1,46 +1,98 @@
-"""Two sides to everything that a review shows. Pure: specs, plans, files, costs and resources are handed in."""
+"""Build a diff from two revisions. Pure: specs, plans, files, costs and resources are arguments."""
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops import files
-from gpucluster.gitops.classes import ORDER, worse, worst
-from gpucluster.gitops.consequences import consequences
-from gpucluster.gitops.model import Diff, PoolFacts, PoolRow, ResourceChange, Side, SpecChange
+from gpucluster.gitops.consequences import consequences, every_consequence
+from gpucluster.gitops.effect_rows import POWER_DOWN
+from gpucluster.gitops.effects import JOBS, PODS, effects
+from gpucluster.gitops.model import (
+    ORDER,
+    Compared,
+    Diff,
+    Effects,
+    FileChange,
+    Kind,
+    PoolFacts,
+    PoolRow,
+    ResourceChange,
+    Revision,
+    SpecChange,
+    worse,
+    worst,
+)
 from gpucluster.gitops.refine import refined
+from gpucluster.gitops.rights import with_rights
 from gpucluster.gitops.walk import walk
+from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
-from gpucluster.plan.model import Pool
+from gpucluster.plan.model import KubernetesOnAws, Pool
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
+NOTHING = Compared()
 
-def diff(old: Side, new: Side, resources: tuple[ResourceChange, ...] | None = None) -> Diff:
-    """Compare; `resources` is what `gitops.resources.compare` said, None when nobody asked it."""
-    spec = _worst_first(_changes(old, new))
-    follows = consequences(old.plan, new.plan, spec)
+
+def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
+    """Compare two revisions. `compared` has the results of `gitops.resources.compare` and `gitops.rights`."""
+    resources = None if compared.resources is None else with_rights(compared.resources, compared.rights or ())
+    own = _worst_first(_changes(old, new))
+    follows = consequences(old.plan, new.plan, own)
+    spec = _worst_first(iter((*own, *workload_changes(old, new))))
     by_spec = worst(one.update for one in (*spec, *follows))
     by_engine = worst(one.update for one in resources or ())
+    beyond = [one for one in resources or () if worse(one.update, by_spec)]
+    told = own or follows or beyond
     return Diff(
         name=new.spec.name,
         old=old.label,
         new=new.label,
         spec=spec,
         consequences=follows,
-        files=files.compare(_rendered(old), _rendered(new)),
+        files=compare_files(_rendered(old), _rendered(new)),
         resources=resources,
+        rights=compared.rights,
+        unseen=compared.unseen,
         pools=tuple(_rows(old, new)),
         cost_before=old.cost,
         cost_after=new.cost,
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
-        engine_says=_says(by_spec, by_engine, resources or ()),
+        engine_note=_engine_note(by_spec, by_engine, resources or ()),
+        effects=_effects(old, new, own, beyond) if told else None,
     )
 
 
-def _changes(old: Side, new: Side) -> Iterator[SpecChange]:
-    """What only says what held already, such as a default written out, costs nothing: the plan is the witness."""
+def _effects(
+    old: Revision, new: Revision, changes: Iterable[SpecChange], beyond: Iterable[ResourceChange]
+) -> Effects:
+    pods = isinstance(old.plan, KubernetesOnAws) and isinstance(new.plan, KubernetesOnAws)
+    rules = PODS if pods else JOBS
+    if old.spec.name != new.spec.name:  # another cluster: no change is applied to the old one
+        changes, beyond = [one for one in changes if one.path == "name"], ()
+    every = every_consequence(old.plan, new.plan)
+    found = effects(new.spec.name, _apply(new), changes, every, beyond, rules=rules)
+    if new.plan.aws is not None:
+        return found
+    return replace(found, steps=tuple(step for step in found.steps if POWER_DOWN not in step))
+
+
+def _apply(side: Revision) -> tuple[str, ...]:
+    """Return the commands that apply a spec."""
+    if isinstance(side.plan, KubernetesOnAws):
+        return ("gpucluster render NAME --to out/NAME    # then as out/NAME/k8s/README.md says",)
+    if side.plan.aws is not None:
+        return ("pulumi up --stack NAME",)
+    return (
+        "gpucluster inventory NAME --to site",
+        "ansible-playbook -i site/inventory.yml playbooks/site.yml",
+    )
+
+
+def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
+    """Give changes without effect on the plan, such as an explicit default, the class `none`."""
     same = old.plan == new.plan
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         change = refined(found)
@@ -48,7 +100,7 @@ def _changes(old: Side, new: Side) -> Iterator[SpecChange]:
 
 
 def _settled(spec: ClusterSpec) -> ClusterSpec:
-    """Each pool says what runs it: it must be written once there are two, and moves nothing by that."""
+    """Ignore the `run_by` fields of pools: they become mandatory with a second pool and change nothing."""
     pools = tuple(pool.model_copy(update={"runs": run_by(spec, pool)}) for pool in spec.pools)
     return spec.model_copy(update={"pools": pools})
 
@@ -57,12 +109,12 @@ def _worst_first(changes: Iterator[SpecChange]) -> tuple[SpecChange, ...]:
     return tuple(sorted(changes, key=lambda change: (-ORDER[change.update], change.path)))
 
 
-def _rendered(side: Side) -> tuple[Artifact, ...]:
-    """Without plan.json, which says the spec's changes a second time."""
+def _rendered(side: Revision) -> tuple[Artifact, ...]:
+    """Return the files without plan.json, which repeats the spec's changes."""
     return tuple(artifact for artifact in side.artifacts if artifact.path != names.PLAN_FILE)
 
 
-def _says(
+def _engine_note(
     by_spec: UpdateClass | None, by_engine: UpdateClass | None, resources: tuple[ResourceChange, ...]
 ) -> str | None:
     if by_engine is None or not worse(by_engine, by_spec):
@@ -70,18 +122,19 @@ def _says(
     cause = next(one for one in resources if one.update is by_engine)
     reason = f": {cause.why}" if cause.why else ""
     than = by_spec.value if by_spec else "no change"
-    return f"the engine says worse: {by_engine} instead of {than}, because {cause.type} {cause.name} is {cause.kind}{reason}"
+    return f"the effect on resources is worse: {by_engine} instead of {than}, because {cause.type} {cause.name} is {cause.kind}{reason}"
 
 
-def _rows(old: Side, new: Side) -> Iterator[PoolRow]:
+def _rows(old: Revision, new: Revision) -> Iterator[PoolRow]:
     before = {pool.name: pool for pool in pools_of(old.plan)}
     after = {pool.name: pool for pool in pools_of(new.plan)}
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
-        yield PoolRow(name=name, before=was and _facts(was, old), after=now and _facts(now, new))
+        yield PoolRow(name=name, before=was and facts_of(was, old), after=now and facts_of(now, new))
 
 
-def _facts(pool: AnyPool, side: Side) -> PoolFacts:
+def facts_of(pool: AnyPool, side: Revision) -> PoolFacts:
+    """Return a row of the table of pools."""
     line = side.cost.line("pool", pool.name)
     if line is None:
         raise ValueError(f"the estimate has no line for the pool {pool.name}")
@@ -96,3 +149,41 @@ def _facts(pool: AnyPool, side: Side) -> PoolFacts:
         cost_least=line.least,
         cost_most=line.most,
     )
+
+
+def compare_files(
+    old: Iterable[Artifact], new: Iterable[Artifact], *, sides: tuple[str, str] = ("old", "new")
+) -> tuple[FileChange, ...]:
+    """Return every added, removed or changed file."""
+    before = {artifact.path: artifact.content for artifact in old}
+    after = {artifact.path: artifact.content for artifact in new}
+    return tuple(
+        _file_change(path, before.get(path), after.get(path), sides)
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    )
+
+
+def _file_change(path: str, old: bytes | None, new: bytes | None, sides: tuple[str, str]) -> FileChange:
+    kind = Kind.ADDED if old is None else Kind.REMOVED if new is None else Kind.CHANGED
+    before, after = _file(sides[0], path, old), _file(sides[1], path, new)
+    lines = list(difflib.unified_diff(_lines(old), _lines(new), before, after, lineterm=""))
+    touched = sum(1 for line in lines[2:] if line.startswith(("+", "-")))
+    text = "\n".join(lines or [f"--- {before}", f"+++ {after}"])  # an empty file was added or removed
+    return FileChange(path=path, kind=kind, diff=text, lines=touched)
+
+
+def _file(side: str, path: str, content: bytes | None) -> str:
+    return "/dev/null" if content is None else f"{side}/{path}"
+
+
+def _lines(content: bytes | None) -> list[str]:
+    """Split lines at newlines only, as Slurm and git do. Mark a missing final newline as git does."""
+    return list(_split("" if content is None else content.decode(errors="replace")))
+
+
+def _split(text: str) -> Iterator[str]:
+    *lines, rest = text.split("\n")
+    yield from lines
+    if rest:
+        yield f"{rest}\n\\ No newline at end of file"

@@ -1,28 +1,49 @@
-"""What a diff is made of: plain values, texts ready to show but not yet escaped for any format."""
+"""Values of a diff. Texts are ready to show, but not yet escaped for an output format."""
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import Amount, Estimate
 from gpucluster.plan.model import ClusterPlan
-from gpucluster.spec import ClusterSpec, UpdateClass
+from gpucluster.spec import ClusterSpec, UpdateClass, WorkloadsSpec
 from gpucluster.spec.tree import Node
+
+_ACCESS = re.compile(
+    r"(?:users|directory|access|hosts\.ssh|slurm\.node_ssh|aws\.boundary|aws\.jobs)(?:[.\[]|\Z)"
+)
+ABSENT = "/dev/null"  # git's word for a file that a revision does not have
+ORDER: Mapping[UpdateClass, int] = {update: place for place, update in enumerate(UpdateClass)}
+
+# `agent.boot.held_bundle` does this for the nodes and partitions of `plan.removals`
+WAITS = (
+    "they take no new jobs, and the head applies the bundle, with all its changes, when their jobs have ended"
+)
 
 
 class Kind(StrEnum):
-    """What became of something."""
+    """The kind of a change."""
 
     ADDED = "added"
     REMOVED = "removed"
     CHANGED = "changed"
     REORDERED = "reordered"
-    REPLACED = "replaced"  # of resources
+    REPLACED = "replaced"  # only resources
+
+
+WORKLOADS = "workloads."  # begins the path of a change in workloads/NAME.yaml
+WORKLOADS_EFFECT = "Only workloads change, and no node: the changed manifests are what `kubectl apply` gets."
+WHOLE_EFFECTS: Mapping[Kind, str] = {
+    Kind.ADDED: "The spec is new: it adds a cluster and changes no other.",
+    Kind.REMOVED: "The spec is deleted, and nothing else: the cluster, its jobs and its cost stay until `gpucluster down NAME` deletes them.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """Old or new: the spec in all its forms; `label` is how the user named it."""
+class Revision:
+    """Old or new revision: the spec in all its forms. `label` is the user's name of it."""
 
     label: str
     spec: ClusterSpec
@@ -30,42 +51,85 @@ class Side:
     plan: ClusterPlan
     artifacts: tuple[Artifact, ...]
     cost: Estimate
+    workloads: WorkloadsSpec | None = None  # of workloads/NAME.yaml, in the same revision
+    workloads_document: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecChange:
-    """One wish that changed, by path and name; values as the user wrote them, None where there is none."""
+    """One changed spec field: path, name, and values as the user wrote them (None: absent)."""
 
     path: str
     kind: Kind
     before: str | None
     after: str | None
     update: UpdateClass
-    why: str = ""  # where the class depends on more than the field
+    why: str = ""  # the reason, if the class depends on more than the field
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What happens to one subject. `total`: to all of it, so that weaker sentences about it are not true."""
+
+    words: str
+    total: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What one change does. None: the subject is not affected. Commands may have the word NAME for the cluster."""
+
+    running: Said | None = None
+    queued: Said | None = None
+    sessions: Said | None = None
+    data: Said | None = None
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The merged effect of all changes: one text for each subject, and the commands in their order."""
+
+    running: str
+    queued: str
+    sessions: str
+    data: str
+    steps: tuple[str, ...] = ()
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Return subject and text."""
+        return (
+            ("running jobs", self.running),
+            ("queued jobs", self.queued),
+            ("sessions", self.sessions),
+            ("data", self.data),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consequence:
-    """What follows for the cluster from changes that do not say so by themselves."""
+    """A consequence of changes for the cluster that no single change reports."""
 
     path: str
     update: UpdateClass
-    says: str
+    message: str
+    effect: Effect | None = None  # if the path and the class do not tell it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """One rendered file; `diff` is unified, without a newline at its end."""
+    """One rendered file. `diff` is unified, without a newline at its end."""
 
     path: str
     kind: Kind
     diff: str
-    lines: int  # added and removed
+    lines: int  # added and removed lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyChange:
-    """One input of a resource, its values short."""
+    """One input of a resource. Its values are shortened."""
 
     name: str
     before: str | None
@@ -75,7 +139,7 @@ class PropertyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceChange:
-    """One resource that `pulumi up` would touch."""
+    """One resource that `pulumi up` would change."""
 
     type: str
     name: str
@@ -86,8 +150,28 @@ class ResourceChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RightChange:
+    """One policy, or one attachment to a role. Statements are sentences with placeholder names."""
+
+    type: str
+    name: str
+    kind: Kind
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What the programs of both revisions declare. None: not compared; `unseen` has the reasons."""
+
+    resources: tuple[ResourceChange, ...] | None = None
+    rights: tuple[RightChange, ...] | None = None
+    unseen: tuple[str, ...] = ()  # what could not be looked at, as sentences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """A pool on one side."""
+    """A pool in one revision."""
 
     least: int
     most: int
@@ -99,7 +183,7 @@ class PoolFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """A pool before and after; None where it is not."""
+    """A pool before and after; None where it is absent."""
 
     name: str
     before: PoolFacts | None
@@ -108,7 +192,7 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """All that a review shows. Changes stand worst first; `resources` is None when nobody asked."""
+    """All contents of a review. Changes are sorted worst first; `resources` is None if they were not compared."""
 
     name: str
     old: str
@@ -121,8 +205,40 @@ class Diff:
     cost_before: Estimate
     cost_after: Estimate
     worst: UpdateClass | None  # None: nothing changed
-    engine_says: str | None  # when the resources are worse than the spec's changes
+    engine_note: str | None  # if the resources' class is worse than that of the spec's changes
+    whole: Kind | None = None  # ADDED: a new spec; REMOVED: a deleted one; None: both revisions have it
+    rights: tuple[RightChange, ...] | None = None
+    unseen: tuple[str, ...] = ()
+    effects: Effects | None = None  # None: nothing changed, or only the sentence of `effect` is true
+
+    @property
+    def access(self) -> tuple[SpecChange, ...]:
+        """The changes of who gets in: people, their keys and networks, the rights of roles and jobs."""
+        return tuple(one for one in self.spec if _ACCESS.match(one.path))
 
     @property
     def differs(self) -> bool:
-        return bool(self.spec or self.consequences or self.files or self.resources)
+        return bool(self.spec or self.consequences or self.files or self.resources or self.rights)
+
+    @property
+    def effect(self) -> str | None:
+        """The sentence of a new or deleted spec, or of workloads. Else None: `effects` has what happens."""
+        if self.whole is not None:
+            return WHOLE_EFFECTS[self.whole]
+        if self.spec and not self.consequences and all(one.path.startswith(WORKLOADS) for one in self.spec):
+            return WORKLOADS_EFFECT
+        return None
+
+
+def worst(updates: Iterable[UpdateClass]) -> UpdateClass | None:
+    """Return the most costly class; None if there is none."""
+    return max(updates, key=ORDER.__getitem__, default=None)
+
+
+def worse(left: UpdateClass | None, right: UpdateClass | None) -> bool:
+    """Return whether the left class costs more. None is cheaper than every class."""
+    return _rank(left) > _rank(right)
+
+
+def _rank(update: UpdateClass | None) -> int:
+    return -1 if update is None else ORDER[update]

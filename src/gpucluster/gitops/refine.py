@@ -1,7 +1,7 @@
-"""Where a class depends on the direction of a change, not on its field alone.
+"""Refine the class of a change where the direction of the change matters.
 
-The field's own class is the base; the first row whose pattern and question fit takes its place.
-To refine a field: one row, and a pair in tests/expert_pairs.py.
+The field's own class is the default. The first row with a matching pattern and condition overrides it.
+To refine a field, add a row here and a pair in tests/support/expert_pairs.py.
 """
 
 import re
@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.gitops.model import Kind, SpecChange
+from gpucluster.gitops.model import WAITS, Kind, SpecChange
 from gpucluster.gitops.walk import Found
 from gpucluster.plan import defaults
+from gpucluster.slurm.owned_keys import RESTART
 from gpucluster.spec import UpdateClass
 
 
@@ -24,7 +25,7 @@ class _Row:
 
 
 def refined(found: Found) -> SpecChange:
-    """The change with its class, and the reason where the field's own class does not hold."""
+    """Return the change with its class, and the reason if it differs from the field's own class."""
     row = next((row for row in _ROWS if row.pattern == found.pattern and row.fits(found)), None)
     return SpecChange(
         path=found.path,
@@ -61,6 +62,14 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
+def _several_minors(found: Found) -> bool:
+    """Return whether the new release is more than one minor version above the old one."""
+    if found.kind is not Kind.CHANGED:
+        return False
+    old, new = _release(found.old), _release(found.new)
+    return old[:1] == new[:1] and new[1] - old[1] > 1
+
+
 def _reordered(found: Found) -> bool:
     return found.kind is Kind.REORDERED
 
@@ -78,7 +87,7 @@ def _removed(found: Found) -> bool:
 
 
 def _only_more(found: Found) -> bool:
-    """Everything that was there still is, in its order; something joined it."""
+    """Return whether all old items remain in order and at least one is new."""
     return found.kind is Kind.CHANGED and _kept(found.old, found.new) == found.old
 
 
@@ -90,142 +99,173 @@ def _kept(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(item for item in new if item in old)
 
 
+def _of_ports_and_keys(found: Found) -> bool:
+    """Return whether a reconfigure cannot change the key."""
+    return found.path.rpartition(".")[2].rpartition("[")[2].rstrip("]").lower() in RESTART
+
+
 def _changed(found: Found) -> bool:
     return found.kind is Kind.CHANGED
 
 
-_SHRINKS = "a volume grows and never shrinks: a smaller one is another one, and empty"
+_SHRINKS = "a volume can grow and cannot shrink: a smaller one is a new and empty volume"
 
 _ROWS = (
+    _Row(
+        "slurm.extra[]",
+        _of_ports_and_keys,
+        UpdateClass.RESTART,
+        "a reconfigure changes neither ports nor authentication: slurmctld restarts, jobs continue",
+    ),
     _Row("head.state", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
     _Row(
         "head.state",
         _added,
         UpdateClass.RESTART,
-        "slurmctld stops while its state moves onto the volume; jobs run on",
+        "slurmctld and the elastic daemon stop while the agent copies their state to the volume and verifies the copy; jobs continue",
     ),
     _Row(
         "head.state",
         _removed,
         UpdateClass.DATA_LOSS,
-        "the volume goes, and with it the queue that lies on it",
+        "the volume with the queue leaves the head; `pulumi up` refuses to delete it while it is protected",
     ),
-    _Row("head.standby", _removed, UpdateClass.STOP_FLEET, "the state moves back to the head alone"),
+    _Row("head.standby", _removed, UpdateClass.STOP_FLEET, "the state moves back to the head's own disk"),
     _Row("storage[].nfs.size", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
-    _Row("storage[].nfs.size", _removed, UpdateClass.DATA_LOSS, "the head's volume goes, and what is on it"),
+    _Row(
+        "storage[].nfs.size",
+        _removed,
+        UpdateClass.DATA_LOSS,
+        "the head's volume leaves it; `pulumi up` refuses to delete it while it is protected",
+    ),
     _Row(
         "users[].uid",
         _changed,
         UpdateClass.DRAIN,
-        "the person's files keep the old uid until `chown` gives them the new one; in a cloud, head and login "
-        "keep the old account, and follow no further change until `usermod` and `groupmod` gave it the new one",
+        "the user's files keep the old uid until `chown` changes it; in a cloud, head and login "
+        "keep the old account, and ignore further changes until `usermod` and `groupmod` set the new uid",
     ),
-    _Row("login", _added, UpdateClass.LIVE, "machines come beside what runs"),
-    _Row("login", _removed, UpdateClass.RESTART, "whoever is logged in is thrown off; jobs run on"),
-    _Row("login.count", _raised, UpdateClass.LIVE, "machines come beside those that are there"),
+    _Row("login", _added, UpdateClass.LIVE, "machines are added; nothing else changes"),
+    _Row("login", _removed, UpdateClass.RESTART, "sessions on login machines are lost; jobs continue"),
+    _Row("login.count", _raised, UpdateClass.LIVE, "machines are added; existing ones stay"),
     _Row(
         "aws.network.subnets",
         _added,
         UpdateClass.REPLACE,
-        "another VPC: nothing moves between them",
+        "this is another VPC: no resource can move to it",
     ),
     _Row(
         "aws.network.subnets[]",
         _added,
         UpdateClass.LIVE,
-        "a further zone gets slots; no name of a node moves",
+        "another zone gets slots; no node name changes",
     ),
-    _Row("aws.network.public[]", _added, UpdateClass.LIVE, "a further place for login machines"),
-    _Row("aws.image", _default_image, UpdateClass.NONE, "that is the default image"),
-    _Row("aws.network.nat", _default_nat, UpdateClass.NONE, "that is the default"),
+    _Row("aws.network.public[]", _added, UpdateClass.LIVE, "login machines can also be in this zone"),
+    _Row("aws.image", _default_image, UpdateClass.NONE, "this is the default image"),
+    _Row("aws.network.nat", _default_nat, UpdateClass.NONE, "this is the default"),
     _Row(
         "storage",
         _reordered,
         UpdateClass.NEW_NODES,
-        "the order is the order of mounting, as a machine starts",
+        "machines mount in this order when they start",
     ),
     _Row(
         "storage[].fsx_lustre.size",
         _lowered,
         UpdateClass.DATA_LOSS,
-        "FSx grows and never shrinks: a smaller file system is another one, and empty",
+        "FSx can grow and cannot shrink: a smaller file system is a new and empty one",
     ),
     _Row(
         "slurm.version",
         _older,
         UpdateClass.DATA_LOSS,
-        "an older slurmctld does not read the state of a newer one: the queue is lost",
+        "an older slurmctld cannot read the state of a newer one: the queue is lost",
     ),
     _Row(
         "kubernetes.version",
         _older,
         UpdateClass.REPLACE,
-        "a control plane does not go back to an older release: it is made anew",
+        "a control plane cannot go back to an older release: it is created again",
     ),
-    _Row("pools[].hosts", _only_more, UpdateClass.LIVE, "a further host joins; no other is touched"),
-    _Row("pools[].addresses", _only_more, UpdateClass.LIVE, "the address of a further host"),
     _Row(
-        "slurm.topology.tree[][]",
-        _only_more,
-        UpdateClass.LIVE,
-        "a further host below a switch that is there: read at a reconfigure",
+        "kubernetes.version",
+        _several_minors,
+        UpdateClass.RESTART,
+        "a control plane is upgraded one minor version at a time, and its nodes follow: deploy each version between them first",
+    ),
+    _Row("pools[].hosts", _only_more, UpdateClass.LIVE, "a host is added; no other host changes"),
+    _Row("pools[].addresses", _only_more, UpdateClass.LIVE, "the address of an added host"),
+    *(
+        _Row(
+            f"slurm.topology.{place}",
+            _only_more,
+            UpdateClass.LIVE,
+            "a host is added below an existing switch; a reconfigure reads it",
+        )
+        for place in (*(f"tree{'[]' * depth}" for depth in range(1, 9)), "block.blocks[]")
     ),
     _Row(
         "name",
         _changed,
         UpdateClass.DATA_LOSS,
-        "the name is the stack's: a new cluster is made, and the old one stays until `gpucluster down` takes it",
+        "the name is the stack's name: a new cluster is created, and the old one stays until `gpucluster down NAME` deletes it",
     ),
-    _Row("aws", _removed, UpdateClass.DATA_LOSS, "the cluster leaves AWS: everything there is destroyed"),
-    _Row("slurm", _added, UpdateClass.LIVE, "a controller comes beside what runs"),
     _Row(
-        "slurm", _removed, UpdateClass.DATA_LOSS, "slurmctld goes, and with it the queue and its accounting"
+        "aws", _removed, UpdateClass.DATA_LOSS, "the cluster leaves AWS: all its resources there are deleted"
     ),
-    _Row("head", _added, UpdateClass.LIVE, "a machine comes beside what runs"),
-    _Row("head", _removed, UpdateClass.REPLACE, "the controller's machine is destroyed"),
-    _Row("kubernetes", _added, UpdateClass.LIVE, "a control plane comes beside what runs"),
-    _Row("machines[]", _added, UpdateClass.LIVE, "a kind of machine that no pool had"),
-    _Row("pools[]", _removed, UpdateClass.DRAIN, "its nodes take no new jobs, then they go"),
+    _Row("slurm", _added, UpdateClass.LIVE, "a controller is added; nothing else changes"),
+    _Row("slurm", _removed, UpdateClass.DATA_LOSS, "slurmctld is removed with its queue and accounting"),
+    _Row("head", _added, UpdateClass.LIVE, "a machine is added; nothing else changes"),
+    _Row("head", _removed, UpdateClass.REPLACE, "the controller's machine is deleted"),
+    _Row("kubernetes", _added, UpdateClass.LIVE, "a control plane is added; nothing else changes"),
+    _Row("machines[]", _added, UpdateClass.LIVE, "a kind of machine that no pool used before"),
+    _Row("pools[]", _removed, UpdateClass.DRAIN, f"its nodes are removed: {WAITS}"),
+    _Row(
+        "partitions[]",
+        _removed,
+        UpdateClass.DRAIN,
+        "Slurm would end its jobs, also queued ones: the head applies the bundle, with all its changes, when it has no jobs",
+    ),
     _Row(
         "aws.network.zones",
         _only_more,
         UpdateClass.LIVE,
-        "a further zone gets its own subnet and slots; no address and no name of a node moves",
+        "another zone gets its own subnet and slots; no node address or name changes",
     ),
     _Row(
         "aws.network.zones",
         _only_order,
         UpdateClass.NEW_NODES,
-        "the order is the order in which zones are tried",
+        "launches try the zones in this order",
     ),
     _Row(
-        "pools[].farewell",
+        "pools[].termination",
         _with_script,
         UpdateClass.NEW_NODES,
-        "a node takes the script's name from the bundle with which it boots",
+        "a node reads the script's name from the bundle when it boots",
     ),
     _Row(
         "pools[].nodes.max",
         _lowered,
         UpdateClass.DRAIN,
-        "the nodes above the new max are given up: what runs there must end first",
+        f"the nodes above the new max are removed: {WAITS}",
     ),
     _Row(
         "pools[].capacity[].zones",
         _only_more,
         UpdateClass.LIVE,
-        "more zones give more slots; no name moves",
+        "more zones give more slots; no node name changes",
     ),
     _Row(
         "pools[].capacity[].zones",
         _removed,
         UpdateClass.LIVE,
-        "without a choice all zones of the network are used; no name moves",
+        "without this key all zones of the network are used; no node name changes",
     ),
     _Row(
         "pools[].capacity[].zones",
         _only_order,
         UpdateClass.NEW_NODES,
-        "the order is the order in which zones are tried",
+        "launches try the zones in this order",
     ),
 )

@@ -1,50 +1,53 @@
-"""What `pulumi up` would do to each resource, by the engine's own table, and what that costs.
+"""Predict what `pulumi up` does to each resource and what that costs, by the catalog's facts of AWS properties.
 
-Resources are matched by type and name. A replaced resource has another id, so what takes that id by a
-property that cannot change in place is replaced with it.
+Resources are matched by type and name. A replaced resource gets a new id. A resource that uses this id in a
+property without update in place is replaced, too.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpucluster.catalog.properties import aws_properties
 from gpucluster.engine.offline.model import Planned, Resource, is_provider
-from gpucluster.engine.provider.diff import Difference
-from gpucluster.engine.provider.diff import diff as differ
-from gpucluster.engine.provider.schema import Change, ResourceType
-from gpucluster.engine.provider.table import TYPES
-from gpucluster.gitops.classes import ORDER
-from gpucluster.gitops.model import Kind, PropertyChange, ResourceChange
-from gpucluster.gitops.short import short
+from gpucluster.gitops.model import ORDER, Kind, PropertyChange, ResourceChange
+from gpucluster.gitops.properties import Difference, difference, is_fixed
 from gpucluster.spec import UpdateClass
+from gpucluster.text import cut_middle
 
 Key = tuple[str, str]
 
-# What goes, or stands anew, takes what is stored in it: file systems, volumes, databases.
+_SHOWN = 80  # characters of a value
+
+# Deleting or replacing these deletes stored data: file systems, volumes, databases.
 _STORES = ("aws:efs/", "aws:fsx/", "aws:ebs/", "aws:rds/")
-_ONLY_WAYS_TO_IT = frozenset(  # to a file system, which stays
+_ONLY_WAYS_TO_IT = frozenset(  # applies to a file system, which stays
     {
         "aws:efs/accessPoint:AccessPoint",
         "aws:efs/mountTarget:MountTarget",
+        "aws:efs/fileSystemPolicy:FileSystemPolicy",
         "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
     }
 )
 
 _OF_UPDATE: Mapping[str, UpdateClass] = {
-    "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # a version; nodes name the one they came from
+    "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # a new version; nodes record the version that launched them
     "aws:ec2/instance:Instance": UpdateClass.RESTART,  # stopped, changed, started
-    "aws:fsx/lustreFileSystem:LustreFileSystem": UpdateClass.RESTART,  # it stalls while it grows
+    "aws:fsx/lustreFileSystem:LustreFileSystem": UpdateClass.RESTART,  # I/O stalls while it grows
 }
 _OF_REMOVAL: Mapping[str, UpdateClass] = {
-    "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # its instances outlive it
-    "aws:ec2/subnet:Subnet": UpdateClass.STOP_FLEET,  # AWS refuses while an interface is in it
-    "aws:ec2/routeTable:RouteTable": UpdateClass.STOP_FLEET,  # goes with its subnet
-    "aws:ec2/placementGroup:PlacementGroup": UpdateClass.NEW_NODES,  # what stands in it stands
-    "aws:ec2/volumeAttachment:VolumeAttachment": UpdateClass.RESTART,  # the volume stays, the head lacks it
+    "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # its instances stay
+    "aws:ec2/subnet:Subnet": UpdateClass.STOP_FLEET,  # AWS refuses while an interface uses it
+    "aws:ec2/routeTable:RouteTable": UpdateClass.STOP_FLEET,  # deleted with its subnet
+    "aws:ec2/placementGroup:PlacementGroup": UpdateClass.NEW_NODES,  # the resources in it stay
+    "aws:ec2/volumeAttachment:VolumeAttachment": UpdateClass.RESTART,  # the volume stays, but the head loses it
     "aws:budgets/budget:Budget": UpdateClass.LIVE,
     "aws:ec2/eip:Eip": UpdateClass.LIVE,
-    "aws:ec2/natGateway:NatGateway": UpdateClass.LIVE,  # connections through it break, and begin anew
+    "aws:ec2/natGateway:NatGateway": UpdateClass.LIVE,  # connections through it break and start again
     "aws:ec2/vpcEndpoint:VpcEndpoint": UpdateClass.LIVE,
-    "aws:efs/mountTarget:MountTarget": UpdateClass.DRAIN,  # a zone's machines lose the mount
+    "aws:ec2/subnetCidrReservation:SubnetCidrReservation": UpdateClass.LIVE,  # interfaces keep their addresses
+    "aws:efs/mountTarget:MountTarget": UpdateClass.DRAIN,  # machines of one zone lose the mount
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": UpdateClass.LIVE,
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": UpdateClass.LIVE,  # the files stay
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": UpdateClass.LIVE,
     "aws:ec2/routeTableAssociation:RouteTableAssociation": UpdateClass.LIVE,
@@ -58,13 +61,13 @@ _OF_REMOVAL: Mapping[str, UpdateClass] = {
 _TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
 _NEVER_LESS: Mapping[
     str, str
-] = {  # property by type, where it does not replace: AWS refuses, and has no other way
+] = {  # property by type that AWS refuses to change and that does not replace the resource
     "aws:ebs/volume:Volume": "size",
 }
 
 
 def compare(old: Planned, new: Planned) -> tuple[ResourceChange, ...]:
-    """Every resource that would be touched, the worst first; what only the deployment tells cannot be compared."""
+    """Return every resource that would change, worst first. Unknown values are not compared."""
     before, after = _by_key(old), _by_key(new)
     anew = _anew(before, after)
     changes = (_change(before.get(key), after.get(key), anew) for key in before.keys() | after.keys())
@@ -73,12 +76,12 @@ def compare(old: Planned, new: Planned) -> tuple[ResourceChange, ...]:
 
 
 def _by_key(planned: Planned) -> dict[Key, Resource]:
-    """Components are nothing in the cloud; a provider is, for where it looks decides where all stands."""
+    """Ignore components. Compare providers: a provider's region decides where all resources are."""
     return {(one.type, one.name): one for one in planned.resources if one.custom and not one.external}
 
 
 def _anew(before: Mapping[Key, Resource], after: Mapping[Key, Resource]) -> dict[str, str]:
-    """Urn of every resource that is replaced -> why; those that hang on a replaced one included."""
+    """Return URN -> reason for every replaced resource, including those that depend on one."""
     both = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
     reasons = {
         new.urn: f"{', '.join(found.replaces)} cannot change in place"
@@ -96,16 +99,12 @@ def _anew(before: Mapping[Key, Resource], after: Mapping[Key, Resource]) -> dict
 
 def _hanging(resource: Resource, replaced: Mapping[str, str]) -> str | None:
     if resource.provider in replaced:
-        return "its provider looks elsewhere"
-    row = TYPES.get(resource.type)
+        return "its provider has another region"
+    facts = aws_properties().get(resource.type)
     for name, urns in sorted(resource.property_dependencies.items()):
-        if (row is None or _is_fixed(row, name)) and any(urn in replaced for urn in urns):
+        if (facts is None or is_fixed(facts, name)) and any(urn in replaced for urn in urns):
             return f"{name} is of a resource that is replaced"
     return None
-
-
-def _is_fixed(row: ResourceType, name: str) -> bool:
-    return name not in row.properties or row.properties[name].change is Change.REPLACE
 
 
 def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str]) -> ResourceChange | None:
@@ -138,17 +137,17 @@ def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str])
 
 
 def _lessened(old: Resource, new: Resource) -> str:
-    """Why the change cannot be made in place, though the engine would try; empty: nothing is against it."""
+    """Return why AWS refuses an update in place that the engine would try; empty if it does not."""
     name = _NEVER_LESS.get(new.type, "")
     was, now = old.properties.get(name), new.properties.get(name)
     if not (isinstance(was, int | float) and isinstance(now, int | float) and now < was):
         return ""
-    return f"AWS refuses a smaller {name}, so `pulumi up` fails: only another one, which is empty, has it"
+    return f"AWS refuses a smaller {name}, so `pulumi up` fails: only a new and empty one can have this size"
 
 
 def _removed(old: Resource) -> ResourceChange:
     update = UpdateClass.DATA_LOSS if _stores(old) else _OF_REMOVAL.get(old.type, UpdateClass.REPLACE)
-    why = "it is protected: `pulumi up` refuses until that is taken away" if old.protect else ""
+    why = "it is protected: `pulumi up` refuses until the protection is removed" if old.protect else ""
     return ResourceChange(type=old.type, name=old.name, kind=Kind.REMOVED, update=update, why=why)
 
 
@@ -159,24 +158,24 @@ def _of_update(resource: Resource, properties: tuple[PropertyChange, ...]) -> Up
 
 
 def _difference(old: Resource, new: Resource) -> Difference:
-    """By the row of its type; of a type without a row nothing is known to change in place."""
-    row = TYPES.get(new.type)
-    if row is not None:
-        found, ignored = differ(row, old.properties, new.properties), frozenset(new.ignore_changes)
+    """Compare by the facts of the type. Without facts, every property counts as replacing."""
+    facts = aws_properties().get(new.type)
+    if facts is not None:
+        found, ignored = difference(facts, old.properties, new.properties), frozenset(new.ignore_changes)
         turned = tuple(_turned(old, new))
         changed = tuple(sorted({*found.changed, *turned} - ignored))
-        fixed = {name for name in turned if _is_fixed(row, name)}
+        fixed = {name for name in turned if is_fixed(facts, name)}
         anew = {*found.replaces, *new.replace_on_changes, *fixed}
-        return Difference(changed, tuple(name for name in changed if name in anew), found.delete_first)
+        return Difference(changed, tuple(name for name in changed if name in anew))
     names = sorted(old.properties.keys() | new.properties.keys())
     changed = tuple(n for n in names if old.properties.get(n) != new.properties.get(n))
     if is_provider(new):
-        return Difference(changed, tuple(n for n in changed if n == "region"), False)
-    return Difference(changed, changed, False)
+        return Difference(changed, tuple(n for n in changed if n == "region"))
+    return Difference(changed, changed)
 
 
 def _turned(old: Resource, new: Resource) -> Iterator[str]:
-    """Properties that were one resource's and are another's now: neither id is known, yet they differ."""
+    """Return properties that refer to another resource than before, even if both ids are unknown."""
     for name in old.property_dependencies.keys() & new.property_dependencies.keys():
         pair = old.property_dependencies[name], new.property_dependencies[name]
         if pair[0] != pair[1] and all(len(urns) == 1 for urns in pair):
@@ -194,14 +193,18 @@ def _properties(old: Resource, new: Resource, found: Difference) -> Iterator[Pro
 
 
 def _following(resource: Resource, found: Difference, anew: Mapping[str, str]) -> Iterator[PropertyChange]:
-    """Properties that only say what a replaced resource is called now."""
+    """Return properties that change only because a replaced resource has a new name."""
     for name, urns in sorted(resource.property_dependencies.items()):
         if name not in found.changed and any(urn in anew for urn in urns):
             yield PropertyChange(name=name, before=None, after=None, replaces=False)
 
 
 def _shown(properties: Mapping[str, Any], name: str) -> str | None:
-    return short(properties[name]) if name in properties else None
+    """Return a text unchanged, another value as JSON. Cut in the middle, where two versions differ least."""
+    if name not in properties:
+        return None
+    value = properties[name]
+    return cut_middle(value if isinstance(value, str) else json.dumps(value, sort_keys=True), _SHOWN)
 
 
 def _stores(resource: Resource) -> bool:

@@ -1,30 +1,31 @@
-"""Problems as SARIF 2.1.0, for the code scanning of a repository's host.
+"""Write problems for GitHub: SARIF 2.1.0 for code scanning, and workflow commands for changed lines.
 
-A finding is known again by its fingerprint: rule, path in the spec and message, and which of several alike it
-is; not by its line, so that an edit above it opens no new alert.
+A fingerprint identifies a finding: rule, path in the spec, message, and a counter for equal findings. The line is not
+part of it, so an edit above the finding opens no new alert.
 """
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from gpucluster.spec import Problem
+from gpucluster.text import printable
 
 VERSION = "2.1.0"
-_ROOT = "%SRCROOT%"  # what relative uris are relative to: the repository's top
+_ROOT = "%SRCROOT%"  # base of relative URIs: the repository's root
 _FINGERPRINT = "gpucluster/v1"
-_LEVELS = {"error": "error", "warning": "warning"}  # any other, such as advice, is a note
+_LEVELS = {"error": "error", "warning": "warning"}  # other severities, such as advice, are notes
 _PLACE = re.compile(r"\bline \d+")
-_MOST = 25_000  # results that GitHub takes of one run
+_MOST = 25_000  # maximum number of results of one run on GitHub
 
 
 def sarif(
     problems: Sequence[Problem], *, uris: Mapping[str, str], unread: Sequence[str], version: str
 ) -> Any:
-    """The log as plain JSON values. `uris`: a problem's file -> its path from the repository's top, or an absolute one."""
+    """Return the log as plain JSON values. `uris`: a problem's file -> its path in the repository, or an absolute URI."""
     rules = sorted({problem.id for problem in problems})
     counted = Counter[str]()
     results = [_result(one, uris[one.file], rules, counted) for one in problems[:_MOST]]
@@ -83,7 +84,7 @@ def _result(problem: Problem, uri: str, rules: Sequence[str], counted: Counter[s
 
 
 def _artifact(uri: str) -> dict[str, str]:
-    quoted = quote(uri, errors="surrogateescape")  # a file's name is bytes
+    quoted = quote(uri, errors="surrogateescape")  # a file name is bytes
     if uri.startswith("/"):  # outside of any repository
         return {"uri": f"file://{quoted}"}
     return {"uri": quoted, "uriBaseId": _ROOT}
@@ -102,3 +103,23 @@ def _invocation(unread: Sequence[str]) -> dict[str, Any]:
 
 def _level(problem: Problem) -> str:
     return _LEVELS.get(problem.level.value, "note")
+
+
+_KINDS = {"error": "error", "warning": "warning"}
+
+
+def annotations(problems: Sequence[Problem], uris: Mapping[str, str]) -> Iterator[str]:
+    """Return one workflow command for each problem: `::error file=stacks/burst.yaml,line=3,col=7,title=bad-name::...`."""
+    for one in problems:
+        kind = _KINDS.get(one.level.value, "notice")
+        place = f"file={_property(uris[one.file])},line={one.mark.line},col={one.mark.column}"
+        text = f"{one.path}: {one.message}" if one.path else one.message
+        yield f"::{kind} {place},title={_property(one.id)}::{_text(text)}"
+
+
+def _text(value: str) -> str:
+    return printable(value).replace("%", "%25")
+
+
+def _property(value: str) -> str:
+    return _text(value).replace(":", "%3A").replace(",", "%2C")

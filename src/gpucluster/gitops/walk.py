@@ -1,27 +1,26 @@
-"""Two specs to what differs, by the models' own fields: a new field of the spec needs no line here.
+"""Compare two specs field by field. The models define the fields, so a new spec field needs no change here.
 
-Parts are compared field by field. Items of a list that have a name (`name`, `mount`) are matched by it,
-others by likeness; lists of plain values are one value; mappings match by key.
+List items with a name (`name`, `mount`) are matched by name, other items by similarity. A list of plain values counts
+as one value. Mappings match by key.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, cast
 
-from gpucluster.gitops.classes import worst
-from gpucluster.gitops.model import Kind
-from gpucluster.gitops.pairs import matched, order_kept
-from gpucluster.gitops.written import written
-from gpucluster.spec import ClusterSpec, UpdateClass
+from gpucluster.gitops.model import Kind, worst
+from gpucluster.spec import UpdateClass
 from gpucluster.spec.part import Part
-from gpucluster.spec.tree import Node, plain
+from gpucluster.spec.tree import Node, WrittenFloat, plain
 
-NAMES = ("name", "mount")  # what an item of a list is known by, the first that its model has
+NAMES = ("name", "mount")  # keys of list items; the first one that the model has identifies an item
+Pairs = tuple[tuple[int | None, int | None], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A difference before it is refined: typed values for rules, written ones for people."""
+    """One raw difference: typed values for rules, written values for people."""
 
     path: str  # pools[h200].nodes.max
     pattern: str  # pools[].nodes.max
@@ -30,12 +29,12 @@ class Found:
     new: Any
     before: str | None
     after: str | None
-    update: UpdateClass  # from the fields' metadata
+    update: UpdateClass  # from the field's metadata
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the walk stands, and both documents there (None: not written)."""
+    """The current position, and both documents there (None: not written)."""
 
     path: str
     pattern: str
@@ -60,8 +59,8 @@ class _Place:
         return replace(self, old=None, new=None)
 
 
-def walk(old: ClusterSpec, new: ClusterSpec, old_document: Node, new_document: Node) -> Iterator[Found]:
-    """Every difference, in the order of the models' fields."""
+def walk(old: Part, new: Part, old_document: Node, new_document: Node) -> Iterator[Found]:
+    """Yield every difference, in the order of the models' fields."""
     root = _Place("", "", UpdateClass.NONE, plain(old_document), plain(new_document))
     yield from _parts(old, new, root)
 
@@ -155,7 +154,7 @@ def _found(at: _Place, kind: Kind, old: object, new: object, update: UpdateClass
 
 
 def _worst_of(value: object, update: UpdateClass) -> UpdateClass:
-    """What goes takes all with it: the worst class of everything that was set in it."""
+    """Return the worst class of all fields set in a removed part."""
     return worst((update, *_classes(value))) or update
 
 
@@ -175,7 +174,7 @@ def _classes(value: object) -> Iterator[UpdateClass]:
 
 
 def _class_of(info: Any) -> UpdateClass:
-    """Every field of the spec has one; a field without would be a mistake in the model."""
+    """Return the class of a field. Every field of the models has one."""
     return UpdateClass(info.json_schema_extra["x-update-class"])
 
 
@@ -203,3 +202,81 @@ def _get(document: object, key: str) -> object:
 def _at(document: object, place: tuple[int, Part] | None) -> object:
     written_items = cast(list[object], document) if isinstance(document, list) else []
     return written_items[place[0]] if place is not None and place[0] < len(written_items) else None
+
+
+def matched(old: Sequence[Part], new: Sequence[Part]) -> Pairs:
+    """Match equal items first, then the most similar, nearest first. Unmatched items were removed or added."""
+    left, right = dict(enumerate(old)), dict(enumerate(new))
+    found: list[tuple[int | None, int | None]] = []
+    ranked = sorted(
+        (-_likeness(was, now), abs(i - j), i, j) for i, was in left.items() for j, now in right.items()
+    )
+    for likeness, _, i, j in ranked:
+        if likeness < 0 and i in left and j in right:
+            found.append((i, j))
+            del left[i], right[j]
+    found += [(i, None) for i in left]
+    found += [(None, j) for j in right]
+    return tuple(sorted(found, key=lambda pair: (pair[1] is None, pair[1] or 0, pair[0] or 0)))
+
+
+def order_kept(pairs: Pairs) -> bool:
+    """Return whether the remaining items have their old order."""
+    stayed = [i for i, j in pairs if i is not None and j is not None]
+    return stayed == sorted(stayed)
+
+
+def _likeness(old: Part, new: Part) -> float:
+    """Count equal fields of both items; lists count by their overlap."""
+    if old == new:
+        return float("inf")
+    score = 0.0
+    for name in type(new).model_fields:
+        was, now = getattr(old, name), getattr(new, name)
+        if was is None or now is None or was == ():
+            continue
+        if isinstance(was, tuple) and isinstance(now, tuple):
+            score += _overlap(cast(tuple[object, ...], was), cast(tuple[object, ...], now))
+        else:
+            score += was == now
+    return score
+
+
+def _overlap(old: tuple[object, ...], new: tuple[object, ...]) -> float:
+    return len({*map(repr, old)} & {*map(repr, new)}) / max(len(old), len(new), 1)
+
+
+def written(document: object, value: object) -> str:
+    """Return the value from the document. If a short form hides it, return the model's value."""
+    return flow(value if document is None else document)
+
+
+def flow(value: object) -> str:
+    """Return YAML's flow form: `{from: spot, machines: [p5en.48xlarge]}`."""
+    if isinstance(value, Part):
+        return _flow_mapping(_set_fields(value))
+    if isinstance(value, Mapping):
+        return _flow_mapping(cast(Mapping[str, object], value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(flow(item) for item in cast(list[object], value))}]"
+    return _scalar(value)
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, WrittenFloat):
+        return value.text
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Enum):
+        return str(value.value)
+    return "" if value is None else str(value)
+
+
+def _flow_mapping(value: Mapping[str, object]) -> str:
+    return f"{{{', '.join(f'{key}: {flow(item)}' for key, item in value.items())}}}"
+
+
+def _set_fields(part: Part) -> Mapping[str, object]:
+    """Return the fields that are set, by their names in the spec."""
+    every = ((info.alias or name, getattr(part, name)) for name, info in type(part).model_fields.items())
+    return {key: value for key, value in every if value is not None and value != ()}

@@ -1,4 +1,4 @@
-"""What the building of an image asks of the cloud and of this desk. Each call of the cloud's may raise CloudError."""
+"""The ports of an image build: EC2, and the machine that runs the build. Each call to EC2 may raise CloudError."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gpucluster.cloud.port import InstanceState
 
 
 class ImageState(StrEnum):
-    """EC2's words, as far as they matter here."""
+    """States of an image as EC2 writes them; other states are OTHER."""
 
     PENDING = "pending"
     AVAILABLE = "available"
@@ -21,7 +21,7 @@ class ImageState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseImage:
-    """The maker's image that ours begins with."""
+    """The public image of the distribution, from which the build starts."""
 
     id: str
     name: str
@@ -30,31 +30,31 @@ class BaseImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeImage:
-    """An image of the account's own."""
+    """An image of the account."""
 
     id: str
     name: str
     state: ImageState
     digest: str | None
-    created: str  # ISO, the cloud's clock
-    reason: str = ""  # the cloud's words for a failure
+    created: str  # ISO 8601, by EC2's clock
+    reason: str = ""  # EC2's reason for a failure
     snapshots: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builder:
-    """A machine that builds an image, or did when its desk was killed."""
+    """A machine on which an image is built, or which a killed build has left."""
 
     id: str
     state: InstanceState
-    desk: str  # who launched it
+    build_host: str  # the machine that launched it
     launched_at: float
-    address: str | None = None  # public where it has one, else private
+    address: str | None = None  # public if it has one, else private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """Where a builder stands."""
+class BuilderSubnet:
+    """The subnet of a builder."""
 
     subnet: str
     vpc: str
@@ -62,15 +62,15 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One builder to launch."""
+class BuilderLaunch:
+    """The launch of one builder."""
 
     image: str
     machine: str
     subnet: str
     groups: tuple[str, ...]
     user_data: str
-    profile: str | None  # of an instance, by name
+    profile: str | None  # name of the instance profile
     root_gib: int
     tags: Mapping[str, str]
     root_device: str = "/dev/sda1"
@@ -80,104 +80,104 @@ class Account(Protocol):
     """EC2 of one region."""
 
     def base(self, system: System) -> BaseImage | None:
-        """The newest of the maker's images; None: there is none in this region."""
+        """Return the newest base image; None if this region has none."""
         ...
 
     def images(self, name: str) -> tuple[MadeImage, ...]:
-        """Images of ours of that name, newest first; a deprecated one, too."""
+        """Return the account's images of that name, newest first, with deprecated ones."""
         ...
 
     def image(self, image_id: str) -> MadeImage | None:
-        """One of ours; None while the cloud does not show it yet."""
+        """Return one image of the account; None while EC2 does not show it yet."""
         ...
 
     def builders(self, name: str) -> tuple[Builder, ...]:
-        """Builders of that image which have not ended."""
+        """Return the builders of that image that are not terminated."""
         ...
 
     def builder(self, instance: str) -> Builder | None:
-        """One of them; None while the cloud does not show it yet."""
+        """Return one builder; None while EC2 does not show it yet."""
         ...
 
-    def ground(self, subnet: str | None) -> Ground | None:
-        """That subnet, or the default VPC's first; None: there is none."""
+    def subnet(self, subnet: str | None) -> BuilderSubnet | None:
+        """Return that subnet, or the first of the default VPC; None if it does not exist."""
         ...
 
-    def open_group(self, name: str, vpc: str, ssh_from: Sequence[str], tags: Mapping[str, str]) -> str:
-        """Make a security group that these ranges reach by ssh."""
+    def create_group(self, name: str, vpc: str, ssh_from: Sequence[str], tags: Mapping[str, str]) -> str:
+        """Create a security group that admits ssh from these ranges; return its id."""
         ...
 
     def groups(self, name: str) -> tuple[str, ...]:
-        """Such groups that are left."""
+        """Return the security groups of builders of that image."""
         ...
 
     def delete_group(self, group: str) -> None:
-        """Delete one; idempotent."""
+        """Delete a security group; a missing one is no error."""
         ...
 
-    def launch(self, order: Order) -> str:
-        """Launch one builder; its id."""
+    def launch(self, launch: BuilderLaunch) -> str:
+        """Launch one builder; return its id."""
         ...
 
-    def console(self, instance: str) -> str:
-        """What its console shows; empty while there is nothing."""
+    def console_output(self, instance: str) -> str:
+        """Return the console output; empty while there is none."""
         ...
 
     def stop(self, instance: str) -> None:
-        """Ask for its stop."""
+        """Request the stop of an instance."""
         ...
 
     def terminate(self, instances: Sequence[str]) -> None:
-        """Ask for their end; idempotent."""
+        """Request the termination of instances; missing ones are no error."""
         ...
 
     def create_image(self, instance: str, name: str, tags: Mapping[str, str]) -> str:
-        """Image a stopped machine; image and snapshots get the tags."""
+        """Create an image of a stopped instance; image and snapshots get the tags. Return its id."""
         ...
 
-    def discard(self, image: MadeImage) -> None:
-        """Deregister an image and delete its snapshots; idempotent."""
+    def delete_image(self, image: MadeImage) -> None:
+        """Deregister an image and delete its snapshots; missing ones are no error."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """How a builder is reached by ssh."""
+class SshTarget:
+    """The ssh connection to a builder."""
 
-    host: str  # address, or the instance's id where Session Manager carries the connection
+    host: str  # address, or the instance id with Session Manager
     user: str
-    host_keys: tuple[str, ...]  # `ssh-ed25519 AAAA...`, as its console says
+    host_keys: tuple[str, ...]  # `ssh-ed25519 AAAA...`, from its console
 
 
-class Desk(Protocol):
-    """This machine: keys, ssh, Ansible."""
+class BuildHost(Protocol):
+    """The machine that runs the build: its keys, ssh, Ansible."""
 
     @property
     def name(self) -> str:
-        """Who we are, for the builder's tag."""
+        """Return the name of this machine, for the tag of a builder."""
         ...
 
     def public_key(self) -> str:
-        """A key of this build's own; it goes with the build."""
+        """Return the public key of this build. The key is deleted after the build."""
         ...
 
-    def answers(self, way: Way) -> bool:
-        """Whether the builder takes our key now."""
+    def accepts_key(self, target: SshTarget) -> bool:
+        """Return whether the builder accepts the key now."""
         ...
 
-    def play(self, way: Way, variables: Mapping[str, object], tags: Sequence[str]) -> None:
-        """Run the image's playbook on it; GpuclusterError with the end of its words."""
+    def run_playbook(self, target: SshTarget, variables: Mapping[str, object], tags: Sequence[str]) -> None:
+        """Run the playbook of the image on the builder; GpuclusterError with the last lines of its output."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the operator chooses."""
+class BuildOptions:
+    """The options of a build."""
 
     region: str
     machine: str = "m7i.2xlarge"
     subnet: str | None = None
-    group: str | None = None  # theirs; None: one of ours for this build
+    group: str | None = None  # an existing security group; None: create one for this build
     ssh_from: tuple[str, ...] = ()
     ssm: bool = False
     profile: str | None = None

@@ -1,4 +1,4 @@
-"""What an image will be made of, as a value with a digest: of the same digest there is never a second image."""
+"""The recipe of an image: all its inputs, with one digest. A second image with the same digest is never built."""
 
 import hashlib
 import json
@@ -13,26 +13,37 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.files import shipped
 from gpucluster.plan import names
 
-SUMS = "SHA256SUMS"  # beside the files: what their makers publish, as sha256sum writes it
-PARTS = ("slurm", "lustre", "nvidia", "dcgm", "efa")  # the playbook's tags, in its order
-MODULES = {"lustre": "lustre", "nvidia": "nvidia", "efa": "efa"}  # part -> the kernel module that it brings
-_ARCHIVES = frozenset({"lustre", "dcgm"})  # parts whose file is an entry of apt's sources
-_FORMAT = "1"  # raised when the way of building changes what is built
+SUMS = "SHA256SUMS"  # beside the files: the published digests, in the format of sha256sum
+PARTS = (  # the playbook's tags, in its order
+    *("slurm", "pyxis", "enroot", "apptainer"),
+    *("lustre", "nvidia", "nvlsm", "dcgm", "efs", "efa"),
+)
+NEEDS = {"pyxis": ("enroot",)}  # part -> parts that it cannot do without
+HEADERS = "slurm-smd-dev"  # the headers of Slurm, for its plugins
+MODULES = {  # part -> its kernel modules
+    "lustre": ("lustre",),
+    "nvidia": ("nvidia",),
+    "nvlsm": ("mlx5_ib", "ib_umad"),
+    "efa": ("efa",),
+}
+_ARCHIVES = frozenset({"lustre", "nvlsm", "dcgm"})  # parts whose file is an entry of apt's sources
+KERNEL = "KERNEL"  # in the name of a package: the release of the image's kernel
+_FORMAT = "1"  # raise it when a change of this program changes the image
 
 
 class PinState(StrEnum):
-    """How a part's file stands to its digest."""
+    """The result of comparing a part's file with its digest."""
 
     RIGHT = "right"
     WRONG = "wrong"
     MISSING = "missing"
-    UNKNOWN = "unknown"  # there, but neither the catalog nor SHA256SUMS has a digest for it
-    NO_FILE = "no-file"  # packages of the system's own archive
+    UNKNOWN = "unknown"  # neither the catalog nor SHA256SUMS has a digest for the file
+    NO_FILE = "no-file"  # packages from the archive of the distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """One part, and its file at hand."""
+class PinCheck:
+    """One part, and the check of its file."""
 
     name: str  # in the catalog
     pin: Pin
@@ -44,16 +55,16 @@ class Checked:
     def good(self) -> bool:
         return self.state in (PinState.RIGHT, PinState.NO_FILE)
 
-    def sentence(self) -> str:
-        """What was found, what was expected, what to do."""
+    def message(self) -> str:
+        """Return one sentence: what was found, what was expected, what to do."""
         if self.state is PinState.RIGHT:
-            return f"{self.name} {self.pin.version}: {self.pin.file} is what its digest says"
+            return f"{self.name} {self.pin.version}: {self.pin.file} has the expected digest"
         if self.state is PinState.NO_FILE:
             return f"{self.name} {self.pin.version}: packages of {self.pin.upstream}"
         if self.state is PinState.MISSING:
-            return f"{self.name} {self.pin.version}: {self.pin.file} is not there; it is from {self.pin.upstream}"
+            return f"{self.name} {self.pin.version}: {self.pin.file} is missing; download it from {self.pin.upstream}"
         if self.state is PinState.WRONG:
-            return f"{self.name} {self.pin.version}: {self.pin.file} is {self.found}, its digest says {self.wanted}"
+            return f"{self.name} {self.pin.version}: {self.pin.file} has the digest {self.found}, expected {self.wanted}"
         return (
             f"{self.name} {self.pin.version}: no digest is known for {self.pin.file}; compare with {self.pin.upstream}, "
             f"then put this line into {SUMS}: {self.found}  {self.pin.file}"
@@ -62,7 +73,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything that decides what is in the image, but for the maker's newest image and the archive of that day."""
+    """Everything that decides the content of the image, except the newest base image and the package archive of that day."""
 
     name: str
     os: str
@@ -77,33 +88,52 @@ class Recipe:
         return tuple(self.pins)
 
     def tags(self) -> tuple[str, ...]:
-        """The playbook's."""
+        """Return the tags of the playbook."""
         return ("builder", *self.parts, "system", "code")
 
     def variables(self) -> dict[str, object]:
-        """What the playbook is told of the parts; paths of ours and of the archives come from whoever runs it."""
+        """Return the playbook's variables of the parts. The caller adds the paths of the archives."""
         slurm = self.pins["slurm"]
         return {
             **shipment.image_variables(),
             "part_files": {part: str(path) for part, path in self.files.items()},
             "part_archives": [part for part in self.files if part in _ARCHIVES],
             "part_packages": {p: list(pin.packages) for p, pin in self.pins.items() if p != "slurm"},
-            "packages_built": ["sackd", "slurm-client", "slurmctld", "slurmd"],
+            "packages_built": [
+                "libpam-slurm-adopt",
+                "sackd",
+                "slurm-client",
+                "slurmctld",
+                "slurmd",
+                "slurmdbd",
+            ],
             "slurm_archive": str(self.files["slurm"]),
-            "slurm_packages": list(slurm.packages),
+            "slurm_packages": [*slurm.packages, *([HEADERS] if "pyxis" in self.pins else [])],
             "slurm_build": "/usr/src/gpucluster-slurm",
             "slurm_mark": "/opt/gpucluster/slurm",
             "slurm_digest": f"{slurm.version} {self.digest}",
             "efa_build": "/usr/src/gpucluster-efa",
+            "pyxis_build": "/usr/src/gpucluster-pyxis",
+            "efs_proxy_ports": list(names.EFS_PROXY_PORTS),
             "kernel_package": self.system.kernel,
-            "kernel_modules": [module for part, module in MODULES.items() if part in self.pins],
+            "kernel_series": list(self.system.lustre_series) if "lustre" in self.pins else [],
+            "kernel_prefixes": self._kernel_prefixes(),
+            "kernel_modules": [
+                one for part, modules in MODULES.items() if part in self.pins for one in modules
+            ],
+            "fabric_modules": list(MODULES["nvlsm"]),
         }
+
+    def _kernel_prefixes(self) -> list[str]:
+        """Return the names, without the release, of the packages that must exist for the kernel of the image."""
+        pinned = (name for pin in self.pins.values() for name in pin.packages if name.endswith(KERNEL))
+        return ["linux-image-", "linux-headers-", *(name.removesuffix(KERNEL) for name in pinned)]
 
 
 def check_pins(
     facts: ImageFacts, slurm: str, parts: Iterable[str], folder: Path | None
-) -> tuple[Checked, ...]:
-    """Each chosen part's file against its digest, the catalog's or the one in SHA256SUMS."""
+) -> tuple[PinCheck, ...]:
+    """Compare the file of each part with its digest in the catalog or in SHA256SUMS."""
     sums = _sums(folder)
     return tuple(
         _checked(name, facts.pins[name], folder, sums) for name in (pin_name(p, slurm) for p in parts)
@@ -111,18 +141,20 @@ def check_pins(
 
 
 def pin_name(part: str, slurm: str) -> str:
-    """The catalog's name of a part: Slurm has one for each version."""
+    """Return the name of a part in the catalog, which has one entry for each version of Slurm."""
     return f"slurm-{slurm}" if part == "slurm" else part
 
 
-def recipe(facts: ImageFacts, os: str, slurm: str, checked: Iterable[Checked], folder: Path | None) -> Recipe:
-    """The recipe of parts whose files are right; else a GpuclusterError that names every one that is not."""
+def recipe(
+    facts: ImageFacts, os: str, slurm: str, checked: Iterable[PinCheck], folder: Path | None
+) -> Recipe:
+    """Return the recipe; GpuclusterError with all parts whose files are missing or wrong."""
     rows = tuple(checked)
-    bad = [row.sentence() for row in rows if not row.good]
+    bad = [row.message() for row in rows if not row.good]
     if bad:
         raise GpuclusterError(
             "the image cannot be built:\n  " + "\n  ".join(bad),
-            next_step="put the files into one folder and name it: --files DIR; --check-pins says how they stand",
+            next_step="put the files into one folder and pass it: --files DIR; --check-pins checks them",
         )
     pins = {row.pin.part: row.pin for row in rows}
     made = Recipe(
@@ -148,16 +180,15 @@ def recipe(facts: ImageFacts, os: str, slurm: str, checked: Iterable[Checked], f
 def chosen_parts(
     facts: ImageFacts, os: str, slurm: str, left_out: Iterable[str], added: Iterable[str]
 ) -> tuple[str, ...]:
-    """All parts but the optional ones, as the options change it; a GpuclusterError for what there is not."""
+    """Return the parts to build: all that are not optional, changed by the options. GpuclusterError for an unknown part."""
     _known("an operating system", os, facts.systems)
     _known("a version of Slurm", slurm, facts.slurm_versions())
     away, more = set(left_out), set(added)
+    more |= {need for part in more for need in NEEDS.get(part, ())}
     for part in sorted(away | more):
         _known("a part of an image", part, PARTS)
     if "slurm" in away:
-        raise GpuclusterError(
-            "an image without Slurm is none of ours", next_step="leave --without slurm away"
-        )
+        raise GpuclusterError("the image cannot be built without Slurm", next_step="remove --without slurm")
     optional = {part for part in PARTS if facts.pins[pin_name(part, slurm)].optional}
     return tuple(p for p in PARTS if p not in away and (p not in optional or p in more))
 
@@ -168,7 +199,7 @@ def _known(what: str, word: str, known: Iterable[str]) -> None:
 
 
 def _sums(folder: Path | None) -> Mapping[str, str]:
-    """`DIGEST  NAME` lines; others are no digest of anything."""
+    """Read the `DIGEST  NAME` lines; ignore all others."""
     if folder is None or not (folder / SUMS).is_file():
         return {}
     text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
@@ -180,17 +211,17 @@ def _sums(folder: Path | None) -> Mapping[str, str]:
     }
 
 
-def _checked(name: str, pin: Pin, folder: Path | None, sums: Mapping[str, str]) -> Checked:
+def _checked(name: str, pin: Pin, folder: Path | None, sums: Mapping[str, str]) -> PinCheck:
     if pin.file is None:
-        return Checked(name=name, pin=pin, state=PinState.NO_FILE)
+        return PinCheck(name=name, pin=pin, state=PinState.NO_FILE)
     wanted = pin.sha256 or sums.get(pin.file)
     path = (folder or Path()) / pin.file
     if folder is None or not path.is_file():
-        return Checked(name=name, pin=pin, state=PinState.MISSING, wanted=wanted)
+        return PinCheck(name=name, pin=pin, state=PinState.MISSING, wanted=wanted)
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     state = PinState.UNKNOWN if wanted is None else PinState.RIGHT if found == wanted else PinState.WRONG
-    return Checked(name=name, pin=pin, state=state, found=found, wanted=wanted)
+    return PinCheck(name=name, pin=pin, state=state, found=found, wanted=wanted)
 
 
 def _digest(made: Recipe, files: Mapping[str, str | None]) -> str:
@@ -200,6 +231,7 @@ def _digest(made: Recipe, files: Mapping[str, str | None]) -> str:
         playbooks / "image.yml",
         playbooks / "packages.yml",
         *sorted((playbooks / "tasks").rglob("*.yml")),
+        *sorted((playbooks / "tasks").rglob("*.py")),
     ]
     parts: list[object] = [
         _FORMAT,

@@ -1,4 +1,4 @@
-"""A plan to Kubernetes manifests, and the checkers of such manifests."""
+"""Render a plan to Kubernetes manifests, and check such manifests."""
 
 from gpucluster.k8s.render import render
 

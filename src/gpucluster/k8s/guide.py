@@ -1,4 +1,4 @@
-"""What stands beside the manifests: Kustomize's lists of files, how to apply the waves, and what is not known yet."""
+"""Files beside the manifests: Kustomize's file lists, a guide to apply the waves, and a list of missing values."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,16 +8,16 @@ from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
 from gpucluster.k8s.waves import CHARTS, WAVES
 from gpucluster.plan import codec, names
-from gpucluster.plan.kubernetes import EFA, Distribution
-from gpucluster.plan.market import Market
-from gpucluster.plan.model import Bindings, FileSystemBinding, there
+from gpucluster.plan.model import Bindings, FileSystemBinding, Lustre
+from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
+from gpucluster.plan.model.values import EFA, Distribution, Market
 
 _KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 _FILE = "kustomization.yaml"
 
 
 def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
-    """One a wave that has files, which names exactly these, and one at the top, which names the waves in order."""
+    """Return one file for each wave that has files, with exactly these files, and a top one with the waves in order."""
     by_wave = {
         wave.folder: sorted(path.partition("/")[2] for path in files if path.startswith(f"{wave.folder}/"))
         for wave in WAVES
@@ -28,7 +28,7 @@ def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def pages(site: Site) -> dict[str, str]:
-    """README.md, and MISSING.md if something is."""
+    """Return README.md, and MISSING.md if values are missing."""
     made = {"README.md": "\n".join(_readme(site)) + "\n"}
     return {**made, "MISSING.md": "\n".join(_missing(site)) + "\n"} if missing(site) else made
 
@@ -39,14 +39,19 @@ def _kustomization(resources: list[str]) -> str:
 
 def _readme(site: Site) -> Iterator[str]:
     part = site.kubernetes
-    where = f"the context `{part.context}`" if part.context else f"an EKS cluster called `{site.plan.name}`"
+    plane = part.control_plane
+    where = (
+        f"the context `{plane.context}`"
+        if isinstance(plane, ExistingControlPlane)
+        else f"an EKS cluster called `{site.plan.name}`"
+    )
     yield f"# {site.plan.name}: manifests for Kubernetes {part.version}"
     yield ""
     yield f"Made by `gpucluster render`, for {where}. Change the spec, not these files."
     yield ""
     yield "## Before the first wave"
     yield ""
-    yield "Control plane, nodes that stand, roles and file systems are not made from the spec yet. What follows takes them for granted:"
+    yield "gpucluster does not create the control plane, always-on nodes, roles and file systems yet. These must exist before the first wave:"
     yield ""
     yield from (f"- {line}" for line in _needed(site))
     yield ""
@@ -55,37 +60,61 @@ def _readme(site: Site) -> Iterator[str]:
     for wave in WAVES:
         yield f"- `{wave.folder}`: {wave.holds}"
     yield ""
-    yield "Apply them in this order, a folder that is there each: `kubectl apply --server-side -k FOLDER`."
+    yield "Apply the existing folders in this order: `kubectl apply --server-side -k FOLDER`."
     if missing(site):
         yield ""
-        yield "`MISSING.md` says what is not known yet; pods that need it wait."
+        yield "`MISSING.md` lists file systems without an id; pods that need them wait."
 
 
 def _needed(site: Site) -> Iterator[str]:
-    """What our objects take for granted, by the names that they use."""
-    part, cluster = site.kubernetes, site.plan.name
+    """Return what our objects expect in the cluster, with its names."""
+    part = site.kubernetes
     for chart, version, namespace in _charts(site):
         values = "" if chart == "jobset" else f", values in `{CHARTS.folder}/{chart}.yaml`"
         yield f"the chart `{chart}` {version} in the namespace `{namespace}`{values}"
+    if part.distribution is Distribution.EKS:
+        yield f"EKS's add-on `vpc-cni` with the configuration in `{CHARTS.folder}/vpc-cni.yaml`: without it no NetworkPolicy has an effect"
+    else:
+        yield "a CNI that enforces NetworkPolicies: without one they have no effect"
     if any(EFA in pool.allocatable for pool in part.pools):
         yield f"AWS's EFA device plugin, which tolerates the taint `{names.TAINT_GPU}` and counts `{EFA}`"
-    for pool in part.pools:
-        if pool.min:
-            labels = ", ".join(f"`{key}={value}`" for key, value in sorted(pool.labels.items()))
-            taints = ", ".join(f"`{t.key}={t.value}:{t.effect}`" for t in pool.taints) or "none"
-            yield f"pool {pool.name}: {pool.min} node{'s' * (pool.min > 1)} in {pool.zone} with the labels {labels}; taints: {taints}"
-    if any(pool.elastic for pool in part.pools):
-        yield f"the IAM role `{names.kubernetes_node_role(cluster)}` for nodes that Karpenter makes"
-        group = f"`{names.TAG_CLUSTER}={cluster}` and `{names.TAG_ROLE}={names.ROLE_KUBERNETES}`"
-        yield f"subnets tagged `{names.TAG_CLUSTER}={cluster}`, security groups tagged {group}"
-    if any(s.market is Market.SPOT for pool in part.pools if pool.elastic for s in pool.sources):
-        yield f"the SQS queue `{names.interruption_queue(cluster)}`, which gets EC2's spot notices"
-    if any(mount.lustre for mount in site.mounts()):
+    yield from _nodes(site)
+    if any(isinstance(mount.source, Lustre) for mount in site.mounts()):
         yield "the FSx for Lustre CSI driver"
     groups = ", ".join(f"`{team.group}`" for team in part.teams)
     yield f"people in the groups {groups}{_how(part.distribution)}"
     if any(one.queue_depth is not None for one in site.workloads.services):
         yield "an adapter that serves the pods' metric `queue_depth` to the autoscaler (`custom.metrics.k8s.io`)"
+
+
+def _nodes(site: Site) -> Iterator[str]:
+    """Return the always-on nodes, and what Karpenter needs for the others."""
+    part, cluster = site.kubernetes, site.plan.name
+    for pool in part.pools:
+        if pool.min:
+            labels = ", ".join(f"`{key}={value}`" for key, value in sorted(pool.labels.items()))
+            taints = ", ".join(f"`{t.key}={t.value}:{t.effect}`" for t in pool.taints) or "none"
+            yield f"pool {pool.name}: {pool.min} node{'s' * (pool.min > 1)} in {pool.zone} ({_bought(pool)}) with the labels {labels}; taints: {taints}"
+    if any(pool.elastic for pool in part.pools):
+        yield f"the IAM role `{names.kubernetes_node_role(cluster)}` for nodes that Karpenter makes"
+        group = f"`{names.TAG_CLUSTER}={cluster}` and `{names.TAG_ROLE}={names.ROLE_KUBERNETES}`"
+        yield f"subnets tagged `{names.TAG_CLUSTER}={cluster}`, security groups tagged {group}"
+    if any(launch.reservations for pool in part.pools for launch in pool.launches):
+        yield "the right `ec2:DescribeCapacityReservations` of Karpenter's controller"
+    if any(s.market is Market.SPOT for pool in part.pools if pool.elastic for s in pool.sources):
+        yield f"the SQS queue `{names.interruption_queue(cluster)}`, which gets EC2's spot notices"
+
+
+def _bought(pool: NodePool) -> str:
+    """Return where the always-on nodes come from. They fill the sources in order, up to the `max` of each."""
+    left, found = pool.min, list[str]()
+    for source in pool.sources:
+        count = min(left, left if source.max is None else source.max)
+        left -= count
+        if count:
+            which = f" `{source.reservation}`" if source.reservation else ""
+            found.append(f"{count} {source.market}{which}, {' or '.join(source.machines)}")
+    return "; ".join(found)
 
 
 def _how(distribution: Distribution) -> str:
@@ -108,12 +137,12 @@ def _charts(site: Site) -> Iterator[tuple[str, str, str]]:
 def _missing(site: Site) -> Iterator[str]:
     yield f"# {site.plan.name}: not known yet"
     yield ""
-    yield "Only the cloud knows these. Their volumes are left out; claims and pods that need them wait, and say so."
+    yield "Only the cloud knows the ids of these file systems. Their volumes are left out; claims and pods that need them stay pending."
     yield ""
     for mount in missing(site):
         yield f"- `{mount.path}`: `id`, `dns_name` and `mount_name` of its FSx for Lustre"
     yield ""
-    yield "Give them with `gpucluster render FILE --bindings bindings.json`; of a cluster that Pulumi made nothing of:"
+    yield "Pass them with `gpucluster render FILE --bindings bindings.json`. Without a Pulumi deployment, write the file yourself:"
     yield ""
     yield "```json"
     yield codec.dumps(_to_fill(site)).rstrip()
@@ -121,11 +150,11 @@ def _missing(site: Site) -> Iterator[str]:
 
 
 def _to_fill(site: Site) -> Bindings:
-    """Bindings with nothing in their places: `render` refuses them so."""
+    """Return bindings with placeholder values. `render` refuses them."""
     nothing = FileSystemBinding(id="", dns_name="", mount_name="")
     return Bindings(
         schema=1,
-        region=there(site.plan.aws).region,
+        region=site.plan.aws.region,
         bucket="",
         secret="",
         subnets={},

@@ -1,11 +1,13 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Manifests between a template and its file: read strictly, then written by the one dumper.
+"""Turn the text of a template into the text of a file: read it strictly, and write it with one dumper.
 
-kubectl reads YAML 1.1, where `on` is true and `1:30` a number: whatever is not plainly a word is quoted. A key whose
-value is null is left out: a template says so where the plan has nothing to say. No anchors, no tags, no clock.
+kubectl reads YAML 1.1, where `on` is true and `1:30` is a number. So every string that is not clearly a word is quoted.
+A key with the value null is left out: a template writes null if the plan has no value. The output has no anchors, no
+tags and no time.
 """
 
 import io
+import json
 import re
 from collections.abc import Hashable
 from functools import cache
@@ -18,15 +20,16 @@ from ruamel.yaml.representer import SafeRepresenter
 
 Manifest = dict[
     str, Any
-]  # the one place where plain JSON goes on: what a resource looks like is its schema's business
+]  # Below this point values are plain JSON: only the schema of a resource knows its shape.
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
 _WORDS_OF_YAML = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 _WIDTH = 110
+_UNREAD = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def documents(text: str) -> list[Manifest]:
-    """The documents of a rendered template, as kubectl would read them; ValueError for a key given twice and the like."""
+    """Return the documents of a rendered template, by kubectl's rules. ValueError for a duplicate key and similar errors."""
     found = list(yaml.load_all(text, Loader=_Strict))
     if not all(isinstance(one, dict) for one in found):
         raise ValueError("a template's document is not a mapping")
@@ -34,15 +37,24 @@ def documents(text: str) -> list[Manifest]:
 
 
 def dump(manifests: list[Manifest], comment: str = "") -> str:
-    """The text of a file: a comment of lines with `#`, then the documents."""
+    """Return the text of a file: comment lines with `#`, then the documents."""
     out = io.StringIO()
     _writer().dump_all(manifests, out)
     return f"{comment}{out.getvalue()}"
 
 
 def plain(value: str) -> bool:
-    """A string that every reader takes for one without quotes."""
+    """A string that every reader takes for a string without quotes."""
     return bool(_WORD.fullmatch(value)) and value.lower() not in _WORDS_OF_YAML
+
+
+def scalar(value: object) -> str:
+    """Return one line of JSON, which is also YAML: no value can end its own field.
+
+    JSON escapes characters beyond 16 bits as pairs that YAML does not join, so these characters are not escaped. Control
+    characters and Unicode line ends are escaped: JSON leaves them, but YAML refuses them or reads them as line ends.
+    """
+    return _UNREAD.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _without_nulls(value: Any) -> Any:
@@ -52,7 +64,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 class _Strict(yaml.CSafeLoader):
-    """libyaml, ten times ruamel's speed; PyYAML itself takes the last of two keys."""
+    """A loader on libyaml, ten times as fast as ruamel. It refuses a duplicate key, of which PyYAML takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [str(key.value) for key, _ in node.value]
@@ -73,7 +85,7 @@ def _writer() -> YAML:
 @cache
 def _representer() -> type[SafeRepresenter]:
     class Representer(SafeRepresenter):
-        def ignore_aliases(self, data: Any) -> bool:  # the same value twice is written twice
+        def ignore_aliases(self, data: Any) -> bool:  # write an equal value twice, without an anchor
             return True
 
     Representer.add_representer(str, _text)
@@ -81,7 +93,7 @@ def _representer() -> type[SafeRepresenter]:
 
 
 def _lines(value: str) -> bool:
-    """Text of several lines, and nothing in it that only quotes can hold."""
+    """Return whether it is text of several lines that needs no quotes."""
     return "\n" in value and all(character.isprintable() for character in value.replace("\n", ""))
 
 

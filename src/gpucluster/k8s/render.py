@@ -1,6 +1,6 @@
-"""Plan to manifests, wave by wave. To add a component: template, View, a row in COMPONENTS.
+"""Render a plan to manifests, wave by wave. To add a component: template, View, a row in COMPONENTS.
 
-A template's text is only a way to write a resource down: it is read strictly, and what is read is dumped.
+The text of a template is not the output: it is read strictly, and the resulting documents are dumped.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,19 +13,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from gpucluster.artifacts import Artifact
 from gpucluster.files import shipped
 from gpucluster.k8s import guide, waves
-from gpucluster.k8s.manifest import Manifest, documents, dump
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import Manifest, documents, dump, scalar
 from gpucluster.k8s.site import Site, site
 from gpucluster.k8s.views import charts, gangs, nodes, queues, services, storage, teams
 from gpucluster.k8s.waves import Wave
 from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, ClusterPlan
-from gpucluster.plan.workloads import Workloads
+from gpucluster.plan.model.workloads import Workloads
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What a template makes, in which wave: `views` gives a file's name and its View, for each file."""
+    """A template and its wave. `views` yields the name and the View of each file."""
 
     wave: Wave
     template: str
@@ -33,7 +32,7 @@ class Component:
 
 
 def _kueue(of: Site) -> Iterator[tuple[str, charts.Kueue]]:
-    """Its configuration is a text within the chart's values."""
+    """A component whose configuration is text inside a chart's values."""
     config = dump(_documents(charts.KUEUE_CONFIG, charts.kueue_config(of)))
     yield "kueue", charts.Kueue(config=scalar(config))
 
@@ -42,6 +41,7 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.CHARTS, "values-gpu-operator.yaml.j2", charts.gpu_operators),
     Component(waves.CHARTS, "values-kueue.yaml.j2", _kueue),
     Component(waves.CHARTS, "values-karpenter.yaml.j2", charts.karpenters),
+    Component(waves.CHARTS, "values-vpc-cni.yaml.j2", charts.vpc_cnis),
     Component(waves.NAMESPACES, "namespace.yaml.j2", teams.namespaces),
     Component(waves.ACCESS, "guard.yaml.j2", teams.guards),
     Component(waves.ACCESS, "limits.yaml.j2", teams.limits),
@@ -68,7 +68,7 @@ COMPONENTS: tuple[Component, ...] = (
 def render(
     plan: ClusterPlan, workloads: Workloads | None = None, bindings: Bindings | None = None
 ) -> tuple[Artifact, ...]:
-    """The whole tree below `k8s/`; ValueError for a plan without Kubernetes."""
+    """Return the whole tree below `k8s/`. ValueError for a plan without Kubernetes."""
     of = site(plan, workloads, bindings)
     texts = {path: text for component in COMPONENTS for path, text in _files(component, of)}
     texts |= guide.kustomizations(texts)
@@ -89,7 +89,7 @@ def _documents(template: str, view: Any) -> list[Manifest]:
 
 @cache
 def _comment(template: str) -> str:
-    """What the template says of itself goes with each file that it makes."""
+    """Return the header comment of the template, which goes into each file that it makes."""
     lines = (shipped("templates") / "k8s" / template).read_text(encoding="utf-8").splitlines()
     return "".join(
         f"{line}\n" for line in lines[: next(i for i, line in enumerate(lines) if line[:1] != "#")]
@@ -103,7 +103,7 @@ def _template(name: str) -> Template:
 
 @cache
 def environment() -> Environment:
-    """The one way in which templates are read."""
+    """Return the only Jinja environment for templates."""
     made = Environment(
         loader=FileSystemLoader(shipped("templates") / "k8s"),
         undefined=StrictUndefined,
@@ -112,5 +112,5 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals = {}  # jinja's own `namespace` would stand in for one that a View forgot
+    made.globals = {}  # jinja's own `namespace` would replace one that a View does not set
     return made

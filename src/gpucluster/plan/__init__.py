@@ -1,1 +1,1 @@
-"""What will be: the resolved cluster, read by everything to its right, also on nodes."""
+"""The resolved cluster. All later steps read it, also on nodes."""

@@ -1,101 +1,214 @@
-"""Every default of a plan with its reason: the only place where they are decided.
+"""Every default of a plan with its reason. No other module decides a default.
 
-`plan --explain` prints these rows; nothing else in the code holds such a number.
+`plan --explain` prints these rows. No other code contains such a number.
 """
 
 from dataclasses import dataclass
 
-from gpucluster.plan.model import Times
+from gpucluster.plan import model
+from gpucluster.text import format_duration
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A value that no person wished, and why it is so."""
+    """A default value and its reason."""
 
     value: float
     reason: str
 
 
-IDLE_S = Default(600, "long enough for the next job of a batch to find the node up")
-BOOT_TIMEOUT_S = Default(1200, "an eight-GPU machine takes up to a quarter of an hour from launch to slurmd")
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A value that the plan decided, its place in the plan, and the reason. `plan --explain` prints it."""
+
+    path: str
+    value: str
+    reason: str
+
+
+def of_default(path: str, seconds: float, rule: Default) -> Note:
+    """The note of a default time."""
+    return Note(path, format_duration(seconds), rule.reason)
+
+
+IDLE_S = Default(600, "the next job of a batch usually starts within this time and uses the same node")
+DEFAULT_TIME_S = Default(
+    3600,
+    "a job without --time ends then. Without a default it would have the whole max_time, and backfill could start no job before it",
+)
+BOOT_TIMEOUT_S = Default(
+    1200,
+    "a machine with eight GPUs takes up to a quarter of an hour from launch to slurmd; a smaller one takes less",
+)
+BOOT_SCRIPT_S = Default(600, "a boot script that takes longer is ended, and the boot has failed")
 MEMORY_PERCENT = Default(
     95,
-    "firmware, kernel and hypervisor take part of the nameplate; a node that shows less than its line is drained",
+    "firmware, kernel and hypervisor use the rest. Slurm drains a node that registers too little memory",
 )
 
 IMAGE_OS = "ubuntu-24.04"
-IMAGE_OS_REASON = "AWS builds its Lustre client, EFA and the GPU stack for it"
+IMAGE_OS_REASON = "AWS builds its Lustre client, EFA and the GPU stack for this Ubuntu"
 
 NAT = "one"
-NAT_REASON = "machines have no public address; a gateway a zone costs as much again, and with the first zone the head goes, too"
-ROOT_GIB = Default(100, "room for the GPU stack, the layers of containers and what jobs leave in /tmp")
-LUSTRE_THROUGHPUT = Default(125, "the least that FSx sells of a file system that lasts")
+NAT_REASON = "nodes have no public address. One gateway is enough: without its zone the head is lost, too, and each more gateway costs the same again"
+ROOT_GIB = Default(100, "for the GPU stack, layers of containers and files of jobs in /tmp")
+LUSTRE_THROUGHPUT = Default(125, "the lowest throughput that FSx offers for a persistent file system")
 
-FAREWELL_SIGNAL = "USR1"
-FAREWELL_SIGNAL_REASON = "what batch scripts trap by custom; one that does not trap it ends, and is requeued"
-FAREWELL_LEAD_S = Default(
-    20, "the requeue must be through before the machine goes; the job has the rest of a notice of two minutes"
+TERMINATION_SIGNAL = "USR1"
+TERMINATION_SIGNAL_REASON = (
+    "batch scripts usually trap this signal. A script without a trap ends and is requeued"
 )
-FAREWELL_GRACE_S = Default(
-    90, "a broken GPU sets no end: about as long as a spot notice leaves, so one checkpoint fits both"
+TERMINATION_LEAD_S = Default(
+    20,
+    "time for the requeue before the instance ends. A spot notice comes 2 minutes before, so the job has 100 s",
+)
+TERMINATION_GRACE_S = Default(
+    90,
+    "the time for a checkpoint after the failure of a GPU, which has no fixed end: about as long as after a spot notice",
 )
 BREAKER_BOOTS = Default(
-    6, "so many failed boots in a row are the image's or the site's fault, not the machines'"
+    6, "so many failed boots in a row have one common cause: the image or the site, not single machines"
 )
 BREAKER_COOLDOWN_S = Default(
-    900, "one more try each quarter of an hour costs little, and finds out when it was mended"
+    900, "one more try each 15 minutes costs little, and shows when the cause is repaired"
 )
 BUDGET_WARN_PERCENT = Default(80, "early enough in the month to act")
-BUDGET_STOP_PERCENT = Default(
-    100, "the budget itself: nothing is launched beyond it, and no running job is ended"
+BUDGET_STOP_PERCENT = Default(100, "above the budget nothing is launched, and running jobs continue")
+
+HEALTH_EVERY_S = Default(
+    300, "a fault is found before most jobs start, and a run takes a second or two of one core"
+)
+HEALTH_AT_MOST_PERCENT = Default(
+    10,
+    "of the pool, and at least one node. More failures at one time have a common cause, for example a driver: the other nodes go on",
 )
 
 SUSPEND_TIMEOUT_S = Default(
-    120, "an ending instance is gone within two minutes; its node is not allocated before"
+    120, "an instance is terminated within two minutes. Slurm does not allocate its node earlier"
 )
 CRED_EXPIRE_S = Default(
-    60, "a requeued job may start again after this and a second; Slurm's own 120 s cost a minute"
+    60,
+    "Slurm starts a requeued job only after this time and a second. Its default of 120 s would add a minute",
 )
-POLL_S = Default(2, "the daemon's look at Slurm and the cloud while something is under way")
-RECONCILE_S = Default(60, "the same when all is quiet; spool and notices come by event")
-HEARTBEAT_S = Default(10, "a node's word to the daemon")
+POLL_S = Default(
+    2, "how often the daemon reads Slurm and the cloud while launches, boots or terminations are in progress"
+)
+RECONCILE_S = Default(
+    60, "the same when nothing is in progress. Hook calls and notices wake the daemon earlier"
+)
+HEARTBEAT_S = Default(10, "how often the agent of a node reports to the daemon")
 ORPHAN_GRACE_S = Default(
-    300, "an instance that no request owns may still be claimed: a requeued job asks again in a minute"
+    300,
+    "a requeued job can still take an instance without a request: it requests nodes again within a minute",
 )
-REFUSAL_S = Default(120, "a refusal is remembered so long at first, then doubled")
-REFUSAL_MAX_S = Default(1800, "capacity comes back by the half hour; asking more seldom would miss it")
+REFUSAL_S = Default(
+    120, "how long the daemon remembers a first refusal. Each further refusal doubles the time"
+)
+REFUSAL_MAX_S = Default(1800, "capacity can return within half an hour; longer pauses would miss it")
 LEASE_S = Default(
-    30, "a standby takes over so long after the daemon's last sign; long beside a slow answer of the bucket"
+    30,
+    "a standby takes over about this long after the last renewal: much longer than a slow answer of the bucket",
 )
 STORM_S = Default(
     600,
-    "machines of one kind and zone that are taken back within this are one storm; the next source is tried meanwhile",
+    "if many spot instances of one type and zone are reclaimed within this time, the daemon uses the next source",
 )
-PROLOG_S = Default(300, "longer than any Prolog may take; after it the start is taken as lost")
-SELF_END_S = Default(
-    1800, "a node without a controller for so long ends itself; a controller's restart is far shorter"
+PROLOG_S = Default(
+    300, "longer than any Prolog takes. After it the daemon takes the start of the job as lost"
 )
-SELF_END_MARGIN_S = Default(
-    600, "a node outlives its boot timeout by this, so that the daemon ends it and says why"
+PROLOG_PROGRAM_S = (
+    90  # each program of ours in Prolog and Epilog ends itself after this time; the longest takes 35 s
+)
+PROLOG_LIMIT_S = Default(
+    120,
+    "longer than gpucluster's own programs, and shorter than BatchStartTimeout, 180 s. After it slurmd ends a Prolog or Epilog, and the node is drained",
+)
+WAITER_MARGIN_S = Default(
+    120,
+    "the same limit holds for PrologSlurmctld, which waits until the job's nodes have booted: on AWS the limit of the Prolog is ResumeTimeout and this margin",
+)
+SELF_TERMINATION_S = Default(
+    1800,
+    "a node that reaches no slurmctld for this time shuts itself down. A restart of slurmctld is far shorter",
+)
+SELF_TERMINATION_MARGIN_S = Default(
+    600,
+    "the margin after the boot timeout, so that the daemon terminates the instance first and reports the reason",
 )
 
-# What only Slurm's files show.
+# Accounting, and the order of jobs.
+KEEP_S = Default(
+    730 * 86400,
+    "two years of job records. Older ones are written to an archive file and deleted from the database",
+)
+HALF_LIFE_S = Default(
+    14 * 86400,
+    "use of two weeks ago counts half: a team that used much last week still waits, one that did last month does not",
+)
+MAX_AGE_S = Default(
+    7 * 86400, "the age of a job adds to its priority for a week, so no job waits without end"
+)
+WEIGHT_QOS = Default(
+    1_000_000, "the largest weight: a QOS with the highest priority goes before fair-share and age together"
+)
+WEIGHT_FAIRSHARE = Default(
+    100_000, "orders the jobs of one QOS by what their accounts have used of their shares"
+)
+WEIGHT_AGE = Default(
+    10_000,
+    "a tenth of fair-share: it orders the jobs of one account, and in a week lifts a job over a small difference in use",
+)
+GPU_BILLING = Default(
+    1000,
+    "one GPU is 1000 units of use. A job pays for the largest of its parts of a node's GPUs, CPUs and memory",
+)
+
+CPU_BILLING = Default(
+    10, "a CPU of a node without GPUs is a hundredth of a GPU: about the ratio of their prices"
+)
+BUFFER_POOL_PERCENT = Default(
+    12.5,
+    "of the head's memory for the database's cache, between 2 and 4 GiB; slurmctld and the daemon need the rest",
+)
+
+# Defaults that appear only in Slurm's files.
+SESSION_SHARE = Default(0.25, "four users fill a login machine, and one cannot")
+SESSION_CPUS = Default(0.5, "one user leaves half of the CPUs to the others")
+SESSION_TASKS = Default(2000, "a fork bomb ends here, an editor with its language servers does not")
 RESUME_MARGIN_S = Default(
-    60, "Slurm waits longer than the pool: the daemon ends a failed boot first, and says why"
+    60,
+    "Slurm's ResumeTimeout is longer than `boot_timeout` by this margin: the daemon ends a failed boot first and reports the reason",
 )
-LAUNCHED_AT_ONCE = Default(1000, "EC2's bucket of instances for an account that nobody raised it for")
-LAUNCHED_A_SECOND = Default(2, "its refill: what a larger burst waits for, which is no part of a boot")
+LAUNCHED_AT_ONCE = Default(1000, "EC2's default limit of instances that an account can launch at once")
+LAUNCHED_A_SECOND = Default(
+    2, "EC2's default rate after that. ResumeTimeout is longer by the wait of the largest burst"
+)
 SUSPEND_BACKSTOP_S = Default(
-    1800, "the daemon ends idle nodes; this lets Slurm do it if the daemon is away for long"
+    1800,
+    "Slurm's SuspendTime, longer than `idle` by this margin: Slurm powers down idle nodes only if the daemon does not",
 )
+SLURMD_TIMEOUT_S = Default(
+    180, "slurmctld sets a node DOWN after this time without an answer. A lost spot instance is noticed soon"
+)
+SLURMD_TIMEOUT_OF_HOSTS_S = (
+    300,
+    "slurmctld sets a node DOWN after this time without an answer, and its jobs end. A host that is only busy answers within it",
+)
+WEIGHTS = {  # (has GPUs, is always on) -> Weight of the node
+    (False, True): 1,
+    (False, False): 2,
+    (True, True): 3,
+    (True, False): 4,
+}
+WEIGHTS_REASON = "Slurm uses nodes with a low Weight first: nodes without GPUs, then always-on nodes. A node that is up comes before one that is powered down"
 NODE_REG_MEM_PERCENT = Default(
-    90, "Slurm's own tolerance for a cloud node that shows less memory than its line"
+    90, "a cloud node may register with this share of the memory of its NodeName line"
 )
 
 
-def times(longest_boot_s: int) -> Times:
+def times(longest_boot_s: int) -> "model.Times":
     """The waiting times of a cluster on AWS."""
-    return Times(
+    return model.Times(
         suspend_timeout_s=int(SUSPEND_TIMEOUT_S.value),
         cred_expire_s=int(CRED_EXPIRE_S.value),
         poll_s=float(POLL_S.value),
@@ -107,5 +220,7 @@ def times(longest_boot_s: int) -> Times:
         lease_s=float(LEASE_S.value),
         storm_s=float(STORM_S.value),
         prolog_s=float(PROLOG_S.value),
-        self_end_s=float(max(SELF_END_S.value, longest_boot_s + SELF_END_MARGIN_S.value)),
+        self_termination_s=float(
+            max(SELF_TERMINATION_S.value, longest_boot_s + SELF_TERMINATION_MARGIN_S.value)
+        ),
     )

@@ -1,166 +1,92 @@
-"""The Kubernetes part of a plan: pools, what a node of each gives to pods, and how teams share it.
+"""The resources that a node offers to pods, with the default of each amount, and the levels of a topology. Pure."""
 
-Amounts of resources are whole numbers in the unit of their name: `cpu` in thousandths of a CPU; memory, huge pages
-and ephemeral storage in MiB; everything else (GPUs, MIG slices, EFA interfaces) counted. `quantity` writes them.
-"""
+from collections.abc import Mapping, Sequence
 
-from dataclasses import dataclass
-from enum import StrEnum
+from gpucluster.catalog import Machine
+from gpucluster.plan import names
+from gpucluster.plan.defaults import Default
+from gpucluster.plan.model.values import CPU, EFA, HUGE_PAGES, MEMORY, Distribution, Level, accelerators
 
-from gpucluster.plan.market import Source
-
-CPU, MEMORY, EPHEMERAL = "cpu", "memory", "ephemeral-storage"
-HUGE_PAGES = "hugepages-2Mi"
-GPU = "nvidia.com/gpu"
-MIG_PREFIX = "nvidia.com/mig-"
-EFA = "vpc.amazonaws.com/efa"
-IN_MIB = frozenset({MEMORY, EPHEMERAL, HUGE_PAGES})
-
-
-class Distribution(StrEnum):
-    """Whose control plane it is."""
-
-    EKS = "eks"
-    EXISTING = "existing"
-
-
-class PodSecurity(StrEnum):
-    """The level that a namespace enforces."""
-
-    BASELINE = "baseline"
-    PRIVILEGED = "privileged"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """Keeps pods away that do not tolerate it."""
-
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """One level of the topology: the word of the spec, and the node label that tells its domains."""
-
-    word: str
-    label: str
+CPU_PERCENT = Default(
+    4, "kubelet, containerd and about ten daemon sets: network, storage, device plugins, metrics"
+)
+CPU_LEAST_MILLI = Default(500, "for the same daemons on a small machine")
+MEMORY_PERCENT = Default(
+    92,
+    "Karpenter subtracts 7.5 % until it has seen such a node, so it would add no node for a larger pod",
+)
+DAEMONS_MEMORY_PERCENT = Default(
+    1,
+    "the kubelet's reserve (EKS: 255 MiB, and 11 MiB for each possible pod) and the daemons",
+)
+DAEMONS_MEMORY_LEAST_MIB = Default(2048, "for the same daemons on a small machine")
+HUGE_PAGES_SET_ASIDE_MIB = Default(
+    10256, "EFA reserves 5128 pages of 2 MiB at boot; EKS user guide, node EFA"
+)
+HUGE_PAGES_MIB = Default(5120, "the amount that the examples of the EKS user guide request")
+IDLE_S = Default(
+    1800,
+    "a new node downloads images of tens of GB and partitions its GPUs, which costs more than half an idle hour",
+)
+SHM_PART = Default(8, "NCCL and data loaders need far more than a pod's default of 64 MiB in /dev/shm")
+SHM_MOST_MIB = Default(65536, "its content counts as memory of the pod, and no framework uses more")
+SERVICE_PORT = Default(8000, "the port of vLLM and Triton")
+RESTARTS = Default(3, "each failed node uses one; a program that always fails stops after the third")
+REQUEST_CPU_MILLI = Default(1000, "for a container without a request, because the queue counts requests")
+REQUEST_MEMORY_MIB = Default(4096, "for a container without a request; also its limit")
+ROOT_DISK_GIB = Default(
+    200, "images of training frameworks have tens of GB, and the kubelet keeps a fifth free"
+)
+VOLUME_GIB = Default(1024, "Kubernetes requires a size; NFS does not enforce it")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
-    """One network interface that a node is launched with."""
-
-    card: int
-    device: int
-    kind: str  # interface | efa-only
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePool:
-    """Nodes that look the same to pods.
-
-    The first `min` stand always and are no autoscaler's; the other `max` - `min` come and go with Karpenter.
-    """
-
-    name: str
-    min: int
-    max: int
-    idle_s: int  # an elastic node that is empty so long ends
-    sources: tuple[Source, ...]
-    zone: str  # of the nodes that stand always: one, so that a gang of them has one zone
-    zones: tuple[str, ...]  # of all sources, in the network's order
-    arch: str  # amd64 | arm64
-    vcpus: int  # of the least machine
-    gpu_model: str | None
-    gpu_count: int  # whole GPUs of a node, sliced or not
-    mig: dict[str, int]  # profile -> slices of each GPU; empty: GPUs are whole
-    allocatable: dict[str, int]  # what pods can have of a node, the headroom taken off
-    shared_by: tuple[str, ...]  # the resources that quotas are written in; the others follow in proportion
-    labels: dict[str, str]  # on every node
-    taints: tuple[Taint, ...]
-    local_disks: bool  # every machine has NVMe of its own
-    interfaces: tuple[Interface, ...]  # empty: the machine's one
-    levels: tuple[
-        Level, ...
-    ]  # widest first, the host last; only where all nodes stand: Kueue counts on what is there
-
-    @property
-    def elastic(self) -> int:
-        """How many nodes come and go."""
-        return self.max - self.min
-
-    def offers(self) -> dict[str, int]:
-        """All nodes' allocatable together, at `max`."""
-        return {resource: amount * self.max for resource, amount in self.allocatable.items()}
+def allocatable(machines: Sequence[Machine], mig: Mapping[str, int]) -> dict[str, int]:
+    """Allocatable resources of a node that may be any of `machines`: the least of each resource. Sliced GPUs have no fabric."""
+    efa = 0 if mig else min(machine.efa for machine in machines)
+    found = {
+        CPU: _cpu_milli(min(machine.vcpus for machine in machines)),
+        MEMORY: _memory_mib(min(machine.memory_mib for machine in machines), pages=efa > 0),
+        **accelerators(gpus_of(machines), dict(mig)),
+    }
+    return {**found, EFA: efa, HUGE_PAGES: int(HUGE_PAGES_MIB.value)} if efa else found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A part of one pool: what is promised, and how much more may be borrowed."""
-
-    pool: str
-    nominal: dict[str, int]
-    borrow: dict[str, int]  # all 0: never
+def gpus_of(machines: Sequence[Machine]) -> int:
+    """GPUs of a node. The spec's rules require the same number for all machines of a pool."""
+    return min(0 if machine.gpu is None else machine.gpu.count for machine in machines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Team:
-    """People with a namespace, a queue and a share of the pools."""
-
-    name: str
-    namespace: str
-    group: str  # what RBAC binds
-    queue: str  # name of its ClusterQueue
-    quota: dict[str, int]  # as wished
-    may_borrow: bool
-    shares: tuple[Share, ...]  # in the order in which the queue tries them
-    pod_security: PodSecurity
+def _cpu_milli(vcpus: int) -> int:
+    share = vcpus * 10 * int(CPU_PERCENT.value)
+    return vcpus * 1000 - max(share, int(CPU_LEAST_MILLI.value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kubernetes:
-    """A Kubernetes that stands, and what it is told. `spare` is what no team was promised: the cohort lends it."""
-
-    version: str
-    distribution: Distribution
-    context: str | None  # of the operator's kubeconfig, where it exists already
-    queueing: str  # kueue
-    gpu_stack: str  # device-plugin
-    pools: tuple[NodePool, ...]
-    teams: tuple[Team, ...]
-    spare: tuple[Share, ...]
-
-    def pool(self, name: str) -> NodePool:
-        """The pool of that name; ValueError for another."""
-        for pool in self.pools:
-            if pool.name == name:
-                return pool
-        raise ValueError(f"no pool {name!r} runs Kubernetes")
-
-    def team(self, name: str) -> Team:
-        """The team of that name; ValueError for another."""
-        for team in self.teams:
-            if team.name == name:
-                return team
-        raise ValueError(f"there is no team {name!r}")
+def _memory_mib(nameplate: int, *, pages: bool) -> int:
+    visible = nameplate * int(MEMORY_PERCENT.value) // 100
+    daemons = nameplate * int(DAEMONS_MEMORY_PERCENT.value) // 100
+    aside = int(HUGE_PAGES_SET_ASIDE_MIB.value) if pages else 0
+    return visible - max(daemons, int(DAEMONS_MEMORY_LEAST_MIB.value)) - aside
 
 
-def accelerators(gpus: int, mig: dict[str, int]) -> dict[str, int]:
-    """The resources by which pods ask for a node's GPUs: whole ones, or slices of each."""
-    if mig and gpus:
-        return {f"{MIG_PREFIX}{profile}": gpus * slices for profile, slices in sorted(mig.items())}
-    return {GPU: gpus} if gpus else {}
+# AWS's own labels of the network topology; 1 is the widest, and only the zone is always set
+_FABRIC = (
+    Level(word="spine", label="topology.k8s.aws/network-node-layer-1"),
+    Level(word="block", label="topology.k8s.aws/network-node-layer-2"),
+    Level(word="leaf", label="topology.k8s.aws/network-node-layer-3"),
+)
+_ZONE, _HOST = Level(word="zone", label=names.LABEL_ZONE), Level(word="host", label=names.LABEL_HOST)
+WORDS = {  # for `topology`; a host is no valid level, because a gang has one pod on each node
+    Distribution.EKS: tuple(level.word for level in (_ZONE, *_FABRIC)),
+    Distribution.EXISTING: (_ZONE.word,),
+}
 
 
-def weight(resource: str) -> int:
-    """What one of a resource counts when the rest of its node is shared out: a slice by its sevenths of the GPU."""
-    return int(resource.removeprefix(MIG_PREFIX).partition("g")[0]) if resource.startswith(MIG_PREFIX) else 1
+def has_topology(gpus: int, mig: Mapping[str, int], least: int, most: int) -> bool:
+    """Whether a pool has a topology: whole GPUs and always-on nodes, because Kueue counts existing nodes."""
+    return gpus > 0 and not mig and least == most
 
 
-def quantity(resource: str, amount: int) -> str:
-    """An amount as Kubernetes writes it: `3500m`, `96`, `1048576Mi`."""
-    if resource == CPU:
-        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    return f"{amount}Mi" if resource in IN_MIB else str(amount)
+def levels(distribution: Distribution, machines: Sequence[Machine]) -> tuple[Level, ...]:
+    """Labels on every node of such machines, widest first. Kueue ignores a node that lacks the label of one level."""
+    has_fabric = distribution is Distribution.EKS and all(m.network_layers >= len(_FABRIC) for m in machines)
+    return (_ZONE, *(_FABRIC if has_fabric else ()), _HOST)

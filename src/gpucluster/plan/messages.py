@@ -1,10 +1,10 @@
-"""What a node and the elastic daemon say to each other, over HTTP on the head's registration port.
+"""Messages between a node and the elastic daemon, over HTTP on the head's registration port.
 
-POST /v1/node    body: a munge credential made by uid 0 whose payload is a NodeReport as JSON
-    200 NodeAnswer | 403 {"error"} not one of ours | 503 {"error"} ask again later
-POST /v1/failed  body: a NodeReport as plain JSON, for a machine that has no key yet; believed only from
-    the address of one of our instances that has not registered. 204 | 403
-Every heartbeat is the same POST /v1/node again: a level, not an event.
+POST /v1/node    body: a munge credential made by uid 0; its payload is a NodeReport as JSON
+    200 NodeAnswer | 403 {"error"} not an instance of this cluster | 503 {"error"} try again later
+POST /v1/failed  body: a NodeReport as plain JSON, for a machine without a key; accepted only from
+    the address of an instance of this cluster that has not registered. 204 | 403
+Every heartbeat is the same POST /v1/node again: it reports the state, not an event.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """Where the agent stands."""
+    """The state of the agent."""
 
     BOOTING = "booting"
-    UP = "up"  # slurmd was started for `life`
-    FAILED = "failed"  # a step failed for good; its detail is the reason
+    UP = "up"  # slurmd was started for the incarnation
+    FAILED = "failed"  # a step failed permanently; its detail is the reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +30,25 @@ class Step:
 
 
 class NoticeKind(StrEnum):
-    """What a machine hears of itself."""
+    """Notices that a machine receives from the cloud."""
 
-    SPOT = "spot"  # it will be taken back
-    REBALANCE = "rebalance"  # it may be taken back
+    SPOT = "spot"  # the instance will be reclaimed
+    REBALANCE = "rebalance"  # the instance may be reclaimed
     MAINTENANCE = "maintenance"  # a scheduled event of the cloud
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """From the metadata service, or from the queue; the same twice is one."""
+    """A notice from the metadata service, or from the queue. Equal notices from both count as one."""
 
     kind: NoticeKind
-    at: float | None = None  # when it takes effect; None: not told
+    at: float | None = None  # time of the effect; None: unknown
     words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFault:
-    """A line `NVRM: Xid` of the kernel's log, or several alike."""
+    """A line `NVRM: Xid` of the kernel's log, or several equal lines."""
 
     xid: int
     device: str  # PCI address
@@ -59,7 +59,7 @@ class GpuFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A job's heartbeat file on this node: its owner and when it was touched last."""
+    """A job's heartbeat file on this node: its owner and the time of the last touch."""
 
     job: int
     uid: int
@@ -68,30 +68,68 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """From the node. `nonce` makes each credential unique; `boot_id` is the kernel's or the machine's."""
+    """The report of a node. `nonce` makes each credential unique; `boot_id` is the kernel's or the machine's."""
 
     instance_id: str
     nonce: str
     boot_id: str
     phase: NodePhase
-    life: int  # the life for which slurmd was last started; 0 = never
+    incarnation: int  # the incarnation for which slurmd was last started; 0 = never
     steps: tuple[Step, ...]
-    tail: str = ""  # last lines of the journal of agent and slurmd, when a step failed or a boot is late
+    tail: str = ""  # last lines of the journal of agent and slurmd, after a failed step or in a late boot
     notices: tuple[Notice, ...] = ()
     faults: tuple[GpuFault, ...] = ()
-    beats: tuple[Beat, ...] = ()
-    watched: bool = False  # the metadata service was read: no notice means none
-    clock: float = 0.0  # the node's own, seconds since the epoch: beats are told in it
+    heartbeats: tuple[Beat, ...] = ()
+    watched: bool = False  # the metadata service was read, so an empty list means that there is no notice
+    clock: float = 0.0  # the node's own clock, seconds since the epoch; heartbeats have its times
+    without_script: tuple[
+        int, ...
+    ] = ()  # of the last answer's `batch_jobs`, those without a batch script here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnswer:
-    """From the daemon. slurmd is to run as `node` for `life`: started with -b when `life` is new."""
+    """The daemon's answer. slurmd must run as `node`: it starts with -b if `incarnation` is new."""
 
     node: str
-    life: int
+    incarnation: int
     controller: str  # host:port for --conf-server
     heartbeat_s: float
-    hosts: tuple[str, ...] = ()  # lines "address name" of the cluster's living nodes
-    awaited: bool = False  # Slurm does not have the node yet: a tail is of use
-    leaving: str = ""  # KIND or KIND SECONDS: this machine is to be left, at the end of its life then
+    hosts: tuple[str, ...] = ()  # lines "address name" of the cluster's running nodes
+    awaited: bool = False  # Slurm does not have the node yet: the daemon wants the tail of the journal
+    interruption: str = ""  # of this machine: KIND or KIND SECONDS; SECONDS is the Unix time of its end
+    batch_jobs: tuple[
+        int, ...
+    ] = ()  # jobs whose batch script slurmctld has running on this node for some time
+
+
+# --- between the agent, the daemon and an operator, on the head: files with one JSON object -------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBundle:
+    """The bundle that the agent does not apply yet (names.HELD_BUNDLE). Empty: no bundle is held."""
+
+    bundle: str = ""  # its digest
+    nodes: tuple[str, ...] = ()  # the nodes that it removes or changes; the daemon drains them
+    waits_for: str = ""  # for people: nodes and jobs
+
+    @property
+    def reason(self) -> str:
+        """The words of a drain of these nodes."""
+        return f"bundle {self.bundle[:12]} removes or changes it, and is applied when its jobs have ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerWatch:
+    """What the agent's watchdog saw of slurmctld (names.CONTROLLER_WATCH). Times are Unix seconds."""
+
+    silent_since: float | None = None  # it runs and does not answer since then
+    restarts: tuple[float, ...] = ()  # the last ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleRelease:
+    """The operator's order to apply one held bundle now (names.BUNDLE_RELEASE)."""
+
+    bundle: str  # the whole digest: the order applies to no other bundle
+    by: str
+    at: float  # Unix time

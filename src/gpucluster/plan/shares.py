@@ -1,20 +1,27 @@
-"""Quotas to shares: which pool gives what to which team, and what is left.
+"""Convert quotas to shares: the amounts of each team in each pool, and the pools that fit its workloads. Pure.
 
-A quota names the resource that is scarce (GPUs, slices, or CPUs where there is no GPU); pools fill it in their order.
-The rest of a node (CPU, memory, EFA, huge pages) follows in proportion, so that a team's GPUs never wait for its CPUs.
+A quota names the scarce resource: GPUs, slices, or CPUs on nodes without a GPU. Pools fill it in their order. The rest
+of a node (CPU, memory, EFA, huge pages) follows in proportion, so that a team's GPUs never wait for its CPUs.
+
+Kueue assigns one pool to a gang or a replica. Pods without a topology request get a pool with a topology only if their
+queue has no other pool. Pods with a request get only pools with a topology. So either all pools of one workload have a
+topology, or none has.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, TypeVar
 
-from gpucluster.plan.kubernetes import CPU, HUGE_PAGES, NodePool, Share, weight
+from gpucluster.plan.model.kubernetes import NodePool, Share
+from gpucluster.plan.model.values import CPU, GPU, HUGE_PAGES, weight
 
 Amounts = dict[str, int]
+ZONE = "zone"  # the level that a pool in one zone has without a topology
 
 
 class Offer(Protocol):
-    """A pool, planned or only wished for: what it is shared out by, and all that it has at its max."""
+    """A pool, planned or only in the spec: the resources of its quotas, and its total resources at max."""
 
     @property
     def name(self) -> str: ...
@@ -27,7 +34,7 @@ T = TypeVar("T", bound=Offer)
 
 
 def promised(pools: Sequence[Offer], quotas: Sequence[Mapping[str, int]]) -> list[dict[str, Amounts]]:
-    """For each quota: pool -> everything that it is promised there. Teams fill pools in order, first come."""
+    """For each quota: pool -> the guaranteed amounts there. Teams fill pools in order, the first team first."""
     free = {pool.name: {r: pool.offers()[r] for r in pool.shared_by} for pool in pools}
     taken: list[dict[str, Amounts]] = []
     for quota in quotas:
@@ -53,17 +60,17 @@ def shares(
 
 
 def in_order(pools: Iterable[T]) -> list[T]:
-    """As the queue tries them: CPUs alone before CPUs beside a GPU, else as in the spec."""
+    """The order in which the queue tries them: CPUs alone before CPUs beside a GPU, else as in the spec."""
     return sorted(pools, key=lambda pool: pool.shared_by != (CPU,))
 
 
 def has(pool: Offer, quota: Mapping[str, int], mine: Mapping[str, int], *, may_borrow: bool) -> bool:
-    """Whether a team has a share: something is promised there, or it may borrow by a resource that it named."""
+    """Whether a team has a share: a guaranteed amount, or the right to borrow a resource that it named."""
     return any(mine.values()) or (may_borrow and bool(set(pool.shared_by) & set(quota)))
 
 
 def spare(pools: Sequence[NodePool], taken: Sequence[Mapping[str, Amounts]]) -> tuple[Share, ...]:
-    """What nobody was promised."""
+    """The amounts that no team has."""
     return tuple(
         Share(
             pool=pool.name,
@@ -77,7 +84,7 @@ def spare(pools: Sequence[NodePool], taken: Sequence[Mapping[str, Amounts]]) -> 
 
 
 def of_node(pool: NodePool, wanted: Mapping[str, int]) -> Amounts:
-    """What goes with `wanted` (GPUs, slices or CPUs) of one node: its part of everything else."""
+    """The amounts that go with `wanted` (GPUs, slices or CPUs) of one node: the same part of all other resources."""
     return _in_proportion(pool.allocatable, _part(pool, wanted, pool.allocatable), wanted)
 
 
@@ -92,7 +99,7 @@ def _part(pool: Offer, named: Mapping[str, int], of: Mapping[str, int]) -> Fract
 
 
 def _in_proportion(of: Mapping[str, int], part: Fraction, named: Mapping[str, int]) -> Amounts:
-    """The named amounts as they are, of the others the part, rounded down."""
+    """The named amounts unchanged, of the others the part, rounded down."""
     return {r: named[r] if r in named else _floor(r, all_ * part) for r, all_ in of.items()}
 
 
@@ -107,3 +114,57 @@ def _borrow(pool: NodePool, mine: Amounts, *, may: bool) -> Amounts:
 
 def _sum(mine: Mapping[str, Amounts], resource: str) -> int:
     return sum(amounts.get(resource, 0) for amounts in mine.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One pool from the view of one team."""
+
+    pool: str
+    node: Mapping[str, int]  # allocatable
+    most: int  # nodes
+    reach: Mapping[str, int]  # the team's own amount there, and the amount that it may borrow
+    shared_by: tuple[str, ...]
+    words: tuple[str, ...]  # levels of the topology; empty: the pool has no topology
+    one_zone: bool = False  # all its nodes are in one zone, with or without a topology
+
+    def pods(self, wanted: Mapping[str, int]) -> int:
+        """The number of pods that fit its nodes and the team's share."""
+        each = min(self.node.get(r, 0) // amount for r, amount in wanted.items())
+        mine = min(self.reach.get(r, 0) // amount for r, amount in wanted.items())
+        return min(each * self.most, mine)
+
+
+def of_gang(places: Sequence[Place], nodes: int, gpus: int, word: str | None) -> tuple[Place, ...]:
+    """The pools that each fit the whole gang, on the requested level if there is one."""
+    wanted = {GPU: gpus}
+    able = [p for p in places if p.node.get(GPU, 0) % gpus == 0 and p.pods(wanted) >= nodes]
+    if word is not None:
+        able = [p for p in able if word in p.words or (word == ZONE and p.one_zone)]
+    return _first(able, lambda _: True)
+
+
+def of_service(places: Sequence[Place], wanted: Mapping[str, int], replicas: int) -> tuple[Place, ...]:
+    """The pools that together fit all replicas. Without GPU requests, pools without GPUs come first, alone."""
+    able = [place for place in places if place.pods(wanted)]
+    if not set(wanted) & {r for place in able for r in place.shared_by if r != CPU}:
+        plain = [place for place in able if place.shared_by == (CPU,)]
+        found = _first(plain, lambda some: pods_of(some, wanted) >= replicas)
+        if found:
+            return found
+    return _first(able, lambda some: pods_of(some, wanted) >= replicas)
+
+
+def pods_of(places: Iterable[Place], wanted: Mapping[str, int]) -> int:
+    """The replicas of all pools together."""
+    return sum(place.pods(wanted) for place in places)
+
+
+def alike(places: Sequence[Place]) -> tuple[tuple[Place, ...], ...]:
+    """Split into pools with and without a topology; the kind of the first pool comes first."""
+    kinds = dict.fromkeys(bool(place.words) for place in places)
+    return tuple(tuple(place for place in places if bool(place.words) is kind) for kind in kinds)
+
+
+def _first(places: Sequence[Place], enough: Callable[[Sequence[Place]], bool]) -> tuple[Place, ...]:
+    return next((some for some in alike(places) if enough(some)), ())

@@ -1,1 +1,1 @@
-"""The cloud on one Linux machine: capsule, EC2 face, metadata service, images, machines."""
+"""The rehearsal: a stand-in for AWS on one Linux machine, with real machines, Pulumi and Slurm."""

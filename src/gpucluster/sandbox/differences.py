@@ -1,6 +1,6 @@
-"""What differs in a rehearsal, read from `differences.toml`: applied to the plan, and printed by `sandbox up`.
+"""How a rehearsal differs from AWS, read from `differences.toml`: applied to the plan and printed by `sandbox up`.
 
-One file, so that whoever trusts a rehearsal can read what it did not rehearse.
+The file lists the differences of each rehearsal. `preexisting.explain` adds the resources that a spec names by id: the sandbox creates them.
 """
 
 import tomllib
@@ -8,82 +8,101 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gpucluster.plan.model import ClusterPlan, Mount, Pool, SlurmLine, there
-from gpucluster.sandbox.host import CgroupMode
+from gpucluster.plan.model import (
+    AwsPool,
+    Mount,
+    Nfs,
+    OtherMount,
+    SlurmLine,
+    SlurmOnAws,
+    SlurmOnHosts,
+    SlurmPlan,
+)
+from gpucluster.sandbox.host_checks import CgroupMode
 
-_REMOTE = "remote"  # mount.remote of the sandbox's image
+P = TypeVar("P", bound=SlurmOnAws | SlurmOnHosts)
+_REMOTE = "remote"  # the path of mount.remote in the sandbox's image
 _FILE = Path(__file__).with_name("differences.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One row: what differs, why, in which cgroup mode (None = in each), on what; a Slurm line, if it is one."""
+    """One difference: subject, reason, cgroup mode (None: every mode), condition, and its Slurm line if it has one."""
 
     what: str
     because: str
     when: CgroupMode | None = None
     on: str | None = None  # "aws" or "hosts"; None = both
-    of: str | None = None  # said only of a plan with "storage" or "volumes"
+    of: str | None = None  # only for a plan with "storage", "volumes", "accounting" or "containers"
     line: SlurmLine | None = None
 
 
-def apply(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> ClusterPlan:
-    """Return the plan as the sandbox runs it; nothing that is not in the file changes."""
-    lines = tuple(row.line for row in rows(mode, stands_on(plan)) if row.line is not None)
+def apply(plan: P, mode: CgroupMode, *, real_times: bool = False) -> P:
+    """Return the plan with the differences applied; nothing else changes."""
+    lines = tuple(row.line for row in rows(mode, mode_of(plan)) if row.line is not None)
+    containers = None if _marked("left_out", "containers", mode_of(plan)) else plan.slurm.containers
     changed = replace(
         plan,
-        slurm=replace(there(plan.slurm), lines=(*there(plan.slurm).lines, *lines)),
-        storage=tuple(_stood_in(mount, stands_on(plan)) for mount in plan.storage),
+        slurm=replace(plan.slurm, lines=(*plan.slurm.lines, *lines), containers=containers),
+        storage=tuple(_stood_in(mount, mode_of(plan)) for mount in plan.storage),
     )
     return changed if real_times else _shortened(changed)
 
 
 def rows(mode: CgroupMode, on: str = "aws") -> tuple[Difference, ...]:
-    """The rows that hold on such a host for such a plan, in the file's order."""
+    """The differences that apply to this host and plan, in the file's order."""
     return tuple(row for row in _read() if row.when in (None, mode) and row.on in (None, on))
 
 
-def stands_on(plan: ClusterPlan) -> str:
-    """In the file's words."""
+def mode_of(plan: SlurmPlan) -> str:
+    """Return the mode of the plan, as differences.toml names it."""
     return "aws" if plan.hosts is None else "hosts"
 
 
-def explain(plan: ClusterPlan, mode: CgroupMode, *, real_times: bool = False) -> tuple[str, ...]:
-    """Every difference as a sentence, the times with the plan's own beside them."""
-    has = {None, *(("storage",) if plan.storage else ()), *(("volumes",) if _volumes(plan) else ())}
-    said = [f"{row.what}: {row.because}" for row in rows(mode, stands_on(plan)) if row.of in has]
-    return (*said, *(() if real_times else _explain_times(plan)))
+def explain(plan: SlurmPlan, mode: CgroupMode, *, real_times: bool = False) -> tuple[str, ...]:
+    """Every difference as a sentence; shortened times stand beside the plan's own."""
+    parts = {
+        "storage": plan.storage,
+        "volumes": _volumes(plan),
+        "accounting": plan.slurm.accounting,
+        "containers": plan.slurm.containers,
+    }
+    has = {None, *(name for name, part in parts.items() if part)}
+    sentences = [f"{row.what}: {row.because}" for row in rows(mode, mode_of(plan)) if row.of in has]
+    return (*sentences, *(() if real_times else _explain_times(plan)))
 
 
-def _stands_in(kind: str, on: str) -> bool:
-    return any(row.get("stand_in") == kind and row.get("on") in (None, on) for row in _file()["thing"])
+def _marked(key: str, value: str, on: str) -> bool:
+    """Return whether a `thing` of the file has this value of `stand_in` or `left_out`."""
+    return any(row.get(key) == value and row.get("on") in (None, on) for row in _file()["thing"])
 
 
 def _stood_in(mount: Mount, on: str) -> Mount:
-    if mount.nfs is not None and _stands_in("nfs", on):
-        return replace(mount, nfs=replace(mount.nfs, stand_in=True))
-    if mount.other is not None and _stands_in("other", on):
-        return replace(mount, other=replace(mount.other, type=_REMOTE))
+    if isinstance(mount.source, Nfs) and _marked("stand_in", "nfs", on):
+        return replace(mount, source=replace(mount.source, stand_in=True))
+    if isinstance(mount.source, OtherMount) and _marked("stand_in", "other", on):
+        return replace(mount, source=replace(mount.source, type=_REMOTE))
     return mount
 
 
-def _volumes(plan: ClusterPlan) -> bool:
-    return plan.head is not None and bool(plan.head.volumes)
+def _volumes(plan: SlurmPlan) -> bool:
+    return bool(plan.head.volumes)
 
 
-def _shortened(plan: ClusterPlan) -> ClusterPlan:
+def _shortened(plan: P) -> P:
     times = {name: min(value, getattr(plan.times, name)) for name, value in _times("cluster").items()}
-    pools = tuple(replace(pool, **_pool_times(pool)) for pool in plan.pools)
-    return replace(plan, times=replace(plan.times, **times), pools=pools)
+    pools = tuple(replace(pool, **_pool_times(pool)) for pool in plan.pools if isinstance(pool, AwsPool))
+    shortened = replace(plan, times=replace(plan.times, **times))
+    return replace(shortened, pools=pools) if pools else shortened
 
 
-def _pool_times(pool: Pool) -> dict[str, Any]:
+def _pool_times(pool: AwsPool) -> dict[str, Any]:
     return {name: min(value, getattr(pool, name)) for name, value in _times("pool").items()}
 
 
-def _explain_times(plan: ClusterPlan) -> Iterable[str]:
+def _explain_times(plan: SlurmPlan) -> Iterable[str]:
     for name, value in _times("cluster").items():
         if value < getattr(plan.times, name):
             yield f"times.{name} {value:g} instead of {getattr(plan.times, name):g}"
@@ -109,12 +128,13 @@ def _read() -> tuple[Difference, ...]:
 
 def _slurm(row: Mapping[str, str]) -> Difference:
     value = row.get("value")
-    said = "is left out" if value is None else f"is {value}"
+    change = "is left out" if value is None else f"is {value}"
     return Difference(
-        what=f"{row['file']}: {row['key']} {said}",
+        what=f"{row['file']}: {row['key']} {change}",
         because=row["because"],
         when=CgroupMode(row["when"]) if "when" in row else None,
         on=row.get("on"),
+        of=row.get("of"),
         line=SlurmLine(file=row["file"], key=row["key"], value=value),
     )
 

@@ -1,4 +1,4 @@
-"""`sandbox status`: what lives, what dead sandboxes left, and what our caches hold."""
+"""`sandbox status`: running sandboxes, remains of ended ones, and the size of the caches."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -7,18 +7,20 @@ from typing import Any
 
 from gpucluster.errors import StateError
 from gpucluster.plan import names
-from gpucluster.sandbox import host, images, inside, ledger, places
-from gpucluster.sandbox.control import SandboxControl
-from gpucluster.sandbox.host import CgroupTree
-from gpucluster.sandbox.ledger import Home
-from gpucluster.sandbox.plain import plain_of
+from gpucluster.sandbox import cache_sizes, host_checks, paths, state_dir
+from gpucluster.sandbox.aws.scenario_client import SandboxControl
+from gpucluster.sandbox.host_checks import CgroupTree
+from gpucluster.sandbox.machines import inside
+from gpucluster.sandbox.machines.hosts import plain_of
+from gpucluster.sandbox.state_dir import SandboxDir
 
 _MIB = 2**20
+_OTHER_VERSION = "other-version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """One sandbox: `state` is up, starting, or dead (only files are left). Instances are the cloud's, in its words."""
+class SandboxStatus:
+    """One sandbox: `state` is up, starting, dead (only files remain), or other-version. Instances have EC2's states."""
 
     name: str
     state: str
@@ -28,58 +30,58 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What was asked for: one sandbox, or all of them and the caches."""
+    """The status of one sandbox, or of all of them with the caches."""
 
-    sandboxes: tuple[Seen, ...]
-    caches: tuple[tuple[str, int], ...]  # name below places.CACHE, bytes
+    sandboxes: tuple[SandboxStatus, ...]
+    caches: tuple[tuple[str, int], ...]  # name below paths.CACHE, bytes
 
     def as_json(self) -> dict[str, Any]:
-        """For `--output json`; `instances` stands at the top when one sandbox was asked for."""
-        caches = [{"path": str(places.CACHE / name), "bytes": size} for name, size in self.caches]
+        """For `--output json`; `instances` is at the top for one sandbox."""
+        caches = [{"path": str(paths.CACHE / name), "bytes": size} for name, size in self.caches]
         found = {"sandboxes": [asdict(seen) for seen in self.sandboxes], "caches": caches}
         return (
             found if len(self.sandboxes) != 1 else {**found, "instances": list(self.sandboxes[0].instances)}
         )
 
     def as_text(self) -> str:
-        """For people."""
+        """The status as text."""
         lines = [line for seen in self.sandboxes for line in _lines(seen)] or [
             "no sandbox is on this machine"
         ]
-        caches = [f"  {size / _MIB:8.1f} MiB  {places.CACHE / name}" for name, size in self.caches]
+        caches = [f"  {size / _MIB:8.1f} MiB  {paths.CACHE / name}" for name, size in self.caches]
         return "\n".join((*lines, *(("caches, which `down` keeps:", *caches) if caches else ())))
 
 
-def status(name: str | None = None, *, root: Path = places.STATE_ROOT) -> Status:
-    """Look at the machine; StateError if `name` is not there."""
-    host.require_root()
-    trees = host.cgroup_trees(Path("/proc/self/mountinfo").read_text())
-    found = {home.name: home for home in (*_only_groups(trees, root), *ledger.homes(root))}
+def status(name: str | None = None, *, root: Path = paths.STATE_ROOT) -> Status:
+    """Read the status; StateError if `name` does not exist."""
+    host_checks.require_root()
+    trees = host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text())
+    found = {home.name: home for home in (*_only_groups(trees, root), *state_dir.homes(root))}
     if name is not None and name not in found:
         raise StateError(
             f"there is no sandbox '{name}' on this machine", next_step="gpucluster sandbox status"
         )
     wanted = [home for _, home in sorted(found.items()) if name in (None, home.name)]
     seen = tuple(_seen(home, trees) for home in wanted)
-    return Status(sandboxes=seen, caches=images.cached() if name is None else ())
+    return Status(sandboxes=seen, caches=cache_sizes.cached() if name is None else ())
 
 
-def control(home: Home) -> SandboxControl:
-    """The operator's way to give orders to a living sandbox's cloud."""
+def control(home: SandboxDir) -> SandboxControl:
+    """The client for scenario commands to a living sandbox."""
     where, keys = home.read_json(home.endpoint), home.read_json(home.operator)
     return SandboxControl(where["endpoint"], keys["access_key"], keys["secret"])
 
 
-def _seen(home: Home, trees: tuple[CgroupTree, ...]) -> Seen:
-    if not ledger.alive(home):
-        return Seen(name=home.name, state="dead")
+def _seen(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> SandboxStatus:
+    if not state_dir.alive(home):
+        return SandboxStatus(name=home.name, state="dead")
     capsule = home.read_capsule()
     if capsule is not None and home.site.is_dir():
-        return Seen(name=home.name, state="up", instances=tuple(_plain(home, trees)))
+        return _seen_plain(home, trees)
     if capsule is None or not home.endpoint.exists():
-        return Seen(name=home.name, state="starting")
+        return SandboxStatus(name=home.name, state="starting")
     nodes = {resident.instance: resident.node for resident in inside.residents(home, trees)}
-    return Seen(
+    return SandboxStatus(
         name=home.name,
         state="up",
         endpoint=f"http://127.0.0.1:{capsule.port}",
@@ -87,8 +89,15 @@ def _seen(home: Home, trees: tuple[CgroupTree, ...]) -> Seen:
     )
 
 
-def _plain(home: Home, trees: tuple[CgroupTree, ...]) -> Iterable[dict[str, Any]]:
-    """Machines that no cloud knows; `state` is whether they run."""
+def _seen_plain(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> SandboxStatus:
+    try:
+        return SandboxStatus(name=home.name, state="up", instances=tuple(_plain(home, trees)))
+    except state_dir.OtherVersionError:
+        return SandboxStatus(name=home.name, state=_OTHER_VERSION)
+
+
+def _plain(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> Iterable[dict[str, Any]]:
+    """Machines of a sandbox without a cloud; `state` is whether they run."""
     running = {resident.instance: resident for resident in inside.residents(home, trees)}
     for machine in plain_of(home.read_plan()):
         found = running.get(machine.name)
@@ -113,9 +122,12 @@ def _order(instance: Mapping[str, Any]) -> tuple[Any, ...]:
     return instance["role"] != names.ROLE_HEAD, instance["launched_at"], instance["id"]
 
 
-def _lines(seen: Seen) -> Iterable[str]:
+def _lines(seen: SandboxStatus) -> Iterable[str]:
     if seen.state == "dead":
         yield f"{seen.name}: not running, but it left files; next: gpucluster sandbox down {seen.name}"
+        return
+    if seen.state == _OTHER_VERSION:
+        yield f"{seen.name}: up, made by another version of gpucluster; next: use that version, or gpucluster sandbox down {seen.name}"
         return
     yield f"{seen.name}: {seen.state} {seen.endpoint}".rstrip()
     for i in seen.instances:
@@ -124,8 +136,8 @@ def _lines(seen: Seen) -> Iterable[str]:
             yield f"  {i['id']}  {i['role']:4}  {i['state']:13}  {i['node'] or '-':14}  {place}".rstrip()
 
 
-def _only_groups(trees: tuple[CgroupTree, ...], root: Path) -> Iterable[Home]:
-    """Control groups that no folder stands beside: left by a kill between the two."""
-    prefix = places.cgroup_name("")
+def _only_groups(trees: tuple[CgroupTree, ...], root: Path) -> Iterable[SandboxDir]:
+    """Control groups without a folder: a kill between the two left them."""
+    prefix = paths.cgroup_name("")
     for group in {p.name for tree in trees for p in tree.mount.glob(f"{prefix}*")}:
-        yield Home(name=group.removeprefix(prefix), root=root)
+        yield SandboxDir(name=group.removeprefix(prefix), root=root)

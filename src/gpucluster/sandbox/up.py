@@ -1,6 +1,6 @@
-"""`sandbox up`: from a plan to a head that is ready, or to nothing at all.
+"""`sandbox up`: create a sandbox from a plan until the head is ready, or remove everything.
 
-Until the last step everything hangs on this process: whatever ends it ends the capsule too.
+Until the last step the capsule ends with this process.
 """
 
 import json
@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from gpucluster import engine
-from gpucluster.engine.blame import blamer
+from gpucluster.engine.error_attribution import explainer
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import ClusterPlan, there
-from gpucluster.sandbox import bought, capsule, differences, host, images, ledger, places
-from gpucluster.sandbox.claimed import claimed
-from gpucluster.sandbox.host import Host
-from gpucluster.sandbox.images import Image
-from gpucluster.sandbox.ledger import Home
+from gpucluster.plan.model import ImageByName, SlurmOnAws
+from gpucluster.sandbox import differences, paths, preexisting, state_dir
+from gpucluster.sandbox import host_checks as host
+from gpucluster.sandbox.capsule import process
+from gpucluster.sandbox.host_checks import Host
+from gpucluster.sandbox.images import layers
+from gpucluster.sandbox.images.layers import Image
+from gpucluster.sandbox.name_lock import claimed
+from gpucluster.sandbox.state_dir import SandboxDir
 from gpucluster.sandbox.status import control
 
 T = TypeVar("T")
@@ -31,15 +34,15 @@ Program = Callable[[], None]
 
 _READY_S = 120.0  # a head is ready within 5 s of its launch; a loaded machine takes longer
 _LOOK_S = 0.3
-_TAIL = 25  # lines of the console that a failure shows
+_TAIL = 25  # lines of the console in the message of a failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Up:
+class RunningSandbox:
     """A sandbox that is up."""
 
-    home: Home
-    plan: ClusterPlan
+    home: SandboxDir
+    plan: SlurmOnAws
     port: int
     outputs: Mapping[str, Any]
     differences: tuple[str, ...]
@@ -48,65 +51,72 @@ class Up:
 
 
 def up(
-    plan: ClusterPlan,
+    plan: SlurmOnAws,
     *,
     gpus: Mapping[str, int],
-    program: Callable[[ClusterPlan], None],
+    program: Callable[[SlurmOnAws], None],
     progress: Progress,
+    scripts: Path,
     real_times: bool = False,
     cloud_only: bool = False,
-    root: Path = places.STATE_ROOT,
-) -> Up:
-    """Bring the plan's cluster up; `gpus` is by machine type, `program` declares the plan's resources.
+    root: Path = paths.STATE_ROOT,
+) -> RunningSandbox:
+    """Create the plan's cluster; `gpus` is by machine type, `program` declares the plan's resources.
 
+    `scripts` is the folder with the site's boot scripts, which the sandbox finds by their hashes and puts into S3.
     `cloud_only` leaves the cloud empty: the first `pulumi up` is typed in `sandbox shell`.
 
     Raise HostError before anything is made, StateError if it is up already. Whatever else is raised leaves nothing.
     """
     found = host.check(host.observe(root))
-    wish = _Wish(
+    options = _Options(
         plan=differences.apply(plan, found.cgroup, real_times=real_times),
         host=found,
         gpus=gpus,
-        home=Home(name=plan.name, root=root),
+        home=SandboxDir(name=plan.name, root=root),
+        scripts=scripts,
         real_times=real_times,
         cloud_only=cloud_only,
-        differences=(*differences.explain(plan, found.cgroup, real_times=real_times), *bought.explain(plan)),
+        differences=(
+            *differences.explain(plan, found.cgroup, real_times=real_times),
+            *preexisting.explain(plan, scripts),
+        ),
     )
-    with claimed(wish.home, found.trees, progress) as lock:
-        return _up(wish, lock, lambda: program(wish.plan), progress)
+    with claimed(options.home, found.trees, progress) as lock:
+        return _up(options, lock, lambda: program(options.plan), progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    plan: ClusterPlan
+class _Options:
+    plan: SlurmOnAws
     host: Host
     gpus: Mapping[str, int]
-    home: Home
+    home: SandboxDir
     differences: tuple[str, ...]
+    scripts: Path
     real_times: bool
     cloud_only: bool
 
 
-def _up(wish: _Wish, lock: int, program: Program, progress: Progress) -> Up:
-    watch, home = _Watch(), wish.home
-    home.plan.write_text(codec.dumps(wish.plan))
-    home.rehearsal.write_text(json.dumps({"real_times": wish.real_times}) + "\n")
+def _up(options: _Options, lock: int, program: Program, progress: Progress) -> RunningSandbox:
+    watch, home = _Watch(), options.home
+    home.plan.write_text(codec.dumps(options.plan))
+    home.rehearsal.write_text(json.dumps({"real_times": options.real_times}) + "\n")
     _write_operator(home)
     pulumi = _Background(lambda: engine.find_or_build(progress))
-    image = images.find_or_build(progress)
+    image = layers.find_or_build(progress, slurm=options.plan.slurm.version)
     watch.lap("image")
-    running = _start(wish, lock, image)
+    running = _start(options, lock, image)
     try:
         watch.lap("capsule")
-        bought.make(wish.plan, control(home))
-        if bought.buckets(wish.plan):
-            bought.make_buckets(wish.plan, home.client("s3"))
+        preexisting.make(options.plan, control(home))
+        if preexisting.buckets(options.plan):
+            preexisting.make_buckets(options.plan, home.client("s3"), options.scripts)
         found = pulumi.result()
         outputs: Mapping[str, Any] = {}
-        if not wish.cloud_only:
+        if not options.cloud_only:
             progress(f"running the Pulumi program against http://127.0.0.1:{running.port}")
-            outputs = _engine_up(wish, found, program, progress)
+            outputs = _engine_up(options, found, program, progress)
             watch.lap("engine")
             await_head(home, str(outputs["bucket"]), str(outputs["head"]), progress)
             watch.lap("head")
@@ -114,24 +124,25 @@ def _up(wish: _Wish, lock: int, program: Program, progress: Progress) -> Up:
     except BaseException:
         running.kill()
         raise
-    return Up(
+    return RunningSandbox(
         home=home,
-        plan=wish.plan,
+        plan=options.plan,
         port=running.port,
         outputs=outputs,
-        differences=wish.differences,
-        room=wish.host.machines,
+        differences=options.differences,
+        room=options.host.machines,
         seconds=watch.laps,
     )
 
 
-def await_cluster(name: str, progress: Progress, *, root: Path = places.STATE_ROOT) -> None:
-    """Wait until the head of a sandbox is ready, however it was brought up; StateError when it has none."""
+def await_cluster(name: str, progress: Progress, *, root: Path = paths.STATE_ROOT) -> None:
+    """Wait until the head of a sandbox is ready; StateError if it has none."""
     from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
 
-    home = ledger.living(name, root)
+    home = state_dir.living(name, root)
     found = {
-        (one.type, one.name): one.id for one in run.standing(home.target(engine.find_or_build(progress)))
+        (one.type, one.name): one.id
+        for one in run.deployed_resources(home.target(engine.find_or_build(progress)))
     }
     head = found.get(("aws:ec2/instance:Instance", f"{name}-{names.ROLE_HEAD}"))
     bucket = next(
@@ -145,23 +156,23 @@ def await_cluster(name: str, progress: Progress, *, root: Path = places.STATE_RO
     await_head(home, bucket, head, progress)
 
 
-def await_head(home: Home, bucket: str, head: str, progress: Progress) -> None:
-    """Wait until the head says that it is ready; a GpuclusterError shows its failed step and its console."""
-    client, deadline, told = home.client("s3"), time.monotonic() + _READY_S, ""
+def await_head(home: SandboxDir, bucket: str, head: str, progress: Progress) -> None:
+    """Wait until the head reports ready; a GpuclusterError has its failed step and its console."""
+    client, deadline, reported = home.client("s3"), time.monotonic() + _READY_S, ""
     while True:
         status = _status(client, bucket)
         if status.get("ready") is True:
             return
         waits = _waits_for(status)
-        if waits != told:
-            progress(told := waits)
+        if waits != reported:
+            progress(reported := waits)
         if time.monotonic() > deadline:
             raise _not_ready(home, head, waits)
         time.sleep(_LOOK_S)
 
 
-def console_tail(home: Home, instance: str, lines: int = _TAIL) -> str:
-    """The last lines that a machine wrote to its console."""
+def console_tail(home: SandboxDir, instance: str, lines: int = _TAIL) -> str:
+    """The last lines of a machine's console."""
     try:
         text = (home.console / instance).read_text(errors="replace")
     except OSError:
@@ -169,31 +180,36 @@ def console_tail(home: Home, instance: str, lines: int = _TAIL) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def _start(wish: _Wish, lock: int, image: Image) -> capsule.Running:
-    running = capsule.start(
-        wish.home,
+def _image_name(plan: SlurmOnAws) -> str:
+    """The name of the image of the sandbox's cloud; empty for an image that the plan knows by id."""
+    return plan.image.name if isinstance(plan.image, ImageByName) else ""
+
+
+def _start(options: _Options, lock: int, image: Image) -> process.RunningCapsule:
+    running = process.start(
+        options.home,
         lock,
-        region=there(wish.plan.aws).region,
-        image=there(there(there(wish.plan.aws).image).name),
+        region=options.plan.aws.region,
+        image=_image_name(options.plan),
         layers=image.layers,
-        trees=wish.host.trees,
-        gpus=wish.gpus,
-        room=wish.host.machines,
+        trees=options.host.trees,
+        gpus=options.gpus,
+        room=options.host.machines,
     )
-    record = {"endpoint": f"http://127.0.0.1:{running.port}", "region": there(wish.plan.aws).region}
-    wish.home.endpoint.write_text(json.dumps(record, indent=1) + "\n")
+    record = {"endpoint": f"http://127.0.0.1:{running.port}", "region": options.plan.aws.region}
+    options.home.endpoint.write_text(json.dumps(record, indent=1) + "\n")
     return running
 
 
-def _engine_up(wish: _Wish, pulumi: Path, program: Program, progress: Progress) -> Mapping[str, Any]:
+def _engine_up(options: _Options, pulumi: Path, program: Program, progress: Progress) -> Mapping[str, Any]:
     from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
 
-    target = wish.home.target(pulumi)
-    done = run.up(target, program, report=lambda step: progress(str(step)), explain=blamer(wish.plan))
+    target = options.home.target(pulumi)
+    done = run.up(target, program, report=lambda step: progress(str(step)), explain=explainer(options.plan))
     return done.outputs
 
 
-def _write_operator(home: Home) -> None:
+def _write_operator(home: SandboxDir) -> None:
     keys = {"access_key": f"AKIA{secrets.token_hex(8).upper()}", "secret": secrets.token_urlsafe(30)}
     descriptor = os.open(home.operator, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -221,7 +237,7 @@ def _waits_for(status: Mapping[str, Any]) -> str:
     return f"waiting for the head: {status.get('detail') or 'not ready yet'}"
 
 
-def _not_ready(home: Home, head: str, waits: str) -> GpuclusterError:
+def _not_ready(home: SandboxDir, head: str, waits: str) -> GpuclusterError:
     return GpuclusterError(
         f"the head was not ready after {_READY_S:g} s: {waits}\nlast lines of its console:\n{console_tail(home, head)}",
         next_step="run the same command again; nothing of this try is left",
@@ -236,13 +252,13 @@ class _Background(Generic[T]):
         self._error: BaseException | None = None
         self._done = (
             threading.Event()
-        )  # not join: an interrupt in it makes Python 3.11 take the thread for dead
+        )  # not join: an interrupt in it makes Python 3.11 treat the thread as ended
         threading.Thread(target=self._run, args=(work,), daemon=True).start()
 
     def result(self) -> T:
-        """Wait for its end; raise what it raised."""
+        """Wait for its end; raise its exception."""
         while not self._done.wait(0.2):
-            continue  # in slices, so that Ctrl-C is heard
+            continue  # in slices, so that Ctrl-C is handled
         if self._error is not None:
             raise self._error
         return self._value[0]
@@ -257,7 +273,7 @@ class _Background(Generic[T]):
 
 
 class _Watch:
-    """How long each part took."""
+    """The duration of each part."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}

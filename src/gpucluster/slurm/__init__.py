@@ -1,5 +1,1 @@
-"""Plan to Slurm's files: slurm.conf, gres.conf, cgroup.conf, topology.conf, and the head's hosts lines."""
-
-from gpucluster.slurm.render import render
-
-__all__ = ["render"]
+"""Slurm: state words, the parser of its JSON, the client, hostlists, drain reasons, configuration files."""

@@ -1,11 +1,12 @@
-"""Where on AWS: region, network, image, tags; and who gets in."""
+"""The AWS part of a spec: region, network, image, tags, access."""
 
 from collections.abc import Mapping
 
 from gpucluster.spec.aws_fields import (
     AmiId,
     Endpoint,
-    NatWish,
+    KmsKey,
+    NatKind,
     Os,
     PolicyArn,
     Range,
@@ -15,103 +16,114 @@ from gpucluster.spec.aws_fields import (
     TagValue,
     VpcId,
 )
-from gpucluster.spec.fields import Cidr, Flag, Text, UpdateClass, wish
-from gpucluster.spec.part import Part, written
+from gpucluster.spec.fields import Cidr, Flag, Text, UpdateClass, spec_field
+from gpucluster.spec.part import Part, require
 
 
 class Network(Part):
-    """The cluster's own VPC (`cidr` and `zones`), or one that is there (`vpc` and `subnets`)."""
+    """A new VPC (`cidr` and `zones`) or an existing one (`vpc` and `subnets`)."""
 
-    cidr: Cidr | None = wish(
-        UpdateClass.REPLACE, "Private IPv4 range of the VPC that is made, /16 to /25.", default=None
+    cidr: Cidr | None = spec_field(
+        UpdateClass.REPLACE, "Private IPv4 range of the new VPC, /16 to /25.", default=None
     )
-    zones: tuple[Text, ...] | None = wish(
+    zones: tuple[Text, ...] | None = spec_field(
         UpdateClass.STOP_FLEET,
-        "Zones with a subnet each; the head stands in the first.",
+        "Availability zones, each with a subnet. The head is in the first.",
         default=None,
         min_length=1,
     )
-    vpc: VpcId | None = wish(UpdateClass.REPLACE, "A VPC that is there.", default=None)
-    subnets: Mapping[Text, SubnetId] | None = wish(
+    vpc: VpcId | None = spec_field(UpdateClass.REPLACE, "Id of the existing VPC.", default=None)
+    subnets: Mapping[Text, SubnetId] | None = spec_field(
         UpdateClass.STOP_FLEET,
-        "Its private subnets by zone; the head stands in the first.",
+        "Private subnets of the existing VPC, by zone. The head is in the first.",
         default=None,
         min_length=1,
     )
-    public: Mapping[Text, SubnetId] | None = wish(
-        UpdateClass.REPLACE, "Its public subnets by zone, for login machines.", default=None, min_length=1
+    public: Mapping[Text, SubnetId] | None = spec_field(
+        UpdateClass.REPLACE,
+        "Public subnets of the existing VPC, by zone, for login machines.",
+        default=None,
+        min_length=1,
     )
-    nat: NatWish | None = wish(
-        UpdateClass.LIVE, "NAT gateways: one for all zones, one per-zone, or none.", default=None
+    nat: NatKind | None = spec_field(
+        UpdateClass.LIVE, "NAT gateways: `one` for all zones, one `per-zone`, or `none`.", default=None
     )
-    endpoints: tuple[Endpoint, ...] | None = wish(
-        UpdateClass.LIVE, "Services that are reached inside the VPC.", default=None, min_length=1
+    endpoints: tuple[Endpoint, ...] | None = spec_field(
+        UpdateClass.LIVE, "AWS services that get a VPC endpoint.", default=None, min_length=1
     )
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The zones of either form, in order."""
+        """Return the zones of either form, in order."""
         if self.vpc is not None or self.subnets is not None:
-            return tuple(written(self.subnets))
-        return written(self.zones)
+            return tuple(require(self.subnets))
+        return require(self.zones)
 
 
 class Image(Part):
-    """What machines boot from: the account's own build for a system, or one image by its id."""
+    """The machine image: your account's own build, or one AMI by its id."""
 
-    os: Os | None = wish(
+    os: Os | None = spec_field(
         UpdateClass.REPLACE,
-        "The first build of `gpucluster image build` for it, which has the plain name; a later one is taken by `ami`.",
+        "The operating system: the first build of `gpucluster image build` for it. Name a later build by `ami`.",
         default=None,
     )
-    ami: AmiId | None = wish(UpdateClass.REPLACE, "This image and no other.", default=None)
+    ami: AmiId | None = spec_field(UpdateClass.REPLACE, "Id of the AMI, instead of `os`.", default=None)
 
 
 class PoolImage(Image):
-    """The same for one pool, whose machines come anew anyway."""
+    """The machine image of one pool."""
 
-    os: Os | None = wish(
+    os: Os | None = spec_field(
         UpdateClass.NEW_NODES,
-        "The first build of `gpucluster image build` for it, which has the plain name; a later one is taken by `ami`.",
+        "The operating system: the first build of `gpucluster image build` for it. Name a later build by `ami`.",
         default=None,
     )
-    ami: AmiId | None = wish(UpdateClass.NEW_NODES, "This image and no other.", default=None)
+    ami: AmiId | None = spec_field(UpdateClass.NEW_NODES, "Id of the AMI, instead of `os`.", default=None)
 
 
 class Jobs(Part):
-    """What jobs may do in S3, with keys of an hour that the node's agent hands to each."""
+    """Access of jobs to S3. The node's agent gives each job credentials for one hour."""
 
-    read: tuple[S3Url, ...] = wish(
-        UpdateClass.LIVE, "Buckets or prefixes that jobs read.", default=(), min_length=1
+    read: tuple[S3Url, ...] = spec_field(
+        UpdateClass.LIVE, "Buckets or prefixes that jobs may read.", default=(), min_length=1
     )
-    write: tuple[S3Url, ...] = wish(
-        UpdateClass.LIVE, "Buckets or prefixes that jobs read, write and delete in.", default=(), min_length=1
+    write: tuple[S3Url, ...] = spec_field(
+        UpdateClass.LIVE,
+        "Buckets or prefixes where jobs may read, write and delete.",
+        default=(),
+        min_length=1,
     )
 
 
 class Aws(Part):
-    """Where on AWS."""
+    """The AWS region, the network and the images."""
 
-    region: Text = wish(UpdateClass.DATA_LOSS, "Region of the whole cluster.")
-    network: Network = wish(UpdateClass.REPLACE, "The VPC: made for the cluster, or there already.")
-    image: Image | None = wish(
-        UpdateClass.REPLACE, "What Slurm's machines boot from; the head is made anew with it.", default=None
+    region: Text = spec_field(UpdateClass.DATA_LOSS, "Region of the whole cluster.")
+    network: Network = spec_field(UpdateClass.REPLACE, "The VPC: a new one or an existing one.")
+    image: Image | None = spec_field(
+        UpdateClass.REPLACE, "The image of Slurm's machines. A change replaces the head, too.", default=None
     )
-    tags: Mapping[TagKey, TagValue] = wish(
-        UpdateClass.LIVE, "The site's own tags, on everything that has tags.", default_factory=dict
+    tags: Mapping[TagKey, TagValue] = spec_field(
+        UpdateClass.LIVE, "Your own tags, on every resource that has tags.", default_factory=dict
     )
-    boundary: PolicyArn | None = wish(
-        UpdateClass.LIVE, "ARN of the policy that bounds every role.", default=None
+    boundary: PolicyArn | None = spec_field(
+        UpdateClass.LIVE, "ARN of the permissions boundary of every IAM role.", default=None
     )
-    jobs: Jobs | None = wish(
-        UpdateClass.NEW_NODES, "A role for jobs: what they read and write in S3.", default=None
+    kms_key: KmsKey | None = spec_field(
+        UpdateClass.REPLACE,
+        "Your own KMS key (alias or ARN) for volumes, created file systems, the bucket and the secret.",
+        default=None,
+    )
+    jobs: Jobs | None = spec_field(
+        UpdateClass.NEW_NODES, "The IAM role of jobs: which parts of S3 they read and write.", default=None
     )
 
 
 class Access(Part):
-    """Who reaches the login machines; nobody until named."""
+    """Who may connect to the login machines. Without it no one may."""
 
-    ssh_from: tuple[Range, ...] = wish(
-        UpdateClass.LIVE, "Address ranges that may come by ssh.", default=(), min_length=1
+    ssh_from: tuple[Range, ...] = spec_field(
+        UpdateClass.LIVE, "Address ranges that may connect by ssh.", default=(), min_length=1
     )
-    ssm: Flag = wish(UpdateClass.LIVE, "Session Manager, on every machine.", default=False)
+    ssm: Flag = spec_field(UpdateClass.LIVE, "Session Manager on every machine.", default=False)

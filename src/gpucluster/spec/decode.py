@@ -1,219 +1,173 @@
-"""Tree to models, field by field, so that one mistake hides no other.
+"""Decode a tree to models. pydantic validates; this module gives its errors our messages and the positions of the file.
 
-What does not parse is noted and left out of its model: reading it raises `AbsentError` (see `model.Part`).
-Items of a list keep their places.
+One mistake hides no other: pydantic reports all of them, and `_Rest` makes a partial spec of what is right, so that
+the rules between parts run too. A field that is wrong is absent there: reading it raises `AbsentError`.
 """
 
 import difflib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from annotated_types import MinLen
-from pydantic import BeforeValidator
-from pydantic_core import PydanticCustomError
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from gpucluster.spec.model import Nodes
 from gpucluster.spec.part import Part
-from gpucluster.spec.problem import Finding, Path, quoted
-from gpucluster.spec.tree import ListNode, MapNode, Node, Scalar, plain
+from gpucluster.spec.problem import Finding, Path
+from gpucluster.spec.tree import Entry, ListNode, MapNode, Node, node_at, plain
 from gpucluster.spec.unsupported import not_yet_below
+from gpucluster.text import quoted
 
 P = TypeVar("P", bound=Part)
 
 _LIST, _MAP = "a list", "a mapping"
+# Values for the messages of missing keys, by path, where the description shows none.
+_EXAMPLES: Mapping[str, str] = {
+    "schema": "1",
+    "name": "burst",
+    "aws.region": "us-east-1",
+    "aws.network": "{cidr: 10.42.0.0/16, zones: [us-east-1a]}",
+    "slurm.version": '"26.05"',
+    "head": "{machine: m7i.2xlarge, state: 100GiB}",
+    "head.machine": "m7i.2xlarge",
+    "login.machine": "m7i.xlarge",
+    "users[].name": "vision",
+    "users[].uid": "5001",
+    "storage[].mount": "/data",
+    "pools": "[{name: h100, nodes: {min: 0, max: 4}, capacity: [{from: spot, machines: [p5.48xlarge]}]}]",
+    "pools[].name": "h100",
+    "pools[].nodes": "{min: 0, max: 4}",
+    "pools[].nodes.min": "0",
+    "pools[].nodes.max": "4",
+    "pools[].capacity": "[{from: spot, machines: [p5.48xlarge]}]",
+    "pools[].capacity[].from": "spot",
+    "pools[].capacity[].machines": "[p5.48xlarge]",
+    "pools[].job_heartbeat.after": "30m",
+    "partitions": "[{name: gpu, pools: [h100], default: true}]",
+    "partitions[].name": "gpu",
+    "partitions[].pools": "[h100]",
+}
+_KEY = "[key]"  # pydantic's last path step for a key of a mapping
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """One field as the decoder needs it: `parse` for a leaf, `part` for a mapping; in a list, by key, or alone."""
+def decode(
+    model: type[P], root: Node, *, later: Callable[[str], tuple[str, ...]] = not_yet_below
+) -> tuple[P, list[Finding]]:
+    """Return the model with every valid field, and a finding for each error.
 
-    name: str
-    key: str
-    many: bool
-    keyed: Callable[[object], object] | None  # the parser of the keys of a mapping whose keys are the user's
-    each: "_Wanted | None"  # what stands under such a key
-    filled: bool  # an empty mapping is refused
-    required: bool
-    part: type[Part] | None
-    parse: Callable[[object], object]
-    description: str
-
-
-@dataclass(slots=True)
-class Decoder:
-    """Collects what is wrong while it decodes."""
-
-    findings: list[Finding] = field(default_factory=list[Finding])
-    later: Callable[[str], tuple[str, ...]] = not_yet_below  # keys below a path that a later release reads
-
-    def part(self, model: type[P], node: Node, path: Path = ()) -> P:
-        """The model with every field that parsed."""
-        wanted = _fields(model)
-        if not isinstance(node, MapNode):
-            if _counts(model) and isinstance(node, Scalar) and type(node.value) is int:
-                return self._whole_number(model, node.value, path)
-            also = "a whole number or " if _counts(model) else ""
-            keys = f"with {', '.join(wanted)}" if wanted else "without keys: {}"
-            self._note(path, "bad-type", f"expected {also}{_MAP} {keys}; found {_kind(node)}")
-            return _made(model, {}, absent=wanted.values())
-        self._unknown(node, wanted, path)
-        values, absent = dict[str, object](), list[_Wanted]()
-        for one in wanted.values():
-            if one.key in node.entries:
-                try:
-                    values[one.key] = self._value(one, node.entries[one.key].node, (*path, one.key))
-                except _NotParsed:
-                    absent.append(one)
-            elif one.required:
-                self._note(path, "missing-key", f"'{one.key}' is missing: {_begin_small(one.description)}")
-                absent.append(one)
-        return _made(model, values, absent=absent)
-
-    def _whole_number(self, model: type[P], value: int, path: Path) -> P:
-        """`nodes: 4`: the same number for min and max, checked as max."""
-        top = _fields(model)["max"]
-        try:
-            self._leaf(top, value, path)
-        except _NotParsed:
-            return _made(model, {}, absent=_fields(model).values())
-        return _made(model, {"min": value, "max": value}, absent=())
-
-    def _value(self, wanted: _Wanted, node: Node, path: Path) -> object:
-        if wanted.filled and isinstance(node, MapNode) and not node.entries:
-            self._note(path, "empty-mapping", "the mapping is empty; it needs at least one key")
-            raise _NotParsed
-        if wanted.keyed is not None and wanted.each is not None:
-            return self._by_key(wanted.each, wanted.keyed, node, path)
-        if not wanted.many:
-            return self._item(wanted, node, path)
-        if not isinstance(node, ListNode):
-            self._note(path, "bad-type", f"expected {_LIST}, found {_kind(node)}")
-            raise _NotParsed
-        if not node.items:
-            self._note(path, "empty-list", "the list is empty; it needs at least one item")
-            raise _NotParsed
-        items, whole = list[object](), True
-        for index, item in enumerate(node.items):
-            try:
-                items.append(self._item(wanted, item, (*path, index)))
-            except _NotParsed:
-                whole = False
-        if not whole:
-            raise _NotParsed
-        return tuple(items)
-
-    def _by_key(self, each: _Wanted, parse_key: Callable[[object], object], node: Node, path: Path) -> object:
-        if not isinstance(node, MapNode):
-            self._note(path, "bad-type", f"expected {_MAP}, found {_kind(node)}")
-            raise _NotParsed
-        items, whole = dict[object, object](), True
-        for key, entry in node.entries.items():
-            try:
-                name = self._key(parse_key, key, (*path, key))
-                items[name] = self._value(each, entry.node, (*path, key))
-            except _NotParsed:
-                whole = False
-        if not whole:
-            raise _NotParsed
-        return items
-
-    def _key(self, parse: Callable[[object], object], key: str, path: Path) -> object:
-        try:
-            return parse(key)
-        except PydanticCustomError as error:
-            self._note(path, error.type, error.message(), at_key=True)
-            raise _NotParsed from None
-
-    def _item(self, wanted: _Wanted, node: Node, path: Path) -> object:
-        if wanted.part is not None:
-            return self.part(wanted.part, node, path)
-        return self._leaf(wanted, plain(node), path)
-
-    def _leaf(self, wanted: _Wanted, value: object, path: Path) -> object:
-        try:
-            return wanted.parse(value)
-        except PydanticCustomError as error:
-            self._note(path, error.type, error.message())
-            raise _NotParsed from None
-
-    def _unknown(self, node: MapNode, wanted: dict[str, _Wanted], path: Path) -> None:
-        later = self.later(_pattern(path))
-        for key in node.entries:
-            if key in wanted or (not path and key.startswith("x-")):
-                continue
-            if key in later:
-                self._note((*path, key), "not-supported", f"'{key}' is not supported yet", at_key=True)
-            else:
-                near = did_you_mean(key, (*wanted, *later))
-                self._note((*path, key), "unknown-key", f"unknown key {quoted(key)}{near}", at_key=True)
-
-    def _note(self, path: Path, problem: str, message: str, *, at_key: bool = False) -> None:
-        self.findings.append(Finding(path=path, id=problem, message=message, at_key=at_key))
+    `later` gives the keys below a path that a later release reads.
+    """
+    if isinstance(root, MapNode):  # keys that begin with x- hold anchors
+        root = MapNode(root.mark, {k: v for k, v in root.entries.items() if not k.startswith("x-")})
+    try:
+        return model.model_validate(plain(root)), []
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False)
+    errors = [one for one in errors if not _is_counted_short(one, root)]
+    findings = [_finding(_Place(one, model, root, later)) for one in errors]
+    wrong = frozenset(tuple(step for step in one["loc"] if step != _KEY) for one in errors)
+    return _Rest(wrong).part(model, root, ()), findings
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'p5.48xlarge'?`, or nothing if no known word is near."""
+    """Return `; did you mean 'p5.48xlarge'?`, or an empty text if no known word is similar."""
     near = difflib.get_close_matches(word[:200], list(known), n=5)
-    near.sort(key=lambda found: sorted(found) != sorted(word))  # swapped letters are the likeliest slip
+    near.sort(
+        key=lambda found: sorted(found) != sorted(word)
+    )  # swapped letters are the most frequent mistake
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-class _NotParsed(Exception):  # noqa: N818 - it never leaves this module
-    """The finding is noted; the field stays absent."""
+def example_of(path: str) -> str:
+    """Return `; write uid: 5001` for `users[].uid`, or an empty text for a path without an example."""
+    return f"; write `{path.rpartition('.')[2]}: {_EXAMPLES[path]}`" if path in _EXAMPLES else ""
 
 
-@cache
-def _fields(model: type[Part]) -> dict[str, _Wanted]:
-    hints = typing.get_type_hints(model, include_extras=True)
-    made = (_wanted(name, info, hints[name]) for name, info in model.model_fields.items())
-    return {wanted.key: wanted for wanted in made}
+# --- errors -------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An error of pydantic, with the node and the model at its path."""
+
+    error: ErrorDetails
+    model: type[Part]
+    root: Node
+    later: Callable[[str], tuple[str, ...]]
+
+    @property
+    def path(self) -> Path:
+        return self.error["loc"]
+
+    @property
+    def node(self) -> Node:
+        return node_at(self.root, self.path)
 
 
-def _wanted(name: str, info: Any, hint: Any) -> _Wanted:
-    inner = hint
-    if typing.get_origin(inner) in (types.UnionType, typing.Union):
-        inner = next(a for a in typing.get_args(inner) if a is not type(None))
-    many = typing.get_origin(inner) is tuple
-    inner = typing.get_args(inner)[0] if many else inner
-    by_key = typing.get_origin(inner) is Mapping
-    key, value = typing.get_args(inner) if by_key else (None, None)
-    return _Wanted(
-        name=name,
-        key=info.alias or name,
-        many=many,
-        keyed=_parser(key) if by_key else None,
-        each=_wanted(name, info, value) if by_key else None,
-        filled=by_key and any(isinstance(limit, MinLen) for limit in info.metadata),
-        required=info.is_required(),
-        part=inner if isinstance(inner, type) and issubclass(inner, Part) else None,
-        parse=_parser(inner),
-        description=info.description or "",
-    )
+def _finding(place: _Place) -> Finding:
+    return _FINDINGS.get(place.error["type"], _refused)(place)
 
 
-def _parser(hint: Any) -> Callable[[object], object]:
-    validators = [m for m in getattr(hint, "__metadata__", ()) if isinstance(m, BeforeValidator)]
-    return typing.cast(Callable[[object], object], validators[0].func) if validators else _as_is
+def _refused(place: _Place) -> Finding:
+    """Return the finding of an error of our own parsers."""
+    at_key = place.path[-1:] == (_KEY,)
+    path = place.path[:-1] if at_key else place.path
+    return Finding(path=path, id=place.error["type"], message=place.error["msg"], at_key=at_key)
 
 
-def _counts(model: type[Part]) -> bool:
-    """`nodes: 4` is short for a mapping."""
-    return model is Nodes
+def _missing(place: _Place) -> Finding:
+    *above, key = place.path
+    info = fields_of(_model_at(place.model, above))[str(key)].info
+    example = example_of(_pattern((*above, str(key))))
+    message = f"'{key}' is missing: {_begin_small(info.description)}{example}"
+    return Finding(path=tuple(above), id="missing-key", message=message)
 
 
-def _as_is(value: object) -> object:
-    return value
+def _unknown(place: _Place) -> Finding:
+    *above, last = place.path
+    key, fields = str(last), fields_of(_model_at(place.model, above))
+    coming = place.later(_pattern(tuple(above)))
+    if key in coming:
+        return Finding(
+            path=place.path, id="not-supported", message=f"'{key}' is not supported yet", at_key=True
+        )
+    near = did_you_mean(key, (*fields, *coming)) or f"; known here are {', '.join(fields)}" * bool(fields)
+    return Finding(path=place.path, id="unknown-key", message=f"unknown key {quoted(key)}{near}", at_key=True)
 
 
-def _made(model: type[P], values: dict[str, object], *, absent: Iterable[_Wanted]) -> P:
-    part = model.model_construct(**values)  # type: ignore[arg-type]
-    for one in absent:
-        vars(part).pop(one.name, None)  # a default must not stand in for what was written wrongly
-    return part
+def _no_mapping(place: _Place) -> Finding:
+    model = _model_at(place.model, place.path)
+    fields = fields_of(model)
+    keys = f"with {', '.join(fields)}" if fields else "without keys: {}"
+    return _bad_type(place, f"{model.instead}{_MAP} {keys};")
+
+
+def _bad_type(place: _Place, expected: str) -> Finding:
+    return Finding(path=place.path, id="bad-type", message=f"expected {expected} found {_kind(place.node)}")
+
+
+def _empty(place: _Place) -> Finding:
+    if isinstance(place.node, MapNode):
+        message = "the mapping is empty; it needs at least one key"
+        return Finding(path=place.path, id="empty-mapping", message=message)
+    message = "the list is empty; it needs at least one item"
+    return Finding(path=place.path, id="empty-list", message=message)
+
+
+_FINDINGS: Mapping[str, Callable[[_Place], Finding]] = {
+    "missing": _missing,
+    "extra_forbidden": _unknown,
+    "model_type": _no_mapping,
+    "tuple_type": lambda place: _bad_type(place, f"{_LIST},"),
+    "dict_type": lambda place: _bad_type(place, f"{_MAP},"),
+    "too_short": _empty,
+}
+
+
+def _is_counted_short(error: ErrorDetails, root: Node) -> bool:
+    """Return whether items of the list are wrong: pydantic does not count them and also reports a list that is too short."""
+    return error["type"] == "too_short" and bool(plain(node_at(root, error["loc"])))
 
 
 def _pattern(path: Path) -> str:
@@ -229,5 +183,95 @@ def _kind(node: Node) -> str:
     return "nothing" if node.value is None else quoted(node.value)
 
 
-def _begin_small(text: str) -> str:
-    return text[:1].lower() + text[1:].rstrip(".")
+def _begin_small(text: str | None) -> str:
+    return "" if not text else text[:1].lower() + text[1:].rstrip(".")
+
+
+# --- the partial spec ---------------------------------------------------------------------------------
+class _Absent(Exception):  # noqa: N818 - it never leaves this module
+    """The field is wrong. Another finding reports it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """Build models from the valid fields. `wrong` has the paths of all errors."""
+
+    wrong: frozenset[Path]
+
+    def part(self, model: type[P], node: Node, path: Path) -> P:
+        values, absent = dict[str, object](), list[str]()
+        entries: Mapping[str, Entry] = node.entries if isinstance(node, MapNode) else {}
+        for key, field in fields_of(model).items():
+            try:
+                if key in entries:
+                    values[key] = self._value(field.hint, entries[key].node, (*path, key))
+                elif field.info.is_required() or not isinstance(node, MapNode):
+                    absent.append(field.name)
+            except _Absent:
+                absent.append(field.name)
+        part = model.model_construct(**values)  # type: ignore[arg-type]
+        for name in absent:
+            vars(part).pop(name, None)  # a default must not replace a wrong value
+        return part
+
+    def _value(self, hint: Any, node: Node, path: Path) -> object:
+        if not any(one[: len(path)] == path for one in self.wrong):
+            return _validated(hint, plain(node))
+        inner = without_none(hint)
+        if isinstance(inner, type) and issubclass(inner, Part):
+            return self.part(inner, node, path)
+        if path in self.wrong:
+            raise _Absent
+        origin, inside = typing.get_origin(inner), typing.get_args(inner)
+        if origin is tuple and isinstance(node, ListNode):
+            return tuple(self._value(inside[0], item, (*path, i)) for i, item in enumerate(node.items))
+        if origin is Mapping and isinstance(node, MapNode):
+            return {
+                _validated(inside[0], key): self._value(inside[1], entry.node, (*path, key))
+                for key, entry in node.entries.items()
+                if not self._is_wrong_key((*path, key))
+            }
+        raise _Absent
+
+    def _is_wrong_key(self, path: Path) -> bool:
+        if path in self.wrong:
+            raise _Absent
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    info: Any  # pydantic's FieldInfo
+    hint: Any
+
+
+@cache
+def fields_of(model: type[Part]) -> Mapping[str, _Field]:
+    """Return the field by its key in the file."""
+    hints = typing.get_type_hints(model, include_extras=True)
+    return {info.alias or name: _Field(name, info, hints[name]) for name, info in model.model_fields.items()}
+
+
+def _model_at(model: type[Part], path: Iterable[str | int]) -> type[Part]:
+    """Return the model at pydantic's path."""
+    hint: Any = model
+    for step in path:
+        hint = without_none(hint)
+        if isinstance(hint, type):
+            hint = fields_of(hint)[str(step)].hint
+        else:
+            hint = typing.get_args(hint)[0 if isinstance(step, int) else 1]
+    return without_none(hint)
+
+
+def without_none(hint: Any) -> Any:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return next(one for one in typing.get_args(hint) if one is not type(None))
+    return hint
+
+
+def _validated(hint: Any, value: object) -> object:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - a file without errors does not need it
+
+    return TypeAdapter(hint).validate_python(value)

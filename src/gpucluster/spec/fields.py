@@ -1,10 +1,9 @@
-"""The leaves of a spec: one parser each, with the message that a person gets when it does not fit.
+"""Field types of a spec: one parser each, with its error message.
 
 A parser takes what YAML gave and returns the typed value, or raises `refuse(id, message)`.
 """
 
 import ipaddress
-import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
@@ -12,23 +11,39 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from gpucluster.plan.model import Market
-from gpucluster.spec.problem import quoted
+from gpucluster.plan.model.values import Market
 from gpucluster.spec.tree import WrittenFloat
-from gpucluster.spec.units import FORMS, SIZE_FORMS, parse_duration, parse_size, write_duration, write_size
+from gpucluster.text import (
+    DURATION_FORMS,
+    SIZE_FORMS,
+    Form,
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_size,
+    quoted,
+)
 
-MAX_NODES = 10_000  # of one pool; `decide` is measured so far
-MAX_NAME = 24  # `NAME-1a-10000` stays a host name, and tags and role names have room for more
+MAX_NODES = 10_000  # of one pool; `decide` is measured up to this number
+MAX_NAME = 24  # so that `NAME-1a-10000` is a valid host name, and tags and role names have room for suffixes
 
-_NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
-_PATH = re.compile(r"(?:/[A-Za-z0-9._-]{1,64}){1,16}")
-_RESERVATION = re.compile(r"cr-[0-9a-f]{8}(?:[0-9a-f]{9})?")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/=@%+-]{0,199}")
+_NAME = Form(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
+MAX_SLURM_NAME = 64
+_SLURM_NAME = Form(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]{{0,{MAX_SLURM_NAME - 2}}}[A-Za-z0-9])?")
+_PATH = Form(r"(?:/[A-Za-z0-9._-]{1,64}){1,16}")
+_RESERVATION = Form(r"cr-[0-9a-f]{8}(?:[0-9a-f]{9})?")
+_WORD = Form(r"[A-Za-z0-9][A-Za-z0-9._:/=@%+-]{0,199}")
+_SLURM_TIME = Form(r"(?:([0-9]{1,3})-)?([0-9]{1,4}):([0-9]{2}):([0-9]{2})")
+_DECIMAL_SIZE = Form(r"([0-9]{1,9}) ?([mgtMGT])i?[bB]?")
+_FLAGS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"  # patterns of the JSON Schema; the parsers use `ipaddress`
+NETWORK = f"{IPV4}/(?:3[0-2]|[12]?[0-9])"
 _PRIVATE = tuple(ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
 
 class UpdateClass(StrEnum):
-    """What a change of a field costs a running cluster; ordered from nothing to everything."""
+    """The effect of a field change on a running cluster, from the smallest to the largest."""
 
     NONE = "none"
     LIVE = "live"
@@ -40,13 +55,13 @@ class UpdateClass(StrEnum):
     DATA_LOSS = "data-loss"
 
 
-def wish(update: UpdateClass, description: str, **more: Any) -> Any:
-    """A field of the spec, with its update class where the schema and `diff` find it."""
+def spec_field(update: UpdateClass, description: str, **more: Any) -> Any:
+    """Declare a field with its update class, which the schema and `diff` read."""
     return Field(description=description, json_schema_extra={"x-update-class": update.value}, **more)
 
 
 def refuse(problem: str, message: str) -> PydanticCustomError:
-    """The error that a parser raises; `message` is taken as it is."""
+    """Return the error of a parser. The message is used unchanged."""
     return PydanticCustomError(problem, "{message}", {"message": message})  # type: ignore[arg-type]
 
 
@@ -61,11 +76,25 @@ def parse_name(value: object) -> str:
 
 
 def parse_partition_name(value: object) -> str:
-    if value == "default":
+    text = _text(value)
+    if text.lower() == "default":
         raise refuse(
-            "reserved-name", "'default' means the defaults of all partitions to Slurm; take another name"
+            "reserved-name",
+            f"{quoted(text)} means the defaults of all partitions to Slurm; take another name",
         )
-    return parse_name(value)
+    return _slurm_name(text)
+
+
+def parse_slurm_name(value: object) -> str:
+    """Parse a name that only Slurm's files have: of a switch, a block, a topology or a type of GPU."""
+    return _slurm_name(_text(value))
+
+
+def _slurm_name(text: str) -> str:
+    if not _SLURM_NAME.fullmatch(text):
+        rule = f"A-Z, a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit, at most {MAX_SLURM_NAME} characters"
+        raise refuse("bad-name", f"{quoted(text)} is not a name: use {rule}")
+    return text
 
 
 def parse_text(value: object) -> str:
@@ -95,17 +124,19 @@ def parse_cidr(value: object) -> str:
         network = ipaddress.IPv4Network(text, strict=False)
     except ValueError:
         raise refuse("bad-cidr", f"{quoted(text)} is not an IPv4 network such as 10.42.0.0/16") from None
+    if "/" in text and network.prefixlen < 16:  # first: other corrections would still be too large
+        first = f"{text.partition('/')[0]}/16"
+        fit = ipaddress.IPv4Network(first, strict=False)
+        raise refuse(
+            "cidr-size", f"{quoted(text)} is too large: AWS takes no larger VPC than a /16; write {fit}"
+        )
     if "/" not in text or str(network) != text:
         raise refuse("bad-cidr", f"{quoted(text)} is not written as a network; did you mean '{network}'?")
     if not any(network.subnet_of(block) for block in _PRIVATE):
         blocks = ", ".join(str(block) for block in _PRIVATE)
         raise refuse("cidr-not-private", f"'{network}' is not inside {blocks}")
-    if not 16 <= network.prefixlen <= 25:
-        why = (
-            "AWS takes no larger VPC"
-            if network.prefixlen < 16
-            else "it is cut in eight, and AWS's least subnet is a /28"
-        )
+    if network.prefixlen > 25:
+        why = "it is cut in eight, and AWS's least subnet is a /28"
         raise refuse("cidr-size", f"'{network}' must be a /16 to a /25: {why}")
     return text
 
@@ -119,7 +150,7 @@ def parse_market(value: object) -> Market:
 
 
 def parse_reservation(value: object) -> str:
-    """The id of a capacity reservation; a capacity block is one, too."""
+    """Parse the id of a capacity reservation or of a capacity block."""
     text = _text(value)
     if not _RESERVATION.fullmatch(text):
         form = "cr- and 17 digits of 0-9 and a-f, such as cr-0123456789abcdef0"
@@ -129,12 +160,14 @@ def parse_reservation(value: object) -> str:
 
 def parse_flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise refuse("bad-type", f"expected true or false, found {_shown(value)}")
+        meant = _FLAGS.get(value.lower()) if isinstance(value, str) else None
+        hint = f"; write {meant}" if meant else ""
+        raise refuse("bad-type", f"expected true or false, found {_shown(value)}{hint}")
     return value
 
 
 def count(least: int) -> Callable[[object], int]:
-    """A parser of whole numbers from `least` to the most nodes of a pool."""
+    """Return a parser of whole numbers from `least` to the most nodes of a pool."""
 
     def parse(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -147,16 +180,17 @@ def count(least: int) -> Callable[[object], int]:
 
 
 def duration(least_s: int, most_s: int) -> Callable[[object], int]:
-    """A parser of times with a unit, to seconds."""
+    """Return a parser of times with a unit; the result is in seconds."""
 
     def parse(value: object) -> int:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            raise refuse("no-unit", f"{_shown(value)} has no unit; write {FORMS}")
+            raise refuse("no-unit", f"{_shown(value)} has no unit; write {DURATION_FORMS}")
         seconds = parse_duration(_text(value))
         if seconds is None:
-            raise refuse("bad-duration", f"{quoted(value)} is not a time; write {FORMS}")
+            hint = _of_slurm(str(value))
+            raise refuse("bad-duration", f"{quoted(value)} is not a time; write {DURATION_FORMS}{hint}")
         if not least_s <= seconds <= most_s:
-            limits = f"{write_duration(least_s)} and {write_duration(most_s)}"
+            limits = f"{format_duration(least_s)} and {format_duration(most_s)}"
             raise refuse("out-of-range", f"{value} is not between {limits}")
         return seconds
 
@@ -164,24 +198,41 @@ def duration(least_s: int, most_s: int) -> Callable[[object], int]:
 
 
 def size(least_mib: int, most_mib: int) -> Callable[[object], int]:
-    """A parser of sizes with a unit, to MiB."""
+    """Return a parser of sizes with a unit; the result is in MiB."""
 
     def parse(value: object) -> int:
         if isinstance(value, int | float) and not isinstance(value, bool):
             raise refuse("no-unit", f"{_shown(value)} has no unit; write {SIZE_FORMS}")
         mib = parse_size(_text(value))
         if mib is None:
-            raise refuse("bad-size", f"{quoted(value)} is not a size; write {SIZE_FORMS}")
+            raise refuse(
+                "bad-size", f"{quoted(value)} is not a size; write {SIZE_FORMS}{_binary(str(value))}"
+            )
         if not least_mib <= mib <= most_mib:
-            limits = f"{write_size(least_mib)} and {write_size(most_mib)}"
+            limits = f"{format_size(least_mib)} and {format_size(most_mib)}"
             raise refuse("out-of-range", f"{value} is not between {limits}")
         return mib
 
     return parse
 
 
+def _of_slurm(text: str) -> str:
+    """Return `; Slurm's 1-00:00:00 is 1d here` for one of Slurm's forms of a time, else an empty text."""
+    found = _SLURM_TIME.fullmatch(text)
+    if found is None:
+        return ""
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return f"; Slurm's {text} is {format_duration(((days * 24 + hours) * 60 + minutes) * 60 + seconds)} here"
+
+
+def _binary(text: str) -> str:
+    """Return `; did you mean 100GiB?` for `100GB` or `100G`, else an empty text."""
+    found = _DECIMAL_SIZE.fullmatch(text)
+    return f"; did you mean {found[1]}{found[2].upper()}iB?" if found else ""
+
+
 def parse_path(value: object) -> str:
-    """An absolute path that needs no quoting anywhere and leads where it says."""
+    """Parse an absolute path that needs no quotes and has no `..`."""
     text = _text(value)
     if not _PATH.fullmatch(text) or {".", ".."} & set(text.split("/")):
         raise refuse(
@@ -191,8 +242,20 @@ def parse_path(value: object) -> str:
     return text
 
 
+def matching(pattern: Form, problem: str, what: str) -> Callable[[object], str]:
+    """Return a parser of texts of one form. `what` names the form with an example."""
+
+    def parse(value: object) -> str:
+        text = _text(value)
+        if not pattern.fullmatch(text):
+            raise refuse(problem, f"{quoted(text)} is not {what}")
+        return text
+
+    return parse
+
+
 def parse_address(value: object) -> str:
-    """An IPv4 address."""
+    """Parse an IPv4 address."""
     text = _text(value)
     try:
         return str(ipaddress.IPv4Address(text))
@@ -201,7 +264,7 @@ def parse_address(value: object) -> str:
 
 
 def parse_word(value: object) -> str:
-    """A word for a command line or a file of ours: no blank, no quote, nothing that a shell or mount would read."""
+    """Parse a word for a command line or a config file: no blank, quote or character that a shell or mount interprets."""
     text = _text(value)
     if not _WORD.fullmatch(text):
         raise refuse("bad-word", f"{quoted(text)} is not one word of A-Z, a-z, 0-9 and '._:/=@%+-'")
@@ -233,20 +296,28 @@ def _schema(**properties: Any) -> WithJsonSchema:
     return WithJsonSchema(properties)
 
 
-_NAME_SCHEMA = {"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": MAX_NAME}
+NAME_SCHEMA = {"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": MAX_NAME}
 DURATION_SCHEMA = {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$", "examples": ["30s", "5m", "2h", "7d"]}
 
-Name = Annotated[str, BeforeValidator(parse_name), _schema(**_NAME_SCHEMA)]
+Name = Annotated[str, BeforeValidator(parse_name), _schema(**NAME_SCHEMA)]
+_SLURM_NAME_SCHEMA = {"type": "string", "pattern": f"^{_SLURM_NAME.pattern}$"}
 PartitionName = Annotated[
-    str, BeforeValidator(parse_partition_name), _schema(**{**_NAME_SCHEMA, "not": {"const": "default"}})
+    str,
+    BeforeValidator(parse_partition_name),
+    _schema(**_SLURM_NAME_SCHEMA, **{"not": {"pattern": "^[Dd][Ee][Ff][Aa][Uu][Ll][Tt]$"}}),
 ]
+SlurmName = Annotated[str, BeforeValidator(parse_slurm_name), _schema(**_SLURM_NAME_SCHEMA)]
 Text = Annotated[str, BeforeValidator(parse_text), _schema(type="string")]
 Version = Annotated[str, BeforeValidator(parse_version), _schema(type="string", examples=["24.11"])]
 SchemaVersion = Annotated[int, BeforeValidator(parse_schema), _schema(const=1)]
 Cidr = Annotated[
     str,
     BeforeValidator(parse_cidr),
-    _schema(type="string", pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{2}$", examples=["10.42.0.0/16"]),
+    _schema(
+        type="string",
+        pattern=rf"^(?=10\.|172\.(?:1[6-9]|2[0-9]|3[01])\.|192\.168\.){IPV4}/(?:1[6-9]|2[0-5])$",
+        examples=["10.42.0.0/16"],
+    ),
 ]
 Source = Annotated[Market, BeforeValidator(parse_market), _schema(enum=[market.value for market in Market])]
 ReservationId = Annotated[
@@ -260,6 +331,9 @@ PositiveCount = Annotated[
 Idle = Annotated[int, BeforeValidator(duration(1, 30 * 86400)), _schema(**DURATION_SCHEMA)]
 BootTimeout = Annotated[int, BeforeValidator(duration(60, 12 * 3600)), _schema(**DURATION_SCHEMA)]
 MaxTime = Annotated[int, BeforeValidator(duration(60, 365 * 86400)), _schema(**DURATION_SCHEMA)]
+Tier = Annotated[
+    int, BeforeValidator(count(1)), _schema(type="integer", minimum=1, maximum=MAX_NODES)
+]  # Slurm takes 0 to 65533
 Size = Annotated[
     int,
     BeforeValidator(size(1, 64 * 1024**3)),
@@ -269,6 +343,8 @@ AbsolutePath = Annotated[
     str, BeforeValidator(parse_path), _schema(type="string", pattern=f"^{_PATH.pattern}$", examples=["/data"])
 ]
 Address = Annotated[
-    str, BeforeValidator(parse_address), _schema(type="string", format="ipv4", examples=["192.0.2.10"])
+    str,
+    BeforeValidator(parse_address),
+    _schema(type="string", format="ipv4", pattern=f"^{IPV4}$", examples=["192.0.2.10"]),
 ]
 Word = Annotated[str, BeforeValidator(parse_word), _schema(type="string", pattern=f"^{_WORD.pattern}$")]

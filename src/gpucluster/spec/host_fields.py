@@ -1,4 +1,4 @@
-"""The leaves of hosts that exist and of the people on them: addresses, hostlists, keys, uids."""
+"""Field types of existing hosts and users: addresses, hostlists, keys, uids."""
 
 import base64
 import binascii
@@ -9,28 +9,28 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from gpucluster.plan.hostlist import HostlistError, HostlistTooLargeError, expand
-from gpucluster.spec.fields import MAX_NODES, parse_address, parse_text, refuse
-from gpucluster.spec.problem import quoted
+from gpucluster.spec.fields import IPV4, parse_address, parse_text, refuse
+from gpucluster.text import Form, quoted
 
+LONGEST_HOSTLIST = 65_536  # characters; names without a pattern are longer than a range
 FABRICS = ("infiniband", "roce", "ethernet")
 FIRST_UID, LAST_UID = 1000, 2_000_000_000
 SYSTEM_UIDS = range(
     60_000, 65_536
-)  # Debian gives 60000-64999 to packages (slurm is 64030) and 65534 to nobody
+)  # Debian reserves 60000-64999 for packages (slurm is 64030) and 65534 for nobody
 KEY_KINDS = (
     "ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",
     "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
 )  # fmt: skip
-_HOST = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_USER = re.compile(r"[a-z][a-z0-9_-]{0,30}")
-_KEY = re.compile(
+_HOST = Form(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_USER = Form(r"[a-z][a-z0-9_-]{0,30}")
+_KEY = Form(
     r"(\S+) ([A-Za-z0-9+/]{16,8192}={0,2})(?: ([ -z|~]{1,100}))?"
-)  # no brace: Ansible has templates
-_OPENSSH_PRIVATE = "b3BlbnNzaC1rZXktdj"  # "openssh-key-v" in base64: the first line of its body
+)  # no brace: Ansible would read it as a template
+_OPENSSH_PRIVATE = "b3BlbnNzaC1rZXktdj"  # "openssh-key-v" in base64: the start of a private key
 _ED25519_BYTES = 32
 _OTHERS_NAMES = (
-    frozenset(  # of /etc/hosts, of Ansible's groups, of slurm.conf's NodeName: each means something there
+    frozenset(  # words with a meaning in /etc/hosts, in Ansible's groups or in NodeName of slurm.conf
         (
             "localhost",
             "ip6-localhost",
@@ -43,7 +43,7 @@ _OTHERS_NAMES = (
         )
     )
 )
-_REACH = (  # what an address is, why ssh cannot go there
+_REACH = (  # kind of the address, and why ssh cannot connect to it
     ("is_unspecified", "it is no host's"),
     ("is_loopback", "it is each machine's own"),
     ("is_multicast", "it is a group's"),
@@ -53,7 +53,7 @@ _REACH = (  # what an address is, why ssh cannot go there
 
 
 def parse_host_name(value: object) -> str:
-    """A short host name, as `hostname -s` says it."""
+    """Parse a short host name, as `hostname -s` prints it."""
     text = parse_text(value)
     if not _HOST.fullmatch(text) or text.isdecimal():
         raise refuse(
@@ -63,13 +63,13 @@ def parse_host_name(value: object) -> str:
     if text in _OTHERS_NAMES:
         raise refuse(
             "reserved-name",
-            f"{quoted(text)} is not a host's name: to Ansible, Slurm or /etc/hosts it means another thing",
+            f"{quoted(text)} cannot be a host name: it has another meaning in Ansible, Slurm or /etc/hosts",
         )
     return text
 
 
 def parse_host_address(value: object) -> str:
-    """An IPv4 address that ssh can go to."""
+    """Parse an IPv4 address that ssh can connect to."""
     text = parse_address(value)
     address = ipaddress.IPv4Address(text)
     why = next((why for kind, why in _REACH if getattr(address, kind)), None)
@@ -81,12 +81,12 @@ def parse_host_address(value: object) -> str:
 
 
 def parse_hosts(value: object) -> tuple[str, ...]:
-    """The names of a hostlist, in order."""
+    """Parse the names of a hostlist, in order."""
     return _hostlist(value, parse_host_name)
 
 
 def parse_addresses(value: object) -> tuple[str, ...]:
-    """The addresses of a hostlist, in order."""
+    """Parse the addresses of a hostlist, in order."""
     return _hostlist(value, parse_host_address)
 
 
@@ -104,13 +104,14 @@ def parse_uid(value: object) -> int:
     uid = number(FIRST_UID, LAST_UID)(value)
     if uid in SYSTEM_UIDS:
         raise refuse(
-            "out-of-range", f"{uid} is one of the system's own ({SYSTEM_UIDS[0]} to {SYSTEM_UIDS[-1]})"
+            "out-of-range",
+            f"{uid} is reserved for the operating system ({SYSTEM_UIDS[0]} to {SYSTEM_UIDS[-1]})",
         )
     return uid
 
 
 def parse_key(value: object) -> str:
-    """A public key of OpenSSH, by form; the key's own kind stands in its first bytes once more."""
+    """Parse an OpenSSH public key. Its first bytes must repeat the key type."""
     text = parse_text(value).strip()
     if holds_private_key(text):
         raise refuse(
@@ -124,7 +125,7 @@ def parse_key(value: object) -> str:
 
 
 def holds_private_key(text: str) -> bool:
-    """Whether a text has the marks of one, with its headers or without."""
+    """Return whether a text looks like a private key, with or without its header."""
     return "PRIVATE KEY" in text or _OPENSSH_PRIVATE in text
 
 
@@ -136,7 +137,7 @@ def parse_fabric(value: object) -> str:
 
 
 def number(least: int, most: int) -> Callable[[object], int]:
-    """A parser of whole numbers."""
+    """Return a parser of whole numbers."""
 
     def parse(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -150,9 +151,16 @@ def number(least: int, most: int) -> Callable[[object], int]:
 
 
 def _hostlist(value: object, parse: Callable[[object], str]) -> tuple[str, ...]:
+    from gpucluster.slurm.hostlist import (  # noqa: PLC0415  only a spec of hosts has hostlists
+        SLURM_MOST,
+        HostlistError,
+        HostlistTooLargeError,
+        expand,
+    )
+
     text = parse_text(value)
     try:
-        names = expand(text, most=MAX_NODES)
+        names = expand(text, most=SLURM_MOST, longest=LONGEST_HOSTLIST)
     except HostlistTooLargeError as error:
         raise refuse("hostlist-too-large", f"{quoted(text)} is too large for a pool: {error}") from None
     except HostlistError as error:
@@ -161,7 +169,7 @@ def _hostlist(value: object, parse: Callable[[object], str]) -> tuple[str, ...]:
 
 
 def _is_of(kind: str, body: str) -> bool:
-    """Whether the key is whole and of its kind: on the wire it is words, each after its length in four bytes."""
+    """Return whether the key is complete and of its type. The data is a list of fields, each after its length in four bytes."""
     try:
         raw = base64.b64decode(body, validate=True)
     except (ValueError, binascii.Error):
@@ -170,7 +178,7 @@ def _is_of(kind: str, body: str) -> bool:
     while raw:
         length = int.from_bytes(raw[:4])
         if len(raw) < 4 + length:
-            return False  # cut off where it was pasted
+            return False  # the end of the pasted key is missing
         words.append(raw[4 : 4 + length])
         raw = raw[4 + length :]
     if kind == "ssh-ed25519":
@@ -184,20 +192,21 @@ def _number(least: int, most: int) -> tuple[BeforeValidator, WithJsonSchema]:
     )
 
 
-_HOST_SCHEMA = WithJsonSchema({"type": "string", "pattern": f"^{_HOST.pattern}$"})
-_LIST_SCHEMA = WithJsonSchema({"type": "string", "examples": ["gpu[01-04]"]})
+_TAKEN = "|".join(sorted(_OTHERS_NAMES))
+_HOST_SCHEMA = WithJsonSchema({"type": "string", "pattern": f"^(?![0-9]+$)(?!(?:{_TAKEN})$){_HOST.pattern}$"})
+HOSTLIST_SCHEMA = {"type": "string", "pattern": r"^[a-z0-9\[][a-z0-9,\[\]-]*$", "examples": ["gpu[01-04]"]}
 
 HostName = Annotated[str, BeforeValidator(parse_host_name), _HOST_SCHEMA]
 HostAddress = Annotated[
     str,
     BeforeValidator(parse_host_address),
-    WithJsonSchema({"type": "string", "format": "ipv4", "examples": ["192.0.2.10"]}),
+    WithJsonSchema({"type": "string", "format": "ipv4", "pattern": f"^{IPV4}$", "examples": ["192.0.2.10"]}),
 ]
-Hostlist = Annotated[tuple[str, ...], BeforeValidator(parse_hosts), _LIST_SCHEMA]
+Hostlist = Annotated[tuple[str, ...], BeforeValidator(parse_hosts), WithJsonSchema(HOSTLIST_SCHEMA)]
 Addresses = Annotated[
     tuple[str, ...],
     BeforeValidator(parse_addresses),
-    WithJsonSchema({"type": "string", "examples": ["192.0.2.[11-14]"]}),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9\[][0-9.,\[\]-]*$", "examples": ["192.0.2.[11-14]"]}),
 ]
 UserName = Annotated[
     str,
@@ -207,12 +216,25 @@ UserName = Annotated[
 Uid = Annotated[
     int,
     BeforeValidator(parse_uid),
-    WithJsonSchema({"type": "integer", "minimum": FIRST_UID, "maximum": LAST_UID}),
+    WithJsonSchema(
+        {
+            "type": "integer",
+            "minimum": FIRST_UID,
+            "maximum": LAST_UID,
+            "not": {"minimum": SYSTEM_UIDS[0], "maximum": SYSTEM_UIDS[-1]},
+        }
+    ),
 ]
 PublicKey = Annotated[
     str,
     BeforeValidator(parse_key),
-    WithJsonSchema({"type": "string", "examples": ["ssh-ed25519 AAAA… name"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^\s*(?:{'|'.join(map(re.escape, KEY_KINDS))}) [A-Za-z0-9+/]{{16,8192}}={{0,2}}(?: [ -z|~]{{1,100}})?\s*$",
+            "examples": ["ssh-ed25519 AAAA… name"],
+        }
+    ),
 ]
 FabricKind = Annotated[str, BeforeValidator(parse_fabric), WithJsonSchema({"enum": list(FABRICS)})]
 Port = Annotated[int, *_number(1, 65535)]

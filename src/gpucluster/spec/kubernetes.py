@@ -6,11 +6,20 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from gpucluster.plan.kubernetes import Distribution
-from gpucluster.spec.fields import Flag, PositiveCount, UpdateClass, Version, Word, parse_text, refuse, wish
+from gpucluster.plan.model.values import Distribution
+from gpucluster.spec.fields import (
+    Flag,
+    PositiveCount,
+    UpdateClass,
+    Version,
+    Word,
+    parse_text,
+    refuse,
+    spec_field,
+)
 from gpucluster.spec.part import Part
-from gpucluster.spec.problem import quoted
 from gpucluster.spec.resources import Profile, Quantity, Resource, TeamName
+from gpucluster.text import Form, quoted
 
 
 class Runs(StrEnum):
@@ -53,43 +62,81 @@ GpuStack = Annotated[str, _one_of("gpu_stack"), _schema("gpu_stack")]
 RunsField = Annotated[str, _one_of("runs"), _schema("runs")]
 
 
-class Existing(Part):
-    """A cluster that stands already."""
+_NODE_IMAGE = Form(r"v20[0-9]{6}")
 
-    context: Word = wish(UpdateClass.REPLACE, "Its name in the operator's kubeconfig.")
+
+def parse_node_image(value: object) -> str:
+    text = parse_text(value)
+    if not _NODE_IMAGE.fullmatch(text):
+        raise refuse("bad-release", f"{quoted(text)} is not a release of EKS's images such as v20260903")
+    return text
+
+
+NodeImage = Annotated[
+    str,
+    BeforeValidator(parse_node_image),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NODE_IMAGE.pattern}$"}),
+]
+
+
+class Existing(Part):
+    """A Kubernetes cluster that exists already."""
+
+    context: Word = spec_field(UpdateClass.REPLACE, "Its name in the operator's kubeconfig.")
 
 
 class Team(Part):
-    """People with a namespace, a queue and a quota."""
+    """A team has a namespace, a queue and a quota."""
 
-    name: TeamName = wish(UpdateClass.DATA_LOSS, "Name of the team and of its namespace.")
-    quota: Mapping[Resource, Quantity] = wish(
-        UpdateClass.LIVE, "What it is promised, by resource: `nvidia.com/gpu: 32`.", min_length=1
+    name: TeamName = spec_field(UpdateClass.DATA_LOSS, "Name of the team and of its namespace.")
+    quota: Mapping[Resource, Quantity] = spec_field(
+        UpdateClass.LIVE, "Guaranteed amount of each resource: `nvidia.com/gpu: 32`.", min_length=1
     )
-    may_borrow: Flag = wish(UpdateClass.LIVE, "Takes what others leave idle.", default=False)
+    may_borrow: Flag = spec_field(
+        UpdateClass.LIVE, "The team may use what other teams leave idle.", default=False
+    )
 
 
 class Kubernetes(Part):
-    """The orchestrator of pools that `runs: kubernetes`."""
+    """Kubernetes, for pools with `runs: kubernetes`."""
 
-    version: Version = wish(UpdateClass.RESTART, 'Kubernetes release, quoted: "1.36".')
-    control_plane: ControlPlane | None = wish(
+    version: Version = spec_field(UpdateClass.RESTART, 'Kubernetes release, quoted: "1.36".')
+    control_plane: ControlPlane | None = spec_field(
         UpdateClass.REPLACE, "Who runs the control plane: `eks`.", default=None
     )
-    existing: Existing | None = wish(UpdateClass.REPLACE, "Instead: a cluster that stands.", default=None)
-    queueing: Queueing = wish(UpdateClass.STOP_FLEET, "Who queues gangs.", default="kueue")
-    gpu_stack: GpuStack = wish(UpdateClass.DRAIN, "Who gives GPUs to pods.", default="device-plugin")
-    teams: tuple[Team, ...] = wish(UpdateClass.LIVE, "Who shares the pools.", min_length=1)
+    existing: Existing | None = spec_field(
+        UpdateClass.REPLACE, "An existing cluster, instead of `control_plane`.", default=None
+    )
+    queueing: Queueing = spec_field(UpdateClass.STOP_FLEET, "The queueing system of gangs.", default="kueue")
+    gpu_stack: GpuStack = spec_field(
+        UpdateClass.DRAIN, "The component that gives GPUs to pods.", default="device-plugin"
+    )
+    node_image: NodeImage | None = spec_field(
+        UpdateClass.LIVE,
+        "Release of EKS's AL2023 image for nodes that Karpenter makes: `v20260903`. Running nodes keep theirs until they are empty.",
+        default=None,
+    )
+    teams: tuple[Team, ...] = spec_field(UpdateClass.LIVE, "Teams that share the pools.", min_length=1)
 
 
-def distribution(wish: Kubernetes) -> Distribution:
+def distribution(part: Kubernetes) -> Distribution:
     """Whose control plane it is."""
-    return Distribution.EKS if wish.existing is None else Distribution.EXISTING
+    return Distribution.EKS if part.existing is None else Distribution.EXISTING
 
 
 class Sharing(Part):
-    """How one GPU serves several pods."""
+    """How jobs or pods share a GPU: by one of its keys."""
 
-    mig: Mapping[Profile, PositiveCount] = wish(
-        UpdateClass.DRAIN, "Slices of each GPU, by profile: `1g.10gb: 7`.", min_length=1
+    mig: Mapping[Profile, PositiveCount] | None = spec_field(
+        UpdateClass.DRAIN, "MIG slices of each GPU, by profile: `1g.10gb: 7`.", default=None, min_length=1
+    )
+    shards: PositiveCount | None = spec_field(
+        UpdateClass.DRAIN,
+        "Slurm only: this many jobs share each GPU. Nothing limits the memory that one of them takes.",
+        default=None,
+    )
+    mps: PositiveCount | None = spec_field(
+        UpdateClass.DRAIN,
+        "Slurm only: NVIDIA's MPS divides each GPU into this many parts, at most 100. A job asks for some of them and gets that share of the GPU's threads. Nothing limits its memory. All jobs on a node are of one user.",
+        default=None,
     )

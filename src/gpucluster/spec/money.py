@@ -1,4 +1,4 @@
-"""Money and shares of it in a spec, and the budget that is made of them."""
+"""Amounts of money in a spec, and the budget."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -6,10 +6,9 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from gpucluster.spec.aws_fields import Mail
-from gpucluster.spec.fields import UpdateClass, parse_text, refuse, wish
+from gpucluster.spec.fields import UpdateClass, parse_text, refuse, spec_field
 from gpucluster.spec.part import Part
-from gpucluster.spec.problem import quoted
-from gpucluster.spec.units import (
+from gpucluster.text import (
     AMOUNT,
     MICRO,
     MONEY_FORMS,
@@ -18,6 +17,7 @@ from gpucluster.spec.units import (
     parse_money,
     parse_percent,
     parse_rate,
+    quoted,
 )
 
 MOST_MONTH = 1_000_000_000 * MICRO
@@ -25,7 +25,7 @@ MOST_HOUR = 100_000 * MICRO
 
 
 def amount(read: Callable[[str], int | None], forms: str, most: int) -> Callable[[object], int]:
-    """A parser of money, or money an hour, to micro-USD."""
+    """Return a parser of money, or of money for each hour; the result is in micro-USD."""
 
     def parse(value: object) -> int:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -42,7 +42,7 @@ def amount(read: Callable[[str], int | None], forms: str, most: int) -> Callable
 
 
 def parse_share(value: object) -> int:
-    """Whole percent of the budget."""
+    """Parse a whole percentage of the budget."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise refuse("no-unit", f"{value} has no unit; write {PERCENT_FORMS}")
     text = parse_text(value)
@@ -66,17 +66,19 @@ Money = Annotated[
 HourlyPrice = Annotated[
     int, BeforeValidator(amount(parse_rate, RATE_FORMS, MOST_HOUR)), _schema(f"{AMOUNT} USD/h", "40 USD/h")
 ]
-Percent = Annotated[int, BeforeValidator(parse_share), _schema("[0-9]{1,3}%", "80%")]
+Percent = Annotated[int, BeforeValidator(parse_share), _schema("0{0,2}(?:[1-9][0-9]?|100)%", "80%")]
 
 
 class Budget(Part):
-    """What Slurm's nodes on AWS may cost in a calendar month (UTC), by our own ledger at catalog prices."""
+    """Limit on the cost of Slurm's nodes on AWS in a calendar month (UTC), by our own ledger at catalog prices."""
 
-    monthly: Money = wish(UpdateClass.LIVE, "The month's budget: `250000 USD`.")
-    warn_at: Percent | None = wish(UpdateClass.LIVE, "Told from this part of it on.", default=None)
-    stop_scaling_at: Percent | None = wish(
-        UpdateClass.LIVE, "Nothing is launched from this part of it on; no job is ended.", default=None
+    monthly: Money = spec_field(UpdateClass.LIVE, "Budget of a calendar month: `250000 USD`.")
+    warn_at: Percent | None = spec_field(
+        UpdateClass.LIVE, "The daemon warns from this share of the budget on.", default=None
     )
-    notify: tuple[Mail, ...] = wish(
-        UpdateClass.LIVE, "Addresses of mail that AWS Budgets tells.", default=(), min_length=1
+    stop_scaling_at: Percent | None = spec_field(
+        UpdateClass.LIVE, "Launches stop from this share of the budget on. No job ends.", default=None
+    )
+    notify: tuple[Mail, ...] = spec_field(
+        UpdateClass.LIVE, "Mail addresses that AWS Budgets notifies.", default=(), min_length=1
     )

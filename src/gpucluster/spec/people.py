@@ -1,28 +1,30 @@
-"""People by a directory, instead of a list; and what the spec's own warnings are told."""
+"""The directory of users, and the warnings that the spec accepts."""
 
 from gpucluster.spec.aws_fields import LdapBase, LdapUri, SecretArn, WarningId
-from gpucluster.spec.fields import Text, UpdateClass, wish
+from gpucluster.spec.fields import Text, UpdateClass, spec_field
 from gpucluster.spec.part import Part
 
 
 class Ldap(Part):
-    """An LDAP server, asked through sssd."""
+    """An LDAP server. Machines query it through sssd."""
 
-    uri: LdapUri = wish(UpdateClass.LIVE, "The server, over TLS.")
-    base: LdapBase = wish(UpdateClass.LIVE, "Where people are searched.")
-    secret: SecretArn | None = wish(
-        UpdateClass.LIVE, "ARN of the secret with the bind password; anonymous if absent.", default=None
+    uri: LdapUri = spec_field(UpdateClass.LIVE, "URI of the server. It must use TLS.")
+    base: LdapBase = spec_field(UpdateClass.LIVE, "Base of the search for user accounts.")
+    secret: SecretArn | None = spec_field(
+        UpdateClass.LIVE,
+        "ARN of the secret with the bind password. Without it the bind is anonymous.",
+        default=None,
     )
 
 
 class Directory(Part):
-    """Where people come from."""
+    """The directory of user accounts."""
 
-    ldap: Ldap = wish(UpdateClass.LIVE, "LDAP through sssd, on every machine.")
+    ldap: Ldap = spec_field(UpdateClass.LIVE, "LDAP through sssd, on every machine.")
 
 
 class Accept(Part):
-    """A warning that is known and right here."""
+    """A warning that you accept."""
 
-    id: WarningId = wish(UpdateClass.NONE, "The warning's id, as it stands in brackets.")
-    because: Text = wish(UpdateClass.NONE, "Why it does not hold here.")
+    id: WarningId = spec_field(UpdateClass.NONE, "Id of the warning: the word in brackets.")
+    because: Text = spec_field(UpdateClass.NONE, "The reason.")

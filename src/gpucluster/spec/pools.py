@@ -1,11 +1,12 @@
-"""Which orchestrator a pool has."""
+"""The orchestrator and the sources of each pool."""
 
+from gpucluster.plan.model.pools import Source
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import ClusterSpec, Pool
 
 
 def run_by(spec: ClusterSpec, pool: Pool) -> Runs | None:
-    """What was written, or the only one there is; None where there are two and the pool does not say."""
+    """Return the orchestrator of the pool, or the only one of the cluster; None if there are two and the pool names none."""
     if pool.runs is not None:
         return Runs(pool.runs)
     if spec.slurm is not None and spec.kubernetes is not None:
@@ -14,10 +15,26 @@ def run_by(spec: ClusterSpec, pool: Pool) -> Runs | None:
 
 
 def of_slurm(spec: ClusterSpec) -> tuple[Pool, ...]:
-    """Slurm's pools, in order."""
+    """Return Slurm's pools, in order."""
     return tuple(pool for pool in spec.pools if run_by(spec, pool) is Runs.SLURM)
 
 
 def of_kubernetes(spec: ClusterSpec) -> tuple[Pool, ...]:
-    """Kubernetes' pools, in order."""
+    """Return Kubernetes' pools, in order."""
     return tuple(pool for pool in spec.pools if run_by(spec, pool) is Runs.KUBERNETES)
+
+
+def sources_of(pool: Pool, zones: tuple[str, ...]) -> tuple[Source, ...]:
+    """Return the sources of a pool. A source without zones has all of the network."""
+    return tuple(
+        Source(
+            position=position,
+            market=requested.source,
+            machines=requested.machines,
+            zones=requested.zones or zones,
+            max=requested.max,
+            reservation=requested.id,
+            max_price=requested.max_price,
+        )
+        for position, requested in enumerate(pool.capacity)
+    )

@@ -1,15 +1,17 @@
-"""A problem of a spec: where it stands, its stable id, and the words for people."""
+"""A problem of a spec: position, stable id, message."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpucluster.text import printable
+
 Path = tuple[str | int, ...]
 
-_WIDTH = 160  # of a shown source line; more is cut around the caret
+_WIDTH = 160  # characters of a shown source line; a longer line is cut around the caret
 
 
 class Level(StrEnum):
-    """An error stops; a warning does not; an advice is a better way."""
+    """The effect: an error stops, a warning does not, an advice suggests a better way."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -18,7 +20,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """A place in the file, both counted from 1."""
+    """A position in the file. Both numbers start at 1."""
 
     line: int
     column: int
@@ -26,18 +28,18 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A problem by path, before it has a place: what parsers and rules yield."""
+    """A problem with a path and no position yet. Parsers and rules return it."""
 
     path: Path
     id: str
     message: str
     level: Level = Level.ERROR
-    at_key: bool = False  # the mark is the key's, not the value's
+    at_key: bool = False  # the position is the key's, not the value's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A located problem; `path` is written for people: `pools[h200].idle`."""
+    """A problem with its position. `path` is for people: `pools[h200].idle`."""
 
     file: str
     mark: Mark
@@ -56,17 +58,6 @@ class Problem:
         if not self.source.strip():
             return ""
         start = max(0, self.mark.column - 1 - _WIDTH // 2) if len(self.source) > _WIDTH else 0
-        line = printable(self.source[start : start + _WIDTH])
-        return f"\n  {line}\n  {' ' * (self.mark.column - 1 - start)}^"
-
-
-def printable(text: str) -> str:
-    """Text for a terminal: one column for each character, nothing that could steer it."""
-    return "".join(c if c.isprintable() else " " if c == "\t" else "�" for c in text)
-
-
-def quoted(value: object) -> str:
-    """A value of the user in a message: quoted, on one line, not longer than a name needs."""
-    text = str(value)
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    return repr(shown)
+        before = printable(self.source[start : self.mark.column - 1])
+        after = printable(self.source[self.mark.column - 1 : start + _WIDTH])
+        return f"\n  {before}{after}\n  {' ' * len(before)}^"

@@ -1,16 +1,15 @@
-"""Kubernetes' names, resources and quantities as leaves of a spec."""
+"""Field types of Kubernetes: names, resources and quantities."""
 
-import re
 from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from gpucluster.plan.kubernetes import CPU, IN_MIB
-from gpucluster.spec.fields import MAX_NAME, parse_name, parse_text, refuse
-from gpucluster.spec.problem import quoted
+from gpucluster.plan.model.values import CPU, IN_MIB
+from gpucluster.spec.fields import MAX_NAME, matching, parse_name, parse_text, refuse
+from gpucluster.text import Form, quoted
 
-MAX_TEXT = 4096  # of an argument or a variable; more belongs in a file
+MAX_TEXT = 4096  # for an argument or a variable; longer text belongs in a file
 
 _TAKEN = frozenset({"default", "gpu-operator", "jobset-system", "karpenter", "kueue-system"})
 _SUFFIXES = {
@@ -24,40 +23,32 @@ _SUFFIXES = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
-_QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
-_RESOURCE = re.compile(
-    r"(?:[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/)?[a-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-)
-_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_QUANTITY = Form(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_RESOURCE = Form(r"(?:[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/)?[a-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_PROFILE = Form(r"[1-7]g\.[1-9][0-9]{0,2}gb")
+_OBJECT = Form(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?){0,3}")
+_KEY = Form(r"[A-Za-z0-9._-]{1,253}")
+_HTTP_PATH = Form(r"/[A-Za-z0-9._~/?&=%-]{0,199}")
+_VARIABLE = Form(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HOST = (
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?){0,10}(?::[0-9]{1,5})?"
 )
 _STEP = r"[a-z0-9]+(?:(?:[._]|__|-{1,8})[a-z0-9]+){0,16}"
-_IMAGE = re.compile(
+_IMAGE = Form(
     rf"(?:{_HOST}/)?{_STEP}(?:/{_STEP}){{0,10}}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
 )
 
 
 def parse_team(value: object) -> str:
-    """A team's name is its namespace's."""
+    """Parse a team's name, which is also its namespace."""
     name = parse_name(value)
     if name in _TAKEN or name.startswith("kube-"):
-        raise refuse("reserved-name", f"the namespace '{name}' is the system's own; take another name")
+        raise refuse("reserved-name", f"the namespace '{name}' belongs to Kubernetes; choose another name")
     return name
 
 
-def parse_resource(value: object) -> str:
-    text = parse_text(value)
-    if not _RESOURCE.fullmatch(text):
-        raise refuse(
-            "bad-resource", f"{quoted(text)} is not a resource such as cpu, memory or nvidia.com/gpu"
-        )
-    return text
-
-
 def parse_quantity(value: object) -> int:
-    """Thousandths, as Kubernetes counts: `4` and `4000m` are the same."""
+    """Parse a quantity to thousandths: `4` and `4000m` are equal."""
     text = str(value) if type(value) is int else parse_text(value)
     found = _QUANTITY.fullmatch(text)
     if not found:
@@ -65,21 +56,14 @@ def parse_quantity(value: object) -> int:
     number, suffix = Decimal(found[1]), found[2] or ""
     thousandths = number if suffix == "m" else number * 1000 * _SUFFIXES[suffix]
     if thousandths != int(thousandths):
-        raise refuse("bad-quantity", f"{quoted(text)} is finer than a thousandth")
+        raise refuse("bad-quantity", f"{quoted(text)} has more than three decimal places")
     return int(thousandths)
 
 
 def in_unit(resource: str, thousandths: int) -> int | None:
-    """The amount in the plan's unit of that resource; None if it is not a whole number of it."""
+    """Return the amount in the plan's unit; None if it is not a whole number of units."""
     unit = 1 if resource == CPU else 1000 * 2**20 if resource in IN_MIB else 1000
     return thousandths // unit if thousandths % unit == 0 else None
-
-
-def parse_profile(value: object) -> str:
-    text = parse_text(value)
-    if not _PROFILE.fullmatch(text):
-        raise refuse("bad-profile", f"{quoted(text)} is not a MIG profile such as 1g.10gb")
-    return text
 
 
 def parse_image(value: object) -> str:
@@ -91,26 +75,29 @@ def parse_image(value: object) -> str:
     return text
 
 
-def parse_variable(value: object) -> str:
-    text = parse_text(value)
-    if not _VARIABLE.fullmatch(text):
-        raise refuse("bad-variable", f"{quoted(text)} is not a variable's name: use A-Z, a-z, 0-9 and '_'")
-    return text
-
-
 def parse_line(value: object) -> str:
-    """Text for an argument or a variable: anything that is printed, in any script."""
+    """Parse text for an argument or a variable: any printable characters."""
     text = parse_text(value)
     if len(text) > MAX_TEXT or not all(c.isprintable() or c in "\t\n" for c in text):
         raise refuse("bad-text", f"{quoted(text)} has control characters, or is longer than {MAX_TEXT}")
     return text
 
 
+parse_resource = matching(_RESOURCE, "bad-resource", "a resource such as cpu, memory or nvidia.com/gpu")
+parse_profile = matching(_PROFILE, "bad-profile", "a MIG profile such as 1g.10gb")
+parse_variable = matching(_VARIABLE, "bad-variable", "a variable's name: use A-Z, a-z, 0-9 and '_'")
+parse_object = matching(_OBJECT, "bad-name", "the name of an object: use a-z, 0-9, '-' and '.'")
+parse_key = matching(_KEY, "bad-key", "a key of a Secret: use A-Z, a-z, 0-9, '-', '_' and '.'")
+parse_http_path = matching(_HTTP_PATH, "bad-path", "a path such as /health")
 _NAME = {"type": "string", "pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": MAX_NAME}
 
-TeamName = Annotated[str, BeforeValidator(parse_team), WithJsonSchema(_NAME)]
+_TEAM = {**_NAME, "not": {"anyOf": [{"enum": sorted(_TAKEN)}, {"pattern": "^kube-"}]}}
+
+TeamName = Annotated[str, BeforeValidator(parse_team), WithJsonSchema(_TEAM)]
 Resource = Annotated[
-    str, BeforeValidator(parse_resource), WithJsonSchema({"type": "string", "examples": ["nvidia.com/gpu"]})
+    str,
+    BeforeValidator(parse_resource),
+    WithJsonSchema({"type": "string", "pattern": f"^{_RESOURCE.pattern}$", "examples": ["nvidia.com/gpu"]}),
 ]
 Quantity = Annotated[
     int,
@@ -129,10 +116,30 @@ Profile = Annotated[
     BeforeValidator(parse_profile),
     WithJsonSchema({"type": "string", "pattern": f"^{_PROFILE.pattern}$", "examples": ["1g.10gb"]}),
 ]
+ObjectName = Annotated[
+    str,
+    BeforeValidator(parse_object),
+    WithJsonSchema({"type": "string", "pattern": f"^{_OBJECT.pattern}$"}),
+]
+SecretKeyName = Annotated[
+    str, BeforeValidator(parse_key), WithJsonSchema({"type": "string", "pattern": f"^{_KEY.pattern}$"})
+]
+HttpPath = Annotated[
+    str,
+    BeforeValidator(parse_http_path),
+    WithJsonSchema({"type": "string", "pattern": f"^{_HTTP_PATH.pattern}$"}),
+]
 Image = Annotated[
     str,
     BeforeValidator(parse_image),
-    WithJsonSchema({"type": "string", "maxLength": 512, "examples": ["registry.example.org/chat:1.4"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": f"^{_IMAGE.pattern}$",
+            "maxLength": 512,
+            "examples": ["registry.example.org/chat:1.4"],
+        }
+    ),
 ]
 Variable = Annotated[
     str,

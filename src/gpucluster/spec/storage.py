@@ -1,78 +1,85 @@
-"""File systems that every machine of the cluster mounts."""
+"""The file systems that every machine of the cluster mounts."""
 
 from gpucluster.spec.aws_fields import EfsId, Folder, Follows, FsxId, S3Url, Throughput
-from gpucluster.spec.fields import AbsolutePath, Address, Size, Text, UpdateClass, Word, wish
+from gpucluster.spec.fields import AbsolutePath, Address, Size, Text, UpdateClass, Word, spec_field
 from gpucluster.spec.part import Part
 
 KINDS = ("nfs", "efs", "fsx_lustre", "nvme", "other")
 
 
 class Nfs(Part):
-    """An export: `from: head`, which the head then serves, or a server that is there."""
+    """An NFS export: of the head (`from: head`) or of an existing server."""
 
-    source: Text | None = wish(
+    source: Text | None = spec_field(
         UpdateClass.DATA_LOSS, "`head`: the head exports its own disk.", default=None, alias="from"
     )
-    server: Address | None = wish(UpdateClass.DRAIN, "Address of a server that is there.", default=None)
-    export: AbsolutePath | None = wish(
-        UpdateClass.DATA_LOSS, "The exported folder; the head's is the mount's own path.", default=None
+    server: Address | None = spec_field(UpdateClass.DRAIN, "Address of an existing server.", default=None)
+    export: AbsolutePath | None = spec_field(
+        UpdateClass.DATA_LOSS,
+        "The exported folder. The head exports the path of the mount point.",
+        default=None,
     )
-    size: Size | None = wish(
-        UpdateClass.LIVE, "The head's protected volume for it, on a cloud.", default=None
+    size: Size | None = spec_field(
+        UpdateClass.LIVE, "On AWS, size of the head's protected volume for the export.", default=None
     )
 
 
 class Efs(Part):
-    """An EFS of AWS: made for the cluster, or there already."""
+    """An EFS file system: a new one or an existing one."""
 
-    id: EfsId | None = wish(UpdateClass.DATA_LOSS, "One that is there.", default=None)
+    id: EfsId | None = spec_field(UpdateClass.DATA_LOSS, "Id of an existing file system.", default=None)
 
 
 class LustreLink(Part):
-    """A folder that follows a prefix of S3, and is followed by it."""
+    """A link between a folder and a prefix in S3."""
 
-    path: Folder = wish(UpdateClass.LIVE, "The folder of the file system.")
-    s3: S3Url = wish(UpdateClass.LIVE, "The bucket and prefix.")
-    imports: Follows = wish(
-        UpdateClass.LIVE, "Changes in S3 that the folder follows.", default=(), alias="import"
+    path: Folder = spec_field(UpdateClass.LIVE, "The folder of the file system.")
+    s3: S3Url = spec_field(UpdateClass.LIVE, "The bucket and prefix.")
+    imports: Follows = spec_field(
+        UpdateClass.LIVE, "Changes in S3 that FSx imports to the folder.", default=(), alias="import"
     )
-    exports: Follows = wish(
-        UpdateClass.LIVE, "Changes in the folder that S3 follows.", default=(), alias="export"
+    exports: Follows = spec_field(
+        UpdateClass.LIVE, "Changes in the folder that FSx exports to S3.", default=(), alias="export"
     )
 
 
 class FsxLustre(Part):
-    """A Lustre of AWS: made for the cluster, or there already."""
+    """An FSx for Lustre file system: a new one or an existing one."""
 
-    zone: Text = wish(UpdateClass.DATA_LOSS, "The zone that it stands in.")
-    size: Size | None = wish(UpdateClass.RESTART, "1200GiB, or a multiple of 2400GiB.", default=None)
-    throughput: Throughput | None = wish(
-        UpdateClass.RESTART, "What each TiB of it gives: `250MBps/TiB`.", default=None
+    zone: Text = spec_field(UpdateClass.DATA_LOSS, "Zone of the file system.")
+    size: Size | None = spec_field(
+        UpdateClass.RESTART, "Size: 1200GiB or a multiple of 2400GiB.", default=None
     )
-    link: tuple[LustreLink, ...] = wish(
-        UpdateClass.LIVE, "Folders that are joined with S3.", default=(), min_length=1
+    throughput: Throughput | None = spec_field(UpdateClass.RESTART, "Throughput of each TiB.", default=None)
+    link: tuple[LustreLink, ...] = spec_field(
+        UpdateClass.LIVE, "Links between folders and S3.", default=(), min_length=1
     )
-    id: FsxId | None = wish(UpdateClass.DATA_LOSS, "One that is there.", default=None)
+    id: FsxId | None = spec_field(UpdateClass.DATA_LOSS, "Id of an existing file system.", default=None)
 
 
 class Nvme(Part):
-    """The machine's own disks, striped, empty at each boot."""
+    """The machine's own disks, striped. They are empty after each boot."""
 
 
 class Other(Part):
-    """Whatever else `mount` knows; nothing is installed for it."""
+    """Another file system that `mount` supports. The image must have its client."""
 
-    type: Word = wish(UpdateClass.DRAIN, "File system type for `mount -t`.")
-    source: Word = wish(UpdateClass.DATA_LOSS, "What is mounted.")
-    options: tuple[Word, ...] = wish(UpdateClass.DRAIN, "Mount options.", default=(), min_length=1)
+    type: Word = spec_field(UpdateClass.DRAIN, "File system type for `mount -t`.")
+    source: Word = spec_field(UpdateClass.DATA_LOSS, "Source of the mount.")
+    options: tuple[Word, ...] = spec_field(
+        UpdateClass.DRAIN,
+        "Mount options. `nosuid` and `nodev` are added, unless the list has `suid` or `dev`.",
+        default=(),
+        min_length=1,
+    )
 
 
 class Storage(Part):
-    """One mount point; exactly one kind."""
+    """One mount point, with exactly one kind of file system."""
 
-    mount: AbsolutePath = wish(UpdateClass.DRAIN, "Where it is mounted, on every machine alike.")
-    nfs: Nfs | None = wish(UpdateClass.DATA_LOSS, "NFS.", default=None)
-    efs: Efs | None = wish(UpdateClass.DATA_LOSS, "EFS.", default=None)
-    fsx_lustre: FsxLustre | None = wish(UpdateClass.DATA_LOSS, "FSx for Lustre.", default=None)
-    nvme: Nvme | None = wish(UpdateClass.DRAIN, "The machine's own disks.", default=None)
-    other: Other | None = wish(UpdateClass.DATA_LOSS, "A file system of the site's.", default=None)
+    mount: AbsolutePath = spec_field(UpdateClass.DRAIN, "Mount point, the same on every machine.")
+    nfs: Nfs | None = spec_field(UpdateClass.DATA_LOSS, "NFS.", default=None)
+    efs: Efs | None = spec_field(UpdateClass.DATA_LOSS, "EFS.", default=None)
+    fsx_lustre: FsxLustre | None = spec_field(UpdateClass.DATA_LOSS, "FSx for Lustre.", default=None)
+    nvme: Nvme | None = spec_field(UpdateClass.DRAIN, "The machine's own disks.", default=None)
+    other: Other | None = spec_field(UpdateClass.DATA_LOSS, "Another file system of your site.", default=None)

@@ -1,4 +1,4 @@
-"""What runs on Kubernetes, as a person wishes it: `workloads/NAME.yaml`, apart from the cluster's own review."""
+"""The workloads on Kubernetes: `workloads/NAME.yaml`, reviewed separately from the cluster."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -13,11 +13,21 @@ from gpucluster.spec.fields import (
     count,
     parse_text,
     refuse,
-    wish,
+    spec_field,
 )
 from gpucluster.spec.part import Part
-from gpucluster.spec.problem import quoted
-from gpucluster.spec.resources import Image, Line, Quantity, Resource, TeamName, Variable
+from gpucluster.spec.resources import (
+    HttpPath,
+    Image,
+    Line,
+    ObjectName,
+    Quantity,
+    Resource,
+    SecretKeyName,
+    TeamName,
+    Variable,
+)
+from gpucluster.text import quoted
 
 _LATER = ("mpi", "jax")
 
@@ -49,71 +59,119 @@ Restarts = Annotated[
 
 
 class Replicas(Part):
-    """How many of a service run."""
+    """Number of replicas."""
 
-    min: PositiveCount = wish(UpdateClass.LIVE, "Always.")
-    max: PositiveCount = wish(UpdateClass.LIVE, "At most.")
+    min: PositiveCount = spec_field(UpdateClass.LIVE, "Least replicas.")
+    max: PositiveCount = spec_field(UpdateClass.LIVE, "Most replicas.")
 
 
 class ScaleOn(Part):
-    """What asks for more replicas."""
+    """The metric that adds replicas."""
 
-    queue_depth: PositiveCount = wish(
+    queue_depth: PositiveCount = spec_field(
         UpdateClass.LIVE,
-        "Waiting requests of a replica, by its metric `queue_depth`, at which one more starts.",
+        "One more replica starts at this many waiting requests of a replica (metric `queue_depth`).",
     )
 
 
 class Topology(Part):
-    """How near to each other a gang's pods stand; exactly one."""
+    """How near to each other the pods are. Exactly one key."""
 
-    required: Name | None = wish(UpdateClass.DRAIN, "All in one such domain, or not at all.", default=None)
-    preferred: Name | None = wish(UpdateClass.DRAIN, "In one such domain if there is one.", default=None)
+    required: Name | None = spec_field(
+        UpdateClass.DRAIN, "All pods in one domain of this level, or none starts.", default=None
+    )
+    preferred: Name | None = spec_field(
+        UpdateClass.DRAIN, "All pods in one domain of this level, if one is free.", default=None
+    )
+
+
+class SecretKey(Part):
+    """A key of a Secret in the team's namespace. The team creates it; no file here has its value."""
+
+    name: ObjectName = spec_field(UpdateClass.LIVE, "Name of the Secret.")
+    key: SecretKeyName = spec_field(UpdateClass.LIVE, "Its key.")
 
 
 class Serve(Part):
-    """A service."""
+    """A service with replicas."""
 
-    name: Name = wish(UpdateClass.REPLACE, "Its name, and its Service's.")
-    team: TeamName = wish(UpdateClass.REPLACE, "Whose quota it takes.")
-    image: Image = wish(UpdateClass.LIVE, "The container's image.")
-    args: tuple[Line, ...] = wish(UpdateClass.LIVE, "Arguments of its entry point.", default=(), min_length=1)
-    env: Mapping[Variable, Line] = wish(
-        UpdateClass.LIVE, "Its variables. Not for secrets: these stay in the cluster.", default={}
+    name: Name = spec_field(UpdateClass.REPLACE, "Name of the service and of its Service object.")
+    team: TeamName = spec_field(UpdateClass.REPLACE, "Team whose quota it uses.")
+    image: Image = spec_field(UpdateClass.LIVE, "Container image.")
+    command: tuple[Line, ...] = spec_field(
+        UpdateClass.LIVE, "Entry point, instead of the image's.", default=(), min_length=1
     )
-    port: Port | None = wish(UpdateClass.LIVE, "Where it answers.", default=None)
-    resources: Mapping[Resource, Quantity] = wish(UpdateClass.LIVE, "Of each replica.", min_length=1)
-    replicas: Replicas = wish(UpdateClass.LIVE, "How many.")
-    scale_on: ScaleOn | None = wish(UpdateClass.LIVE, "What asks for more.", default=None)
+    args: tuple[Line, ...] = spec_field(
+        UpdateClass.LIVE, "Arguments of the entry point.", default=(), min_length=1
+    )
+    env: Mapping[Variable, Line] = spec_field(
+        UpdateClass.LIVE, "Environment variables. `check` refuses secrets here: use `secrets`.", default={}
+    )
+    secrets: Mapping[Variable, SecretKey] = spec_field(
+        UpdateClass.LIVE, "Environment variables from Secrets of the team's namespace.", default={}
+    )
+    pull_secrets: tuple[ObjectName, ...] = spec_field(
+        UpdateClass.LIVE,
+        "Secrets of the team's namespace with the credentials of the image's registry.",
+        default=(),
+        min_length=1,
+    )
+    health: HttpPath | None = spec_field(
+        UpdateClass.LIVE,
+        "Path that answers 200 when the replica can serve. Without it the port counts.",
+        default=None,
+    )
+    port: Port | None = spec_field(UpdateClass.LIVE, "Port of the service.", default=None)
+    resources: Mapping[Resource, Quantity] = spec_field(
+        UpdateClass.LIVE, "Resources of each replica.", min_length=1
+    )
+    replicas: Replicas = spec_field(UpdateClass.LIVE, "Number of them.")
+    scale_on: ScaleOn | None = spec_field(UpdateClass.LIVE, "The metric that adds replicas.", default=None)
 
 
 class Train(Part):
-    """A gang: its pods start together or not at all."""
+    """A training job is a gang: its pods start together or not at all."""
 
-    name: Name = wish(UpdateClass.REPLACE, "Its name, and the beginning of its hosts'.")
-    team: TeamName = wish(UpdateClass.REPLACE, "Whose quota it takes.")
-    image: Image = wish(UpdateClass.REPLACE, "The container's image.")
-    args: tuple[Line, ...] = wish(
-        UpdateClass.REPLACE, "Arguments of its entry point.", default=(), min_length=1
+    name: Name = spec_field(UpdateClass.REPLACE, "Name of the job. Host names begin with it.")
+    team: TeamName = spec_field(UpdateClass.REPLACE, "Team whose quota it uses.")
+    image: Image = spec_field(UpdateClass.REPLACE, "Container image.")
+    command: tuple[Line, ...] = spec_field(
+        UpdateClass.REPLACE, "Entry point, instead of the image's.", default=(), min_length=1
     )
-    env: Mapping[Variable, Line] = wish(
-        UpdateClass.REPLACE, "Its variables. Not for secrets: these stay in the cluster.", default={}
+    args: tuple[Line, ...] = spec_field(
+        UpdateClass.REPLACE, "Arguments of the entry point.", default=(), min_length=1
     )
-    nodes: PositiveCount = wish(UpdateClass.REPLACE, "How many pods, one a node.")
-    gpus_per_node: PositiveCount = wish(UpdateClass.REPLACE, "GPUs of each pod.")
-    framework: Framework = wish(
-        UpdateClass.REPLACE, "Whose variables say where its peers are.", default="torch"
+    env: Mapping[Variable, Line] = spec_field(
+        UpdateClass.REPLACE,
+        "Environment variables. `check` refuses secrets here: use `secrets`.",
+        default={},
     )
-    topology: Topology | None = wish(UpdateClass.REPLACE, "How near they stand.", default=None)
-    restarts: Restarts | None = wish(
-        UpdateClass.REPLACE, "How often the whole gang begins anew after a failure.", default=None
+    secrets: Mapping[Variable, SecretKey] = spec_field(
+        UpdateClass.REPLACE, "Environment variables from Secrets of the team's namespace.", default={}
+    )
+    pull_secrets: tuple[ObjectName, ...] = spec_field(
+        UpdateClass.REPLACE,
+        "Secrets of the team's namespace with the credentials of the image's registry.",
+        default=(),
+        min_length=1,
+    )
+    nodes: PositiveCount = spec_field(UpdateClass.REPLACE, "Number of pods, one on each node.")
+    gpus_per_node: PositiveCount = spec_field(UpdateClass.REPLACE, "GPUs of each pod.")
+    framework: Framework = spec_field(
+        UpdateClass.REPLACE, "Framework whose variables name the other pods.", default="torch"
+    )
+    topology: Topology | None = spec_field(
+        UpdateClass.REPLACE, "How near to each other the pods are.", default=None
+    )
+    restarts: Restarts | None = spec_field(
+        UpdateClass.REPLACE, "How often the whole gang restarts after a failure.", default=None
     )
 
 
 class WorkloadsSpec(Part):
-    """Everything that one file runs on one cluster."""
+    """Workloads for one cluster."""
 
-    format: SchemaVersion = wish(UpdateClass.NONE, "Version of this format.", alias="schema")
-    cluster: Name = wish(UpdateClass.REPLACE, "Name of the cluster; its spec stands in stacks/NAME.yaml.")
-    serve: tuple[Serve, ...] = wish(UpdateClass.LIVE, "Services.", default=(), min_length=1)
-    train: tuple[Train, ...] = wish(UpdateClass.LIVE, "Gangs.", default=(), min_length=1)
+    format: SchemaVersion = spec_field(UpdateClass.NONE, "Version of this format.", alias="schema")
+    cluster: Name = spec_field(UpdateClass.REPLACE, "Name of the cluster. Its spec is stacks/NAME.yaml.")
+    serve: tuple[Serve, ...] = spec_field(UpdateClass.LIVE, "Services.", default=(), min_length=1)
+    train: tuple[Train, ...] = spec_field(UpdateClass.LIVE, "Training jobs.", default=(), min_length=1)

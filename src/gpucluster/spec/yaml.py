@@ -8,21 +8,24 @@ events and depth (the event parser does not recurse), then the size of the tree 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as YamlNode
+from ruamel.yaml.parser import RoundTripParser
 from ruamel.yaml.reader import ReaderError
 
-from gpucluster.spec.problem import Finding, Mark, quoted
+from gpucluster.spec.problem import Finding, Mark
 from gpucluster.spec.tree import Entry, ListNode, MapNode, Node, Scalar, Value, WrittenFloat
+from gpucluster.text import quoted
 
 MAX_BYTES = 256 * 1024
 MAX_EVENTS = 20_000
 MAX_DEPTH = 24
-MAX_NODES = 50_000  # with aliases followed
+MAX_NODES = 50_000  # with aliases expanded
 
 _CORE = "tag:yaml.org,2002:"
 _MERGE = f"{_CORE}merge"
@@ -30,7 +33,7 @@ _COLLECTIONS = (f"{_CORE}seq", f"{_CORE}map")
 
 
 class TreeError(Exception):
-    """The text is not a tree that we read; there is exactly one reason."""
+    """The text is not a valid tree. There is exactly one reason."""
 
     def __init__(self, mark: Mark, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -39,44 +42,55 @@ class TreeError(Exception):
 
 @dataclass(slots=True)
 class Parsed:
-    """The tree, and what was wrong in it that did not hide the rest."""
+    """The tree, and the problems that did not stop the parser."""
 
     root: Node
     findings: list[tuple[Mark, Finding]] = field(default_factory=list[tuple[Mark, Finding]])
 
 
 def parse(text: str) -> Parsed:
-    """Parse one document; TreeError when no tree can be had."""
+    """Parse one document. TreeError if there is no tree."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _refuse(Mark(1, 1), "too-large", f"a spec is at most {MAX_BYTES // 1024} KiB")
     try:
-        _bound(text)
-        documents = list(YAML(typ="rt", pure=True).compose_all(text))
+        yaml = YAML(typ="rt", pure=True)
+        yaml.Parser = _BoundedParser
+        documents = list(yaml.compose_all(text))
     except MarkedYAMLError as error:
         raise _marked(error) from error
     except ReaderError as error:
         raise _unreadable(text, error) from error
     except YAMLError as error:
         raise _refuse(Mark(1, 1), "yaml", str(error).splitlines()[0]) from error
-    if len(documents) != 1 or documents[0] is None:
+    if not documents or documents[0] is None:
+        raise _refuse(Mark(1, 1), "yaml", "the file is empty")
+    if len(documents) != 1:
         raise _refuse(Mark(1, 1), "yaml", f"a spec is one YAML document, found {len(documents)}")
     return _Builder().build(documents[0])
 
 
-def _bound(text: str) -> None:
-    """Refuse what is too deep or too long before anything recurses over it."""
-    depth = 0
-    for count, event in enumerate(YAML(typ="rt", pure=True).parse(text)):
+class _BoundedParser(RoundTripParser):
+    """Refuses a document that is too deep or too long while it is read, before the composer recurses deeper."""
+
+    _depth = 0
+    _count = -1  # of the events before the current one
+
+    def get_event(self) -> Any:
+        event = super().get_event()
         if getattr(event, "version", None) not in (None, (1, 2)):
             raise _refuse(_mark(event.start_mark), "yaml", "a spec is YAML 1.2")
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if depth > MAX_DEPTH or count > MAX_EVENTS:
-            limit = f"{MAX_DEPTH} levels deep" if depth > MAX_DEPTH else f"{MAX_EVENTS} YAML events long"
+        self._count += 1
+        self._depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if self._depth > MAX_DEPTH or self._count > MAX_EVENTS:
+            limit = (
+                f"{MAX_DEPTH} levels deep" if self._depth > MAX_DEPTH else f"{MAX_EVENTS} YAML events long"
+            )
             raise _refuse(_mark(event.start_mark), "too-large", f"a spec is at most {limit}")
+        return event
 
 
 class _Builder:
-    """Composed nodes to our tree; counts what aliases multiply."""
+    """Convert composed nodes to our tree, and count the nodes that aliases add."""
 
     def __init__(self) -> None:
         self._made = 0
@@ -90,7 +104,7 @@ class _Builder:
         self._made += 1
         if self._made > MAX_NODES or depth > MAX_DEPTH:
             raise _refuse(
-                mark, "too-large", f"with its aliases followed a spec has at most {MAX_NODES} parts"
+                mark, "too-large", f"a spec has at most {MAX_NODES} parts, with its aliases expanded"
             )
         if isinstance(node, ScalarNode):
             return Scalar(mark, self._scalar(node))
@@ -145,14 +159,14 @@ class _Builder:
 
 def _integer(text: str) -> int:
     digits = text.replace("_", "").lower()
-    if len(digits) > 20:  # no count or size of a spec comes near it
+    if len(digits) > 20:  # no count or size of a spec is near this limit
         raise ValueError
     return int(digits, 0) if digits.lstrip("+-")[:2] in ("0x", "0o") else int(digits)
 
 
 _SCALARS: dict[str, Callable[[str], Value]] = {
     "str": str,
-    "timestamp": str,  # a date is text to us
+    "timestamp": str,  # a date is text in a spec
     "null": lambda _: None,
     "bool": lambda text: text.lower() == "true",
     "int": _integer,
@@ -170,7 +184,11 @@ def _refuse(mark: Mark, problem: str, message: str) -> TreeError:
 
 def _marked(error: MarkedYAMLError) -> TreeError:
     context = f", {error.context}" if error.context else ""
+    if "flow" in context and error.context_mark is not None:
+        context += f" that begins on line {_mark(error.context_mark).line}"
     message = f"{error.problem or 'not YAML'}{context}".replace("\n", " ")
+    if "'\\t'" in message:
+        message = "a tab: YAML allows only spaces for indentation; replace it"
     return _refuse(_mark(error.problem_mark or error.context_mark), "yaml", message)
 
 

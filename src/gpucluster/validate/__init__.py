@@ -1,8 +1,9 @@
-"""Prove that a cluster is what its plan says: expectations from the plan, asked of the living machines.
+"""Compare a running cluster with its plan.
 
-`expectations` is pure. The rest is a pytest-testinfra suite, its ways into machines, and its reports.
+`expectations` is pure. The other modules are a pytest-testinfra suite, its connections to machines, and its reports.
 """
 
-from gpucluster.validate.expect import Expectation, expectations
+from gpucluster.validate.expect import expectations
+from gpucluster.validate.expectation import Expectation
 
 __all__ = ["Expectation", "expectations"]

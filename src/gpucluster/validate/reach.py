@@ -1,8 +1,8 @@
-"""Ways into machines: testinfra backends, each of which gets argv lists, quoted only at the last step.
+"""Connections to machines: testinfra backends. Each takes a list of arguments and quotes them at the last step.
 
-- argv: any program that takes a command after it (`sandbox exec`, `nsenter`, `docker exec`);
-- ssh: OpenSSH, host keys strictly from a known_hosts file, one connection a machine, closed at the end;
-- paramiko: the same in Python. testinfra's own backend loads no known_hosts and takes any key; ours takes none other.
+- argv: a program that takes a command as its last arguments (`sandbox exec`, `nsenter`, `docker exec`);
+- ssh: OpenSSH with strict host keys from a known_hosts file; one shared connection for each machine, closed at the end;
+- paramiko: the same in Python. testinfra's own backend accepts any host key; ours loads known_hosts and refuses all others.
 """
 
 import functools
@@ -16,16 +16,15 @@ from testinfra.backend.base import BaseBackend, CommandResult  # pyright: ignore
 from testinfra.host import Host  # pyright: ignore[reportMissingTypeStubs] -- it ships none
 
 from gpucluster import shell
-from gpucluster.checks.model import TIMED_OUT, Answer, short
+from gpucluster.checks.check import TIMED_OUT, QueryOutput
 from gpucluster.errors import GpuclusterError
+from gpucluster.text import short
 
 CONNECT_S = 10
-GRACE_S = (
-    20.0  # a machine that does not end a question itself, as with a hung file system, is left after so long
-)
-SSH_FAILED = 255  # ssh's own code: it did not get there
-KILLED = 137  # timeout's own code when a program had to be killed
-SSH = (  # options that a user's configuration, which may name jump hosts, must not weaken
+GRACE_S = 20.0  # after the query's own limit, for example when a file system hangs
+NO_CONNECTION = 255  # the exit code of ssh and of `sandbox exec` themselves: the connection failed or ended
+KILLED = 137  # the exit code of coreutils' timeout after SIGKILL
+SSH = (  # the user's configuration may name jump hosts, but must not weaken these options
     *("BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=/dev/null", "UpdateHostKeys=no"),
     *("KnownHostsCommand=none", "VerifyHostKeyDNS=no", "NoHostAuthenticationForLocalhost=no"),
     *("ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no"),
@@ -34,11 +33,11 @@ SSH = (  # options that a user's configuration, which may name jump hosts, must 
 )
 USERS_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-Enter = Callable[[str], Sequence[str]]  # machine -> argv that runs what stands after it there, as root
+Enter = Callable[[str], Sequence[str]]  # machine -> argv that runs the following words there, as root
 
 
 class UnreachableError(GpuclusterError):
-    """There is no way into `machine` now; nothing that is asked there can be judged."""
+    """The machine cannot be reached now, so no check there has a result."""
 
     def __init__(self, machine: str, words: str, *, next_step: str | None = None) -> None:
         super().__init__(f"{machine} cannot be reached: {words}", next_step=next_step)
@@ -46,20 +45,20 @@ class UnreachableError(GpuclusterError):
 
 
 class Reach(Protocol):
-    """Machines by name."""
+    """Connections to machines by name."""
 
     def host(self, machine: str) -> Host:
-        """The way in; UnreachableError when there is none."""
+        """The machine as a testinfra host; UnreachableError if there is no connection."""
         ...
 
     def close(self) -> None:
-        """Leave no connection behind."""
+        """Close all connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SshPlace:
-    """Where a machine's ssh answers."""
+class SshAddress:
+    """The address, user and port of a machine's ssh."""
 
     address: str
     user: str
@@ -68,7 +67,7 @@ class SshPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshKeys:
-    """Whom we trust, and who we are. `config` is an OpenSSH configuration, for jump hosts and the like."""
+    """The trusted host keys and our own key. `config` is an OpenSSH configuration, for example with jump hosts."""
 
     known_hosts: Path
     identity: Path | None = None
@@ -77,7 +76,7 @@ class SshKeys:
 
 def ask(
     reach: Reach, machine: str, argv: Sequence[str], *, limit_s: float, user: str | None, sudo: bool
-) -> Answer:
+) -> QueryOutput:
     """Run `argv` on the machine as root or as `user`, for at most `limit_s`."""
     whole = ["timeout", "--kill-after=2", f"{limit_s:g}", *_as(user), *argv]
     if sudo:
@@ -89,17 +88,17 @@ def ask(
         raise
     except GpuclusterError as error:
         raise UnreachableError(machine, short(error.message), next_step=error.next_step) from error
-    except Exception as error:  # testinfra lets through whatever its transport raises
+    except Exception as error:  # testinfra does not wrap the errors of its transports
         words = _words(error)
         step = next(step for part, step in _STEPS if part in words)
         raise UnreachableError(machine, words, next_step=step) from error
     out, err = done.stdout_bytes, done.stderr_bytes
     code = TIMED_OUT if done.rc == KILLED else done.rc
-    return Answer(code=code, stdout=out.decode(errors="replace"), stderr=err.decode(errors="replace"))
+    return QueryOutput(code=code, stdout=out.decode(errors="replace"), stderr=err.decode(errors="replace"))
 
 
 def _as(user: str | None) -> tuple[str, ...]:
-    """No login: a profile that greets would speak into the answer, and a home may hang."""
+    """No login shell: a profile can print text into the answer, and a home directory can hang."""
     if user is None:
         return ()
     return ("runuser", f"--user={user}", "--", "env", "-i", "--chdir=/tmp", f"PATH={USERS_PATH}")
@@ -109,7 +108,7 @@ _CHANGED = "compare its key with the machine's own console; then ssh-keygen -R A
 _NEW = (
     "ssh-keyscan ADDRESS, compare the key with the machine's own console, add it to the file of --known-hosts"
 )
-_STEPS = (  # a part of what ssh says, what to do
+_STEPS = (  # a part of the error of ssh -> the next step
     ("has changed", _CHANGED),
     ("does not match", _CHANGED),
     ("key is known", _NEW),
@@ -119,7 +118,7 @@ _STEPS = (  # a part of what ssh says, what to do
 
 
 def _words(error: Exception) -> str:
-    """One line: OpenSSH's warning of a changed key is a page, paramiko's has both keys in it."""
+    """The error in one line: OpenSSH warns of a changed key with a page of text, paramiko with both keys."""
     result = error.args[0] if error.args and isinstance(error.args[0], CommandResult) else None
     if result is None:
         return short(str(error).partition(": got ")[0] or type(error).__name__)
@@ -128,7 +127,7 @@ def _words(error: Exception) -> str:
 
 
 class ArgvBackend(BaseBackend):
-    """Enter by a program: `enter` and then `sh -c COMMAND`."""
+    """A program as the connection: `enter`, then `sh -c COMMAND`."""
 
     NAME = "argv"
 
@@ -139,49 +138,52 @@ class ArgvBackend(BaseBackend):
     def run(self, command: str, *args: str, timeout_s: float = 60, **_options: Any) -> CommandResult:
         argv = [*self._enter(self.hostname), "sh", "-c", self.get_command(command, *args)]
         done = shell.run(argv, check=False, timeout_s=timeout_s)
+        if done.code == NO_CONNECTION:
+            lines = done.stderr.strip().splitlines() or [f"the connection ended with {NO_CONNECTION}"]
+            raise UnreachableError(self.hostname, short(lines[-1]))
         return self.result(done.code, command.encode(), done.stdout.encode(), done.stderr.encode())
 
 
 class OpenSshBackend(BaseBackend):
-    """OpenSSH without a question: an unknown or changed host key ends it."""
+    """OpenSSH without prompts: an unknown or changed host key is an error."""
 
     NAME = "ssh"
 
-    def __init__(self, place: SshPlace, keys: SshKeys, sockets: str) -> None:
-        super().__init__(place.address)
+    def __init__(self, address: SshAddress, keys: SshKeys, sockets: str) -> None:
+        super().__init__(address.address)
         own = (
             f'UserKnownHostsFile="{keys.known_hosts}"',
             f"ConnectTimeout={CONNECT_S}",
-            f"Port={place.port}",
+            f"Port={address.port}",
         )
         shared = ("ControlMaster=auto", "ControlPersist=60s", f"ControlPath={sockets}/%C")
         self._ssh = [
             "ssh",
             *(() if keys.config is None else ("-F", str(keys.config))),
             *(() if keys.identity is None else ("-i", str(keys.identity))),
-            *(word for option in (*SSH, *own, f"User={place.user}", *shared) for word in ("-o", option)),
+            *(word for option in (*SSH, *own, f"User={address.user}", *shared) for word in ("-o", option)),
         ]
 
     def run(self, command: str, *args: str, timeout_s: float = 60, **_options: Any) -> CommandResult:
         words = self.get_command(command, *args)
         done = shell.run([*self._ssh, "--", self.hostname, words], check=False, timeout_s=timeout_s)
         result = self.result(done.code, words.encode(), done.stdout.encode(), done.stderr.encode())
-        if done.code == SSH_FAILED:
+        if done.code == NO_CONNECTION:
             raise RuntimeError(result)
         return result
 
     def close(self) -> None:
-        """End the shared connection."""
+        """Close the shared connection."""
         shell.run([*self._ssh, "-O", "exit", "--", self.hostname], check=False, timeout_s=10)
 
 
-def paramiko_backend(place: SshPlace, keys: SshKeys) -> BaseBackend:
+def paramiko_backend(address: SshAddress, keys: SshKeys) -> BaseBackend:
     """paramiko with the known_hosts file loaded and every other key refused."""
     import paramiko  # noqa: PLC0415  half a second
     from testinfra.backend.paramiko import ParamikoBackend  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs]
 
     class StrictParamikoBackend(ParamikoBackend):
-        """testinfra's, but for whom it trusts."""
+        """testinfra's backend with strict host keys and a time limit."""
 
         @functools.cached_property
         def client(self) -> paramiko.SSHClient:
@@ -189,9 +191,9 @@ def paramiko_backend(place: SshPlace, keys: SshKeys) -> BaseBackend:
             client.load_host_keys(str(keys.known_hosts))
             client.set_missing_host_key_policy(paramiko.RejectPolicy())
             client.connect(
-                place.address,
-                port=place.port,
-                username=place.user,
+                address.address,
+                port=address.port,
+                username=address.user,
                 key_filename=None if keys.identity is None else str(keys.identity),
                 timeout=CONNECT_S,
                 banner_timeout=CONNECT_S,
@@ -207,7 +209,7 @@ def paramiko_backend(place: SshPlace, keys: SshKeys) -> BaseBackend:
             return super().run(command, *args)
 
         def _exec_command(self, command: bytes) -> tuple[int, bytes, bytes]:
-            """testinfra's waits for ever."""
+            """As in testinfra, which has no time limit."""
             transport = self.client.get_transport()
             if transport is None:
                 raise ConnectionResetError("the connection is closed")
@@ -223,11 +225,11 @@ def paramiko_backend(place: SshPlace, keys: SshKeys) -> BaseBackend:
             if "client" in self.__dict__:
                 self.client.close()
 
-    return StrictParamikoBackend(_spec(place), timeout=CONNECT_S)
+    return StrictParamikoBackend(_spec(address), timeout=CONNECT_S)
 
 
 class Machines:
-    """A Reach over backends that are made when first asked for."""
+    """A Reach that makes each backend at its first use."""
 
     def __init__(self, make: Callable[[str], BaseBackend]) -> None:
         self._make = make
@@ -250,25 +252,25 @@ class Machines:
 
 
 def by_argv(enter: Enter) -> Machines:
-    """Machines that a program enters; `enter` raises a GpuclusterError for one that is not there."""
+    """Machines through a program; `enter` raises a GpuclusterError for a machine that does not exist."""
     return Machines(lambda machine: ArgvBackend(machine, enter))
 
 
-def by_ssh(places: Mapping[str, SshPlace], keys: SshKeys, *, paramiko: bool = False) -> "SshMachines":
-    """Machines by ssh, with strict host keys."""
-    return SshMachines(places, keys, paramiko=paramiko)
+def by_ssh(addresses: Mapping[str, SshAddress], keys: SshKeys, *, paramiko: bool = False) -> "SshMachines":
+    """Machines through ssh, with strict host keys."""
+    return SshMachines(addresses, keys, paramiko=paramiko)
 
 
 class SshMachines(Machines):
-    """With a folder for the sockets of shared connections, which goes at the end."""
+    """Machines through ssh, with a temporary folder for the sockets of shared connections."""
 
-    def __init__(self, places: Mapping[str, SshPlace], keys: SshKeys, *, paramiko: bool) -> None:
+    def __init__(self, addresses: Mapping[str, SshAddress], keys: SshKeys, *, paramiko: bool) -> None:
         if not keys.known_hosts.is_file():
             raise GpuclusterError(
-                f"{keys.known_hosts} is not there: host keys are never taken on trust",
-                next_step=f"ssh-keyscan HOST >> {keys.known_hosts}, and compare each key with the machine's own",
+                f"{keys.known_hosts} does not exist; validation needs a file of known host keys",
+                next_step=f"ssh-keyscan HOST >> {keys.known_hosts}, and compare each key with the machine's own key",
             )
-        self._places, self._keys, self._paramiko = places, keys, paramiko
+        self._addresses, self._keys, self._paramiko = addresses, keys, paramiko
         self._sockets: tempfile.TemporaryDirectory[str] | None = None
         super().__init__(self._backend)
 
@@ -278,16 +280,16 @@ class SshMachines(Machines):
             self._sockets.cleanup()
 
     def _backend(self, machine: str) -> BaseBackend:
-        place = self._places.get(machine)
-        if place is None:
-            raise UnreachableError(machine, "no address is known for it")
+        address = self._addresses.get(machine)
+        if address is None:
+            raise UnreachableError(machine, "the plan has no address for it")
         if self._paramiko:
-            return paramiko_backend(place, self._keys)
+            return paramiko_backend(address, self._keys)
         if self._sockets is None:
             self._sockets = tempfile.TemporaryDirectory(prefix="gpc-", ignore_cleanup_errors=True)
-        return OpenSshBackend(place, self._keys, self._sockets.name)
+        return OpenSshBackend(address, self._keys, self._sockets.name)
 
 
-def _spec(place: SshPlace) -> str:
-    address = f"[{place.address}]" if ":" in place.address else place.address
-    return f"{place.user}@{address}:{place.port}"
+def _spec(address: SshAddress) -> str:
+    host = f"[{address.address}]" if ":" in address.address else address.address
+    return f"{address.user}@{host}:{address.port}"

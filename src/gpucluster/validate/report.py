@@ -1,9 +1,9 @@
-"""A run as one HTML file: no script, nothing fetched, every word of others escaped."""
+"""A run as one HTML file, without scripts and links, with all foreign text escaped."""
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpucluster.files import shipped
-from gpucluster.validate.results import Run, to_look_at
+from gpucluster.validate.results import Run, needs_attention
 
 
 def html(run: Run) -> str:
@@ -20,7 +20,7 @@ def html(run: Run) -> str:
         headline=headline(run),
         counts=[(verdict, count) for verdict, count in run.counts().items() if count],
         seconds=f"{run.seconds:.1f}",
-        looked_at=to_look_at(run.results),
+        attention=needs_attention(run.results),
         rows=run.results,
     )
 

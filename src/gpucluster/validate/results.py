@@ -1,30 +1,30 @@
-"""What came of a run: one Result an expectation, and the whole as JSON."""
+"""The results of a run: one Result for each expectation, and the JSON of all."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpucluster.checks.model import HEALTHY, Verdict
+from gpucluster.checks.check import HEALTHY, CheckStatus
 
-SCHEMA = 1  # of the JSON; raised when a field changes its meaning
+SCHEMA = 1  # of the JSON; increased when the meaning of a field changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """`target` is the expectation's and stays the same from run to run; `machine` is who sat there this time."""
+    """The result of one expectation. `target` is the same in every run; `machine` is the machine of this run."""
 
     check: str
     target: str
     machine: str
     tier: int
     title: str
-    verdict: Verdict
+    verdict: CheckStatus
     found: str
     expected: str
     remedy: str  # empty for a pass
     seconds: float
-    culprits: tuple[str, ...] = ()  # the units, files or nodes that it is about, where they can be named
-    blocked_by: str = ""  # id of the check whose failure left this one unasked
+    culprits: tuple[str, ...] = ()  # the faulty units, files or nodes, where they have names
+    blocked_by: str = ""  # id of the failed check that this one needs
 
     @property
     def id(self) -> str:
@@ -46,12 +46,12 @@ class Run:
 
     @property
     def ok(self) -> bool:
-        """Every check was asked, answered and healthy; a run without a check proves nothing."""
+        """Whether every result is healthy; a run without a check proves nothing."""
         return bool(self.results) and all(result.healthy for result in self.results)
 
     def counts(self) -> dict[str, int]:
-        """Verdict -> how many."""
-        return {v.value: sum(r.verdict is v for r in self.results) for v in Verdict}
+        """Verdict -> number of results."""
+        return {v.value: sum(r.verdict is v for r in self.results) for v in CheckStatus}
 
     def as_json(self) -> dict[str, Any]:
         """For `--output json`."""
@@ -65,15 +65,15 @@ class Run:
         }
 
 
-def troubled(results: Iterable[Result]) -> tuple[Result, ...]:
-    """What is not healthy, root causes first."""
+def unhealthy(results: Iterable[Result]) -> tuple[Result, ...]:
+    """The unhealthy results, root causes first."""
     bad = [result for result in results if not result.healthy]
-    return tuple(sorted(bad, key=lambda r: (r.verdict is not Verdict.FAIL, r.blocked_by != "")))
+    return tuple(sorted(bad, key=lambda r: (r.verdict is not CheckStatus.FAIL, r.blocked_by != "")))
 
 
-def to_look_at(results: Sequence[Result]) -> tuple[Result, ...]:
-    """What someone must mend, and then what is about to become so."""
-    return (*troubled(results), *(result for result in results if result.verdict is Verdict.WARN))
+def needs_attention(results: Sequence[Result]) -> tuple[Result, ...]:
+    """The unhealthy results, then the warnings."""
+    return (*unhealthy(results), *(result for result in results if result.verdict is CheckStatus.WARN))
 
 
 def find(results: Sequence[Result], ident: str) -> Result | None:

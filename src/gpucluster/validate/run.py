@@ -7,64 +7,69 @@ from pathlib import Path
 
 import pytest
 
-from gpucluster.checks.model import listed, short
+from gpucluster.checks.check import listed
 from gpucluster.errors import GpuclusterError
-from gpucluster.validate.expect import Expectation
+from gpucluster.text import short
+from gpucluster.validate.boots import OnWait, await_boots, boot_limit_s, nodes_to_await
+from gpucluster.validate.expectation import Expectation
 from gpucluster.validate.reach import Reach
 from gpucluster.validate.results import Result, Run, find
-from gpucluster.validate.stage import Scene, Stage
+from gpucluster.validate.session import RunContext, Session
 from gpucluster.validate.suite import plugin
 
-Told = Callable[[Expectation, Result | None], None]  # asked (None), then answered
+OnProgress = Callable[[Expectation, Result | None], None]  # called before the check (None) and after it
 
 
 def run(
-    scene: Scene,
+    context: RunContext,
     ways: Reach,
     selection: Sequence[Expectation],
     *,
-    told: Told = lambda _expectation, _result: None,
+    on_progress: OnProgress = lambda _expectation, _result: None,
+    on_wait: OnWait = lambda _words: None,
     junit: Path | None = None,
 ) -> Run:
-    """Ask all of `selection`. Our jobs are gone when this returns, however it does."""
+    """Run the checks of `selection`, after standing nodes that boot are up. All our jobs are cancelled when this returns or raises."""
     began = time.monotonic()
-    stage = Stage(scene, ways, selection)
-    hooks = _Hooks(stage, selection, told)
+    session = Session(context, ways, selection)
+    hooks = _Hooks(session, selection, on_progress)
     try:
+        nodes, limit_s = nodes_to_await(context.plan, selection), boot_limit_s(context.plan)
+        await_boots(nodes, session.nodes, limit_s, on_wait=on_wait)
         code = _pytest(hooks, junit)
     finally:
-        stage.close()
+        session.close()
     if code == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise GpuclusterError(f"pytest could not run the checks: {pytest.ExitCode(code).name}")
-    told_of = {result.id for result in stage.results}
-    if lost := [expectation.id for expectation in selection if expectation.id not in told_of]:
-        raise GpuclusterError(  # a check that broke off must not leave a run that looks whole
+    with_result = {result.id for result in session.results}
+    if lost := [expectation.id for expectation in selection if expectation.id not in with_result]:
+        raise GpuclusterError(  # an exception in a check must not look like a complete run
             f"no result of {listed(lost)}: {hooks.broke}",
-            next_step="report it: it is a mistake of gpucluster's own",
+            next_step="please report it: this is a bug of gpucluster",
         )
-    return Run(name=scene.plan.name, results=tuple(stage.results), seconds=time.monotonic() - began)
+    return Run(name=context.plan.name, results=tuple(session.results), seconds=time.monotonic() - began)
 
 
 class _Hooks:
-    """Hands the stage in, and tells of each item."""
+    """A pytest plugin that provides the session and reports the progress of each item."""
 
-    def __init__(self, stage: Stage, selection: Sequence[Expectation], told: Told) -> None:
-        self._stage, self._selection, self._told = stage, tuple(selection), told
-        self.broke = "it was not asked"
+    def __init__(self, session: Session, selection: Sequence[Expectation], on_progress: OnProgress) -> None:
+        self._session, self._selection, self._on_progress = session, tuple(selection), on_progress
+        self.broke = "the check did not run"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[plugin.STAGE], config.stash[plugin.SELECTION] = self._stage, self._selection
+        config.stash[plugin.SESSION], config.stash[plugin.SELECTION] = self._session, self._selection
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        self._told(item.stash[plugin.EXPECTATION], None)
+        self._on_progress(item.stash[plugin.EXPECTATION], None)
 
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        result = find(self._stage.results, item.stash[plugin.EXPECTATION].id)
+        result = find(self._session.results, item.stash[plugin.EXPECTATION].id)
         if result is not None:
-            self._told(item.stash[plugin.EXPECTATION], result)
+            self._on_progress(item.stash[plugin.EXPECTATION], result)
 
     def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.fail.Exception):

@@ -1,38 +1,51 @@
-"""Names are identity: an edit of a spec adds and takes away what it names, and moves nothing else."""
+"""A resource's name is its identity: an edit of a spec adds and removes only the resources that it names."""
 
 from dataclasses import replace
 
 import pytest
-from aws_plans import APPS, DATA, HOME, LOGIN, STATE, Change, declared_of, head, mounts, pools, research, top
-from builders import a_plan
+from support.aws_plans import (
+    APPS,
+    DATA,
+    HOME,
+    LOGIN,
+    STATE,
+    Change,
+    declared_of,
+    head,
+    mounts,
+    pools,
+    research,
+    top,
+)
+from support.builders import a_plan
 
-from gpucluster.plan.model import Access, ClusterPlan, Pool, there
+from gpucluster.plan.model import Access, AwsPool, SlurmOnAws
 
 
-def names(plan: ClusterPlan) -> set[tuple[str, str]]:
-    """Kind and name of all that a plan declares; the bundle, which needs a renderer, is made once for all."""
+def names(plan: SlurmOnAws) -> set[tuple[str, str]]:
+    """Return type and name of every resource of the plan. The bundle is stubbed, because it needs a renderer."""
     return {(r.type.rpartition(":")[2], r.name) for r in declared_of(plan) if r.name}
 
 
-def another(name: str, plan: ClusterPlan) -> Pool:
-    """A pool beside the first, whose names are its own."""
+def another(name: str, plan: SlurmOnAws) -> AwsPool:
+    """A second pool with its own names."""
     (pool,) = plan.pools
     slots = tuple(replace(s, prefix=s.prefix.replace(pool.name, name)) for s in pool.slots)
     templates = tuple(replace(t, key=t.key.replace(pool.name, name)) for t in pool.templates)
     return replace(pool, name=name, slots=slots, templates=templates)
 
 
-def zones(plan: ClusterPlan, *wanted: str) -> ClusterPlan:
-    """The same network over other zones, in that order."""
+def zones(plan: SlurmOnAws, *wanted: str) -> SlurmOnAws:
+    """The same network in other zones, in this order."""
     text = ", ".join(wanted)
     return a_plan(("zones: [us-east-2a, us-east-2b]", f"zones: [{text}]"))
 
 
-def with_pool_first(plan: ClusterPlan) -> ClusterPlan:
+def with_pool_first(plan: SlurmOnAws) -> SlurmOnAws:
     return pools(lambda found: (another("a100", plan), *found))(plan)
 
 
-def reordered(plan: ClusterPlan) -> ClusterPlan:
+def reordered(plan: SlurmOnAws) -> SlurmOnAws:
     return pools(lambda found: (*reversed(found),))(with_pool_first(plan))
 
 
@@ -66,7 +79,7 @@ ROWS: list[tuple[str, Change, set[tuple[str, str]], set[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("change", "more", "less"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_an_edit_adds_and_removes_only(
+def test_edit_only_adds_and_removes_resources(
     change: Change, more: set[tuple[str, str]], less: set[tuple[str, str]]
 ) -> None:
     before = a_plan()
@@ -74,18 +87,18 @@ def test_an_edit_adds_and_removes_only(
     assert (has - had, had - has) == (more, less)
 
 
-def test_order_of_mounts_login_ranges_and_disks_moves_nothing() -> None:
+def test_order_of_mounts_login_ranges_and_disks_changes_no_name() -> None:
     plan = research()
     turned = replace(
         plan,
         storage=plan.storage[::-1],
         access=replace(plan.access, ssh_from=plan.access.ssh_from[::-1]),
-        head=replace(there(plan.head), volumes=(APPS, STATE)),
+        head=replace(plan.head, volumes=(APPS, STATE)),
     )
     assert names(turned) == names(plan)
 
 
-def test_every_range_has_a_rule_of_its_own_name() -> None:
+def test_every_address_range_has_its_own_rule() -> None:
     one = top(login=LOGIN, access=Access(ssh_from=("192.0.2.0/25",)))
     two = top(login=LOGIN, access=Access(ssh_from=("192.0.2.128/25", "192.0.2.0/25")))
     more = names(two(a_plan())) - names(one(a_plan()))

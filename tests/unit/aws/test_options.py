@@ -1,13 +1,13 @@
-"""What only the registration shows: protection, order, patience, aliases. Seen by the offline planner, once."""
+"""Resource options, from the offline planner: protection, dependencies, timeouts, aliases."""
 
 import pytest
-from aws_plans import both, exports, mounts, network, research, site_vpc, standby
-from builders import a_plan
+from support.aws_plans import both, exports, mounts, network, research, site_vpc, standby
+from support.builders import a_plan
 
 from gpucluster.aws.lustre import PATIENCE
 from gpucluster.engine.offline import planner
 from gpucluster.engine.offline.model import Planned, Resource
-from gpucluster.plan.model import Efs, Lustre, Mount
+from gpucluster.plan.model import Mount, SiteEfs, SiteLustre
 
 PROGRAM = "gpucluster.aws.program:declare"
 FORMER = "urn:pulumi:burst::gpucluster::gpucluster:aws:Storage"
@@ -31,7 +31,7 @@ def names_of(urns: tuple[str, ...]) -> set[str]:
     return {f"{urn.split('::')[2].rpartition(':')[2]} {urn.split('::')[3]}" for urn in urns}
 
 
-def test_what_holds_data_is_protected_and_the_network_that_a_lustre_hangs_on(planned: Planned) -> None:
+def test_resources_with_data_and_the_network_of_lustre_are_protected(planned: Planned) -> None:
     assert {word(r) for r in planned.resources if r.protect} == {
         "FileSystem burst-efs-home",
         "FileSystem burst-efs-state",
@@ -44,42 +44,44 @@ def test_what_holds_data_is_protected_and_the_network_that_a_lustre_hangs_on(pla
     }
 
 
-def test_nothing_is_silently_left_behind(planned: Planned) -> None:
+def test_no_resource_is_retained_on_delete(planned: Planned) -> None:
     assert [word(r) for r in planned.resources if r.retain_on_delete] == []
 
 
-def test_t45_the_rules_of_a_lustre_are_there_before_it(planned: Planned) -> None:
+def test_t45_lustre_depends_on_its_security_group_rules(planned: Planned) -> None:
     before = names_of(one(planned, "LustreFileSystem burst-lustre-data").dependencies)
     rules = {word(r) for r in planned.resources if r.name.startswith("burst-lustre-") and "Rule" in r.type}
     assert len(rules) == 9
     assert rules <= before
 
 
-def test_a_large_import_has_time(planned: Planned) -> None:
+def test_lustre_has_a_long_create_timeout(planned: Planned) -> None:
     assert (PATIENCE.create, PATIENCE.delete) == ("90m", "60m")
     for name in ("LustreFileSystem burst-lustre-data", "DataRepositoryAssociation burst-lustre-data-root"):
         assert one(planned, name).timeouts.create == "90m"
 
 
-def test_what_is_exclusive_goes_before_its_successor_comes(planned: Planned) -> None:
+def test_resources_that_collide_are_deleted_before_replacement(planned: Planned) -> None:
     first = {word(r) for r in planned.resources if r.delete_before_replace}
     assert first == {
+        "DataRepositoryAssociation burst-lustre-data-root",
         "Instance burst-head",
         "Instance burst-standby",
         *(f"MountTarget burst-efs-{fs}-us-east-2{zone}" for fs in ("home", "state") for zone in "ab"),
+        "NatGateway burst-nat-us-east-2a",
         "VolumeAttachment burst-nfs-apps",
         "VolumeAttachment burst-state",
     }
 
 
-def test_bucket_and_secret_are_known_by_their_former_place(planned: Planned) -> None:
-    """They were one component's; nobody's bundle, control object or key goes because of that."""
+def test_bucket_and_secret_have_aliases(planned: Planned) -> None:
+    """Both were children of one component before. Without the aliases Pulumi would replace bucket and secret."""
     assert f"{FORMER}$aws:s3/bucket:Bucket::burst" in one(planned, "Bucket burst").aliases
     secret = one(planned, "Secret burst-munge")
     assert f"{FORMER}$aws:secretsmanager/secret:Secret::burst-munge" in secret.aliases
 
 
-def test_a_machine_boots_when_all_that_it_asks_for_is_there(planned: Planned) -> None:
+def test_machines_depend_on_the_resources_that_they_read(planned: Planned) -> None:
     for machine in ("head", "standby", "login-1"):
         before = names_of(one(planned, f"Instance burst-{machine}").dependencies)
         assert {
@@ -92,35 +94,36 @@ def test_a_machine_boots_when_all_that_it_asks_for_is_there(planned: Planned) ->
         assert "MountTarget burst-efs-home-us-east-2b" in before
 
 
-def test_a_gateway_has_a_way_out_before_it_is_made(planned: Planned) -> None:
+def test_nat_gateway_depends_on_the_internet_route(planned: Planned) -> None:
     before = names_of(one(planned, "NatGateway burst-nat-us-east-2a").dependencies)
     assert {"Route burst-internet", "RouteTableAssociation burst-public-us-east-2a"} <= before
 
 
-def test_every_resource_stands_in_a_component(planned: Planned) -> None:
+def test_every_resource_has_a_component_as_parent(planned: Planned) -> None:
     assert [
         word(r) for r in planned.resources if r.custom and r.parent is None and "provider" not in r.type
     ] == []
 
 
-def test_the_program_tells_people_and_programs_where_things_are(planned: Planned) -> None:
+def test_program_exports_addresses_and_bindings(planned: Planned) -> None:
     assert planned.outputs.keys() == {"bindings", "bucket", "head", "login"}
     assert planned.outputs["login"].keys() == {"burst-login-1"}  # type: ignore[union-attr]
 
 
-def test_a_site_s_own_network_and_file_systems_are_looked_up_and_stay_the_sites() -> None:
+def test_existing_network_and_file_systems_are_only_looked_up() -> None:
     own = both(
         site_vpc,
         network(endpoints=("ec2",)),
         exports,
         mounts(
-            Mount(path="/home", efs=Efs(id="fs-1")),
-            Mount(path="/data", lustre=Lustre(zone="us-east-2a", size_gib=0, id="fs-2")),
+            Mount(path="/home", source=SiteEfs(id="fs-1")),
+            Mount(path="/data", source=SiteLustre(id="fs-2", zone="us-east-2a")),
         ),
     )(a_plan())
     planned = planner.run(PROGRAM, own)
     assert {lookup.token.rpartition(":")[2] for lookup in planned.lookups} == {
         "getAmi",
+        "getCallerIdentity",
         "getFileSystem",
         "getSubnet",
         "getVpc",

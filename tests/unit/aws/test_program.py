@@ -1,4 +1,4 @@
-"""What the program declares, without an engine: every type and property is known, tagged, closed and pinned."""
+"""Resources of the program, without an engine: every type and property is known, tagged, private and pinned."""
 
 import base64
 import json
@@ -6,21 +6,21 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aws_plans import declared_of, research
-from builders import a_kube_plan, a_lab_plan, a_plan
-from declared import Declared, declared_by
+from support.aws_plans import declared_of, research
+from support.builders import a_kube_plan, a_lab_plan, a_plan
+from support.declared import Declared, declared_by
 
 from gpucluster.artifacts import unpack
 from gpucluster.aws.program import declare, main
 from gpucluster.catalog import load as load_catalog
-from gpucluster.engine.provider.check import check
-from gpucluster.engine.provider.servicer import KEYS
-from gpucluster.engine.provider.table import TYPES
 from gpucluster.errors import GpuclusterError
 from gpucluster.files import checkout
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Bindings, ClusterPlan
 from gpucluster.plan.resolve import resolve
+from gpucluster.sandbox.provider.check import check
+from gpucluster.sandbox.provider.servicer import KEYS
+from gpucluster.sandbox.provider.table import TYPES
 from gpucluster.spec import load as load_spec
 
 
@@ -48,7 +48,7 @@ def own(resources: tuple[Declared, ...]) -> list[Declared]:
     return [r for r in resources if r.type.startswith("aws:") and r.type in TYPES]
 
 
-def test_the_stand_in_knows_every_type(everything: tuple[Declared, ...]) -> None:
+def test_stand_in_provider_has_every_resource_type(everything: tuple[Declared, ...]) -> None:
     asked = {"aws:ec2/getAmi:getAmi"}
     used = {r.type for r in everything if r.type.startswith("aws:")} - asked
     assert used - TYPES.keys() == set()
@@ -56,7 +56,7 @@ def test_the_stand_in_knows_every_type(everything: tuple[Declared, ...]) -> None
     assert rows - used == set(), "a row that no program uses is not tested"
 
 
-def test_the_stand_in_takes_every_property(everything: tuple[Declared, ...]) -> None:
+def test_stand_in_provider_has_every_property(everything: tuple[Declared, ...]) -> None:
     refused = [
         (r.name, f)
         for r in own(everything)
@@ -65,7 +65,7 @@ def test_the_stand_in_takes_every_property(everything: tuple[Declared, ...]) -> 
     assert refused == []
 
 
-def test_components_carry_our_tokens(everything: tuple[Declared, ...]) -> None:
+def test_components_have_type_tokens_of_gpucluster(everything: tuple[Declared, ...]) -> None:
     ours = {r.type for r in everything if not r.type.startswith(("aws:", "pulumi:"))}
     assert ours == {
         f"gpucluster:aws:{name}"
@@ -77,7 +77,7 @@ def test_components_carry_our_tokens(everything: tuple[Declared, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["burst", "research"])
-def test_the_graph_is_golden(name: str, resources: tuple[Declared, ...], golden: Any) -> None:
+def test_graph_is_golden(name: str, resources: tuple[Declared, ...], golden: Any) -> None:
     found = resources if name == "burst" else declared_of(the_stack(name))
     graph = [
         {"type": r.type, "name": r.name, "inputs": r.inputs} for r in found if r.type != "pulumi:pulumi:Stack"
@@ -88,13 +88,15 @@ def test_the_graph_is_golden(name: str, resources: tuple[Declared, ...], golden:
     golden(f"aws/{name}", {"resources.json": (json.dumps(graph, indent=1, sort_keys=True) + "\n").encode()})
 
 
-def test_the_provider_tags_everything_with_the_cluster(resources: tuple[Declared, ...]) -> None:
-    (settings,) = of(resources, "aws").values()
+def test_provider_tags_everything_with_the_cluster(resources: tuple[Declared, ...]) -> None:
+    providers = of(resources, "aws")
+    assert "defaultTags" not in providers["aws-objects"], "an S3 object takes ten tags"
+    settings = providers["aws"]
     assert json.loads(settings["defaultTags"]) == {"tags": {names.TAG_CLUSTER: "burst"}}
     assert settings.keys() & KEYS == set(), "no key may stand in the state"
 
 
-def test_default_tags_reach_no_launched_machine_so_templates_name_them(
+def test_templates_have_the_default_tags(
     resources: tuple[Declared, ...],
 ) -> None:
     for name, template in of(resources, "LaunchTemplate").items():
@@ -105,7 +107,7 @@ def test_default_tags_reach_no_launched_machine_so_templates_name_them(
         assert all(value == want for value in tags.values())
 
 
-def test_a_template_for_each_pool_source_and_machine(resources: tuple[Declared, ...]) -> None:
+def test_each_pool_source_and_machine_has_a_template(resources: tuple[Declared, ...]) -> None:
     found = of(resources, "LaunchTemplate")
     assert {n: t["instanceType"] for n, t in found.items()} == {
         "burst-h200-spot-p5en.48xlarge": "p5en.48xlarge",
@@ -118,8 +120,8 @@ def test_a_template_for_each_pool_source_and_machine(resources: tuple[Declared, 
         assert template["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
 
 
-def test_a_template_of_what_was_bought_ahead_names_it() -> None:
-    """So that nothing launched from it is ordinary on-demand when the reservation is full (T25)."""
+def test_template_of_prepaid_capacity_names_the_reservation() -> None:
+    """Without it, an instance becomes on-demand when the reservation is full (T25)."""
     ahead = "      - {from: reservation, id: cr-0123456789abcdef0, machines: [p5en.48xlarge], zones: [us-east-2a]}\n"
     found = declared_by(partial(declare, a_plan(("    capacity:\n", f"    capacity:\n{ahead}"))))
     assert [
@@ -133,20 +135,20 @@ def test_a_template_of_what_was_bought_ahead_names_it() -> None:
     assert set(named.values()) == {None}
 
 
-def test_t33_metadata_needs_a_token_and_ends_at_the_machine(resources: tuple[Declared, ...]) -> None:
+def test_t33_metadata_needs_a_token_and_has_hop_limit_one(resources: tuple[Declared, ...]) -> None:
     machines = {**of(resources, "LaunchTemplate"), **of(resources, "Instance")}
     closed = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert [name for name, m in machines.items() if m["metadataOptions"] != closed] == []
 
 
-def test_nothing_is_open_to_anywhere(resources: tuple[Declared, ...]) -> None:
+def test_no_ingress_rule_allows_every_address(resources: tuple[Declared, ...]) -> None:
     rules = of(resources, "SecurityGroupIngressRule")
     assert [name for name, rule in rules.items() if "cidrIpv4" in rule] == []
     ports = {(r.get("fromPort"), r.get("toPort")) for r in rules.values()}
     assert ports == {(6817, 6817), (6890, 6890), names.SRUN_PORTS, (6818, 6818), (None, None)}
 
 
-def test_four_rules_lead_to_one_queue_that_only_they_write_to(resources: tuple[Declared, ...]) -> None:
+def test_four_event_rules_send_to_one_queue(resources: tuple[Declared, ...]) -> None:
     rules, targets = of(resources, "EventRule"), of(resources, "EventTarget")
     assert (
         rules.keys()
@@ -163,7 +165,7 @@ def test_four_rules_lead_to_one_queue_that_only_they_write_to(resources: tuple[D
     assert len(of(resources, "QueuePolicy")) == 1
 
 
-def test_the_bucket_is_closed(resources: tuple[Declared, ...]) -> None:
+def test_bucket_blocks_public_access(resources: tuple[Declared, ...]) -> None:
     (block,) = of(resources, "BucketPublicAccessBlock").values()
     assert [k for k, v in block.items() if k != "bucket" and v is not True] == []
     (policy,) = of(resources, "BucketPolicy").values()
@@ -174,22 +176,22 @@ def test_the_bucket_is_closed(resources: tuple[Declared, ...]) -> None:
     )
 
 
-def test_pulumi_never_sees_a_value_for_the_secret(resources: tuple[Declared, ...]) -> None:
+def test_program_sets_no_value_of_the_secret(resources: tuple[Declared, ...]) -> None:
     assert [r.type for r in resources if "SecretVersion" in r.type] == []
     (secret,) = of(resources, "Secret").values()
     assert secret["recoveryWindowInDays"] == 0
 
 
-def test_the_image_is_ours_by_its_exact_name(resources: tuple[Declared, ...]) -> None:
+def test_image_is_looked_up_by_owner_and_exact_name(resources: tuple[Declared, ...]) -> None:
     (asked,) = of(resources, "getAmi").values()
     assert asked["owners"] == ["self"]
     assert asked["filters"] == [{"name": "name", "values": ["gpucluster-ubuntu-24.04-slurm-24.11"]}]
 
 
-def test_the_bundle_names_templates_by_version(resources: tuple[Declared, ...]) -> None:
+def test_bundle_names_templates_by_version(resources: tuple[Declared, ...]) -> None:
     (bundle,) = of(resources, "BucketObjectv2").values()
     files = {a.path: a.content for a in unpack(base64.b64decode(bundle["contentBase64"]))}
-    assert codec.loads(ClusterPlan, files[names.PLAN_FILE]) == a_plan()
+    assert codec.load_plan(files[names.PLAN_FILE]) == a_plan()
     bindings = codec.loads(Bindings, files[names.BINDINGS_FILE])
     assert {key: t.version for key, t in bindings.templates.items()} == {
         t.key: 1 for pool in a_plan().pools for t in pool.templates
@@ -202,7 +204,7 @@ def test_two_runs_declare_the_same_bytes(resources: tuple[Declared, ...]) -> Non
     assert declared_by(partial(declare, a_plan())) == resources
 
 
-def test_pulumi_up_reads_the_spec_that_the_stack_names(
+def test_main_reads_the_spec_with_the_name_of_the_stack(
     resources: tuple[Declared, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = checkout()
@@ -213,9 +215,7 @@ def test_pulumi_up_reads_the_spec_that_the_stack_names(
 
 
 @pytest.mark.parametrize(("plan", "lacks"), [(a_kube_plan(), "`slurm:`"), (a_lab_plan(), "`aws:`")])
-def test_a_cluster_that_pulumi_makes_nothing_of_is_refused_before_anything_is_declared(
-    plan: ClusterPlan, lacks: str
-) -> None:
+def test_cluster_without_slurm_on_aws_is_refused_before_any_resource(plan: ClusterPlan, lacks: str) -> None:
     with pytest.raises(GpuclusterError, match=lacks) as caught:
         declare(plan)
     assert caught.value.exit_code == 2

@@ -1,4 +1,4 @@
-"""XIDs: the table has each once, its sources' hard cases stand as decided, and the head can read it."""
+"""Tests of XIDs: each is in the table once, difficult cases are decided, and the head can import the module."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_an_xid_has_the_severity_of_the_table(says: str, xid: int, severity: Sev
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "severity", "told"),
+    ("old", "new", "severity", "notify"),
     [
         ("0x0 (None)", "0x1 (GPU Reset Required)", Severity.RESET, False),
         ("0x0 (None)", "0x2 (Node Reboot Required)", Severity.REBOOT, False),
@@ -52,25 +52,23 @@ def test_an_xid_has_the_severity_of_the_table(says: str, xid: int, severity: Sev
         ("0x2 (Node Reboot Required)", "0x", Severity.MONITOR, True),
     ],
 )
-def test_154_is_what_the_driver_says_it_changed_to(
-    old: str, new: str, severity: Severity, told: bool
-) -> None:
+def test_xid_154_uses_new_recovery_action(old: str, new: str, severity: Severity, notify: bool) -> None:
     verdict = xids.verdict_of(154, CHANGED.format(old, new))
-    assert (verdict.severity, verdict.told) == (severity, told)
+    assert (verdict.severity, verdict.notify) == (severity, notify)
 
 
-def test_a_remapped_row_is_for_an_idle_hour() -> None:
+def test_remapped_row_is_reset_when_idle() -> None:
     assert xids.verdict_of(63).replace_when_idle
     assert not xids.verdict_of(79).replace_when_idle
 
 
-def test_unknown_and_unused_ones_are_told() -> None:
-    assert xids.verdict_of(999).told
-    assert xids.verdict_of(65).told
-    assert not xids.verdict_of(13).told
+def test_unknown_and_unused_xids_are_reported() -> None:
+    assert xids.verdict_of(999).notify
+    assert xids.verdict_of(65).notify
+    assert not xids.verdict_of(13).notify
 
 
-def test_the_same_again_takes_the_next_rung_and_the_last_stays() -> None:
+def test_repeated_xid_escalates_to_last_remedy() -> None:
     assert [s.next for s in Severity] == [
         Severity.RESET,
         Severity.REBOOT,
@@ -79,7 +77,7 @@ def test_the_same_again_takes_the_next_rung_and_the_last_stays() -> None:
     ]
 
 
-def test_each_xid_stands_in_one_row() -> None:
+def test_each_xid_has_one_row() -> None:
     rows = xids._table()["rows"]
     counted = Counter(xid for row in rows for xid in row["xids"])
     assert [xid for xid, times in counted.items() if times > 1] == []
@@ -87,11 +85,11 @@ def test_each_xid_stands_in_one_row() -> None:
 
 
 @given(st.integers(), st.text())
-def test_no_line_of_the_kernels_breaks_it(xid: int, text: str) -> None:
+def test_any_kernel_line_is_accepted(xid: int, text: str) -> None:
     assert xids.severity_of(xid, text) in Severity
 
 
-def test_the_head_can_read_it_without_the_desks_libraries() -> None:
+def test_module_imports_without_third_party_libraries() -> None:
     code = (
         "import sys; from gpucluster.catalog.xids import severity_of; severity_of(79);"
         "print(sorted({'pydantic', 'ruamel', 'jinja2', 'typer'} & set(sys.modules)))"

@@ -1,31 +1,46 @@
-"""Rules: a value and what is wanted to a verdict, in rows."""
+"""Rules of checks: rows of a parsed value, the plan's value and the verdict."""
 
 from dataclasses import replace
 
 import pytest
 
-from gpucluster.checks import cloud, files, hardware, jobs, lives, machine, pairs, partitions, slurm
-from gpucluster.checks.cloud import Holdings, Instance, Owned
+from gpucluster.checks import (
+    cloud,
+    files,
+    hardware,
+    jobs,
+    machine,
+    mounts,
+    munge,
+    partitions,
+    power_saving,
+    running_config,
+    slurmctld,
+)
+from gpucluster.checks.check import CheckStatus, QueryOutput
+from gpucluster.checks.cloud import Holdings, Instance, Owned, Place
 from gpucluster.checks.hardware import Board
-from gpucluster.checks.jobs import Devices, Ended, Gang, Gres, Leaves, Rank, Small
-from gpucluster.checks.lives import Life, Lives, RoundTrip
-from gpucluster.checks.machine import Disk, Disks, Mounted, Mounts, MountWant, Unit, Units
-from gpucluster.checks.model import Verdict, short
+from gpucluster.checks.jobs import Devices, Gres, Leaves, MultiNode, PrivateFolders, Rank, Small
+from gpucluster.checks.machine import Disk, Disks, Unit, Units
+from gpucluster.checks.mounts import Mounted, Mounts, MountWant
 from gpucluster.checks.partitions import Partition, Partitions, PartitionWant
-from gpucluster.checks.slurm import Hardware, HardwareLines, Node, Nodes
+from gpucluster.checks.power_saving import Cycles, NodeCycle, PowerCycle
+from gpucluster.checks.slurmctld import HardwareLine, HardwareLines, Nodes, NodeSettings
 from gpucluster.checks.table import CHECKS
+from gpucluster.slurm.values import NodeHardware, SlurmJob, SlurmNode
+from gpucluster.text import short
 
-PASS, WARN, FAIL, UNKNOWN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN
-SHAPE = (192, 2, 48, 2, 1992294, "gpu:h200:8")
+PASS, WARN, FAIL, UNKNOWN = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.UNKNOWN
+SHAPE = NodeHardware(cpus=192, sockets=2, cores=48, threads=2, memory_mib=1992294, gres="gpu:h200:8")
 
 
-def node(name: str, *states: str, reason: str = "", shape: tuple = SHAPE) -> Node:
-    return Node(
+def node(name: str, *states: str, reason: str = "", shape: NodeHardware = SHAPE) -> SlurmNode:
+    return SlurmNode(
         name=name,
         states=frozenset(states),
         reason=reason,
         address=name,
-        partitions=frozenset({"gpu"}),
+        partitions=("gpu",),
         hardware=shape,
     )
 
@@ -83,53 +98,144 @@ UP = (node("e1", "IDLE", "CLOUD"), node("e2", "IDLE", "CLOUD", "POWERED_DOWN"), 
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
 )
 def test_nodes(row, nodes, verdict, found):
-    judged = slurm.judge_nodes(nodes, WANTED)
-    assert judged.verdict is verdict, row
-    assert found in judged.found
+    finding = slurmctld.evaluate_nodes(nodes, WANTED)
+    assert finding.verdict is verdict, row
+    assert found in finding.found
 
 
-def test_hardware():
-    line = Hardware(
-        nodes=("e1", "e2"), cpus=192, sockets=2, cores=48, threads=2, memory_mib=1992294, gres="gpu:h200:8"
-    )
-    want = HardwareLines(lines=(line,))
-    assert slurm.judge_hardware(UP[:2], want).verdict is PASS
-    less = slurm.judge_hardware((UP[0], node("e2", "IDLE", shape=(*SHAPE[:5], "gpu:h200:7"))), want)
-    assert (less.verdict, "e2: " in less.found, "gpu:h200:7" in less.found) == (FAIL, True, True)
-    assert slurm.judge_hardware((), want).verdict is FAIL
+NODE_LINE = NodeSettings(hardware=SHAPE, weight=4, features=("h200",))
 
 
 @pytest.mark.parametrize(
     ("change", "found"),
     [
         ({}, ""),
-        ({"state": ("DOWN",)}, "gpu is DOWN"),
-        ({"state": ("UP", "INACTIVE")}, "gpu is UP+INACTIVE"),
-        ({"max_time_min": None}, "MaxTime UNLIMITED, not 60 min"),
-        ({"nodes": frozenset({"e1"})}, "gpu has 1 nodes, not 2"),
-        ({"default": False}, "gpu is not the default"),
-        ({"barriers": ("AllowGroups=root", "MaxNodes=1")}, "gpu has AllowGroups=root, which no plan sets"),
-        ({"name": "other"}, "gpu is missing"),
+        ({"hardware": replace(SHAPE, gres="gpu:h200:7")}, "gpu:h200:7"),
+        ({"weight": 5}, "Weight=5"),
+        ({"features": ()}, "Features=none"),
     ],
 )
-def test_partitions(change, found):
-    up = Partition(name="gpu", default=True, state=("UP",), max_time_min=60, nodes=frozenset({"e1", "e2"}))
-    want = Partitions(
-        partitions=(PartitionWant(name="gpu", default=True, max_time_min=60, nodes=("e1", "e2")),)
+def test_hardware(change, found):
+    want = HardwareLines(lines=(HardwareLine(nodes=("e1", "e2"), settings=NODE_LINE),))
+    finding = slurmctld.evaluate_hardware({"e1": NODE_LINE, "e2": replace(NODE_LINE, **change)}, want)
+    assert (finding.verdict is PASS) == (not found)
+    assert not found or ("e2: " in finding.found and found in finding.found)
+    assert slurmctld.evaluate_hardware({}, want).verdict is FAIL
+
+
+LINE = {
+    "default": "YES",
+    "maxtime": "0-01:00:00",
+    "defcpupergpu": "24",
+    "state": "UP",
+    "gracetime": "00:02:00",
+}
+SHOWN = {
+    "default": "YES",
+    "maxtime": "01:00:00",
+    "jobdefaults": "DefCpuPerGPU=24",
+    "state": "UP",
+    "gracetime": "120",
+    "allowgroups": "ALL",
+    "qos": "N/A",
+    "newword": "ABC",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "found", "culprits", "remedy"),
+    [
+        ({}, "", (), ""),
+        ({"state": "DOWN"}, "gpu is DOWN", ("gpu",), "scontrol update partition=gpu state=up"),
+        ({"state": "INACTIVE"}, "gpu is INACTIVE", ("gpu",), "scontrol update partition=gpu state=up"),
+        ({"default": "NO"}, "gpu is not the default", ("gpu:default",), "scontrol update partition=gpu default=yes"),
+        ({"maxtime": "UNLIMITED"}, "gpu has maxtime UNLIMITED, not 0-01:00:00", ("gpu:maxtime",), "scontrol reconfigure"),
+        ({"allowgroups": "root"}, "gpu has allowgroups root, not all", ("gpu",), "scontrol reconfigure"),
+        ({"denyqos": "normal"}, "gpu has denyqos normal, not unset", ("gpu",), "scontrol reconfigure"),
+        ({"jobdefaults": "(null)"}, "gpu has jobdefaults (null)", ("gpu:jobdefaults",), "scontrol reconfigure"),
+        (
+            {"maxtime": "2:0", "state": "DRAIN", "default": "NO"},
+            "gpu is DRAIN",
+            ("gpu", "gpu:default", "gpu:maxtime"),
+            "scontrol reconfigure; scontrol update partition=gpu state=up; scontrol update partition=gpu default=yes",
+        ),
+    ],
+)  # fmt: skip
+def test_partition_settings(change, found, culprits, remedy):
+    want = Partitions(partitions=(PartitionWant(name="gpu", nodes=("e1", "e2"), values=LINE),))
+    up = Partition(name="gpu", nodes=frozenset({"e1", "e2"}), values={**SHOWN, **change})
+    finding = partitions.evaluate_partitions((up,), want)
+    assert (finding.verdict is PASS) == (not found)
+    assert found in finding.found
+    assert set(finding.culprits) == set(culprits)
+    assert finding.remedy == (f"on {{machine}}: {remedy}" if remedy else "")
+
+
+def test_partitions_that_are_missing_or_not_planned():
+    want = Partitions(partitions=(PartitionWant(name="gpu", nodes=("e1", "e2"), values=LINE),))
+    up = Partition(name="gpu", nodes=frozenset({"e1", "e2"}), values=SHOWN)
+    few = partitions.evaluate_partitions((replace(up, nodes=frozenset({"e1"})),), want)
+    assert (few.culprits, "gpu has 1 nodes, not 2" in few.found) == (("gpu",), True)
+    none = partitions.evaluate_partitions((replace(up, name="x;reboot"),), want)
+    assert (none.culprits, none.remedy) == (("gpu", "x;reboot:name"), "on {machine}: scontrol reconfigure")
+
+
+CONFIG = {
+    "hash_val": "Match",
+    "debugflags": "Power",
+    "slurmctlddebug": "info",
+    "prolog": "/a,/b",
+    "slurmuser": "slurm(64030)",
+    "accountingstoragetres": "cpu,mem,gres/gpu",
+    "suspendtime": "INFINITE",
+}
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted", "found", "remedy"),
+    [
+        ({}, {"prolog": "/b,/a", "slurmuser": "slurm", "accountingstoragetres": "gres/gpu", "suspendtime": "-1"}, "", ""),
+        ({}, {"slurmctlddebug": "info", "notshown": "1"}, "", ""),
+        ({}, {"slurmctlddebug": "5"}, "slurmctlddebug is info, not 5", "scontrol setdebug debug"),
+        ({"debugflags": "Gres,Power"}, {"debugflags": ""}, "debugflags is Gres,Power, not unset", "scontrol setdebugflags -gres; scontrol setdebugflags -power"),
+        ({"debugflags": "(null)"}, {"debugflags": "Power"}, "debugflags is (null), not Power", "scontrol setdebugflags +power"),
+        ({}, {"accountingstoragetres": "gres/gpu,gres/x"}, "accountingstoragetres is", "scontrol reconfigure"),
+        ({}, {"prolog": "/a", "slurmctlddebug": "debug"}, "prolog is /a,/b, not /a", "scontrol reconfigure"),
+        ({"hash_val": "Different Ours=0x1 Slurmctld=0x2"}, {}, "slurmctld has read another slurm.conf", "scontrol reconfigure"),
+    ],
+)  # fmt: skip
+def test_running_configuration(shown, wanted, found, remedy):
+    finding = running_config.evaluate_config({**CONFIG, **shown}, running_config.Settings(values=wanted))
+    assert (finding.verdict is PASS) == (not found)
+    assert found in finding.found
+    assert finding.remedy == (f"on {{machine}}: {remedy}" if remedy else "")
+
+
+def test_file_that_slurmctld_does_not_compare_is_not_held_against_it():
+    shown = {**CONFIG, "hash_val": "Ignored"}
+    assert (
+        running_config.evaluate_config(shown, running_config.Settings(values={}, hashed=False)).verdict
+        is PASS
     )
-    judged = partitions.judge_partitions((replace(up, **change),), want)
-    assert (judged.verdict is PASS) == (not found)
-    assert found in judged.found
 
 
-def test_units_name_their_culprits():
+def test_failed_units_are_culprits():
     want = Units(units=("munge.service", "slurmd.service"))
     up = Unit(load="loaded", active="active", restarts=0)
-    assert machine.judge_units({"munge.service": up, "slurmd.service": up}, want).verdict is PASS
-    dead = machine.judge_units({"munge.service": replace(up, active="failed"), "slurmd.service": up}, want)
+    assert machine.evaluate_units({"munge.service": up, "slurmd.service": up}, want).verdict is PASS
+    dead = machine.evaluate_units({"munge.service": replace(up, active="failed"), "slurmd.service": up}, want)
     assert (dead.verdict, dead.culprits) == (FAIL, ("munge",))
-    assert machine.judge_units({"munge.service": up}, want).found == "slurmd is not known"
-    restless = machine.judge_units({"munge.service": replace(up, restarts=3), "slurmd.service": up}, want)
+    assert dead.remedy.startswith("on {machine}: systemctl restart munge; ")
+    states = {
+        "munge.service": replace(up, active="inactive"),
+        "slurmd.service": replace(up, load="masked", active="inactive"),
+    }
+    assert (
+        "systemctl unmask slurmd; systemctl unmask --runtime slurmd; systemctl restart munge slurmd; "
+        in machine.evaluate_units(states, want).remedy
+    )
+    assert machine.evaluate_units({"munge.service": up}, want).found == "slurmd is not in the answer"
+    restless = machine.evaluate_units({"munge.service": replace(up, restarts=3), "slurmd.service": up}, want)
     assert restless.verdict is WARN
 
 
@@ -143,22 +249,22 @@ def test_units_name_their_culprits():
         ("000", "000", UNKNOWN),
     ],
 )
-def test_the_guard_is_proven_only_when_root_gets_through(root, user, verdict):
-    assert machine.judge_guard((root, user), machine.Guard()).verdict is verdict
+def test_metadata_guard_passes_only_if_root_gets_an_answer(root, user, verdict):
+    assert machine.evaluate_guard((root, user), machine.Guard()).verdict is verdict
 
 
 def test_mounts():
     want = Mounts(mounts=(MountWant(path="/home", types=("nfs", "nfs4"), source="10.0.0.1:/srv/home"),))
     home = Mounted(type="nfs4", source="10.0.0.1:/srv/home", writable=True)
-    assert machine.judge_mounts({"/home": home}, want).verdict is PASS
+    assert mounts.evaluate_mounts({"/home": home}, want).verdict is PASS
     for wrong, words in (
         ({}, "/home is not mounted"),
         ({"/home": replace(home, type="ext4")}, "is ext4, not nfs or nfs4"),
         ({"/home": replace(home, source="10.0.0.2:/srv/home")}, "comes from 10.0.0.2:/srv/home"),
         ({"/home": replace(home, writable=False)}, "is read-only"),
     ):
-        judged = machine.judge_mounts(wrong, want)
-        assert (judged.verdict, words in judged.found) == (FAIL, True)
+        finding = mounts.evaluate_mounts(wrong, want)
+        assert (finding.verdict, words in finding.found, finding.culprits) == (FAIL, True, ("/home",))
 
 
 @pytest.mark.parametrize(
@@ -172,63 +278,74 @@ def test_mounts():
     ],
 )
 def test_disks(disk, verdict):
-    assert machine.judge_disks({"/": disk} if disk else {}, Disks(paths=("/",))).verdict is verdict
+    assert machine.evaluate_disks({"/": disk} if disk else {}, Disks(paths=("/",))).verdict is verdict
 
 
 @pytest.mark.parametrize(
     ("off", "blur", "verdict"), [(0, 0.01, PASS), (0.2, 0.01, WARN), (6, 0.01, FAIL), (0, 9, UNKNOWN)]
 )
 def test_clock(off, blur, verdict):
-    assert machine.judge_clock((off, blur), machine.Clock()).verdict is verdict
+    assert machine.evaluate_clock((off, blur), machine.Clock()).verdict is verdict
 
 
 def test_board():
     want = Board(cpus=2, sockets=1, cores=2, threads=1, memory_mib=1000)
-    assert hardware.judge_board(replace(want, memory_mib=1100), want).verdict is PASS
-    assert hardware.judge_board(replace(want, memory_mib=999), want).verdict is FAIL
-    assert hardware.judge_board(replace(want, threads=2), want).verdict is FAIL
+    assert hardware.evaluate_board(replace(want, memory_mib=1100), want).verdict is PASS
+    assert hardware.evaluate_board(replace(want, memory_mib=999), want).verdict is FAIL
+    assert hardware.evaluate_board(replace(want, threads=2), want).verdict is FAIL
 
 
 def test_gpus_and_files():
-    assert hardware.judge_gpus(frozenset({"nvidia0", "nvidia1"}), hardware.Gpus(count=2)).verdict is PASS
-    assert "nvidia1 missing" in hardware.judge_gpus(frozenset({"nvidia0"}), hardware.Gpus(count=2)).found
-    assert hardware.judge_gpus(frozenset({"nvidia0", "nvidia1"}), hardware.Gpus(count=1)).verdict is FAIL
+    assert hardware.evaluate_gpus(frozenset({"nvidia0", "nvidia1"}), hardware.Gpus(count=2)).verdict is PASS
+    assert "nvidia1 missing" in hardware.evaluate_gpus(frozenset({"nvidia0"}), hardware.Gpus(count=2)).found
+    assert hardware.evaluate_gpus(frozenset({"nvidia0", "nvidia1"}), hardware.Gpus(count=1)).verdict is FAIL
     want = files.Files(sha256={"/a": "1", "/b": "2"})
-    assert files.judge_files({"/a": "1", "/b": "2"}, want).verdict is PASS
-    assert files.judge_files({"/a": "x"}, want).found == "/a is another, /b cannot be read"
+    assert files.evaluate_files({"/a": "1", "/b": "2"}, want).verdict is PASS
+    bad = files.evaluate_files({"/a": "x"}, want)
+    assert (bad.found, bad.remedy) == (
+        "/a is another, /b cannot be read",
+        "on {machine}: systemctl restart slurmd",
+    )
 
 
-def test_a_pool_of_one_node_says_that_it_proves_no_gang():
-    judged = jobs.judge_gang((Rank(number=0, of=1, node="n0", address="-"),), Gang(nodes=1))
-    assert (judged.verdict, "no second one" in judged.found) == (PASS, True)
+def test_pool_of_one_node_is_named_in_the_finding():
+    finding = jobs.evaluate_multi_node((Rank(number=0, of=1, node="n0", address="-"),), MultiNode(nodes=1))
+    assert (finding.verdict, "only one node" in finding.found) == (PASS, True)
 
 
 def test_munge_and_slurmd():
-    alone, both = pairs.Munge(alone=True), pairs.Munge()
-    assert pairs.judge_munge(("uid 0",), alone).verdict is PASS
-    assert pairs.judge_munge(("uid 0", "uid 1"), both).found == "on the head, of this machine's: uid 1"
-    assert pairs.judge_munge(("Expired",), alone).verdict is FAIL
-    assert slurm.judge_slurmd("24.11.5", slurm.Slurmd()).verdict is PASS
-    assert slurm.judge_slurmd("", slurm.Slurmd()).verdict is FAIL
+    alone, both = munge.Munge(alone=True), munge.Munge()
+    assert munge.evaluate_munge(("uid 0",), alone).verdict is PASS
+    assert munge.evaluate_munge(("uid 0", "uid 1"), both).found == "this machine's, read on the head: uid 1"
+    assert munge.evaluate_munge(("Expired",), alone).verdict is FAIL
+    assert slurmctld.evaluate_slurmd("24.11.5", slurmctld.Slurmd()).verdict is PASS
+    assert slurmctld.evaluate_slurmd("", slurmctld.Slurmd()).verdict is FAIL
 
 
-def test_gang_and_leaves():
+def test_multi_node_job_and_leaf_switches():
     ranks = tuple(Rank(number=n, of=2, node=f"n{n}", address=f"top.leaf.n{n}") for n in range(2))
-    assert jobs.judge_gang(ranks, Gang(nodes=2)).verdict is PASS
-    assert jobs.judge_gang(ranks[:1], Gang(nodes=2)).verdict is FAIL
-    assert jobs.judge_gang((ranks[0], replace(ranks[1], node="n0")), Gang(nodes=2)).verdict is FAIL
+    assert jobs.evaluate_multi_node(ranks, MultiNode(nodes=2)).verdict is PASS
+    assert jobs.evaluate_multi_node(ranks[:1], MultiNode(nodes=2)).verdict is FAIL
+    assert (
+        jobs.evaluate_multi_node((ranks[0], replace(ranks[1], node="n0")), MultiNode(nodes=2)).verdict is FAIL
+    )
     want = Leaves(leaf={"n0": "leaf", "n1": "leaf"}, nodes=2)
-    assert jobs.judge_leaves(ranks, want).verdict is PASS
-    assert jobs.judge_leaves(ranks[:1], want).verdict is UNKNOWN
-    assert jobs.judge_leaves((ranks[0], replace(ranks[1], address="top.other.n1")), want).verdict is FAIL
-    assert jobs.judge_leaves((ranks[0], replace(ranks[1], address="-")), want).verdict is FAIL
+    assert jobs.evaluate_leaves(ranks, want).verdict is PASS
+    assert jobs.evaluate_leaves(ranks[:1], want).verdict is UNKNOWN
+    assert jobs.evaluate_leaves((ranks[0], replace(ranks[1], address="top.other.n1")), want).verdict is FAIL
+    assert jobs.evaluate_leaves((ranks[0], replace(ranks[1], address="-")), want).verdict is FAIL
+    divided = (
+        replace(ranks[0], address="top.leaf.leaf-1.n0"),
+        replace(ranks[1], address="top.leaf.leaf-2.n1"),
+    )
+    assert jobs.evaluate_leaves(divided, want).verdict is PASS, "EC2's switches below the plan's leaf"
     apart = Leaves(leaf={"n0": "leaf", "n1": "other"}, nodes=2)
-    assert jobs.judge_leaves((ranks[0], replace(ranks[1], address="top.other.n1")), apart).verdict is WARN
+    assert jobs.evaluate_leaves((ranks[0], replace(ranks[1], address="top.other.n1")), apart).verdict is WARN
 
 
-def devices(told: int, allowed: int) -> Devices:
+def devices(visible: int, allowed: int) -> Devices:
     opened = {f"/dev/nvidia{n}": "ENXIO" if n < allowed else "EPERM" for n in range(8)}
-    return Devices(told=tuple(map(str, range(told))), opened=opened)
+    return Devices(visible=tuple(map(str, range(visible))), opened=opened)
 
 
 @pytest.mark.parametrize(
@@ -243,24 +360,55 @@ def devices(told: int, allowed: int) -> Devices:
     ],
 )
 def test_gres(found, isolated, verdict):
-    assert jobs.judge_gres(found, Gres(count=8, isolated=isolated)).verdict is verdict
+    assert jobs.evaluate_gres(found, Gres(count=8, isolated=isolated)).verdict is verdict
+
+
+ROOT_MOUNT = "540 514 0:60 / / rw,relatime master:119 - overlay overlay rw\n"
+OF_JOB = """\
+584 541 0:60 {base}/h200-1b-1/3/.3/_tmp /tmp rw,relatime - overlay overlay rw
+585 541 0:60 {base}/h200-1b-1/3/.3/_var_tmp /var/tmp rw,relatime - overlay overlay rw
+546 545 0:65 / /dev/shm rw,nosuid,nodev master:123 - tmpfs tmpfs rw,size=2468412k
+581 546 0:77 / /dev/shm rw,relatime - tmpfs tmpfs rw
+"""
+OF_NODE = """\
+541 540 0:62 / /tmp rw,nosuid,nodev master:120 - tmpfs tmpfs rw
+546 545 0:65 / /dev/shm rw,nosuid,nodev master:123 - tmpfs tmpfs rw,size=2468412k
+"""
+
+
+@pytest.mark.parametrize("base", ["/var/lib/gpucluster-tmp", "/.gpucluster-tmp", ""])
+def test_folders_of_a_job_are_private_wherever_they_are(base):
+    got = (QueryOutput(code=0, stdout=ROOT_MOUNT + OF_JOB.format(base=base)),)
+    found = jobs.evaluate_folders(jobs.parse_folders(got), PrivateFolders(paths=jobs.PRIVATE_FOLDERS))
+    assert found.verdict is PASS
+
+
+def test_folders_that_all_jobs_share_are_named():
+    got = (QueryOutput(code=0, stdout=ROOT_MOUNT + OF_NODE),)
+    found = jobs.evaluate_folders(jobs.parse_folders(got), PrivateFolders(paths=jobs.PRIVATE_FOLDERS))
+    assert found.verdict is FAIL
+    assert "/tmp, /var/tmp, /dev/shm" in found.found
 
 
 @pytest.mark.parametrize(
     ("states", "node_", "reason", "verdict"),
     [
-        (("COMPLETED",), "e1", "None", PASS),
-        (("COMPLETED",), "x", "None", FAIL),
-        (("FAILED",), "e1", "NonZeroExitCode", FAIL),
-        (("PENDING",), "", "Resources", UNKNOWN),
-        (("PENDING",), "", "PartitionDown", FAIL),
+        ({"COMPLETED"}, ("e1",), "None", PASS),
+        ({"COMPLETED"}, ("x",), "None", FAIL),
+        ({"COMPLETED"}, (), "None", FAIL),
+        ({"FAILED"}, ("e1",), "NonZeroExitCode", FAIL),
+        ({"PENDING"}, (), "Resources", UNKNOWN),
+        ({"PENDING"}, (), "PartitionDown", FAIL),
     ],
 )
 def test_small_jobs(states, node_, reason, verdict):
-    ended = Ended(id=1, states=states, node=node_, reason=reason, comment="gpucluster: no h200")
-    judged = jobs.judge_small(ended, Small(partition="gpu", nodes=("e1",), limit_s=60))
-    assert judged.verdict is verdict
-    assert states == ("COMPLETED",) or "gpucluster: no h200" in judged.found
+    ended = SlurmJob(
+        id=1, states=frozenset(states), nodes=node_, node_count=1, partitions=("gpu",), requeueable=True, batch=True,
+        reason=reason, admin_comment="gpucluster: no h200",
+    )  # fmt: skip
+    finding = jobs.evaluate_small(ended, Small(partition="gpu", nodes=("e1",), limit_s=60))
+    assert finding.verdict is verdict
+    assert states == {"COMPLETED"} or "gpucluster: no h200" in finding.found
 
 
 WHOLE = (
@@ -274,10 +422,10 @@ WHOLE = (
 
 
 @pytest.mark.parametrize(
-    ("moments", "instance", "verdict", "found"),
+    ("transitions", "instance", "verdict", "found"),
     [
         (WHOLE, "", PASS, "up in 4.0 s, off 13.0 s after its job"),
-        (WHOLE, "i-1", FAIL, "i-1 lives at its address"),
+        (WHOLE, "i-1", FAIL, "i-1 runs at its address"),
         (WHOLE[:4], "i-1", FAIL, "POWERED_DOWN > POWERING_UP > RUNNING > IDLE"),
         ((*WHOLE[:3], (9.0, "DOWN")), "", FAIL, "DOWN"),
         (WHOLE[2:], "", UNKNOWN, "was RUNNING before the job"),
@@ -292,23 +440,25 @@ WHOLE = (
         ((*WHOLE[:3], (9.0, "COMPLETING")), "i-1", FAIL, "COMPLETING"),  # an epilog that hangs
         ((*WHOLE[:4], (22.0, "POWERED_DOWN")), "", PASS, "off 13.0 s"),  # looks may miss how it leaves
         ((*WHOLE, (23.0, "POWERING_UP")), "", FAIL, "POWERED_DOWN > POWERING_UP"),
-        ((), "", UNKNOWN, "not seen"),
+        ((), "", UNKNOWN, "no sample"),
         ((*WHOLE[:2], (99.0, "RUNNING"), *WHOLE[3:]), "", FAIL, "up in 98.0 s"),
     ],
 )  # fmt: skip
-def test_lives(moments, instance, verdict, found):
-    life = Life(node="e1", moments=moments, instance=instance)
-    judged = lives.judge_lives(Lives(left_s=8.0, lives=(life,)), RoundTrip(up_s=60, down_s=60))
-    assert judged.verdict is verdict
-    assert found in judged.found
+def test_power_saving_cycles(transitions, instance, verdict, found):
+    cycle = NodeCycle(node="e1", transitions=transitions, instance=instance)
+    finding = power_saving.evaluate_cycles(
+        Cycles(released_s=8.0, nodes=(cycle,)), PowerCycle(up_s=60, down_s=60)
+    )
+    assert finding.verdict is verdict
+    assert found in finding.found
 
 
 def test_orphans():
-    head = Instance(id="i-0", role="head", request="", subnet="s1")
-    ours = Instance(id="i-1", role="node", request="r1", subnet="s1")
+    head = Instance(id="i-0", cluster="burst", role="head", request="", subnet="s1")
+    ours = Instance(id="i-1", cluster="burst", role="node", request="r1", subnet="s1")
     known = Holdings(instances=(head, ours), head="i-0", open=frozenset(), launched=frozenset({"i-1"}))
-    want = Owned(cluster="burst", subnets=("s1",))
-    assert cloud.judge_holdings(known, want).verdict is PASS
+    want = Owned(place=Place(cluster="burst", subnets=("s1",)))
+    assert cloud.evaluate_holdings(known, want).verdict is PASS
     for instances, words in (
         ((head, replace(ours, id="i-2")), "i-2 (node)"),
         ((head, replace(head, id="i-3")), "i-3 (head)"),
@@ -316,27 +466,31 @@ def test_orphans():
         ((ours,), "the head i-0 is not in the list"),
         ((head, replace(ours, subnet="s9")), "i-1 (in s9)"),
     ):
-        judged = cloud.judge_holdings(replace(known, instances=instances), want)
-        assert (judged.verdict is FAIL) == bool(words)
-        assert words in judged.found
-    login = Instance(id="i-4", role="login", request="", subnet="public", name="burst-login-1")
-    standby = Instance(id="i-5", role="standby", request="", subnet="s1", name="burst-standby")
-    wide, all_of = replace(want, beside=("burst-login-1", "burst-standby")), (head, login, standby, ours)
-    judged = cloud.judge_holdings(replace(known, instances=all_of), wide)
-    assert (judged.verdict, judged.found) == (PASS, "the head, 2 beside it and 1 nodes"), (
-        "a login machine was owned by nobody, and the remedy was to end it"
+        finding = cloud.evaluate_holdings(replace(known, instances=instances), want)
+        assert (finding.verdict is FAIL) == bool(words)
+        assert words in finding.found
+    login = Instance(
+        id="i-4", cluster="burst", role="login", request="", subnet="public", name="burst-login-1"
     )
-    assert cloud.judge_holdings(replace(known, instances=all_of), want).verdict is FAIL
+    standby = Instance(
+        id="i-5", cluster="burst", role="standby", request="", subnet="s1", name="burst-standby"
+    )
+    wide, all_of = replace(want, fixed=("burst-login-1", "burst-standby")), (head, login, standby, ours)
+    finding = cloud.evaluate_holdings(replace(known, instances=all_of), wide)
+    assert (finding.verdict, finding.found) == (PASS, "the head, 2 for logins and standby and 1 nodes"), (
+        "a login machine had no owner, and the remedy was to terminate it"
+    )
+    assert cloud.evaluate_holdings(replace(known, instances=all_of), want).verdict is FAIL
     twice = replace(known, instances=(*all_of, replace(login, id="i-6")))
-    assert "i-6 (login)" in cloud.judge_holdings(twice, wide).found
+    assert "i-6 (login)" in cloud.evaluate_holdings(twice, wide).found
     astray = replace(known, instances=(head, replace(standby, subnet="s9")))
-    assert "i-5 (in s9)" in cloud.judge_holdings(astray, wide).found
+    assert "i-5 (in s9)" in cloud.evaluate_holdings(astray, wide).found
     launching = replace(known, instances=(head, replace(ours, id="i-2")), open=frozenset({"r1"}))
-    assert cloud.judge_holdings(launching, want).verdict is PASS  # its launch has no outcome yet
-    assert cloud.judge_daemon("000", cloud.Daemon(url="http://h")).verdict is FAIL
+    assert cloud.evaluate_holdings(launching, want).verdict is PASS  # its launch has no outcome yet
+    assert cloud.evaluate_daemon("000", cloud.Daemon(url="http://h")).verdict is FAIL
 
 
-def test_every_check_says_what_to_type_and_rests_on_checks_that_exist():
+def test_every_check_has_a_command_as_remedy_and_existing_needs():
     for check in CHECKS.values():
         assert ": " in check.remedy or check.remedy.startswith("aws "), check.id
         for need in check.needs:
@@ -348,6 +502,6 @@ def test_every_check_says_what_to_type_and_rests_on_checks_that_exist():
             assert order.index(before) < order.index(check.id) or (before, where) == (check.id, "head")
 
 
-def test_the_words_of_others_move_no_cursor():
-    assert short("a\x1b[2J\nb\u202e\r\x00c") == "a [2J b c"
+def test_foreign_text_is_printable():
+    assert short("a\x1b[2J\nb\u202e\r\x00c") == "a b\ufffd \ufffdc"
     assert len(short("x" * 10_000)) == 200

@@ -1,10 +1,10 @@
-"""check for code scanning and pull requests; render --check."""
+"""`check` output for code scanning and pull requests; `render --check`."""
 
 import json
 from pathlib import Path
 
 import pytest
-from builders import SPEC, a_spec_text
+from support.builders import a_spec_text
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cli import main as program
@@ -21,8 +21,10 @@ STACKS = sorted((Path(__file__).parents[3] / "stacks").glob("*.yaml"))
 def repository(tmp_path: Path) -> Path:
     (tmp_path / ".git").mkdir()  # all that makes a repository's top for us
     (tmp_path / "stacks").mkdir()
-    (tmp_path / "stacks/bad.yaml").write_text(a_spec_text(("idle: 5m", "idle: 5")))
-    (tmp_path / "stacks/good.yaml").write_text(SPEC)
+    (tmp_path / "stacks/bad.yaml").write_text(
+        a_spec_text(("idle: 5m", "idle: 5"), ("name: burst", "name: bad"))
+    )
+    (tmp_path / "stacks/good.yaml").write_text(a_spec_text(("name: burst", "name: good")))
     return tmp_path
 
 
@@ -57,7 +59,7 @@ def test_annotations_stand_on_the_lines(repository: Path, capsys: Said) -> None:
     ]
 
 
-def test_an_output_that_check_does_not_know_is_refused(repository: Path, capsys: Said) -> None:
+def test_unknown_output_is_refused(repository: Path, capsys: Said) -> None:
     assert program.run(["check", str(repository / "stacks/good.yaml"), "-o", "markdown"]) == 2
     assert "sarif" in capsys.readouterr().err
 
@@ -70,13 +72,13 @@ def rendered(repository: Path, capsys: Said) -> tuple[str, Path]:
     return spec, to
 
 
-def test_what_was_rendered_passes(rendered: tuple[str, Path], capsys: Said) -> None:
+def test_rendered_folder_passes(rendered: tuple[str, Path], capsys: Said) -> None:
     spec, to = rendered
     assert program.run(["render", spec, "--to", str(to), "--check"]) == 0
-    assert capsys.readouterr() == ("", f"{to}: as rendered\n")
+    assert capsys.readouterr() == ("", f"{to}: up to date\n")
 
 
-def test_what_is_missing_stale_or_changed_is_shown_and_nothing_is_written(
+def test_missing_stale_and_changed_files_are_shown_and_not_written(
     rendered: tuple[str, Path], capsys: Said
 ) -> None:
     spec, to = rendered
@@ -98,10 +100,10 @@ def test_what_is_missing_stale_or_changed_is_shown_and_nothing_is_written(
 
 
 @pytest.mark.parametrize(("link", "target"), [("slurm/extra", "secret"), ("slurm", "elsewhere")])
-def test_a_link_shows_nothing_from_elsewhere(
+def test_link_shows_no_file_outside_of_the_folder(
     link: str, target: str, rendered: tuple[str, Path], tmp_path: Path, capsys: Said
 ) -> None:
-    """`slurm/x -> /etc/shadow` in a pull request printed that file into its log."""
+    """Regression: with `slurm/x -> /etc/shadow` in a pull request, the log showed that file."""
     spec, to = rendered
     (tmp_path / "secret").write_text("hidden")
     (tmp_path / "elsewhere").mkdir()
@@ -112,17 +114,15 @@ def test_a_link_shows_nothing_from_elsewhere(
     assert program.run(["render", spec, "--to", str(to), "--check"]) == 2
     out, err = capsys.readouterr()
     assert "hidden" not in out
-    assert "a link leads out of what is compared" in err
+    assert "the link points outside of the compared folder" in err
 
 
-def test_a_folder_that_is_not_there_lacks_everything(
-    rendered: tuple[str, Path], tmp_path: Path, capsys: Said
-) -> None:
+def test_missing_folder_lacks_every_file(rendered: tuple[str, Path], tmp_path: Path, capsys: Said) -> None:
     assert program.run(["render", rendered[0], "--to", str(tmp_path / "none"), "--check"]) == 1
     assert not (tmp_path / "none").exists()
 
 
-def test_the_difference_as_json(rendered: tuple[str, Path], capsys: Said) -> None:
+def test_difference_as_json(rendered: tuple[str, Path], capsys: Said) -> None:
     spec, to = rendered
     (to / "slurm/gres.conf").unlink()
     assert program.run(["render", spec, "--to", str(to), "--check", "-o", "json"]) == 1
@@ -136,7 +136,7 @@ def test_check_needs_a_folder(rendered: tuple[str, Path], capsys: Said) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda path: path.stem)
-def test_everything_that_is_rendered_stands_in_a_folder_of_ours(stack: Path) -> None:
+def test_every_rendered_file_is_in_one_of_our_folders(stack: Path) -> None:
     from gpucluster import catalog
 
     def ours(artifact: Artifact) -> bool:

@@ -1,12 +1,13 @@
-"""diff: sides by file and by revision, what it answers, and how it ends."""
+"""`diff`: revisions from files and from git, output, exit codes."""
 
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from builders import SPEC, a_spec_text
+from support.builders import SPEC, a_spec_text
 
 from gpucluster.cli import main as program
 
@@ -21,7 +22,7 @@ Said = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository whose main has SPEC, and whose tree has a higher max."""
+    """Return a repository. Its main branch has SPEC, its work tree has a higher max."""
     (tmp_path / "stacks").mkdir()
     spec = tmp_path / "stacks/burst.yaml"
     spec.write_text(SPEC)
@@ -50,13 +51,26 @@ def test_two_files_are_compared(tmp_path: Path, capsys: Said) -> None:
     old, new = _two(tmp_path, SPEC, HIGHER)
     assert program.run(["diff", old, new, QUICK]) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines()[:2] == [
+    assert out.splitlines()[:7] == [
         f"burst: {old} -> {new}",
-        "live: Running jobs go on: the change is taken up while the cluster runs.",
+        "live",
+        "  running jobs: go on",
+        "  queued jobs:  stay in the queue",
+        "  sessions:     stay open",
+        "  data:         stays where it is",
+        "  1. pulumi up --stack burst",
     ]
     assert "pools[h200].nodes.max: 16 -> 32" in out
     assert "resources" not in out
-    assert err == "", "nothing in this region has a price that could be old"
+    assert err.startswith("warning[no-price] unknown: ")
+    assert "old-prices" not in err, "nothing in this region has a price that could be old"
+
+
+def test_stacks_are_found_by_their_names(repository: Path, capsys: Said) -> None:
+    """Regression: only `diff` did not take the name of a stack."""
+    (repository / "stacks/other.yaml").write_text(HIGHER.replace("name: burst", "name: other"))
+    assert program.run(["diff", "burst", "other", QUICK]) == 0
+    assert "burst.yaml -> stacks/other.yaml" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_old_prices_are_a_warning_where_they_are_used(tmp_path: Path, capsys: Said) -> None:
@@ -68,16 +82,16 @@ def test_old_prices_are_a_warning_where_they_are_used(tmp_path: Path, capsys: Sa
     assert program.run(["diff", old, new, QUICK]) == 0
     out, err = capsys.readouterr()
     assert "warning[old-prices] the prices are of 2026-02-09" in err
-    assert "next: a newer gpucluster; or " in err
+    assert "  next: write the prices of your region into a file, and name it: --prices FILE" in err
     assert "days ago" not in out, "the result does not change by the day"
 
 
-def test_a_revision_is_compared_with_a_file(repository: Path, capsys: Said) -> None:
+def test_revision_is_compared_with_a_file(repository: Path, capsys: Said) -> None:
     assert program.run(["diff", "main:stacks/burst.yaml", "stacks/burst.yaml", QUICK, "--exit-code"]) == 1
     assert "pools[h200].nodes.max: 16 -> 32" in capsys.readouterr().out
 
 
-def test_a_revision_is_found_from_a_folder_below(
+def test_revision_is_found_from_a_folder_below(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     monkeypatch.chdir(repository / "stacks")
@@ -85,14 +99,14 @@ def test_a_revision_is_found_from_a_folder_below(
     assert program.run(["diff", "HEAD:./burst.yaml", "burst.yaml", QUICK]) == 0
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_a_spec(repository: Path, capsys: Said) -> None:
+def test_byte_order_mark_is_ignored(repository: Path, capsys: Said) -> None:
     spec = repository / "stacks/burst.yaml"
     spec.write_text(f"\ufeff{SPEC}")
     _git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "from an editor that adds one")
     assert program.run(["diff", "main:stacks/burst.yaml", str(spec), QUICK, "--exit-code"]) == 0
 
 
-def test_a_file_wins_over_a_revision_of_the_same_spelling(repository: Path, capsys: Said) -> None:
+def test_file_wins_over_a_revision_of_the_same_spelling(repository: Path, capsys: Said) -> None:
     (repository / "main:stacks").mkdir()
     (repository / "main:stacks/burst.yaml").write_text(HIGHER)
     assert program.run(["diff", "main:stacks/burst.yaml", "stacks/burst.yaml", QUICK, "--exit-code"]) == 0
@@ -101,25 +115,23 @@ def test_a_file_wins_over_a_revision_of_the_same_spelling(repository: Path, caps
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("main:nope.yaml", "git says: fatal: path 'nope.yaml' does not exist in 'main'"),
-        ("none:stacks/burst.yaml", "git says: fatal: invalid object name 'none'."),
-        ("main:stacks", "git says: fatal: git cat-file main:stacks: bad file"),
+        ("main:nope.yaml", "git reports: fatal: path 'nope.yaml' does not exist in 'main'"),
+        ("none:stacks/burst.yaml", "git reports: fatal: invalid object name 'none'."),
+        ("main:stacks", "git reports: fatal: git cat-file main:stacks: bad file"),
         # `git show` took the first two as a pattern and a range, and an empty spec was blamed on the user
-        ("main:stacks/*.yaml", "git says: fatal: path 'stacks/*.yaml' does not exist in 'main'"),
-        ("main..main:stacks/burst.yaml", "git says: fatal: invalid object name 'main..main'"),
+        ("main:stacks/*.yaml", "git reports: fatal: path 'stacks/*.yaml' does not exist in 'main'"),
+        ("main..main:stacks/burst.yaml", "git reports: fatal: invalid object name 'main..main'"),
         ("main:../etc/passwd", "is outside repository"),
         ("a" * 5000, "cannot be read: File name too long"),
-        (f"main:{'a' * 5000}", "git says: fatal: "),  # was a traceback
+        (f"main:{'a' * 5000}", "git reports: fatal: "),  # was a traceback
         ("-x:stacks/burst.yaml", "a revision does not begin with '-'"),
-        (":stacks/burst.yaml", "half of it is missing"),
-        ("main:", "half of it is missing"),
+        (":stacks/burst.yaml", "the revision or the path is missing"),
+        ("main:", "the revision or the path is missing"),
         ("nope.yaml", "cannot be read: No such file or directory"),
         ("stacks", "cannot be read: Is a directory"),
     ],
 )
-def test_a_side_that_is_not_there_ends_with_two(
-    given: str, said: str, repository: Path, capsys: Said
-) -> None:
+def test_missing_spec_exits_2(given: str, said: str, repository: Path, capsys: Said) -> None:
     assert program.run(["diff", QUICK, "--", given, "stacks/burst.yaml"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -128,35 +140,36 @@ def test_a_side_that_is_not_there_ends_with_two(
     assert "\n  next: name a " in err
 
 
-def test_outside_of_a_repository_gits_own_words_are_told(
+def test_outside_a_repository_the_message_of_git_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert program.run(["diff", "main:a.yaml", "main:b.yaml", QUICK]) == 2
     err = capsys.readouterr().err
-    assert "old: main:a.yaml: no such file, and git says: fatal: not a git repository" in err
+    assert "old: main:a.yaml: no such file, and git reports: fatal: not a git repository" in err
     assert "\nnew: main:b.yaml: no such file" in err
 
 
-def test_a_side_that_is_no_spec_is_named_and_hides_none_of_the_other(tmp_path: Path, capsys: Said) -> None:
+def test_invalid_spec_is_named_and_the_problems_of_both_are_printed(tmp_path: Path, capsys: Said) -> None:
+    """Regression: the exit code was 1, which is also that of specs that differ."""
     old, new = _two(tmp_path, BAD_OLD, BAD_NEW)
-    assert program.run(["diff", old, new]) == 1
+    assert program.run(["diff", old, new, "--exit-code"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert [line for line in err.splitlines() if not line.startswith(" ")] == [
-        "old does not pass as a spec:",
+        "old is not a valid spec:",
         f"{old}:15:11: error[no-unit] pools[h200].idle: 5 has no unit; write 30s, 5m, 2h or 7d",
-        "new does not pass as a spec:",
+        "new is not a valid spec:",
         f"{new}:1:9: error[schema-version] schema: this gpucluster reads schema 1, found 2",
     ]
 
 
-def test_the_problems_of_a_side_as_json(repository: Path, capsys: Said) -> None:
+def test_problems_of_a_spec_as_json(repository: Path, capsys: Said) -> None:
     (repository / "stacks/burst.yaml").write_text("{")
-    assert program.run(["diff", "main:stacks/burst.yaml", "stacks/burst.yaml", "-o", "json"]) == 1
+    assert program.run(["diff", "main:stacks/burst.yaml", "stacks/burst.yaml", "-o", "json"]) == 2
     said = json.loads(capsys.readouterr().out)
-    assert (said["ok"], said["error"]["exit_code"]) == (False, 1)
+    assert (said["ok"], said["error"]["exit_code"]) == (False, 2)
     assert [problem["file"] for problem in said["problems"]] == ["stacks/burst.yaml"]
 
 
@@ -166,8 +179,8 @@ def test_json_has_a_stable_head(tmp_path: Path, capsys: Said) -> None:
     said = json.loads(capsys.readouterr().out)
     assert (said["schema"], said["ok"]) == (1, True)
     assert said["diff"].keys() == {
-        "name", "old", "new", "differs", "worst", "jobs", "engine_says", "changes", "consequences", "files",
-        "resources", "pools", "cost",
+        "name", "old", "new", "differs", "worst", "jobs", "engine_note", "changes", "consequences", "files",
+        "resources", "pools", "cost", "who_gets_in", "whole", "rights", "unseen", "effects", "steps",
     }  # fmt: skip
     assert (said["diff"]["worst"], said["diff"]["resources"]) == ("live", None)
     assert said["diff"]["changes"] == [
@@ -191,7 +204,7 @@ def test_markdown_names_the_command_that_makes_it_again(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize("output", ["text", "json", "markdown"])
-def test_the_same_two_give_the_same_bytes(output: str, tmp_path: Path, capsys: Said) -> None:
+def test_same_two_give_the_same_bytes(output: str, tmp_path: Path, capsys: Said) -> None:
     old, new = _two(tmp_path, SPEC, HIGHER)
     told: list[str] = []
     for _ in range(2):
@@ -200,13 +213,61 @@ def test_the_same_two_give_the_same_bytes(output: str, tmp_path: Path, capsys: S
     assert told[0] == told[1]
 
 
-def test_no_difference_ends_with_zero_also_when_asked(tmp_path: Path, capsys: Said) -> None:
+@pytest.mark.parametrize("lacking", ["pulumi", "grpc", "pulumi_aws"])
+def test_installation_without_the_extra_names_it_and_the_way_without(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    """Regression: after `pip install .`, `diff` was a traceback with the exit code of specs that differ."""
+    monkeypatch.setitem(sys.modules, lacking, None)  # as Python marks a module that is not there
+    old, new = _two(tmp_path, SPEC, HIGHER)
+    assert program.run(["diff", old, new, "--exit-code"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: diff runs the Pulumi program of both specs, and {lacking} is not installed",
+        "  next: in the clone: pip install '.[aws]'; or compare without resources: --no-resources",
+    ]
+    assert program.run(["diff", old, new, "-o", "json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 2
+    assert program.run(["diff", old, new, QUICK, "--exit-code"]) == 1, "they differ"
+
+
+def test_new_and_deleted_spec(repository: Path, capsys: Said) -> None:
+    """Regression: a new stack could not be reviewed."""
+    assert program.run(["diff", "/dev/null", "burst", QUICK, "--exit-code"]) == 1
+    out, _ = capsys.readouterr()
+    assert out.splitlines()[:2] == [
+        "burst: /dev/null -> stacks/burst.yaml",
+        "live: The spec is new: it adds a cluster and changes no other.",
+    ]
+    assert program.run(["diff", "main:stacks/burst.yaml", "/dev/null", "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)["diff"]
+    assert (said["whole"], said["worst"], said["new"]) == ("removed", "data-loss", "/dev/null")
+    assert {one["kind"] for one in said["resources"]} == {"removed"}
+    assert program.run(["diff", "/dev/null", "/dev/null"]) == 2
+    assert "/dev/null on both sides: there is no spec" in capsys.readouterr().err
+
+
+def test_wider_rights_of_jobs_are_shown(tmp_path: Path, capsys: Said) -> None:
+    """Regression: the policy's text is unknown before the deployment, and the comment said `none touched`."""
+    jobs = ("aws:\n", "aws:\n  jobs: {read: [s3://example-data/sets]}\n")
+    wider = ("aws:\n", "aws:\n  jobs: {read: [s3://example-data]}\n")
+    old, new = _two(tmp_path, a_spec_text(jobs), a_spec_text(wider))
+    assert program.run(["diff", old, new]) == 0
+    out, err = capsys.readouterr()
+    assert "changed aws:iam/rolePolicy:RolePolicy burst-jobs (its statements change)" in out
+    assert "    - Allow s3:GetObject on arn:aws:s3:::example-data/sets/*\n" in out
+    assert "    + Allow s3:GetObject on arn:aws:s3:::example-data/*\n" in out
+    assert "none touched" not in out
+    assert "not looked at: the machine image, which only `pulumi up` looks up" in out
+    assert err.count("warning[open-look-up]") == 2
+
+
+def test_no_difference_exits_0_with_exit_code_option(tmp_path: Path, capsys: Said) -> None:
     old, new = _two(tmp_path, SPEC, f"# the same\n{SPEC}")
     assert program.run(["diff", old, new, QUICK, "--exit-code"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "no change"
 
 
-def test_a_cluster_that_no_program_builds_is_compared_without_resources(tmp_path: Path, capsys: Said) -> None:
+def test_cluster_without_pulumi_program_is_compared_without_resources(tmp_path: Path, capsys: Said) -> None:
     kube = (Path(__file__).parents[3] / "stacks/kube.yaml").read_text()
     old, new = _two(tmp_path, kube, kube.replace("gpu: 32}", "gpu: 24}"))
     assert program.run(["diff", old, new, "-o", "json"]) == 0
@@ -214,6 +275,9 @@ def test_a_cluster_that_no_program_builds_is_compared_without_resources(tmp_path
     found = json.loads(out)["diff"]
     assert "resources are not compared" in err
     assert found["resources"] is None
+    assert found["unseen"] == [
+        "resources are not compared: the program creates no AWS resources for a spec without Slurm"
+    ]
     (change,) = found["changes"]
     assert change["path"] == "kubernetes.teams[research].quota[nvidia.com/gpu]"
     assert (change["before"], change["after"]) == ("32", "24")

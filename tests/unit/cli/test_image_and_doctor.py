@@ -1,4 +1,4 @@
-"""`image build` and `doctor` at the desk: exit codes, JSON, and never a traceback."""
+"""`image build` and `doctor`: exit codes, JSON, and no traceback."""
 
 import json
 from collections.abc import Callable
@@ -9,12 +9,14 @@ import pytest
 
 from gpucluster.cli.main import run
 
-Told = Callable[..., tuple[int, str, str]]
+RunCommand = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
-    """Run a command line with no credentials anywhere: code, stdout, stderr."""
+def run_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> RunCommand:
+    """Run a command line without any credentials. Return code, stdout, stderr."""
     for name in (
         "AWS_PROFILE",
         "AWS_REGION",
@@ -37,50 +39,50 @@ def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
     return ask
 
 
-def test_doctor_without_credentials_says_so_once_and_could_not_run(told: Told) -> None:
-    code, out, _ = told("doctor", "burst", "--output", "json")
+def test_doctor_without_credentials_reports_it_once_and_exits_2(run_command: RunCommand) -> None:
+    code, out, _ = run_command("doctor", "burst", "--output", "json")
     answer: dict[str, Any] = json.loads(out)
     assert code == answer["exit_code"] == 2
     assert answer["counts"] == {"ok": 0, "warning": 0, "fail": 1, "unknown": 2}
     assert answer["lines"][0]["what"] == "credentials"
-    assert any("what `up` creates" in what for what in answer["not_asked"])
+    assert any("resources of `pulumi up`" in what for what in answer["not_checked"])
 
 
-def test_doctor_says_the_same_for_people(told: Told) -> None:
-    code, out, _ = told("doctor", "stacks/burst.yaml")
+def test_doctor_prints_the_same_as_text(run_command: RunCommand) -> None:
+    code, out, _ = run_command("doctor", "stacks/burst.yaml")
     assert code == 2
     assert out.startswith("fail    credentials: there are no credentials\n")
     assert "next: aws configure" in out
-    assert "not asked, because no call that only reads can tell:\n        whether you may create" in out
+    assert "not checked, because no read-only call shows it:\n        your permission to create" in out
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("doctor",), 2, "which cluster? There are: burst"),
-        (("doctor", "lab"), 2, "stands on hosts that exist"),
+        (("doctor",), 2, "no cluster is named; available: burst"),
+        (("doctor", "lab"), 2, "uses existing hosts"),
         (("doctor", "stacks/none.yaml"), 2, "stacks/none.yaml"),
         (("doctor", "burst", "--sandbox", "nobody"), 2, "nobody"),
-        (("image", "build"), 2, "slurm-24.11.7.tar.bz2 is not there"),
+        (("image", "build"), 2, "slurm-26.05.5.tar.bz2 is missing"),
         (("image", "build", "--check-pins", "--os", "beos"), 2, "'beos' is not an operating system"),
-        (("image", "build", "--without", "slurm"), 2, "none of ours"),
+        (("image", "build", "--without", "slurm"), 2, "cannot be built without Slurm"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_cannot_be_done_is_one_sentence_with_a_next_step(
-    told: Told, words: tuple[str, ...], code: int, said: str
+def test_error_is_one_sentence_with_a_next_step(
+    run_command: RunCommand, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    found, _, err = told(*words)
+    found, _, err = run_command(*words)
     assert found == code
     assert said in err
     assert "next: " in err
 
 
-def test_pins_without_files_are_a_no_and_say_where_each_file_is_from(told: Told) -> None:
-    code, out, _ = told("image", "build", "--check-pins", "--output", "json")
+def test_missing_files_fail_the_pin_check_and_name_their_source(run_command: RunCommand) -> None:
+    code, out, _ = run_command("image", "build", "--check-pins", "--output", "json")
     answer: dict[str, Any] = json.loads(out)
     assert (code, answer["ok"]) == (1, False)
     assert {row["name"]: row["state"] for row in answer["pins"]} == {
-        "slurm-24.11": "missing", "lustre": "missing", "nvidia": "no-file", "efa": "missing",
+        "slurm-26.05": "missing", "lustre": "missing", "nvidia": "no-file", "efs": "missing", "efa": "missing",
     }  # fmt: skip
-    assert "it is from SchedMD's download page" in told("image", "build", "--check-pins")[1]
+    assert "download it from SchedMD's download page" in run_command("image", "build", "--check-pins")[1]

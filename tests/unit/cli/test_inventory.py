@@ -1,12 +1,12 @@
-"""`gpucluster inventory`: what it writes, and what it says when it cannot."""
+"""`gpucluster inventory`: its files and its error messages."""
 
 import json
 import shlex
 from pathlib import Path
 
 import pytest
-from builders import LAB, SPEC
 from ruamel.yaml import YAML
+from support.builders import LAB, SPEC
 
 from gpucluster import artifacts
 from gpucluster.cli import main as program
@@ -28,7 +28,7 @@ def test_without_a_folder_the_inventory_is_shown(lab: str, capsys: pytest.Captur
     assert err == ""
 
 
-def test_the_folder_has_all_that_ansible_needs(
+def test_folder_has_all_that_ansible_needs(
     lab: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     to, keys = tmp_path / "out", tmp_path / "keys"
@@ -50,7 +50,7 @@ def test_the_folder_has_all_that_ansible_needs(
     assert said["bundle_digest"] == artifacts.digest((to / "bundle.tar.gz").read_bytes())
 
 
-def test_the_command_to_go_on_with_can_be_pasted(
+def test_printed_next_command_can_be_pasted(
     lab: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert program.run(["inventory", lab, "--to", str(tmp_path / "a; b")]) == 0
@@ -67,7 +67,7 @@ def test_as_json(lab: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert said["inventory"]["all"]["vars"]["cluster"] == "lab"
 
 
-def test_a_stack_goes_by_its_name(
+def test_stack_is_found_by_its_name(
     lab: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "stacks").mkdir()
@@ -77,13 +77,11 @@ def test_a_stack_goes_by_its_name(
     assert "ctl0:" in capsys.readouterr().out
 
 
-def test_a_cluster_of_a_cloud_has_no_hosts_to_list(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cluster_of_a_cloud_has_no_hosts_to_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "burst.yaml").write_text(SPEC)
     assert program.run(["inventory", str(tmp_path / "burst.yaml")]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert err[0] == "error: 'burst' does not stand on hosts that exist, so there is nobody to list"
+    assert err[0] == "error: 'burst' does not use existing hosts, so it has no inventory"
     assert err[1].startswith("  next: ")
 
 
@@ -97,26 +95,28 @@ def test_a_cluster_of_a_cloud_has_no_hosts_to_list(
         (["--to", "/dev/null/x"], "/dev/null/x: cannot be written: Not a directory"),
     ],
 )
-def test_a_file_that_cannot_be_had_is_a_sentence(
+def test_unwritable_file_is_an_error_with_a_message(
     lab: str, more: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert program.run(["inventory", lab, *more]) == 2
     assert capsys.readouterr().err.startswith(f"error: {words}\n  next: ")
 
 
-def test_a_wrong_spec_is_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_spec_is_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.yaml").write_text(LAB.replace('"192.0.2.[11-14]"', '"192.0.2.[11-13]"'))
     assert program.run(["inventory", str(tmp_path / "bad.yaml"), "-o", "json"]) == 1
     assert [p["id"] for p in json.loads(capsys.readouterr().out)["problems"]] == ["addresses-differ"]
 
 
-def test_plan_says_what_hosts_become(lab: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_prints_hosts(lab: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["plan", lab]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "cluster lab: Slurm 24.11",
+        "cluster lab: Slurm 26.05",
         "hosts   by ssh as admin, port 22",
         "head    ctl0: 192.0.2.10",
-        "spine spine: leaf1 gpu[01-02]; leaf2 gpu[03-04]",
+        "switch leaf1: gpu[01-02]",
+        "switch leaf2: gpu[03-04]",
+        "switch spine: leaf1, leaf2",
         "pool h100: 4 hosts, each hgx-h100",
         "  each 8 x h100, 224 CPUs, 1945600 MiB",
         "  hosts gpu[01-04] at 192.0.2.[11-14]",

@@ -1,11 +1,11 @@
-"""The desk's verbs on a Kubernetes cluster: what they read beside the spec, what they write and say."""
+"""Commands for a Kubernetes cluster: the files that they read and write, and their messages."""
 
 import json
 from pathlib import Path
 
 import pytest
-from builders import KUBE, SPEC, WORKLOADS, changed
-from kube import BOUND
+from support.builders import KUBE, SPEC, WORKLOADS, changed
+from support.kube import BOUND
 
 from gpucluster.cli import main as program
 from gpucluster.plan import codec
@@ -21,7 +21,7 @@ def kube(tmp_path: Path) -> Path:
     return tmp_path / "stacks/kube.yaml"
 
 
-def test_render_takes_what_runs_from_beside_the_spec(kube: Path, tmp_path: Path, capsys: Said) -> None:
+def test_render_reads_workloads_beside_the_spec(kube: Path, tmp_path: Path, capsys: Said) -> None:
     assert program.run(["render", str(kube), "--to", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
     written = {
@@ -31,7 +31,7 @@ def test_render_takes_what_runs_from_beside_the_spec(kube: Path, tmp_path: Path,
     }
     assert {"plan.json", "k8s/60-training/gang-research.tune.yaml", "k8s/MISSING.md"} <= written
     assert not [path for path in written if path.startswith("slurm")]
-    assert "k8s/MISSING.md: volumes are left out that only the cloud can name" in said.err
+    assert "k8s/MISSING.md: volumes whose ids come from AWS are missing" in said.err
     assert program.run(["render", str(kube), "--to", str(tmp_path / "out"), "--check"]) == 0
 
 
@@ -49,7 +49,7 @@ def test_wrong_workloads_stop_a_render_with_their_places(kube: Path, capsys: Sai
     assert "workloads/kube.yaml:14:12: error[above-quota]" in capsys.readouterr().err
 
 
-def test_a_cluster_with_both_renders_both(tmp_path: Path, capsys: Said) -> None:
+def test_cluster_with_both_renders_both(tmp_path: Path, capsys: Said) -> None:
     text = changed(
         SPEC,
         (
@@ -82,14 +82,14 @@ def test_bindings_bring_the_volumes(kube: Path, tmp_path: Path, capsys: Said) ->
 @pytest.mark.parametrize(
     ("swap", "says"),
     [
-        (('"fs-0123456789abcdef0"', '""'), "file_systems['/data'].id is '', which is none"),
-        (('"abcdefgh"', '"${MOUNT}"'), "file_systems['/data'].mount_name is '${MOUNT}', which is none"),
+        (('"fs-0123456789abcdef0"', '""'), "file_systems['/data'].id is '', which is not valid"),
+        (('"abcdefgh"', '"${MOUNT}"'), "file_systems['/data'].mount_name is '${MOUNT}', which is not valid"),
         (('"/data"', '"/dat"'), "file_systems has '/dat', which the spec does not mount"),
-        (('"schema"', '"shema"'), "not bindings"),
-        (("{", ""), "not bindings"),
+        (('"schema"', '"shema"'), "not a bindings file"),
+        (("{", ""), "not a bindings file"),
     ],
 )
-def test_bindings_that_are_none_are_refused(
+def test_invalid_bindings_are_refused(
     kube: Path, tmp_path: Path, capsys: Said, swap: tuple[str, str], says: str
 ) -> None:
     (tmp_path / "b.json").write_text(codec.dumps(BOUND).replace(*swap, 1))
@@ -97,9 +97,7 @@ def test_bindings_that_are_none_are_refused(
     assert says in capsys.readouterr().err
 
 
-def test_what_missing_asks_to_fill_in_is_refused_until_it_is_filled(
-    kube: Path, tmp_path: Path, capsys: Said
-) -> None:
+def test_values_of_missing_md_must_be_filled_in(kube: Path, tmp_path: Path, capsys: Said) -> None:
     assert program.run(["render", str(kube), "--to", str(tmp_path)]) == 0
     page = (tmp_path / "k8s/MISSING.md").read_text()
     (tmp_path / "b.json").write_text(page.partition("```json\n")[2].partition("```")[0])
@@ -108,21 +106,21 @@ def test_what_missing_asks_to_fill_in_is_refused_until_it_is_filled(
     assert "file_systems['/data'].id is ''" in capsys.readouterr().err
 
 
-def test_bindings_that_are_not_there_are_not_the_specs_fault(kube: Path, capsys: Said) -> None:
+def test_missing_bindings_exit_2(kube: Path, capsys: Said) -> None:
     assert program.run(["render", str(kube), "--bindings", "/nowhere/b.json"]) == 2
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_the_plan_is_shown_and_explained(kube: Path, capsys: Said) -> None:
+def test_plan_is_shown_and_explained(kube: Path, capsys: Said) -> None:
     assert program.run(["plan", str(kube), "--explain"]) == 0
     said = capsys.readouterr().out
     for line in (
         "kubernetes 1.36 (eks): queued by kueue, GPUs by device-plugin",
-        "pool serve: 1 stand, 5 come and go; each GPU as 7 x 1g.10gb",
+        "pool serve: 1 always-on, 5 elastic; each GPU as 7 x 1g.10gb",
         "team serving: 28 nvidia.com/mig-1g.10gb, and borrows",
         "mount /data: FSx for Lustre of 2400 GiB in us-west-2a",
         "  kubernetes.spare[serve] = ",
-        "  k8s.30-queues = a wave",
+        "  k8s.30-queues = wave",
     ):
         assert line in said
     assert program.run(["plan", str(kube), "-o", "json"]) == 0
@@ -135,6 +133,6 @@ def test_check_reads_both_kinds_of_files(kube: Path, capsys: Said) -> None:
     assert capsys.readouterr().out.splitlines() == [f"{kube}: ok", f"{beside}: ok"]
 
 
-def test_the_sandbox_says_that_it_rehearses_no_kubernetes(kube: Path, capsys: Said) -> None:
+def test_sandbox_refuses_kubernetes(kube: Path, capsys: Said) -> None:
     assert program.run(["sandbox", "up", str(kube)]) == 2
-    assert "kube has no Slurm, and the sandbox rehearses no Kubernetes yet" in capsys.readouterr().err
+    assert "kube has no Slurm, and the sandbox does not support Kubernetes yet" in capsys.readouterr().err

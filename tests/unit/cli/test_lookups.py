@@ -1,4 +1,4 @@
-"""Look-ups of a spec on the site's own VPC and file systems: recorded, asked with --live, and never guessed."""
+"""Look-ups of an existing VPC and file systems: recorded, queried with --live, never guessed."""
 
 import json
 import shutil
@@ -9,26 +9,29 @@ from typing import Any
 
 import boto3
 import pytest
-from builders import a_spec_text
-from clouds import OPERATOR, RunningCloud, running_cloud
+from support.builders import a_spec_text
+from support.clouds import OPERATOR, RunningCloud, running_cloud
 
 from gpucluster.cli import main as program
-from gpucluster.cli.desk import resolve_file
+from gpucluster.cli.context import resolve_file
 from gpucluster.cli.resources import recorded
-from gpucluster.cli.sides import path_of
+from gpucluster.cli.revisions import path_of
 from gpucluster.engine.offline.answers import Recording, read, write
 from gpucluster.engine.offline.model import Value
 from gpucluster.engine.offline.show import comment, lines
 from gpucluster.plan.codec import dumps
 from gpucluster.plan.names import LUSTRE_PORTS
 
+OWNER = "210987654321"  # it shares the site's VPC
 GIT = shutil.which("git") or "git"
-Told = Callable[..., tuple[int, str, str]]
+RunCommand = Callable[..., tuple[int, str, str]]
 
 NAMED = {"vpc": "vpc-0123456789abcdef0", "a": "subnet-0123456789abcdef0", "b": "subnet-0fedcba9876543210"}
 NAMED |= {"efs": "fs-0123456789abcdef0", "lustre": "fs-0fedcba9876543210"}
 QUESTIONS = {
     "the machine image": "aws:ec2/getAmi:getAmi",
+    "the account of the credentials": "aws:index/getCallerIdentity:getCallerIdentity",
+    "the KMS key": "aws:kms/getKey:getKey",
     "the site's own VPC": "aws:ec2/getVpc:getVpc",
     "the site's own subnet": "aws:ec2/getSubnet:getSubnet",
     "the site's own EFS": "aws:efs/getFileSystem:getFileSystem",
@@ -36,8 +39,17 @@ QUESTIONS = {
 }
 
 
+KEY = {
+    "arn": "arn:aws:kms:us-east-1:123456789012:key/0123abcd-0123-0123-0123-0123456789ab",
+    "enabled": True,
+    "keyManager": "CUSTOMER",
+    "keySpec": "SYMMETRIC_DEFAULT",
+    "keyUsage": "ENCRYPT_DECRYPT",
+}
+
+
 def site(ids: dict[str, str], *changes: tuple[str, str]) -> str:
-    """A cluster that makes neither VPC nor file system."""
+    """A cluster that creates neither VPC nor file systems."""
     network = f"vpc: {ids['vpc']}\n    subnets: {{us-east-1a: {ids['a']}, us-east-1b: {ids['b']}}}"
     storage = (
         f"storage:\n  - {{mount: /home, efs: {{id: {ids['efs']}}}}}\n"
@@ -48,12 +60,13 @@ def site(ids: dict[str, str], *changes: tuple[str, str]) -> str:
         ("cidr: 10.42.0.0/16\n    zones: [us-east-2a, us-east-2b]", network),
         ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  address: 10.42.0.10"),
         ("partitions:", f"{storage}partitions:"),
+        ("aws:\n", "aws:\n  kms_key: alias/research\n"),
         *changes,
     )
 
 
 def answers(ids: dict[str, str]) -> dict[str, Recording]:
-    """What an account with these would say, by what is asked; each subnet by its own word."""
+    """Return the answers of an account with these resources, by look-up."""
     image = {
         "filters": [{"name": "name", "values": ["gpucluster-ubuntu-24.04-slurm-24.11"]}],
         "owners": ["self"],
@@ -62,6 +75,7 @@ def answers(ids: dict[str, str]) -> dict[str, Recording]:
         "arn": f"arn:aws:ec2:us-east-1:123456789012:vpc/{ids['vpc']}",
         "enableDnsHostnames": True,
         "enableDnsSupport": True,
+        "ownerId": "210987654321",
         "id": ids["vpc"],
     }
 
@@ -85,6 +99,8 @@ def answers(ids: dict[str, str]) -> dict[str, Recording]:
     efs = {"dnsName": "efs.example.org", "fileSystemId": ids["efs"]}
     return {
         "image": one("the machine image", image, {"id": "ami-1", "imageId": "ami-1", "rootDeviceName": "/dev/sda1"}),
+        "caller": one("the account of the credentials", {}, {"accountId": "123456789012", "id": "123456789012"}),
+        "key": one("the KMS key", {"keyId": "alias/research"}, KEY),
         "vpc": one("the site's own VPC", {"id": ids["vpc"]}, vpc),
         "a": subnet("a", "10.42.0.0/24"),
         "b": subnet("b", "10.42.1.0/24"),
@@ -96,7 +112,7 @@ def answers(ids: dict[str, str]) -> dict[str, Recording]:
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Told:
+def run_command(capsys: pytest.CaptureFixture[str]) -> RunCommand:
     def ask(*words: object) -> tuple[int, str, str]:
         code = program.run([str(word) for word in words])
         said = capsys.readouterr()
@@ -107,7 +123,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Told:
 
 
 def put(folder: Path, text: str, recorded: dict[str, Recording] | None, name: str = "site.yaml") -> Path:
-    """A spec in a folder, with what was recorded beside it."""
+    """Return a spec in a folder, beside the recorded answers."""
     (folder / "lookups").mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
     if recorded is not None:
@@ -121,89 +137,108 @@ def spec(tmp_path: Path) -> Path:
 
 
 def test_each_one_without_an_answer_is_named_with_the_file_and_the_command_that_records_it(
-    tmp_path: Path, told: Told
+    tmp_path: Path, run_command: RunCommand
 ) -> None:
     spec = put(tmp_path, site(NAMED), {})
-    code, out, err = told("plan", spec, "--policy")
-    assert (code, out) == (2, "")
+    code, out, err = run_command("plan", spec, "--policy")
+    assert (code, out.splitlines()[-1].startswith("burst: 9 rules over ")) == (0, True)
+    assert all(f"looked up at `pulumi up`: {what} ({token}" in out for what, token in QUESTIONS.items())
     first = err[: err.index("  next: ")]
     assert all(what in first for what in QUESTIONS)
     assert f"and {tmp_path}/lookups/burst.yaml has no answer" in first
-    assert f"`gpucluster plan {spec} --resources --live --record` asks the account" in err
+    assert f"`gpucluster plan {spec} --resources --live --record` queries the account" in err
     assert all(f"token: {token}\n" in err for token in QUESTIONS.values())
 
 
-def test_a_diff_without_answers_leaves_them_open_and_names_the_file_and_the_command(
-    tmp_path: Path, told: Told
+def test_diff_without_answers_leaves_them_open_and_names_the_file_and_the_command(
+    tmp_path: Path, run_command: RunCommand
 ) -> None:
-    """It was refused: two specs of a colleague's could not be compared. And `plan` takes no revision."""
+    """Regression: `diff` refused it, so two specs of a colleague could not be compared. `plan` takes no revision."""
     spec = put(tmp_path, site(NAMED), {})
-    code, _, err = told("diff", spec, spec)
+    code, _, err = run_command("diff", spec, spec)
     assert code == 0
     for word in ("old", "new"):
         assert f"warning[open-look-up] {word}: burst: the program looks up" in err
-    assert f"{tmp_path}/lookups/burst.yaml has no answer: what hangs on it is not compared\n" in err
-    assert f"next: `gpucluster plan {spec} --resources --live --record` asks the account" in err
-    assert "warning[open-look-up]" not in told("diff", spec, spec, "--no-resources")[2]
+    assert f"{tmp_path}/lookups/burst.yaml has no answer: dependent properties are not compared\n" in err
+    assert f"next: `gpucluster plan {spec} --resources --live --record` queries the account" in err
+    assert "warning[open-look-up]" not in run_command("diff", spec, spec, "--no-resources")[2]
     assert (path_of("HEAD:stacks/a.yaml"), path_of(str(spec))) == ("stacks/a.yaml", str(spec))
 
 
-def test_policies_judge_what_the_answers_make_of_the_program(spec: Path, told: Told) -> None:
-    code, out, _ = told("plan", spec, "--policy", "-o", "json")
+def test_open_lookups_are_in_every_form_of_the_policy_page(tmp_path: Path, run_command: RunCommand) -> None:
+    """Without them a reader of the comment takes 0 violations for everything."""
+    spec = put(tmp_path, site(NAMED), {})
+    code, out, err = run_command("plan", spec, "--policy", "-o", "json")
+    assert code == 0
+    assert {one["token"] for one in json.loads(out)["open_lookups"]} == set(QUESTIONS.values())
+    assert "warning[open-look-up]" in err
+    comment = run_command("plan", spec, "--policy", "-o", "markdown")[1]
+    assert "- looked up at \\`pulumi up\\`: the KMS key" in comment
+    answered = put(tmp_path / "known", site(NAMED), answers(NAMED))
+    said = run_command("plan", answered, "--policy", "-o", "json")
+    assert (json.loads(said[1])["open_lookups"], said[2]) == ([], "")
+
+
+def test_policies_check_resources_that_use_answers(spec: Path, run_command: RunCommand) -> None:
+    code, out, _ = run_command("plan", spec, "--policy", "-o", "json")
     assert (code, json.loads(out)["ok"]) == (0, True)
 
 
-def test_a_diff_reads_the_answers_beside_both_files(spec: Path, tmp_path: Path, told: Told) -> None:
-    """A new image under the same name replaces what boots from it, and a spec alone does not show it."""
+def test_diff_reads_the_answers_beside_both_files(
+    spec: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    """A new image under the same name replaces the instances. The spec alone does not show it."""
     known = answers(NAMED)
     told_now = {"id": "ami-2", "imageId": "ami-2", "rootDeviceName": "/dev/sda1"}
     known["image"] = Recording(
         token=known["image"].token, arguments=known["image"].arguments, answer=told_now
     )
     other = put(tmp_path / "later", site(NAMED), known)
-    code, out, _ = told("diff", spec, other, "-o", "json")
+    code, out, _ = run_command("diff", spec, other, "-o", "json")
     changed = {one["type"]: one["properties"] for one in json.loads(out)["diff"]["resources"]}
     assert code == 0
     (image,) = [one for one in changed["aws:ec2/launchTemplate:LaunchTemplate"] if one["name"] == "imageId"]
     assert (image["before"], image["after"]) == ("ami-1", "ami-2")
 
 
-def test_a_diff_without_an_answer_says_on_which_side(spec: Path, tmp_path: Path, told: Told) -> None:
-    """The past may be answered by the change, the change by nothing else than its own file."""
+def test_diff_without_an_answer_names_the_revision(
+    spec: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    """Answers of the new revision may complete the old one. The new revision uses only its own file."""
     known = answers(NAMED)
     del known["efs"]
     new = put(tmp_path / "new", site(NAMED), known)
-    code, _, err = told("diff", spec, new)
+    code, _, err = run_command("diff", spec, new)
     assert code == 0
     said = f"warning[open-look-up] new: burst: the program looks up the site's own EFS, and {tmp_path}/new/lookups"
     assert said in err
 
 
-def test_a_diff_reads_the_answers_of_the_revision(
-    tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_diff_reads_the_answers_of_the_revision(
+    tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the change answer what the past did not record; a wrong file of the past is named by revision."""
+    """Answers of the new revision complete the old ones. An invalid file of the old revision is named with its revision."""
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     known, past = answers(NAMED), answers(NAMED)
     del past["efs"]
-    spec = put(tmp_path / "stacks", site(NAMED), past)
+    spec = put(tmp_path / "specs", site(NAMED), past)
     _commit("first")
-    put(tmp_path / "stacks", site(NAMED, ("max: 16", "max: 32")), known)
-    code, out, _ = told("diff", "main:stacks/site.yaml", "stacks/site.yaml", "-o", "json")
+    put(tmp_path / "specs", site(NAMED, ("max: 16", "max: 32")), known)
+    code, out, _ = run_command("diff", "main:specs/site.yaml", "specs/site.yaml", "-o", "json")
     assert (code, json.loads(out)["diff"]["worst"]) == (0, "live")
     (spec.parent / "lookups/burst.yaml").write_text("schema: 2\n")
     _commit("second")
-    put(tmp_path / "stacks", site(NAMED), known)
-    code, out, err = told("diff", "main:stacks/site.yaml", "stacks/site.yaml")
+    put(tmp_path / "specs", site(NAMED), known)
+    code, out, err = run_command("diff", "main:specs/site.yaml", "specs/site.yaml")
     assert (code, out) == (2, "")
-    assert "main:stacks/lookups/burst.yaml: schema: found 2, expected 1" in err
+    assert "main:specs/lookups/burst.yaml: schema: found 2, expected 1" in err
 
 
 def _commit(said: str) -> None:
     argv = ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", said)
-    for words in (("init", "-q", "-b", "main"), ("add", "stacks"), argv):
+    for words in (("init", "-q", "-b", "main"), ("add", "specs"), argv):
         subprocess.run([GIT, *words], check=True, capture_output=True)
 
 
@@ -221,27 +256,27 @@ WRONG = {
         ENTRY.replace('"enableDnsSupport": true', '"enableDnsSupport": "false"'),
         "lookups[0].answer.enableDnsSupport: found 'false', expected true or false: it is the site's own VPC"),
     "an answer without what is read of it": (
-        ENTRY.replace('"id": "vpc-0123456789abcdef0"}\n', '"name": 3}\n').replace("arn", "ern"),
-        "lookups[0].answer.arn: found nothing, expected a text"),
+        ENTRY.replace('"id": "vpc-0123456789abcdef0", ', '"name": 3, '),
+        "lookups[0].answer.id: found nothing, expected a text"),
     "a key that steers the terminal": (f'{ENTRY}"{STEERS}": 1\n', "unknown keys gone"),
     "a token that steers the terminal": (ENTRY.replace("token: aws", f'token: "{STEERS}"\n    "x'), "burst.yaml:"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "said"), list(WRONG.values()), ids=list(WRONG))
-def test_a_file_that_is_wrong_ends_the_verb_with_the_place(
-    text: str, said: str, tmp_path: Path, told: Told
+def test_file_that_is_wrong_ends_the_verb_with_the_place(
+    text: str, said: str, tmp_path: Path, run_command: RunCommand
 ) -> None:
     spec = put(tmp_path, site(NAMED), None)
     (tmp_path / "lookups/burst.yaml").write_text(text)
-    code, out, err = told("plan", spec, "--resources")
+    code, out, err = run_command("plan", spec, "--resources")
     assert (code, out) == (2, "")
     assert said in err
     assert f"{tmp_path}/lookups/burst.yaml" in err
     assert "\x1b" not in err
 
 
-def test_what_was_recorded_is_known_to_the_plan_and_steers_no_terminal(tmp_path: Path) -> None:
+def test_recorded_answers_are_in_the_plan_and_printable(tmp_path: Path) -> None:
     known = answers(NAMED)
     hostile = {"dnsName": "\x1b]0;x\x07\x1b[2Jd\u202e", "fileSystemId": NAMED["efs"]}
     known["efs"] = Recording(token=known["efs"].token, arguments=known["efs"].arguments, answer=hostile)
@@ -265,7 +300,7 @@ def account() -> Iterator[RunningCloud]:
 
 
 def a_site(cloud: RunningCloud) -> dict[str, str]:
-    """A VPC with two subnets, an EFS and a Lustre that somebody made, and an image of ours."""
+    """Return an account with a VPC of two subnets, an EFS, a Lustre, and an image of gpucluster."""
     ec2, efs, fsx = (cloud.client(service) for service in ("ec2", "efs", "fsx"))
     vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
     for name in ("EnableDnsSupport", "EnableDnsHostnames"):
@@ -293,6 +328,12 @@ def a_site(cloud: RunningCloud) -> dict[str, str]:
         LustreConfiguration=lustre,
     )
     home = efs.create_file_system(CreationToken="home")["FileSystemId"]
+    kms = cloud.client("kms")
+    kms.create_alias(
+        AliasName="alias/research",
+        TargetKeyId=kms.create_key(KeyUsage="ENCRYPT_DECRYPT")["KeyMetadata"]["KeyId"],
+    )
+    cloud.api.moto.share_vpc(vpc, OWNER)
     return {"vpc": vpc, **subnets, "efs": home, "lustre": system["FileSystem"]["FileSystemId"]}
 
 
@@ -307,20 +348,27 @@ def credentials(account: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.loopback
 @pytest.mark.usefixtures("credentials")
-def test_what_the_account_says_is_recorded_and_answers_the_next_plan_alone(
-    account: RunningCloud, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_answers_of_the_account_are_recorded_for_the_next_plan(
+    account: RunningCloud, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = a_site(account)
     spec = tmp_path / "site.yaml"
     spec.write_text(site(ids))
-    code, live, err = told("plan", spec, "--resources", "--live", "--record", "--properties")
+    code, live, err = run_command("plan", spec, "--resources", "--live", "--record", "--properties")
     path = tmp_path / "lookups/burst.yaml"
     assert code == 0, err
-    assert f"recorded 6 answers in {path}" in err
+    assert f"recorded 8 answers in {path}" in err
     assert {one.token for one in read(path)} == set(QUESTIONS.values())
     assert OPERATOR[1] not in path.read_text()
+    recorded = {one.token.rpartition(":")[2]: one.answer or {} for one in read(path)}
+    assert (
+        recorded["getSubnet"]["arn"] == f"arn:aws:ec2:us-east-1:{OWNER}:subnet/{recorded['getSubnet']['id']}"
+    )
+    assert recorded["getCallerIdentity"] == {"accountId": "123456789012", "id": "123456789012"}
+    assert str(recorded["getKey"]["arn"]).startswith("arn:aws:kms:us-east-1:123456789012:key/")
+    assert str(recorded["getKey"]["arn"]) in live
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nobody answers there
-    assert told("plan", spec, "--resources", "--properties")[:2] == (0, live)
+    assert run_command("plan", spec, "--resources", "--properties")[:2] == (0, live)
 
 
 @pytest.mark.loopback
@@ -333,15 +381,15 @@ def test_what_the_account_says_is_recorded_and_answers_the_next_plan_alone(
     ],
     ids=["a wrong secret", "a file system that is not there"],
 )
-def test_an_account_that_refuses_leaves_no_record(  # noqa: PLR0917  two columns, four fixtures
-    change: dict[str, str], said: str, account: RunningCloud, tmp_path: Path, told: Told,
+def test_account_that_refuses_leaves_no_record(  # noqa: PLR0917  two columns, four fixtures
+    change: dict[str, str], said: str, account: RunningCloud, tmp_path: Path, run_command: RunCommand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     for name, value in change.items():
         monkeypatch.setenv(name, value)
     spec = put(tmp_path, site(NAMED), answers(NAMED))
     before = (tmp_path / "lookups/burst.yaml").read_bytes()
-    code, out, err = told("plan", spec, "--resources", "--live", "--record")
+    code, out, err = run_command("plan", spec, "--resources", "--live", "--record")
     assert (code, out) == (2, "")
     assert said in err
     assert (tmp_path / "lookups/burst.yaml").read_bytes() == before

@@ -1,4 +1,4 @@
-"""`gpucluster plan FILE --resources`: three forms of one answer, and what it says when there is none."""
+"""`gpucluster plan FILE --resources`: three output formats, and the message without resources."""
 
 import json
 import re
@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import SPEC, a_plan
+from support.builders import SPEC, a_kube_plan, a_lab_plan
 
 from gpucluster.cli import main as program
-from gpucluster.cli.desk import resolve_file
+from gpucluster.cli.context import resolve_file
 from gpucluster.cli.output import ReviewOutput
 from gpucluster.cli.resources import planned_of, show, why_not
 from gpucluster.plan.model import ClusterPlan
 
 BURST = str(Path(__file__).parents[3] / "stacks/burst.yaml")
 OPEN = Path(BURST).parent / "lookups" / "burst.yaml"
-HEAD = r"burst: \d+ resources in the cloud, \d+ components, 1 provider"
+HEAD = r"burst: \d+ resources in the cloud, \d+ components, 2 providers"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_resources_as_json(good: str, capsys: pytest.CaptureFixture[str]) -> Non
     told = json.loads(capsys.readouterr().out)
     assert (told["ok"], told["why"]) == (True, None)
     made, components = told["counts"]["made"], told["counts"]["components"]
-    assert len(told["planned"]["resources"]) == made + components + 1
+    assert len(told["planned"]["resources"]) == made + components + told["counts"]["providers"]
 
 
 def test_resources_as_a_comment(good: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,38 +56,40 @@ def test_resources_as_a_comment(good: str, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--properties"], "--properties goes with --resources"),
-        (["-o", "markdown"], "--output markdown goes with --resources"),
-        (["--resources", "--explain"], "ask one by one"),
-        (["--live"], "--live goes with --resources"),
-        (["--resources", "--record"], "--record with --live"),
+        (["--properties"], "--properties needs --resources"),
+        (["-o", "markdown"], "--output markdown needs --resources"),
+        (["--resources", "--explain"], "cannot be combined"),
+        (["--live"], "--live needs --resources"),
+        (["--resources", "--record"], "--record needs --live"),
     ],
 )
-def test_options_that_say_nothing_together_are_refused(
+def test_options_without_effect_together_are_refused(
     options: list[str], said: str, good: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert program.run(["plan", good, *options]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-KUBERNETES_ALONE = replace(a_plan(), slurm=None, head=None, partitions=())
-NO_CLOUD = replace(a_plan(), aws=None)
+KUBERNETES_ALONE, NO_CLOUD = a_kube_plan(), a_lab_plan()
 
 
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (KUBERNETES_ALONE, "it has no `slurm:`; what runs on Kubernetes is rendered, not made"),
-        (NO_CLOUD, "it has no `aws:`; its machines are there already"),
+        (
+            KUBERNETES_ALONE,
+            "it has no `slurm:`; `gpucluster render NAME --to FOLDER` writes the Kubernetes manifests",
+        ),
+        (NO_CLOUD, "it has no `aws:`, and its hosts exist"),
     ],
     ids=["kubernetes alone", "no cloud"],
 )
-def test_a_spec_that_pulumi_makes_nothing_of_says_so(plan: ClusterPlan, said: str) -> None:
+def test_spec_without_pulumi_resources_gives_the_reason(plan: ClusterPlan, said: str) -> None:
     assert planned_of(plan) is None, "and no program is run"
-    assert (why_not(plan) or "").endswith(f"Pulumi makes nothing of this spec, for {said}")
+    assert (why_not(plan) or "").endswith(f"Pulumi creates nothing for this spec: {said}")
 
 
-def test_a_spec_of_hosts_is_told_apart_from_an_empty_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spec_of_hosts_differs_from_an_empty_program(capsys: pytest.CaptureFixture[str]) -> None:
     desk = replace(resolve_file(Path(BURST)), plan=NO_CLOUD)
     show(desk, Path(BURST), properties=False, output=ReviewOutput.MARKDOWN)
     assert "has no \\`aws:\\`" in capsys.readouterr().out
@@ -97,30 +99,34 @@ def test_a_spec_of_hosts_is_told_apart_from_an_empty_program(capsys: pytest.Capt
     assert "has no `aws:`" in told["why"]
 
 
-def test_the_process_that_asks_imports_no_pulumi() -> None:
-    """The child does, beside it: a second copy would cost the verb a quarter of its time."""
+def test_calling_process_imports_no_pulumi() -> None:
+    """The child process imports it. A second import would take a quarter of the command's time."""
     code = f"import sys; from gpucluster.cli.main import run; run({['plan', BURST, '--resources']!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert not imported & {"pulumi", "pulumi_aws", "grpc", "google", "boto3", "rich"}
 
 
-def test_a_look_up_without_an_answer_is_refused_with_the_lines_to_add(
+def test_look_up_without_an_answer_stays_open_with_the_lines_to_add(
     good: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The lines, added as they stand, are an answer."""
+    """Regression: `plan` refused what `diff` compared. The printed lines are a valid answer without changes."""
     file = Path(good).parent / "lookups" / "burst.yaml"
     file.unlink()
-    assert program.run(["plan", good, "--resources"]) == 2
+    assert program.run(["plan", good, "--resources"]) == 0
     told = capsys.readouterr()
-    assert told.out == ""
-    assert f"the program looks up the machine image, and {file} has no answer" in told.err
+    assert "\nlooked up at `pulumi up`: the machine image (aws:ec2/getAmi:getAmi" in told.out
+    assert (
+        f"warning[open-look-up] burst: the program looks up the machine image, and {file} has no answer"
+        in (told.err)
+    )
     _, _, lines = told.err.partition("leaves it open):\n")
     file.write_text(lines)
     assert program.run(["plan", good, "--resources"]) == 0
+    assert capsys.readouterr().err == "", "null is an answer: a person left it open"
 
 
-def test_what_was_answered_is_known_in_the_plan(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_answered_lookups_are_known_in_the_plan(good: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = Path(good).parent / "lookups" / "burst.yaml"
     found = json.dumps({"id": "ami-1", "imageId": "ami-1", "rootDeviceName": "/dev/sda1"})
     file.write_text(file.read_text().replace("answer: null", f"answer: {found}"))
@@ -130,7 +136,7 @@ def test_what_was_answered_is_known_in_the_plan(good: str, capsys: pytest.Captur
     assert "known from a recorded answer: the machine image" in told
 
 
-def test_the_examples_bring_an_entry_for_each_of_their_look_ups() -> None:
+def test_examples_have_an_entry_for_each_lookup() -> None:
     stacks = Path(BURST).parent
     named = {path.stem for path in (stacks / "lookups").glob("*.yaml")}
     wanted = {path.stem for path in stacks.glob("*.yaml") if why_not(resolve_file(path).plan) is None}

@@ -1,4 +1,4 @@
-"""`sandbox notice` tells a machine only what EC2 would tell it."""
+"""`sandbox notice` sends a machine only notices that EC2 would send."""
 
 import json
 from types import SimpleNamespace
@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 from gpucluster.cli import sandbox as verb
 from gpucluster.cli.main import app_of
 from gpucluster.sandbox import status
-from gpucluster.sandbox.inside import Resident
+from gpucluster.sandbox.machines.inside import RunningMachine
 
 MARKETS = {"i-head": "on-demand", "i-held": "reservation", "i-spot": "spot"}
 
 
 class Orders:
-    """The operator's client: what was ordered."""
+    """A stand-in of the operator's client that records the requests."""
 
     def __init__(self):
         self.given = []
@@ -41,7 +41,7 @@ def orders(monkeypatch):
     def found(name, machine):
         role = "head" if machine == "i-head" else "node"
         node = "" if role == "head" else f"node-{machine}"
-        return SimpleNamespace(), Resident(instance=machine, leader=1, role=role, node=node)
+        return SimpleNamespace(), RunningMachine(instance=machine, leader=1, role=role, node=node)
 
     monkeypatch.setattr(verb, "_resident", found)
     return made
@@ -53,8 +53,8 @@ def typed(*words):
 
 @pytest.mark.parametrize("kind", ["spot", "rebalance"])
 @pytest.mark.parametrize(("machine", "word"), [("i-head", "head is on-demand"), ("i-held", "reservation")])
-def test_what_is_not_spot_is_never_taken_back(orders, kind, machine, word):
-    """`notice NAME head` ended the head."""
+def test_notice_is_refused_for_machines_that_are_not_spot(orders, kind, machine, word):
+    """Regression: `notice NAME head` terminated the head."""
     done = typed("sandbox", "notice", "burst", machine, "--kind", kind, "--output", "json")
     assert done.exit_code == 2
     assert word in json.loads(done.stdout)["error"]["message"]
@@ -64,7 +64,7 @@ def test_what_is_not_spot_is_never_taken_back(orders, kind, machine, word):
 @pytest.mark.parametrize(
     ("kind", "machine"), [("spot", "i-spot"), ("rebalance", "i-spot"), ("maintenance", "i-head")]
 )
-def test_what_ec2_would_tell_is_told(orders, kind, machine):
+def test_notice_is_sent_where_ec2_sends_one(orders, kind, machine):
     done = typed("sandbox", "notice", "burst", machine, "--kind", kind)
     assert done.exit_code == 0
     assert orders.given == [(kind, machine)]

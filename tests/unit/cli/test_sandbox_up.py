@@ -1,28 +1,30 @@
-"""What `gpucluster sandbox up` says to go on with."""
+"""The next steps that `gpucluster sandbox up` prints."""
 
 import itertools
 import threading
 from pathlib import Path
 
-from gpucluster.cli.desk import resolve_file
+from support.builders import on_aws
+
+from gpucluster.cli.context import resolve_file
+from gpucluster.cli.output import steps
 from gpucluster.cli.sandbox import first_job
-from gpucluster.cli.still import steps
 
 STACKS = Path(__file__).parents[3] / "stacks"
 
 
-def test_the_first_job_to_type_is_one_that_the_cluster_takes() -> None:
-    """It was always of `researcher` and eight GPUs: in a cluster of its own users and four GPUs a node it failed."""
-    assert first_job(resolve_file(STACKS / "burst.yaml").plan) == (
+def test_suggested_first_job_is_accepted_by_the_cluster() -> None:
+    """Regression: it always named `researcher` and eight GPUs, and failed on a cluster with other users and four GPUs in a node."""
+    assert first_job(on_aws(resolve_file(STACKS / "burst.yaml").plan)) == (
         "--user researcher -- sbatch -N2 --gres=gpu:8 --wrap 'srun hostname'"
     )
-    assert first_job(resolve_file(STACKS / "research.yaml").plan).startswith(
+    assert first_job(on_aws(resolve_file(STACKS / "research.yaml").plan)).startswith(
         "--user vision -- sbatch -N2 --gres=gpu:8 "
     )
 
 
-def test_a_step_that_takes_long_is_told_again() -> None:
-    """The build of the image's layer was half a minute without a word."""
+def test_long_step_is_printed_again() -> None:
+    """Regression: the build of an image layer printed nothing for half a minute."""
     told: list[str] = []
     often = threading.Event()
 
@@ -40,7 +42,7 @@ def test_a_step_that_takes_long_is_told_again() -> None:
     assert len(set(told)) == len(told)
 
 
-def test_steps_that_follow_each_other_are_told_once_each() -> None:
+def test_short_steps_are_printed_once() -> None:
     told: list[str] = []
     with steps(told.append) as step:
         step("one")

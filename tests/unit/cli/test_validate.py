@@ -1,4 +1,4 @@
-"""`gpucluster validate`: what it says, and its exit codes, up to the first machine."""
+"""`gpucluster validate`: messages and exit codes, until the first machine is reached."""
 
 import io
 import json
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-import builders
 import pytest
+from support import builders
 from typer.testing import CliRunner
 
-from gpucluster.checks.model import Verdict
+from gpucluster.checks.check import CheckStatus
 from gpucluster.cli.main import app_of
 from gpucluster.cli.validate_table import Live, final
 from gpucluster.validate import expectations
@@ -22,7 +22,7 @@ RESULT = Result(
     machine="head",
     tier=0,
     title="every node is there",
-    verdict=Verdict.FAIL,
+    verdict=CheckStatus.FAIL,
     found="e1 DOWN ([bold]not markup[/bold] <b>)",
     expected="1 nodes",
     remedy="on head: sinfo -R",
@@ -42,10 +42,10 @@ def ran(*argv: object):
     return CliRunner().invoke(app_of(words), words)
 
 
-def test_what_cannot_be_run_is_said_with_the_next_step(lab):
+def test_run_that_cannot_start_reports_the_next_step(lab):
     options, words = (
         ("--known-hosts", "/nowhere/known"),
-        "/nowhere/known is not there: host keys are never taken on trust",
+        "/nowhere/known does not exist; validation needs a file of known host keys",
     )
     done = ran(lab, *options)
     assert done.exit_code == 2
@@ -92,40 +92,40 @@ def test_machines_that_are_away_are_tried_once_each(lab, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--ssh-user", "-oProxyCommand=touch x"), "--ssh-user: '-oProxyCommand=touch x' is no user's name"),
-        (("--user", "-c"), "--user: '-c' is no user's name"),
-        (("--user", "a b"), "is no user's name"),
+        (("--ssh-user", "-oProxyCommand=touch x"), "--ssh-user: '-oProxyCommand=touch x' is not a user name"),
+        (("--user", "-c"), "--user: '-c' is not a user name"),
+        (("--user", "a b"), "is not a user name"),
         (("--html", "/proc/nowhere/x.html"), "/proc/nowhere/x.html cannot be written"),
         (("--junit", "/proc"), "/proc is a folder"),
         (("--only", "gpu.cuont"), "did you mean gpu.count?"),
     ],
 )
-def test_an_option_that_cannot_be_is_told_before_anything_is_asked(lab, tmp_path, options, words):
+def test_invalid_options_are_refused_before_any_query(lab, tmp_path, options, words):
     known = tmp_path / "known"
     known.write_text("")
     done = ran(lab, "--known-hosts", known, *options)
     assert (done.exit_code, words in " ".join(done.stderr.split())) == (2, True), done.stderr
 
 
-def test_a_cluster_on_a_cloud_is_not_validated_by_its_spec(tmp_path):
+def test_cluster_on_a_cloud_is_not_validated_by_its_spec(tmp_path):
     file = tmp_path / "burst.yaml"
     file.write_text(builders.SPEC)
     done = ran(file)
     assert (done.exit_code, "sandbox up" in done.stderr) == (2, True)
 
 
-def test_a_name_is_a_sandbox_and_ssh_needs_a_file():
+def test_name_is_a_sandbox_and_ssh_needs_a_file():
     done = ran("nolab", "--backend", "ssh")
-    assert (done.exit_code, "nolab is no spec file" in done.stderr) == (2, True)
+    assert (done.exit_code, "nolab is not a spec file" in done.stderr) == (2, True)
 
 
-def test_a_spec_that_is_wrong_is_exit_one(tmp_path):
+def test_spec_that_is_wrong_is_exit_one(tmp_path):
     file = tmp_path / "lab.yaml"
     file.write_text(builders.a_lab_text().replace("192.0.2.[11-14]", "192.0.2.[11-12]"))
     assert ran(file).exit_code == 1
 
 
-def test_the_final_table_is_plain_text_and_ends_with_what_to_do():
+def test_final_table_is_plain_text_and_ends_with_next_steps():
     text = final(Run(name="lab", results=(RESULT,), seconds=1.0), io.StringIO())
     assert "\x1b" not in text
     assert "[bold]not markup[/bold] <b>" in text
@@ -133,35 +133,35 @@ def test_the_final_table_is_plain_text_and_ends_with_what_to_do():
     assert "  remedy: on head: sinfo -R" in text
 
 
-def test_a_warning_says_what_to_do_too():
-    warned = replace(RESULT, verdict=Verdict.WARN)
+def test_warning_has_a_next_step():
+    warned = replace(RESULT, verdict=CheckStatus.WARN)
     text = final(Run(name="lab", results=(warned,), seconds=1.0), io.StringIO())
     assert "  remedy: on head: sinfo -R" in text
     assert "healthy, 1 checks, 1 with a warning" in text
 
 
-def test_what_one_fault_hides_is_one_line_and_not_fifty():
+def test_results_hidden_by_one_fault_are_one_line():
     hidden = [
-        replace(RESULT, check=f"c{n}", verdict=Verdict.UNKNOWN, blocked_by=RESULT.id) for n in range(50)
+        replace(RESULT, check=f"c{n}", verdict=CheckStatus.UNKNOWN, blocked_by=RESULT.id) for n in range(50)
     ]
     text = final(Run(name="lab", results=(RESULT, *hidden), seconds=1.0), io.StringIO())
     assert text.count("remedy") == 1
-    assert "unknown: 50 more, until nodes.state[head] is mended" in text
+    assert "unknown: 50 more, until nodes.state[head] is repaired" in text
 
 
-def test_a_stream_that_is_no_terminal_sees_no_living_table_but_hears_what_is_asked():
+def test_without_a_terminal_progress_lines_replace_the_live_table():
     one, stream = expectations(builders.a_lab_plan())[0], io.StringIO()
     with Live(2, stream) as live:
-        live.told(one, RESULT)
+        live.update(one, RESULT)
     assert stream.getvalue() == ""
     with Live(2, stream, every_s=0.001) as live:
-        live.told(one, RESULT)
-        until(stream.getvalue)
-    assert f"1 of 2 checks answered, {one.id} is asked\n" in stream.getvalue()
+        live.update(one, RESULT)
+        until(lambda: f"1 of 2 checks answered, {one.id} runs\n" in stream.getvalue())
+    assert f"1 of 2 checks answered, {one.id} runs\n" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
 
 
 def until(there: Callable[[], object]) -> None:
-    """Another thread does it; pytest's timeout ends us if it never does."""
+    """Another thread prints it. pytest's timeout ends the test if it never does."""
     while not there():
         threading.Event().wait(0.001)

@@ -4,27 +4,20 @@ from typing import Any
 
 import botocore.exceptions as boto
 import pytest
-from clouds import a_network, running_cloud
+from support.clouds import OPERATOR, a_network, running_cloud
+from support.launches import launch_call
 
-from gpucluster.cloud.aws import AwsCloud, client_config, launch_arguments, translated, view
+from gpucluster.cloud.aws import _READ, AwsCloud, client_config, launch_arguments, translated, view
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.model import ModelControl
-from gpucluster.cloud.port import CloudError, Control, Fault, InstanceState, LaunchRequest, Scaling
+from gpucluster.cloud.port import CloudError, Control, Fault, InstanceState, LaunchCall, Scaling
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
+from gpucluster.sandbox.aws.ec2.state.client import ModelControl
 
 
-def a_request(market: Market = Market.SPOT) -> LaunchRequest:
-    return LaunchRequest(
-        token="t",
-        count=4,
-        template_id="lt-1",
-        template_version=3,
-        subnet_id="subnet-1",
-        zone="us-east-1a",
-        machine="p5.48xlarge",
-        market=market,
-        tags={"b": "2", "a": "1"},
+def a_request(market: Market = Market.SPOT) -> LaunchCall:
+    return launch_call(
+        count=4, template_version=3, machine="p5.48xlarge", market=market, tags={"b": "2", "a": "1"}
     )
 
 
@@ -84,14 +77,14 @@ class NoCloud:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_every_error_of_boto3_has_a_meaning(error: Exception, fault: Fault):
+def test_every_boto3_error_has_a_class(error: Exception, fault: Fault):
     with pytest.raises(CloudError) as caught, translated():
         raise error
     assert caught.value.fault is fault
     assert caught.value.__cause__ is error
 
 
-def test_an_instance_of_which_only_the_id_is_known_can_be_listed():
+def test_instance_with_only_an_id_is_parsed():
     seen = view({"InstanceId": "i-1"})
     assert (seen.id, seen.state, seen.address, seen.token, seen.tags) == (
         "i-1",
@@ -103,21 +96,19 @@ def test_an_instance_of_which_only_the_id_is_known_can_be_listed():
 
 
 @pytest.mark.loopback
-def test_more_instances_than_a_page_are_all_listed(monkeypatch: pytest.MonkeyPatch):
+def test_all_pages_of_instances_are_listed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gpucluster.cloud.aws._PAGE", 5)
     with running_cloud() as cloud:
         network = a_network(cloud)
         port = AwsCloud("us-east-1", lambda _: cloud.client("ec2"))
         tags = {names.TAG_CLUSTER: "burst", names.TAG_ROLE: names.ROLE_NODE}
-        request = LaunchRequest(
+        request = launch_call(
             token="t",
             count=23,
             template_id=network.template,
-            template_version=1,
             subnet_id=network.subnets["us-east-1a"],
             zone="us-east-1a",
             machine="p5.48xlarge",
-            market=Market.SPOT,
             tags=tags,
         )
         ids = port.launch(request)
@@ -126,7 +117,40 @@ def test_more_instances_than_a_page_are_all_listed(monkeypatch: pytest.MonkeyPat
         assert len([c for c in cloud.model.trail if c.action == "DescribeInstances"]) == 5
 
 
-def test_the_models_control_stops_and_can_be_unreadable():
+@pytest.mark.loopback
+def test_narrow_answers_say_what_whole_ones_say(monkeypatch: pytest.MonkeyPatch):
+    """botocore parses only what is read: the daemon's own client gives the instances that boto3's client gives."""
+    with running_cloud() as cloud:
+        network = a_network(cloud)
+        plain = AwsCloud("us-east-1", lambda _: cloud.client("ec2"))
+        for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), OPERATOR, strict=True):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.endpoint)
+        own = AwsCloud("us-east-1")
+        tags = {names.TAG_CLUSTER: "burst", names.TAG_ROLE: names.ROLE_NODE}
+        ids: list[str] = []
+        for number, market in enumerate((Market.SPOT, Market.ON_DEMAND)):
+            request = launch_call(
+                token=f"t{number}", count=3, template_id=network.template, subnet_id=network.subnets["us-east-1a"],
+                zone="us-east-1a", machine="p5.48xlarge", market=market, tags=tags,
+            )  # fmt: skip
+            made = own.launch(request)
+            assert made == plain.launch(request), "the same token gives the same instances"
+            ids += made
+        own.terminate(ids[:1])
+        assert sorted(own.instances("burst"), key=lambda i: i.id) == sorted(
+            plain.instances("burst"), key=lambda i: i.id
+        )
+        assert {i.id for i in own.instances("burst")} <= set(ids)
+        reader, launcher = own._clients()
+        answer: Any = reader.describe_instances()
+        assert set(answer["Reservations"][0]["Instances"][0]) <= set(_READ)
+        wanted = launch_arguments(launch_call(token="t9", count=1, template_id=network.template, subnet_id=network.subnets["us-east-1a"], machine="p5.48xlarge"))  # fmt: skip
+        again: Any = launcher.run_instances(**wanted)
+        assert [set(i) for i in again["Instances"]] == [{"InstanceId"}]
+
+
+def test_control_object_of_the_model_stops_or_is_unreadable():
     control = ModelControl()
     assert control.read() == Control()
     control.stop("down")
@@ -136,7 +160,7 @@ def test_the_models_control_stops_and_can_be_unreadable():
         control.read()
 
 
-def test_credentials_that_come_late_are_found(monkeypatch: pytest.MonkeyPatch):
+def test_late_credentials_are_found(monkeypatch: pytest.MonkeyPatch):
     """A daemon that started while the metadata service did not answer stood without a word, for good (soak, 2026-11-21)."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from clouds import RunningCloud, running_cloud
+from support.clouds import RunningCloud, running_cloud
 
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, Control, Fault, Scaling, Stamped
@@ -34,11 +34,11 @@ def bucket(s3: Any) -> str:
     return name
 
 
-def test_a_missing_object_is_the_default(s3: Any, bucket: str):
+def test_missing_object_is_the_default(s3: Any, bucket: str):
     assert S3Control("us-east-1", bucket, lambda: s3).read() == Control()
 
 
-def test_stop_is_written_and_read_by_another(s3: Any, bucket: str):
+def test_stop_is_read_by_another_client(s3: Any, bucket: str):
     S3Control("us-east-1", bucket, lambda: s3).stop("gpucluster down")
     read = S3Control("us-east-1", bucket, lambda: s3).read()
     assert (read.scaling, read.by) == (Scaling.STOP, "gpucluster down")
@@ -61,7 +61,7 @@ def test_stop_and_resume_leave_the_holder_its_lease(s3: Any, bucket: str):
     assert control.read() == replace(held, scaling=Scaling.RUN, by="up")
 
 
-def test_only_the_version_that_was_read_is_written_over(s3: Any, bucket: str):
+def test_write_replaces_only_the_version_that_was_read(s3: Any, bucket: str):
     control = S3Control("us-east-1", bucket, lambda: s3)
     first = control.write(Control(beat=1), None)
     assert control.write(Control(beat=2), None) is None, "it is there already"
@@ -73,7 +73,7 @@ def test_only_the_version_that_was_read_is_written_over(s3: Any, bucket: str):
     assert control.write(Control(beat=3), second) is None, "it is gone"
 
 
-def test_what_an_older_version_wrote_is_read(s3: Any, bucket: str):
+def test_object_of_an_older_version_is_read(s3: Any, bucket: str):
     s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=b'{"scaling": "stop", "epoch": 2, "by": "me"}')
     read = S3Control("us-east-1", bucket, lambda: s3).read()
     assert read == Control(scaling=Scaling.STOP, epoch=2, by="me")
@@ -86,14 +86,14 @@ def test_t39_a_race_is_repeated(cloud: RunningCloud, s3: Any, bucket: str, code:
     assert S3Control("us-east-1", bucket, lambda: s3).read().scaling is Scaling.STOP
 
 
-def test_an_endless_race_is_told(cloud: RunningCloud, s3: Any, bucket: str):
+def test_endless_conflict_is_an_error(cloud: RunningCloud, s3: Any, bucket: str):
     cloud.model.faults.next_error("PutObject", "ConditionalRequestConflict", times=50)
     with pytest.raises(CloudError, match="written by others"):
         S3Control("us-east-1", bucket, lambda: s3).stop("down")
     cloud.model.faults.clear()
 
 
-def test_what_another_wrote_between_is_not_overwritten(s3: Any, bucket: str):
+def test_concurrent_write_is_not_overwritten(s3: Any, bucket: str):
     class Slow:
         """Reads, and lets another write before it writes."""
 
@@ -119,7 +119,7 @@ def test_what_another_wrote_between_is_not_overwritten(s3: Any, bucket: str):
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"scaling": "maybe"}', b'{"unknown": 1}', b"\xff\xfe", b"[" * 60_000]
 )
-def test_an_object_that_makes_no_sense_is_no_licence_to_launch(s3: Any, bucket: str, text: bytes):
+def test_invalid_object_permits_no_launch(s3: Any, bucket: str, text: bytes):
     s3.put_object(Bucket=bucket, Key=names.CONTROL_KEY, Body=text)
     with pytest.raises(CloudError) as caught:
         S3Control("us-east-1", bucket, lambda: s3).read()
@@ -127,7 +127,7 @@ def test_an_object_that_makes_no_sense_is_no_licence_to_launch(s3: Any, bucket: 
     assert "until it is deleted" in str(caught.value)
 
 
-def test_a_bucket_that_is_gone_is_told(s3: Any):
+def test_missing_bucket_is_an_error(s3: Any):
     with pytest.raises(CloudError) as caught:
         S3Control("us-east-1", "control-gone", lambda: s3).read()
     assert caught.value.code == "NoSuchBucket"

@@ -5,20 +5,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from support.launches import launch_call
 
 from gpucluster.cloud.ending import Clock, NotEndedError, end_nodes
-from gpucluster.cloud.model import CloudModel, ModelCloud, Timing
 from gpucluster.cloud.port import (
     CloudError,
     Fault,
     FleetAnswer,
-    FleetRequest,
+    FleetCall,
     Instance,
-    LaunchRequest,
+    LaunchCall,
     Reservation,
 )
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
+from gpucluster.sandbox.aws.ec2.state.client import ModelCloud
+from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.sandbox.aws.ec2.state.values import Timing
 
 
 @dataclass
@@ -38,12 +41,11 @@ def a_cloud(time: Time, ending_s: float = 5.0) -> ModelCloud:
 
 
 def launch(
-    cloud: ModelCloud, count: int, *, cluster: str = "burst", role: str = "node", life: str = "first"
+    cloud: ModelCloud, count: int, *, cluster: str = "burst", role: str = "node", incarnation: str = "first"
 ) -> None:
     cloud.launch(
-        LaunchRequest(
-            token=life, count=count, template_id="lt-1", template_version=1, subnet_id="subnet-1", zone="us-east-1a",
-            machine="p5en.48xlarge", market=Market.ON_DEMAND,
+        launch_call(
+            token=incarnation, count=count, market=Market.ON_DEMAND,
             tags={names.TAG_CLUSTER: cluster, names.TAG_ROLE: role},
         )
     )  # fmt: skip
@@ -57,22 +59,22 @@ def ignore(_: str) -> None:
     pass
 
 
-def test_every_node_ends_and_no_other() -> None:
+def test_only_nodes_are_terminated() -> None:
     time = Time()
     cloud = a_cloud(time)
     launch(cloud, 3)
-    launch(cloud, 1, cluster="other", life="u")
+    launch(cloud, 1, cluster="other", incarnation="u")
     assert len(end_nodes(cloud, "burst", time.clock(), report=ignore)) == 3
     assert left(cloud, "burst") == []
     assert len(left(cloud, "other")) == 1
 
 
-def test_no_node_is_no_work() -> None:
+def test_nothing_is_called_without_nodes() -> None:
     time = Time()
     assert end_nodes(a_cloud(time), "burst", time.clock(), report=ignore) == ()
 
 
-def test_again_does_no_harm() -> None:
+def test_repeated_call_is_harmless() -> None:
     time = Time()
     cloud = a_cloud(time)
     launch(cloud, 2)
@@ -80,7 +82,7 @@ def test_again_does_no_harm() -> None:
     assert end_nodes(cloud, "burst", time.clock(), report=ignore) == ()
 
 
-def test_a_launch_that_was_under_way_is_ended_too() -> None:
+def test_instance_of_a_running_launch_is_terminated_too() -> None:
     time = Time()
     cloud = a_cloud(time)
     launch(cloud, 1)
@@ -90,7 +92,7 @@ def test_a_launch_that_was_under_way_is_ended_too() -> None:
         time.now += seconds
         pauses.append(seconds)
         if len(pauses) == 4:  # after the first look that was empty
-            launch(cloud, 1, life="late")
+            launch(cloud, 1, incarnation="late")
 
     ended = end_nodes(cloud, "burst", Clock(lambda: time.now, pause), report=ignore)
     assert len(ended) == 2
@@ -108,18 +110,18 @@ class Failing:
             self._times -= 1
             raise CloudError(self._fault, "Code", "text")
 
-    def launch(self, request: LaunchRequest) -> tuple[str, ...]:
-        return self._cloud.launch(request)
+    def launch(self, call: LaunchCall) -> tuple[str, ...]:
+        return self._cloud.launch(call)
 
-    def fleet(self, request: FleetRequest) -> FleetAnswer:
-        return self._cloud.fleet(request)
+    def fleet(self, call: FleetCall) -> FleetAnswer:
+        return self._cloud.fleet(call)
 
     def reservations(self, ids: Sequence[str]) -> tuple[Reservation, ...]:
         return self._cloud.reservations(ids)
 
-    def instances(self, cluster: str) -> tuple[Instance, ...]:
+    def instances(self, cluster: str, also: Sequence[str] = ()) -> tuple[Instance, ...]:
         self._maybe()
-        return self._cloud.instances(cluster)
+        return self._cloud.instances(cluster, also)
 
     def terminate(self, ids: object) -> None:
         self._maybe()
@@ -127,7 +129,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.LOST])
-def test_a_call_that_fails_for_now_is_repeated(fault: Fault) -> None:
+def test_temporary_error_is_repeated(fault: Fault) -> None:
     time = Time()
     cloud = a_cloud(time)
     launch(cloud, 2)
@@ -135,13 +137,13 @@ def test_a_call_that_fails_for_now_is_repeated(fault: Fault) -> None:
     assert left(cloud, "burst") == []
 
 
-def test_a_call_that_may_not_be_made_is_told() -> None:
+def test_refused_call_is_an_error() -> None:
     time = Time()
     with pytest.raises(CloudError, match="Code: text"):
         end_nodes(Failing(a_cloud(time), Fault.CONFIGURATION, 1), "burst", time.clock(), report=ignore)
 
 
-def test_nodes_that_do_not_go_are_named_after_the_deadline() -> None:
+def test_remaining_nodes_are_named_after_the_deadline() -> None:
     time = Time()
     cloud = a_cloud(time, ending_s=10_000)
     launch(cloud, 1)
@@ -152,15 +154,37 @@ def test_nodes_that_do_not_go_are_named_after_the_deadline() -> None:
     assert caught.value.exit_code == 2
 
 
-def test_progress_is_told_once_for_each_change() -> None:
+def test_each_change_of_progress_is_reported_once() -> None:
     time, said = Time(), list[str]()
     cloud = a_cloud(time)
     launch(cloud, 2)
     end_nodes(cloud, "burst", time.clock(), report=said.append)
-    assert said == ["nodes left: 2, 0 of them on their way out", "nodes left: 2, 2 of them on their way out"]
+    assert said == ["nodes left: 2, 0 of them shutting down", "nodes left: 2, 2 of them shutting down"]
 
 
-def test_a_terminated_instance_is_not_left() -> None:
+def test_wait_without_progress_is_reported_again_with_its_end() -> None:
+    """`down` said nothing for minutes while a node shut down."""
+    time, said = Time(), list[str]()
+    cloud = a_cloud(time, ending_s=70)
+    launch(cloud, 1)
+    (node,) = left(cloud, "burst")
+    end_nodes(cloud, "burst", time.clock(), report=said.append, deadline_s=180)
+    again = f"nodes left: 1, 1 of them shutting down; waiting for {node}; this command gives up in %d minutes"
+    assert said[2:] == [again % 2, again % 2]
+
+
+def test_missing_answer_is_reported_and_named_after_the_deadline() -> None:
+    """The error had no reason: `not gone after 2 minutes: `."""
+    time, said = Time(), list[str]()
+    silent = Failing(a_cloud(time), Fault.THROTTLED, 1_000_000)
+    with pytest.raises(NotEndedError, match=r"^EC2 does not list instances after 2 minutes: Code: text"):
+        end_nodes(silent, "burst", time.clock(), report=said.append, deadline_s=120)
+    assert said[0] == "EC2 does not list instances: Code"
+    assert said[1] == "EC2 does not list instances: Code; this command gives up in 2 minutes"
+    assert len(said) == 5
+
+
+def test_terminated_instance_is_not_remaining() -> None:
     time = Time()
     cloud = a_cloud(time, ending_s=0)
     launch(cloud, 1)

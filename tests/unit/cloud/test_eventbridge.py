@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from gpucluster.cloud import eventbridge
 from gpucluster.cloud.eventbridge import Read
-from gpucluster.cloud.model import CloudModel, LaunchSpec, MaintenanceEvent, SubnetPlace
 from gpucluster.plan.messages import NoticeKind
 from gpucluster.plan.model import Market
+from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.sandbox.aws.ec2.state.values import InstanceLaunch, MaintenanceEvent, SubnetRef
 
 ID = "i-0123456789abcdef0"
 NOW = 1_780_000_000.0  # 2026-05-28T20:26:40Z
@@ -41,23 +42,23 @@ def read(event: object) -> Read:
 
 
 def test_t34_a_spot_warning_ends_the_instance_two_minutes_after_it_was_said():
-    (told,) = read(an_event()).told
-    assert (told.instance, told.handle, told.notice.kind) == (ID, "h", NoticeKind.SPOT)
-    assert told.notice.at == NOW + 120
+    (message,) = read(an_event()).notices
+    assert (message.instance, message.handle, message.notice.kind) == (ID, "h", NoticeKind.SPOT)
+    assert message.notice.at == NOW + 120
 
 
 def test_t34_a_rebalance_hint_has_no_end():
-    (told,) = read(an_event(eventbridge.REBALANCE)).told
-    assert (told.notice.kind, told.notice.at) == (NoticeKind.REBALANCE, NOW)
+    (message,) = read(an_event(eventbridge.REBALANCE)).notices
+    assert (message.notice.kind, message.notice.at) == (NoticeKind.REBALANCE, NOW)
 
 
 def test_t35_a_scheduled_change_names_its_start_and_its_instances():
     found = read(
         health(affectedEntities=[{"entityValue": ID}, {"entityValue": "vol-1"}, {}, ID, {"entityValue": ID}])
     )
-    (told,) = found.told
-    assert (told.notice.kind, told.notice.at) == (NoticeKind.MAINTENANCE, NOW + 7200)
-    assert told.notice.words == "degraded hardware"
+    (message,) = found.notices
+    assert (message.notice.kind, message.notice.at) == (NoticeKind.MAINTENANCE, NOW + 7200)
+    assert message.notice.words == "degraded hardware"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_t35_a_scheduled_change_names_its_start_and_its_instances():
         ("an event that no rule of ours asks for", an_event("EC2 Instance State-change Notification")),
     ],
 )
-def test_what_does_not_concern_us_is_no_fault(sentence: str, event: dict[str, Any]):
+def test_other_events_are_ignored(sentence: str, event: dict[str, Any]):
     assert read(event) == Read(), sentence
 
 
@@ -89,23 +90,23 @@ def test_what_does_not_concern_us_is_no_fault(sentence: str, event: dict[str, An
         ("more than a message may hold", json.dumps({"x": "y" * 300_000})),
     ],
 )
-def test_what_cannot_be_read_is_counted_and_never_raises(sentence: str, body: str):
+def test_unreadable_message_does_not_raise(sentence: str, body: str):
     assert eventbridge.read(body, "h") == Read(unreadable=True), sentence
 
 
 @pytest.mark.parametrize(
     "time", [None, 5, "soon", "9" * 500, "2026-05-28T20:26:40", "0001-01-01T00:00:00+23:59"]
 )
-def test_a_time_that_cannot_be_read_is_unknown_and_the_notice_stands(time: object):
-    (told,) = read(an_event(time=time)).told
-    assert told.notice.at is None or told.notice.at < 0
+def test_notice_with_an_unreadable_time_has_no_end(time: object):
+    (message,) = read(an_event(time=time)).notices
+    assert message.notice.at is None or message.notice.at < 0
 
 
-def test_words_of_others_are_one_short_line():
+def test_text_from_outside_is_one_short_line():
     words = "\x1b[31mred\nnew line\u202e" + "x" * 1000
-    (told,) = read(health(eventDescription=[{"latestDescription": words}])).told
-    assert len(told.notice.words) <= 200
-    assert told.notice.words.isprintable()
+    (message,) = read(health(eventDescription=[{"latestDescription": words}])).notices
+    assert len(message.notice.words) <= 200
+    assert message.notice.words.isprintable()
 
 
 JSON = st.recursive(
@@ -126,34 +127,34 @@ FIELDS = [
 
 
 @given(st.text(max_size=200) | JSON.map(json.dumps))
-def test_any_text_at_all_is_read_without_harm(body: str):
+def test_any_text_can_be_read(body: str):
     assert isinstance(eventbridge.read(body, "h"), Read)
 
 
 @given(st.sampled_from(FIELDS), JSON, st.booleans())
-def test_any_value_in_any_field_is_read_without_harm(name: str, value: Any, in_health: bool):
+def test_any_field_value_can_be_read(name: str, value: Any, in_health: bool):
     event = health() if in_health else an_event()
     if name in event:
         event[name] = value
     else:
         event["detail"] = {**event["detail"], name: value}
-    for told in read(event).told:
-        assert eventbridge._instance(told.instance)
+    for message in read(event).notices:
+        assert eventbridge._instance(message.instance)
 
 
-def test_the_models_own_events_are_read():
+def test_events_of_the_model_are_read():
     model = CloudModel(random.Random(1))  # noqa: S311
-    place = SubnetPlace(id="subnet-a", zone="us-east-1a", cidr="10.0.0.0/24")
+    place = SubnetRef(id="subnet-a", zone="us-east-1a", cidr="10.0.0.0/24")
     (one,) = model.run(
-        LaunchSpec(machine="p5.48xlarge", market=Market.SPOT, subnet=place, min_count=1, max_count=1, token=None, fingerprint=""),
+        InstanceLaunch(machine="p5.48xlarge", market=Market.SPOT, subnet=place, min_count=1, max_count=1, token=None, fingerprint=""),
         NOW,
     )  # fmt: skip
     model.interrupt(one.id, NOW)
     model.recommend(one.id, NOW)
     event = MaintenanceEvent(id="", code="instance-retirement", not_before=NOW + 7200, description="degraded")
     model.maintain(one.id, event, NOW)
-    told = [t for body in model.take_news(NOW) for t in eventbridge.read(body, "h").told]
-    assert [(t.instance, t.notice.kind, t.notice.at) for t in told] == [
+    notices = [t for body in model.take_events(NOW) for t in eventbridge.read(body, "h").notices]
+    assert [(t.instance, t.notice.kind, t.notice.at) for t in notices] == [
         (one.id, NoticeKind.SPOT, NOW + 120),
         (one.id, NoticeKind.REBALANCE, NOW),
         (one.id, NoticeKind.MAINTENANCE, NOW + 7200),

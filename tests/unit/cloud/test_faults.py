@@ -18,12 +18,12 @@ SETS = {
 }
 
 
-def test_every_fault_has_a_set():
+def test_every_fault_has_codes():
     assert set(SETS) == set(Fault)
 
 
 @pytest.mark.parametrize(("fault", "code"), [(f, c) for f, codes in SETS.items() for c in sorted(codes)])
-def test_each_code_has_one_meaning(fault: Fault, code: str):
+def test_each_code_has_one_class(fault: Fault, code: str):
     assert [f for f, codes in SETS.items() if code in codes] == [fault]
     assert classify(code) is fault
 
@@ -41,19 +41,19 @@ def test_the_text_decides_where_the_code_is_ambiguous(code: str, part: str, faul
         ("another bad value is ours to mend", "InvalidParameterValue", "Value (x) for parameter y", Fault.CONFIGURATION),
     ],
 )  # fmt: skip
-def test_rows_that_were_learnt(sentence: str, code: str, message: str, fault: Fault):
+def test_codes_have_their_classes(sentence: str, code: str, message: str, fault: Fault):
     assert classify(code, message) is fault, sentence
 
 
-def test_an_unknown_refusal_stops_and_tells():
+def test_unknown_client_error_stops_the_source():
     assert classify("SomethingNew", status=400) is Fault.CONFIGURATION
 
 
-def test_an_unknown_server_error_counts_as_unanswered():
+def test_unknown_server_error_counts_as_no_answer():
     assert classify("SomethingNew", status=500) is Fault.LOST
 
 
-def test_the_error_keeps_the_clouds_words():
+def test_error_has_code_and_text_of_the_cloud():
     error = cloud_error("VcpuLimitExceeded", "You have requested more vCPU capacity")
     assert (error.fault, error.code) == (Fault.QUOTA, "VcpuLimitExceeded")
     assert "more vCPU" in str(error)

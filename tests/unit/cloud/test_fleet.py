@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucluster.cloud import faults
-from gpucluster.cloud.fleet import fault_of, judge, without_echoes
+from gpucluster.cloud.fleet import fault_of, fleet_error, without_echoes
 from gpucluster.cloud.port import Fault, FleetError
 
 ECHO = ("UnfulfillableCapacity", "Unable to fulfill capacity due to the errors of the other overrides.")
@@ -37,17 +37,19 @@ def errors(*said: tuple[str, str]) -> tuple[FleetError, ...]:
         ("a code that nobody knows stops", [("NewInTwentyTwentyNine", "x"), NONE_LEFT], Fault.CONFIGURATION, "NewInTwentyTwentyNine"),
     ],
 )  # fmt: skip
-def test_a_fleet_is_refused_for(sentence: str, said: list[tuple[str, str]], fault: Fault, code: str):
-    judged = judge(errors(*said))
-    assert (judged.fault, judged.code) == (fault, code), sentence
+def test_fleet_errors_have_one_fault(sentence: str, said: list[tuple[str, str]], fault: Fault, code: str):
+    error = fleet_error(errors(*said))
+    assert (error.fault, error.code) == (fault, code), sentence
 
 
-def test_the_machines_that_were_refused_alike_are_named_with_the_clouds_words():
-    assert judge(errors(NONE_LEFT, NONE_LEFT, ECHO)).message == f"p0.48xlarge, p1.48xlarge: {NONE_LEFT[1]}"
+def test_machine_types_with_the_same_error_are_named():
+    assert (
+        fleet_error(errors(NONE_LEFT, NONE_LEFT, ECHO)).message == f"p0.48xlarge, p1.48xlarge: {NONE_LEFT[1]}"
+    )
 
 
-def test_nothing_launched_and_nothing_said_is_no_answer():
-    assert judge(()).fault is Fault.LOST
+def test_fleet_without_instances_and_errors_has_an_unknown_outcome():
+    assert fleet_error(()).fault is Fault.LOST
 
 
 SAID = st.tuples(
@@ -56,23 +58,23 @@ SAID = st.tuples(
 
 
 @given(st.lists(SAID, min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_the_judgement_is_one_of_theirs_in_any_order(said: list[tuple[str, str]], dice: object):
+def test_fault_of_a_fleet_does_not_depend_on_the_order(said: list[tuple[str, str]], dice: object):
     found = errors(*said)
-    judged = judge(found)
-    assert judged.fault in {fault_of(e) for e in found}
+    error = fleet_error(found)
+    assert error.fault in {fault_of(e) for e in found}
     shuffled = list(said)
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert judge(errors(*shuffled)).fault is judged.fault
+    assert fleet_error(errors(*shuffled)).fault is error.fault
 
 
 @given(st.lists(SAID, max_size=6))
-def test_no_company_makes_a_throttle_lack_of_capacity(said: list[tuple[str, str]]):
-    fault = judge(errors(*said, THROTTLE)).fault
+def test_throttle_among_other_errors_is_not_lack_of_capacity(said: list[tuple[str, str]]):
+    fault = fleet_error(errors(*said, THROTTLE)).fault
     assert fault not in (Fault.NO_CAPACITY, Fault.UNSUPPORTED, Fault.QUOTA, Fault.GONE)
 
 
 @given(st.lists(SAID, min_size=1, max_size=6), st.integers(1, 4))
-def test_echoes_change_nothing_beside_a_real_code(said: list[tuple[str, str]], echoes: int):
-    alone = judge(errors(*said)).fault
-    assert judge(errors(*said, *[ECHO] * echoes)).fault is alone
+def test_echoes_do_not_change_the_fault(said: list[tuple[str, str]], echoes: int):
+    alone = fleet_error(errors(*said)).fault
+    assert fleet_error(errors(*said, *[ECHO] * echoes)).fault is alone
     assert all(e.code != faults.ECHO for e in without_echoes(errors(NONE_LEFT, *[ECHO] * echoes)))

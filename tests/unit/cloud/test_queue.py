@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from clouds import RunningCloud, a_network, running_cloud
+from support.clouds import RunningCloud, a_network, running_cloud
 
-from gpucluster.aws.events import PATTERNS
-from gpucluster.aws.policies import document, events_to
 from gpucluster.cloud.eventbridge import SPOT_WARNING
-from gpucluster.cloud.model import CloudModel, ModelNotices
-from gpucluster.cloud.port import CloudError, Fault, NoticePort, Told
+from gpucluster.cloud.port import CloudError, Fault, NoticePort, QueueNotice
 from gpucluster.cloud.queue import SqsNotices
 from gpucluster.plan.messages import NoticeKind
-from gpucluster.sandbox.courier import deliver
+from gpucluster.plan.stores import PATTERNS, document, events_to
+from gpucluster.sandbox.aws.ec2.state.client import ModelNotices
+from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.sandbox.aws.events.delivery import deliver
 
 pytestmark = pytest.mark.loopback
 
@@ -72,35 +72,35 @@ def post(made: Post) -> Post:
     while left := made.sqs.receive_message(QueueUrl=made.url, MaxNumberOfMessages=10).get("Messages"):
         for message in left:
             made.sqs.delete_message(QueueUrl=made.url, ReceiptHandle=message["ReceiptHandle"])
-    made.model.take_news(made.cloud.clock.now + 1e6)
+    made.model.take_events(made.cloud.clock.now + 1e6)
     made.model.clear()
     return made
 
 
-def kinds(told: tuple[Told, ...]) -> list[tuple[str, NoticeKind]]:
-    return [(t.instance, t.notice.kind) for t in told]
+def kinds(notices: tuple[QueueNotice, ...]) -> list[tuple[str, NoticeKind]]:
+    return [(t.instance, t.notice.kind) for t in notices]
 
 
-def test_a_notice_comes_through_rule_policy_and_queue(post: Post):
+def test_notice_passes_rule_policy_and_queue(post: Post):
     post.cloud.control.interrupt(post.instance, 86400)
     post.cloud.control.rebalance(post.instance)
     post.cloud.control.maintain(post.instance, after_s=7200)
     post.deliver()
     reader = post.notices()
-    told = reader.receive(0)
-    assert sorted(kinds(told)) == sorted((post.instance, kind) for kind in NoticeKind)
-    reader.forget([t.handle for t in told])
+    notices = reader.receive(0)
+    assert sorted(kinds(notices)) == sorted((post.instance, kind) for kind in NoticeKind)
+    reader.forget([t.handle for t in notices])
     assert reader.receive(0) == ()
     assert reader.unreadable == 0
 
 
-def test_a_notice_that_is_not_forgotten_comes_again(post: Post):
+def test_notice_that_is_not_deleted_is_delivered_again(post: Post):
     post.model.recommend(post.instance, post.cloud.clock.now)
     post.deliver()
     assert kinds(post.notices().receive(0)) == kinds(post.notices().receive(0)) != []
 
 
-def test_what_cannot_be_read_is_dropped_and_counted(post: Post):
+def test_unreadable_message_is_deleted_and_counted(post: Post):
     for body in ("{", json.dumps({"detail-type": SPOT_WARNING, "detail": {"instance-id": "../../etc"}})):
         post.sqs.send_message(QueueUrl=post.url, MessageBody=body)
     reader = post.notices()
@@ -110,25 +110,25 @@ def test_what_cannot_be_read_is_dropped_and_counted(post: Post):
     assert reader.unreadable == 2, "it was deleted"
 
 
-def test_a_message_of_two_instances_is_deleted_once(post: Post):
+def test_message_about_two_instances_is_deleted_once(post: Post):
     entities = [{"entityValue": f"i-{n:017x}"} for n in range(2)]
     detail = {"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": entities}
     body = json.dumps({"detail-type": "AWS Health Event", "detail": detail})
     post.sqs.send_message(QueueUrl=post.url, MessageBody=body)
     reader = post.notices()
-    told = reader.receive(0)
-    assert len(told) == 2
-    reader.forget([t.handle for t in told])
+    notices = reader.receive(0)
+    assert len(notices) == 2
+    reader.forget([t.handle for t in notices])
     assert reader.receive(0) == ()
 
 
-def test_a_silent_queue_hears_nothing_though_the_machine_does(post: Post):
+def test_stopped_queue_delivers_nothing(post: Post):
     post.cloud.control.interrupt(post.instance, 86400, silent=["queue"])
     post.deliver()
     assert post.notices().receive(0) == ()
 
 
-def test_without_a_policy_the_event_is_lost(post: Post):
+def test_event_is_lost_without_a_queue_policy(post: Post):
     policy = post.sqs.get_queue_attributes(QueueUrl=post.url, AttributeNames=["Policy"])["Attributes"][
         "Policy"
     ]
@@ -146,17 +146,17 @@ def test_without_a_policy_the_event_is_lost(post: Post):
 @pytest.mark.parametrize("over", ["sqs", "model"])
 def test_t41_events_come_twice_out_of_order_and_one_is_lost(post: Post, over: str):
     """What reads them must take the same notice twice as one, and a lost one must not matter."""
-    post.cloud.control.deliver_news(lose=1, twice_every=2, shuffle=True)
+    post.cloud.control.set_delivery(lose=1, twice_every=2, shuffle=True)
     for _ in range(5):
         post.model.recommend(post.instance, post.cloud.clock.now)
     reader: NoticePort = ModelNotices(post.model, post.cloud.clock)
     if over == "sqs":
         post.deliver()
         reader = post.notices()
-    told = reader.receive(0)
-    assert len(told) == 4 + 2
-    assert len({(t.instance, t.notice) for t in told}) == 1
-    reader.forget([t.handle for t in told])
+    notices = reader.receive(0)
+    assert len(notices) == 4 + 2
+    assert len({(t.instance, t.notice) for t in notices}) == 1
+    reader.forget([t.handle for t in notices])
     assert reader.receive(0) == ()
 
 
@@ -174,14 +174,14 @@ def test_t41_a_rule_with_targets_stays(post: Post):
         post.cloud.client("events").delete_rule(Name="spot")
 
 
-def test_a_queue_that_is_gone_stops_and_tells(post: Post):
+def test_missing_queue_is_a_configuration_error(post: Post):
     gone = SqsNotices("us-east-1", post.url.replace("burst-events", "nobody"), lambda: post.sqs)
     with pytest.raises(CloudError) as caught:
         gone.receive(0)
     assert caught.value.fault is Fault.CONFIGURATION
 
 
-def test_a_role_reads_only_the_queue_that_its_policy_names(post: Post):
+def test_role_reads_only_the_queue_of_its_policy(post: Post):
     iam, trust = post.cloud.client("iam"), {"Service": "ec2.amazonaws.com"}
     statement = {"Effect": "Allow", "Principal": trust, "Action": "sts:AssumeRole"}
     iam.create_role(RoleName="reader", AssumeRolePolicyDocument=document(statement))
@@ -192,9 +192,9 @@ def test_a_role_reads_only_the_queue_that_its_policy_names(post: Post):
     reader = SqsNotices("us-east-1", post.url, lambda: sqs)
     post.model.recommend(post.instance, post.cloud.clock.now)
     post.deliver()
-    told = reader.receive(0)
-    reader.forget([t.handle for t in told])
-    assert kinds(told) == [(post.instance, NoticeKind.REBALANCE)]
+    notices = reader.receive(0)
+    reader.forget([t.handle for t in notices])
+    assert kinds(notices) == [(post.instance, NoticeKind.REBALANCE)]
 
     def refused(call: Callable[[], object]) -> None:
         with pytest.raises((ClientError, CloudError), match="AccessDenied"):
@@ -205,7 +205,7 @@ def test_a_role_reads_only_the_queue_that_its_policy_names(post: Post):
     refused(lambda: sqs.purge_queue(QueueUrl=post.url))
 
 
-def test_a_courier_without_rules_delivers_nothing(post: Post):
+def test_event_delivery_without_rules_delivers_nothing(post: Post):
     post.cloud.client("events").disable_rule(Name="rebalance")
     try:
         post.model.recommend(post.instance, post.cloud.clock.now)
@@ -215,7 +215,7 @@ def test_a_courier_without_rules_delivers_nothing(post: Post):
         post.cloud.client("events").enable_rule(Name="rebalance")
 
 
-def test_what_cannot_be_thrown_away_keeps_no_notice_from_being_heard(post: Post):
+def test_failed_deletion_does_not_lose_notices(post: Post):
     """A role that may read and not delete raised at each look, with the spot notice beside it unheard."""
     post.sqs.send_message(QueueUrl=post.url, MessageBody="not ours")
     post.model.recommend(post.instance, post.cloud.clock.now)

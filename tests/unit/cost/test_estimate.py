@@ -1,4 +1,4 @@
-"""A month's cost: what is known is exact, what is not has a name, and a sum hides neither."""
+"""Monthly cost: known prices are exact, unknown ones are named, and a sum states both."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from builders import a_plan
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_lab_plan, a_plan
 
 from gpucluster import catalog
 from gpucluster.cost import Amount, estimate
 from gpucluster.cost.estimate import HELD_NOTE, SPOT_NOTE
-from gpucluster.plan.market import HOURS_A_MONTH
 from gpucluster.plan.model import ClusterPlan, Market
+from gpucluster.plan.model.values import HOURS_A_MONTH
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
 from gpucluster.spec import load as load_spec
@@ -31,20 +31,20 @@ def _month(plan: ClusterPlan) -> tuple[Amount, Amount]:
     return found.least, found.most
 
 
-def test_the_least_is_what_is_always_on_and_the_most_is_everything() -> None:
+def test_least_cost_is_always_on_nodes_and_most_cost_is_all_nodes() -> None:
     least, most = _month(a_plan(*EAST, NO_P5E, ("min: 0", "min: 2")))
     assert least == Amount(HOURS_A_MONTH * (STANDS + 2 * P5EN))
     assert most == Amount(HOURS_A_MONTH * (STANDS + 16 * P5EN))
 
 
-def test_a_machine_without_a_price_is_named_and_the_sum_is_at_least() -> None:
+def test_machine_without_price_is_named_and_sum_becomes_a_minimum() -> None:
     least, most = _month(a_plan(*EAST))
     assert least.exact, "no node is always on: its price does not matter"
     assert most.unknown == ("p5e.48xlarge (no on-demand price)",)
     assert most.words("USD") == ("at least 739,628.12 USD, plus unknown: p5e.48xlarge (no on-demand price)")
 
 
-def test_of_another_region_nothing_is_known() -> None:
+def test_other_regions_have_no_prices() -> None:
     least, most = _month(a_plan())
     unknown = ("NAT gateway", "m7i.2xlarge", "public address")
     assert least == Amount(unknown=tuple(f"{what} (no price for us-east-2)" for what in unknown))
@@ -53,7 +53,7 @@ def test_of_another_region_nothing_is_known() -> None:
     assert len(most.unknown) == 5
 
 
-def test_a_ceiling_takes_the_dearest_source_as_far_as_its_max() -> None:
+def test_most_cost_uses_the_most_expensive_source_up_to_its_max() -> None:
     cheap_first = ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]")
     plan = a_plan(*EAST, cheap_first)
     pool = plan.pools[0]
@@ -64,8 +64,8 @@ def test_a_ceiling_takes_the_dearest_source_as_far_as_its_max() -> None:
     assert most.known == HOURS_A_MONTH * (STANDS + 4 * P5EN + 12 * Decimal("21.957642"))
 
 
-def test_always_on_nodes_beyond_a_sources_max_are_of_the_next() -> None:
-    """All five were counted at the first source, which gives three."""
+def test_always_on_nodes_above_max_of_a_source_use_the_next_one() -> None:
+    """Regression: all five were counted at the first source, which has a max of three."""
     plan = a_plan(*EAST)
     pool = plan.pools[0]
     few = replace(pool.sources[0], machines=("p5e.48xlarge",), max=3)
@@ -74,7 +74,7 @@ def test_always_on_nodes_beyond_a_sources_max_are_of_the_next() -> None:
     assert least == Amount(HOURS_A_MONTH * (STANDS + 2 * P5EN), ("p5e.48xlarge (no on-demand price)",))
 
 
-def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
+def test_pool_with_spot_explains_how_it_is_counted() -> None:
     found = estimate(a_plan(*EAST), catalog.prices())
     line = found.line("pool", "h200")
     assert line is not None
@@ -86,7 +86,7 @@ def test_a_pool_that_may_be_spot_says_how_it_is_counted() -> None:
     [(40_000_000, Decimal(40)), (90_000_000, P5EN)],
     ids=["below the list price", "above it"],
 )
-def test_a_spot_source_costs_at_most_its_max_price(most: int, hour: Decimal) -> None:
+def test_spot_source_costs_at_most_its_max_price(most: int, hour: Decimal) -> None:
     plan = a_plan(*EAST)
     pool = plan.pools[0]
     spot = replace(pool.sources[0], machines=("p5en.48xlarge",), max_price=most)
@@ -94,7 +94,7 @@ def test_a_spot_source_costs_at_most_its_max_price(most: int, hour: Decimal) -> 
     assert found == Amount(HOURS_A_MONTH * (STANDS + 16 * hour))
 
 
-def test_a_source_that_may_be_dearer_than_all_known_ones_is_named_though_they_could_fill_the_pool() -> None:
+def test_source_without_price_is_named_even_if_other_sources_fill_the_pool() -> None:
     plan = a_plan(*EAST)
     spot, demand = plan.pools[0].sources
     sources = (
@@ -105,7 +105,7 @@ def test_a_source_that_may_be_dearer_than_all_known_ones_is_named_though_they_co
     assert most == Amount(HOURS_A_MONTH * (STANDS + 16 * P5EN), ("p5e.48xlarge (no on-demand price)",))
 
 
-def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
+def test_prepaid_capacity_has_an_unknown_price() -> None:
     plan = a_plan(*EAST)
     pool = plan.pools[0]
     block = replace(pool.sources[0], market=cast(Market, "capacity-block"), machines=("p5en.48xlarge",))
@@ -113,7 +113,7 @@ def test_what_is_not_paid_by_the_hour_is_unknown_and_not_on_demand() -> None:
     assert most == Amount(HOURS_A_MONTH * STANDS, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
 
 
-def test_a_reservation_costs_the_list_price_and_a_spare_is_always_there() -> None:
+def test_reservation_costs_list_price_and_spares_count_as_always_on() -> None:
     plan = a_plan(*EAST, NO_P5E, ("{min: 0, max: 16}", "{min: 2, max: 16}\n    spares: 1"))
     pool = plan.pools[0]
     held = replace(pool.sources[0], market=Market.RESERVATION, max=2)
@@ -124,15 +124,10 @@ def test_a_reservation_costs_the_list_price_and_a_spare_is_always_there() -> Non
     assert line.notes == (HELD_NOTE,)
 
 
-def test_hosts_of_ones_own_have_no_price() -> None:
-    plan = a_plan()
-    assert plan.head is not None
-    bare = replace(
-        plan, aws=None, head=replace(plan.head, machine=None), pools=(replace(plan.pools[0], sources=()),)
-    )
-    least, most = _month(bare)
+def test_existing_hosts_have_no_price() -> None:
+    least, most = _month(a_lab_plan())
     assert least == most
-    assert least.words("USD").startswith("unknown: burst-head (hosts of your own have no price here), h200 (")
+    assert least.words("USD").startswith("unknown: ctl0 (hosts of your own have no price here), h100 (")
 
 
 def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
@@ -144,12 +139,7 @@ def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
     assert most.unknown == ("eks control plane (its fee is not in the price list)",)
 
 
-def test_without_a_head_only_pools_and_the_network_are_counted() -> None:
-    plan = replace(a_plan(*EAST), head=None)
-    assert _month(plan)[0] == Amount(HOURS_A_MONTH * Decimal("0.05"))
-
-
-def test_what_stands_beside_the_nodes_is_counted_line_by_line() -> None:
+def test_resources_besides_nodes_have_one_line_each() -> None:
     plan = resolve(load_spec(STACKS / "research.yaml"), catalog.load())
     found = estimate(plan, catalog.prices())
     lines = {(line.kind, line.name): line.least for line in found.lines if line.kind not in ("head", "pool")}
@@ -168,7 +158,7 @@ def test_what_stands_beside_the_nodes_is_counted_line_by_line() -> None:
     )
 
 
-def test_what_is_there_already_costs_nothing_here() -> None:
+def test_existing_resources_cost_nothing() -> None:
     site = "vpc: vpc-0123456789abcdef0\n    subnets: {us-east-1a: subnet-0123456789abcdef0}"
     plan = a_plan(
         EAST[0],
@@ -179,7 +169,7 @@ def test_what_is_there_already_costs_nothing_here() -> None:
     assert {line.kind for line in estimate(plan, catalog.prices()).lines} == {"head", "pool"}
 
 
-def test_endpoints_stand_in_each_zone_and_a_public_address_is_paid() -> None:
+def test_endpoints_count_for_each_zone_and_public_addresses_cost() -> None:
     plan = a_plan(*EAST, ("    cidr:", "    nat: none\n    cidr:"))
     found = estimate(plan, catalog.prices()).line("network", "endpoints")
     assert found is not None
@@ -191,7 +181,7 @@ def test_every_machine_of_the_catalog_has_a_price_or_is_known_to_have_none(machi
     assert (machine in catalog.prices().rows) is not (machine == "p5e.48xlarge")
 
 
-def test_prices_say_where_they_are_from() -> None:
+def test_prices_have_a_source() -> None:
     prices = catalog.prices()
     assert prices.source
     assert prices.licence == "Apache-2.0"
@@ -207,7 +197,7 @@ AMOUNTS = st.builds(
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_a_sum_loses_nothing_whatever_its_order(one: Amount, two: Amount, three: Amount) -> None:
+def test_sum_is_exact_in_any_order(one: Amount, two: Amount, three: Amount) -> None:
     total = one + two + three
     assert total == three + (two + one)
     assert set(total.unknown) == {*one.unknown, *two.unknown, *three.unknown}
@@ -215,7 +205,7 @@ def test_a_sum_loses_nothing_whatever_its_order(one: Amount, two: Amount, three:
 
 
 @given(AMOUNTS, st.integers(min_value=0, max_value=10_000))
-def test_an_unknown_is_never_shown_as_a_sum_of_money(amount: Amount, count: int) -> None:
+def test_unknown_cost_is_not_shown_as_money(amount: Amount, count: int) -> None:
     shown = amount.times(count)
     assert ("unknown" in shown.words("USD")) is (not shown.exact)
     assert ("unknown" in shown.short("USD")) is (not shown.exact)

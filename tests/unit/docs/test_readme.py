@@ -1,25 +1,31 @@
 """What the README says to type works as written; what it names is there."""
 
+import io
 import re
 import shlex
 import shutil
 import subprocess
-import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from support import readme
+from support.readme import Session, matches, sessions, shortened
 
 from gpucluster.cli import main as program
+from gpucluster.spec import UpdateClass
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
-PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/concepts.md")
+SESSIONS = sessions(README)
+SHELL = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
 LINES = [
     words
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
+    for line in (*SHELL, *(command for session in SESSIONS for command, _ in session.steps))
     if (words := shlex.split(line, comments=True))[:1] == ["gpucluster"]
 ]
 DESK = [line for line in LINES if line[1] in ("check", "plan", "render", "diff", "lint")]
@@ -43,22 +49,54 @@ def test_the_lines_were_found() -> None:
     assert {"up", "exec", "status", "logs", "down"} <= {line[2] for line in OTHERS if line[1] == "sandbox"}
 
 
-def ran(words: list[str], desk: Path) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-m", "gpucluster.cli.start", *words[1:]]
-    return subprocess.run(argv, cwd=desk, capture_output=True, text=True, check=False)
+@dataclass(frozen=True)
+class Ran:
+    """What a command printed, and its exit status."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-@pytest.mark.parametrize("words", DESK, ids=" ".join)
-def test_a_command_of_the_desk_runs_as_written(words: list[str], desk: Path) -> None:
-    if "--check" in words:  # the line before wrote the folder, maybe in another worker's clone
-        ran([word for word in words if word != "--check"], desk)
-    done = ran(words, desk)
-    assert (done.returncode, done.stdout != "") == (0, "--check" not in words), done.stderr
-    if words[1] == "render" and "stacks/burst.yaml" in words:
-        written = {path.name for path in (desk / "out").rglob("*")}
-        named = re.findall(r"\w+\.conf", README.partition("gpucluster render")[2].splitlines()[0])
-        assert set(named) <= written
-        assert named
+def ran(words: list[str], desk: Path) -> Ran:
+    """In this process: an interpreter for each command would cost more than the commands."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
+    with chdir(desk), redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        code = program.run(words[1:])
+    texts: list[str] = []
+    for stream in streams:
+        stream.seek(0)
+        texts.append(stream.read())
+    return Ran(code, *texts)
+
+
+def test_every_desk_command_shows_its_output() -> None:
+    shown = [shlex.split(command, comments=True) for session in SESSIONS for command, _ in session.steps]
+    assert [words for words in DESK if words not in shown] == []
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.steps[0][0])
+def test_desk_commands_print_what_the_readme_shows(
+    session: Session, desk: Path, request: pytest.FixtureRequest
+) -> None:
+    printed = [(command, ran(shlex.split(command, comments=True), desk)) for command, _ in session.steps]
+    if request.config.getoption("--update-golden"):
+        shown = [lines for _, lines in session.steps]
+        new = "".join(
+            f"$ {command}\n{shortened(done.stdout, lines)}"
+            for (command, done), lines in zip(printed, shown, strict=True)
+        )
+        readme.README.write_text(readme.README.read_text().replace(session.text, new))
+        return
+    for (command, done), (_, shown) in zip(printed, session.steps, strict=True):
+        assert done.returncode == 0, done.stderr
+        assert matches(shown, done.stdout), f"{command} printed:\n{done.stdout[:2000]}"
+
+
+def test_the_classes_of_the_concepts_page_are_those_of_the_code() -> None:
+    table = (ROOT / "docs/concepts.md").read_text().partition("| class | effect |\n|---|---|\n")[2]
+    rows = re.findall(r"^\| ([a-z-]+) \| [A-Z]", table, re.MULTILINE)
+    assert rows == [update.value for update in UpdateClass]
 
 
 @pytest.mark.parametrize("words", OTHERS, ids=" ".join)
@@ -74,7 +112,7 @@ def test_a_command_of_the_sandbox_is_understood(words: list[str]) -> None:
 
 def test_the_stack_in_the_readme_is_the_one_in_the_tree() -> None:
     shown = README.partition("```yaml\n")[2].partition("```")[0]
-    assert without_comments(shown) == without_comments((ROOT / "stacks/burst.yaml").read_text())
+    assert without_comments(shown) == without_comments((ROOT / "stacks/first.yaml").read_text())
 
 
 def without_comments(text: str) -> list[str]:

@@ -4,54 +4,55 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from builders import a_plan
-from fleet import some_bindings
+from support.builders import a_plan
+from support.cluster_states import world_of
+from support.fleet import some_bindings
 
 from gpucluster.cloud.port import CloudError, Fault, Instance, InstanceState
-from gpucluster.elastic.decide import decide, next_look, outcome
+from gpucluster.elastic.decide import decide, event_of_error, next_look
 from gpucluster.elastic.decide.offers import closed, offers_in
 from gpucluster.elastic.decide.world import World, slots_of
 from gpucluster.elastic.events import (
-    Adopted,
     BootFailed,
-    CameUp,
-    EndAsked,
     Entry,
     Event,
-    Forgot,
+    IncarnationRenewed,
+    InstanceAdopted,
     InstanceGone,
-    LaunchAsked,
+    JobPlaced,
+    JobReleased,
     LaunchDeferred,
     LaunchDone,
     LaunchRefused,
-    Needed,
-    Refused,
-    Renewed,
-    Unneeded,
+    LaunchRequested,
+    NodeNeeded,
+    NodeUnneeded,
+    NodeUp,
+    OfferRefused,
+    RefusalsForgotten,
+    TerminationRequested,
 )
+from gpucluster.elastic.log_lines import describe
 from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import (
     Action,
     Block,
     CloudView,
     Comment,
-    Heard,
     LaunchGang,
     MarkDown,
     Observation,
     PowerDown,
     PowerUp,
-    Remember,
+    ReceivedReport,
+    RecordEvents,
     ResetDown,
-    SlurmJob,
-    SlurmNode,
-    SlurmView,
     Terminate,
     Unblock,
 )
-from gpucluster.elastic.words import describe
 from gpucluster.plan.messages import NodePhase, NodeReport
-from gpucluster.plan.model import Market, Standby, there
+from gpucluster.plan.model import Market, SlurmOnAws, Standby
+from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmView
 
 PLAN = a_plan()
 BINDINGS = some_bindings(PLAN)
@@ -113,31 +114,23 @@ def memory(*events: Event, at: float = NOW - 100) -> Memory:
 
 def launched(*slots: str, at: float = NOW - 100) -> Memory:
     """Slots that have i-1, i-2 ... from one spot request."""
-    asked = [Needed(slot=slot, life=1, jobs=(1,)) for slot in slots]
+    asked = [NodeNeeded(slot=slot, incarnation=1, jobs=(1,)) for slot in slots]
     world = _world(seen(), memory(*asked))
-    from gpucluster.elastic.decide.asks import Party, ask_for
+    from gpucluster.elastic.decide.launches import LaunchBatch, new_request
 
-    ask = ask_for(world, offers_in(world, PLAN.pools[0], "us-east-2a")[0], Party(slots=slots), 1)
+    ask = new_request(world, offers_in(world, PLAN.pools[0], "us-east-2a")[0], LaunchBatch(slots=slots), 1)
     ids = tuple(f"i-{n}" for n in range(1, len(slots) + 1))
-    return memory(*asked, LaunchAsked(ask=ask), LaunchDone(request="r1", instances=ids), at=at)
+    return memory(*asked, LaunchRequested(request=ask), LaunchDone(request="r1", instances=ids), at=at)
 
 
 def _world(observation: Observation, known: Memory) -> World:
-    assert observation.slurm
-    assert observation.cloud
-    return World.of(
-        PLAN,
-        BINDINGS,
-        known,
-        NOW,
-        slurm=observation.slurm,
-        cloud=observation.cloud,
-        reports=observation.reports,
-    )
+    return world_of(PLAN, BINDINGS, observation, known, NOW)
 
 
-def act(observation: Observation, known: Memory | None = None, now: float = NOW) -> tuple[Action, ...]:
-    return decide(PLAN, BINDINGS, observation, known or memory(), now)
+def act(
+    observation: Observation, known: Memory | None = None, now: float = NOW, plan: SlurmOnAws = PLAN
+) -> tuple[Action, ...]:
+    return decide(plan, BINDINGS, observation, known or memory(), now)
 
 
 def only(kind: type[Action], actions: tuple[Action, ...]) -> list[Action]:
@@ -145,15 +138,15 @@ def only(kind: type[Action], actions: tuple[Action, ...]) -> list[Action]:
 
 
 def facts(actions: tuple[Action, ...]) -> list[Event]:
-    return [e.event for a in actions if isinstance(a, Remember) for e in a.entries]
+    return [e.event for a in actions if isinstance(a, RecordEvents) for e in a.entries]
 
 
 def gangs(actions: tuple[Action, ...]) -> list[tuple[str, ...]]:
-    return [a.ask.slots for a in actions if isinstance(a, LaunchGang)]
+    return [a.request.slots for a in actions if isinstance(a, LaunchGang)]
 
 
 # --- gangs -----------------------------------------------------------------------------------------
-def test_a_quiet_world_needs_nothing() -> None:
+def test_idle_cluster_has_no_actions() -> None:
     assert act(seen()) == ()
 
 
@@ -162,7 +155,7 @@ def test_one_job_is_one_launch() -> None:
     assert gangs(act(seen(waking, [job(1, A1, A2)]))) == [(A1, A2)]
 
 
-def test_a_node_that_slurm_has_only_just_allocated_counts_already() -> None:
+def test_newly_allocated_node_is_launched() -> None:
     assert gangs(act(seen([node(A1, "ALLOCATED CLOUD POWERED_DOWN")], [job(1, A1)]))) == [(A1,)]
 
 
@@ -172,66 +165,70 @@ def test_het_components_are_one_gang() -> None:
     assert gangs(act(seen(waking, jobs))) == [(A1, A2)]
 
 
-def test_two_jobs_are_one_launch_the_urgent_first() -> None:
+def test_two_jobs_are_one_launch_with_the_urgent_job_first() -> None:
     waking = (node(A1, WAKING), node(A2, WAKING))
     jobs = [job(1, A1), replace(job(2, A2), priority=500)]
     (launch,) = [a for a in act(seen(waking, jobs)) if isinstance(a, LaunchGang)]
-    assert (launch.ask.slots, launch.ask.gangs, launch.ask.jobs) == ((A2, A1), (1, 1), (2, 1))
+    assert (launch.request.slots, launch.request.gangs, launch.request.jobs) == ((A2, A1), (1, 1), (2, 1))
 
 
-def test_a_shared_slot_is_launched_once_for_its_most_urgent_job() -> None:
+def test_shared_slot_is_launched_once_for_its_most_urgent_job() -> None:
     waking = (node(A1, WAKING), node(A2, WAKING), node(A3, WAKING))
     (launch,) = [a for a in act(seen(waking, [job(1, A1, A2), job(2, A2, A3)])) if isinstance(a, LaunchGang)]
-    assert (launch.ask.slots, launch.ask.gangs) == ((A1, A2, A3), (2, 1))
+    assert (launch.request.slots, launch.request.gangs) == ((A1, A2, A3), (2, 1))
 
 
 def test_slots_powered_up_by_hand_are_gangs_of_one() -> None:
     waking = [node(n, "IDLE CLOUD NOT_RESPONDING POWERING_UP") for n in (A1, A2)]
     (launch,) = [a for a in act(seen(waking)) if isinstance(a, LaunchGang)]
-    assert (launch.ask.slots, launch.ask.at_least) == ((A1, A2), 1)
+    assert (launch.request.slots, launch.request.smallest_gang) == ((A1, A2), 1)
 
 
-def test_what_a_cancelled_job_left_is_powered_down_and_not_launched() -> None:
+def test_slots_of_a_cancelled_job_are_powered_down() -> None:
     waking = [node(A1, "IDLE CLOUD NOT_RESPONDING POWERING_UP")]
-    actions = act(seen(waking), memory(Needed(slot=A1, life=1, jobs=(1,))))
+    actions = act(seen(waking), memory(NodeNeeded(slot=A1, incarnation=1, jobs=(1,))))
     assert gangs(actions) == []
     assert [type(a) for a in actions if isinstance(a, MarkDown | PowerDown)] == [MarkDown, PowerDown]
 
 
-def test_a_launch_under_way_is_repeated_identically_and_never_doubled() -> None:
+def test_launch_without_an_outcome_is_repeated_identically() -> None:
     first = next(a for a in act(seen([node(A1, WAKING)], [job(1, A1)])) if isinstance(a, LaunchGang))
-    known = memory(Needed(slot=A1, life=1, jobs=(1,)), LaunchAsked(ask=first.ask))
+    known = memory(NodeNeeded(slot=A1, incarnation=1, jobs=(1,)), LaunchRequested(request=first.request))
     again = only(LaunchGang, act(seen([node(A1, WAKING)], [job(1, A1)]), known))
-    assert [(a.ask, a.repeat) for a in again if isinstance(a, LaunchGang)] == [(first.ask, True)]
+    assert [(a.request, a.repeat) for a in again if isinstance(a, LaunchGang)] == [(first.request, True)]
 
 
-def test_a_throttled_call_paces_every_launch() -> None:
+def test_throttled_call_delays_every_launch() -> None:
     first = next(a for a in act(seen([node(A1, WAKING)], [job(1, A1)])) if isinstance(a, LaunchGang))
     deferred = LaunchDeferred(request="r1", retry_at=NOW + 5, words="x", pace_all=True)
-    known = memory(Needed(slot=A1, life=1, jobs=(1,)), LaunchAsked(ask=first.ask), deferred)
+    known = memory(
+        NodeNeeded(slot=A1, incarnation=1, jobs=(1,)), LaunchRequested(request=first.request), deferred
+    )
     both = seen([node(A1, WAKING), node(A2, WAKING)], [job(1, A1), job(2, A2)])
     assert gangs(act(both, known)) == []
     assert len(gangs(act(both, known, NOW + 5))) == 2
 
 
-def test_a_clock_that_goes_back_an_hour_pauses_no_launch_for_an_hour() -> None:
+def test_clock_set_back_does_not_delay_launches() -> None:
     first = next(a for a in act(seen([node(A1, WAKING)], [job(1, A1)])) if isinstance(a, LaunchGang))
     deferred = LaunchDeferred(request="r1", retry_at=NOW + 5, words="x", pace_all=True)
-    known = memory(Needed(slot=A1, life=1, jobs=(1,)), LaunchAsked(ask=first.ask), deferred)
+    known = memory(
+        NodeNeeded(slot=A1, incarnation=1, jobs=(1,)), LaunchRequested(request=first.request), deferred
+    )
     both = seen([node(A1, WAKING), node(A2, WAKING)], [job(1, A1), job(2, A2)])
     assert len(gangs(act(both, known, NOW - 3600))) == 2
 
 
-def test_a_living_instance_is_never_launched_over() -> None:
+def test_slot_with_a_living_instance_is_not_launched() -> None:
     waking = seen([node(A1, WAKING)], [job(1, A1)], [instance(1, InstanceState.PENDING)])
     assert gangs(act(waking, launched(A1))) == []
 
 
-def test_an_id_that_the_list_does_not_show_yet_is_waited_for() -> None:
+def test_new_unlisted_instance_counts_as_living() -> None:
     assert gangs(act(seen([node(A1, WAKING)], [job(1, A1)]), launched(A1))) == []
 
 
-def test_an_instance_that_ends_while_booting_is_a_failed_boot_and_launched_anew() -> None:
+def test_instance_that_ends_while_booting_is_a_failed_boot() -> None:
     ended = instance(1, InstanceState.SHUTTING_DOWN, reason="Server.SpotInstanceTermination")
     actions = act(seen([node(A1, WAKING)], [job(1, A1)], [ended]), launched(A1))
     assert [type(e) for e in facts(actions) if isinstance(e, BootFailed | InstanceGone)] == [
@@ -241,31 +238,57 @@ def test_an_instance_that_ends_while_booting_is_a_failed_boot_and_launched_anew(
     assert gangs(actions) == [(A1,)]
 
 
-def test_an_old_instance_that_only_stops_is_ended_first() -> None:
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state",
+        "Client.InternalError: Client error on launch",
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [("alias/research", "the KMS key alias/research"), (None, "the account's default KMS key of EBS")],
+)
+def test_refused_kms_key_stops_launches_and_names_the_key(reason: str, key: str | None, named: str) -> None:
+    """RunInstances accepts any key, and the instance ends at once (T51). A repeat would end the same way."""
+    plan = replace(PLAN, aws=replace(PLAN.aws, kms_key=key))
+    ended = instance(1, InstanceState.SHUTTING_DOWN, reason=reason)
+    actions = act(seen([node(A1, WAKING)], [job(1, A1)], [ended]), launched(A1), plan=plan)
+    refused = [e for e in facts(actions) if isinstance(e, OfferRefused)]
+    assert {e.key for e in refused} == {
+        f"source/{p.name}/{s.position}" for p in plan.pools for s in p.sources
+    }
+    assert {e.until for e in refused} == {NOW + plan.times.refusal_max_s}
+    assert all(reason in e.words and named in e.words and "allow the head's role" in e.words for e in refused)
+    assert any(isinstance(e, BootFailed) and named in e.words for e in facts(actions))
+    assert gangs(actions) == []
+    assert named in " ".join(a.reason for a in actions if isinstance(a, Comment | MarkDown))
+
+
+def test_stopped_instance_is_terminated_before_the_next_launch() -> None:
     actions = act(seen([node(A1, WAKING)], [job(1, A1)], [instance(1, InstanceState.STOPPED)]), launched(A1))
     assert gangs(actions) == []
     assert [a.instances for a in actions if isinstance(a, Terminate)] == [("i-1",)]
 
 
-def test_a_living_instance_serves_a_new_life() -> None:
-    known = fold(launched(A1), [Entry(at=NOW - 50, event=Unneeded(slot=A1))])
+def test_living_instance_serves_a_new_incarnation() -> None:
+    known = fold(launched(A1), [Entry(at=NOW - 50, event=NodeUnneeded(slot=A1))])
     actions = act(seen([node(A1, WAKING)], [job(2, A1)], [instance(1)]), known)
-    assert [(e.slot, e.life) for e in facts(actions) if isinstance(e, Needed)] == [(A1, 2)]
+    assert [(e.slot, e.incarnation) for e in facts(actions) if isinstance(e, NodeNeeded)] == [(A1, 2)]
     assert gangs(actions) == []
 
 
-@pytest.mark.parametrize(("since", "renewed"), [(NOW - 40, True), (NOW - 20, False)])
-def test_a_slurmd_that_slurmctld_does_not_take_is_started_anew_after_a_while(
-    since: float, renewed: bool
-) -> None:
-    said = NodeReport(instance_id="i-1", nonce="", boot_id="", phase=NodePhase.UP, life=1, steps=())
-    heard = {"i-1": Heard(report=said, at=NOW, since=since)}
-    actions = act(seen([node(A1, WAKING)], [job(1, A1)], [instance(1)], reports=heard), launched(A1))
-    assert bool([e for e in facts(actions) if isinstance(e, Renewed)]) is renewed
+@pytest.mark.parametrize(("since", "renewed"), [(NOW - 40, True), (NOW - 30, True), (NOW - 29, False)])
+def test_slurmd_starts_again_if_slurmctld_still_waits_for_a_boot(since: float, renewed: bool) -> None:
+    said = NodeReport(instance_id="i-1", nonce="", boot_id="", phase=NodePhase.UP, incarnation=1, steps=())
+    received = {"i-1": ReceivedReport(report=said, at=NOW, since=since)}
+    actions = act(seen([node(A1, WAKING)], [job(1, A1)], [instance(1)], reports=received), launched(A1))
+    found = [e.incarnation for e in facts(actions) if isinstance(e, IncarnationRenewed)]
+    assert found == ([2] if renewed else [])
 
 
 @pytest.mark.parametrize(("free", "launches"), [(True, [(A1,), (B1,)]), (False, [])])
-def test_a_job_in_two_pools_or_zones_is_launched_whole_or_not_at_all(
+def test_job_in_two_pools_or_zones_is_launched_whole_or_not_at_all(
     free: bool, launches: list[tuple[str, ...]]
 ) -> None:
     """Parts were served one by one: the first was paid for while the second could not be had."""
@@ -278,12 +301,12 @@ def test_a_job_in_two_pools_or_zones_is_launched_whole_or_not_at_all(
     assert sent_back == ([] if free else [(B1,)])
 
 
-def _no_zone(zone: str) -> Iterable[Refused]:
+def _no_zone(zone: str) -> Iterable[OfferRefused]:
     offers = offers_in(_world(seen(), memory()), PLAN.pools[0], zone)
-    return [Refused(key=key, words="ICE", until=NOW + 60) for key in sorted({o.key for o in offers})]
+    return [OfferRefused(key=key, words="ICE", until=NOW + 60) for key in sorted({o.key for o in offers})]
 
 
-def test_a_room_that_only_one_part_of_a_job_fits_into_launches_none() -> None:
+def test_headroom_for_one_part_of_a_job_launches_nothing() -> None:
     waking = (node(A1, WAKING), node(B1, WAKING))
     jobs = [job(5, A1, het_id=5), job(6, B1, het_id=5)]
     plan = replace(PLAN, pools=(replace(PLAN.pools[0], max=1),))
@@ -291,13 +314,13 @@ def test_a_room_that_only_one_part_of_a_job_fits_into_launches_none() -> None:
 
 
 # --- tokens ------------------------------------------------------------------------------------------
-def test_a_token_differs_with_everything_that_makes_it_another_request() -> None:
+def test_tokens_of_different_requests_differ() -> None:
     waking = seen([node(A1, WAKING)], [job(1, A1)])
     base = _ask(waking, memory())
     others = [
         _ask(waking, replace(memory(), epoch="f")),
         _ask(waking, replace(memory(), requests=1)),
-        _ask(waking, memory(Refused(key=base.offer, words="no", until=NOW + 9))),
+        _ask(waking, memory(OfferRefused(key=base.offer_key, words="no", until=NOW + 9))),
         _ask(seen([node(A2, WAKING)], [job(1, A2)]), memory()),
         _ask(seen([node(B1, WAKING)], [job(1, B1)]), memory()),
     ]
@@ -308,19 +331,19 @@ def test_a_token_differs_with_everything_that_makes_it_another_request() -> None
 
 
 def _ask(observation: Observation, known: Memory):
-    return next(a.ask for a in act(observation, known) if isinstance(a, LaunchGang))
+    return next(a.request for a in act(observation, known) if isinstance(a, LaunchGang))
 
 
 # --- faults --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("fault", list(Fault))
-def test_every_fault_has_its_next_move(fault: Fault) -> None:
+def test_every_fault_has_an_event(fault: Fault) -> None:
     ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), memory())
-    known = memory(Needed(slot=A1, life=1, jobs=()), LaunchAsked(ask=ask))
-    event = outcome(PLAN.times, known, ask, CloudError(fault, "Code", "message\x1b"), NOW)
+    known = memory(NodeNeeded(slot=A1, incarnation=1, jobs=()), LaunchRequested(request=ask))
+    event = event_of_error(PLAN.times, known, ask, CloudError(fault, "Code", "message\x1b"), NOW)
     want = {
-        Fault.NO_CAPACITY: (ask.offer, NOW + PLAN.times.refusal_s, False),
-        Fault.GONE: (ask.offer, NOW + PLAN.times.refusal_s, False),
-        Fault.UNSUPPORTED: (ask.offer, NOW, True),
+        Fault.NO_CAPACITY: (ask.offer_key, NOW + PLAN.times.refusal_s, False),
+        Fault.GONE: (ask.offer_key, NOW + PLAN.times.refusal_s, False),
+        Fault.UNSUPPORTED: (ask.offer_key, NOW, True),
         Fault.QUOTA: ("source/h200/0", NOW + PLAN.times.refusal_max_s, False),
         Fault.CONFIGURATION: ("source/h200/0", NOW + PLAN.times.refusal_max_s, False),
         Fault.TOKEN: (None, NOW, False),
@@ -334,11 +357,11 @@ def test_every_fault_has_its_next_move(fault: Fault) -> None:
     assert event.words.isprintable()
 
 
-def test_refusals_in_a_row_are_remembered_longer_up_to_the_longest() -> None:
+def test_consecutive_refusals_last_longer_up_to_a_limit() -> None:
     ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), memory())
     known, waits = memory(), []
     for _ in range(8):
-        event = outcome(PLAN.times, known, ask, CloudError(Fault.NO_CAPACITY, "ICE", ""), NOW)
+        event = event_of_error(PLAN.times, known, ask, CloudError(Fault.NO_CAPACITY, "ICE", ""), NOW)
         assert isinstance(event, LaunchRefused)
         waits.append(event.until - NOW)
         known = fold(known, [Entry(at=NOW, event=event)])
@@ -370,12 +393,10 @@ def test_refusals_in_a_row_are_remembered_longer_up_to_the_longest() -> None:
         ("IDLE CLOUD POWERING_DOWN", "", []),
     ],
 )
-def test_a_slot_without_an_instance_is_brought_to_a_good_state(
-    states: str, reason: str, steps: list[type[Action]]
-) -> None:
+def test_slot_without_an_instance_is_repaired(states: str, reason: str, steps: list[type[Action]]) -> None:
     actions = act(seen([node(A1, states, reason=reason)]))
-    assert [type(a) for a in actions if not isinstance(a, Remember)] == steps
-    assert all(getattr(a, "slots", (A1,)) == (A1,) for a in actions if not isinstance(a, Remember))
+    assert [type(a) for a in actions if not isinstance(a, RecordEvents)] == steps
+    assert all(getattr(a, "slots", (A1,)) == (A1,) for a in actions if not isinstance(a, RecordEvents))
 
 
 @pytest.mark.parametrize(
@@ -391,43 +412,43 @@ def test_a_slot_without_an_instance_is_brought_to_a_good_state(
         ("IDLE CLOUD DRAIN", "broken fan", "slurm", 9000, []),
     ],
 )
-def test_a_node_that_slurm_itself_drained_is_replaced_and_a_persons_drain_stands(
+def test_node_drained_by_slurm_is_replaced_and_a_persons_drain_stays(
     states: str, reason: str, by: str, ago: float, steps: list[type[Action]]
 ) -> None:
     """A node with a broken Prolog stood drained for ever: no job, no suspend, and its full price (seen on 24.11)."""
     here = node(A1, states, reason=reason, reason_by=by, reason_at=NOW - ago)
-    known = fold(launched(A1), [Entry(at=NOW - 9000, event=CameUp(slot=A1))])
+    known = fold(launched(A1), [Entry(at=NOW - 9000, event=NodeUp(slot=A1))])
     actions = act(seen([here], instances=[instance(1)]), known)
-    assert [type(a) for a in actions if not isinstance(a, Remember | Block)] == steps
+    assert [type(a) for a in actions if not isinstance(a, RecordEvents | Block)] == steps
     assert all("Slurm drained it" in a.reason for a in actions if isinstance(a, MarkDown))
 
 
 @pytest.mark.parametrize(("by", "lifted"), [("slurm", True), ("root", False)])
-def test_slurms_own_drain_of_a_slot_without_an_instance_is_lifted(by: str, lifted: bool) -> None:
+def test_drain_by_slurm_of_a_slot_without_an_instance_is_removed(by: str, lifted: bool) -> None:
     off = node(A1, OFF + " DRAIN", reason="Kill task failed", reason_by=by)
     assert bool(only(Unblock, act(seen([off])))) is lifted
 
 
-def test_a_machine_that_is_less_than_slurm_conf_says_is_not_launched_again_and_again() -> None:
+def test_offer_with_less_hardware_than_slurm_conf_is_refused() -> None:
     states, words = "IDLE CLOUD DRAIN INVALID_REG", "Low RealMemory (reported:1 < 2)"
     here = [node(n, states, reason=words, reason_by="slurm", reason_at=NOW) for n in (A1, A2)]
     machines = [instance(1), instance(2)]
     known = launched(A1, A2)
-    told = [e for e in facts(act(seen(here, instances=machines), known)) if isinstance(e, Refused)]
+    told = [e for e in facts(act(seen(here, instances=machines), known)) if isinstance(e, OfferRefused)]
     assert [(e.key, e.until) for e in told] == [("spot/p5en.48xlarge/us-east-2a", NOW + PLAN.times.refusal_s)]
     again = act(seen(here, instances=machines), fold(known, [Entry(at=NOW, event=told[0])]))
-    assert not [e for e in facts(again) if isinstance(e, Refused)]
+    assert not [e for e in facts(again) if isinstance(e, OfferRefused)]
 
 
-def test_a_node_that_slurm_uses_and_no_journal_knows_is_adopted_not_ended() -> None:
+def test_instance_of_an_up_node_is_adopted_after_a_lost_journal() -> None:
     old = instance(9, launched_at=NOW - 9000)
     actions = act(seen([node(A1, "ALLOCATED CLOUD", address="10.42.0.9")], instances=[old]))
-    assert [(e.slot, e.instance) for e in facts(actions) if isinstance(e, Adopted)] == [(A1, "i-9")]
+    assert [(e.slot, e.instance) for e in facts(actions) if isinstance(e, InstanceAdopted)] == [(A1, "i-9")]
     assert not only(Terminate, actions)
     assert not only(MarkDown, actions)
 
 
-def test_what_is_adopted_counts_for_its_source_and_costs_its_price() -> None:
+def test_adopted_instance_has_a_source_and_a_price() -> None:
     template = next(t for t in PLAN.pools[0].templates if t.market is Market.ON_DEMAND)
     priced = replace(template, price=63_000_000)
     pool = replace(
@@ -436,8 +457,8 @@ def test_what_is_adopted_counts_for_its_source_and_costs_its_price() -> None:
     old = instance(9, launched_at=NOW - 9000, machine=template.machine, market=template.market)
     s = seen([node(A1, "ALLOCATED CLOUD", address="10.42.0.9")], instances=[old])
     actions = decide(replace(PLAN, pools=(pool,)), BINDINGS, s, Memory(epoch="e"), NOW)
-    life = fold(Memory(), [Entry(at=NOW, event=e) for e in facts(actions)]).lives[A1]
-    assert (life.source, life.price) == (template.source, 63_000_000)
+    incarnation = fold(Memory(), [Entry(at=NOW, event=e) for e in facts(actions)]).incarnations[A1]
+    assert (incarnation.source, incarnation.price) == (template.source, 63_000_000)
 
 
 # --- ends ----------------------------------------------------------------------------------------------
@@ -451,7 +472,7 @@ def test_what_is_adopted_counts_for_its_source_and_costs_its_price() -> None:
         ("ALLOCATED CLOUD", False),
     ],
 )
-def test_an_instance_ends_when_slurm_is_done_with_its_node(states: str, ends: bool) -> None:
+def test_instance_is_terminated_after_its_node_is_powered_down(states: str, ends: bool) -> None:
     actions = act(seen([node(A1, states)], instances=[instance(1)]), launched(A1))
     assert bool(only(Terminate, actions)) is ends
 
@@ -473,12 +494,14 @@ def test_an_instance_ends_when_slurm_is_done_with_its_node(states: str, ends: bo
         ({"launched_at": NOW - 301, "state": InstanceState.TERMINATED}, False),
     ],
 )
-def test_only_old_strays_of_ours_are_ended(changes: dict[str, object], ends: bool) -> None:
+def test_only_old_stray_instances_of_this_cluster_are_terminated(
+    changes: dict[str, object], ends: bool
+) -> None:
     assert bool(only(Terminate, act(seen(instances=[replace(instance(7), **changes)])))) is ends  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("missing", ["slurm", "cloud"])
-def test_without_one_of_the_two_views_nothing_is_concluded(missing: str) -> None:
+def test_nothing_is_decided_without_both_views(missing: str) -> None:
     blind = replace(seen([node(A1, "IDLE CLOUD POWERING_DOWN")], instances=[instance(1)]), **{missing: None})
     assert act(blind, launched(A1)) == ()
     assert next_look(PLAN, BINDINGS, blind, memory(), NOW) == PLAN.times.poll_s
@@ -495,40 +518,40 @@ def test_without_one_of_the_two_views_nothing_is_concluded(missing: str) -> None
         ("IDLE CLOUD DRAIN", 9000, False),
     ],
 )
-def test_a_node_is_powered_down_after_its_pools_idle_time(
+def test_node_is_powered_down_after_the_idle_time_of_its_pool(
     states: str, idle_for: float, powered_down: bool
 ) -> None:
     known = launched(A1, at=NOW - 10_000)
     known = fold(known, [])
     up = node(A1, states, last_busy=NOW - idle_for, reason="other" if "DRAIN" in states else "")
-    lives = {A1: replace(known.lives[A1], up_at=NOW - 9500, idle_at=NOW - 9400)}
-    actions = act(seen([up], instances=[instance(1)]), replace(known, lives=lives))
+    lives = {A1: replace(known.incarnations[A1], up_at=NOW - 9500, idle_at=NOW - 9400)}
+    actions = act(seen([up], instances=[instance(1)]), replace(known, incarnations=lives))
     assert bool(only(PowerDown, actions)) is powered_down
 
 
-def test_when_all_is_quiet_the_next_look_is_when_the_first_node_is_due() -> None:
+def test_next_pass_is_when_the_first_idle_node_is_due() -> None:
     known = launched(A1, at=NOW - 10_000)
-    lives = {A1: replace(known.lives[A1], up_at=NOW - 9500, idle_at=NOW - 280, booted_at=1.0)}
+    lives = {A1: replace(known.incarnations[A1], up_at=NOW - 9500, idle_at=NOW - 280, booted_at=1.0)}
     up = seen([node(A1, "IDLE CLOUD", last_busy=NOW - 280)], instances=[instance(1)])
-    assert next_look(PLAN, BINDINGS, up, replace(known, lives=lives), NOW) == 20
+    assert next_look(PLAN, BINDINGS, up, replace(known, incarnations=lives), NOW) == 20
     assert next_look(PLAN, BINDINGS, seen(), memory(), NOW) == PLAN.times.reconcile_s
 
 
-def test_while_a_job_starts_the_next_look_is_soon() -> None:
+def test_next_pass_is_soon_while_a_job_starts() -> None:
     up = seen([node(A1, "ALLOCATED CLOUD")], [job(1, A1)])
     assert next_look(PLAN, BINDINGS, up, memory(), NOW) == PLAN.times.poll_s
 
 
 # --- blocked -----------------------------------------------------------------------------------------------
-def test_a_refusal_that_ran_out_is_kept_for_a_job_that_was_placed_after_its_nodes_were_read() -> None:
+def test_expired_refusal_stays_for_a_job_that_was_just_placed() -> None:
     """A probe once landed between the two readings: its zone was opened whole, and the memory of refusals was lost."""
     ripe = refused_everywhere(until=NOW - 1)
     assert ripe.refusals
-    assert not [f for f in facts(act(seen(jobs=[job(1, A1)]), ripe)) if isinstance(f, Forgot)]
-    assert [f for f in facts(act(seen(), ripe)) if isinstance(f, Forgot)]
+    assert not [f for f in facts(act(seen(jobs=[job(1, A1)]), ripe)) if isinstance(f, RefusalsForgotten)]
+    assert [f for f in facts(act(seen(), ripe)) if isinstance(f, RefusalsForgotten)]
 
 
-def test_a_full_pool_that_powers_down_does_not_block_the_slots_that_it_lets_go() -> None:
+def test_full_pool_does_not_block_slots_that_power_down() -> None:
     """All nodes of a full pool that went idle together were drained for 'max reached' until their instances were gone."""
     slots = tuple(f"h200-2a-{n}" for n in range(1, 17))
     ending = [node(slot, "IDLE CLOUD POWERING_DOWN") for slot in slots]
@@ -541,11 +564,11 @@ def refused_everywhere(until: float) -> Memory:
     world = _world(seen(), memory())
     keys = {o.key for z in ("us-east-2a", "us-east-2b") for o in offers_in(world, PLAN.pools[0], z)}
     return memory(
-        *(Refused(key=key, words="InsufficientInstanceCapacity", until=until) for key in sorted(keys))
+        *(OfferRefused(key=key, words="InsufficientInstanceCapacity", until=until) for key in sorted(keys))
     )
 
 
-def test_what_cannot_be_had_is_blocked_with_the_words_of_each_offer() -> None:
+def test_slots_without_capacity_are_blocked_with_the_reason_of_each_offer() -> None:
     actions = only(Block, act(seen(jobs=[job(1)]), refused_everywhere(NOW + 60)))
     assert [len(a.slots) for a in actions if isinstance(a, Block)] == [16, 16]
     first = actions[0]
@@ -560,30 +583,30 @@ def drained(reason: str = "gpucluster: no h200") -> list[SlurmNode]:
     return [node(name, OFF + " DRAIN", reason=reason) for name in slots_of(PLAN)]
 
 
-def test_after_the_refusal_one_gangs_slots_are_lifted_in_one_zone() -> None:
+def test_after_the_refusal_slots_of_one_gang_are_undrained_in_one_zone() -> None:
     waiting = [job(3, node_count=2), job(4, node_count=5)]
     lifted = only(Unblock, act(seen(drained(), waiting), refused_everywhere(NOW - 1)))
     assert [a.slots for a in lifted if isinstance(a, Unblock)] == [(A1, A2)]
 
 
-def test_after_the_refusal_all_is_lifted_when_nobody_waits() -> None:
+def test_after_the_refusal_all_slots_are_undrained_if_no_job_waits() -> None:
     lifted = only(Unblock, act(seen(drained()), refused_everywhere(NOW - 1)))
     assert sum(len(a.slots) for a in lifted if isinstance(a, Unblock)) == 32
 
 
 @pytest.mark.parametrize("reason", ["JobHeldUser", "Dependency"])
-def test_a_held_job_is_no_reason_to_try(reason: str) -> None:
+def test_held_job_causes_no_test(reason: str) -> None:
     lifted = only(Unblock, act(seen(drained(), [job(3, reason=reason)]), refused_everywhere(NOW - 1)))
     assert sum(len(a.slots) for a in lifted if isinstance(a, Unblock)) == 32
 
 
-def test_slots_that_another_drained_are_neither_blocked_nor_lifted() -> None:
+def test_slots_drained_by_others_are_not_changed() -> None:
     actions = act(seen(drained("broken fan"), [job(3)]), refused_everywhere(NOW - 1))
     assert not only(Unblock, actions)
     assert not only(Block, act(seen(drained("broken fan"), [job(3)]), refused_everywhere(NOW + 60)))
 
 
-def test_while_launches_are_stopped_a_gang_is_sent_back_and_every_slot_says_so() -> None:
+def test_stopped_launches_requeue_the_gang_and_block_every_slot() -> None:
     """After `down` wrote stop, gangs stayed CONFIGURING until ResumeTimeout, and were placed again, and so on."""
     words = "launches are stopped, by down"
     actions = act(seen([node(A1, WAKING)], [job(1, A1)], halted=words))
@@ -594,28 +617,30 @@ def test_while_launches_are_stopped_a_gang_is_sent_back_and_every_slot_says_so()
     assert {a.reason for a in blocks} == {f"gpucluster: no h200 in us-east-2{z}: {words}" for z in "ab"}
 
 
-def test_what_is_unsupported_stays_so_when_its_sources_refusal_has_run_out() -> None:
+def test_unsupported_offer_stays_refused_after_its_source_opens() -> None:
     """The later of the two refusals hid the one that stands for this run."""
     offer = offers_in(_world(seen(), memory()), PLAN.pools[0], "us-east-2a")[0]
     ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), memory())
-    never = outcome(PLAN.times, memory(), ask, CloudError(Fault.UNSUPPORTED, "Unsupported", ""), NOW - 50)
-    known = memory(never, Refused(key="source/h200/0", words="quota", until=NOW - 1))
+    never = event_of_error(
+        PLAN.times, memory(), ask, CloudError(Fault.UNSUPPORTED, "Unsupported", ""), NOW - 50
+    )
+    known = memory(never, OfferRefused(key="source/h200/0", words="quota", until=NOW - 1))
     assert closed(known, offer, NOW)
 
 
-def test_a_success_forgets_its_sources_refusal_too() -> None:
+def test_success_removes_the_refusal_of_its_source() -> None:
     """After a quota was raised its source stayed half open: one gang at a time."""
     ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), memory())
-    needed = Needed(slot=A1, life=1, jobs=(1,))
-    quota = Refused(key="source/h200/0", words="quota", until=NOW - 1)
-    known = memory(needed, quota, LaunchAsked(ask=ask), LaunchDone(request="r1", instances=("i-1",)))
+    needed = NodeNeeded(slot=A1, incarnation=1, jobs=(1,))
+    quota = OfferRefused(key="source/h200/0", words="quota", until=NOW - 1)
+    known = memory(needed, quota, LaunchRequested(request=ask), LaunchDone(request="r1", instances=("i-1",)))
     assert not known.refusals
 
 
 # --- what is counted, and what is asked again ------------------------------------------------------------
 @pytest.mark.parametrize(("asked_ago", "again"), [(5.0, False), (20.0, True)])
-def test_a_termination_that_does_not_show_is_asked_for_again(asked_ago: float, again: bool) -> None:
-    asked = Entry(at=NOW - asked_ago, event=EndAsked(instances=("i-1",), words=""))
+def test_termination_without_effect_is_repeated(asked_ago: float, again: bool) -> None:
+    asked = Entry(at=NOW - asked_ago, event=TerminationRequested(instances=("i-1",), words=""))
     actions = act(
         seen([node(A1, "IDLE CLOUD POWERING_DOWN")], instances=[instance(1)]), fold(launched(A1), [asked])
     )
@@ -623,47 +648,49 @@ def test_a_termination_that_does_not_show_is_asked_for_again(asked_ago: float, a
 
 
 @pytest.mark.parametrize(("off_for", "ends"), [(290.0, False), (310.0, True)])
-def test_an_instance_whose_slot_stays_off_ends_after_the_grace(off_for: float, ends: bool) -> None:
+def test_instance_of_a_powered_down_slot_is_terminated_after_the_grace(off_for: float, ends: bool) -> None:
     off = seen(instances=[instance(1)])
-    assert [e.slot for e in facts(act(off, launched(A1))) if isinstance(e, Unneeded)] == [A1]
-    known = fold(launched(A1), [Entry(at=NOW - off_for, event=Unneeded(slot=A1))])
+    assert [e.slot for e in facts(act(off, launched(A1))) if isinstance(e, NodeUnneeded)] == [A1]
+    known = fold(launched(A1), [Entry(at=NOW - off_for, event=NodeUnneeded(slot=A1))])
     assert bool(only(Terminate, act(off, known))) is ends
 
 
-def test_a_launch_without_an_outcome_counts_against_max() -> None:
+def test_launch_without_an_outcome_counts_against_max() -> None:
     ask = _ask(seen([node(A1, WAKING), node(A2, WAKING)], [job(1, A1, A2)]), memory())
     known = memory(
-        Needed(slot=A1, life=1, jobs=(1,)), Needed(slot=A2, life=1, jobs=(1,)), LaunchAsked(ask=ask)
+        NodeNeeded(slot=A1, incarnation=1, jobs=(1,)),
+        NodeNeeded(slot=A2, incarnation=1, jobs=(1,)),
+        LaunchRequested(request=ask),
     )
     waking = seen([node(n, WAKING) for n in (A1, A2, A3)], [job(1, A1, A2), job(2, A3)])
     pool = replace(PLAN.pools[0], max=2)
     actions = decide(replace(PLAN, pools=(pool,)), BINDINGS, waking, known, NOW)
-    assert [a.ask.slots for a in actions if isinstance(a, LaunchGang) and not a.repeat] == []
+    assert [a.request.slots for a in actions if isinstance(a, LaunchGang) and not a.repeat] == []
     assert any("max 2 reached" in a.reason for a in actions if isinstance(a, MarkDown))
 
 
-def test_a_success_forgets_the_refusal_and_lifts_the_rest() -> None:
+def test_success_removes_the_refusal_and_undrains_the_other_slots() -> None:
     known = refused_everywhere(NOW - 1)
     ask = _ask(seen([node(A1, WAKING)], [job(1, A1)]), known)
-    done = (LaunchAsked(ask=ask), LaunchDone(request=ask.request, instances=("i-1",)))
-    needed = Needed(slot=A1, life=1, jobs=(1,))
+    done = (LaunchRequested(request=ask), LaunchDone(request=ask.id, instances=("i-1",)))
+    needed = NodeNeeded(slot=A1, incarnation=1, jobs=(1,))
     after = fold(known, [Entry(at=NOW, event=e) for e in (needed, *done)])
-    assert ask.offer not in after.refusals
+    assert ask.offer_key not in after.refusals
     shown = [*drained(), node(A1, WAKING)]
     lifted = only(Unblock, act(seen(shown, [job(1, A1)], [instance(1)]), after))
     assert [len(a.slots) for a in lifted if isinstance(a, Unblock)] == [15]
 
 
-def test_always_on_nodes_never_idle_out_and_are_powered_up_when_off() -> None:
+def test_always_on_nodes_stay_up_and_are_powered_up_when_off() -> None:
     plan = a_plan(("{min: 0, max: 16}", "{min: 2, max: 16}"))
     known = launched(A1, at=NOW - 10_000)
-    lives = {A1: replace(known.lives[A1], up_at=NOW - 9500, idle_at=NOW - 9400, booted_at=1.0)}
+    lives = {A1: replace(known.incarnations[A1], up_at=NOW - 9500, idle_at=NOW - 9400, booted_at=1.0)}
     up = seen([node(A1, "IDLE CLOUD", last_busy=NOW - 9000)], instances=[instance(1)])
-    actions = decide(plan, BINDINGS, up, replace(known, lives=lives), NOW)
+    actions = decide(plan, BINDINGS, up, replace(known, incarnations=lives), NOW)
     assert [(type(a), getattr(a, "slots", ())) for a in actions] == [(PowerUp, (A2,))]
 
 
-def test_an_always_on_slot_is_not_powered_up_into_the_block_of_the_same_moment() -> None:
+def test_always_on_slot_is_not_powered_up_in_the_pass_that_blocks_it() -> None:
     plan = a_plan(("{min: 0, max: 16}", "{min: 2, max: 16}"))
     actions = decide(plan, BINDINGS, seen(), refused_everywhere(NOW + 60), NOW)
     assert not only(PowerUp, actions)
@@ -672,24 +699,83 @@ def test_an_always_on_slot_is_not_powered_up_into_the_block_of_the_same_moment()
 SECOND = Standby(machine="m7i.large", zone="us-east-2b", address="10.42.32.11", state="/home")
 
 
-@pytest.mark.parametrize(
-    ("standby", "told"), [(SECOND, [Comment(jobs=(1,), reason="told", again=True)]), (None, [])]
-)
-def test_a_start_is_saved_at_once_where_a_second_head_would_start_it_anew(
-    standby: Standby | None, told: list[Action]
-) -> None:
-    """It sent the batch script again: "Duplicate jobid", a drained node, and the job began from its start."""
-    plan = replace(PLAN, head=replace(there(PLAN.head), standby=standby))
+@pytest.mark.parametrize("standby", [SECOND, None], ids=["two heads", "one head"])
+def test_job_start_is_saved_at_once(standby: Standby | None) -> None:
+    """Another slurmctld, or a killed one, sent the batch script again: "Duplicate jobid", a drained node, and the job began from its start."""
+    plan = replace(PLAN, head=replace(PLAN.head, standby=standby))
     nodes = (node(A1, "ALLOCATED CLOUD"), node(A2, "ALLOCATED CLOUD"))
     runs = [job(n, at, states=frozenset({"RUNNING"}), admin_comment="told") for n, at in ((1, A1), (2, A2))]
-    known = launched(A1, A2)
+    known, told = launched(A1, A2), [Comment(jobs=(1,), reason="told", again=True)]
     first = decide(plan, BINDINGS, seen(nodes, runs, [instance(1), instance(2)]), known, NOW)
     assert only(Comment, first) == told, "one change saves all"
-    assert [describe(one) for one in only(Comment, first)] == ["have slurmctld save the start of job 1"][
-        : len(told)
-    ]
-    assert [a for a in first if isinstance(a, Comment | Remember)][1:] == told, "it undoes no later word"
+    assert [describe(one) for one in only(Comment, first)] == ["have slurmctld save the start of job 1"]
+    assert [a for a in first if isinstance(a, Comment | RecordEvents)][1:] == told, "it undoes no later word"
     known = fold(known, [Entry(at=NOW, event=event) for event in facts(first)])
     assert (
         only(Comment, decide(plan, BINDINGS, seen(nodes, runs, [instance(1), instance(2)]), known, NOW)) == []
     )
+
+
+# --- rows beside the bound ----------------------------------------------------------------------------
+def test_refusal_for_this_run_has_no_end() -> None:
+    """Another is forgotten once its time is over and no job waits."""
+    past = refused_everywhere(NOW - 10)
+    assert [type(event) for event in facts(act(seen(), past))] == [RefusalsForgotten]
+    of_this_run = {key: replace(one, for_this_run=True) for key, one in past.refusals.items()}
+    assert facts(act(seen(), replace(past, refusals=of_this_run))) == []
+
+
+def test_job_with_an_idle_node_gets_no_comment() -> None:
+    refused = refused_everywhere(NOW + 1000)
+    waiting = [job(1)]
+    assert only(Comment, act(seen(jobs=waiting), refused))
+    known = fold(launched(A1, at=NOW - 30), [Entry(at=NOW - 20, event=NodeUp(slot=A1, pool="h200"))])
+    known = replace(known, refusals=refused.refusals)
+    idle = seen([node(A1, "IDLE CLOUD")], waiting, [instance(1)])
+    assert only(Comment, act(idle, known)) == []
+
+
+def test_silence_counts_only_while_the_daemon_listens() -> None:
+    waking, machines = [node(A1, WAKING)], [instance(1)]
+    known = launched(A1, at=NOW - 500)
+    failed = [e for e in facts(act(seen(waking, [job(1, A1)], machines), known)) if isinstance(e, BootFailed)]
+    assert [event.words for event in failed] == ["i-1: its agent did not report within 400 s"]
+    late = seen(waking, [job(1, A1)], machines, listening_since=NOW - 399)
+    assert [e for e in facts(act(late, known)) if isinstance(e, BootFailed)] == []
+    long_ago = seen(waking, [job(1, A1)], machines, listening_since=NOW - 400)
+    assert [e for e in facts(act(long_ago, known)) if isinstance(e, BootFailed)]
+
+
+@pytest.mark.parametrize(("drain", "ends"), [("", True), (" DRAIN", False)])
+def test_node_that_a_person_drained_and_powered_up_is_not_set_down(drain: str, ends: bool) -> None:
+    by_hand = node(A1, f"IDLE CLOUD NOT_RESPONDING POWERING_UP{drain}", reason="broken fan" if drain else "")
+    known = fold(memory(NodeNeeded(slot=A1, incarnation=1, jobs=()), at=NOW - 2000), [])
+    known = replace(known, refusals=refused_everywhere(NOW + 1000).refusals)
+    assert bool(only(PowerDown, act(seen([by_hand]), known))) == ends
+
+
+def test_failed_gang_refuses_its_offer_once() -> None:
+    """A slow slurmctld lists the node as before, and each pass doubled the time of the refusal."""
+    failed = replace(launched(A1).incarnations[A1], instance=None, failed="i-1: no mount", failed_boots=3)
+    known = replace(launched(A1), incarnations={A1: failed})
+    waking = seen([node(A1, WAKING)], [job(1, A1)])
+    first = act(waking, known)
+    assert [type(event) for event in facts(first)].count(OfferRefused) == 1
+    after = fold(known, [Entry(at=NOW, event=event) for event in facts(first)])
+    second = act(waking, after, NOW + 2)
+    assert [event for event in facts(second) if isinstance(event, OfferRefused)] == []
+    assert only(MarkDown, second) == only(MarkDown, first)
+
+
+def test_slot_without_an_incarnation_or_instance_has_no_instance() -> None:
+    world = _world(seen(instances=[instance(1)]), launched(A1))
+    assert [world.instance(slot) for slot in (A1, A2)] == [instance(1), None]
+    released = replace(launched(A1).incarnations[A1], instance=None)
+    assert _world(seen(), replace(launched(A1), incarnations={A1: released})).instance(A1) is None
+
+
+def test_events_of_jobs_that_ended_are_in_the_order_of_their_names() -> None:
+    """The order was that of a set, so it differed from one daemon to the next."""
+    placed = [JobPlaced(job=number, slots=(A1,), submitted_at=NOW) for number in range(11, 40)]
+    released = [event for event in facts(act(seen(), memory(*placed))) if isinstance(event, JobReleased)]
+    assert released == [JobReleased(job=number) for number in range(11, 40)]

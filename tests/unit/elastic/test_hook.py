@@ -31,37 +31,37 @@ def call(path: Path, *arguments: str, **environ: str) -> "subprocess.CompletedPr
     return subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
 
 
-def test_its_constants_are_the_plans_names() -> None:
+def test_constants_equal_the_names_of_the_plan() -> None:
     assert (hook.SPOOL, hook.WAKE_SOCKET) == (names.SPOOL, names.WAKE_SOCKET)
     assert str(Path(waiter.LOOK).parent) == names.SPOOL
 
 
 @pytest.mark.parametrize("module", [hook, waiter])
-def test_its_first_line_is_one_argument_because_the_kernel_does_not_split(module: object) -> None:
+def test_first_line_has_one_argument_because_the_kernel_does_not_split(module: object) -> None:
     assert Path(str(module.__file__)).read_text().startswith("#!/usr/bin/python3 -IS\n")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", hook.KINDS)
-def test_each_name_is_its_kind_and_the_reader_gets_it_back(installed: Path, kind: str) -> None:
+def test_each_program_name_is_a_kind_that_the_reader_returns(installed: Path, kind: str) -> None:
     assert call(installed / kind, "h200-1a-[1-4000]").returncode == 0
     (found,) = spool.read(installed / "spool")
     assert (found.kind, found.hostlist, found.jobs) == (kind, "h200-1a-[1-4000]", ())
     assert not list((installed / "spool" / "tmp").iterdir())
 
 
-def test_the_job_map_is_copied_whole(installed: Path) -> None:
+def test_job_map_is_copied_completely(installed: Path) -> None:
     body = json.dumps({"all_nodes_resume": "a-[1-2]", "jobs": [{"job_id": 7, "nodes_alloc": "a-[1-2]"}]})
     (installed / "map").write_text(body)
     call(installed / "resume", "a-[1-2]", SLURM_RESUME_FILE=str(installed / "map"))
     assert [c.jobs for c in spool.read(installed / "spool")] == [(7,)]
 
 
-def test_a_job_map_that_is_gone_is_no_fault(installed: Path) -> None:
+def test_missing_job_map_is_no_error(installed: Path) -> None:
     assert call(installed / "resume", "a-1", SLURM_RESUME_FILE="/proc/1/nothing").returncode == 0
     assert len(spool.read(installed / "spool")) == 1
 
 
-def test_it_rings_the_bell(installed: Path) -> None:
+def test_hook_wakes_the_daemon(installed: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
         bell.bind(str(installed / "wake"))
         bell.settimeout(5)
@@ -69,7 +69,7 @@ def test_it_rings_the_bell(installed: Path) -> None:
         assert bell.recv(64) == b"spool"
 
 
-def test_closed_descriptors_as_in_22_05_do_not_hurt(installed: Path) -> None:
+def test_closed_descriptors_as_in_22_05_are_harmless(installed: Path) -> None:
     def close() -> None:
         os.closerange(0, 3)
 
@@ -78,7 +78,7 @@ def test_closed_descriptors_as_in_22_05_do_not_hurt(installed: Path) -> None:
     assert [c.hostlist for c in spool.read(installed / "spool")] == ["a-1"]
 
 
-def test_a_full_disk_is_said_with_exit_1_and_left_no_fuller(installed: Path) -> None:
+def test_full_disk_gives_exit_1_and_leaves_no_draft(installed: Path) -> None:
     """Each of Slurm's calls left its half, until the daemon was started anew."""
     (installed / "map").write_text("x" * 100_000)
 
@@ -92,7 +92,7 @@ def test_a_full_disk_is_said_with_exit_1_and_left_no_fuller(installed: Path) -> 
     assert not list((installed / "spool" / "tmp").iterdir())
 
 
-def test_a_spool_that_cannot_be_written_is_said_with_exit_1(installed: Path) -> None:
+def test_unwritable_spool_gives_exit_1(installed: Path) -> None:
     (installed / "spool").write_text("a file, not a folder")
     done = call(installed / "resume", "a-1")
     assert done.returncode == 1
@@ -100,7 +100,7 @@ def test_a_spool_that_cannot_be_written_is_said_with_exit_1(installed: Path) -> 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_wrong_call_is_refused(installed: Path) -> None:
+def test_wrong_call_is_refused(installed: Path) -> None:
     assert call(installed / "resume").returncode == 2
     (installed / "other").write_text((installed / "resume").read_text())
     assert call(installed / "other", "a-1").returncode == 2

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from builders import a_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from two_daemons import Bucket, Nap, Pair
+from support.builders import a_plan
+from support.two_daemons import Bucket, Nap, Pair
 
-from gpucluster.cloud.model import ModelControl
 from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
 from gpucluster.elastic.journal import FencedError
 from gpucluster.elastic.lease import MARGIN, Lease, LeaseLostError, Neighbours
 from gpucluster.elastic.model import Terminate
+from gpucluster.sandbox.aws.ec2.state.client import ModelControl
 
 TTL_S = 30.0
 SAFE_S = TTL_S * (1 - MARGIN)
@@ -51,7 +51,7 @@ class Desk:
         return first, second
 
 
-def test_the_first_of_a_new_cluster_need_not_wait() -> None:
+def test_first_daemon_of_a_new_cluster_does_not_wait() -> None:
     desk = Desk()
     one = desk.lease("one")
     assert not one.held()
@@ -61,7 +61,7 @@ def test_the_first_of_a_new_cluster_need_not_wait() -> None:
     assert (desk.control.control.holder, desk.control.control.epoch) == ("one", 1)
 
 
-def test_a_holder_may_act_until_its_time_is_over_and_no_longer() -> None:
+def test_holder_may_act_until_its_time_is_over() -> None:
     desk = Desk()
     one, _ = desk.both()
     desk.now = SAFE_S - 0.1
@@ -70,7 +70,7 @@ def test_a_holder_may_act_until_its_time_is_over_and_no_longer() -> None:
     assert not one.held()
 
 
-def test_a_standby_takes_over_what_it_has_itself_seen_unchanged_for_long_enough() -> None:
+def test_standby_takes_a_lease_that_it_saw_unchanged_for_long_enough() -> None:
     desk = Desk()
     _, two = desk.both()
     desk.now = TAKES_S - 0.1
@@ -81,7 +81,7 @@ def test_a_standby_takes_over_what_it_has_itself_seen_unchanged_for_long_enough(
     assert desk.ended == ["", "first"], "a frozen one on this machine is ended first"
 
 
-def test_each_renewal_makes_a_standby_wait_anew() -> None:
+def test_each_renewal_restarts_the_wait_of_a_standby() -> None:
     desk = Desk()
     one, two = desk.both()
     for _ in range(8):
@@ -91,14 +91,14 @@ def test_each_renewal_makes_a_standby_wait_anew() -> None:
     assert one.held()
 
 
-def test_a_holder_whose_process_is_gone_is_not_waited_for() -> None:
+def test_lease_of_an_ended_process_is_taken_at_once() -> None:
     desk = Desk(gone={"first"})
     first, two = desk.lease("first"), desk.lease("second")
     assert first.watch() == ""
     assert two.watch() == ""
 
 
-def test_what_was_given_back_is_free_at_once() -> None:
+def test_released_lease_is_free_at_once() -> None:
     desk = Desk()
     one, two = desk.both()
     one.release()
@@ -108,7 +108,7 @@ def test_what_was_given_back_is_free_at_once() -> None:
     assert two.mine(desk.control.read())
 
 
-def test_on_the_second_head_what_was_given_back_is_left_to_the_first_for_a_while() -> None:
+def test_second_head_leaves_a_released_lease_to_the_first_head() -> None:
     """The first's daemon restarts with each bundle: it took 3 s to come back, and found the lease taken."""
     desk = Desk()
     first, second = desk.lease("first"), desk.lease("second", patient=True)
@@ -127,7 +127,7 @@ def test_on_the_second_head_what_was_given_back_is_left_to_the_first_for_a_while
     assert second.epoch == 3
 
 
-def test_whoever_was_overtaken_is_told_and_may_never_act_again() -> None:
+def test_daemon_that_lost_its_lease_gets_an_error_and_may_not_act() -> None:
     desk = Desk()
     one, two = desk.both()
     desk.now = TAKES_S
@@ -138,7 +138,7 @@ def test_whoever_was_overtaken_is_told_and_may_never_act_again() -> None:
     assert not one.held()
 
 
-def test_a_holder_that_slept_and_was_not_overtaken_goes_on() -> None:
+def test_suspended_holder_that_still_has_the_lease_continues() -> None:
     desk = Desk()
     one, _ = desk.both()
     desk.now = 1000.0
@@ -147,7 +147,7 @@ def test_a_holder_that_slept_and_was_not_overtaken_goes_on() -> None:
     assert one.held()
 
 
-def test_a_bucket_that_does_not_answer_ends_the_right_to_act_and_gives_it_back() -> None:
+def test_holder_may_not_act_while_the_bucket_does_not_answer() -> None:
     desk = Desk()
     one, two = desk.both()
     desk.control.readable = False
@@ -162,7 +162,7 @@ def test_a_bucket_that_does_not_answer_ends_the_right_to_act_and_gives_it_back()
 
 
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "PreconditionFailed"])
-def test_a_conflict_is_repeated_on_what_is_there_now(code: str) -> None:
+def test_conflict_is_repeated_on_the_present_version(code: str) -> None:
     desk = Desk()
     one, _ = desk.both()
     desk.control.faults.next_error("PutObject", code, times=2)
@@ -172,7 +172,7 @@ def test_a_conflict_is_repeated_on_what_is_there_now(code: str) -> None:
     assert one.held()
 
 
-def test_a_renewal_whose_answer_was_lost_counts_from_when_it_was_sent() -> None:
+def test_renewal_with_a_lost_answer_counts_from_its_request() -> None:
     desk = Desk()
     one, _ = desk.both()
     desk.control.faults.lose_reply("PutObject")
@@ -183,7 +183,7 @@ def test_a_renewal_whose_answer_was_lost_counts_from_when_it_was_sent() -> None:
     assert one.held()
 
 
-def test_a_take_over_of_which_nothing_was_heard_is_ours_at_the_next_look() -> None:
+def test_takeover_with_a_lost_answer_is_found_at_the_next_read() -> None:
     desk = Desk()
     one = desk.lease("one")
     write = desk.control.write
@@ -202,7 +202,7 @@ def test_a_take_over_of_which_nothing_was_heard_is_ours_at_the_next_look() -> No
     assert one.held()
 
 
-def test_stop_is_kept_through_renewals_and_a_change_of_holder() -> None:
+def test_stop_survives_renewals_and_a_change_of_holder() -> None:
     desk = Desk()
     one, two = desk.both()
     desk.control.stop("gpucluster down")
@@ -215,15 +215,15 @@ def test_stop_is_kept_through_renewals_and_a_change_of_holder() -> None:
     assert (desk.control.control.scaling, desk.control.control.by) == (Scaling.STOP, "gpucluster down")
 
 
-def test_an_object_that_was_deleted_is_watched_first_for_its_holder_may_live() -> None:
+def test_deleted_object_is_observed_before_the_lease_is_taken() -> None:
     desk = Desk()
     one, two = desk.both()
     desk.fence, desk.control._version, desk.control.control = 1, None, Control()
     assert one.held()
-    assert two.watch() == "the holder of an object that was deleted"
+    assert two.watch() == "the holder of a deleted object"
 
 
-def test_the_epoch_rises_over_the_journals_even_when_the_object_is_new() -> None:
+def test_epoch_exceeds_that_of_the_journal_for_a_new_object() -> None:
     desk = Desk(fence=7)
     one = desk.lease("one")
     one.watch()
@@ -232,7 +232,7 @@ def test_the_epoch_rises_over_the_journals_even_when_the_object_is_new() -> None
     assert one.epoch == 8
 
 
-def test_what_an_older_version_left_is_free() -> None:
+def test_lease_object_of_an_older_version_is_free() -> None:
     desk = Desk(control=ModelControl(Control(epoch=3, by="up")))
     one = desk.lease("one")
     assert one.watch() == ""
@@ -255,16 +255,16 @@ class Two:
     def __init__(self, naps: list[Nap], offsets: tuple[float, float], rates: tuple[float, float]) -> None:
         self.control, self.now, self.fence = ModelControl(), 0.0, 0
         self.naps = {(nap.daemon, nap.at): nap.seconds for nap in naps}
-        self.points, self.busy, self.lives = [0, 0], [False, False], [0, 0]
+        self.points, self.busy, self.incarnations = [0, 0], [False, False], [0, 0]
         self.offsets, self.rates = offsets, rates
         self.dead: set[str] = set()
-        self.leases = [self.born(0), self.born(1)]
+        self.leases = [self.new_lease(0), self.new_lease(1)]
 
-    def born(self, n: int) -> Lease:
-        self.lives[n] += 1
+    def new_lease(self, n: int) -> Lease:
+        self.incarnations[n] += 1
         return Lease(
             Bucket(self.control, lambda: self.rest(n)),
-            f"{n}/{self.lives[n]}",
+            f"{n}/{self.incarnations[n]}",
             TTL_S,
             clock=lambda: self.offsets[n] + self.now * self.rates[n],
             wall=lambda: self.now + self.offsets[n],
@@ -274,8 +274,8 @@ class Two:
 
     def kill(self, n: int) -> None:
         if not self.busy[n]:
-            self.dead.add(f"{n}/{self.lives[n]}")
-            self.leases[n] = self.born(n)
+            self.dead.add(f"{n}/{self.incarnations[n]}")
+            self.leases[n] = self.new_lease(n)
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
@@ -295,7 +295,7 @@ class Two:
             elif int(self.now) % 10 < 2:
                 lease.renew()
         except LeaseLostError:
-            self.leases[n] = self.born(n)
+            self.leases[n] = self.new_lease(n)
         except CloudError:
             pass
         finally:
@@ -308,7 +308,7 @@ class Two:
 
 @given(naps=NAPS, faults=FAULTS, offsets=OFFSETS, rates=RATES, kills=KILLS)
 @settings(max_examples=150, deadline=None)
-def test_two_daemons_never_both_hold_it_and_one_does_in_the_end(
+def test_two_daemons_never_hold_the_lease_together_and_one_gets_it(
     naps: list[Nap],
     faults: list[tuple[str, int]],
     offsets: tuple[float, float],
@@ -367,7 +367,7 @@ def order(pair: Two | Pair, kind: str, times: int) -> None:
         pair.control.readable = False
 
 
-def test_a_holder_that_freezes_is_replaced_and_does_nothing_when_it_wakes(tmp_path: Path) -> None:
+def test_frozen_holder_is_replaced_and_does_nothing_afterwards(tmp_path: Path) -> None:
     pair = Pair(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
     pair.run(5)
     assert pair.sides[0].lease.held()
@@ -380,7 +380,7 @@ def test_a_holder_that_freezes_is_replaced_and_does_nothing_when_it_wakes(tmp_pa
     assert pair.sides[1].lease.held()
 
 
-def test_while_nobody_may_act_nothing_is_launched_or_set_down_and_all_is_made_up_for(tmp_path: Path) -> None:
+def test_without_a_holder_nothing_is_launched_and_the_next_holder_continues(tmp_path: Path) -> None:
     """Both live and look on, but the bucket does not answer for longer than the lease lasts."""
     pair = Pair(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
     first = pair.slurm.submit(1, lasts=20)
@@ -397,7 +397,7 @@ def test_while_nobody_may_act_nothing_is_launched_or_set_down_and_all_is_made_up
     pair.end()
 
 
-def test_a_holder_whose_clocks_stood_still_ends_nothing_of_its_successors(tmp_path: Path) -> None:
+def test_holder_with_a_stopped_clock_terminates_no_instance_of_its_successor(tmp_path: Path) -> None:
     """A paused machine: it thinks that it holds the lease, and what was launched meanwhile are strays to it."""
     pair = Pair(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
     pair.run(5)
@@ -409,8 +409,8 @@ def test_a_holder_whose_clocks_stood_still_ends_nothing_of_its_successors(tmp_pa
     living = {i.id for i in pair.living()}
     assert other.lease.held()
     first.lease._until = float("inf")  # by its own clock
-    assert first.keeper is not None
+    assert first.reconciler is not None
     with pytest.raises(FencedError):
-        first.keeper._actor.act((Terminate(instances=tuple(living), reason="no slot owns it"),))
+        first.reconciler._actor.act((Terminate(instances=tuple(living), reason="no slot owns it"),))
     assert {i.id for i in pair.living()} == living
     pair.end()

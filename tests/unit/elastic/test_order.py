@@ -4,16 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import a_lab_plan, a_plan
-from fleet import Fleet
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_lab_plan, a_plan
+from support.fleet import Fleet
 
 from gpucluster.elastic import order, spool
-from gpucluster.elastic.events import HookCalled, Ordered, Verb
+from gpucluster.elastic.events import HookCalled, OrderGiven, Verb
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ClusterPlan
+from gpucluster.text import short
 
 
 def at(root: Path, plan: ClusterPlan | None = None) -> list[str]:
@@ -28,20 +29,20 @@ def give(*argv: str) -> int:
     return order.main(argv, taken_s=0.0)
 
 
-def test_an_order_goes_through_the_spool_into_the_journal(tmp_path: Path) -> None:
+def test_order_reaches_the_journal_through_the_spool(tmp_path: Path) -> None:
     f = Fleet(a_plan(), tmp_path)
     options = at(tmp_path)
     assert give("pool-pause", "h200", "--because", "new driver", "--by", "alice", *options) == 0
     assert give("node-keep", "h200-2a-1", "--for", "3600", "--by", "bob", *options) == 0
-    assert f.keeper.take_hooks()
-    given = [e.event for e in read_only(tmp_path / "journal.sqlite") if isinstance(e.event, Ordered)]
+    assert f.reconciler.read_spool()
+    given = [e.event for e in read_only(tmp_path / "journal.sqlite") if isinstance(e.event, OrderGiven)]
     assert [(o.verb, o.target, o.by, o.words) for o in given] == [
         (Verb.POOL_PAUSE, "h200", "alice", "new driver"),
         (Verb.NODE_KEEP, "h200-2a-1", "bob", ""),
     ]
     assert given[1].until is not None
     assert f.journal.memory.orders["h200"].by == "alice"
-    assert not f.keeper.take_hooks()
+    assert not f.reconciler.read_spool()
 
 
 @pytest.mark.parametrize(
@@ -50,13 +51,13 @@ def test_an_order_goes_through_the_spool_into_the_journal(tmp_path: Path) -> Non
         (["pool-pause", "h100"], "there is no pool 'h100'; this cluster has h200"),
         (["node-keep", "h200"], "there is no node 'h200'; this cluster has h200-2a-[1-16], h200-2b-[1-16]"),
         (["node-keep", "h200-2a-01"], "there is no node 'h200-2a-01'"),
-        (["node-keep", "h200-2a-1", "--for", "-1"], "no time to keep a node"),
-        (["node-keep", "h200-2a-1", "--for", "nan"], "no time to keep a node"),
+        (["node-keep", "h200-2a-1", "--for", "-1"], "not a valid time to keep a node"),
+        (["node-keep", "h200-2a-1", "--for", "nan"], "not a valid time to keep a node"),
         (["pool-pause", "h200", "--for", "60"], "pool-pause takes no time"),
         (["node-keep", "h200-2a-1", "--now"], "node-keep takes no --now"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_there_is(
+def test_invalid_order_is_refused_with_the_valid_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], words: str
 ) -> None:
     options = at(tmp_path)
@@ -67,35 +68,33 @@ def test_what_makes_no_sense_is_refused_with_what_there_is(
     assert words in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
-def test_without_a_head_or_a_daemons_cluster_nothing_is_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_order_needs_a_head_with_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert give("pool-pause", "h200", f"--bundle={tmp_path}") == 2
     assert "run it on the cluster's head" in capsys.readouterr().err
     assert give("node-keep", "gpu01", *at(tmp_path, a_lab_plan())) == 2
-    assert "no daemon owns them" in capsys.readouterr().err
+    assert "no daemon manages them" in capsys.readouterr().err
     assert give("pool-pause", "h200", *at(tmp_path), f"--spool={tmp_path / 'none'}") == 2
     assert "takes no order: No such file" in capsys.readouterr().err
 
 
-def test_an_order_that_nobody_takes_waits_and_says_so(
+def test_order_without_a_daemon_waits_in_the_spool(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert give("pool-resume", "h200", *at(tmp_path)) == 0
-    assert "h200 launches again; no daemon has taken it yet" in capsys.readouterr().out
+    assert "h200 launches again; no daemon has read it yet" in capsys.readouterr().out
     (call,) = spool.read(tmp_path / "spool")
-    assert isinstance(call.event, Ordered)
+    assert isinstance(call.event, OrderGiven)
 
 
 @pytest.mark.parametrize(
     ("verb", "empty", "full"),
     [
-        ("node-keep", "one that comes while the order stands is kept", "is kept, whatever becomes of it"),
-        ("node-replace", "there is nothing to replace", "gets another machine"),
-        ("node-release", "is the daemon's to use", "is the daemon's to use"),
+        ("node-keep", "launched for it during the order is kept", "keeps its instance, even after a failure"),
+        ("node-replace", "there is nothing to replace", "gets another instance"),
+        ("node-release", "is managed by the daemon again", "is managed by the daemon again"),
     ],
 )
-def test_a_node_without_a_machine_is_said_to_have_none(
+def test_order_for_a_node_without_an_instance_has_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, empty: str, full: str
 ) -> None:
     f = Fleet(a_plan(), tmp_path)
@@ -110,14 +109,14 @@ def test_a_node_without_a_machine_is_said_to_have_none(
 
 
 @given(words=st.text(max_size=400), by=st.text(max_size=90))
-def test_words_of_people_are_one_short_printable_line(words: str, by: str) -> None:
-    kept = order.plain(words, order.WORDS)
+def test_text_of_an_order_is_one_short_printable_line(words: str, by: str) -> None:
+    kept = short(words, order.WORDS)
     assert len(kept) <= order.WORDS
     assert all(c.isprintable() for c in kept)
-    assert order.login({"SUDO_USER": by}) == (order.plain(by, order.NAME) if by else order.login({}))
+    assert order.login({"SUDO_USER": by}) == (short(by, order.NAME) if by else order.login({}))
 
 
-def test_an_order_that_is_cut_or_made_up_goes_aside(tmp_path: Path) -> None:
+def test_invalid_order_file_is_moved_away(tmp_path: Path) -> None:
     spool.prepare(tmp_path, 0.0)
     for number, text in enumerate(
         ('{"kind": "order"}', '{"kind": "order", "verb": "rm -rf"', "[]", '{"kind": ["order"]}')
@@ -127,12 +126,12 @@ def test_an_order_that_is_cut_or_made_up_goes_aside(tmp_path: Path) -> None:
     assert len(list((tmp_path / "broken").iterdir())) == 4
 
 
-def test_hooks_and_orders_are_taken_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+def test_hooks_and_orders_are_read_oldest_first(tmp_path: Path) -> None:
     spool.prepare(tmp_path, 0.0)
-    one = spool.Order(
+    one = spool.SpooledOrder(
         kind="order", verb=Verb.POOL_PAUSE, target="h200", by="a", words="", until=None, now=False, time=2.0
     )
     spool.put(tmp_path, one, "2.1.order")
     hook = {"kind": "resume", "hostlist": "a-1", "resume_file": None, "pid": 1, "time": 1.0}
     (tmp_path / "new" / "1.1.resume").write_text(json.dumps(hook))
-    assert [type(c.event) for c in spool.read(tmp_path)] == [HookCalled, Ordered]
+    assert [type(c.event) for c in spool.read(tmp_path)] == [HookCalled, OrderGiven]

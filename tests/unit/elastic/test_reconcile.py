@@ -4,14 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import a_lab_plan, a_plan
-from fleet import Fleet
-from slurm_model import SlurmModel
+from support.builders import a_lab_plan, a_plan
+from support.fleet import Fleet
+from support.slurm_model import SlurmModel
 
-from gpucluster.elastic import head, reconcile, shown
-from gpucluster.elastic.ears import listen
-from gpucluster.elastic.head import Asked
-from gpucluster.elastic.why import __main__ as why
+from gpucluster.elastic import status_endpoint
+from gpucluster.elastic.inspect import head, reconcile
+from gpucluster.elastic.inspect.head import ReaderClients
+from gpucluster.elastic.inspect.why import __main__ as why
+from gpucluster.elastic.listeners import listen_to_hooks
 from gpucluster.plan import codec, names
 
 
@@ -22,14 +23,16 @@ class Head:
         self.root, self.fleet = root, Fleet(a_plan(), root)
         (root / names.PLAN_FILE).write_text(codec.dumps(self.fleet.plan))
         (root / names.BINDINGS_FILE).write_text(codec.dumps(self.fleet.bindings))
-        self.asked = Asked(slurm=self.fleet.slurm, cloud=self.fleet.cloud, control=self.fleet.control)
+        self.clients = ReaderClients(
+            slurm=self.fleet.slurm, cloud=self.fleet.cloud, control=self.fleet.control
+        )
         self.options = [f"--bundle={root}", f"--journal={root / 'journal.sqlite'}", f"--wake={root / 'wake'}"]
 
     def dry(self, *more: str) -> int:
-        return reconcile.main(["--dry-run", *more, *self.options], self.asked)
+        return reconcile.main(["--dry-run", *more, *self.options], self.clients)
 
     def why(self, *words: str) -> int:
-        return why.main([*words, *self.options], self.asked)
+        return why.main([*words, *self.options], self.clients)
 
 
 @pytest.fixture
@@ -37,11 +40,9 @@ def one(tmp_path: Path) -> Head:
     return Head(tmp_path)
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(
-    one: Head, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_prints_the_actions_and_does_nothing(one: Head, capsys: pytest.CaptureFixture[str]) -> None:
     assert one.dry() == 0
-    assert capsys.readouterr().out == "nothing: the cluster is as it should be\n"
+    assert capsys.readouterr().out == "nothing: the cluster is in its planned state\n"
     one.fleet.slurm.submit(2)
     for _ in range(3):
         one.fleet.now += 1
@@ -50,36 +51,38 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert one.dry() == 0
     text = capsys.readouterr().out
     assert "launch r1: 2 x spot p5en.48xlarge in us-east-2a as h200-2a-[1-2]: for job 1" in text
-    assert "notes needed h200-2a-[1-2] life=1 jobs=1" in text
+    assert "records node-needed h200-2a-[1-2] incarnation=1 jobs=1" in text
     assert one.dry("--json") == 0
     kinds = [action["kind"] for action in json.loads(capsys.readouterr().out)["actions"]]
-    assert kinds == ["Remember", "LaunchGang"]
+    assert kinds == ["RecordEvents", "LaunchGang"]
     assert one.fleet.journal.memory == before
     assert not one.fleet.cloud.launches
 
 
-def test_without_an_answer_of_slurm_a_dry_run_concludes_nothing(
+def test_dry_run_without_an_answer_of_slurm_is_an_error(
     one: Head, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one.fleet.slurm.away = True
     assert one.dry() == 2
     assert "slurmctld does not answer: the daemon would do nothing" in capsys.readouterr().err
     assert one.why("1") == 2
-    assert "nothing is concluded" in capsys.readouterr().out
+    assert "slurmctld does not answer" in capsys.readouterr().out
 
 
-def test_the_bell_is_rung_and_its_absence_is_said(one: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reconcile_wakes_the_daemon_and_reports_a_missing_one(
+    one: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert reconcile.main(one.options) == 2
     assert "no daemon listens" in capsys.readouterr().err
     rung: list[int] = []
-    bell = listen(one.root / "wake", lambda: rung.append(1))
+    bell = listen_to_hooks(one.root / "wake", lambda: rung.append(1))
     try:
         assert reconcile.main(one.options) == 0
     finally:
         bell.close()
 
 
-def test_why_reads_a_living_cluster(one: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_reads_a_running_cluster(one: Head, capsys: pytest.CaptureFixture[str]) -> None:
     job = one.fleet.slurm.submit(2)
     one.fleet.run(10)
     assert one.why(str(job.id)) == 0
@@ -87,15 +90,13 @@ def test_why_reads_a_living_cluster(one: Head, capsys: pytest.CaptureFixture[str
     assert one.why("h200-2a-1", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["subject"] == "node h200-2a-1"
-    assert answer["headline"] == "its machine boots"
+    assert answer["headline"] == "its instance boots"
     assert one.why("99") == 1
     assert one.why("h300-1") == 1
     assert "this cluster has h200-2a-[1-16]" in capsys.readouterr().out
 
 
-def test_hosts_that_exist_have_no_daemon_and_still_an_answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_answers_on_existing_hosts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = a_lab_plan()
     (tmp_path / names.PLAN_FILE).write_text(codec.dumps(plan))
     slurm = SlurmModel(plan, lambda kind, hosts: None)
@@ -103,15 +104,15 @@ def test_hosts_that_exist_have_no_daemon_and_still_an_answer(
         node.flags.clear()
     slurm.submit(1)
     where = [f"--bundle={tmp_path}", f"--journal={tmp_path / 'none'}"]
-    asked = Asked(slurm=slurm, cloud=None, control=None)
-    assert why.main(["1", *where], asked) == 0
+    clients = ReaderClients(slurm=slurm, cloud=None, control=None)
+    assert why.main(["1", *where], clients) == 0
     assert "job 1 waits" in capsys.readouterr().out
-    assert why.main(["gpu01", *where], asked) == 0
+    assert why.main(["gpu01", *where], clients) == 0
     assert "node gpu01: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("broken", ["no journal", "no sqlite", "no plan", "no bindings"])
-def test_what_cannot_be_read_is_named_with_a_next_step(
+def test_unreadable_source_is_named_with_a_next_step(
     one: Head, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     journal = one.root / "other"
@@ -121,7 +122,7 @@ def test_what_cannot_be_read_is_named_with_a_next_step(
         (one.root / names.PLAN_FILE).write_text('{"schema": 1}')
     elif broken == "no bindings":
         (one.root / names.BINDINGS_FILE).unlink()
-    assert why.main(["1", f"--bundle={one.root}", f"--journal={journal}"], one.asked) == 2
+    assert why.main(["1", f"--bundle={one.root}", f"--journal={journal}"], one.clients) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert "next: " in error
@@ -129,22 +130,55 @@ def test_what_cannot_be_read_is_named_with_a_next_step(
 
 
 @pytest.mark.loopback
-def test_the_daemon_shows_what_only_it_knows_on_loopback(one: Head) -> None:
+def test_status_endpoint_returns_the_whole_status(one: Head) -> None:
     one.fleet.slurm.submit(1)
     one.fleet.run(20)
-    told = shown.Overheard(reports=one.fleet.keeper.overheard.reports, halted="stopped")
-    server = shown.serve(0, lambda: b"# metrics\n", lambda: told)
+    told = status_endpoint.replace(one.fleet.reconciler.status, absent_since={"i-9": 5.0}, halted="stopped")
+    server = status_endpoint.serve(0, lambda: b"# metrics\n", lambda: told)
     try:
         port = int(server.server_address[1])
-        assert head.overheard(port) == told
+        assert status_endpoint.read(port) == told
     finally:
         server.shutdown()
         server.server_close()
-    assert head.overheard(port) is None
+    assert status_endpoint.read(port) is None
 
 
-def test_the_sandboxs_endpoint_is_taken_from_its_own_file(tmp_path: Path) -> None:
+def test_sandbox_endpoint_is_read_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "agent.env"
     file.write_text("# comment\nAWS_ENDPOINT_URL=http://10.0.0.1:1\n\n")
     assert head.endpoint(file) == {"AWS_ENDPOINT_URL": "http://10.0.0.1:1"}
     assert head.endpoint(tmp_path / "none") == {}
+
+
+def test_dry_run_knows_since_when_the_daemon_listens(one: Head) -> None:
+    """After a restart a silent machine has its whole time to call again; the dry run once reported boot-failed."""
+    fleet = one.fleet
+    fleet.mute = lambda _: True
+    fleet.slurm.submit(1)
+    fleet.until(lambda: bool(fleet.living()))
+    fleet.now += fleet.plan.pools[0].boot_timeout_s / 2
+    fleet.slurm.tick(fleet.now)
+    fleet.restart()
+    fleet.look()
+    clients = ReaderClients(
+        slurm=fleet.slurm, cloud=fleet.cloud, control=fleet.control, status=lambda: fleet.reconciler.status
+    )
+    places = head.head_files(head.parser("x").parse_args(one.options))
+    assert reconcile.would_do(head.read_snapshot(places, clients, lambda: fleet.now)) == ()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_unread_control_object_stops_launches_as_the_daemon_says(one: Head, answers: bool) -> None:
+    """The daemon launches for some time without the object; the dry run reported a stop at once."""
+    fleet = one.fleet
+    fleet.run(5)
+    fleet.control.readable = False
+    status = fleet.reconciler.status if answers else None
+    clients = ReaderClients(
+        slurm=fleet.slurm, cloud=fleet.cloud, control=fleet.control, status=lambda: status
+    )
+    places = head.head_files(head.parser("x").parse_args(one.options))
+    halted = head.read_snapshot(places, clients, lambda: fleet.now).observation.halted
+    assert halted.startswith("" if answers else "the control object cannot be read: ")
+    assert bool(halted) is not answers

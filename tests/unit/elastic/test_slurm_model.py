@@ -3,15 +3,15 @@
 from collections import Counter
 
 import pytest
-from slurm_model import Node, SlurmModel
-from slurm_replay import VERSIONS, excluded, records, replay
+from support.slurm_model import Node, SlurmModel
+from support.slurm_replay import VERSIONS, excluded, records, replay
 
 AT_LEAST = {"22.05": 700, "24.11": 700, "26.05": 700}
 MOST_EXCLUDED = 0.04
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_model_does_what_the_real_daemons_did(version: str) -> None:
+def test_model_repeats_the_recorded_behaviour(version: str) -> None:
     found = list(records(version))
     held = [r for r in found if not excluded(r)]
     wrong = [m for r in held if (m := replay(r)) is not None]
@@ -20,7 +20,7 @@ def test_the_model_does_what_the_real_daemons_did(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_model_is_not_held_to_is_little_and_said(version: str) -> None:
+def test_exceptions_of_the_model_are_few_and_listed(version: str) -> None:
     found = list(records(version))
     why = Counter(excluded(r) for r in found)
     del why[""]
@@ -28,7 +28,7 @@ def test_what_the_model_is_not_held_to_is_little_and_said(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_state_was_met_by_every_verb(version: str) -> None:
+def test_every_verb_was_recorded_in_every_state(version: str) -> None:
     verbs = {"drain", "undrain", "down", "resume", "idle", "power_up", "power_down", "power_down_force", "power_down_asap"}  # fmt: skip
     states = {
         "idle~": {"IDLE", "POWERED_DOWN"},
@@ -58,7 +58,7 @@ class Deaf(SlurmModel):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_model_with_a_rule_missing_is_found_out(version: str) -> None:
+def test_model_without_a_rule_fails(version: str) -> None:
     asked = [r for r in records(version) if r["stimulus"]["do"] == "power_down" and not excluded(r)]
     wrong = [r for r in asked if replay(r, Deaf) is not None]
     assert len(wrong) >= 10

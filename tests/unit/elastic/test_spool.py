@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucluster.elastic import spool
+from gpucluster.elastic.events import Verb
 
 
 def put(root: Path, name: str, content: bytes) -> None:
@@ -20,7 +21,7 @@ def request(kind: str = "resume", **changes: object) -> bytes:
     return json.dumps({**body, **changes}).encode()
 
 
-def test_requests_come_oldest_first_and_are_gone_when_done(tmp_path: Path) -> None:
+def test_requests_are_read_oldest_first_and_removed_when_done(tmp_path: Path) -> None:
     put(tmp_path, "2.1.suspend", request("suspend"))
     put(tmp_path, "1.1.resume", request())
     calls = spool.read(tmp_path)
@@ -41,14 +42,14 @@ def test_requests_come_oldest_first_and_are_gone_when_done(tmp_path: Path) -> No
         "[" * 100_000,
     ],
 )
-def test_a_job_map_of_another_form_is_only_a_missing_hint(tmp_path: Path, text: str) -> None:
+def test_invalid_job_map_has_no_jobs(tmp_path: Path, text: str) -> None:
     put(tmp_path, "1", request(resume_file=text))
     assert [c.jobs for c in spool.read(tmp_path)] == [()]
 
 
 @given(content=st.binary(max_size=200))
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_broken_file_goes_aside_and_blocks_nothing(tmp_path: Path, content: bytes) -> None:
+def test_broken_file_is_moved_away_and_blocks_nothing(tmp_path: Path, content: bytes) -> None:
     put(tmp_path, "1.broken", content)
     put(tmp_path, "2.fine", request())
     assert [c.hostlist for c in spool.read(tmp_path)] == ["a-1"]
@@ -60,14 +61,14 @@ def test_a_broken_file_goes_aside_and_blocks_nothing(tmp_path: Path, content: by
     [b"[" * 100_000, request(time=10**400), b'{"kind": "order", "until": NaN}'],
     ids=["too deep to parse", "a time that no float holds", "an order until no time"],
 )
-def test_what_no_parser_bears_goes_aside_too(tmp_path: Path, content: bytes) -> None:
+def test_too_deep_json_is_moved_away(tmp_path: Path, content: bytes) -> None:
     put(tmp_path, "1.broken", content)
     put(tmp_path, "2.fine", request())
     assert [c.path.name for c in spool.read(tmp_path)] == ["2.fine"]
     assert not (tmp_path / "new" / "1.broken").exists()
 
 
-def test_drafts_of_killed_hooks_are_swept(tmp_path: Path) -> None:
+def test_drafts_of_killed_hooks_are_removed(tmp_path: Path) -> None:
     spool.prepare(tmp_path, 0.0)
     draft = tmp_path / "tmp" / "1"
     draft.write_text("half")
@@ -78,14 +79,14 @@ def test_drafts_of_killed_hooks_are_swept(tmp_path: Path) -> None:
     assert not draft.exists()
 
 
-def test_what_cannot_be_put_aside_does_not_stop_the_reader(tmp_path: Path) -> None:
+def test_file_that_cannot_be_moved_does_not_stop_the_reader(tmp_path: Path) -> None:
     for place in ("new/1.folder", "broken/1.folder/x"):
         (tmp_path / place).mkdir(parents=True)
     put(tmp_path, "2.fine", request())
     assert [c.hostlist for c in spool.read(tmp_path)] == ["a-1"]
 
 
-def test_a_request_that_cannot_be_read_at_this_moment_waits_for_the_next_look(tmp_path: Path) -> None:
+def test_unreadable_request_is_read_in_the_next_pass(tmp_path: Path) -> None:
     """Without a descriptor to spare, or by a disk's hiccup, an operator's order was put aside as broken."""
     put(tmp_path, "2.fine", request())
     late = tmp_path / "new" / "1.late"
@@ -94,3 +95,24 @@ def test_a_request_that_cannot_be_read_at_this_moment_waits_for_the_next_look(tm
     late.unlink()  # it is still there
     put(tmp_path, "1.late", request())
     assert [c.path.name for c in spool.read(tmp_path)] == ["1.late", "2.fine"]
+
+
+def test_order_is_on_disk_before_it_is_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First its content, then the folder that names it: a crash leaves the whole order or none."""
+    spool.prepare(tmp_path, 0.0)
+    synced: list[str] = []
+    monkeypatch.setattr(
+        spool.os, "fsync", lambda handle: synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+    )
+    order = spool.SpooledOrder(
+        kind=spool.ORDER,
+        verb=Verb.NODE_KEEP,
+        target="n1",
+        by="anna",
+        words="",
+        until=None,
+        now=False,
+        time=1.0,
+    )
+    spool.put(tmp_path, order, "1.order")
+    assert synced == [str(tmp_path / "tmp" / "1.order"), str(tmp_path / "new")]

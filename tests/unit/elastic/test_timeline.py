@@ -4,30 +4,31 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import a_plan
-from fleet import Fleet
-from moments import NOW, living
+from support.builders import a_plan
+from support.cluster_states import NOW, living
+from support.fleet import Fleet
 
-from gpucluster.elastic import timeline
 from gpucluster.elastic.events import (
     BreakerTripped,
-    EndAsked,
     Entry,
     GpuFaulted,
-    Hangs,
-    JobLeft,
+    HeartbeatStopped,
+    Interrupted,
+    InterruptionKind,
     JobPlaced,
-    Ordered,
-    SentBack,
-    Signalled,
-    Troubled,
-    TroubleKind,
+    JobReleased,
+    JobsRequeued,
+    JobsSignalled,
+    OrderGiven,
+    TerminationRequested,
     Verb,
 )
+from gpucluster.elastic.inspect import timeline
 from gpucluster.elastic.journal import read_only
+from gpucluster.plan import codec, names
 
 
-def test_a_job_has_every_stage_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_has_every_stage_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     f = Fleet(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
     other = f.slurm.submit(1, lasts=30)
     job = f.slurm.submit(2, lasts=30)
@@ -37,14 +38,14 @@ def test_a_job_has_every_stage_in_order(tmp_path: Path, capsys: pytest.CaptureFi
     moments = timeline.timeline(job.id, read_only(path))
     stages = (
         "submitted",
-        "asked",
+        "power-up",
         "requested",
         "launched",
         "booted",
         "registered",
         "up",
         "running",
-        "left",
+        "released",
         "idle",
         "gone",
     )
@@ -59,7 +60,7 @@ def test_a_job_has_every_stage_in_order(tmp_path: Path, capsys: pytest.CaptureFi
     assert "registered" in capsys.readouterr().out
 
 
-def test_a_refusal_and_a_requeue_are_part_of_the_story(tmp_path: Path) -> None:
+def test_refusal_and_requeue_are_moments_of_the_job(tmp_path: Path) -> None:
     f = Fleet(a_plan(), tmp_path)
     f.model.set_capacity(zone="us-east-2a", free=0)
     job = f.slurm.submit(2)
@@ -72,13 +73,13 @@ def test_a_refusal_and_a_requeue_are_part_of_the_story(tmp_path: Path) -> None:
     assert "running" in what
 
 
-def test_each_stage_says_how_long_it_took_and_whose_it_was(tmp_path: Path) -> None:
+def test_each_stage_has_its_duration_and_ids(tmp_path: Path) -> None:
     f = Fleet(a_plan(("idle: 5m", "idle: 1m")), tmp_path)
     job = f.slurm.submit(2, lasts=30)
     f.until(lambda: job.state == "COMPLETED" and not f.living(), 1000)
     f.run(60)
     moments = timeline.timeline(job.id, read_only(tmp_path / "journal.sqlite"))
-    assert {m.what for m in moments if m.took_s is None} == {"submitted", "asked"}
+    assert {m.what for m in moments if m.took_s is None} == {"submitted", "power-up"}
     for up in (m for m in moments if m.what == "up"):
         before = next(m for m in moments if m.what == "registered" and m.slot == up.slot)
         assert up.took_s == pytest.approx(up.at - before.at)
@@ -90,47 +91,47 @@ def test_each_stage_says_how_long_it_took_and_whose_it_was(tmp_path: Path) -> No
     assert any(launched[0].instance in line and "up" in line for line in text)
 
 
-def test_troubles_orders_and_hangs_are_part_of_the_story() -> None:
+def test_interruptions_orders_and_stalls_are_moments_of_the_job() -> None:
     slots = ("h200-2a-1", "h200-2a-2")
     events = (
         *living(*slots),
-        (50.0, Ordered(verb=Verb.POOL_PAUSE, target="h200", by="alice", words="upgrade")),
-        (40.0, Hangs(job=41, since=NOW - 100, words="no heartbeat")),
+        (50.0, OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="alice", words="upgrade")),
+        (40.0, HeartbeatStopped(job=41, since=NOW - 100, words="no heartbeat")),
         (
             30.0,
             GpuFaulted(slot=slots[1], instance="i-1", xid=79, device="0000:53:00", count=1, severity="fatal"),
         ),
-        (30.0, Troubled(slot=slots[1], instance="i-1", kind=TroubleKind.FAULT, words="XID 79")),
-        (29.0, Signalled(instance="i-1", jobs=(41,), signal="USR1")),
-        (9.0, SentBack(instance="i-1", jobs=(41,))),
-        (8.0, JobLeft(job=41)),
-        (7.0, EndAsked(instances=("i-1",), words="replaced")),
+        (30.0, Interrupted(slot=slots[1], instance="i-1", kind=InterruptionKind.FAULT, words="XID 79")),
+        (29.0, JobsSignalled(instance="i-1", jobs=(41,), signal="USR1")),
+        (9.0, JobsRequeued(instance="i-1", jobs=(41,))),
+        (8.0, JobReleased(job=41)),
+        (7.0, TerminationRequested(instances=("i-1",), words="replaced")),
     )
     entries = [Entry(at=NOW - ago, event=event) for ago, event in events]
     moments = timeline.timeline(41, entries)
     what = [m.what for m in moments]
     assert what[-8:] == [
         "ordered",
-        "hangs",
+        "heartbeat-stopped",
         "gpu-fault",
-        "troubled",
+        "interrupted",
         "signalled",
-        "sent-back",
-        "left",
-        "ending",
+        "requeued",
+        "released",
+        "terminating",
     ]
-    back = next(m for m in moments if m.what == "sent-back")
+    back = next(m for m in moments if m.what == "requeued")
     assert (back.slot, back.instance, back.took_s) == (slots[1], "i-1", 21.0)
     assert timeline.timeline(42, entries) == ()
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["it is over", "it was requeued"])
-def test_what_is_ordered_of_a_pool_after_the_job_is_of_its_story_only_if_it_comes_back(back: bool) -> None:
+def test_order_for_a_pool_after_the_job_counts_only_if_it_is_requeued(back: bool) -> None:
     slots = ("h200-2a-1",)
     events = [
         *living(*slots),
-        (90.0, JobLeft(job=41)),
-        (30.0, Ordered(verb=Verb.POOL_PAUSE, target="h200", by="alice")),
+        (90.0, JobReleased(job=41)),
+        (30.0, OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="alice")),
         (29.0, BreakerTripped(pool="h200", words="two boots failed", until=NOW)),
     ]
     if back:
@@ -140,13 +141,14 @@ def test_what_is_ordered_of_a_pool_after_the_job_is_of_its_story_only_if_it_come
     assert [m.at for m in moments] == sorted(m.at for m in moments)
 
 
-def test_a_job_that_the_journal_never_met_is_said_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_job_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Fleet(a_plan(), tmp_path)
     where = ["--journal", str(tmp_path / "journal.sqlite")]
     assert timeline.main(["7", *where]) == 1
-    assert "nothing of job 7" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("has no event of job 7\n  next: gpucluster why 7 -c NAME\n")
+    (tmp_path / names.PLAN_FILE).write_text(codec.dumps(a_plan()))
+    assert timeline.main(["7", *where, "--bundle", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.endswith("\n  next: gpucluster why 7 -c burst\n")
     assert timeline.main(["7", "--json", *where]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert timeline.main(["7", "--journal", str(tmp_path / "none")]) == 2

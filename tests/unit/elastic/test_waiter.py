@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpucluster.elastic import waiter
+from gpucluster.plan import defaults
 
 ENVIRON = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "a-[1-2]"}
 
@@ -61,43 +62,52 @@ def slurm(tmp_path: Path) -> Slurm:
     return Slurm(tmp_path)
 
 
-def test_nodes_that_are_ready_are_not_waited_for(slurm: Slurm) -> None:
+def test_ready_nodes_need_no_wait(slurm: Slurm) -> None:
     slurm.say("waiting", "b-9")
     assert slurm.wait() == 0
 
 
-def test_it_ends_with_the_poll_in_which_the_last_node_is_ready(slurm: Slurm) -> None:
+def test_wait_ends_with_the_poll_that_finds_the_last_node_ready(slurm: Slurm) -> None:
     slurm.steps = {2: lambda: slurm.say("waiting", "a-2\nb-9"), 5: lambda: slurm.say("waiting", "b-9")}
     assert slurm.wait() == 5 * waiter.POLL_S
 
 
-def test_it_ends_when_its_job_configures_no_more(slurm: Slurm) -> None:
+def test_wait_ends_when_the_job_leaves_configuring(slurm: Slurm) -> None:
     slurm.steps = {20: lambda: slurm.say("configuring", "8")}
     assert slurm.wait() == 20 * waiter.POLL_S
 
 
-def test_it_ends_at_the_resume_timeout(slurm: Slurm) -> None:
+def test_wait_ends_at_the_resume_timeout(slurm: Slurm) -> None:
     assert slurm.wait() == 40
 
 
-def test_a_slurmctld_that_does_not_answer_is_waited_for(slurm: Slurm) -> None:
+@pytest.mark.parametrize("config", ["", "ResumeTimeout = UNLIMITED"])
+def test_without_a_resume_timeout_the_wait_is_shorter_than_any_limit_of_the_prolog(
+    slurm: Slurm, config: str
+) -> None:
+    """It waited an hour. slurmctld requeues a job whose PrologSlurmctld reaches its limit (S42)."""
+    slurm.say("config", config)
+    assert slurm.wait() < defaults.WAITER_MARGIN_S.value
+
+
+def test_wait_continues_while_slurmctld_does_not_answer(slurm: Slurm) -> None:
     slurm.steps = {2: slurm.fail, 9: lambda: slurm.say("waiting", "")}
     assert slurm.wait() == 9 * waiter.POLL_S
 
 
-def test_without_a_job_there_is_nothing_to_wait_for(slurm: Slurm) -> None:
+def test_without_a_job_there_is_no_wait(slurm: Slurm) -> None:
     assert slurm.wait(SLURM_JOB_ID="") == 0
     assert slurm.wait(SLURM_JOB_NODELIST="") == 0
 
 
-def test_many_waiters_share_one_look(slurm: Slurm) -> None:
+def test_many_waiters_share_one_query(slurm: Slurm) -> None:
     look = str(slurm.root / "look")
     many = [waiter.Look(look, str(slurm.root), fresh_s=60.0) for _ in range(50)]
     assert {one.read() for one in many} == {(frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))}
     assert (slurm.root / "looks").read_text() == "x\n"
 
 
-def test_a_look_of_a_clock_that_was_set_back_does_not_stand_until_then(slurm: Slurm) -> None:
+def test_result_with_a_future_time_is_not_fresh(slurm: Slurm) -> None:
     """For as long as the clock had been ahead nobody looked anew, and every job waited out its ResumeTimeout."""
     one = waiter.Look(str(slurm.root / "look"), str(slurm.root), fresh_s=60.0)
     one.read()
@@ -106,7 +116,7 @@ def test_a_look_of_a_clock_that_was_set_back_does_not_stand_until_then(slurm: Sl
     assert one.read() == (frozenset({"b-9"}), frozenset({"7", "8"}))
 
 
-def test_a_waiter_that_freezes_while_it_looks_holds_no_other_for_ever(slurm: Slurm) -> None:
+def test_frozen_waiter_does_not_block_the_others(slurm: Slurm) -> None:
     """All others hung in the lock, past each one's ResumeTimeout: no job of the cluster would have started again."""
     look = str(slurm.root / "look")
     with open(f"{look}.at", "w") as frozen:  # noqa: PTH123
@@ -115,13 +125,13 @@ def test_a_waiter_that_freezes_while_it_looks_holds_no_other_for_ever(slurm: Slu
     assert waiter.Look(look, str(slurm.root), fresh_s=0.0, lock_s=0.05).read() is not None
 
 
-def test_a_spool_that_cannot_be_written_only_makes_it_dearer(slurm: Slurm) -> None:
+def test_unwritable_spool_only_causes_more_queries(slurm: Slurm) -> None:
     one = waiter.Look("/proc/nothing/look", str(slurm.root), fresh_s=0.0)
     assert one.read() == (frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))
 
 
 # --- what the way must hold through ---------------------------------------------------------------------
-def test_a_slurmctld_that_restarts_while_it_waits_only_makes_it_later(slurm: Slurm) -> None:
+def test_restart_of_slurmctld_only_delays_the_end(slurm: Slurm) -> None:
     slurm.steps = {
         3: lambda: slurm.say("waiting", "a-1\nb-9"),
         4: slurm.fail,
@@ -131,7 +141,7 @@ def test_a_slurmctld_that_restarts_while_it_waits_only_makes_it_later(slurm: Slu
     assert slurm.wait() == 40 * waiter.POLL_S
 
 
-def test_a_job_that_is_cancelled_while_slurmctld_is_away_is_not_waited_for(slurm: Slurm) -> None:
+def test_job_cancelled_while_slurmctld_is_down_needs_no_wait(slurm: Slurm) -> None:
     def back() -> None:
         slurm.say("configuring", "8")
         slurm.say("waiting", "a-1\na-2\nb-9")
@@ -140,13 +150,13 @@ def test_a_job_that_is_cancelled_while_slurmctld_is_away_is_not_waited_for(slurm
     assert slurm.wait() == 12 * waiter.POLL_S
 
 
-def test_a_node_that_is_lost_is_not_waited_for_longer_than_slurm_waits(slurm: Slurm) -> None:
+def test_lost_node_is_waited_for_until_the_resume_timeout(slurm: Slurm) -> None:
     """It stays `down*`, so among those that do not respond; its job leaves CONFIGURING, as Slurm requeues it."""
     slurm.steps = {2: lambda: slurm.say("waiting", "a-2\nb-9"), 8: lambda: slurm.say("configuring", "8")}
     assert slurm.wait() == 8 * waiter.POLL_S
 
 
-def test_fifty_jobs_at_once_share_their_looks_and_all_end(slurm: Slurm) -> None:
+def test_fifty_waiters_share_queries_and_all_end(slurm: Slurm) -> None:
     """Real processes, as slurmctld starts them; the one that looks may be killed, and another looks on."""
     text = Path(waiter.__file__).read_text().replace('"/usr/bin"', f'"{slurm.root}"')
     program = slurm.root / "prolog_slurmctld"
@@ -170,7 +180,7 @@ def test_fifty_jobs_at_once_share_their_looks_and_all_end(slurm: Slurm) -> None:
     assert len((slurm.root / "looks").read_text()) / 2 < len(many), "looks, not jobs"
 
 
-def test_on_the_second_head_it_asks_by_the_file_that_names_itself_first(
+def test_waiter_on_the_second_head_uses_its_own_slurm_conf(
     slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A head that is off cost TCPTimeout at each of its two calls."""

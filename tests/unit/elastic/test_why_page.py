@@ -1,22 +1,22 @@
-"""docs/why.md is made here: a moment for each cause, the real decide and the real words; and each sentence stands in Slurm too."""
+"""Generate docs/why.md: one snapshot for each cause, with the real decisions and sentences, which Slurm shows as well."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from builders import a_plan
-from moments import (
+from support.builders import a_plan
+from support.cluster_states import (
     BUSY,
     NOW,
     UP,
     WAKING,
     ask,
-    heard,
     instance,
     job,
     living,
     node,
     refusal,
+    report_of,
     sight,
 )
 
@@ -29,23 +29,25 @@ from gpucluster.elastic.events import (
     Entry,
     Event,
     InstanceGone,
-    JobLeft,
     JobPlaced,
+    JobReleased,
     JobRunning,
-    LaunchAsked,
+    JobsSignalled,
     LaunchDeferred,
     LaunchDone,
-    Needed,
-    Ordered,
-    Signalled,
+    LaunchRequested,
+    NodeNeeded,
+    NodeUnneeded,
+    OrderGiven,
+    TerminationRefused,
     Verb,
 )
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
+from gpucluster.elastic.inspect.why import Cause, text, why
 from gpucluster.elastic.memory import Memory, fold
-from gpucluster.elastic.model import Block, Comment, Drain, Heard, Remember, Signal
-from gpucluster.elastic.sight import Sight
-from gpucluster.elastic.why import Cause, text, why
+from gpucluster.elastic.model import Block, Comment, Drain, ReceivedReport, RecordEvents, Signal
 from gpucluster.plan.messages import Beat, GpuFault, NodePhase, Notice, NoticeKind
-from gpucluster.plan.model import Budget, ClusterPlan, Hung
+from gpucluster.plan.model import Budget, JobHeartbeat, SlurmOnAws
 
 PAGE = Path(__file__).parents[3] / "docs" / "why.md"
 PLAN = a_plan()
@@ -61,17 +63,17 @@ ICE = "InsufficientInstanceCapacity"
 
 @dataclass(frozen=True)
 class Story:
-    """A heading of the page, what to ask, the moment, and the cause that must come out."""
+    """A heading of the page, the subject of the query, the snapshot and the expected cause."""
 
     title: str
     cause: Cause
-    moment: Sight
+    moment: ClusterSnapshot
     subject: str = "41"
-    comment: bool = False  # decide writes the same sentence into the job's admin comment, in the same moment
+    comment: bool = False  # `decide` writes the same sentence into the job's admin comment
 
 
-def everywhere(plan: ClusterPlan, words: str, **changes: object) -> tuple:
-    """Every offer of the plan's pool refused, each at its own time."""
+def everywhere(plan: SlurmOnAws, words: str, **changes: object) -> tuple:
+    """Refuse every offer of the plan's pool, each at another time."""
     found: list = []
     number = 0
     for source in plan.pools[0].sources:
@@ -95,12 +97,12 @@ def everywhere(plan: ClusterPlan, words: str, **changes: object) -> tuple:
     return tuple(found)
 
 
-def booting(*steps: str, failed: str = "") -> Sight:
+def booting(*steps: str, failed: str = "") -> ClusterSnapshot:
     slots = (A1, A2)
     began = (
-        *((95.0, Needed(slot=slot, life=1, jobs=(41,))) for slot in slots),
+        *((95.0, NodeNeeded(slot=slot, incarnation=1, jobs=(41,))) for slot in slots),
         (95.0, JobPlaced(job=41, slots=slots, submitted_at=NOW - 100)),
-        (94.0, LaunchAsked(ask=ask(1, *slots))),
+        (94.0, LaunchRequested(request=ask(1, *slots))),
         (92.0, LaunchDone(request="r1", instances=("i-0", "i-1"))),
     )
     return sight(
@@ -109,31 +111,45 @@ def booting(*steps: str, failed: str = "") -> Sight:
         nodes=(node(A1, UP.replace("IDLE", "ALLOCATED")), node(A2, WAKING)),
         jobs=(job(41, A1, A2, starts=True),),
         instances=(instance(0, 92.0), instance(1, 92.0)),
-        reports={"i-1": heard(1, *steps, failed=failed)},
+        reports={"i-1": report_of(1, *steps, failed=failed)},
     )
 
 
-def paced() -> Sight:
+def paced() -> ClusterSnapshot:
     slots = (A1, A2)
     return sight(
         PLAN,
-        *((12.0, Needed(slot=slot, life=1, jobs=(41,))) for slot in slots),
+        *((12.0, NodeNeeded(slot=slot, incarnation=1, jobs=(41,))) for slot in slots),
         (12.0, JobPlaced(job=41, slots=slots, submitted_at=NOW - 20)),
-        (10.0, LaunchAsked(ask=ask(1, *slots))),
+        (10.0, LaunchRequested(request=ask(1, *slots))),
         (8.0, LaunchDeferred(request="r1", retry_at=NOW + 8, words="RequestLimitExceeded", pace_all=True)),
         nodes=(node(A1, WAKING), node(A2, WAKING)),
         jobs=(job(41, A1, A2, starts=True),),
     )
 
 
-def broken() -> Sight:
-    """Six machines in a row that did not become nodes."""
+def unreadable(halted: str | None = None) -> ClusterSnapshot:
+    """Return a snapshot of a job with nodes, while the KMS key of the bucket is disabled."""
+    plan = replace(PLAN, aws=replace(PLAN.aws, kms_key="alias/research"))
+    words = "KMS.DisabledException: arn:aws:kms:us-east-2:123456789012:key/0123abcd is disabled."
+    return sight(
+        plan,
+        *((12.0, NodeNeeded(slot=slot, incarnation=1, jobs=(41,))) for slot in (A1, A2)),
+        (12.0, JobPlaced(job=41, slots=(A1, A2), submitted_at=NOW - 20)),
+        nodes=(node(A1, WAKING), node(A2, WAKING)),
+        jobs=(job(41, A1, A2, starts=True),),
+        halted=f"the control object cannot be read: {words}" if halted is None else halted,
+    )
+
+
+def broken() -> ClusterSnapshot:
+    """Return a snapshot with six failed boots in a row."""
     slots = tuple(f"h200-2a-{n}" for n in range(1, 7))
     words = "step mounts: mount.nfs: access denied by server"
     return sight(
         PLAN,
-        *((600.0, Needed(slot=slot, life=1, jobs=(40,))) for slot in slots),
-        (600.0, LaunchAsked(ask=ask(1, *slots))),
+        *((600.0, NodeNeeded(slot=slot, incarnation=1, jobs=(40,))) for slot in slots),
+        (600.0, LaunchRequested(request=ask(1, *slots))),
         (598.0, LaunchDone(request="r1", instances=tuple(f"i-{n}" for n in range(6)))),
         *(
             (250.0, BootFailed(slot=s, instance=f"i-{n}", words=f"i-{n}: {words}", pool="h200"))
@@ -150,26 +166,28 @@ def broken() -> Sight:
     )
 
 
-def settled(moment: Sight) -> Sight:
-    """The same moment when the daemon has noted what it sees, and told and signalled whom it wants to."""
+def settled(moment: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the snapshot after the daemon has recorded its events and signalled the jobs."""
     entries: list[Entry] = []
-    for action in decide(moment.plan, moment.bindings, moment.seen, moment.memory, moment.now):
+    for action in decide(moment.plan, moment.bindings, moment.observation, moment.memory, moment.now):
         match action:
-            case Remember(entries=found):
+            case RecordEvents(entries=found):
                 entries.extend(found)
             case Signal(instance=instance, jobs=jobs, signal=signal):
-                entries.append(Entry(at=NOW, event=Signalled(instance=instance, jobs=jobs, signal=signal)))
+                entries.append(
+                    Entry(at=NOW, event=JobsSignalled(instance=instance, jobs=jobs, signal=signal))
+                )
             case _:
                 pass
     return replace(moment, memory=fold(moment.memory, entries), entries=(*moment.entries, *entries))
 
 
-def noticed() -> Sight:
+def noticed() -> ClusterSnapshot:
     return settled(
         running(
             reports={
                 "i-0": replace_report(
-                    heard(0, "slurmd", phase=NodePhase.UP),
+                    report_of(0, "slurmd", phase=NodePhase.UP),
                     notices=(Notice(kind=NoticeKind.SPOT, at=NOW + 110),),
                 )
             }
@@ -177,23 +195,25 @@ def noticed() -> Sight:
     )
 
 
-def faulted() -> Sight:
+def faulted() -> ClusterSnapshot:
     fault = GpuFault(
         xid=79, device="0000:53:00", count=1, last_at=NOW - 2, text="GPU has fallen off the bus."
     )
     return settled(
-        running(reports={"i-1": replace_report(heard(1, "slurmd", phase=NodePhase.UP), faults=(fault,))})
+        running(reports={"i-1": replace_report(report_of(1, "slurmd", phase=NodePhase.UP), faults=(fault,))})
     )
 
 
-def hung() -> Sight:
-    beats = PLAN.pools[0]
-    plan = replace(PLAN, pools=(replace(beats, hung=Hung(after_s=240, requeue=False)),))
+def hung() -> ClusterSnapshot:
+    heartbeats = PLAN.pools[0]
+    plan = replace(PLAN, pools=(replace(heartbeats, job_heartbeat=JobHeartbeat(after_s=240, requeue=False)),))
     report = replace_report(
-        heard(0, "slurmd", phase=NodePhase.UP), beats=(Beat(job=41, uid=1000, at=NOW - 300),), clock=NOW - 5
+        report_of(0, "slurmd", phase=NodePhase.UP),
+        heartbeats=(Beat(job=41, uid=1000, at=NOW - 300),),
+        clock=NOW - 5,
     )
     moment = running(
-        reports={"i-0": report, "i-1": heard(1, "slurmd", phase=NodePhase.UP)},
+        reports={"i-0": report, "i-1": report_of(1, "slurmd", phase=NodePhase.UP)},
         plan=plan,
         started_at=NOW - 480,
         user_id=1000,
@@ -201,11 +221,13 @@ def hung() -> Sight:
     return settled(moment)
 
 
-def replace_report(old: Heard, **changes: object) -> Heard:
+def replace_report(old: ReceivedReport, **changes: object) -> ReceivedReport:
     return replace(old, report=replace(old.report, **changes))  # type: ignore[arg-type]
 
 
-def running(reports: dict[str, Heard] | None = None, plan: ClusterPlan = PLAN, **changes: object) -> Sight:
+def running(
+    reports: dict[str, ReceivedReport] | None = None, plan: SlurmOnAws = PLAN, **changes: object
+) -> ClusterSnapshot:
     one = replace(job(41, A1, A2, time_limit_s=7200.0), **changes)  # type: ignore[arg-type]
     return sight(
         plan,
@@ -224,13 +246,13 @@ def stories() -> tuple[Story, ...]:
         PLAN, budget=Budget(monthly=100_000_000, warn_at=80_000_000, stop_scaling_at=95_000_000)
     )
     return (
-        Story("The cloud has nothing in any zone", Cause.REFUSED, sight(ONE, *everywhere(ONE, ICE), jobs=waiting), comment=True),
+        Story("No zone has free capacity", Cause.REFUSED, sight(ONE, *everywhere(ONE, ICE), jobs=waiting), comment=True),
         Story(
-            "Spot is refused in one zone, and the job holds its nodes there",
+            "Spot capacity is refused, and the job is allocated in that zone",
             Cause.LAUNCHING,
             sight(
                 PLAN,
-                *((62.0, Needed(slot=s, life=1, jobs=(41,))) for s in (A1, A2)),
+                *((62.0, NodeNeeded(slot=s, incarnation=1, jobs=(41,))) for s in (A1, A2)),
                 (62.0, JobPlaced(job=41, slots=(A1, A2), submitted_at=NOW - 65)),
                 *refusal(1, (A1, A2), 58.0, ICE),
                 nodes=(node(A1, WAKING), node(A2, WAKING)),
@@ -273,11 +295,11 @@ def stories() -> tuple[Story, ...]:
             subject="42",
             comment=True,
         ),
-        Story("The pool's breaker is open: its machines come and do not become nodes", Cause.BREAKER, broken(), comment=True),
+        Story("The pool's breaker is open: its instances do not become nodes", Cause.BREAKER, broken(), comment=True),
         Story(
-            "A person paused the pool",
+            "An operator paused the pool",
             Cause.PAUSED,
-            sight(PLAN, (1800.0, Ordered(verb=Verb.POOL_PAUSE, target="h200", by="alice", words="new driver, until noon")), jobs=waiting),
+            sight(PLAN, (1800.0, OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="alice", words="new driver, until noon")), jobs=waiting),
             comment=True,
         ),
         Story(
@@ -286,29 +308,48 @@ def stories() -> tuple[Story, ...]:
             sight(PLAN, jobs=waiting, halted="launches are stopped, by gpucluster down"),
             comment=True,
         ),
-        Story("Machines boot", Cause.BOOTING, booting("guard", "machine", "bundle")),
-        Story("The API takes no more calls for a moment", Cause.PACED, paced()),
         Story(
-            "Slurm lets a requeued job wait",
+            "The daemon does not run, for example because its unit cannot start",
+            Cause.NO_DAEMON,
+            replace(unreadable(halted=""), daemon=False),
+        ),
+        Story(
+            "EC2 refuses to terminate the instance of a node",
+            Cause.NODE,
+            sight(
+                PLAN,
+                *living(A1, ago=2000.0),
+                (900.0, NodeUnneeded(slot=A1)),
+                (25.0, TerminationRefused(instances=("i-0",), words="UnauthorizedOperation: You are not authorized to perform this operation.", until=NOW + 5, refused=True)),
+                nodes=(node(A1, "IDLE CLOUD POWERED_DOWN DRAIN", reason="gpucluster: [termination] i-0 cannot be terminated: UnauthorizedOperation: You are not authorized to perform this operation.", reason_by="slurm", reason_at=NOW - 880),),
+                instances=(instance(0, 2000.0),),
+            ),
+            subject=A1,
+        ),
+        Story("The bucket cannot be read, for example because its KMS key is disabled", Cause.HALTED, unreadable()),
+        Story("Instances boot", Cause.BOOTING, booting("guard", "machine", "bundle")),
+        Story("The API takes no more calls for a moment", Cause.RATE_LIMITED, paced()),
+        Story(
+            "Slurm delays a requeued job",
             Cause.REQUEUED,
             sight(
                 PLAN,
                 (70.0, JobPlaced(job=41, slots=(A1, A2), submitted_at=NOW - 80)),
-                (20.0, JobLeft(job=41)),
+                (20.0, JobReleased(job=41)),
                 jobs=(job(41, reason="BeginTime", begins_at=NOW + 101, restarts=1, admin_comment="gpucluster: no h200 in us-east-2a: spot p5en.48xlarge InsufficientInstanceCapacity"),),
             ),
         ),
-        Story("More important jobs are ahead", Cause.PRIORITY, sight(PLAN, jobs=(job(38), job(41, reason="Priority")))),
-        Story("A dependency", Cause.DEPENDENCY, sight(PLAN, jobs=(job(41, reason="Dependency"),))),
-        Story("A limit of a QOS", Cause.LIMIT, sight(PLAN, jobs=(job(41, reason="QOSMaxGRESPerUser"),))),
+        Story("Jobs of a higher priority are ahead", Cause.PRIORITY, sight(PLAN, jobs=(job(38), job(41, reason="Priority")))),
+        Story("The job depends on another job", Cause.DEPENDENCY, sight(PLAN, jobs=(job(41, reason="Dependency"),))),
+        Story("The job exceeds a limit of its QOS", Cause.LIMIT, sight(PLAN, jobs=(job(41, reason="QOSMaxGRESPerUser"),))),
         Story(
-            "More time asked than the partition allows",
+            "The job requests more time than its partition allows",
             Cause.LIMIT,
             sight(PLAN, jobs=(job(41, reason="PartitionTimeLimit"),)),
         ),
-        Story("A hold", Cause.HELD, sight(PLAN, jobs=(job(41, reason="JobHeldAdmin"),))),
+        Story("An operator holds the job", Cause.HELD, sight(PLAN, jobs=(job(41, reason="JobHeldAdmin"),))),
         Story(
-            "People keep the nodes back",
+            "An operator drained the nodes",
             Cause.DRAINED,
             sight(
                 SMALL,
@@ -319,13 +360,14 @@ def stories() -> tuple[Story, ...]:
                 jobs=(job(41, reason="Resources"),),
             ),
         ),
-        Story("A gang that no zone can hold", Cause.TOO_LARGE, sight(PLAN, jobs=(job(41, node_count=20, reason="Resources"),))),
-        Story("A spot notice", Cause.LEAVING, noticed(), comment=True),
-        Story("A GPU failed", Cause.LEAVING, faulted(), comment=True),
-        Story("A job that makes no progress", Cause.HUNG, hung(), comment=True),
-        Story("A job that is over", Cause.FINISHED, sight(PLAN, *living(A1, A2), (30.0, JobLeft(job=41)))),
+        Story("The job requests more nodes than a zone has", Cause.TOO_LARGE, sight(PLAN, jobs=(job(41, node_count=20, reason="Resources"),))),
+        Story("The components of a het job request more nodes than a pool has", Cause.TOO_LARGE, sight(PLAN, jobs=tuple(job(n, node_count=9, het_id=41, reason="Resources") for n in (41, 42)))),
+        Story("A spot notice", Cause.EVACUATING, noticed(), comment=True),
+        Story("A GPU failed", Cause.EVACUATING, faulted(), comment=True),
+        Story("A job that makes no progress", Cause.STALLED, hung(), comment=True),
+        Story("A job has ended", Cause.FINISHED, sight(PLAN, *living(A1, A2), (30.0, JobReleased(job=41)))),
         Story(
-            "A node that is kept back for want of capacity",
+            "A node is drained because there is no capacity",
             Cause.NODE,
             sight(
                 ONE,
@@ -335,15 +377,15 @@ def stories() -> tuple[Story, ...]:
             ),
             subject=A1,
         ),
-        Story("A node whose machine is to be taken back", Cause.NODE, noticed(), subject=A1),
-        Story("A node whose boot failed", Cause.NODE, replace(
+        Story("A node's spot instance is reclaimed", Cause.NODE, noticed(), subject=A1),
+        Story("A node's boot failed", Cause.NODE, replace(
             failing := booting("guard", failed="bundle: the bucket answers AccessDenied"),
             memory=fold_more(failing, BootFailed(slot=A2, instance="i-1", words="i-1: step bundle: the bucket answers AccessDenied", pool="h200")),
         ), subject=A2),
     )  # fmt: skip
 
 
-def fold_more(moment: Sight, *events: Event) -> Memory:
+def fold_more(moment: ClusterSnapshot, *events: Event) -> Memory:
     return fold(moment.memory, [Entry(at=NOW - 5, event=event) for event in events])
 
 
@@ -354,9 +396,9 @@ def page() -> str:
     parts = [
         "# Why is my job not running?",
         "",
-        "`gpucluster why JOB` and `gpucluster why NODE` answer on one screen. The first line says the cause; where the daemon",
-        "wrote a sentence into Slurm (a node's reason, a job's admin comment) it is the same one. Each screen here is made by",
-        "`tests/unit/elastic/test_why_page.py` from a moment of a small cluster; `--update-golden` writes the page anew.",
+        "`gpucluster why JOB` and `gpucluster why NODE` show one screen. The first line is the cause. If the daemon wrote a sentence",
+        "into Slurm (the reason of a node, the admin comment of a job), the first line is this sentence. The test",
+        "`tests/unit/elastic/test_why_page.py` generates this page from snapshots of a small cluster (`--update-golden`).",
     ]
     for story in STORIES:
         shown = text(why(story.moment, story.subject), NOW)
@@ -364,7 +406,7 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def test_the_page_is_what_the_code_says(request: pytest.FixtureRequest) -> None:
+def test_page_matches_the_code(request: pytest.FixtureRequest) -> None:
     made = page()
     if request.config.getoption("--update-golden"):
         PAGE.write_text(made)
@@ -374,30 +416,30 @@ def test_the_page_is_what_the_code_says(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda s: s.title)
-def test_each_story_has_its_cause_and_a_next_step(story: Story) -> None:
+def test_each_story_shows_its_cause_and_a_next_step(story: Story) -> None:
     shown = why(story.moment, story.subject)
     assert shown.cause is story.cause
     assert shown.headline
-    assert any(line.part.value in ("next", "do") for line in shown.lines), text(shown, NOW)
+    assert any(line.part.value in ("next", "remedy") for line in shown.lines), text(shown, NOW)
     assert max(len(line) for line in text(shown, NOW).splitlines()) < 400
 
 
 @pytest.mark.parametrize("story", [s for s in STORIES if s.comment], ids=lambda s: s.title)
-def test_the_headline_is_what_decide_writes_for_the_job(story: Story) -> None:
+def test_headline_equals_the_admin_comment(story: Story) -> None:
     moment = story.moment
-    actions = decide(moment.plan, moment.bindings, moment.seen, moment.memory, moment.now)
+    actions = decide(moment.plan, moment.bindings, moment.observation, moment.memory, moment.now)
     comments = {a.reason for a in actions if isinstance(a, Comment) and int(story.subject) in a.jobs}
     (comment,) = comments
     assert why(moment, story.subject).headline.endswith(comment.removeprefix("gpucluster: "))
     blocks = {a.reason for a in actions if isinstance(a, Block | Drain)}
     assert all(reason.removeprefix("gpucluster: ") in comment for reason in blocks)
-    assert blocks or story.cause is Cause.HUNG
+    assert blocks or story.cause is Cause.STALLED
 
 
-@pytest.mark.parametrize("number", ["41", "77"], ids=["one of ours", "one that nobody knows"])
-def test_a_job_that_is_over_is_sought_where_it_is_known(number: str) -> None:
-    """No cluster that we render has accounting: `sacct` would fail each time."""
-    over = next(story.moment for story in STORIES if story.title == "A job that is over")
+@pytest.mark.parametrize("number", ["41", "77"], ids=["known job", "unknown job"])
+def test_ended_job_refers_to_slurmctld_not_sacct(number: str) -> None:
+    """No rendered cluster has accounting, so `sacct` always fails."""
+    over = next(story.moment for story in STORIES if story.title == "A job has ended")
     shown = text(why(over, number), NOW)
     assert "slurmctld" in shown
     assert "sacct" not in shown

@@ -1,4 +1,4 @@
-"""The Pulumi CLI is found, or built from its pins; fake programs stand on PATH."""
+"""Tests of finding or building the Pulumi CLI, with fake programs on PATH."""
 
 import os
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucluster.engine.build import default_cache, find_or_build, key_of, parsed_version
+from gpucluster.engine.build import default_cache, find_or_build
+from gpucluster.engine.go import key_of, parsed_version
 from gpucluster.errors import HostError
 from gpucluster.files import checkout
 
@@ -66,19 +67,19 @@ def test_versions_are_read(text: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize("said", ["v3.259.0", "v3.272.1"])
-def test_a_fitting_cli_on_path_is_used(tmp_path: Path, bin_dir: Path, said: str) -> None:
+def test_usable_cli_on_path_is_used(tmp_path: Path, bin_dir: Path, said: str) -> None:
     mine = program(bin_dir, "pulumi", f"#!/bin/sh\necho {said}\n")
     assert find(tmp_path, bin_dir) == mine
 
 
 @pytest.mark.parametrize("text", ["echo v3.100.0", "echo v4.0.0", "echo hello", "exit 1"])
-def test_another_cli_on_path_is_not(tmp_path: Path, bin_dir: Path, text: str) -> None:
+def test_unusable_cli_on_path_is_not_used(tmp_path: Path, bin_dir: Path, text: str) -> None:
     program(bin_dir, "pulumi", f"#!/bin/sh\n{text}\n")
     program(bin_dir, "go", GO)
     assert find(tmp_path, bin_dir).is_relative_to(tmp_path / "cache")
 
 
-def test_it_is_built_once_for_the_same_pins(tmp_path: Path, bin_dir: Path) -> None:
+def test_same_pins_are_built_once(tmp_path: Path, bin_dir: Path) -> None:
     go, said = program(bin_dir, "go", GO), list[str]()
     first = find(tmp_path, bin_dir, said)
     assert first == tmp_path / "cache" / "engine" / f"pulumi-{key_of(SOURCE)}-go1.99.1" / "bin" / "pulumi"
@@ -87,7 +88,7 @@ def test_it_is_built_once_for_the_same_pins(tmp_path: Path, bin_dir: Path) -> No
     assert find(tmp_path, bin_dir) == first
 
 
-def test_the_build_is_told_its_version_and_changes_no_pin(tmp_path: Path, bin_dir: Path) -> None:
+def test_build_sets_version_and_changes_no_pin(tmp_path: Path, bin_dir: Path) -> None:
     program(bin_dir, "go", GO)
     find(tmp_path, bin_dir)
     argv, env = (bin_dir / "args").read_text(), (bin_dir / "env").read_text()
@@ -97,16 +98,17 @@ def test_the_build_is_told_its_version_and_changes_no_pin(tmp_path: Path, bin_di
     assert "CGO_ENABLED=0" in env
 
 
-def test_a_failed_build_shows_the_end_of_its_log_and_leaves_nothing(tmp_path: Path, bin_dir: Path) -> None:
+def test_failed_build_shows_end_of_log_and_leaves_no_files(tmp_path: Path, bin_dir: Path) -> None:
     program(bin_dir, "go", BROKEN_GO)
     with pytest.raises(
-        HostError, match=r"(?s)go ended with code 1; the end of .*build\.log:.*x\.go:1: does not compile"
+        HostError,
+        match=r"(?s)go exited with code 1; the last lines of .*build\.log:.*x\.go:1: does not compile",
     ):
         find(tmp_path, bin_dir)
     assert sorted(p.name for p in (tmp_path / "cache" / "engine").iterdir()) == ["build.log", "lock"]
 
 
-def test_what_a_killed_build_left_is_swept(tmp_path: Path, bin_dir: Path) -> None:
+def test_leftovers_of_killed_build_are_removed(tmp_path: Path, bin_dir: Path) -> None:
     torn = tmp_path / "cache" / "engine" / ".pulumi-x.abc"
     torn.mkdir(parents=True)
     program(bin_dir, "go", GO)
@@ -114,8 +116,8 @@ def test_what_a_killed_build_left_is_swept(tmp_path: Path, bin_dir: Path) -> Non
     assert not torn.exists()
 
 
-def test_a_build_ends_with_a_caller_that_is_killed(tmp_path: Path, bin_dir: Path) -> None:
-    """`kill -9` of an `up` left Go compiling, into a folder that nobody would take."""
+def test_build_ends_when_caller_is_killed(tmp_path: Path, bin_dir: Path) -> None:
+    """Regression: after `kill -9` of an `up`, Go continued to compile into an unused folder."""
     fifo = tmp_path / "alive"
     os.mkfifo(fifo)
     program(bin_dir, "go", GO.replace("env >", f"exec 3>{fifo}; echo begun >&3; exec sleep 60; env >"))
@@ -131,7 +133,7 @@ def test_a_build_ends_with_a_caller_that_is_killed(tmp_path: Path, bin_dir: Path
         assert alive.read() == "", "the pipe closes when Go is gone"
 
 
-def test_an_installation_without_source_says_what_to_install(
+def test_installation_without_source_names_what_to_install(
     tmp_path: Path, bin_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpucluster.engine.build.checkout", lambda: None)
@@ -140,7 +142,7 @@ def test_an_installation_without_source_says_what_to_install(
     assert "install the Pulumi CLI, 3.259 or newer" in str(caught.value)
 
 
-def test_an_old_go_is_passed_over_for_the_pinned_one(tmp_path: Path, bin_dir: Path) -> None:
+def test_old_go_is_replaced_by_pinned_go(tmp_path: Path, bin_dir: Path) -> None:
     program(bin_dir, "go", OLD_GO)
     pinned = tmp_path / "cache" / "engine" / "go-1.26.6" / "go" / "bin"
     pinned.mkdir(parents=True)
@@ -162,7 +164,7 @@ def test_pins_are_exact() -> None:
     assert have >= needed
 
 
-def test_the_cache_of_another_user_is_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_each_user_has_own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache() == tmp_path / "gpucluster"

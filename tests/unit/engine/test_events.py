@@ -1,4 +1,4 @@
-"""The engine's events become changes by resource, whatever order the steps come in."""
+"""Tests of events: they become changes by resource, in any order of the steps."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 from pulumi.automation import EngineEvent
 from pulumi.automation.events import DiagnosticEvent, ResourcePreEvent, ResOutputsEvent, StepEventMetadata
 
-from gpucluster.engine.events import Gatherer, Progress, plain
-from gpucluster.engine.standing import one, parse
+from gpucluster.engine.deployment import one, parse
+from gpucluster.engine.events import EventCollector, Progress, plain
 
 URN = "urn:pulumi:burst::gpucluster::gpucluster:aws:Network$aws:ec2/vpc:Vpc::burst"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -38,13 +38,13 @@ ROWS: list[tuple[str, list[EngineEvent], list[tuple[str, tuple[str, ...]]]]] = [
 
 
 @pytest.mark.parametrize(("events", "expected"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS])
-def test_events_gather_to_changes(
+def test_events_become_changes(
     events: list[EngineEvent], expected: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    gatherer = Gatherer(lambda _: None)
+    collector = EventCollector(lambda _: None)
     for one_event in events:
-        gatherer.take(one_event)
-    assert [(c.op, c.properties) for c in gatherer.outcome({}, 0).changes] == expected
+        collector.take(one_event)
+    assert [(c.op, c.properties) for c in collector.outcome({}, 0).changes] == expected
 
 
 def said(severity: str, urn: str) -> EngineEvent:
@@ -53,39 +53,39 @@ def said(severity: str, urn: str) -> EngineEvent:
     )
 
 
-def test_what_a_resource_says_while_it_waits_is_progress_and_a_programs_line_is_not() -> None:
-    heard: list[str] = []
-    gatherer = Gatherer(lambda step: heard.append(str(step)))
-    gatherer.take(said("info", URN))
-    gatherer.take(said("info", "urn:pulumi:b::g::pulumi:pulumi:Stack::x"))
-    gatherer.take(said("info", ""))
-    assert heard == ["Vpc burst: waiting for 10.0.0.10"]
-    assert gatherer.errors == []
+def test_only_resource_messages_are_progress() -> None:
+    received: list[str] = []
+    collector = EventCollector(lambda step: received.append(str(step)))
+    collector.take(said("info", URN))
+    collector.take(said("info", "urn:pulumi:b::g::pulumi:pulumi:Stack::x"))
+    collector.take(said("info", ""))
+    assert received == ["Vpc burst: waiting for 10.0.0.10"]
+    assert collector.errors == []
 
 
-def test_a_change_that_only_waits_for_another_follows() -> None:
-    gatherer = Gatherer(lambda _: None)
-    gatherer.take(event("update", diffs=("content",), content=UNKNOWN))
-    (change,) = gatherer.outcome({}, 0).changes
+def test_change_with_only_unknown_values_follows() -> None:
+    collector = EventCollector(lambda _: None)
+    collector.take(event("update", diffs=("content",), content=UNKNOWN))
+    (change,) = collector.outcome({}, 0).changes
     assert (change.follows, change.type, change.name) == (True, "aws:ec2/vpc:Vpc", "burst")
 
 
-def test_a_change_with_one_known_value_does_not_follow() -> None:
-    gatherer = Gatherer(lambda _: None)
-    gatherer.take(event("update", diffs=("content", "key"), content=UNKNOWN, key="k"))
-    assert not gatherer.outcome({}, 0).changes[0].follows
+def test_change_with_one_known_value_does_not_follow() -> None:
+    collector = EventCollector(lambda _: None)
+    collector.take(event("update", diffs=("content", "key"), content=UNKNOWN, key="k"))
+    assert not collector.outcome({}, 0).changes[0].follows
 
 
-def test_people_read_what_happens() -> None:
+def test_progress_is_readable() -> None:
     said: list[str] = []
-    gatherer = Gatherer(lambda step: said.append(str(step)))
-    gatherer.take(event("create", done=False))
-    gatherer.take(event("create"))
+    collector = EventCollector(lambda step: said.append(str(step)))
+    collector.take(event("create", done=False))
+    collector.take(event("create"))
     assert said == ["Vpc burst: create ...", "Vpc burst: created"]
     assert str(Progress(message="stopping")) == "stopping"
 
 
-def test_the_state_says_what_stands() -> None:
+def test_state_lists_deployed_resources() -> None:
     provider = {"custom": True, "type": "pulumi:providers:aws", "urn": "u::p", "id": "1"}
     component = {"custom": False, "type": "gpucluster:aws:Network", "urn": "u::n"}
     bucket = {"custom": True, "type": "aws:s3/bucket:Bucket", "urn": "u::b", "id": "burst-1", "protect": True}
@@ -108,5 +108,5 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("message", "expected"), [r[1:] for r in PLAIN], ids=[r[0] for r in PLAIN])
-def test_errors_are_told_plainly(message: str, expected: str) -> None:
+def test_errors_have_no_traceback(message: str, expected: str) -> None:
     assert plain(message) == expected

@@ -1,4 +1,4 @@
-"""A stack of the user's own, where there is none or the engine cannot open it."""
+"""A stack of the user that does not exist, or that the engine cannot open."""
 
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,8 @@ NO_KEY = "error: getting secrets manager: passphrase must be set with PULUMI_CON
 
 
 @pytest.mark.parametrize("said", [NO_LOGIN, NO_KEY])
-def test_a_backend_that_cannot_be_opened_is_an_error_with_a_next_step(
-    said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`gpucluster down burst` of a newcomer without a login was a traceback of fifty lines."""
+def test_unusable_backend_gives_error_with_next_step(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: `gpucluster down burst` without a Pulumi login printed a traceback of fifty lines."""
 
     def select(*_: Any, **__: Any) -> auto.Stack:
         raise create_command_error(auto.CommandResult("", f"{said}\x1b[2J", 3))
@@ -26,7 +24,7 @@ def test_a_backend_that_cannot_be_opened_is_an_error_with_a_next_step(
     monkeypatch.setattr(user, "EngineProcess", lambda *_: None)
     monkeypatch.setattr(auto, "select_stack", select)
     with pytest.raises(StateError) as caught:
-        user.standing(Path(), "burst", Path("pulumi"))
+        user.deployed_resources(Path(), "burst", Path("pulumi"))
     assert caught.value.message == (
         "there is no sandbox 'burst', and Pulumi cannot open a stack of that name: "
         + said.removeprefix("error: ")

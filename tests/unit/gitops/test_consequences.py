@@ -1,15 +1,15 @@
-"""What follows for the cluster though no wish of the same part says so."""
+"""Tests of consequences that no single spec change reports."""
 
 from dataclasses import replace
 
 import pytest
-from builders import SPEC, a_plan, a_spec_text
-from expert_pairs import LAB, SHIFTED
-from reviewed import a_diff, a_side
+from support.builders import SPEC, a_plan, a_spec_text
+from support.expert_pairs import LAB, SHIFTED
+from support.reviewed import a_diff, a_side
 
 from gpucluster.gitops.consequences import consequences
-from gpucluster.gitops.model import Consequence
-from gpucluster.plan.model import ClusterPlan, Image, SlotRange
+from gpucluster.gitops.model import WAITS, Consequence
+from gpucluster.plan.model import ImageById, SlotRange, SlurmOnAws, Standby
 from gpucluster.spec import UpdateClass
 
 TWO = "[us-east-2a, us-east-2b]"
@@ -22,50 +22,57 @@ def _follows(old: str, new: str) -> list[Consequence]:
     return list(a_diff(old, new).consequences)
 
 
-def test_a_zone_less_takes_the_slots_of_every_pool_there() -> None:
+def test_removed_zone_removes_its_slots() -> None:
     (one,) = _follows(THREE, SPEC)
     assert (one.path, one.update) == ("pools[h200]", UpdateClass.DRAIN)
-    assert one.says == "h200-2c-[1-16] leave Slurm's files: what runs there must end first"
+    assert one.message == f"h200-2c-[1-16] are removed from Slurm's files: {WAITS}"
 
 
-def test_a_zone_more_takes_nothing() -> None:
+def test_added_zone_removes_nothing() -> None:
     assert _follows(SPEC, THREE) == []
 
 
-def test_a_lower_max_says_so_itself() -> None:
+def test_lower_max_has_no_extra_consequence() -> None:
     assert _follows(SPEC, a_spec_text(("max: 16", "max: 8"))) == []
 
 
-def test_always_on_nodes_follow_their_first_source_to_another_zone() -> None:
+def test_always_on_nodes_move_with_first_source() -> None:
     old = a_spec_text(*APART, ("min: 0", "min: 2"))
     first, second = (line for line in old.splitlines(keepends=True) if "- {from:" in line)
     new = old.replace(first + second, second + first)
     (one,) = _follows(old, new)
     assert (one.path, one.update) == ("pools[h200]", UpdateClass.DRAIN)
-    assert one.says.startswith("the always-on nodes stand in us-east-2b instead of us-east-2a")
+    assert one.message.startswith("the always-on nodes move from us-east-2a to us-east-2b")
     assert _follows(old.replace("min: 2", "min: 0"), new.replace("min: 2", "min: 0")) == []
 
 
-def test_another_image_makes_the_head_anew() -> None:
+def test_new_image_replaces_head() -> None:
     plan = a_plan()
-    assert plan.aws is not None
-    (one,) = consequences(
-        plan, replace(plan, aws=replace(plan.aws, image=Image(os="debian-13", id="ami-1"))), ()
-    )
+    (one,) = consequences(plan, replace(plan, image=ImageById(os="debian-13", id="ami-1")), ())
     assert (one.path, one.update) == ("head", UpdateClass.REPLACE)
-    assert "image" in one.says
+    assert "image" in one.message
 
 
-def test_a_volume_never_leaves_its_zone() -> None:
-    """The state outlives the head, and not its way to another zone."""
+def test_new_kms_key_loses_created_data() -> None:
+    """A machine is replaced. A file system or a volume cannot change its key."""
+    key = ("aws:\n", "aws:\n  kms_key: alias/research\n")
+    assert _follows(SPEC, a_spec_text(key)) == []
+    home = ("partitions:", "storage: [{mount: /home, efs: {}}]\npartitions:")
+    (one,) = _follows(a_spec_text(home), a_spec_text(home, key))
+    assert (one.path, one.update) == ("aws.kms_key", UpdateClass.DATA_LOSS)
+    assert one.message.startswith("the data on /home stays encrypted with the old key")
+
+
+def test_volume_cannot_change_zone() -> None:
+    """The state volume survives a new head, but not a new zone."""
     turned = (TWO, "[us-east-2b, us-east-2a]")
     state = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
-    without = ("accept: [{id: head-state, because: it lives as long as a test}]\n", "")
+    without = ("{id: head-state, because: it lives as long as a test}, ", "")
     (lost,) = _follows(a_spec_text(state, without), a_spec_text(state, without, turned))
     assert lost.update is UpdateClass.DATA_LOSS
-    assert lost.says.endswith("and its volumes (/srv/gpucluster-state) cannot leave their zone")
+    assert lost.message.endswith("and its volumes (/srv/gpucluster-state) cannot leave their zone")
     (kept,) = _follows(SPEC, a_spec_text(turned))
-    assert (kept.update, kept.says[-20:]) == (UpdateClass.REPLACE, "with the queue on it")
+    assert (kept.update, kept.message[-27:]) == (UpdateClass.REPLACE, "and the queue on it is lost")
 
 
 def test_login_machines_follow_the_head_to_another_zone() -> None:
@@ -76,37 +83,37 @@ def test_login_machines_follow_the_head_to_another_zone() -> None:
     ]
 
 
-def test_a_second_node_with_efa_is_placed_near_the_first() -> None:
+def test_second_node_with_efa_is_placed_near_the_first() -> None:
     alone = (("max: 16", "max: 1"), (", max: 4}", "}"))
     (one,) = _follows(a_spec_text(*alone), a_spec_text(alone[1]))
     assert (one.path, one.update) == ("pools[h200]", UpdateClass.NEW_NODES)
-    assert "near each other" in one.says
+    assert "in a placement group" in one.message
 
 
-def test_a_renamed_cluster_has_no_consequences_but_its_loss() -> None:
+def test_renamed_cluster_has_no_consequences_but_its_loss() -> None:
     assert consequences(a_plan(), a_plan(("name: burst", "name: rush"), (TWO, "[us-east-2b]")), ()) == ()
 
 
-def test_a_host_whose_address_is_anothers_is_named() -> None:
-    """`a further host joins; no other is touched`, it said, while every name led to its neighbour."""
+def test_host_with_swapped_address_is_named() -> None:
+    """Regression: the report was `a host is added; no other host changes`, but every name had its neighbour's address."""
     (one,) = _follows(LAB, SHIFTED)
     assert one.update is UpdateClass.DRAIN
-    assert "gpu01 192.0.2.11 -> 192.0.2.20, gpu02 192.0.2.12 -> 192.0.2.11, gpu03 " in one.says
+    assert "gpu01 192.0.2.11 -> 192.0.2.20, gpu02 192.0.2.12 -> 192.0.2.11, gpu03 " in one.message
 
 
-def test_a_head_that_exists_is_never_destroyed() -> None:
+def test_existing_head_is_never_deleted() -> None:
     assert _follows(LAB, LAB.replace("192.0.2.10", "192.0.2.9")) == []
 
 
-def test_as_many_cpus_of_other_sockets_are_another_look() -> None:
+def test_different_sockets_are_different_hardware() -> None:
     other = LAB.replace("sockets: 2, cores_per_socket: 56", "sockets: 1, cores_per_socket: 112")
     plans = (a_side(LAB).plan, a_side(other).plan)
     (one,) = consequences(*plans, ())
-    assert "2 x 56 x 2 CPUs" in one.says
-    assert "1 x 112 x 2 CPUs" in one.says
+    assert "2 x 56 x 2 CPUs" in one.message
+    assert "1 x 112 x 2 CPUs" in one.message
 
 
-def _with_slots(*numbers: tuple[int, int]) -> ClusterPlan:
+def _with_slots(*numbers: tuple[int, int]) -> SlurmOnAws:
     plan = a_plan()
     spans = tuple(SlotRange(zone="us-east-2a", prefix="n", first=a, last=b) for a, b in numbers)
     return replace(plan, pools=(replace(plan.pools[0], slots=spans),))
@@ -127,5 +134,33 @@ def _with_slots(*numbers: tuple[int, int]) -> ClusterPlan:
 def test_lost_slots_are_named_as_ranges(
     old: list[tuple[int, int]], new: list[tuple[int, int]], lost: str
 ) -> None:
-    found = [one.says for one in consequences(_with_slots(*old), _with_slots(*new), ())]
-    assert [says.split(" leave ")[0] for says in found] == ([lost] if lost else [])
+    found = [one.message for one in consequences(_with_slots(*old), _with_slots(*new), ())]
+    assert [message.split(" are removed ")[0] for message in found] == ([lost] if lost else [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "follows"), [("min: 0", "min: 2", 0), ("min: 2", "min: 0", 0), ("min: 2", "min: 2", 1)]
+)
+def test_always_on_nodes_move_only_where_there_are_some_on_both_sides(
+    old: str, new: str, follows: int
+) -> None:
+    text = a_spec_text(*APART)
+    first, second = (line for line in text.splitlines(keepends=True) if "- {from:" in line)
+    moved = text.replace(first + second, second + first)
+    told = _follows(text.replace("min: 0", old), moved.replace("min: 0", new))
+    assert len([one for one in told if "always-on" in one.message]) == follows
+
+
+def test_standby_keeps_state_of_moved_head() -> None:
+    plan = a_plan()
+    assert plan.head is not None
+    alone = replace(plan, head=replace(plan.head, standby=None, volumes=()))
+    standby = Standby(machine="m7i.large", address="10.42.32.11", zone="us-east-2b", state="/state")
+    pair = replace(plan, head=replace(plan.head, standby=standby, volumes=()))
+    said = {}
+    for name, one in (("alone", alone), ("pair", pair)):
+        assert one.head is not None
+        moved = replace(one, head=replace(one.head, address="10.42.0.20"))
+        (found,) = consequences(one, moved, ())
+        said[name] = found.message.rpartition(", ")[2]
+    assert said == {"alone": "and the queue on it is lost", "pair": "and keeps its state"}

@@ -1,4 +1,4 @@
-"""A diff as text, JSON and a pull request's comment: complete, of bounded length, and harmless."""
+"""Tests of a diff as text, JSON and comment: complete, of limited length, and safe."""
 
 import json
 import re
@@ -6,12 +6,12 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from builders import a_spec_text
-from golden_tree import Golden
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from reviewed import a_diff
+from support.builders import a_spec_text
+from support.golden_tree import Golden
+from support.reviewed import a_diff
 
 from gpucluster.cost import Amount
 from gpucluster.gitops.model import (
@@ -70,7 +70,7 @@ def _markdown(diff: Diff, command: str = "gpucluster diff old new") -> str:
     return markdown(diff, version="0.0.0", command=command)
 
 
-def test_the_whole_comment(golden: Golden) -> None:
+def test_whole_comment(golden: Golden) -> None:
     command = "gpucluster diff main:stacks/burst.yaml stacks/burst.yaml"
     reports = {
         "comment.md": f"{_markdown(RICH, command)}\n".encode(),
@@ -80,23 +80,47 @@ def test_the_whole_comment(golden: Golden) -> None:
     golden("diff", reports)
 
 
-def test_the_same_diff_gives_the_same_bytes() -> None:
+def test_same_diff_gives_the_same_bytes() -> None:
     again = a_diff(OLD, NEW, RESOURCES)
     assert (_markdown(RICH), text(RICH), values(RICH)) == (_markdown(again), text(again), values(again))
 
 
-def test_the_comment_is_found_again_by_its_first_line() -> None:
+def test_changes_of_who_gets_in_have_a_line_of_their_own() -> None:
+    """Regression: a reviewer could not see a wider address range or a new permission between the changes of pools."""
+    region = "region: us-east-2"
+    wider = a_diff(
+        a_spec_text((region, f"{region}\n  jobs: {{read: [s3://one-bucket]}}")),
+        a_spec_text(
+            (region, f"{region}\n  jobs: {{read: [s3://one-bucket, s3://other-bucket]}}"),
+            ("max: 16", "max: 8"),
+        )
+        + "access: {ssh_from: [198.51.100.0/24]}\nusers: [{name: vision, uid: 5001}]\n",
+    )
+    line = next(one for one in text(wider).splitlines() if one.startswith("who gets in: "))
+    assert [part.split(": ")[0] for part in line.removeprefix("who gets in: ").split("; ")] == [
+        "access", "aws.jobs.read", "users[vision]"
+    ]  # fmt: skip
+    assert "**Who gets in** changes: `access: added" in _markdown(wider)
+    assert values(wider)["who_gets_in"] == ["access", "aws.jobs.read", "users[vision]"]
+
+
+def test_without_changes_of_access_there_is_no_such_line() -> None:
+    assert "ho gets in" not in text(RICH) + _markdown(RICH)
+    assert values(RICH)["who_gets_in"] == []
+
+
+def test_first_line_identifies_comment() -> None:
     assert _markdown(RICH).splitlines()[0] == "<!-- gpucluster:diff:burst -->"
 
 
-def test_no_difference_is_said_in_words() -> None:
+def test_no_difference_has_a_sentence() -> None:
     same = a_diff(OLD, OLD)
     assert "no change" in text(same).splitlines()[1]
     assert "## burst: no change\n" in _markdown(same)
     assert values(same)["worst"] is None
 
 
-def test_a_sum_with_an_unknown_part_never_looks_whole() -> None:
+def test_sum_with_unknown_part_is_marked() -> None:
     same = a_diff(OLD, OLD)
     for report in (text(same), _markdown(same)):
         assert "at least 739,628.12 USD" in report
@@ -104,6 +128,7 @@ def test_a_sum_with_an_unknown_part_never_looks_whole() -> None:
     assert values(same)["cost"]["after"]["max"] == {
         "known": "739628.12",
         "unknown": ["p5e.48xlarge (no on-demand price)"],
+        "quantities": {"p5e.48xlarge (no on-demand price)": "16"},
     }
 
 
@@ -115,7 +140,7 @@ def test_both_prices_known_give_the_difference() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 40, 4000])
-def test_the_comment_never_outgrows_what_a_host_takes(count: int) -> None:
+def test_comment_stays_below_size_limit(count: int) -> None:
     change = SpecChange(
         path="p" * 300, kind=Kind.CHANGED, before="<" * 300, after="|" * 300, update=UpdateClass.LIVE
     )
@@ -138,22 +163,22 @@ def test_the_comment_never_outgrows_what_a_host_takes(count: int) -> None:
     made = _markdown(long, "gpucluster diff " + "x" * 5000)
     assert len(made) <= LIMIT
     assert "| `pool-0` |" in made
-    assert "What happens to running jobs" in made
+    assert "### Changes" in made
     assert made.splitlines()[-1].startswith("gpucluster 0.0.0, prices of ")
     assert ("Left out" in made) is (count > 1)
 
 
-def test_a_comment_without_resources_says_so() -> None:
-    """The reason stands on standard error, which no reviewer of a pull request sees."""
+def test_comment_without_resources_says_so() -> None:
+    """The reason is on standard error, which reviewers of a pull request do not see."""
     assert "\n\nResources were not compared.\n" in _markdown(a_diff(OLD, NEW))
     assert "Resources: none touched" in _markdown(a_diff(OLD, NEW, ()))
 
 
-def test_what_is_left_out_is_named() -> None:
+def test_omitted_parts_are_named() -> None:
     big = FileChange(path="slurm/slurm.conf", kind=Kind.CHANGED, diff="+x\n" * 30_000, lines=30_000)
     small = replace(big, path="slurm/gres.conf", diff="+y", lines=1)
     made = _markdown(replace(RICH, files=(big, small)))
-    assert "Left out, for a comment holds no more: `slurm/slurm.conf` (30000 lines)." in made
+    assert "Left out because of the size limit of a comment: `slurm/slurm.conf` (30000 lines)." in made
     assert "slurm/gres.conf" in made
 
 
@@ -171,7 +196,7 @@ BLOCKS = {"html_inline", "link_open", "image", "hr", "blockquote_open", "softbre
 
 
 def _poisoned(poison: str) -> Diff:
-    """Every text that a spec, a file or a program could have a say in."""
+    """Return every text that a spec, a file or a program can influence."""
     facts = PoolFacts(
         least=0,
         most=1,
@@ -195,16 +220,16 @@ def _poisoned(poison: str) -> Diff:
         old=poison,
         new=poison,
         spec=(change,),
-        consequences=(Consequence(path=poison, update=UpdateClass.DRAIN, says=poison),),
+        consequences=(Consequence(path=poison, update=UpdateClass.DRAIN, message=poison),),
         files=(FileChange(path=poison, kind=Kind.CHANGED, diff=f"+{poison}\n-{poison}", lines=2),),
         resources=(resource,),
         pools=(PoolRow(name=poison, before=facts, after=facts),),
-        engine_says=poison,
+        engine_note=poison,
     )
 
 
 def _structure(made: str) -> list[tuple[str, str, int]]:
-    """The blocks and inline marks of the comment, without what they hold."""
+    """Return the blocks and inline marks of the comment without their content."""
     found: list[tuple[str, str, int]] = []
     for token in MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(made):
         found.append((token.type, token.tag, token.level))
@@ -216,12 +241,12 @@ PLAIN = _structure(_markdown(_poisoned("plain"), "gpucluster diff plain plain"))
 
 
 @given(HOSTILE)
-def test_no_text_of_others_breaks_out_of_the_comment(poison: str) -> None:
+def test_untrusted_text_has_no_effect_in_comment(poison: str) -> None:
     assert _structure(_markdown(_poisoned(poison), f"gpucluster diff {poison}")) == PLAIN
 
 
 @pytest.mark.parametrize("poison", FAR_GONE)
-def test_known_tricks_do_not_break_out_of_the_comment(poison: str) -> None:
+def test_known_injections_have_no_effect_in_comment(poison: str) -> None:
     made = _markdown(_poisoned(poison), f"gpucluster diff {poison}")
     assert _structure(made) == PLAIN
     outside = re.sub(r"~~~diff.*?\n~+\n|`+[^`\n]+`+", "", made, flags=re.DOTALL)
@@ -230,12 +255,12 @@ def test_known_tricks_do_not_break_out_of_the_comment(poison: str) -> None:
 
 
 @given(HOSTILE)
-def test_nothing_steers_the_terminal(poison: str) -> None:
+def test_terminal_output_has_no_control_characters(poison: str) -> None:
     for line in text(_poisoned(poison)).split("\n"):
         assert line.isprintable()
 
 
 @given(HOSTILE)
-def test_json_holds_every_text_as_it_is(poison: str) -> None:
+def test_json_keeps_every_text(poison: str) -> None:
     said = json.loads(json.dumps(values(_poisoned(poison))))
     assert said["changes"][0]["path"] == poison

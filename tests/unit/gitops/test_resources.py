@@ -1,11 +1,11 @@
-"""What the engine's table says of two planned programs."""
+"""Tests of resource changes between two planned programs."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import SPEC, a_spec_text
-from reviewed import a_diff
+from support.builders import SPEC, a_spec_text
+from support.reviewed import a_diff
 
 from gpucluster.engine.offline.model import UNKNOWN, Planned, Resource
 from gpucluster.gitops.model import Kind, ResourceChange
@@ -39,7 +39,7 @@ def _only(old: Resource | None, new: Resource | None) -> ResourceChange:
     return found
 
 
-def test_the_same_resources_are_no_change() -> None:
+def test_same_resources_are_no_change() -> None:
     planned = _planned(_resource(VPC, "burst", cidrBlock="10.0.0.0/16"), _resource(HEAD, "h", ami=UNKNOWN))
     assert compare(planned, planned) == ()
 
@@ -59,7 +59,7 @@ def test_the_same_resources_are_no_change() -> None:
         ("pulumi:providers:aws", "defaultTags", "{}", '{"a":1}', (Kind.CHANGED, UpdateClass.LIVE)),
     ],
 )
-def test_a_changed_property(
+def test_changed_property(
     kind: str, name: str, old: Any, new: Any, expected: tuple[Kind, UpdateClass]
 ) -> None:
     found = _only(_resource(kind, "one", **{name: old}), _resource(kind, "one", **{name: new}))
@@ -82,7 +82,7 @@ def test_a_changed_property(
         ("aws:ec2/placementGroup:PlacementGroup", UpdateClass.NEW_NODES),
     ],
 )
-def test_a_resource_that_goes(kind: str, update: UpdateClass) -> None:
+def test_removed_resource(kind: str, update: UpdateClass) -> None:
     found = _only(_resource(kind, "one"), None)
     assert (found.kind, found.update) == (Kind.REMOVED, update)
 
@@ -91,24 +91,24 @@ def test_a_resource_that_goes(kind: str, update: UpdateClass) -> None:
     ("size", "update", "words"),
     [(50, UpdateClass.DATA_LOSS, "AWS refuses a smaller size"), (200, UpdateClass.LIVE, "")],
 )
-def test_a_volume_grows_and_never_shrinks(size: int, update: UpdateClass, words: str) -> None:
-    """It was `live` here, and a loss of data at the top of the same report."""
+def test_volume_can_grow_but_not_shrink(size: int, update: UpdateClass, words: str) -> None:
+    """Regression: it was `live` here, but data loss at the top of the same report."""
     found = _only(*(_resource("aws:ebs/volume:Volume", "apps", size=one) for one in (100, size)))
     assert (found.kind, found.update) == (Kind.CHANGED, update)
     assert found.why.startswith(words)
     assert bool(found.why) == bool(words)
 
 
-def test_a_resource_that_comes_touches_nothing_that_runs() -> None:
+def test_new_resource_affects_nothing_running() -> None:
     found = _only(None, _resource(HEAD, "one"))
     assert (found.kind, found.update) == (Kind.ADDED, UpdateClass.LIVE)
 
 
-def test_a_protected_resource_is_not_taken_by_itself() -> None:
+def test_protected_resource_is_not_deleted() -> None:
     assert "protected" in _only(replace(_resource(VPC, "one"), protect=True), None).why
 
 
-def test_what_hangs_on_a_replaced_resource_goes_with_it_or_follows_it() -> None:
+def test_dependents_of_replaced_resource_are_replaced_or_updated() -> None:
     def world(cidr: str) -> Planned:
         return _planned(
             _resource(VPC, "v", cidrBlock=cidr),
@@ -131,60 +131,60 @@ def test_what_hangs_on_a_replaced_resource_goes_with_it_or_follows_it() -> None:
     ]
 
 
-def test_what_a_replaced_provider_made_is_made_anew_elsewhere() -> None:
-    """Another region changes no property of a role, and no role of the old one is kept."""
+def test_resources_of_replaced_provider_are_replaced() -> None:
+    """A new region changes no property of a role, but replaces every role."""
     role = replace(_resource("aws:iam/role:Role", "r"), provider="urn::pulumi:providers:aws::aws")
 
     def world(region: str) -> Planned:
         return _planned(_resource("pulumi:providers:aws", "aws", region=region), role)
 
     found = {one.name: one for one in compare(world("us-east-1"), world("us-east-2"))}
-    assert (found["r"].kind, found["r"].why) == (Kind.REPLACED, "its provider looks elsewhere")
+    assert (found["r"].kind, found["r"].why) == (Kind.REPLACED, "its provider has another region")
 
 
-def test_what_is_replaced_by_order_of_the_program_is_replaced() -> None:
+def test_replace_options_of_program_are_respected() -> None:
     old, new = (_resource(VPC, "v", enableDnsSupport=flag) for flag in (True, False))
     found = _only(old, replace(new, replace_on_changes=("enableDnsSupport",)))
     assert found.kind is Kind.REPLACED
 
 
-def test_an_ignored_property_is_no_change() -> None:
+def test_ignored_property_is_no_change() -> None:
     old, new = (_resource(VPC, "v", enableDnsSupport=flag) for flag in (True, False))
     assert compare(_planned(old), _planned(replace(new, ignore_changes=("enableDnsSupport",)))) == ()
 
 
-def test_components_and_what_belongs_to_others_are_nothing() -> None:
+def test_components_and_read_resources_are_ignored() -> None:
     component = replace(_resource("gpucluster:aws:Head", "h", a=1), custom=False)
     external = replace(_resource(VPC, "v", cidrBlock="a"), external=True)
     assert compare(_planned(component, external), _planned()) == ()
 
 
-def test_a_policy_in_another_spelling_is_the_same() -> None:
+def test_equivalent_policy_documents_are_equal() -> None:
     policy = "aws:iam/rolePolicy:RolePolicy"
     old = _resource(policy, "p", policy='{"a": 1, "b": 2}')
     new = _resource(policy, "p", policy='{"b":2,"a":1}')
     assert compare(_planned(old), _planned(new)) == ()
 
 
-def test_the_engine_raises_the_verdict_and_is_quoted() -> None:
+def test_engine_replacement_raises_the_class_and_is_quoted() -> None:
     worse = compare(
         _planned(_resource(VPC, "burst", cidrBlock="a")), _planned(_resource(VPC, "burst", cidrBlock="b"))
     )
     found = a_diff(SPEC, a_spec_text(("idle: 5m", "idle: 6m")), worse)
     assert found.worst is UpdateClass.REPLACE
-    assert found.engine_says == (
-        "the engine says worse: replace instead of live, because aws:ec2/vpc:Vpc burst is replaced: "
+    assert found.engine_note == (
+        "the effect on resources is worse: replace instead of live, because aws:ec2/vpc:Vpc burst is replaced: "
         "cidrBlock cannot change in place"
     )
 
 
-def test_the_engine_is_not_quoted_when_it_agrees() -> None:
+def test_engine_is_not_quoted_when_it_agrees() -> None:
     milder = (ResourceChange(type=VPC, name="v", kind=Kind.CHANGED, update=UpdateClass.LIVE),)
-    assert a_diff(SPEC, a_spec_text(("10.42.0.0/16", "10.43.0.0/16")), milder).engine_says is None
+    assert a_diff(SPEC, a_spec_text(("10.42.0.0/16", "10.43.0.0/16")), milder).engine_note is None
 
 
-def test_what_is_another_resource_s_now_is_seen_though_no_id_is_known() -> None:
-    """A Lustre that goes to another zone's subnet is lost; a route that takes another gateway is not."""
+def test_reference_change_is_found_without_ids() -> None:
+    """A Lustre that moves to another zone's subnet is lost. A route that uses another gateway is not."""
 
     def world(one: str) -> Planned:
         return _planned(

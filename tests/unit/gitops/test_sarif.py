@@ -1,4 +1,4 @@
-"""A check's findings for code scanning and for a pull request's lines."""
+"""Tests of findings for code scanning and for a pull request's lines."""
 
 import json
 from functools import cache
@@ -8,13 +8,12 @@ from urllib.parse import unquote
 
 import jsonschema
 import pytest
-from builders import a_spec_text
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_spec_text
 
 from gpucluster import catalog
-from gpucluster.gitops.annotations import annotations
-from gpucluster.gitops.sarif import sarif
+from gpucluster.gitops.sarif import annotations, sarif
 from gpucluster.spec import Level, Problem, inspect_text
 from gpucluster.spec.problem import Mark
 
@@ -53,25 +52,25 @@ def _a_problem(**change: Any) -> Problem:
     return Problem(**(whole | change))
 
 
-def test_the_log_is_sarif() -> None:
+def test_log_is_sarif() -> None:
     log = _log(*_problems(BAD), unread=("none.yaml: cannot be read",))
     _validator().validate(log)
     assert (log["version"], len(log["runs"])) == ("2.1.0", 1)
 
 
-def test_a_log_without_a_finding_is_sarif_too() -> None:
+def test_log_without_a_finding_is_sarif_too() -> None:
     log = _log()
     _validator().validate(log)
-    assert log["runs"][0]["results"] == []  # not absent: absent would mean that nothing was looked at
+    assert log["runs"][0]["results"] == []  # an absent list would mean that the file was not checked
 
 
-def test_the_schema_refuses_a_log_that_is_none() -> None:
+def test_schema_rejects_invalid_log() -> None:
     log = _log(*_problems(BAD))
     log["runs"][0]["results"][0]["level"] = "fatal"
     assert not _validator().is_valid(log)
 
 
-def test_a_finding_has_its_rule_level_and_place() -> None:
+def test_finding_has_its_rule_level_and_place() -> None:
     log = _log(*_problems(BAD))
     run = log["runs"][0]
     first = run["results"][0]
@@ -85,25 +84,25 @@ def test_a_finding_has_its_rule_level_and_place() -> None:
     assert all(rules[one["ruleIndex"]]["id"] == one["ruleId"] for one in run["results"])
 
 
-def test_a_file_that_cannot_be_read_is_a_failed_run() -> None:
+def test_unreadable_file_is_failed_run() -> None:
     (invocation,) = _log(unread=("none.yaml: cannot be read",))["runs"][0]["invocations"]
     assert invocation["executionSuccessful"] is False
     assert invocation["toolExecutionNotifications"][0]["message"]["text"] == "none.yaml: cannot be read"
 
 
-def test_a_file_outside_of_a_repository_is_an_absolute_uri() -> None:
+def test_file_outside_of_a_repository_is_an_absolute_uri() -> None:
     (result,) = _log(_a_problem(), uri="/srv/a b.yaml")["runs"][0]["results"]
     artifact = result["locations"][0]["physicalLocation"]["artifactLocation"]
     assert artifact == {"uri": "file:///srv/a%20b.yaml"}
 
 
-def test_a_file_whose_name_is_no_text_has_a_uri() -> None:
-    """It was a traceback."""
+def test_file_with_undecodable_name_has_uri() -> None:
+    """Regression: it raised a traceback."""
     (result,) = _log(_a_problem(), uri="stacks/b\udcffd.yaml")["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "stacks/b%FFd.yaml"
 
 
-def test_a_finding_is_known_again_when_lines_move() -> None:
+def test_fingerprint_ignores_lines() -> None:
     moved = "# a\n# longer\n# head\n" + BAD
     before, after = _results(BAD), _results(moved)
     assert [one["partialFingerprints"] for one in before] == [one["partialFingerprints"] for one in after]
@@ -114,13 +113,13 @@ def test_a_finding_is_known_again_when_lines_move() -> None:
     assert [line + 3 for line in places[0]] == places[1]
 
 
-def test_a_duplicate_key_is_known_again_though_its_message_names_a_line() -> None:
+def test_fingerprint_of_duplicate_key_ignores_line_in_message() -> None:
     twice = a_spec_text(("idle: 5m\n", "idle: 5m\n    idle: 6m\n"))
     prints = [one["partialFingerprints"] for text in (twice, f"# a\n{twice}") for one in _results(text)]
     assert prints[0] == prints[1]
 
 
-def test_findings_alike_are_told_apart() -> None:
+def test_equal_findings_have_distinct_fingerprints() -> None:
     results = _log(_a_problem(), _a_problem(mark=Mark(9, 1)))["runs"][0]["results"]
     first, second = (one["partialFingerprints"]["gpucluster/v1"] for one in results)
     assert (first[-2:], second[-2:]) == (":1", ":2")
@@ -150,16 +149,16 @@ def test_any_text_makes_a_valid_log_without_a_link(path: str, message: str) -> N
         ),
         (
             _a_problem(message="100%\n::error::x\r", path=""),
-            "::error file=stacks/burst.yaml,line=3,col=7,title=bad-name::100%25 ::error::x\ufffd",
+            "::error file=stacks/burst.yaml,line=3,col=7,title=bad-name::100%25 ::error::x ",
         ),
     ],
 )
-def test_an_annotation_is_one_command(problem: Problem, expected: str) -> None:
+def test_annotation_is_one_command(problem: Problem, expected: str) -> None:
     assert list(annotations([problem], {FILE: FILE})) == [expected]
 
 
 @given(HOSTILE, HOSTILE)
-def test_no_text_begins_another_command(path: str, message: str) -> None:
+def test_no_text_starts_workflow_command(path: str, message: str) -> None:
     (line,) = annotations([_a_problem(path=path, message=message)], {FILE: f"a,b:{path}"})
     assert line.isprintable()
     properties = line.removeprefix("::error ").split("::")[0]

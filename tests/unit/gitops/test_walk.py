@@ -1,17 +1,16 @@
-"""What differs between two specs, by path and name, in the words of who wrote them."""
+"""Tests of the differences between two specs: path, name, and values as written."""
 
 import typing
 
 import pytest
-from builders import SPEC, a_spec_text
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from reviewed import a_diff, a_side
+from support.builders import SPEC, a_spec_text
+from support.reviewed import a_diff, a_side
 
 from gpucluster.gitops.model import Kind, SpecChange
-from gpucluster.gitops.pairs import matched, order_kept
-from gpucluster.gitops.walk import walk
+from gpucluster.gitops.walk import matched, order_kept, walk
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.model import Capacity
 from gpucluster.spec.part import Part
@@ -35,7 +34,7 @@ def _changes(old: str, new: str) -> list[tuple[str, Kind, str | None, str | None
     return [(one.path, one.kind, one.before, one.after) for one in a_diff(old, new).spec]
 
 
-def test_a_spec_does_not_differ_from_itself() -> None:
+def test_spec_equals_itself() -> None:
     found = a_diff(SPEC, SPEC)
     assert not found.differs
     assert found.worst is None
@@ -57,40 +56,38 @@ def test_a_spec_does_not_differ_from_itself() -> None:
         (("nodes: {min: 0, max: 16}", "nodes: {max: 16, min: 4}"), "pools[h200].nodes.min", "0", "4"),
     ],
 )
-def test_a_changed_wish_is_told_as_it_was_written(
-    change: tuple[str, str], path: str, before: str, after: str
-) -> None:
+def test_change_shows_values_as_written(change: tuple[str, str], path: str, before: str, after: str) -> None:
     assert _changes(SPEC, a_spec_text(change)) == [(path, Kind.CHANGED, before, after)]
 
 
-def test_what_is_written_otherwise_and_means_the_same_is_no_change() -> None:
+def test_equivalent_notation_is_no_change() -> None:
     same = (("idle: 5m", "idle: 300s"), ("max: 16}", "max: 0x10}"), ("name: burst", 'name: "burst"'))
     assert _changes(SPEC, a_spec_text(*same)) == []
 
 
-def test_the_short_form_of_nodes_is_told_by_its_fields() -> None:
+def test_short_form_of_nodes_is_shown_by_fields() -> None:
     assert _changes(SPEC, a_spec_text(("nodes: {min: 0, max: 16}", "nodes: 16"))) == [
         ("pools[h200].nodes.min", Kind.CHANGED, "0", "16")
     ]
 
 
-def test_a_wish_that_came_or_went_has_one_value() -> None:
+def test_added_or_removed_field_has_one_value() -> None:
     without = a_spec_text(("    idle: 5m\n", ""))
     assert _changes(SPEC, without) == [("pools[h200].idle", Kind.REMOVED, "5m", None)]
     assert _changes(without, SPEC) == [("pools[h200].idle", Kind.ADDED, None, "5m")]
 
 
-def test_pools_are_matched_by_name_and_their_order_is_told() -> None:
-    """It was no change, though Slurm's files differed: `no change of the spec; files differ`, without a class."""
+def test_pools_match_by_name_and_order_is_reported() -> None:
+    """Regression: the report was `no change of the spec; files differ`, without a class."""
     assert _changes(BOTH, TURNED) == [("pools", Kind.REORDERED, "[h200, a100]", "[a100, h200]")]
 
 
-def test_a_new_pool_is_told_whole() -> None:
+def test_new_pool_is_shown_completely() -> None:
     pool = "{name: a100, nodes: 2, capacity: [{from: on-demand, machines: [p4d.24xlarge]}]}"
     assert (("pools[a100]", Kind.ADDED, None, pool)) in _changes(SPEC, BOTH)
 
 
-def test_a_renamed_pool_went_and_came() -> None:
+def test_renamed_pool_is_removed_and_added() -> None:
     renamed = a_spec_text(("name: h200", "name: big"), ("pools: [h200]", "pools: [big]"))
     assert [(path, kind) for path, kind, _, _ in _changes(SPEC, renamed)] == [
         ("pools[h200]", Kind.REMOVED),
@@ -99,7 +96,7 @@ def test_a_renamed_pool_went_and_came() -> None:
     ]
 
 
-def test_sources_that_changed_places_are_told_so() -> None:
+def test_reordered_sources_are_reported() -> None:
     spot = "      - {from: spot, machines: [p5en.48xlarge, p5e.48xlarge]}\n"
     demand = "      - {from: on-demand, machines: [p5en.48xlarge], max: 4}\n"
     found = a_diff(SPEC, a_spec_text((spot + demand, demand + spot))).spec
@@ -108,7 +105,7 @@ def test_sources_that_changed_places_are_told_so() -> None:
     ]
 
 
-def test_a_source_put_in_front_moves_no_other() -> None:
+def test_source_added_in_front_does_not_reorder() -> None:
     spot = "      - {from: spot, machines: [p5en.48xlarge, p5e.48xlarge]}\n"
     first = "      - {from: on-demand, machines: [p5e.48xlarge], max: 2}\n"
     assert _changes(SPEC, a_spec_text((spot, first + spot))) == [
@@ -116,7 +113,7 @@ def test_a_source_put_in_front_moves_no_other() -> None:
     ]
 
 
-def test_a_changed_source_is_matched_with_what_it_was() -> None:
+def test_changed_source_matches_old_source() -> None:
     changes = (("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]"), ("max: 4", "max: 5"))
     assert [path for path, *_ in _changes(SPEC, a_spec_text(*changes))] == [
         "pools[h200].capacity[0].machines",
@@ -124,7 +121,7 @@ def test_a_changed_source_is_matched_with_what_it_was() -> None:
     ]
 
 
-def test_changes_stand_worst_first() -> None:
+def test_changes_are_sorted_worst_first() -> None:
     changes = (("10.42.0.0/16", "10.43.0.0/16"), ("idle: 5m", "idle: 6m"), ("max: 16", "max: 8"))
     found = a_diff(SPEC, a_spec_text(*changes)).spec
     assert [one.update for one in found] == [UpdateClass.REPLACE, UpdateClass.DRAIN, UpdateClass.LIVE]
@@ -157,13 +154,13 @@ def test_every_item_is_matched_once(old: list[Part], new: list[Part]) -> None:
 
 
 @given(SOURCES)
-def test_a_list_matches_itself_in_its_order(items: list[Part]) -> None:
+def test_equal_lists_match_in_order(items: list[Part]) -> None:
     pairs = matched(items, items)
     assert order_kept(pairs)
     assert all(i == j for i, j in pairs)
 
 
-def test_items_that_have_nothing_in_common_are_not_the_same() -> None:
+def test_items_without_common_fields_do_not_match() -> None:
     one, other = (
         Capacity.model_construct(source=market, machines=(machine,), max=None, zones=None)
         for market, machine in (("spot", "a"), ("on-demand", "b"))
@@ -201,7 +198,7 @@ def test_walking_a_spec_against_itself_reads_every_field_and_finds_nothing() -> 
     assert list(walk(side.spec, side.spec, side.document, side.document)) == []
 
 
-def test_a_change_is_a_value() -> None:
+def test_change_is_a_value() -> None:
     (one,) = a_diff(SPEC, a_spec_text(("idle: 5m", "idle: 6m"))).spec
     assert one == SpecChange(
         path="pools[h200].idle", kind=Kind.CHANGED, before="5m", after="6m", update=UpdateClass.LIVE

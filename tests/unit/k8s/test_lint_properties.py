@@ -1,4 +1,4 @@
-"""Whatever a manifest is, the linter reports and never raises; quantities are Kubernetes' own."""
+"""For any manifest the linter reports and never raises; quantities are those of Kubernetes."""
 
 from copy import deepcopy
 from decimal import Decimal
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from manifests import FACTS, good
+from support.manifests import FACTS, good
 
 from gpucluster.k8s.lint import CHECKERS, Facts, check, documents, quantity, unchecked
 from gpucluster.k8s.lint.facts import PoolFacts
-from gpucluster.k8s.lint.world import build
+from gpucluster.k8s.lint.manifest_set import build
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
@@ -37,7 +37,7 @@ JSON = st.recursive(
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Each container with each of its keys."""
+    """Yield each container with each of its keys."""
     pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []  # fmt: skip
     found = [(value, key) for key, _ in pairs]
     for _, inner in pairs:
@@ -64,7 +64,7 @@ def test_good_manifests_with_anything_in_any_place_are_reported_on(data: st.Data
 
 @settings(max_examples=10)
 @given(st.randoms(use_true_random=False))
-def test_the_order_of_manifests_changes_no_verdict(shuffle: Any) -> None:
+def test_order_of_manifests_does_not_change_findings(shuffle: Any) -> None:
     manifests = good()
     shuffle.shuffle(manifests)
     assert check(manifests, FACTS) == ()
@@ -78,7 +78,7 @@ def test_checking_changes_no_manifest() -> None:
 
 
 @pytest.mark.parametrize("depth", [70, 5000])
-def test_what_is_too_deep_is_said(depth: int) -> None:
+def test_too_deep_document_is_reported(depth: int) -> None:
     inner: Any = {}
     for _ in range(depth):
         inner = {"a": [inner]}
@@ -86,7 +86,7 @@ def test_what_is_too_deep_is_said(depth: int) -> None:
     assert (found.rule, found.message) == ("shape", "nested deeper than 64 levels")
 
 
-def test_an_unknown_version_is_refused() -> None:
+def test_unknown_version_is_refused() -> None:
     with pytest.raises(ValueError, match=r"1\.99 is none of 1\.34"):
         check([], Facts(kubernetes="1.99"))
 
@@ -115,17 +115,17 @@ def test_no_quantities(written: Any) -> None:
 
 
 @given(st.integers(0, 2**50) | st.sampled_from([10**24 - 1]))
-def test_what_is_shown_is_read_again(amount: int) -> None:
+def test_shown_quantity_can_be_read(amount: int) -> None:
     assert quantity.parse(quantity.shown(Decimal(amount))) == amount
 
 
-def test_a_pool_without_facts_has_nothing() -> None:
+def test_pool_without_machine_facts_has_no_capacity() -> None:
     bare = Facts(kubernetes="1.36", pools=(PoolFacts(name="x", max_nodes=0, allocatable={}),))
     assert "quota-above-pools" in {finding.rule for finding in check(good(), bare)}
 
 
-def test_an_amount_beyond_all_reason_is_shown() -> None:
-    """A quota of 1e34 once ended in decimal's InvalidOperation."""
+def test_huge_quantity_is_shown() -> None:
+    """Regression: a quota of 1e34 ended in decimal's InvalidOperation."""
     assert quantity.shown(Decimal("1.0485760000000002e+34")) == "1.049E+34"
 
 
@@ -134,11 +134,11 @@ CHEAP = sorted(CHECKERS.keys() - {"builtin", "schemas"})  # those two are jsonsc
 
 
 def test_each_place_of_good_manifests_may_hold_something_else() -> None:
-    """A taint's key that was a list once ended in a TypeError."""
+    """Regression: a list as the key of a taint ended in a TypeError."""
     for number, _ in enumerate(places(good())):
         manifests = good()
         container, key = places(manifests)[number]
         container[key] = deepcopy(WRONG[number % len(WRONG)])
-        world, _ = build(documents(manifests), FACTS)
+        manifest_set, _ = build(documents(manifests), FACTS)
         for name in CHEAP:
-            assert all(finding.rule for finding in CHECKERS[name](world))
+            assert all(finding.rule for finding in CHECKERS[name](manifest_set))

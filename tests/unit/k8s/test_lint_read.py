@@ -1,4 +1,4 @@
-"""YAML of manifests: strict, by kubectl's meaning of plain words, located, and bounded."""
+"""YAML of manifests: read strictly, with kubectl's meaning of plain scalars, with line numbers, and with limits."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from gpucluster.k8s.lint.read import read
         ("|\n  on\n", "on\n"),
     ],
 )  # fmt: skip
-def test_plain_words_mean_what_they_mean_to_kubectl(written: str, value: object) -> None:
+def test_plain_scalars_are_read_as_kubectl_reads_them(written: str, value: object) -> None:
     (document,) = read(f"a: {written}\n", "x.yaml").documents
     assert document.value == {"a": value}
 
@@ -27,21 +27,21 @@ def test_plain_words_mean_what_they_mean_to_kubectl(written: str, value: object)
     [
         ("a: 1\nb: 2\na: 3\n", 3, "the key 'a' is already given on line 1"),
         ("a:\n  {b: 1, b: 2}\n", 2, "the key 'b' is already given on line 2"),
-        ("1: a\n", 1, "a key is text (quote it), found '1'"),
-        ("on: a\n", 1, "a key is text (quote it), found 'on'"),
-        ("a: &x {b: 1}\nc:\n  <<: *x\n", 3, "a key is text (quote it), found '<<'"),
-        ("a: !python/name x\n", 1, "the tag '!python/name' is not read"),
-        ("a: !!binary x\n", 1, "the tag 'tag:yaml.org,2002:binary' is not read"),
+        ("1: a\n", 1, "a key must be text (quote it), found '1'"),
+        ("on: a\n", 1, "a key must be text (quote it), found 'on'"),
+        ("a: &x {b: 1}\nc:\n  <<: *x\n", 3, "a key must be text (quote it), found '<<'"),
+        ("a: !python/name x\n", 1, "the tag '!python/name' is not supported"),
+        ("a: !!binary x\n", 1, "the tag 'tag:yaml.org,2002:binary' is not supported"),
         ("a: [1\n", 2, "did not find expected ',' or ']'"),
         ("a: *b\n", 1, "found undefined alias"),
         ("- " * 70 + "x", 1, "nested deeper than 64 levels"),
         ("a: &a [*a]", 1, "nested deeper than 64 levels"),
         ("[" * 100_000, 1, "nested deeper than 64 levels"),
-        ("a" * (4 * 1024 * 1024 + 1), 1, "a file of manifests has at most 4 MiB"),
+        ("a" * (4 * 1024 * 1024 + 1), 1, "a manifest file has at most 4 MiB"),
         ("a: \x00", 0, "unacceptable character #x0000: control characters are not allowed"),
     ],
 )
-def test_what_is_refused_says_where(text: str, line: int, message: str) -> None:
+def test_refused_document_has_its_place(text: str, line: int, message: str) -> None:
     (found,) = read(text, "x.yaml").findings
     assert (found.file, found.line, found.message) == ("x.yaml", line, message)
 
@@ -51,7 +51,7 @@ def test_aliases_that_multiply_are_stopped() -> None:
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 8)
     )
     (found,) = read(text, "x.yaml").findings
-    assert found.message == "with its aliases followed a file has at most 200000 parts"
+    assert found.message == "a file has at most 200000 parts, with its aliases expanded"
 
 
 def test_documents_are_counted_and_empty_ones_left_out() -> None:
@@ -59,19 +59,19 @@ def test_documents_are_counted_and_empty_ones_left_out() -> None:
     assert [(document.number, document.value) for document in got.documents] == [(1, {"a": 1}), (3, {"b": 2})]
 
 
-def test_a_finding_stands_at_its_line() -> None:
+def test_finding_has_its_line() -> None:
     text = "# top\napiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  ports:\n    - port: 80\n      prot: x\n"  # fmt: skip
     (found,) = check(read(text, "x.yaml").documents, Facts(kubernetes="1.36", whole=False))
     assert str(found).startswith("x.yaml:9: error[unknown-field]: Service default/a spec.ports[0].prot: ")
 
 
-def test_the_items_of_a_list_are_objects_of_their_own() -> None:
+def test_items_of_a_list_are_separate_objects() -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n  - {apiVersion: v1, kind: Secret}\n  - {apiVersion: v1, kind: Pod}\n"  # fmt: skip
     found = check(read(text, "x.yaml").documents, Facts(kubernetes="1.36"))
     assert {(finding.kind, finding.line) for finding in found if finding.rule == "name"} == {("Secret", 4), ("Pod", 5)}  # fmt: skip
 
 
-def test_a_bad_document_hides_no_other() -> None:
+def test_bad_document_does_not_hide_others() -> None:
     got = read("a: 1\na: 2\n---\nb: 2\n", "x.yaml")
     assert len(got.documents) == 2
     assert len(got.findings) == 1

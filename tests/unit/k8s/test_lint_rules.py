@@ -1,10 +1,10 @@
-"""Each rule of the linter: one change to good manifests, and the one rule that says so."""
+"""Each rule of the linter: one change to good manifests, and the one rule that reports it."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from manifests import FABRIC, FACTS, GONE, changed, good, pick, pool
+from support.manifests import FABRIC, FACTS, GONE, changed, good, pick, pool
 
 from gpucluster.k8s.lint import ANY, Facts, Level, Present, Taint, check
 
@@ -22,7 +22,7 @@ ROWS: list[tuple[str, str, str, Any, set[str]]] = [
     ("a kind that never was", "Deployment/chat", "kind", "Deploiment", {"not-served", "reference", "selector"}),
     ("an older API of Kueue", "WorkloadPriorityClass/normal", "apiVersion", "kueue.x-k8s.io/v1beta1", {"deprecated"}),
     ("an API of Kueue that never was", "WorkloadPriorityClass/normal", "apiVersion", "kueue.x-k8s.io/v1beta9", {"unknown-kind"}),
-    ("a resource that nobody knows", "WorkloadPriorityClass/normal", "apiVersion", "example.org/v1", {"no-schema", "reference"}),
+    ("a resource that nobody knows", "WorkloadPriorityClass/normal", "apiVersion", "example.org/v1", {"reference"}),
     # built-in schemas
     ("a typing mistake in a field", "Deployment/chat", f"{CHAT}/tolerationz", [], {"unknown-field"}),
     ("text where a number belongs", "Deployment/chat", "spec/replicas", "two", {"schema"}),
@@ -79,7 +79,7 @@ ROWS: list[tuple[str, str, str, Any, set[str]]] = [
     ("a subject in another namespace", "RoleBinding/jobs", "subjects/1/namespace", "default", {"reference"}),
     ("a claim that is not there", "PersistentVolumeClaim/scratch", "metadata/name", "scrtch", {"reference", "claim"}),
     ("a volume that is not there", "PersistentVolumeClaim/scratch", "spec/volumeName", "none", {"reference"}),
-    ("a class that is not there", "PersistentVolumeClaim/scratch", "spec", {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}, {"reference"}),
+    ("a class that is not there", "PersistentVolumeClaim/scratch", "spec", {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}, {"reference", "claim-sharing"}),
     ("a config map that is not there", "ConfigMap/nccl", "metadata/name", "ncl", {"reference"}),
     ("a config map that may be missing", "JobSet/tune", f"{CONTAINER}/envFrom/0/configMapRef", {"name": "x", "optional": True}, set()),
     ("a priority class that is not there", "Deployment/chat", f"{CHAT}/priorityClassName", "very-urgent", {"reference"}),
@@ -95,7 +95,7 @@ ROWS: list[tuple[str, str, str, Any, set[str]]] = [
     ("GPUs that nobody may use", "ClusterQueue/research", GPUS, "8", {"quota-below-pools", "workload-above-quota"}),
     ("more memory promised than there is", "ClusterQueue/research", "spec/resourceGroups/0/flavors/0/resources/1/nominalQuota", "9000Gi", {"quota-above-pools"}),
     ("a resource that the queue does not cover", "JobSet/tune", f"{CONTAINER}/resources/limits/ephemeral-storage", "10Gi", {"quota-uncovered"}),
-    ("a gang larger than the quota", "JobSet/tune", "spec/replicatedJobs/0/template/spec/parallelism", 5, {"workload-above-quota"}),
+    ("a gang larger than the quota", "JobSet/tune", "spec/replicatedJobs/0/template/spec/parallelism", 5, {"workload-above-quota", "gang-width"}),
     ("a resource in another order", "ClusterQueue/research", "spec/resourceGroups/0/coveredResources", ["memory", "cpu", "nvidia.com/gpu"], {"quota-resources"}),
     ("borrowing that is too little", "ClusterQueue/research", "spec/resourceGroups/0/flavors/0/resources/2/borrowingLimit", "8", {"workload-above-quota"}),
     # placement
@@ -127,7 +127,8 @@ ROWS: list[tuple[str, str, str, Any, set[str]]] = [
     # pairs
     ("a selector that misses its own pods", "Deployment/chat", "spec/template/metadata/labels/app", "chatt", {"selector"}),
     ("a service of no pods", "Service/chat", "spec/selector/app", "chatt", {"selector"}),
-    ("a job that restarts always", "JobSet/tune", f"{GANG}/spec/restartPolicy", GONE, {"restart-policy"}),
+    ("a job that restarts always", "JobSet/tune", f"{GANG}/spec/restartPolicy", "Always", {"restart-policy"}),
+    ("a restart policy that JobSet's webhook fills", "JobSet/tune", f"{GANG}/spec/restartPolicy", GONE, set()),
     ("a mount of no volume", "JobSet/tune", f"{CONTAINER}/volumeMounts/0/name", "shn", {"volume"}),
     ("fewer replicas at most than at least", "HorizontalPodAutoscaler/chat", "spec/maxReplicas", 1, {"replicas"}),
     ("a job that waits for one that is not there", "JobSet/tune", "spec/replicatedJobs/0/dependsOn", [{"name": "data", "status": "Ready"}], {"depends-on"}),
@@ -143,7 +144,7 @@ def rules(manifests: list[Any], facts: Facts = FACTS) -> set[str]:
 
 
 @pytest.mark.parametrize(("what", "path", "value", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])  # fmt: skip
-def test_one_change_is_said_by_its_rule(what: str, path: str, value: Any, expected: set[str]) -> None:
+def test_each_change_is_reported_by_its_rule(what: str, path: str, value: Any, expected: set[str]) -> None:
     assert rules(changed(what, path, value)) == expected
 
 
@@ -152,20 +153,20 @@ def test_good_manifests_pass_on_every_release(release: str) -> None:
     assert check(good(), replace(FACTS, kubernetes=release)) == ()
 
 
-def test_the_same_object_twice() -> None:
+def test_duplicate_object_is_reported() -> None:
     twice = [*good(), pick(good(), "Service/chat")]
     (found,) = check(twice, FACTS)
     assert (found.rule, found.document) == ("duplicate", len(twice))
 
 
-def test_two_orders_of_start_exclude_each_other() -> None:
+def test_two_start_orders_are_reported() -> None:
     manifests = changed("JobSet/tune", "spec/startupPolicy", {"startupPolicyOrder": "InOrder"})
     jobs = pick(manifests, "JobSet/tune")["spec"]["replicatedJobs"]
     jobs.append({**jobs[0], "name": "late", "dependsOn": [{"name": "workers", "status": "Ready"}]})
     assert "cel" in rules(manifests)
 
 
-def test_two_volumes_with_one_handle() -> None:
+def test_two_volumes_with_one_handle_are_reported() -> None:
     manifests = good()
     volume = pick(manifests, "PersistentVolume/research-scratch")
     other = {**volume, "metadata": {"name": "other"}, "spec": {**volume["spec"], "claimRef": None}}
@@ -178,7 +179,7 @@ def native(api_version: str) -> Any:
     return {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": "g", "namespace": "research"}, "spec": spec}  # fmt: skip
 
 
-def test_a_beta_that_is_off_is_an_error_on_eks_and_a_warning_elsewhere() -> None:
+def test_beta_that_is_off_is_an_error_on_eks_and_a_warning_elsewhere() -> None:
     manifests = [*good(), native("scheduling.k8s.io/v1beta1")]
     on_eks = check(manifests, replace(FACTS, kubernetes="1.37"))
     assert [(finding.rule, finding.level) for finding in on_eks] == [("not-served", Level.ERROR)]
@@ -187,30 +188,68 @@ def test_a_beta_that_is_off_is_an_error_on_eks_and_a_warning_elsewhere() -> None
     assert [(finding.rule, finding.level) for finding in elsewhere] == [("off-by-default", Level.WARNING)]
 
 
-def test_an_api_of_another_release_names_the_release() -> None:
+def test_api_of_another_release_names_the_release() -> None:
     (found,) = check([*good(), native("scheduling.k8s.io/v1beta1")], FACTS)
     assert found.message == "Kubernetes 1.36 does not serve scheduling.k8s.io/v1beta1 PodGroup; 1.37 does"
 
 
 def test_volcanos_pod_group_is_not_taken_for_kubernetes_own() -> None:
-    assert rules([*good(), native("scheduling.volcano.sh/v1beta1")]) == {"no-schema"}
+    assert rules([*good(), native("scheduling.volcano.sh/v1beta1")]) == set()
 
 
-def test_what_a_chart_made_counts_as_there() -> None:
+def test_objects_of_a_chart_count_as_present() -> None:
     manifests = changed("RoleBinding/jobs", "roleRef/name", "kueue-batch-user-role")
     pick(manifests, "RoleBinding/jobs")["roleRef"]["kind"] = "ClusterRole"
     assert rules(manifests) == {"reference"}
-    present = (Present(kind="ClusterRole", name="kueue-batch-user-role"),)
+    present = (*FACTS.present, Present(kind="ClusterRole", name="kueue-batch-user-role"))
     assert rules(manifests, replace(FACTS, present=present)) == set()
 
 
-def test_of_a_part_of_a_cluster_a_missing_reference_is_a_warning() -> None:
-    manifests = changed("LocalQueue/research", "spec/clusterQueue", "other")
+# a sentence, the object that is not in the input, the rules that say so when the input is whole
+ELSEWHERE: list[tuple[str, str, set[str]]] = [
+    ("a cluster queue", "ClusterQueue/research", {"reference", "topology-level", "untolerated"}),
+    ("a topology", "Topology/fabric", {"reference", "topology-level"}),
+    (
+        "a flavor",
+        "ResourceFlavor/tune",
+        {"reference", "topology-level", "workload-above-quota", "untolerated"},
+    ),
+    ("a service account", "ServiceAccount/trainer", {"reference"}),
+    ("a namespace", "Namespace/research", {"reference"}),
+    ("a config map", "ConfigMap/nccl", {"reference"}),
+    ("the pods of a service", "Deployment/chat", {"reference", "selector"}),
+]
+
+
+@pytest.mark.parametrize(("what", "expected"), [row[1:] for row in ELSEWHERE], ids=[row[0] for row in ELSEWHERE])  # fmt: skip
+def test_part_of_a_cluster_may_leave_an_object_out(what: str, expected: set[str]) -> None:
+    manifests = good()
+    manifests.remove(pick(manifests, what))
+    part = replace(FACTS, whole=False, pools=None)
+    assert {finding.rule for finding in check(manifests, part) if finding.level is Level.ERROR} == set()
+    assert rules(manifests) <= expected | {"toleration", "quota-below-pools", "quota-above-pools"}
+    assert rules(manifests) & expected
+
+
+def test_quotas_of_a_part_of_a_cluster_are_warnings() -> None:
+    """Kueue's configuration can transform resources, and a cohort can have more members than the manifests."""
+    manifests = changed("JobSet/tune", "spec/replicatedJobs/0/template/spec/parallelism", 4)
+    limits = pick(manifests, "JobSet/tune")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"][
+        "spec"
+    ]
+    limits["containers"][0]["resources"]["limits"]["ephemeral-storage"] = "10Gi"
+    queue = pick(manifests, "ClusterQueue/research")["spec"]["resourceGroups"][0]["flavors"][0]["resources"][
+        2
+    ]
+    queue["borrowingLimit"] = "8"
     found = check(manifests, replace(FACTS, whole=False, pools=None))
-    assert {finding.level for finding in found if finding.rule == "reference"} == {Level.WARNING}
+    assert {(one.rule, one.level) for one in found} == {
+        ("quota-uncovered", Level.WARNING),
+        ("workload-above-quota", Level.WARNING),
+    }
 
 
-def test_a_pool_that_lost_its_taint_leaves_tolerations_without_meaning() -> None:
+def test_pool_that_lost_its_taint_leaves_tolerations_without_meaning() -> None:
     bare = tuple(replace(one, taints=()) for one in FACTS.pools or ())
     assert rules(good(), replace(FACTS, pools=bare)) == {"toleration"}
 
@@ -220,7 +259,7 @@ def test_daemons_take_their_share_of_a_node() -> None:
     assert rules(good(), replace(FACTS, pools=hungry)) == {"too-large"}
 
 
-def test_a_pool_that_shrank_makes_quotas_too_large() -> None:
+def test_pool_that_shrank_makes_quotas_too_large() -> None:
     small = (replace(pool("tune", **FABRIC), max_nodes=3), pool("serve"))
     assert rules(good(), replace(FACTS, pools=small)) == {"quota-above-pools"}
 
@@ -231,6 +270,6 @@ def test_another_taint_on_a_pool_keeps_its_pods_away() -> None:
     assert rules(good(), replace(FACTS, pools=pools)) == {"flavor-toleration", "node-pool", "untolerated"}
 
 
-def test_a_label_that_any_value_fits() -> None:
+def test_pool_label_with_any_value_matches_a_selector() -> None:
     pools = tuple(replace(one, labels={**one.labels, "example.org/pool": ANY}) for one in FACTS.pools or ())
     assert "node-selector" not in rules(good(), replace(FACTS, pools=pools))

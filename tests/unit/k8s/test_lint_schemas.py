@@ -1,21 +1,21 @@
-"""Schemas and CEL: every shipped rule and pattern is known to the engine, and both validators agree with upstream's."""
+"""Schemas and CEL: the engine has every shipped rule and pattern, and both validators agree with upstream's."""
 
 from dataclasses import replace
 from typing import Any
 
 import kubernetes_validate
 import pytest
-from manifests import FACTS, GONE, changed, good, pick
+from support.manifests import FACTS, GONE, changed, good, pick
 
 from gpucluster.catalog import crd_schema, crd_schemas, kubernetes_facts
 from gpucluster.k8s.lint import CHECKERS, builtin, cel, check, schemas
 from gpucluster.k8s.lint.document import documents
-from gpucluster.k8s.lint.world import World, build
+from gpucluster.k8s.lint.manifest_set import ManifestSet, build
 
 NAMES = sorted(crd_schemas())
 
 
-def world(manifests: list[Any], release: str = "1.36") -> World:
+def manifest_set(manifests: list[Any], release: str = "1.36") -> ManifestSet:
     return build(documents(manifests), replace(FACTS, kubernetes=release))[0]
 
 
@@ -29,7 +29,7 @@ def patterns(schema: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES, ids=" ".join)
-def test_the_engine_knows_every_rule_and_pattern(name: tuple[str, str]) -> None:
+def test_engine_knows_every_rule_and_pattern(name: tuple[str, str]) -> None:
     schema = crd_schema(*name)
     for _, rule in cel.rules(schema):
         assert cel.compiled(rule).source == rule
@@ -37,14 +37,14 @@ def test_the_engine_knows_every_rule_and_pattern(name: tuple[str, str]) -> None:
         assert cel.matches("", pattern) in (True, False)
 
 
-def test_the_rules_are_all_there() -> None:
+def test_all_cel_rules_are_found() -> None:
     counts = [len(list(cel.rules(crd_schema(*name)))) for name in NAMES]
     late = [len(cel.transitions(crd_schema(*name))) for name in NAMES]
     assert (sum(counts), sum(late)) == (133, 23)
 
 
-def test_every_rule_is_about_a_field_that_the_walk_reaches() -> None:
-    """So that none is passed by because a path is spelled otherwise."""
+def test_every_rule_has_a_reachable_field() -> None:
+    """No rule may be skipped because its path is spelled differently."""
     for name in NAMES:
         schema = crd_schema(*name)
         assert str(schema).count("'rule':") == len(list(cel.rules(schema))), name
@@ -72,10 +72,10 @@ def test_built_in_verdicts_are_those_of_kubernetes_validate(
         good_there = True
     except kubernetes_validate.ValidationError:
         good_there = False
-    assert (list(builtin.check(world([manifest], release))) == []) is good_there
+    assert (list(builtin.check(manifest_set([manifest], release))) == []) is good_there
 
 
-def test_all_errors_of_an_object_are_said_not_the_first_only() -> None:
+def test_all_errors_of_an_object_are_reported() -> None:
     manifests = changed("Deployment/chat", "spec/replicas", "two")
     pick(manifests, "Deployment/chat")["spec"]["replica"] = 2
     assert {(found.path, found.message) for found in check(manifests, FACTS)} == {
@@ -85,41 +85,41 @@ def test_all_errors_of_an_object_are_said_not_the_first_only() -> None:
 
 
 def test_defaults_are_taken_before_the_rules() -> None:
-    """The rule reads `whenCanBorrow`, which only its default gives: without it the engine has no such key."""
+    """The rule reads `whenCanBorrow`, which only the default sets. Without the default the key is missing."""
     manifests = changed("ClusterQueue/research", "spec/flavorFungibility", {"preference": "BorrowingOverPreemption"})  # fmt: skip
-    (found,) = schemas.check(world(manifests))
+    (found,) = schemas.check(manifest_set(manifests))
     assert found.rule == "cel"
     assert found.message.startswith("preference can only be set when")
 
 
-def test_a_rule_is_not_asked_of_a_value_of_another_type() -> None:
+def test_rule_is_skipped_for_a_value_of_another_type() -> None:
     manifests = changed("NodePool/serve", "spec/template/spec/requirements", "all")
-    (found,) = schemas.check(world(manifests))
+    (found,) = schemas.check(manifest_set(manifests))
     assert (found.rule, found.path) == ("schema", "spec.template.spec.requirements")
 
 
-def test_a_hostile_text_costs_no_time_in_a_pattern() -> None:
-    """By Python's `re` this pattern takes the fourth power of the length."""
+def test_hostile_text_costs_no_time_in_a_pattern() -> None:
+    """With Python's `re` this pattern takes time in the fourth power of the length."""
     manifests = changed("NodePool/serve", "spec/disruption/budgets/0/schedule", " " * 4000)
     pick(manifests, "NodePool/serve")["spec"]["disruption"]["budgets"][0]["duration"] = "1h"
-    assert list(schemas.check(world(manifests))) == []
+    assert list(schemas.check(manifest_set(manifests))) == []
 
 
 def test_labels_that_a_schema_keeps_open_are_open() -> None:
     manifests = changed("NodePool/serve", "spec/template/metadata/labels/example.org~more", "yes")
-    assert list(schemas.check(world(manifests))) == []
+    assert list(schemas.check(manifest_set(manifests))) == []
 
 
 @pytest.mark.parametrize("name", sorted(CHECKERS))
-def test_a_checker_has_nothing_to_say_of_nothing(name: str) -> None:
-    assert list(CHECKERS[name](world([]))) == []
+def test_checker_without_objects_has_no_finding(name: str) -> None:
+    assert list(CHECKERS[name](manifest_set([]))) == []
 
 
 def test_each_good_object_is_looked_at() -> None:
-    """An empty object of each kind is refused: no kind slips through."""
+    """An empty object of each kind is refused, so no kind is skipped."""
     for manifest in good():
         if manifest["kind"] in ("Cohort", "ServiceAccount", "ConfigMap", "Namespace", "RoleBinding", "Role"):
             continue  # valid when empty, or nearly
         bare = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {"name": "x"}, "spec": 1}  # fmt: skip
-        both = [*builtin.check(world([bare])), *schemas.check(world([bare]))]
+        both = [*builtin.check(manifest_set([bare])), *schemas.check(manifest_set([bare]))]
         assert both, manifest["kind"]

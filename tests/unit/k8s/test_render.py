@@ -1,20 +1,22 @@
-"""Plan to manifests: the whole tree of the stack, and each decision that stands in it."""
+"""Plan to manifests: the whole tree of the stack, and each decision in it."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_kube_plan, a_plan
-from golden_tree import Golden
-from kube import BOUND, Change, files, golden_files, objects
+from support.builders import a_kube_plan, a_plan
+from support.golden_tree import Golden
+from support.kube import BOUND, Change, files, golden_files, objects
 
 from gpucluster import k8s
 from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.render import COMPONENTS
 from gpucluster.k8s.waves import WAVES
 from gpucluster.plan import codec
-from gpucluster.plan.model import ClusterPlan, there
+from gpucluster.plan import kubernetes as kube
+from gpucluster.plan.model.values import MEMORY, quantity
 
 KUBE = Path(__file__).parents[3] / "stacks/kube.yaml"
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
@@ -41,21 +43,21 @@ def _env(pod: Any) -> dict[str, Any]:
     return {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
 
 
-def test_the_kube_stack_is_the_golden_tree(golden: Golden) -> None:
+def test_kube_stack_is_the_golden_tree(golden: Golden) -> None:
     golden("kube", golden_files(KUBE))
 
 
-def test_the_same_plan_gives_the_same_bytes() -> None:
-    assert k8s.render(a_kube_plan()) == k8s.render(codec.loads(ClusterPlan, codec.dumps(a_kube_plan())))
+def test_same_plan_renders_the_same_bytes() -> None:
+    assert k8s.render(a_kube_plan()) == k8s.render(codec.load_plan(codec.dumps(a_kube_plan())))
 
 
-def test_a_plan_without_kubernetes_has_no_manifests() -> None:
-    with pytest.raises(ValueError, match="another kind"):
+def test_plan_without_kubernetes_has_no_manifests() -> None:
+    with pytest.raises(ValueError, match="found no kubernetes in the plan"):
         k8s.render(a_plan())
 
 
 def test_names_that_only_a_hyphen_divides_have_files_and_volumes_of_their_own() -> None:
-    """`b-c` of team `a` and `c` of team `a-b` were one file: a service, a gang and a volume were lost in silence."""
+    """Regression: `b-c` of team `a` and `c` of team `a-b` were one file, so a service, a gang and a volume were lost."""
     hyphens = (
         ("name: serving", "name: a"),
         ("name: research, quota: {nvidia.com/gpu: 32}", "name: a-b, quota: {nvidia.com/gpu: 32, nvidia.com/mig-1g.10gb: 14}"),
@@ -96,13 +98,13 @@ def test_kustomize_names_exactly_the_files() -> None:
     assert top == sorted(top) == [w.folder for w in WAVES]
 
 
-def test_a_wave_without_files_is_not_named() -> None:
+def test_wave_without_files_is_not_in_the_list() -> None:
     texts = files(("nodes: {min: 1, max: 6}", "nodes: 6"))
     assert "20-nodes" not in texts["kustomization.yaml"]
     assert not [path for path in texts if path.startswith("20-nodes")]
 
 
-def test_what_an_object_names_stands_in_an_earlier_wave() -> None:
+def test_objects_refer_only_to_earlier_waves() -> None:
     order = {wave.folder: number for number, wave in enumerate(WAVES)}
     texts = files(bindings=BOUND)
     place = {
@@ -133,10 +135,24 @@ def test_every_component_is_used_by_some_spec() -> None:
     }
 
 
+def test_lustre_of_the_site_gets_the_default_size() -> None:
+    """The spec does not have its size, and Kubernetes refuses a volume of 0Gi."""
+    made = files(
+        (
+            "fsx_lustre: {zone: us-west-2a, size: 2400GiB}",
+            "fsx_lustre: {zone: us-west-2a, id: fs-0123456789abcdef0}",
+        ),
+        bindings=BOUND,
+    )
+    sizes = re.findall(r'storage: "?(\w+)', "".join(made.values()))
+    assert quantity(MEMORY, int(kube.VOLUME_GIB.value) * 1024) in sizes
+    assert "0" not in sizes
+
+
 # --- namespaces, rights, borders ----------------------------------------------------------------
 
 
-def test_a_namespace_enforces_what_its_pods_need_and_a_policy_takes_the_rest_back() -> None:
+def test_namespace_allows_privileges_of_its_pods_and_a_policy_limits_them() -> None:
     found = _objects()
     labels = {name: found[f"Namespace/{name}"]["metadata"]["labels"] for name in ("serving", "research")}
     enforce = "pod-security.kubernetes.io/enforce"
@@ -154,7 +170,7 @@ def test_no_privileged_namespace_no_policy() -> None:
     assert not [a.path for a in k8s.render(plan) if "guard" in a.path]
 
 
-def test_a_team_has_rights_in_its_namespace_only() -> None:
+def test_team_has_rights_in_its_namespace_only() -> None:
     found = _objects()
     assert not [key for key in found if key.startswith(("ClusterRole/", "ClusterRoleBinding/"))]
     binding = found["RoleBinding/serving/team-member"]
@@ -180,12 +196,12 @@ def test_gpus_are_counted_once_by_the_queue() -> None:
     assert not [key for key in hard if "gpu" in key or "cpu" in key or "memory" in key]
 
 
-def test_every_container_has_requests_for_the_queue_to_count() -> None:
+def test_every_container_has_resource_requests() -> None:
     (limit,) = _objects()["LimitRange/research/team"]["spec"]["limits"]
     assert limit["defaultRequest"].keys() == {"cpu", "memory"}
 
 
-def test_nothing_passes_a_namespaces_border_but_what_is_named() -> None:
+def test_network_policy_allows_only_named_traffic() -> None:
     found = {k: v["spec"] for k, v in _objects().items() if k.startswith("NetworkPolicy/research/")}
     deny = found["NetworkPolicy/research/default-deny"]
     assert deny == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
@@ -207,14 +223,14 @@ def _quotas(queue: Any) -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-def test_a_team_that_may_not_borrow_has_its_quota_and_no_more() -> None:
+def test_team_without_borrowing_has_only_its_quota() -> None:
     rows = _quotas(_objects()["ClusterQueue/kube-research"])
     assert rows["kube-tune", "nvidia.com/gpu"] == ("32", "0")
     assert rows["kube-tune", "vpc.amazonaws.com/efa"] == ("16", "0")
-    assert {limit for _, limit in rows.values()} == {"0", "0Mi"}
+    assert {limit for _, limit in rows.values()} == {"0"}
 
 
-def test_a_team_that_may_borrow_has_the_rest_of_its_pools_as_limit_and_the_cohort_lends_it() -> None:
+def test_borrowing_limit_is_the_rest_of_the_pools() -> None:
     found = _objects()
     slices = ("kube-serve", "nvidia.com/mig-1g.10gb")
     assert _quotas(found["ClusterQueue/kube-serving"])[slices] == ("28", "308")
@@ -222,12 +238,12 @@ def test_a_team_that_may_borrow_has_the_rest_of_its_pools_as_limit_and_the_cohor
     assert found["ClusterQueue/kube-serving"]["spec"]["preemption"]["reclaimWithinCohort"] == "Any"
 
 
-def test_a_cohort_without_a_rest_lends_nothing_of_its_own() -> None:
+def test_cohort_without_unassigned_capacity_lends_nothing() -> None:
     found = _objects(("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 336}"))
     assert "resourceGroups" not in found["Cohort/kube"].get("spec", {})
 
 
-def test_a_queue_covers_everything_that_its_pods_ask_for() -> None:
+def test_queue_covers_all_requested_resources() -> None:
     found = _objects()
     pairs = [
         ("ClusterQueue/kube-research", _gang()["template"]["spec"]),
@@ -238,7 +254,7 @@ def test_a_queue_covers_everything_that_its_pods_ask_for() -> None:
         assert pod["containers"][0]["resources"]["requests"].keys() <= covered
 
 
-def test_the_toleration_is_in_the_flavor_and_the_topology_only_where_nodes_stand() -> None:
+def test_flavor_has_toleration_and_topology_only_for_always_on_nodes() -> None:
     found = _objects()
     tune, serve = (found[f"ResourceFlavor/kube-{pool}"]["spec"] for pool in ("tune", "serve"))
     assert tune["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
@@ -253,7 +269,7 @@ def test_the_toleration_is_in_the_flavor_and_the_topology_only_where_nodes_stand
     assert len(levels) == 5
 
 
-def test_what_names_no_queue_lands_in_the_teams() -> None:
+def test_job_without_a_queue_uses_the_queue_of_the_team() -> None:
     queue = _objects()["LocalQueue/serving/default"]
     assert queue["spec"] == {"clusterQueue": "kube-serving"}
     config = _yaml(_yaml(files()["helm/kueue.yaml"])["managerConfig"]["controllerManagerConfigYaml"])
@@ -266,11 +282,11 @@ def test_what_names_no_queue_lands_in_the_teams() -> None:
 # --- nodes --------------------------------------------------------------------------------------
 
 
-def test_only_what_comes_and_goes_is_karpenters() -> None:
+def test_karpenter_has_only_elastic_pools() -> None:
     found = _objects()
     assert [key for key in found if key.startswith("NodePool/")] == ["NodePool/kube-serve-0"]
     spec = found["NodePool/kube-serve-0"]["spec"]
-    assert spec["limits"] == {"cpu": str(5 * 96)}
+    assert spec["limits"] == {"nvidia.com/mig-1g.10gb": str(5 * 56)}
     assert spec["disruption"]["consolidationPolicy"] == "WhenEmpty"
     assert spec["disruption"]["consolidateAfter"] == "1800s"
     assert {"nodes": "0", "reasons": ["Drifted"]} in spec["disruption"]["budgets"]
@@ -287,7 +303,8 @@ def test_sources_are_tried_in_order_by_weight() -> None:
     found = _objects(("capacity: [{from: spot, machines: [p4de.24xlarge]}]", more))
     first, second = (found[f"NodePool/kube-serve-{n}"]["spec"] for n in (0, 1))
     assert first["weight"] > second["weight"]
-    assert (first["limits"]["cpu"], second["limits"]["cpu"]) == (str(2 * 96), str(5 * 96))
+    slices = [spec["limits"]["nvidia.com/mig-1g.10gb"] for spec in (first, second)]
+    assert slices == [str((2 - 1) * 56), str(4 * 56)]  # one node of the first source is always on
     market = {r["key"]: r["values"] for r in first["template"]["spec"]["requirements"]}
     assert market["karpenter.sh/capacity-type"] == ["spot"]
 
@@ -297,7 +314,7 @@ def test_spot_needs_the_queue_of_notices() -> None:
     assert "interruptionQueue" not in files(("from: spot", "from: on-demand"))["helm/karpenter.yaml"]
 
 
-def test_a_node_class_finds_by_tags_and_names_no_id() -> None:
+def test_node_class_selects_by_tags_without_ids() -> None:
     spec = _objects()["EC2NodeClass/kube-serve"]["spec"]
     assert spec["subnetSelectorTerms"] == [{"tags": {"gpucluster:cluster": "kube"}}]
     assert spec["instanceStorePolicy"] == "RAID0"
@@ -305,7 +322,7 @@ def test_a_node_class_finds_by_tags_and_names_no_id() -> None:
     assert "networkInterfaces" not in spec  # sliced GPUs have no fabric
 
 
-def test_an_elastic_pool_with_a_fabric_has_an_efa_on_each_card() -> None:
+def test_elastic_pool_with_a_fabric_has_an_efa_on_each_card() -> None:
     spec = _objects(
         ("    nodes: 4\n", "    nodes: {min: 2, max: 4}\n"),
         running=(("    topology: {required: block}\n", ""),),
@@ -316,7 +333,7 @@ def test_an_elastic_pool_with_a_fabric_has_an_efa_on_each_card() -> None:
     assert {c["interfaceType"] for c in cards[1:]} == {"efa-only"}
 
 
-def test_karpenter_is_told_of_slices() -> None:
+def test_karpenter_gets_mig_capacity() -> None:
     overlay = _objects()["NodeOverlay/kube-serve"]["spec"]
     assert overlay["capacity"] == {"nvidia.com/mig-1g.10gb": "56"}
     assert overlay["requirements"][0]["values"] == ["kube-serve-0"]
@@ -337,7 +354,7 @@ def test_on_eks_the_image_owns_the_driver_and_the_operator_the_slices() -> None:
     assert config["default"] in parted
 
 
-def test_of_a_cluster_that_exists_nobody_said_who_owns_the_driver() -> None:
+def test_driver_of_an_existing_cluster_is_not_set() -> None:
     existing = ("control_plane: eks", "existing: {context: prod}")
     values = _yaml(
         files(existing, running=(("    topology: {required: block}\n", ""),))["helm/gpu-operator.yaml"]
@@ -348,7 +365,7 @@ def test_of_a_cluster_that_exists_nobody_said_who_owns_the_driver() -> None:
 # --- gangs --------------------------------------------------------------------------------------
 
 
-def test_a_gang_is_queued_whole_and_stands_in_one_block() -> None:
+def test_gang_is_admitted_whole_in_one_block() -> None:
     jobset = _objects()["JobSet/research/tune"]
     assert jobset["metadata"]["labels"][QUEUE] == "default"
     assert jobset["metadata"]["labels"][PRIORITY] == "kube-gang"
@@ -359,7 +376,7 @@ def test_a_gang_is_queued_whole_and_stands_in_one_block() -> None:
     assert notes["karpenter.sh/do-not-disrupt"] == "true"
 
 
-def test_a_preferred_place_and_none() -> None:
+def test_gang_with_preferred_topology_and_without() -> None:
     preferred = _gang(running=(("required: block", "preferred: leaf"),))["template"]["metadata"][
         "annotations"
     ]
@@ -375,7 +392,7 @@ BESIDE = (  # an elastic pool of the same GPUs beside the four nodes that stand
 
 
 def _only_in(pod: Any) -> list[str]:
-    """The pools of its affinity."""
+    """Return the pools of the pod's affinity."""
     terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"
     ]
@@ -384,28 +401,28 @@ def _only_in(pod: Any) -> list[str]:
     return expression["values"]
 
 
-def test_beside_an_elastic_pool_a_gang_says_that_a_topology_will_do() -> None:
-    """Kueue gives no flavor with a topology to pods that ask for none, if their queue has others: it waited for ever."""
+def test_gang_with_an_elastic_pool_accepts_any_topology() -> None:
+    """Kueue gives no flavor with a topology to pods without a request for one, if the queue has others. The gang waited forever."""
     gang = _gang(*BESIDE, running=(("    topology: {required: block}\n", ""),))["template"]
     assert gang["metadata"]["annotations"][ANYWHERE] == "true"
     assert _only_in(gang["spec"]) == ["tune"]
 
 
-def test_a_gang_that_asks_for_a_place_asks_for_nothing_else() -> None:
+def test_gang_with_required_topology_has_only_that_annotation() -> None:
     gang = _gang(*BESIDE)["template"]
     asked = {key for key in gang["metadata"]["annotations"] if "kueue" in key}
     assert (asked, _only_in(gang["spec"])) == ({"kueue.x-k8s.io/podset-required-topology"}, ["tune"])
 
 
-def test_a_gang_goes_where_the_team_has_room_for_all_of_it() -> None:
+def test_gang_uses_a_pool_with_enough_quota() -> None:
     smaller = (("    nodes: 4\n", "    nodes: 3\n"), ("{nvidia.com/gpu: 48}", "{nvidia.com/gpu: 56}"))
     gang = _gang(*BESIDE, *smaller, running=(("    topology: {required: block}\n", ""),))["template"]
     assert _only_in(gang["spec"]) == ["more"]
     assert ANYWHERE not in gang["metadata"]["annotations"]
 
 
-def test_what_asks_for_no_gpu_starts_no_node_that_has_some() -> None:
-    """A queue tries its flavors in their order: a web server's CPU started a node of eight GPUs."""
+def test_pod_without_gpu_starts_no_gpu_node() -> None:
+    """A queue tries its flavors in order. Regression: the CPU request of a web server started a node with eight GPUs."""
     cpus = (
         ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, cpu: 4}"),
         ("pools:\n", "pools:\n  - {name: last, nodes: {min: 0, max: 2}, capacity: [{from: spot, machines: [m7i.2xlarge]}]}\n"),
@@ -418,8 +435,8 @@ def test_what_asks_for_no_gpu_starts_no_node_that_has_some() -> None:
     assert [flavor["name"] for flavor in queue["flavors"]] == ["kube-last", "kube-serve"]
 
 
-def test_a_machine_whose_place_ec2_does_not_tell_has_no_level_but_zone_and_host() -> None:
-    """The g family has no network-node labels: Kueue passes over a node that lacks one, so the pool was dead."""
+def test_machine_without_ec2_topology_has_only_zone_and_host() -> None:
+    """The g family has no network-node labels. Kueue ignores a node that lacks a level, so no pod could use the pool."""
     plain = (("machines: [p4de.24xlarge]}]\n  - name: serve", "machines: [g6e.48xlarge]}]\n  - name: serve"),)
     found = _objects(*plain, running=(("required: block", "required: zone"),))
     topology = found["Topology/kube-topology-zone-host"]["spec"]["levels"]
@@ -428,28 +445,26 @@ def test_a_machine_whose_place_ec2_does_not_tell_has_no_level_but_zone_and_host(
 
 
 @pytest.mark.parametrize(("most", "surge"), [("27", (1, 0)), ("28", (0, 1))])
-def test_a_new_version_takes_an_old_ones_place_where_the_quota_has_no_room(
-    most: str, surge: tuple[int, int]
-) -> None:
-    """With all of the quota in use the one replica more was never admitted, and the old ones never went."""
+def test_surge_of_a_rollout_follows_the_spare_quota(most: str, surge: tuple[int, int]) -> None:
+    """Regression: with the whole quota in use, the additional replica was never admitted, and old replicas never ended."""
     never = (("may_borrow: true", "may_borrow: false"),)
     running = (("max: 8", f"max: {most}"),)
     update = _objects(*never, running=running)["Deployment/serving/chat"]["spec"]["strategy"]["rollingUpdate"]
     assert (update["maxSurge"], update["maxUnavailable"]) == surge
 
 
-def test_a_pod_of_a_gang_has_a_whole_node_with_its_fabric() -> None:
+def test_pod_of_a_gang_has_a_whole_node_with_its_fabric() -> None:
     pod = _gang()["template"]["spec"]
     asked, limits = (pod["containers"][0]["resources"][key] for key in ("requests", "limits"))
     assert {r: asked[r] for r in ("nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi")} == {
         "nvidia.com/gpu": "8",
         "vpc.amazonaws.com/efa": "4",
-        "hugepages-2Mi": "5120Mi",
+        "hugepages-2Mi": "5Gi",
     }
     assert limits == {r: amount for r, amount in asked.items() if r != "cpu"}
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"]}
     (shm,) = [v for v in pod["volumes"] if v["name"] == "shm"]
-    assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "65536Mi"}
+    assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "64Gi"}
 
 
 def test_half_a_node_has_half_of_everything() -> None:
@@ -461,7 +476,7 @@ def test_half_a_node_has_half_of_everything() -> None:
     assert asked["requests"]["hugepages-2Mi"] == "2560Mi"
 
 
-def test_one_gpu_has_no_interface_and_locks_nothing() -> None:
+def test_pod_with_one_gpu_requests_no_efa_and_no_capability() -> None:
     one = (("gpus_per_node: 8", "gpus_per_node: 1"),)
     container = _gang(running=one)["template"]["spec"]["containers"][0]
     assert not {"vpc.amazonaws.com/efa", "hugepages-2Mi"} & container["resources"]["requests"].keys()
@@ -482,7 +497,7 @@ def test_torch_finds_its_peers_by_jobsets_own_names() -> None:
     assert env["PET_NODE_RANK"] is None  # from the pod's own index
 
 
-def test_a_lost_pod_begins_the_gang_anew_and_a_drained_node_costs_no_attempt() -> None:
+def test_lost_pod_restarts_the_gang_and_drained_node_costs_no_attempt() -> None:
     policy = _objects()["JobSet/research/tune"]["spec"]["failurePolicy"]
     assert (policy["maxRestarts"], policy["restartStrategy"]) == (3, "BlockingRecreate")
     assert policy["rules"][0]["action"] == "RestartJobSetAndIgnoreMaxRestarts"
@@ -494,7 +509,7 @@ def test_a_lost_pod_begins_the_gang_anew_and_a_drained_node_costs_no_attempt() -
 # --- services -----------------------------------------------------------------------------------
 
 
-def test_a_service_is_scaled_by_its_queue_and_the_autoscaler_owns_its_number() -> None:
+def test_service_is_scaled_by_its_queue_and_the_autoscaler_owns_its_number() -> None:
     found = _objects()
     scaler = found["HorizontalPodAutoscaler/serving/chat"]["spec"]
     assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 8)
@@ -503,19 +518,19 @@ def test_a_service_is_scaled_by_its_queue_and_the_autoscaler_owns_its_number() -
     assert found["Deployment/serving/chat"]["metadata"]["labels"][QUEUE] == "default"
 
 
-def test_a_service_of_a_fixed_number_has_no_autoscaler() -> None:
+def test_service_with_fixed_replicas_has_no_autoscaler() -> None:
     fixed = (("{min: 2, max: 8}", "{min: 3, max: 3}"), ("    scale_on: {queue_depth: 10}\n", ""))
     found = _objects(running=fixed)
     assert "HorizontalPodAutoscaler/serving/chat" not in found
     assert found["Deployment/serving/chat"]["spec"]["replicas"] == 3
 
 
-def test_a_replica_has_its_part_of_the_node_unless_it_says_otherwise() -> None:
+def test_replica_requests_its_share_of_the_node_by_default() -> None:
     asked = _chat()["containers"][0]["resources"]["requests"]
     assert (asked["cpu"], asked["memory"]) == (f"{92160 // 56}m", f"{1073480 // 56}Mi")
     own = _chat(running=(("mig-1g.10gb: 1", "mig-1g.10gb: 1, memory: 30Gi"),))
     resources = own["containers"][0]["resources"]
-    assert resources["requests"]["memory"] == resources["limits"]["memory"] == "30720Mi"
+    assert resources["requests"]["memory"] == resources["limits"]["memory"] == "30Gi"
 
 
 def test_selectors_meet_their_pods_and_no_others() -> None:
@@ -534,7 +549,7 @@ def test_selectors_meet_their_pods_and_no_others() -> None:
 # --- storage ------------------------------------------------------------------------------------
 
 
-def test_without_bindings_a_volume_is_left_out_and_said_and_no_id_is_made_up() -> None:
+def test_without_bindings_volumes_are_left_out_and_listed() -> None:
     texts = files()
     found = objects(texts)
     assert not [key for key in found if key.startswith("PersistentVolume/")]
@@ -543,7 +558,7 @@ def test_without_bindings_a_volume_is_left_out_and_said_and_no_id_is_made_up() -
     assert not [text for text in texts.values() if "fs-" in text]
 
 
-def test_with_bindings_each_team_has_a_volume_of_its_own_on_the_one_file_system() -> None:
+def test_with_bindings_each_team_has_its_own_volume() -> None:
     texts = files(bindings=BOUND)
     found = objects(texts)
     volumes = {key: one["spec"] for key, one in found.items() if key.startswith("PersistentVolume/")}
@@ -561,7 +576,7 @@ def test_with_bindings_each_team_has_a_volume_of_its_own_on_the_one_file_system(
     assert "MISSING.md" not in texts
 
 
-def test_an_nfs_volume_needs_no_bindings() -> None:
+def test_nfs_volume_needs_no_bindings() -> None:
     texts = files(
         ("fsx_lustre: {zone: us-west-2a, size: 2400GiB}", "nfs: {server: 192.0.2.5, export: /srv/Data_1}")
     )
@@ -570,21 +585,21 @@ def test_an_nfs_volume_needs_no_bindings() -> None:
     assert "MISSING.md" not in texts
 
 
-def test_pods_have_the_file_system_where_the_spec_says() -> None:
+def test_pods_mount_file_systems_at_the_path_of_the_spec() -> None:
     for pod in (_chat(), _gang()["template"]["spec"]):
         mounts = {one["mountPath"]: one["name"] for one in pod["containers"][0]["volumeMounts"]}
         volumes = {one["name"]: one for one in pod["volumes"]}
         assert volumes[mounts["/data"]]["persistentVolumeClaim"] == {"claimName": "data"}
 
 
-def test_without_workloads_the_cluster_stands_and_runs_nothing() -> None:
+def test_without_workloads_there_are_no_pods() -> None:
     plan = a_kube_plan()
     found = objects({a.path.removeprefix("k8s/"): a.content.decode() for a in k8s.render(plan)})
     assert not [key for key in found if key.startswith(("JobSet/", "Deployment/"))]
     assert "ClusterQueue/kube-research" in found
 
 
-def test_the_guide_names_what_the_objects_take_for_granted() -> None:
+def test_guide_lists_prerequisites() -> None:
     page = files()["README.md"]
     for word in (
         "`kueue` 0.19.2",
@@ -600,9 +615,9 @@ def test_the_guide_names_what_the_objects_take_for_granted() -> None:
     assert "the context `prod`" in made["k8s/README.md"]
 
 
-def test_a_pool_without_gpus_is_shared_by_its_cpus() -> None:
+def test_pool_without_gpus_is_shared_by_its_cpus() -> None:
     plan = a_kube_plan(CPUS, ("{nvidia.com/gpu: 32}", "{cpu: 8}"))
-    (tune, _) = there(plan.kubernetes).pools
+    (tune, _) = plan.kubernetes.pools
     assert (tune.shared_by, tune.taints, tune.levels) == (("cpu",), (), ())
     found = objects({a.path.removeprefix("k8s/"): a.content.decode() for a in k8s.render(plan)})
     assert found["ClusterQueue/kube-research"]["spec"]["resourceGroups"][0]["coveredResources"] == [

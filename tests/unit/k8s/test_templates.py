@@ -1,4 +1,4 @@
-"""A View holds exactly its template's variables, both ways, down to the lines of its tables; each template has one."""
+"""A View has exactly the variables of its template, also in its rows. Each template has a View."""
 
 import importlib
 import pkgutil
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from jinja2 import nodes
-from template_views import assert_the_same_variables
+from support.template_views import assert_the_same_variables
 
 from gpucluster.files import shipped
 from gpucluster.k8s import views
@@ -19,7 +19,7 @@ FOLDER = shipped("templates") / "k8s"
 
 
 def _views() -> dict[str, Any]:
-    """Every View of the room by the template that its first line names."""
+    """Return every View by the template that its first line names."""
     modules = [
         importlib.import_module(f"{views.__name__}.{m.name}") for m in pkgutil.iter_modules(views.__path__)
     ]
@@ -37,13 +37,13 @@ def test_every_template_is_rendered_and_has_a_view() -> None:
 
 
 @pytest.mark.parametrize("template", sorted(VIEWS))
-def test_template_and_view_name_the_same_variables(template: str) -> None:
+def test_template_and_view_have_the_same_variables(template: str) -> None:
     assert_the_same_variables(environment(), (FOLDER / template).read_text(), VIEWS[template])
 
 
 @pytest.mark.parametrize("template", sorted(VIEWS))
-def test_a_view_is_json_already(template: str) -> None:
-    """Only text and tables of text: a template decides nothing."""
+def test_view_has_only_json_values(template: str) -> None:
+    """A View has only text and tables of text, so a template decides nothing."""
     hints = typing.get_type_hints(VIEWS[template])
     assert {typing.get_origin(hint) or hint for hint in hints.values()} <= {str, tuple}
     tree = environment().parse((FOLDER / template).read_text())
@@ -51,7 +51,7 @@ def test_a_view_is_json_already(template: str) -> None:
 
 
 @pytest.mark.parametrize("template", sorted(VIEWS))
-def test_a_template_says_what_it_is_for_in_its_first_line(template: str) -> None:
+def test_first_line_of_a_template_states_its_purpose(template: str) -> None:
     first = (FOLDER / template).read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first) > 30

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucluster.plan.codec import dumps, loads
+from gpucluster.plan.codec import dumps, loads, message
 from gpucluster.plan.messages import NodePhase, NodeReport, Step
 from gpucluster.plan.model import Bindings, TemplateBinding
 
@@ -11,7 +11,7 @@ REPORT = NodeReport(
     nonce="n",
     boot_id="b",
     phase=NodePhase.FAILED,
-    life=0,
+    incarnation=0,
     steps=(
         Step(name="guard", ok=True, seconds=0.1),
         Step(name="key", ok=False, seconds=2, detail="no secret"),
@@ -19,8 +19,13 @@ REPORT = NodeReport(
 )
 
 
-def test_a_report_comes_back_equal():
-    assert loads(NodeReport, dumps(REPORT)) == REPORT
+@pytest.mark.parametrize("text", [dumps(REPORT), message(REPORT)], ids=["file", "message"])
+def test_a_report_comes_back_equal(text):
+    assert loads(NodeReport, text) == REPORT
+
+
+def test_a_message_is_one_line():
+    assert "\n" not in message(REPORT)
 
 
 def test_maps_of_values_come_back_equal():
@@ -36,12 +41,12 @@ def test_maps_of_values_come_back_equal():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "words"),
     [
-        (('"life": 0', '"life": "0"'), r"NodeReport\.life: expected int, found str"),
-        (('"life": 0', '"life": true'), r"NodeReport\.life: expected int, found bool"),
-        (('"life": 0', '"lives": 0'), r"NodeReport: unknown keys lives"),
-        (('"life": 0,', ""), r"NodeReport: .*life"),
+        (('"incarnation": 0', '"incarnation": "0"'), r"NodeReport\.incarnation: expected int, found str"),
+        (('"incarnation": 0', '"incarnation": true'), r"NodeReport\.incarnation: expected int, found bool"),
+        (('"incarnation": 0', '"lives": 0'), r"NodeReport: unknown keys lives"),
+        (('"incarnation": 0,', ""), r"NodeReport: .*incarnation"),
         (('"failed"', '"fine"'), r"'fine' is not a valid NodePhase"),
         (
             ('"seconds": 0.1', '"seconds": NaN'),
@@ -55,6 +60,6 @@ def test_maps_of_values_come_back_equal():
         (('"detail": "no secret"', '"detail": null'), r"NodeReport\.steps\[1\]\.detail: expected str"),
     ],
 )
-def test_what_does_not_fit_is_named(change, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_does_not_fit_is_named(change, words):
+    with pytest.raises(ValueError, match=words):
         loads(NodeReport, dumps(REPORT).replace(*change))

@@ -3,28 +3,20 @@
 from fractions import Fraction
 
 import pytest
-from builders import SPEC, a_kube_plan, a_kube_spec, changed, some_workloads
 from hypothesis import given, settings
-from kube_specs import kube_specs
+from support.builders import SPEC, a_kube_plan, a_kube_spec, changed, kubernetes_of, some_workloads
+from support.kube_specs import kube_specs
 
 from gpucluster import catalog
 from gpucluster.plan import codec, names
-from gpucluster.plan import defaults_kubernetes as kube
-from gpucluster.plan.allocatable import allocatable
+from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.defaults import Default
 from gpucluster.plan.explain import explain
-from gpucluster.plan.kubernetes import (
-    CPU,
-    EFA,
-    GPU,
-    HUGE_PAGES,
-    MEMORY,
-    Kubernetes,
-    PodSecurity,
-    quantity,
-    weight,
-)
-from gpucluster.plan.model import ClusterPlan, there
+from gpucluster.plan.kubernetes import allocatable
+from gpucluster.plan.model import InterfaceKind
+from gpucluster.plan.model.kubernetes import Kubernetes, PodSecurity
+from gpucluster.plan.model.values import CPU, EFA, GPU, HUGE_PAGES, MEMORY, quantity, weight
+from gpucluster.plan.model.workloads import Gang, Service
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import ClusterSpec, inspect_text
 
@@ -33,7 +25,7 @@ SLICES = "nvidia.com/mig-1g.10gb"
 
 
 def _part(*changes: Change) -> Kubernetes:
-    return there(a_kube_plan(*changes).kubernetes)
+    return a_kube_plan(*changes).kubernetes
 
 
 def _held(part: Kubernetes, team: str) -> dict[str, dict[str, int]]:
@@ -135,7 +127,7 @@ def test_the_pools_of_slurm_and_of_kubernetes_are_apart() -> None:
     )
     plan = resolve(inspect_text(text, "both.yaml", catalog.load()).result(), catalog.load())
     assert [pool.name for pool in plan.pools] == ["h200"]
-    assert [pool.name for pool in there(plan.kubernetes).pools] == ["k"]
+    assert [pool.name for pool in kubernetes_of(plan).pools] == ["k"]
     assert plan.slurm
     assert plan.head
 
@@ -147,10 +139,14 @@ def test_the_pools_of_slurm_and_of_kubernetes_are_apart() -> None:
         (CPU, 96000, "96"),
         (MEMORY, 5, "5Mi"),
         (GPU, 8, "8"),
-        (HUGE_PAGES, 5120, "5120Mi"),
+        (HUGE_PAGES, 5120, "5Gi"),
+        (MEMORY, 1025, "1025Mi"),
+        (MEMORY, 2 * 1024 * 1024, "2Ti"),
+        (MEMORY, 0, "0"),
     ],
 )
-def test_a_quantity_is_written_as_kubernetes_does(resource: str, amount: int, written: str) -> None:
+def test_a_quantity_is_written_as_kubernetes_stores_it(resource: str, amount: int, written: str) -> None:
+    """Regression: Kueue's webhook rewrote `5120Mi` to `5Gi`, so that a second apply changed queues and gangs."""
     assert quantity(resource, amount) == written
 
 
@@ -191,7 +187,7 @@ def test_every_default_of_kubernetes_is_explained() -> None:
 # --- what runs ----------------------------------------------------------------------------------
 
 
-def _running(*changes: Change, cluster: tuple[Change, ...] = ()) -> tuple[object, object]:
+def _running(*changes: Change, cluster: tuple[Change, ...] = ()) -> tuple[Service, Gang]:
     spec = a_kube_spec(*cluster)
     found = some_workloads(resolve(spec, catalog.load()), spec, *changes)
     return found.services[0], found.gangs[0]
@@ -203,6 +199,92 @@ def test_a_gang_that_may_land_in_two_pools_asks_for_what_both_have() -> None:
     (gang,) = some_workloads(resolve(spec, catalog.load()), spec).gangs
     assert gang.resources[CPU] == 92160  # the p4de's, not the p5's 184 CPUs
     assert gang.resources[EFA] == 4
+
+
+@pytest.mark.parametrize(
+    ("topology", "required", "preferred", "anywhere"),
+    [
+        ("    topology: {required: block}\n", "block", None, False),
+        ("    topology: {preferred: spine}\n", None, "spine", False),
+        ("", None, None, True),
+    ],
+)
+def test_level_of_a_gang_is_required_or_preferred(
+    topology: str, required: str | None, preferred: str | None, anywhere: bool
+) -> None:
+    labels = {level.word: level.label for level in _part().pool("tune").levels}
+    _, gang = _running(("    topology: {required: block}\n", topology))
+    found = (gang.required_level, gang.preferred_level, gang.anywhere)
+    assert found == (required and labels[required], preferred and labels[preferred], anywhere)
+
+
+def test_gang_in_a_pool_without_levels_is_not_placed() -> None:
+    _, gang = _running(
+        ("    topology: {required: block}\n", ""), cluster=(("nodes: 4", "nodes: {min: 3, max: 4}"),)
+    )
+    assert (gang.required_level, gang.preferred_level, gang.anywhere) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("memory", "shm_mib"),
+    [("511Mi", 64), ("520Mi", 65), ("524280Mi", 65535), ("524288Mi", 65536), ("600000Mi", 65536)],
+)
+def test_shared_memory_of_a_pod_is_an_eighth_within_limits(memory: str, shm_mib: int) -> None:
+    resources = ("{nvidia.com/mig-1g.10gb: 1}", f"{{cpu: 1, memory: {memory}}}")
+    one = ("{min: 2, max: 8}", "{min: 1, max: 1}"), ("    scale_on: {queue_depth: 10}\n", "")
+    service, _ = _running(resources, *one)
+    assert service.shm_mib == shm_mib
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ((), (8000, 10, 3)),
+        ((("    replicas:", "    port: 9000\n    replicas:"),), (9000, 10, 3)),
+        ((("    scale_on: {queue_depth: 10}\n", ""), ("{min: 2, max: 8}", "{min: 2, max: 2}")), (8000, None, 3)),
+        ((("    gpus_per_node: 8\n", "    gpus_per_node: 8\n    restarts: 0\n"),), (8000, 10, 0)),
+    ],
+    ids=["defaults", "a port", "a fixed number", "no restarts"],
+)  # fmt: skip
+def test_fields_of_workloads_and_their_defaults(
+    changes: tuple[Change, ...], expected: tuple[int, int | None, int]
+) -> None:
+    service, gang = _running(*changes)
+    assert (service.port, service.queue_depth, gang.restarts) == expected
+
+
+def test_each_card_has_an_efa_and_card_0_the_address() -> None:
+    found = [(one.card, one.device, one.kind) for one in _part().pool("tune").interfaces]
+    efa = InterfaceKind.EFA_ONLY
+    assert found == [(0, 0, InterfaceKind.ENA), (0, 1, efa), (1, 0, efa), (2, 0, efa), (3, 0, efa)]
+
+
+def _another_pool(*machines: str) -> Change:
+    more = f"  - {{name: more, nodes: 2, capacity: [{{from: spot, machines: [{', '.join(machines)}]}}]}}\n"
+    return ("  - name: serve\n", f"{more}  - name: serve\n")
+
+
+@pytest.mark.parametrize(
+    ("machines", "count"),
+    [
+        (("p5en.48xlarge",), 17),
+        (("p5e.48xlarge", "p5en.48xlarge"), 0),
+        (("g5.8xlarge", "g5.16xlarge"), 2),
+        (("g5.xlarge",), 0),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_interfaces_of_a_pool_whose_machines_have_the_same_cards(
+    machines: tuple[str, ...], count: int
+) -> None:
+    assert len(_part(_another_pool(*machines)).pool("more").interfaces) == count
+
+
+@pytest.mark.parametrize(
+    ("machines", "vcpus"), [(("g5.16xlarge", "g5.8xlarge"), 32), (("g5.8xlarge", "g5.16xlarge"), 32)]
+)
+def test_pool_of_two_machines_has_the_fewest_cpus(machines: tuple[str, ...], vcpus: int) -> None:
+    assert _part(_another_pool(*machines)).pool("more").vcpus == vcpus
 
 
 def test_a_service_that_asks_for_cpu_only_has_memory_with_it() -> None:
@@ -219,7 +301,7 @@ def test_a_service_that_asks_for_cpu_only_has_memory_with_it() -> None:
 @settings(max_examples=25)
 @given(kube_specs())
 def test_what_teams_and_cohort_hold_is_what_the_pools_have_at_their_max(spec: ClusterSpec) -> None:
-    part = there(resolve(spec, catalog.load()).kubernetes)
+    part = kubernetes_of(resolve(spec, catalog.load()))
     for pool in part.pools:
         shares = [share for team in part.teams for share in team.shares if share.pool == pool.name]
         (spare,) = [share for share in part.spare if share.pool == pool.name]
@@ -234,20 +316,20 @@ def test_what_teams_and_cohort_hold_is_what_the_pools_have_at_their_max(spec: Cl
 @settings(max_examples=25)
 @given(kube_specs())
 def test_a_team_holds_its_whole_quota(spec: ClusterSpec) -> None:
-    part = there(resolve(spec, catalog.load()).kubernetes)
+    part = kubernetes_of(resolve(spec, catalog.load()))
     for team in part.teams:
-        for resource, wished in team.quota.items():
+        for resource, requested in team.quota.items():
             by_it = [share for share in team.shares if resource in part.pool(share.pool).shared_by]
-            assert sum(share.nominal[resource] for share in by_it) == wished
+            assert sum(share.nominal[resource] for share in by_it) == requested
 
 
 @settings(max_examples=15)
 @given(kube_specs())
 def test_a_gpu_never_waits_for_its_cpus(spec: ClusterSpec) -> None:
     """As many pods as the quota has GPUs fit what follows them, each with its part of a node."""
-    for team in there(resolve(spec, catalog.load()).kubernetes).teams:
+    for team in kubernetes_of(resolve(spec, catalog.load())).teams:
         for share in team.shares:
-            pool = there(resolve(spec, catalog.load()).kubernetes).pool(share.pool)
+            pool = kubernetes_of(resolve(spec, catalog.load())).pool(share.pool)
             if pool.shared_by != (GPU,):
                 continue
             for resource in (CPU, MEMORY):
@@ -261,5 +343,5 @@ def test_a_plan_is_the_same_twice_and_survives_its_json(spec: ClusterSpec) -> No
     plan = resolve(spec, catalog.load())
     text = codec.dumps(plan)
     assert codec.dumps(resolve(spec, catalog.load())) == text
-    assert codec.loads(ClusterPlan, text) == plan
+    assert codec.load_plan(text) == plan
     assert explain(spec, catalog.load(), plan)

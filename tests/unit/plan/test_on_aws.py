@@ -4,17 +4,17 @@ import ipaddress
 from pathlib import Path
 
 import pytest
-from aws_rows import SITE, at_top, of_head, of_network, of_pool, storage
-from builders import a_plan
 from hypothesis import given
 from hypothesis import strategies as st
+from support.aws_rows import SITE, at_top, of_head, of_network, of_pool, storage
+from support.builders import a_plan, image_name_of, on_aws
 
 from gpucluster import catalog, spec
-from gpucluster.plan.addresses import MOST_CUT, head_address, public_of, standby_address, subnet_of, usable
-from gpucluster.plan.interfaces import interfaces_of
-from gpucluster.plan.model import ClusterPlan, InterfaceKind, there
+from gpucluster.plan.aws import MOST_CUT, head_address, public_of, standby_address, subnet_of, usable
+from gpucluster.plan.model import ImageById, InterfaceKind, OwnNetwork, SiteNetwork, SiteSubnet, SlurmOnAws
 from gpucluster.plan.names import image_name, placement_key
 from gpucluster.plan.resolve import resolve
+from gpucluster.plan.resolve.aws import interfaces_of
 
 STACKS = Path(__file__).parents[3] / "stacks"
 MACHINES = catalog.load().machines
@@ -79,9 +79,10 @@ def test_fixed_addresses_are_usable_in_the_least_subnet() -> None:
     ],
 )  # fmt: skip
 def test_ways_out(wish: str, nat: tuple[str, ...], endpoints: tuple[str, ...], public: bool) -> None:
-    network = there(a_plan(of_network(wish)).aws).network
+    network = a_plan(of_network(wish)).aws.network
+    assert isinstance(network, OwnNetwork)
     assert (network.nat, network.endpoints) == (nat, endpoints)
-    assert all((subnet.public_cidr is not None) is public for subnet in network.subnets)
+    assert all(subnet.has_public is public for subnet in network.subnets)
 
 
 def test_jobs_with_a_role_reach_sts_without_nat() -> None:
@@ -90,33 +91,31 @@ def test_jobs_with_a_role_reach_sts_without_nat() -> None:
         "  region: us-east-2\n",
         "  region: us-east-2\n  jobs: {read: ['s3://bucket/', 's3://a-bucket/sets/']}\n",
     )
-    site = there(a_plan(of_network("nat: none"), wish).aws)
+    site = a_plan(of_network("nat: none"), wish).aws
     assert site.network.endpoints == ("ec2", "secretsmanager", "sqs", "sts")
-    assert there(site.jobs).read == ("s3://a-bucket/sets", "s3://bucket"), (
+    assert site.jobs is not None
+    assert site.jobs.read == ("s3://a-bucket/sets", "s3://bucket"), (
         "by name, and without the slash at its end"
     )
-    assert there(a_plan(wish).aws).network.endpoints == ()
+    assert a_plan(wish).aws.network.endpoints == ()
 
 
 def test_session_manager_without_nat_has_its_endpoints() -> None:
-    network = there(a_plan(of_network("nat: none"), at_top("access: {ssm: true}")).aws).network
+    network = a_plan(of_network("nat: none"), at_top("access: {ssm: true}")).aws.network
     assert network.endpoints == ("ec2", "ec2messages", "secretsmanager", "sqs", "ssm", "ssmmessages")
 
 
 def test_a_vpc_that_is_there_keeps_its_subnets_and_has_nothing_of_ours() -> None:
     plan = a_plan(SITE, of_head("address: 10.9.0.77"))
-    network = there(plan.aws).network
-    assert (network.vpc, network.cidr, network.nat, network.endpoints) == (
-        "vpc-0123456789abcdef0",
-        "",
-        (),
-        (),
+    network = plan.aws.network
+    assert network == SiteNetwork(
+        vpc="vpc-0123456789abcdef0",
+        subnets=(
+            SiteSubnet(zone="us-east-2a", id="subnet-0123456789abcdef0"),
+            SiteSubnet(zone="us-east-2b", id="subnet-0fedcba9876543210"),
+        ),
     )
-    assert [(s.zone, s.id, s.cidr, s.public_cidr) for s in network.subnets] == [
-        ("us-east-2a", "subnet-0123456789abcdef0", "", None),
-        ("us-east-2b", "subnet-0fedcba9876543210", "", None),
-    ]
-    assert (there(plan.head).zone, there(plan.head).address) == ("us-east-2a", "10.9.0.77")
+    assert (plan.head.zone, plan.head.address) == ("us-east-2a", "10.9.0.77")
 
 
 @pytest.mark.parametrize(
@@ -139,8 +138,8 @@ def test_a_group_only_where_it_helps(changes: tuple[tuple[str, str], ...], place
     assert a_plan(*changes).pools[0].placement is placed
 
 
-def _research() -> ClusterPlan:
-    return resolve(spec.load(STACKS / "research.yaml"), catalog.load())
+def _research() -> SlurmOnAws:
+    return on_aws(resolve(spec.load(STACKS / "research.yaml"), catalog.load()))
 
 
 def test_what_was_bought_ahead_is_never_placed() -> None:
@@ -149,40 +148,38 @@ def test_what_was_bought_ahead_is_never_placed() -> None:
 
 
 def test_the_heads_volumes_are_named_and_sized() -> None:
-    found = [(one.key, one.size_gib, one.path) for one in there(_research().head).volumes]
+    found = [(one.key, one.size_gib, one.path) for one in _research().head.volumes]
     assert found == [("state", 100, "/srv/gpucluster-state"), ("nfs-apps", 200, "/apps")]
 
 
 def test_with_a_standby_the_state_lies_on_the_shared_mount() -> None:
-    wish = "standby: {machine: m7i.xlarge, zone: us-east-2b, state: /home}"
+    wish = "standby: {machine: m7i.xlarge, zone: us-east-2b, state: /data}"
     both = storage("{mount: /home, efs: {}}", "{mount: /data, nfs: {server: 192.0.2.5, export: /d}}")
-    head = there(
-        a_plan(
-            of_head(wish), both, ("accept: [{id: head-state, because: it lives as long as a test}]\n", "")
-        ).head
-    )
-    standby = there(head.standby)
+    no_accept = ("{id: head-state, because: it lives as long as a test}, ", "")
+    head = a_plan(of_head(wish), both, no_accept).head
+    standby = head.standby
+    assert standby is not None
     assert (head.volumes, standby.zone, standby.address, standby.state) == (
         (),
         "us-east-2b",
         "10.42.32.11",
-        "/home",
+        "/data",
     )
 
 
 def test_a_pools_image_stands_beside_the_clusters() -> None:
     plan = a_plan(of_pool("image: {ami: ami-0123456789abcdef0}"))
-    image = there(plan.pools[0].image)
-    assert (image.id, image.name) == ("ami-0123456789abcdef0", None)
-    assert there(there(plan.aws).image).name == image_name("ubuntu-24.04", "24.11")
+    assert plan.pools[0].image == ImageById(os="ubuntu-24.04", id="ami-0123456789abcdef0")
+    assert image_name_of(plan) == image_name("ubuntu-24.04", "24.11")
 
 
 def test_storage_of_every_kind_is_one_kind_each() -> None:
-    kinds = ("nfs", "efs", "lustre", "nvme", "other")
-    found = {
-        one.path: [kind for kind in kinds if getattr(one, kind) is not None] for one in _research().storage
-    }
+    found = {one.path: one.source.kind for one in _research().storage}
     assert found == {
-        "/home": ["efs"], "/data": ["lustre"], "/apps": ["nfs"], "/scratch": ["nvme"], "/archive": ["other"],
-    }  # fmt: skip
+        "/home": "efs",
+        "/data": "fsx-lustre",
+        "/apps": "nfs-from-head",
+        "/scratch": "nvme",
+        "/archive": "other",
+    }
     assert placement_key("h200", "us-east-1a") == "h200/us-east-1a"

@@ -1,12 +1,12 @@
 """A plan on hosts that exist: names and addresses as written, nothing of a cloud."""
 
 import pytest
-from builders import LAB, a_lab_plan
+from support.builders import LAB, a_lab_plan
 
 from gpucluster import catalog
 from gpucluster.plan import codec
 from gpucluster.plan.explain import explain
-from gpucluster.plan.model import ClusterPlan, SlotRange, there
+from gpucluster.plan.model import Hosts, NfsFromHead, NfsFromServer, SlotRange, SlurmOnHosts
 from gpucluster.spec import inspect_text
 
 ODD = 'hosts: "r1-n[08-09],hercules,r2-n[1-2]-b"'
@@ -14,7 +14,7 @@ ODD_ADDRESSES = '"192.0.2.[11-15]"'
 ODD_TREE = '{leaf1: "r1-n[08-09],hercules", leaf2: "r2-n[1-2]-b"}'
 
 
-def an_odd_plan() -> ClusterPlan:
+def an_odd_plan() -> SlurmOnHosts:
     return a_lab_plan(
         ('hosts: "gpu[01-04]"', ODD),
         ('"192.0.2.[11-14]"', ODD_ADDRESSES),
@@ -30,11 +30,17 @@ def test_every_host_is_a_node_that_is_always_on() -> None:
     assert pool.shape.real_memory_mib == 2000 * 1024 * 95 // 100
 
 
-def test_the_head_has_neither_type_nor_zone() -> None:
+def test_machine_without_gpus_has_no_gpus_and_no_model() -> None:
+    plain = a_lab_plan((", gpus: {model: h100, count: 8}", "")).pools[0].shape
+    assert (plain.gpu_count, plain.gpu_model) == (0, None)
+    shape = a_lab_plan().pools[0].shape
+    assert (shape.gpu_count, shape.gpu_model) == (8, "h100")
+
+
+def test_the_head_and_the_way_to_the_hosts() -> None:
     plan = a_lab_plan()
-    head = there(plan.head)
-    assert (head.name, head.machine, head.zone, head.address) == ("ctl0", None, None, "192.0.2.10")
-    assert (plan.aws, there(plan.hosts).ssh_user, there(plan.hosts).ssh_port) == (None, "admin", 22)
+    assert (plan.head.name, plan.head.address) == ("ctl0", "192.0.2.10")
+    assert plan.hosts == Hosts(ssh_user="admin", ssh_port=22)
 
 
 def test_names_of_any_form_stay_in_their_order_beside_their_addresses() -> None:
@@ -48,7 +54,7 @@ def test_names_of_any_form_stay_in_their_order_beside_their_addresses() -> None:
 
 def test_a_plan_survives_its_json() -> None:
     for plan in (a_lab_plan(), an_odd_plan()):
-        assert codec.loads(ClusterPlan, codec.dumps(plan)) == plan
+        assert codec.load_plan(codec.dumps(plan)) == plan
 
 
 def test_leaves_and_spines_are_the_specs_and_absent_if_it_says_nothing() -> None:
@@ -57,16 +63,16 @@ def test_leaves_and_spines_are_the_specs_and_absent_if_it_says_nothing() -> None
         ("leaf1", ["gpu[01-02]"]),
         ("leaf2", ["gpu[03-04]"]),
     ]
-    assert [(spine.name, spine.leaves) for spine in plan.spines] == [("spine", ("leaf1", "leaf2"))]
+    assert [(spine.name, spine.switches) for spine in plan.spines] == [("spine", ("leaf1", "leaf2"))]
     flat = a_lab_plan(('  topology: {tree: {spine: {leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}}}\n', ""))
     assert (flat.leaves, flat.spines) == ((), ())
 
 
 def test_the_head_is_who_exports() -> None:
-    nfs = there(a_lab_plan().storage[0].nfs)
-    assert (nfs.server, nfs.export, nfs.from_head) == ("192.0.2.10", "/srv/home", True)
-    given = there(a_lab_plan(("from: head", "server: 192.0.2.5")).storage[0].nfs)
-    assert (given.server, given.from_head) == ("192.0.2.5", False)
+    (mount,) = a_lab_plan().storage
+    assert mount.source == NfsFromHead(server="192.0.2.10", export="/srv/home")
+    (given,) = a_lab_plan(("from: head", "server: 192.0.2.5")).storage
+    assert given.source == NfsFromServer(server="192.0.2.5", export="/srv/home")
 
 
 @pytest.mark.parametrize(
@@ -84,12 +90,13 @@ def test_a_range_writes_itself(span: SlotRange, hostlist: str) -> None:
     assert all(name in span for name in span)
 
 
-def test_the_explanation_says_what_nobody_wrote() -> None:
+def test_explanation_has_values_that_the_spec_does_not_contain() -> None:
     spec = inspect_text(LAB, "lab.yaml", catalog.load()).result()
     notes = {note.path: note for note in explain(spec, catalog.load(), a_lab_plan())}
     assert notes["pools[h100].memory"].value == "1945600 MiB"
     assert notes["storage[/home].server"].value == "192.0.2.10"
-    assert "no job spans" in notes["spines[spine]"].reason
+    assert notes["topology"].value == "2 leaves below 1 switches at the top"
+    assert "no job spans" in notes["topology"].reason
     assert not [path for path in notes if "zone" in path or "idle" in path]
 
 

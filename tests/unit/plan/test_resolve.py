@@ -5,25 +5,25 @@ import itertools
 from pathlib import Path
 
 import pytest
-from builders import a_plan, a_spec
 from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_plan, a_spec, an_unequal_plan, on_aws
 
 from gpucluster import catalog, spec
 from gpucluster.plan import codec, defaults
-from gpucluster.plan.addresses import head_address, room, subnet_of
+from gpucluster.plan.aws import head_address, room, subnet_of, usable
 from gpucluster.plan.explain import explain
-from gpucluster.plan.model import ClusterPlan, Market, there
-from gpucluster.plan.on_aws import shape_of
+from gpucluster.plan.model import Market, OwnNetwork, SlurmOnAws
 from gpucluster.plan.resolve import resolve
+from gpucluster.plan.resolve.aws import shape_of
 from gpucluster.spec import ClusterSpec
 
 STACKS = Path(__file__).parents[3] / "stacks"
 
 
 def test_the_first_stack_becomes_its_plan() -> None:
-    plan = resolve(spec.load(STACKS / "burst.yaml"), catalog.load())
+    plan = on_aws(resolve(spec.load(STACKS / "burst.yaml"), catalog.load()))
     pool = plan.pools[0]
     assert [span.hostlist for span in pool.slots] == ["h200-1a-[1-16]", "h200-1b-[1-16]"]
     assert [(s.market, s.machines, s.max) for s in pool.sources] == [
@@ -41,21 +41,21 @@ def test_the_first_stack_becomes_its_plan() -> None:
         "h200",
         8,
     )
-    assert [(s.zone, s.cidr) for s in there(plan.aws).network.subnets] == [
+    assert [(s.zone, s.cidr) for s in _network(plan).subnets] == [
         ("us-east-1a", "10.42.0.0/19"),
         ("us-east-1b", "10.42.32.0/19"),
     ]
-    assert (there(plan.head).name, there(plan.head).address, there(plan.head).zone) == (
+    assert (plan.head.name, plan.head.address, plan.head.zone) == (
         "burst-head",
         "10.42.0.10",
         "us-east-1a",
     )
-    assert [leaf.name for leaf in plan.leaves] == ["us-east-1a", "us-east-1b"]
+    assert [leaf.name for leaf in plan.leaves] == ["h200-1a", "h200-1b"]
 
 
 def test_a_plan_survives_its_json() -> None:
     plan = a_plan()
-    assert codec.loads(ClusterPlan, codec.dumps(plan)) == plan
+    assert codec.load_plan(codec.dumps(plan)) == plan
 
 
 def test_a_zone_that_no_source_uses_has_a_subnet_but_no_slots_and_no_leaf() -> None:
@@ -64,16 +64,17 @@ def test_a_zone_that_no_source_uses_has_a_subnet_but_no_slots_and_no_leaf() -> N
         ("p5e.48xlarge]", "p5e.48xlarge], zones: [us-east-2b]"),
     )
     assert [span.zone for span in plan.pools[0].slots] == ["us-east-2b"]
-    assert [leaf.name for leaf in plan.leaves] == ["us-east-2b"]
-    assert len(there(plan.aws).network.subnets) == 2
+    assert [leaf.name for leaf in plan.leaves] == ["h200-2b"]
+    assert len(plan.aws.network.subnets) == 2
 
 
-def test_pools_in_one_zone_share_its_leaf() -> None:
+def test_pools_in_one_zone_have_a_leaf_each() -> None:
     extra = "  - {name: b, nodes: 2, capacity: [{from: spot, machines: [p5.48xlarge], zones: [us-east-2b]}]}\npartitions:"
     plan = a_plan(("partitions:", extra), ("pools: [h200]", "pools: [h200, b]"))
     assert [[span.hostlist for span in leaf.slots] for leaf in plan.leaves] == [
         ["h200-2a-[1-16]"],
-        ["h200-2b-[1-16]", "b-2b-[1-2]"],
+        ["h200-2b-[1-16]"],
+        ["b-2b-[1-2]"],
     ]
 
 
@@ -93,24 +94,45 @@ def test_always_on_slots_stand_in_the_first_zone_of_the_first_source() -> None:
     assert plan.pools[0].always_on() == ("h200-2b-1", "h200-2b-2")
 
 
-def test_what_is_not_wished_is_the_default() -> None:
+def test_unset_fields_have_their_defaults() -> None:
     plan = a_plan(("    idle: 5m\n", ""), (", max_time: 1d", ""))
     pool = plan.pools[0]
     assert (pool.idle_s, pool.boot_timeout_s) == (defaults.IDLE_S.value, defaults.BOOT_TIMEOUT_S.value)
     assert plan.partitions[0].max_time_s is None
 
 
+@pytest.mark.parametrize(
+    ("written", "folder"),
+    [
+        ("{path: /scratch}", "/scratch/.gpucluster-tmp"),
+        ("{path: /scratch/jobs}", "/scratch/jobs"),
+        ("true", "/scratch/.gpucluster-tmp"),
+    ],
+)
+def test_private_tmp_on_the_nvme_mount_is_a_folder_in_it(written: str, folder: str) -> None:
+    """Regression: the agent made the mount itself root's with mode 0755, and no user could write to /scratch."""
+    plan = a_plan(
+        ('version: "24.11"', f'version: "24.11"\n  private_tmp: {written}'),
+        ("pools:\n", "storage: [{mount: /scratch, nvme: {}}]\npools:\n"),
+    )
+    assert plan.slurm.private_tmp == folder
+
+
 def test_a_node_outlives_the_longest_boot() -> None:
-    assert a_plan().times.self_end_s == 1800
-    assert a_plan(("idle: 5m", "idle: 5m\n    boot_timeout: 2h")).times.self_end_s == 7800
+    assert a_plan().times.self_termination_s == 1800
+    assert a_plan(("idle: 5m", "idle: 5m\n    boot_timeout: 2h")).times.self_termination_s == 7800
+    plan = an_unequal_plan()
+    assert [pool.boot_timeout_s for pool in plan.pools] == [600, 1800]
+    assert plan.times.self_termination_s == 1800 + 600, "of two pools the longer boot counts"
 
 
 def test_every_default_is_explained() -> None:
     """Each row of defaults stands in the explanation of a spec that wishes as little as it can."""
     read = a_spec(
-        ("    idle: 5m\n", ""), (", max_time: 1d", ""), (", max: 4", ""),
+        ("    idle: 5m\n", f"    on_boot: [{{script: 's3://site/boot.sh', sha256: {'a' * 64}}}]\n"), (", max_time: 1d", ""), (", max: 4", ""),
         ("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a]"),
-        ("partitions:\n", "budget: {monthly: 1000000 USD}\npartitions:\n"),
+        ('version: "24.11"', 'version: "24.11"\n  accounting: {database: local}'),
+        ("partitions:\n", "budget: {monthly: 1000000 USD}\nhealth: {}\nlogin: {machine: m7i.xlarge}\npartitions:\n"),
         ("pools:\n", "storage: [{mount: /data, fsx_lustre: {zone: us-east-1a, size: 2400GiB}}]\npools:\n"),
     )  # fmt: skip
     notes = explain(read, catalog.load(), resolve(read, catalog.load()))
@@ -118,7 +140,8 @@ def test_every_default_is_explained() -> None:
     rows = {name: row for name, row in vars(defaults).items() if isinstance(row, defaults.Default)}
     assert len(rows) > 12
     unexplained = {name for name, row in rows.items() if row.reason not in reasons}
-    assert unexplained == {"SELF_END_MARGIN_S"}  # shows only with a long boot_timeout
+    # the first shows only with a long boot_timeout, the second only with a partition without GPUs
+    assert unexplained == {"SELF_TERMINATION_MARGIN_S", "CPU_BILLING"}
     assert len({note.path for note in notes}) == len(notes)
 
 
@@ -171,23 +194,32 @@ def _pool(draw: st.DrawFn, name: str, zones: list[str]) -> dict[str, object]:
     }
 
 
-def _names(plan: ClusterPlan) -> list[str]:
+def _resolved(read: ClusterSpec) -> SlurmOnAws:
+    return on_aws(resolve(read, catalog.load()))
+
+
+def _network(plan: SlurmOnAws) -> OwnNetwork:
+    assert isinstance(plan.aws.network, OwnNetwork)
+    return plan.aws.network
+
+
+def _names(plan: SlurmOnAws) -> list[str]:
     return [name for pool in plan.pools for span in pool.slots for name in span]
 
 
-def _places(plan: ClusterPlan) -> dict[str, object]:
+def _places(plan: SlurmOnAws) -> dict[str, object]:
     """Every name and address that a change elsewhere must not move."""
     slots = {f"{pool.name} {span.zone}": span for pool in plan.pools for span in pool.slots}
     templates = {t.key: t for pool in plan.pools for t in pool.templates}
-    return {**slots, **templates, **{s.zone: s.cidr for s in there(plan.aws).network.subnets}}
+    return {**slots, **templates, **{s.zone: s.cidr for s in _network(plan).subnets}}
 
 
 @given(specs())
 def test_names_are_unique_host_names_and_belong_to_their_pool(read: ClusterSpec) -> None:
-    plan = resolve(read, catalog.load())
+    plan = _resolved(read)
     names = _names(plan)
     assert len(set(names)) == len(names)
-    assert there(plan.head).name not in names
+    assert plan.head.name not in names
     assert all(len(name) <= 63 for name in names)
     for pool in plan.pools:
         for span in pool.slots:
@@ -196,26 +228,26 @@ def test_names_are_unique_host_names_and_belong_to_their_pool(read: ClusterSpec)
 
 @given(specs())
 def test_a_range_as_slurm_writes_it_is_its_names(read: ClusterSpec) -> None:
-    for pool in resolve(read, catalog.load()).pools:
+    for pool in _resolved(read).pools:
         for span in pool.slots:
             assert list(NodeSet(span.hostlist)) == list(span)
 
 
 @given(specs())
 def test_subnets_stay_inside_the_network_and_apart(read: ClusterSpec) -> None:
-    plan = resolve(read, catalog.load())
-    subnets = [ipaddress.IPv4Network(subnet.cidr) for subnet in there(plan.aws).network.subnets]
-    assert all(subnet.subnet_of(ipaddress.IPv4Network(there(plan.aws).network.cidr)) for subnet in subnets)
+    plan = _resolved(read)
+    subnets = [ipaddress.IPv4Network(subnet.cidr) for subnet in _network(plan).subnets]
+    assert all(subnet.subnet_of(ipaddress.IPv4Network(_network(plan).cidr)) for subnet in subnets)
     assert not any(one.overlaps(other) for one, other in itertools.combinations(subnets, 2))
-    assert ipaddress.IPv4Address(there(plan.head).address) in subnets[0]
+    assert ipaddress.IPv4Address(plan.head.address) in subnets[0]
 
 
 @given(specs(), st.randoms(use_true_random=False))
 def test_the_order_of_pools_moves_no_name(read: ClusterSpec, chance: object) -> None:
     pools = list(read.pools)
     chance.shuffle(pools)  # type: ignore[attr-defined]
-    shuffled = resolve(read.model_copy(update={"pools": tuple(pools)}), catalog.load())
-    assert _places(shuffled) == _places(resolve(read, catalog.load()))
+    shuffled = _resolved(read.model_copy(update={"pools": tuple(pools)}))
+    assert _places(shuffled) == _places(_resolved(read))
 
 
 @given(specs(), NAMES)
@@ -223,26 +255,27 @@ def test_a_new_pool_moves_no_name(read: ClusterSpec, name: str) -> None:
     if name in {pool.name for pool in read.pools}:
         return
     more = read.model_copy(update={"pools": (read.pools[0].model_copy(update={"name": name}), *read.pools)})
-    before, after = (_places(resolve(one, catalog.load())) for one in (read, more))
+    before, after = (_places(_resolved(one)) for one in (read, more))
     assert before.items() <= after.items()
 
 
 @given(specs(), st.integers(0, 4))
 def test_a_new_zone_moves_no_name_and_no_address(read: ClusterSpec, at: int) -> None:
-    site = there(read.aws)
+    site = read.aws
+    assert site is not None
     zones = list(site.network.places)
     zones.insert(at, "us-east-1d")
     network = site.network.model_copy(update={"zones": tuple(zones)})
     more = read.model_copy(update={"aws": site.model_copy(update={"network": network})})
-    before, after = (_places(resolve(one, catalog.load())) for one in (read, more))
+    before, after = (_places(_resolved(one)) for one in (read, more))
     assert before.items() <= after.items()
 
 
 @given(specs())
 def test_a_plan_is_the_same_twice_and_survives_its_json(read: ClusterSpec) -> None:
-    text = codec.dumps(resolve(read, catalog.load()))
-    assert codec.dumps(resolve(read, catalog.load())) == text
-    assert codec.dumps(codec.loads(ClusterPlan, text)) == text
+    text = codec.dumps(_resolved(read))
+    assert codec.dumps(_resolved(read)) == text
+    assert codec.dumps(codec.load_plan(text)) == text
 
 
 @pytest.mark.parametrize(("cidr", "zone", "subnet"), [
@@ -257,3 +290,29 @@ def test_a_zones_letter_says_which_eighth_is_its(cidr: str, zone: str, subnet: s
 def test_the_least_subnet_has_room_for_the_head_and_ten_nodes() -> None:
     assert head_address("10.42.0.16/28") == "10.42.0.26"
     assert room("10.42.0.16/28") == 11  # the head, and ten
+
+
+def test_times_follow_the_longest_boot_of_unequal_pools() -> None:
+    plan = an_unequal_plan()
+    assert [pool.boot_timeout_s for pool in plan.pools] == [600, 1800]
+    assert plan.times == defaults.times(1800)
+    assert plan.times != defaults.times(600)
+
+
+def test_unequal_pools_keep_their_own_shapes_and_slots() -> None:
+    small, large = an_unequal_plan().pools
+    assert [(p.shape.cpus, p.shape.gpu_count, p.shape.gpu_model) for p in (small, large)] == [
+        (48, 4, "a10g"),
+        (192, 8, "h200"),
+    ]
+    assert [[span.hostlist for span in p.slots] for p in (small, large)] == [
+        ["small-2a-[1-4]", "small-2b-[1-4]"],
+        ["large-2a-[1-8]", "large-2b-[1-8]"],
+    ]
+
+
+def test_addresses_that_aws_reserves_are_the_first_four_and_the_last() -> None:
+    free = [n for n in range(32) if usable("10.0.0.0/27", f"10.0.0.{n}")]
+    assert free == list(range(4, 31))
+    assert not usable("10.0.0.0/27", "10.0.0.32")
+    assert room("10.0.0.0/27") == len(free)

@@ -1,14 +1,14 @@
-"""A site's own pack: beside ours, with levels; what is no pack is said in one sentence."""
+"""Tests of a site's own pack: levels, several packs, and errors for invalid packs."""
 
 import json
 from pathlib import Path
 
 import pytest
-from planted import good
+from support.policy_mistakes import good
 from typer.testing import CliRunner
 
 from gpucluster.cli.main import app_of
-from gpucluster.engine.policy import judge, load
+from gpucluster.engine.policy import evaluate, load
 from gpucluster.errors import GpuclusterError
 
 SITE = """
@@ -19,7 +19,7 @@ def cheap(stack):
     for one in stack.of_type("aws:ec2/instance:Instance"):
         yield Violation(resource=one, property="instanceType", found="a | b\\x1b[31m", expected="t3.*", next_step=STEP)
 
-RULES = (Rule(name="cheap", level=Level.{level}, about="Heads are small.", judge=cheap),)
+RULES = (Rule(name="cheap", level=Level.{level}, about="Heads are small.", check=cheap),)
 """
 PROJECT = "name: site\nversion: 0.1.0\nruntime: python\n"
 
@@ -35,7 +35,7 @@ def a_pack(folder: Path, rules: str, project: str = PROJECT) -> Path:
 @pytest.mark.parametrize(("level", "passed"), [("MANDATORY", False), ("ADVISORY", True)])
 def test_a_site_s_rule_has_its_level(tmp_path: Path, level: str, passed: bool) -> None:
     pack = load(a_pack(tmp_path / "p", SITE.replace("{level}", level)))
-    report = judge([pack], good().values())
+    report = evaluate([pack], good().values())
     assert (report.passed, [f.name for f in report.violations], report.rules) == (
         passed,
         ["head"],
@@ -46,7 +46,7 @@ def test_a_site_s_rule_has_its_level(tmp_path: Path, level: str, passed: bool) -
 def test_two_packs_may_call_their_modules_alike(tmp_path: Path) -> None:
     one = load(a_pack(tmp_path / "a", SITE.replace("{level}", "MANDATORY")))
     two = load(a_pack(tmp_path / "b", SITE.replace("{level}", "ADVISORY")))
-    assert [f.level for f in judge([one, two], good().values()).violations] == ["mandatory", "advisory"]
+    assert [f.level for f in evaluate([one, two], good().values()).violations] == ["mandatory", "advisory"]
 
 
 @pytest.mark.parametrize(
@@ -60,22 +60,22 @@ def test_two_packs_may_call_their_modules_alike(tmp_path: Path) -> None:
         ("a project that is a list", "RULES = ()", "- a", "is no mapping"),
     ],
 )  # fmt: skip
-def test_what_is_no_pack_is_said(tmp_path: Path, sentence: str, rules: str, project: str, said: str) -> None:
+def test_invalid_pack_is_rejected(tmp_path: Path, sentence: str, rules: str, project: str, said: str) -> None:
     with pytest.raises(GpuclusterError, match=r"not a policy pack") as caught:
         load(a_pack(tmp_path / "p", rules, project))
     assert said in str(caught.value), sentence
 
 
-def test_an_empty_folder_is_no_pack(tmp_path: Path) -> None:
+def test_empty_folder_is_no_pack(tmp_path: Path) -> None:
     with pytest.raises(GpuclusterError, match=r"PulumiPolicy.yaml cannot be read"):
         load(tmp_path)
 
 
-def test_a_rule_that_fails_is_no_pass(tmp_path: Path) -> None:
+def test_failing_rule_is_an_error(tmp_path: Path) -> None:
     text = SITE.replace("{level}", "MANDATORY").replace("yield Violation(", "raise KeyError(one.urn) or (")
     pack = load(a_pack(tmp_path / "p", "def dict(**k): pass\n" + text.replace("(resource", "dict(resource")))
     with pytest.raises(GpuclusterError, match=r"the rule 'cheap' of .* failed: KeyError: 'head'"):
-        judge([pack], good().values())
+        evaluate([pack], good().values())
 
 
 def run(*argv: str) -> tuple[int, str]:
@@ -89,7 +89,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(a_pack(tmp_path / "p", SITE.replace("{level}", "MANDATORY")))
 
 
-def test_the_verb_answers_in_four_ways_and_ends_with_1(site: str) -> None:
+def test_plan_policy_has_four_formats_and_exit_code_1(site: str) -> None:
     told = {
         form: run("--policy-pack", site, "--output", form) for form in ("text", "json", "markdown", "sarif")
     }
@@ -104,6 +104,6 @@ def test_the_verb_answers_in_four_ways_and_ends_with_1(site: str) -> None:
     assert (result["ruleId"], result["level"]) == ("policy-cheap", "error")
 
 
-def test_options_that_say_nothing_together_are_refused() -> None:
+def test_conflicting_options_are_rejected() -> None:
     for argv in (["--policy", "--resources"], ["--policy", "--explain"], ["--output", "sarif"]):
         assert run(*argv)[0] == 2

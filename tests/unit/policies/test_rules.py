@@ -1,4 +1,4 @@
-"""The shipped pack: each planted mistake is found by its own rule and by no other, and our own stacks pass."""
+"""Tests of the shipped pack: only its own rule finds each planted mistake, and our stacks pass."""
 
 import base64
 from collections.abc import Callable, Iterable
@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from declared import declared_by
-from planted import OPEN, PLANTED, Stack, good
+from support.declared import declared_by
+from support.policy_mistakes import OPEN, PLANTED, Stack, good
 
 from gpucluster.aws.program import declare
-from gpucluster.cli.desk import resolve_file
+from gpucluster.cli.context import resolve_file
 from gpucluster.cli.resources import recorded, why_not
 from gpucluster.engine.offline.model import Resource
-from gpucluster.engine.policy import Level, judge, load
+from gpucluster.engine.policy import Level, evaluate, load
 
 ROOT = Path(__file__).parents[3]
 PACK = load(ROOT / "policies")
@@ -22,13 +22,13 @@ Change = Callable[[Stack], Iterable[Resource]]
 OURS = [file for file in sorted((ROOT / "stacks").glob("*.yaml")) if why_not(resolve_file(file).plan) is None]
 
 
-def test_the_good_stack_passes_every_rule_with_nothing_open() -> None:
-    assert judge([PACK], good().values()).findings == ()
+def test_good_stack_passes_every_rule() -> None:
+    assert evaluate([PACK], good().values()).findings == ()
 
 
 @pytest.mark.parametrize(("change", "rule", "where"), list(PLANTED.values()), ids=list(PLANTED))
-def test_a_mistake_is_found_by_its_rule_alone(change: Change, rule: str, where: str) -> None:
-    report = judge([PACK], change(good()))
+def test_mistake_is_found_only_by_its_rule(change: Change, rule: str, where: str) -> None:
+    report = evaluate([PACK], change(good()))
     assert {(f.rule, f.property) for f in report.violations} >= {(rule, where)}
     assert {f.rule for f in report.findings} == {rule}
     assert not report.passed
@@ -36,15 +36,17 @@ def test_a_mistake_is_found_by_its_rule_alone(change: Change, rule: str, where: 
         assert all((one.found, one.expected, one.next_step, one.name))
 
 
-def test_every_rule_has_a_planted_mistake_and_a_thing_it_cannot_know() -> None:
+def test_every_rule_has_planted_mistake_and_undecided_case() -> None:
     names = {rule.name for rule in PACK.rules}
     assert {rule for _, rule, _ in PLANTED.values()} == names
-    assert {rule for _, rule, _ in OPEN.values()} == names - {"unprotected-data"}  # a choice of the program
+    assert {rule for _, rule, _ in OPEN.values()} == names - {
+        "unprotected-data"
+    }  # the program may choose this
 
 
 @pytest.mark.parametrize(("change", "rule", "where"), list(OPEN.values()), ids=list(OPEN))
-def test_what_is_not_known_is_told_and_is_no_violation(change: Change, rule: str, where: str) -> None:
-    report = judge([PACK], change(good()))
+def test_unknown_value_is_undecided(change: Change, rule: str, where: str) -> None:
+    report = evaluate([PACK], change(good()))
     assert [(f.rule, f.property) for f in report.open] == [(rule, where)]
     assert report.violations == ()
     assert report.passed
@@ -53,29 +55,29 @@ def test_what_is_not_known_is_told_and_is_no_violation(change: Change, rule: str
 def test_no_secret_is_shown() -> None:
     for name, (change, rule, _) in PLANTED.items():
         if rule == "secret-in-user-data":
-            text = repr(judge([PACK], change(good())).findings)
+            text = repr(evaluate([PACK], change(good())).findings)
             for word in ("hunter22", "AKIAIOSFODNN7EXAMPLE", "OPENSSH"):
                 assert word not in text, name
 
 
 @pytest.mark.parametrize("file", OURS, ids=[file.stem for file in OURS])
-def test_our_own_stacks_pass(file: Path) -> None:
+def test_shipped_stacks_pass(file: Path) -> None:
     planned = recorded(resolve_file(file).plan, file)
     assert planned is not None
-    report = judge([PACK], planned.resources)
+    report = evaluate([PACK], planned.resources)
     assert [str(f) for f in report.violations] == []
-    # only what hangs on a name or an ARN that AWS gives may be open
+    # only properties that depend on a name or an ARN of AWS may be undecided
     assert {(f.rule, f.property) for f in report.open} <= {
         ("secret-in-user-data", "userData"),
         ("secret-in-user-data", "userDataBase64"),
         ("wide-policy", "policy"),
-        ("wide-policy", "assumeRolePolicy"),  # the jobs' role is taken on by the head's, by its ARN
+        ("wide-policy", "assumeRolePolicy"),  # the head's role assumes the jobs' role by its ARN
     }
 
 
 @pytest.mark.parametrize("file", OURS, ids=[file.stem for file in OURS])
-def test_texts_that_hang_on_names_pass_once_the_names_are_known(file: Path) -> None:
-    """Policies and user data as they are written after `up`; mocks know no links and no protection."""
+def test_texts_pass_with_known_names(file: Path) -> None:
+    """Policies and user data as after `up`. Mocks have no dependencies and no protection."""
     rules = tuple(r for r in PACK.rules if r.name in {"wide-policy", "secret-in-user-data"})
     made = declared_by(partial(declare, resolve_file(file).plan))
     known = [
@@ -85,7 +87,7 @@ def test_texts_that_hang_on_names_pass_once_the_names_are_known(file: Path) -> N
         for one in made
     ]
     assert len([one for one in known if one.type == "aws:iam/rolePolicy:RolePolicy"]) >= 2
-    assert judge([replace(PACK, rules=rules)], known).findings == ()
+    assert evaluate([replace(PACK, rules=rules)], known).findings == ()
 
 
 def test_all_rules_are_mandatory() -> None:
@@ -103,8 +105,8 @@ def test_all_rules_are_mandatory() -> None:
         "systemctl start --no-block gpucluster-agent.service gpucluster-standby.service",
     ],
 )
-def test_words_about_secrets_are_none(text: str) -> None:
+def test_words_about_secrets_are_no_secrets(text: str) -> None:
     given = {"userData": base64.b64encode(f"#!/bin/sh\n{text}\n".encode()).decode()}
     stack = good()
     template = replace(stack["template"], properties={**stack["template"].properties, **given})
-    assert judge([PACK], {**stack, "template": template}.values()).findings == ()
+    assert evaluate([PACK], {**stack, "template": template}.values()).findings == ()

@@ -1,4 +1,4 @@
-"""The scan for a secret finds it however it was written, and nothing where it is not."""
+"""Tests of the secret scan: it finds a secret in every encoding, and none elsewhere."""
 
 import base64
 import gzip
@@ -7,8 +7,8 @@ import json
 import tarfile
 
 import pytest
-from planted import KEY
-from secret_forms import shows, written_forms
+from support.policy_mistakes import KEY
+from support.secret_forms import shows, written_forms
 
 FORMS = written_forms(KEY)
 
@@ -39,7 +39,7 @@ def archive(data: bytes) -> bytes:
         archive(KEY.hex().encode()),
     ],
 )
-def test_a_key_is_seen_however_it_is_written(text: bytes) -> None:
+def test_secret_is_found_in_every_encoding(text: bytes) -> None:
     assert shows(text, FORMS)
 
 
@@ -47,5 +47,5 @@ def test_a_key_is_seen_however_it_is_written(text: bytes) -> None:
     "text",
     [b"", b"no key", KEY[:20], bytes(range(256)) * 8, gzip.compress(b"no key", mtime=0), b"\x1f\x8b broken"],
 )
-def test_nothing_is_seen_where_it_is_not(text: bytes) -> None:
+def test_no_secret_is_found_in_plain_text(text: bytes) -> None:
     assert not shows(text, FORMS)

@@ -1,10 +1,10 @@
-"""A running cloud for each module; one with times or a template of its own says so by its own `running`."""
+"""A running cloud for each module. A module with other times or another template defines its own `running`."""
 
 from collections.abc import Generator
 from typing import Any
 
 import pytest
-from clouds import Network, RunningCloud, a_network, running_cloud
+from support.clouds import Network, RunningCloud, a_network, running_cloud
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def running() -> Generator[tuple[RunningCloud, Network], None, None]:
 
 @pytest.fixture
 def cloud(running: tuple[RunningCloud, Network]) -> RunningCloud:
-    """As new for each test."""
+    """Reset the cloud for each test."""
     return running[0].fresh()
 
 

@@ -1,22 +1,30 @@
-"""Each error of the spec by an example: where it points and what it says, word for word."""
+"""Each error of the spec by an example: its place and its exact text."""
 
 import re
 from pathlib import Path
 
 import pytest
-from aws_rows import AWS_ROWS
-from builders import a_lab_text, a_spec_text, changed
-from capacity_rows import CAPACITY_ROWS, PRICED
-from host_rows import GOOD_KEY, HOST_ROWS
-from kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
+from support.account_rows import ACCOUNT_ROWS, ON_AWS_ROWS, SITE
+from support.aws_rows import AWS_ROWS
+from support.builders import SPEC, a_lab_text, a_spec_text, changed
+from support.capacity_rows import CAPACITY_ROWS, PRICED
+from support.host_rows import GOOD_KEY, HOST_ROWS
+from support.kube_rows import CLUSTER_ROWS, WORKLOAD_ROWS
+from support.reservation_rows import RESERVATION_ROWS, RESERVED
 
 from gpucluster import catalog, spec
-from gpucluster.spec import Level, inspect_text
+from gpucluster.spec import Level, inspect, inspect_text
 
 Change = tuple[str, str]
+HEAD_STATE = ("{id: head-state, because: it lives as long as a test}, ", "")
+NAME_ROW = (
+    "error[name-not-file] name: 'burst' is not the name of the file: write `name: other`, or name the file burst.yaml;"
+    " `pulumi up -s NAME` reads stacks/NAME.yaml"
+)
 NAME_RULE = "use a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most 24 characters"
 
 # sentence, changes to the spec, the one problem that they make
+WITHOUT_SUPPORT = (", {id: slurm-support, because: it has facts of its own}", "")  # of `accept`
 ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a name that YAML reads as a number",
@@ -46,7 +54,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "yes is text in YAML 1.2",
         [("default: true", "default: yes")],
-        "20:41: error[bad-type] partitions[gpu].default: expected true or false, found 'yes'",
+        "20:41: error[bad-type] partitions[gpu].default: expected true or false, found 'yes'; write true",
     ),
     (
         "a word where a number belongs",
@@ -61,12 +69,12 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a key that is missing",
         [("name: burst\n", "")],
-        "1:1: error[missing-key] 'name' is missing: name of the cluster, in every name and tag",
+        "1:1: error[missing-key] 'name' is missing: name of the cluster. It is part of every name and tag; write `name: burst`",
     ),
     (
         "a key that is missing in an item",
         [("    nodes: {min: 0, max: 16}\n", "")],
-        "13:5: error[missing-key] pools[h200]: 'nodes' is missing: how many nodes",
+        "13:5: error[missing-key] pools[h200]: 'nodes' is missing: the number of nodes; write `nodes: {min: 0, max: 4}`",
     ),
     (
         "a list without items",
@@ -81,12 +89,53 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a key near no other",
         [("idle: 5m", "idle: 5m\n    colour: red")],
-        "16:5: error[unknown-key] pools[h200].colour: unknown key 'colour'",
+        "16:5: error[unknown-key] pools[h200].colour: unknown key 'colour'; known here are name, runs, nodes, idle, boot_timeout, capacity, spares, termination, job_heartbeat, breaker, on_boot, image, placement, sharing, machine, hosts, addresses, extra, remove",
     ),
     (
-        "a key of a later release",
-        [("idle: 5m", "idle: 5m\n    on_boot: a")],
-        "16:5: error[not-supported] pools[h200].on_boot: 'on_boot' is not supported yet",
+        "a boot script that is not in S3",
+        [("idle: 5m", f"idle: 5m\n    on_boot: [{{script: /opt/boot.sh, sha256: {'a' * 64}}}]")],
+        "16:24: error[bad-s3] pools[h200].on_boot[0].script: '/opt/boot.sh' is not an object in S3, such as s3://example-site/boot.sh",
+    ),
+    (
+        "a boot script that is a bucket",
+        [("idle: 5m", f'idle: 5m\n    on_boot: [{{script: "s3://example-site/", sha256: {"a" * 64}}}]')],
+        "16:24: error[bad-s3] pools[h200].on_boot[0].script: 's3://example-site/' is not an object in S3, such as s3://example-site/boot.sh",
+    ),
+    (
+        "a short hash of a boot script",
+        [("idle: 5m", 'idle: 5m\n    on_boot: [{script: "s3://example-site/boot.sh", sha256: 9f86d0}]')],
+        "16:61: error[bad-sha256] pools[h200].on_boot[0].sha256: '9f86d0' is not a SHA-256, 64 characters 0-9 and a-f, as `sha256sum boot.sh` prints it",
+    ),
+    (
+        "a boot script without a hash",
+        [("idle: 5m", 'idle: 5m\n    on_boot: [{script: "s3://example-site/boot.sh"}]')],
+        "16:15: error[missing-key] pools[h200].on_boot[0]: 'sha256' is missing: its SHA-256: `sha256sum boot.sh`",
+    ),
+    (
+        "a container runtime that Slurm does not start",
+        [('version: "24.11"', 'version: "24.11"\n  containers: docker')],
+        "10:15: error[bad-containers] slurm.containers: 'docker' is not a container runtime for jobs; one of apptainer, pyxis",
+    ),
+    (
+        "modules that no machine shares",
+        [('version: "24.11"', 'version: "24.11"\n  software: {modules: /apps/modulefiles}')],
+        "10:23: error[software-not-shared] slurm.software.modules: /apps/modulefiles is not on a mount of `storage` that all machines share; the spec has no shared mount",
+    ),
+    (
+        "conda on the disks of each node",
+        [
+            ('version: "24.11"', 'version: "24.11"\n  software: {conda: /scratch/conda}'),
+            (
+                "pools:\n  - name",
+                "storage: [{mount: /scratch, nvme: {}}, {mount: /sw, efs: {}}]\npools:\n  - name",
+            ),
+        ],
+        "10:21: error[software-not-shared] slurm.software.conda: /scratch/conda is not on a mount of `storage` that all machines share; shared are /sw",
+    ),
+    (
+        "containers of all users in one /tmp",
+        [('version: "24.11"', 'version: "24.11"\n  containers: pyxis\n  private_tmp: false')],
+        "10:15: error[containers-shared-tmp] slurm.containers: pyxis needs `private_tmp`: Enroot keeps the containers of a job in its /tmp, and all users share this one",
     ),
     (
         "a source that is none",
@@ -120,23 +169,41 @@ ROWS: list[tuple[str, list[Change], str]] = [
     ),
     (
         "a Slurm version without quotes",
-        [('"24.11"', "24.10")],
+        [('"24.11"', "24.10"), WITHOUT_SUPPORT],
         '9:12: error[unquoted-version] slurm.version: 24.10 without quotes is a number in YAML, 24.1; write it in quotes: "24.10"',
     ),
     (
         "a Slurm version without quotes that loses nothing by it",
-        [('"24.11"', "24.11")],
+        [('"24.11"', "24.11"), WITHOUT_SUPPORT],
         '9:12: error[unquoted-version] slurm.version: 24.11 without quotes is a number in YAML; write it in quotes: "24.11"',
     ),
     (
         "a Slurm version that is not built yet",
-        [('"24.11"', '"25.05"')],
-        "9:12: error[slurm-version] slurm.version: Slurm 25.05 is known but not supported yet; supported: 24.11",
+        [('"24.11"', '"25.05"'), WITHOUT_SUPPORT],
+        "9:12: error[slurm-version] slurm.version: Slurm 25.05 is known but not supported yet; supported: 24.11, 26.05",
     ),
     (
         "a Slurm version that never was",
-        [('"24.11"', '"9.1"')],
-        "9:12: error[slurm-version] slurm.version: '9.1' is not a Slurm release that we know (22.05, 23.02, 23.11, 24.05, 24.11, 25.05, 25.11, 26.05); supported: 24.11",
+        [('"24.11"', '"9.1"'), WITHOUT_SUPPORT],
+        "9:12: error[slurm-version] slurm.version: '9.1' is not a known Slurm release (22.05, 23.02, 23.11, 24.05, 24.11, 25.05, 25.11, 26.05); supported: 24.11, 26.05",
+    ),
+    (
+        "a Slurm version that SchedMD no longer supports",
+        [WITHOUT_SUPPORT],
+        '9:12: warning[slurm-support] slurm.version: SchedMD\'s support of Slurm 24.11 ended in 2026-05: it gets no fixes, not even of security faults; "26.05" has support until 2027-11',
+    ),
+    (
+        "a folder for the /tmp of jobs that is private to each job itself",
+        [('"24.11"', '"24.11"\n  private_tmp: {path: /tmp/jobs}')],
+        "10:23: error[private-tmp-path] slurm.private_tmp.path: /tmp/jobs cannot hold the /tmp of jobs: /tmp is private to each job, or belongs to the kernel or to packages; choose a folder such as /var/lib/gpucluster-tmp",
+    ),
+    (
+        "a folder for the /tmp of jobs on a file system that all nodes share",
+        [
+            ('"24.11"', '"24.11"\n  private_tmp: {path: /data/tmp}'),
+            ("pools:\n  - name", "storage:\n  - {mount: /data, efs: {}}\npools:\n  - name"),
+        ],
+        "10:23: error[private-tmp-shared] slurm.private_tmp.path: /data/tmp is on /data, which all nodes share: the /tmp of a job must be on the node's own disk",
     ),
     (
         "a schema from the future",
@@ -146,7 +213,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a region with swapped letters",
         [("region: us-east-2", "region: us-esat-2")],
-        "4:11: error[unknown-region] aws.region: 'us-esat-2' is not a region we know; did you mean 'us-east-2'?",
+        "4:11: error[unknown-region] aws.region: 'us-esat-2' is not a known region; did you mean 'us-east-2'?",
     ),
     (
         "a zone of another region",
@@ -181,7 +248,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a network larger than a VPC",
         [("10.42.0.0/16", "10.0.0.0/8")],
-        "6:11: error[cidr-size] aws.network.cidr: '10.0.0.0/8' must be a /16 to a /25: AWS takes no larger VPC",
+        "6:11: error[cidr-size] aws.network.cidr: '10.0.0.0/8' is too large: AWS takes no larger VPC than a /16; write 10.0.0.0/16",
     ),
     (
         "a network that cannot be cut in eight",
@@ -191,7 +258,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a network without room for the nodes",
         [("10.42.0.0/16", "10.42.0.0/25")],
-        "6:11: error[network-too-small] aws.network.cidr: us-east-2a gets 10.42.0.0/28, with room for 10 nodes, and the pools want up to 16 there",
+        "6:11: error[network-too-small] aws.network.cidr: us-east-2a gets 10.42.0.0/28, with room for 10 nodes, and the pools need up to 16 there",
     ),
     (
         "a machine that nobody sells",
@@ -211,27 +278,68 @@ ROWS: list[tuple[str, list[Change], str]] = [
             ("us-east-2a, us-east-2b", "us-west-1a"),
             ("p5en.48xlarge, p5e.48xlarge", "p5en.48xlarge"),
         ],
-        "11:12: warning[machine-not-sold] head.machine: the catalog of 2026-11-21 has no zone of us-west-1 that sells 'm7a.2xlarge'; if so, it cannot be launched",
+        "11:12: warning[machine-not-sold] head.machine: the catalog of 2026-11-21 has no zone of us-west-1 that offers 'm7a.2xlarge'; if that is still true, it cannot be launched",
     ),
     (
         "a head with GPUs",
         [("m7i.2xlarge", "p5.48xlarge")],
-        "11:12: warning[head-with-gpu] head.machine: 'p5.48xlarge' has 8 GPUs, and no job runs on the head",
+        "11:12: warning[head-with-gpu] head.machine: 'p5.48xlarge' has 8 GPUs, which no job uses on the head",
     ),
     (
         "an odd machine in a pool",
         [("machines: [p5en.48xlarge], max", "machines: [p4d.24xlarge], max")],
-        "18:38: error[machines-differ] pools[h200].capacity[1].machines[0]: 'p4d.24xlarge' has 8 x a100 of 40960 MiB (x86_64), the others of the pool have 8 x h200 of 144384 MiB (x86_64); a pool's nodes are alike",
+        "18:38: error[machines-differ] pools[h200].capacity[1].machines[0]: 'p4d.24xlarge' has 8 x a100 of 40960 MiB (x86_64), the others of the pool have 8 x h200 of 144384 MiB (x86_64); all nodes of a pool are equal",
     ),
     (
         "a machine without GPU among others",
         [("[p5en.48xlarge, p5e.48xlarge]", "[p5en.48xlarge, m7i.xlarge]")],
-        "17:48: error[machines-differ] pools[h200].capacity[0].machines[1]: 'm7i.xlarge' has no GPU (x86_64), the others of the pool have 8 x h200 of 144384 MiB (x86_64); a pool's nodes are alike",
+        "17:48: error[machines-differ] pools[h200].capacity[0].machines[1]: 'm7i.xlarge' has no GPU (x86_64), the others of the pool have 8 x h200 of 144384 MiB (x86_64); all nodes of a pool are equal",
     ),
     (
         "min above max",
         [("min: 0", "min: 17")],
         "14:18: error[min-above-max] pools[h200].nodes.min: min 17 is above max 16",
+    ),
+    (
+        "a limit of drains without a unit that is known",
+        [("partitions:\n", "health: {at_most: some}\npartitions:\n")],
+        "19:19: error[bad-limit] health.at_most: 'some' is no limit; write a number of nodes, such as 2, or a share of the pool, such as 10%",
+    ),
+    (
+        "checks more often than they take",
+        [("partitions:\n", "health: {every: 30s}\npartitions:\n")],
+        "19:17: error[out-of-range] health.every: 30s is not between 1m and 65535s",
+    ),
+    (
+        "a default time above the limit",
+        [("max_time: 1d", "max_time: 1d, default_time: 2d")],
+        "20:75: error[default-time] partitions[gpu].default_time: 2d is above max_time 1d: slurmctld would set the shorter one for each job; set it at most to max_time",
+    ),
+    (
+        "a partition that refuses all jobs of a pool",
+        [
+            (
+                "partitions:\n",
+                "  - {name: cpu, nodes: {min: 0, max: 4}, capacity: [{from: on-demand, machines: [m7i.2xlarge]}]}\npartitions:\n",
+            ),
+            ("pools: [h200]", "pools: [h200, cpu], requires_gpus: true"),
+        ],
+        "21:52: error[requires-gpus] partitions[gpu].requires_gpus: the pool 'cpu' has no GPUs: the partition would refuse every job that can run on it; remove the pool, or this key",
+    ),
+    (
+        "less than a core",
+        [("max_time: 1d", "max_time: 1d, max_cpus_per_node: 1")],
+        "20:80: error[max-cpus-per-node] partitions[gpu].max_cpus_per_node: 1 is less than a core (2 CPUs), and a job gets whole cores: no job would start; write at least 2",
+    ),
+    (
+        "a limit that makes jobs launch more machines",
+        [("max_time: 1d", "max_time: 1d, max_cpus_per_node: 190")],
+        "20:80: warning[cpu-limit-cost] partitions[gpu].max_cpus_per_node: nodes of the elastic pool 'h200' have 192 CPUs and 8 GPUs each: a node takes 190 CPUs of these jobs, and each 190 CPUs more launch another one; take a pool without GPUs, or one with a fixed number of nodes, or accept the cost",
+    ),
+    (
+        "a limit that limits nothing",
+        [("max_time: 1d", "max_time: 1d, max_cpus_per_node: 192")],
+        "20:80: warning[no-cpu-limit] partitions[gpu].max_cpus_per_node: 192 limits nothing: a node has at most 192 CPUs; write less, or remove this key",
     ),
     (
         "a source above its pool",
@@ -281,7 +389,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
                 "  - {name: b, nodes: 2, capacity: [{from: spot, machines: [p5.48xlarge]}]}\npartitions:",
             )
         ],
-        "19:12: error[unused-pool] pools[b].name: no partition uses the pool 'b', so no job could reach it",
+        "19:12: error[unused-pool] pools[b].name: no partition uses the pool 'b', so no job can run on it",
     ),
     (
         "two partitions of one name",
@@ -291,7 +399,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "two default partitions",
         [("max_time: 1d}", "max_time: 1d}\n  - {name: b, pools: [h200], default: true}")],
-        "21:39: error[two-defaults] partitions[b].default: there can be one default partition, and partitions[0] already is it",
+        "21:39: error[two-defaults] partitions[b].default: a cluster has at most one default partition, and partitions[0] is it already",
     ),
     (
         "a machine that the region does not sell",
@@ -300,7 +408,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
             ("us-east-2a, us-east-2b", "us-west-1a"),
             ("p5en.48xlarge, p5e.48xlarge", "p5en.48xlarge, p5e.48xlarge"),
         ],
-        "17:48: warning[machine-not-sold] pools[h200].capacity[0].machines[1]: the catalog of 2026-11-21 has no zone of us-west-1 that sells 'p5e.48xlarge'; if so, it is passed over",
+        "17:48: warning[machine-not-sold] pools[h200].capacity[0].machines[1]: the catalog of 2026-11-21 has no zone of us-west-1 that offers 'p5e.48xlarge'; if that is still true, launches skip it",
     ),
     (
         "a pool of one machine alone, which the region does not sell",
@@ -310,7 +418,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
             ("p5en.48xlarge, p5e.48xlarge", "p5e.48xlarge"),
             ("      - {from: on-demand, machines: [p5en.48xlarge], max: 4}\n", ""),
         ],
-        "17:33: warning[machine-not-sold] pools[h200].capacity[0].machines[0]: the catalog of 2026-11-21 has no zone of us-west-1 that sells 'p5e.48xlarge'; if so, the pool never gets a node",
+        "17:33: warning[machine-not-sold] pools[h200].capacity[0].machines[0]: the catalog of 2026-11-21 has no zone of us-west-1 that offers 'p5e.48xlarge'; if that is still true, the pool never gets a node",
     ),
     (
         "a machine sold in fewer zones than wished",
@@ -319,7 +427,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
             ("us-east-2a, us-east-2b", "us-west-2a, us-west-2b"),
             ("p5en.48xlarge, p5e.48xlarge", "p5e.48xlarge"),
         ],
-        "17:33: warning[machine-not-sold] pools[h200].capacity[0].machines[0]: 'p5e.48xlarge' is sold in 1 zone of us-west-2, fewer than the 2 here (by the catalog of 2026-11-21); elsewhere it is passed over",
+        "17:33: warning[machine-not-sold] pools[h200].capacity[0].machines[0]: 'p5e.48xlarge' is offered in 1 zone of us-west-2, fewer than the 2 here (catalog of 2026-11-21); other zones skip it",
     ),
     (
         "the same key twice",
@@ -345,17 +453,78 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a broken list",
         [("pools: [h200]", "pools: [h200")],
-        "20:58: error[yaml] expected ',' or ']', but got '}', while parsing a flow sequence",
+        "20:58: error[yaml] expected ',' or ']', but got '}', while parsing a flow sequence that begins on line 20",
     ),
     (
         "a tab as indent",
         [("    idle: 5m", "\tidle: 5m")],
-        "15:1: error[yaml] found character '\\t' that cannot start any token, while scanning for the next token",
+        "15:1: error[yaml] a tab: YAML allows only spaces for indentation; replace it",
     ),
     (
         "an alias to nothing",
         [("name: burst", "name: *nope")],
         "2:7: error[yaml] found undefined alias 'nope'",
+    ),
+    ("an empty file", [(SPEC, "")], "1:1: error[yaml] the file is empty"),
+    ("a file of comments", [(SPEC, "# later\n")], "1:1: error[yaml] the file is empty"),
+    (
+        "an unclosed mapping",
+        [("nodes: {min: 0, max: 16}", "nodes: {min: 0, max: 16")],
+        "15:9: error[yaml] expected ',' or '}', but got ':', while parsing a flow mapping that begins on line 14",
+    ),
+    (
+        "a range of an address that is larger than a VPC",
+        [("10.42.0.0/16", "10.50.0.0/8")],
+        "6:11: error[cidr-size] aws.network.cidr: '10.50.0.0/8' is too large: AWS takes no larger VPC than a /16; write 10.50.0.0/16",
+    ),
+    (
+        "a region that is similar to several",
+        [("region: us-east-2", "region: us-east-9")],
+        "4:11: error[unknown-region] aws.region: 'us-east-9' is not a known region; similar are us-east-1, us-east-2, us-west-2",
+    ),
+    (
+        "an unknown region and a budget",
+        [("region: us-east-2", "region: us-esat-2"), ("accept:", "budget: {monthly: 900 USD}\naccept:")],
+        "4:11: error[unknown-region] aws.region: 'us-esat-2' is not a known region; did you mean 'us-east-2'?",
+    ),
+    (
+        "a time of Slurm",
+        [("max_time: 1d", "max_time: 1-00:00:00")],
+        "20:57: error[bad-duration] partitions[gpu].max_time: '1-00:00:00' is not a time; write 30s, 5m, 2h or 7d; Slurm's 1-00:00:00 is 1d here",
+    ),
+    (
+        "a time of Slurm without days",
+        [("max_time: 1d", 'max_time: "01:30:00"')],
+        "20:57: error[bad-duration] partitions[gpu].max_time: '01:30:00' is not a time; write 30s, 5m, 2h or 7d; Slurm's 01:30:00 is 90m here",
+    ),
+    (
+        "a size in decimal units",
+        [("machine: m7i.2xlarge", "machine: m7i.2xlarge\n  state: 100GB"), HEAD_STATE],
+        "12:10: error[bad-size] head.state: '100GB' is not a size; write 512MiB, 2000GiB or 2TiB; did you mean 100GiB?",
+    ),
+    (
+        "a pool of the name of another, and a partition with the name that is left",
+        [
+            (
+                "partitions:",
+                "  - {name: h200, nodes: 2, capacity: [{from: spot, machines: [p5.48xlarge]}]}\npartitions:",
+            ),
+            ("pools: [h200]", "pools: [h200, h100]"),
+        ],
+        "19:12: error[duplicate-name] pools[h200].name: 'h200' is already the name of pools[0]",
+    ),
+    (
+        "no partition",
+        [("partitions:\n  - {name: gpu, pools: [h200], default: true, max_time: 1d}\n", "")],
+        "1:1: error[missing-key] 'partitions' is missing: Slurm's queues; write `partitions: [{name: gpu, pools: [h100], default: true}]`",
+    ),
+    (
+        "a pool with the name of a GPU and no GPU",
+        [
+            ("[p5en.48xlarge, p5e.48xlarge]", "[m7i.4xlarge]"),
+            ("[p5en.48xlarge], max", "[m7i.4xlarge], max"),
+        ],
+        "13:11: advice[pool-without-gpu] pools[h200].name: the pool has the name of a GPU, and 'm7i.4xlarge' has no GPU",
     ),
     (
         "a character that YAML does not allow",
@@ -377,10 +546,15 @@ ROWS: list[tuple[str, list[Change], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_an_error_says_where_and_what(changes: list[Change], expected: str) -> None:
+def test_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     report = inspect_text(a_spec_text(*changes), "spec.yaml", catalog.load())
     assert [str(problem).splitlines()[0] for problem in report.problems] == [f"spec.yaml:{expected}"]
     assert (report.spec is None) == ("error[" in expected)
+
+
+def test_supported_version_has_no_finding() -> None:
+    report = inspect_text(a_spec_text(('"24.11"', '"26.05"'), WITHOUT_SUPPORT), "spec.yaml", catalog.load())
+    assert report.problems == ()
 
 
 # Each is the one item of `storage`; what only disappoints is said beside it.
@@ -388,7 +562,7 @@ STORAGE_ROWS: list[tuple[str, str, str]] = [
     (
         "no kind",
         "{mount: /d}",
-        "error[storage-kind] storage[0]: exactly one of nfs, efs, fsx_lustre, nvme, other",
+        "error[storage-kind] storage[0]: write exactly one of nfs, efs, fsx_lustre, nvme, other",
     ),
     ("two servers", "{mount: /d, nfs: {from: head, server: 192.0.2.1, export: /d}}", "error[nfs-source]"),
     (
@@ -430,7 +604,7 @@ STORAGE_ROWS: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(
     ("item", "expected"), [row[1:] for row in STORAGE_ROWS], ids=[r[0] for r in STORAGE_ROWS]
 )
-def test_an_error_of_storage_says_where_and_what(item: str, expected: str) -> None:
+def test_storage_error_has_place_and_reason(item: str, expected: str) -> None:
     text = a_spec_text(("pools:\n  - name", f"storage:\n  - {item}\npools:\n  - name"))
     problems = inspect_text(text, "spec.yaml", catalog.load()).problems
     (said,) = (str(problem).splitlines()[0] for problem in problems if problem.level is Level.ERROR)
@@ -440,20 +614,20 @@ def test_an_error_of_storage_says_where_and_what(item: str, expected: str) -> No
 @pytest.mark.parametrize(
     ("changes", "expected"), [row[1:] for row in CAPACITY_ROWS], ids=[row[0] for row in CAPACITY_ROWS]
 )
-def test_an_error_of_capacity_says_where_and_what(changes: list[Change], expected: str) -> None:
+def test_capacity_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     problems = inspect_text(changed(PRICED, *changes), "spec.yaml", catalog.load()).problems
     said = [str(problem).splitlines()[0].removeprefix("spec.yaml:") for problem in problems]
     assert [line for line in said if line == expected or "machine-not-sold" not in line] == [expected]
 
 
 @pytest.mark.parametrize(("changes", "expected"), [r[1:] for r in HOST_ROWS], ids=[r[0] for r in HOST_ROWS])
-def test_an_error_of_hosts_says_where_and_what(changes: list[Change], expected: str) -> None:
+def test_hosts_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     report = inspect_text(a_lab_text(*changes), "lab.yaml", catalog.load())
     assert [str(problem).splitlines()[0] for problem in report.problems] == [f"lab.yaml:{expected}"]
 
 
 @pytest.mark.parametrize(("changes", "expected"), [row[1:] for row in AWS_ROWS], ids=[r[0] for r in AWS_ROWS])
-def test_an_error_of_aws_says_where_and_what(changes: list[Change], expected: str) -> None:
+def test_aws_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     problems = inspect_text(a_spec_text(*changes), "spec.yaml", catalog.load()).problems
     said = [str(problem).splitlines()[0].partition(": ")[2] for problem in problems]
     assert expected in said
@@ -461,7 +635,54 @@ def test_an_error_of_aws_says_where_and_what(changes: list[Change], expected: st
     assert [line for line in said if line.startswith(("error", level))] == [expected]
 
 
-def test_an_error_is_not_accepted() -> None:
+def test_site_with_accounts_has_no_finding() -> None:
+    assert inspect_text(SITE, "lab.yaml", catalog.load()).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [row[1:] for row in ACCOUNT_ROWS], ids=[row[0] for row in ACCOUNT_ROWS]
+)
+def test_account_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
+    problems = inspect_text(changed(SITE, *changes), "lab.yaml", catalog.load()).problems
+    assert [str(problem).splitlines()[0] for problem in problems] == [f"lab.yaml:{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [row[1:] for row in RESERVATION_ROWS], ids=[row[0] for row in RESERVATION_ROWS]
+)
+def test_reservation_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
+    assert inspect_text(RESERVED, "lab.yaml", catalog.load()).problems == ()
+    problems = inspect_text(changed(RESERVED, *changes), "lab.yaml", catalog.load()).problems
+    assert [str(problem).splitlines()[0] for problem in problems] == [f"lab.yaml:{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [row[1:] for row in ON_AWS_ROWS], ids=[row[0] for row in ON_AWS_ROWS]
+)
+def test_accounting_error_on_aws_has_place_and_reason(changes: list[Change], expected: str) -> None:
+    problems = inspect_text(changed(SPEC, *changes), "spec.yaml", catalog.load()).problems
+    assert [str(problem).splitlines()[0] for problem in problems] == [f"spec.yaml:{expected}"]
+
+
+@pytest.mark.parametrize("place", ["stacks/burst.yaml", "other.yaml", "tests/other.yaml"])
+def test_name_of_a_stack_is_the_name_of_its_file(place: str, tmp_path: Path) -> None:
+    assert inspect(_written(tmp_path / place)).problems == ()
+
+
+def test_other_name_than_that_of_the_file_is_refused(tmp_path: Path) -> None:
+    """Regression: `check` accepted it, and `pulumi up -s NAME` deployed a cluster of another name."""
+    file = _written(tmp_path / "stacks/other.yaml")
+    (problem,) = inspect(file).problems
+    assert str(problem).splitlines()[0] == f"{file}:2:7: {NAME_ROW}"
+
+
+def _written(file: Path) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(a_spec_text())
+    return file
+
+
+def test_accept_does_not_silence_an_error() -> None:
     changes = [("accept: [", "accept: [{id: min-above-max, because: we like it}, "), ("min: 0", "min: 17")]
     report = inspect_text(a_spec_text(*changes), "spec.yaml", catalog.load())
     assert [(p.path, p.id) for p in report.errors] == [
@@ -470,7 +691,7 @@ def test_an_error_is_not_accepted() -> None:
     ]
 
 
-def test_a_warning_that_is_accepted_is_silent_and_no_other_is() -> None:
+def test_only_the_accepted_warning_is_silent() -> None:
     gpus = ("  machine: m7i.2xlarge", "  machine: g6e.xlarge")
     told = inspect_text(a_spec_text(gpus), "spec.yaml", catalog.load()).problems
     accepting = ("accept: [", "accept: [{id: head-with-gpu, because: it is what we have}, ")
@@ -478,7 +699,7 @@ def test_a_warning_that_is_accepted_is_silent_and_no_other_is() -> None:
     assert ([p.id for p in told], [p.id for p in silent]) == (["head-with-gpu"], [])
 
 
-def test_a_private_key_is_shown_nowhere_not_even_by_a_finding_beside_it() -> None:
+def test_private_key_is_in_no_message() -> None:
     text = a_lab_text(("uid: 5001", 'uid: 0, keys: ["-----BEGIN OPENSSH PRIVATE KEY-----\\nc2VjcmV0"]'))
     found = inspect_text(text, "lab.yaml", catalog.load()).problems
     assert [problem.id for problem in found] == ["out-of-range", "private-key"]
@@ -488,7 +709,7 @@ def test_a_private_key_is_shown_nowhere_not_even_by_a_finding_beside_it() -> Non
 
 
 @pytest.mark.parametrize("comment", ["me@example.org", "Ada on her (old) laptop, 2026", ""])
-def test_a_key_may_have_any_comment_that_ssh_keygen_takes(comment: str) -> None:
+def test_public_key_can_have_any_comment_of_ssh_keygen(comment: str) -> None:
     key = f"{' '.join(GOOD_KEY.split()[:2])} {comment}".strip()
     text = a_lab_text(("uid: 5001", f"uid: 5001, keys: ['{key}']"))
     assert inspect_text(text, "lab.yaml", catalog.load()).problems == ()
@@ -502,7 +723,7 @@ def test_a_key_may_have_any_comment_that_ssh_keygen_takes(comment: str) -> None:
         ("    idle: 5m", "    idle: 5m\n    hosts: gpu01", "pools[h200].hosts"),
     ],
 )
-def test_what_only_hosts_have_is_refused_on_aws(old: str, new: str, at: str) -> None:
+def test_keys_of_hosts_are_refused_on_aws(old: str, new: str, at: str) -> None:
     report = inspect_text(a_spec_text((old, new)), "spec.yaml", catalog.load())
     assert [(p.path, p.id) for p in report.errors] == [(at, "hosts-or-cloud")]
 
@@ -510,7 +731,21 @@ def test_what_only_hosts_have_is_refused_on_aws(old: str, new: str, at: str) -> 
 # Ids whose rows need another cluster or files: tests/unit/spec/test_kubernetes_errors.py.
 ELSEWHERE = [
     ("", "", f"[{name}]")
-    for name in ("cluster-not-read", "gang-above-domain", "no-kubernetes", "not-acceptable", "too-many")
+    for name in (
+        "cluster-not-read",
+        "default-topology",
+        "extra-key",
+        "extra-needs",
+        "extra-tree-width",
+        "extra-twice",
+        "extra-value",
+        "extra-without-slurm",
+        "gang-above-domain",
+        "name-not-file",
+        "no-kubernetes",
+        "not-acceptable",
+        "too-many",
+    )
 ]
 
 
@@ -518,7 +753,7 @@ def test_every_id_has_a_row() -> None:
     sources = "".join(path.read_text() for path in Path(spec.__file__).parent.rglob("*.py"))
     ids = set(
         re.findall(
-            r'(?:refuse\(\s*|(?:matching|word_of|_chosen)\([^":]*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"',
+            r'(?:refuse\(\s*|(?:matching|word_of|_chosen|_form)\([^":]*|id=|_note\([^"]*|_refuse\([^"]*)"([a-z]+(?:-[a-z]+)*)"',
             sources,
         )
     )
@@ -532,6 +767,9 @@ def test_every_id_has_a_row() -> None:
             *AWS_ROWS,
             *CLUSTER_ROWS,
             *WORKLOAD_ROWS,
+            *ACCOUNT_ROWS,
+            *RESERVATION_ROWS,
+            *ON_AWS_ROWS,
             *ELSEWHERE,
         )
         if (match := re.search(r"\[([a-z-]+)\]", str(row[2])))
@@ -540,7 +778,7 @@ def test_every_id_has_a_row() -> None:
     assert ids == shown
 
 
-def test_the_source_line_and_a_caret_follow() -> None:
+def test_source_line_and_a_caret_follow() -> None:
     report = inspect_text(a_spec_text(("p5e.48xlarge", "p5e.49xlarge")), "spec.yaml", catalog.load())
     assert str(report.problems[0]).splitlines()[1:] == [
         "        - {from: spot, machines: [p5en.48xlarge, p5e.49xlarge]}",
@@ -548,7 +786,7 @@ def test_the_source_line_and_a_caret_follow() -> None:
     ]
 
 
-def test_a_long_line_is_cut_around_the_caret() -> None:
+def test_long_line_is_cut_around_the_caret() -> None:
     report = inspect_text(
         a_spec_text(("zones: [", "zones: [" + "us-east-2a, " * 40)), "spec.yaml", catalog.load()
     )
@@ -557,7 +795,7 @@ def test_a_long_line_is_cut_around_the_caret() -> None:
     assert line[caret.index("^") :].startswith("us-east-2a")
 
 
-def test_a_control_character_never_reaches_the_terminal() -> None:
+def test_control_character_never_reaches_the_terminal() -> None:
     report = inspect_text(
         a_spec_text(("name: burst", 'name: "\u202e\x85bad\x1b[2J"  #\u202e')), "s.yaml", catalog.load()
     )
@@ -565,8 +803,8 @@ def test_a_control_character_never_reaches_the_terminal() -> None:
     assert all(c.isprintable() or c == "\n" for problem in report.problems for c in str(problem))
 
 
-def test_one_mistake_hides_no_other() -> None:
-    """Field rules and cross rules speak in one run, in the file's order, as far as their parts have parsed."""
+def test_all_mistakes_are_reported_together() -> None:
+    """Field rules and cross rules report in one run, in the order of the file, for all parts that parsed."""
     changes = [
         ("name: burst", "name: 1"),
         ("us-east-2b]", "us-west-2b]"),
@@ -589,8 +827,8 @@ def test_one_mistake_hides_no_other() -> None:
     ]
 
 
-def test_a_rule_is_silent_about_what_did_not_parse() -> None:
-    """max is not a number: the source's own max is compared with nothing, not with a default."""
+def test_rule_ignores_fields_that_did_not_parse() -> None:
+    """`max` is not a number, so the max of the source is not compared with a default."""
     report = inspect_text(
         a_spec_text(("max: 16", "max: x"), ("max: 4", "max: 40")), "spec.yaml", catalog.load()
     )

@@ -1,12 +1,12 @@
-"""Each error of a Kubernetes spec, and of what runs on it, by an example: where it points and what it says."""
+"""Each error of a Kubernetes spec and of its workloads by an example: its place and its exact text."""
 
 from pathlib import Path
 
 import pytest
-from builders import KUBE, SPEC, WORKLOADS, a_kube_spec, changed
 from hypothesis import given
 from hypothesis import strategies as st
-from kube_rows import BOTH, CLUSTER_ROWS, WORKLOAD_ROWS
+from support.builders import KUBE, SPEC, WORKLOADS, a_kube_spec, changed
+from support.kube_rows import BOTH, CLUSTER_ROWS, WORKLOAD_ROWS
 
 from gpucluster import catalog
 from gpucluster.spec import inspect_any, inspect_text, inspect_workloads_text
@@ -18,7 +18,7 @@ Change = tuple[str, str]
 @pytest.mark.parametrize(
     ("changes", "expected"), [r[1:] for r in CLUSTER_ROWS], ids=[r[0] for r in CLUSTER_ROWS]
 )
-def test_an_error_of_kubernetes_says_where_and_what(changes: list[Change], expected: str) -> None:
+def test_kubernetes_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     report = inspect_text(changed(KUBE, *changes), "spec.yaml", catalog.load())
     assert [str(problem).splitlines()[0] for problem in report.problems] == [f"spec.yaml:{expected}"]
     assert (report.spec is None) == ("error[" in expected)
@@ -27,9 +27,27 @@ def test_an_error_of_kubernetes_says_where_and_what(changes: list[Change], expec
 @pytest.mark.parametrize(
     ("changes", "expected"), [r[1:] for r in WORKLOAD_ROWS], ids=[r[0] for r in WORKLOAD_ROWS]
 )
-def test_an_error_of_workloads_says_where_and_what(changes: list[Change], expected: str) -> None:
+def test_workloads_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     report = inspect_workloads_text(changed(WORKLOADS, *changes), "w.yaml", a_kube_spec(), catalog.load())
     assert [str(problem).splitlines()[0] for problem in report.problems] == [f"w.yaml:{expected}"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env: {HF_TOKEN: abcdefgh1234}",
+        "env: {ID: AKIAABCDEFGHIJKLMNOP}",
+        "args: [--token=hf_abcdefghijklmnopqrstuvwx]",
+        "unknown: hf_abcdefghijklmnopqrstuvwx",
+    ],
+)
+def test_secret_in_workloads_is_in_no_message(line: str) -> None:
+    """Regression: the message did not repeat the secret, but the excerpt below it showed the line."""
+    text = changed(WORKLOADS, ("gpus_per_node: 8", f"gpus_per_node: 8\n    {line}"))
+    report = inspect_workloads_text(text, "w.yaml", a_kube_spec(), catalog.load())
+    shown = "\n".join(map(str, report.problems))
+    assert "error[" in shown
+    assert not any(secret in shown for secret in ("abcdefgh", "AKIAABCD"))
 
 
 # Each needs another cluster than the usual one.
@@ -50,7 +68,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "a block of nodes that come and go",
         [("nodes: 4", "nodes: {min: 3, max: 4}")],
         [],
-        "error[gang-above-domain] train[tune].topology: for a place in one block Kueue counts on nodes that stand: no pool of the team's has 4 of them always (min = max)",
+        "error[gang-above-domain] train[tune].topology: Kueue counts only always-on nodes for a place in one block: no pool of the team has 4 of them (min = max)",
     ),
     (
         "a quota in two pools, and a gang that needs all of it in one",
@@ -68,7 +86,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "a block of machines whose place EC2 does not tell",
         [("p4de.24xlarge]}]\n  - name: serve", "g6e.48xlarge]}]\n  - name: serve")],
         [],
-        "error[gang-above-domain] train[tune].topology: EC2 does not tell the block of every machine of the team's pools (it does of p, trn and hpc)",
+        "error[gang-above-domain] train[tune].topology: EC2 does not report the block of every machine of the team's pools (only of p, trn and hpc)",
     ),
     (
         "replicas that would need pools with a topology and pools without",
@@ -89,7 +107,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
             ("nodes: 4", "nodes: 3"),
             ("    topology: {required: block}\n", ""),
         ],
-        "error[above-quota] serve[chat].resources: 9 replicas in pools of one kind; with a topology (base) is room for 8, without a topology (tune) is room for 4",
+        "error[above-quota] serve[chat].resources: 9 replicas must be in pools of one kind; with a topology (base) there is room for 8, without a topology (tune) there is room for 4",
     ),
     (
         "a level that only EKS tells",
@@ -107,7 +125,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
         "replicas with more memory than goes with the quota",
         [(", may_borrow: true", "")],
         [("mig-1g.10gb: 1}", "mig-1g.10gb: 1, memory: 100Gi}")],
-        "error[above-quota] serve[chat].resources.memory: 8 replicas take 819200Mi of memory, the team has 536740Mi",
+        "error[above-quota] serve[chat].resources.memory: 8 replicas take 800Gi of memory, the team has 536740Mi",
     ),
 ]
 
@@ -115,7 +133,7 @@ CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
 @pytest.mark.parametrize(
     ("cluster", "changes", "expected"), [row[1:] for row in CLUSTERS], ids=[row[0] for row in CLUSTERS]
 )
-def test_workloads_are_held_against_their_cluster(
+def test_workloads_are_checked_against_their_cluster(
     cluster: list[Change], changes: list[Change], expected: str
 ) -> None:
     spec = a_kube_spec(*cluster)
@@ -124,7 +142,7 @@ def test_workloads_are_held_against_their_cluster(
     assert said.partition(" ")[2] == expected
 
 
-def test_a_container_has_no_more_variables_than_it_should() -> None:
+def test_number_of_environment_variables_is_limited() -> None:
     env = "\n    env: {" + ", ".join(f"A{n}: x" for n in range(201)) + "}"
     report = inspect_workloads_text(
         changed(WORKLOADS, ("gpus_per_node: 8", f"gpus_per_node: 8{env}")),
@@ -147,7 +165,7 @@ def _repository(root: Path, cluster: str | None) -> Path:
     return root / "workloads/kube.yaml"
 
 
-def test_check_knows_workloads_by_their_keys_and_finds_their_cluster(tmp_path: Path) -> None:
+def test_check_recognizes_workloads_and_finds_their_cluster(tmp_path: Path) -> None:
     file = _repository(tmp_path, KUBE)
     assert inspect_any(file).problems == ()
     file.write_text(changed(WORKLOADS, ("team: serving", "team: nobody")))
@@ -155,15 +173,15 @@ def test_check_knows_workloads_by_their_keys_and_finds_their_cluster(tmp_path: P
     assert [problem.id for problem in inspect_any(tmp_path / "stacks/kube.yaml").problems] == []
 
 
-def test_a_cluster_that_cannot_be_read_is_a_named_unknown(tmp_path: Path) -> None:
-    """What could not be checked is said; silence would be a pass."""
+def test_unreadable_cluster_is_reported_as_unknown(tmp_path: Path) -> None:
+    """A check that cannot run is reported, because silence would count as a pass."""
     file = _repository(tmp_path, None)
     (alone,) = inspect_any(file).problems
     assert (
         str(alone)
         .splitlines()[0]
         .endswith(
-            "warning[cluster-not-read] cluster: there is no ../stacks beside this file: "
+            "warning[cluster-not-read] cluster: there is no folder ../stacks beside this file, so "
             "teams, resources and topology were not checked"
         )
     )
@@ -173,7 +191,7 @@ def test_a_cluster_that_cannot_be_read_is_a_named_unknown(tmp_path: Path) -> Non
     assert (wrong.id, wrong.level.value) == ("cluster-not-read", "warning")
 
 
-def test_a_cluster_that_has_no_spec_where_specs_stand_is_an_error(tmp_path: Path) -> None:
+def test_workloads_of_a_cluster_without_spec_are_an_error(tmp_path: Path) -> None:
     file = _repository(tmp_path, KUBE)
     (tmp_path / "stacks/kube.yaml").rename(tmp_path / "stacks/cube.yaml")
     (missing,) = inspect_any(file).problems
@@ -182,13 +200,13 @@ def test_a_cluster_that_has_no_spec_where_specs_stand_is_an_error(tmp_path: Path
     )
 
 
-def test_a_cluster_without_kubernetes_runs_no_workloads(tmp_path: Path) -> None:
+def test_cluster_without_kubernetes_runs_no_workloads(tmp_path: Path) -> None:
     file = _repository(tmp_path, changed(SPEC, ("name: burst", "name: kube")))
     assert [problem.id for problem in inspect_any(file).problems] == ["no-kubernetes"]
 
 
 @given(st.integers(0, 10**12), st.sampled_from(["", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"]))
-def test_a_quantity_is_read_exactly(number: int, suffix: str) -> None:
+def test_quantity_is_read_exactly(number: int, suffix: str) -> None:
     scale = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
     scale |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
     assert parse_quantity(f"{number}{suffix}") == number * scale[suffix] * 1000
@@ -196,8 +214,8 @@ def test_a_quantity_is_read_exactly(number: int, suffix: str) -> None:
     assert in_unit("cpu", parse_quantity(f"{number}m")) == number
 
 
-def test_two_orchestrators_a_quota_and_mig_are_said_in_one_run() -> None:
-    """A pool that nobody's was hid every quota's error until it was somebody's."""
+def test_problems_of_orchestrators_quotas_and_mig_are_reported_in_one_run() -> None:
+    """Regression: a pool without a team hid the errors of all quotas."""
     text = changed(
         KUBE,
         *BOTH,

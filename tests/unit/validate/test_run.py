@@ -1,21 +1,21 @@
-"""A whole run over a cluster that answers: verdicts, what blocks what, our jobs, and the reports."""
+"""A run over a simulated cluster: verdicts, blocked checks, jobs, reports."""
 
 import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-import builders
 import pytest
-from standing_cluster import HEAD, Ec2, StandingCluster
+from support import builders
+from support.standing_cluster import HEAD, Ec2, StandingCluster
 
-from gpucluster.checks.model import Verdict
+from gpucluster.checks.check import CheckStatus
 from gpucluster.errors import GpuclusterError
-from gpucluster.validate import expectations
+from gpucluster.validate import boots, expectations
 from gpucluster.validate.expect import select
 from gpucluster.validate.report import headline, html
-from gpucluster.validate.results import Run, find, troubled
+from gpucluster.validate.results import Run, find, unhealthy
 from gpucluster.validate.run import run
-from gpucluster.validate.stage import Scene
+from gpucluster.validate.session import RunContext
 
 HOSTILE = "</td><script>alert(1)</script>\x1b[2J"
 
@@ -27,17 +27,17 @@ def lab(**answers):
     )
 
 
-def ran(cluster, *, only=(), tier=1, junit=None, ec2=None, told=lambda _e, _r: None, chosen=()) -> Run:
-    scene = Scene(plan=cluster.plan, user="vision", ec2=ec2)
+def ran(cluster, *, only=(), tier=1, junit=None, aws=None, told=lambda _e, _r: None, chosen=()) -> Run:
+    context = RunContext(plan=cluster.plan, user="vision", aws=aws)
     chosen = chosen or select(expectations(cluster.plan), tier=tier, only=only)
-    return run(scene, cluster, chosen, junit=junit, told=told)
+    return run(context, cluster, chosen, junit=junit, on_progress=told)
 
 
 def bad(done: Run) -> dict[str, tuple[str, str]]:
-    return {r.id: (r.verdict.value, r.blocked_by) for r in troubled(done.results)}
+    return {r.id: (r.verdict.value, r.blocked_by) for r in unhealthy(done.results)}
 
 
-def test_a_healthy_lab_is_green_and_our_jobs_are_gone():
+def test_healthy_lab_passes_and_jobs_are_cancelled():
     cluster = lab()
     done = ran(cluster)
     assert bad(done) == {}
@@ -45,16 +45,16 @@ def test_a_healthy_lab_is_green_and_our_jobs_are_gone():
     assert cluster.jobs
     assert cluster.living_jobs() == []
     assert cluster.closed >= 1
-    assert all("--time=" in command for _, command in cluster.asked if "sbatch" in command)
+    assert all("--time=" in command for _, command in cluster.commands if "sbatch" in command)
     assert all(
         "runuser --user=vision " in command
-        for _, command in cluster.asked
+        for _, command in cluster.commands
         if "sbatch" in command or "srun" in command
     )
-    assert all(command.startswith("timeout --kill-after=2 ") for _, command in cluster.asked)
+    assert all(command.startswith("timeout --kill-after=2 ") for _, command in cluster.commands)
 
 
-def test_what_rests_on_what_failed_is_unknown_and_says_on_what():
+def test_check_that_needs_a_failed_check_is_unknown_and_names_it():
     units = "NRestarts=0\nId={}.service\nLoadState=loaded\nActiveState={}\n"
     dead = "\n".join(
         units.format(u, "failed" if u == "slurmctld" else "active")
@@ -69,10 +69,36 @@ def test_what_rests_on_what_failed_is_unknown_and_says_on_what():
     assert {"ctl.ping[head]", "nodes.state[head]", "job.multi[h100]", "job.gres[h100]"} <= found.keys()
     asked = find(done.results, "auth.rt[gpu01]")
     assert asked is not None
-    assert asked.verdict is Verdict.PASS  # munge is well
+    assert asked.verdict is CheckStatus.PASS  # munge is well
 
 
-def test_a_machine_that_is_away_is_unknown_and_the_others_are_asked():
+TWO = ("default: true}", "default: true}\n  - {name: quick, pools: [h100], max_time: 30m}")
+
+
+@pytest.mark.parametrize(
+    ("change", "blocked"),
+    [
+        (("default=", "YES", "NO"), set()),
+        (("maxtime=", "UNLIMITED", "01:00:00"), set()),
+        (("state=", "UP", "DOWN"), {"job.multi[h100]", "job.gres[h100]", "job.limits[h100]", "job.home[h100]", "job.tmp[h100]", "topo.place[h100]", "job.part[gpu]"}),
+    ],
+)  # fmt: skip
+def test_partition_blocks_only_the_jobs_in_it(change, blocked):
+    """Regression: a second default partition made 27 results unknown."""
+    plan = builders.a_lab_plan(TWO)
+    healthy = StandingCluster(plan)
+    first, second = healthy.partitions("head", None).splitlines()  # type: ignore[arg-type]
+    key, before, after = change
+    assert f"{key}{before}" in first
+    answer = f"{first.replace(f'{key}{before}', f'{key}{after}')}\n{second}\n"
+    up = [node for pool in plan.pools for node, _ in pool.hosts()]
+    done = ran(StandingCluster(plan, up=up, answers={"show partition": answer}))
+    found = bad(done)
+    assert found.pop("part.up[head]") == ("fail", "")
+    assert found == dict.fromkeys(blocked, ("unknown", "part.up[head]"))
+
+
+def test_unreachable_machine_is_unknown_and_others_are_checked():
     cluster = lab()
     cluster.up = tuple(node for node in cluster.up if node != "gpu03")
     done = ran(cluster, tier=0)
@@ -83,9 +109,12 @@ def test_a_machine_that_is_away_is_unknown_and_the_others_are_asked():
     assert all("[gpu03]" in ident for ident in away)
 
 
-def test_a_job_that_fails_at_once_blocks_what_needs_its_nodes():
+def test_failed_job_blocks_the_checks_on_its_nodes():
     job = {
         "job_id": 1,
+        "node_count": 1,
+        "requeue": True,
+        "batch_flag": True,
         "nodes": "",
         "admin_comment": "",
         "job_state": ["FAILED"],
@@ -93,17 +122,17 @@ def test_a_job_that_fails_at_once_blocks_what_needs_its_nodes():
     }
     cluster = lab(**{"show job 1 ": json.dumps({"jobs": [job], "errors": []})})
     first, second = ran(cluster, only=["job.multi", "job.gres"]).results
-    assert (first.verdict, "NonZeroExitCode" in first.found) == (Verdict.FAIL, True)
-    assert (second.verdict, second.blocked_by) == (Verdict.UNKNOWN, "job.multi[h100]")
-    assert any("scancel --name=gpucluster-validate-" in command for _, command in cluster.asked)
+    assert (first.verdict, "NonZeroExitCode" in first.found) == (CheckStatus.FAIL, True)
+    assert (second.verdict, second.blocked_by) == (CheckStatus.UNKNOWN, "job.multi[h100]")
+    assert any("scancel --name=gpucluster-validate-" in command for _, command in cluster.commands)
 
 
-def test_a_refused_submission_is_a_failure_in_sbatchs_words():
+def test_refused_submission_fails_with_the_error_of_sbatch():
     done = ran(lab(sbatch=(1, "sbatch: error: invalid account")), only=["job.multi"])
-    assert (done.results[0].verdict, "invalid account" in done.results[0].found) == (Verdict.FAIL, True)
+    assert (done.results[0].verdict, "invalid account" in done.results[0].found) == (CheckStatus.FAIL, True)
 
 
-def test_our_jobs_are_gone_however_it_ends():
+def test_jobs_are_cancelled_at_every_exit():
     cluster = lab()
 
     def interrupt(_machine, command):
@@ -116,17 +145,19 @@ def test_our_jobs_are_gone_however_it_ends():
     assert cluster.jobs == {1: "CANCELLED"}
 
 
-def test_the_cloud_is_asked_when_it_can_be():
+def test_cloud_is_checked_with_an_ec2_client():
     burst = StandingCluster(builders.a_plan())
-    burst_run = ran(burst, tier=0, ec2=lambda: Ec2(HEAD))
+    burst_run = ran(burst, tier=0, aws=lambda _: Ec2(HEAD))
     assert bad(burst_run) == {}
-    assert bad(ran(StandingCluster(builders.a_plan()), tier=0)) == {"cloud.orphans[cloud]": ("unknown", "")}
-    stranger = {**HEAD, "InstanceId": "i-99999999", "Tags": []}
-    done = ran(StandingCluster(builders.a_plan()), tier=0, ec2=lambda: Ec2(HEAD, stranger))
+    assert bad(ran(StandingCluster(builders.a_plan()), tier=0)) == dict.fromkeys(
+        ("cloud.orphans[cloud]", "cloud.journal[cloud]"), ("unknown", "")
+    )
+    unknown = {**HEAD, "InstanceId": "i-99999999", "Tags": []}
+    done = ran(StandingCluster(builders.a_plan()), tier=0, aws=lambda _: Ec2(HEAD, unknown))
     assert bad(done) == {"cloud.orphans[cloud]": ("fail", "")}
 
 
-def test_a_check_that_breaks_off_never_leaves_a_run_that_looks_whole():
+def test_exception_in_a_check_makes_the_run_fail():
     cluster = lab()
     ping, disk = select(expectations(cluster.plan), tier=0, only=["ctl.ping", "disk[head]"])
     broken = replace(disk, want=ping.want)
@@ -135,7 +166,7 @@ def test_a_check_that_breaks_off_never_leaves_a_run_that_looks_whole():
     assert cluster.closed
 
 
-def test_the_users_own_pytest_has_no_say(tmp_path, monkeypatch):
+def test_pytest_configuration_of_the_user_is_ignored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conftest.py").write_text("raise RuntimeError('mine')")
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --nonsense\n")
@@ -150,13 +181,13 @@ def test_the_users_own_pytest_has_no_say(tmp_path, monkeypatch):
         (("IDLE",), "unknown"),
     ],
 )
-def test_a_node_that_went_off_while_others_were_asked_is_no_fault(states, verdict):
+def test_node_that_powers_down_during_the_run_is_a_warning(states, verdict):
     plan = builders.a_plan()
     cluster = StandingCluster(plan, up=["h200-2a-3"])
     nodes = json.loads(cluster.nodes("head", None))  # type: ignore[arg-type]
     gone = next(node for node in nodes["nodes"] if node["name"] == "h200-2a-3")
     gone["state"] = list(states)
-    cluster.answers["scontrol show nodes"] = json.dumps(nodes)
+    cluster.answers["show nodes"] = json.dumps(nodes)
     cluster.up = ()
     chosen = select(
         expectations(plan, up=["h200-2a-3"]), tier=0, only=["svc.active[h200-2a-3]", "disk[h200-2a-3]"]
@@ -165,25 +196,49 @@ def test_a_node_that_went_off_while_others_were_asked_is_no_fault(states, verdic
     assert [r.verdict.value for r in done.results] == [verdict, verdict]
 
 
-def test_whoever_watches_hears_of_each_question_before_and_after():
-    heard = []
+def test_run_after_up_waits_until_the_standing_nodes_are_up(monkeypatch):
+    """Regression: `validate` right after `pulumi up` called two nodes that booted a fault, and 31 checks unknown."""
+    monkeypatch.setattr(boots, "POLL_S", 0.0)
+    plan = builders.a_plan(("min: 0, max: 16", "min: 2, max: 16"))
+    up = [node for pool in plan.pools for node in pool.always_on()]
+    cluster, asked = StandingCluster(plan), []
+    nodes = json.loads(cluster.nodes("head", None))  # type: ignore[arg-type]
+    for node in nodes["nodes"]:
+        if node["name"] in up:
+            node["state"] = ["IDLE", "CLOUD", "NOT_RESPONDING", "POWERING_UP"]
+    cluster.answers["show nodes"] = json.dumps(nodes)
+
+    def boot(_machine: str, command: str) -> None:
+        asked.append("show nodes" in command)
+        if sum(asked) == 3:
+            cluster.up = tuple(up)
+            del cluster.answers["show nodes"]
+
+    cluster.before_run = lambda machine, command: boot(machine, command) if not cluster.up else None
+    found = bad(ran(cluster, tier=0))
+    assert [ident for ident in found if not ident.startswith("cloud.")] == []
+    assert sum(asked) == 3
+
+
+def test_progress_is_reported_before_and_after_each_check():
+    received = []
     done = ran(
-        lab(), only=["ctl.ping", "disk[gpu01]"], told=lambda e, r: heard.append((e.id, r and r.verdict))
+        lab(), only=["ctl.ping", "disk[gpu01]"], told=lambda e, r: received.append((e.id, r and r.verdict))
     )
-    assert heard == [
+    assert received == [
         ("ctl.ping[head]", None),
-        ("ctl.ping[head]", Verdict.PASS),
+        ("ctl.ping[head]", CheckStatus.PASS),
         ("disk[gpu01]", None),
-        ("disk[gpu01]", Verdict.PASS),
+        ("disk[gpu01]", CheckStatus.PASS),
     ]
     assert done.ok
 
 
-def test_hostile_words_stay_words_in_every_report(tmp_path):
+def test_hostile_text_is_escaped_in_every_report(tmp_path):
     cluster = lab()
     nodes = json.loads(cluster.nodes("head", None))  # type: ignore[arg-type]
     nodes["nodes"][0] |= {"state": ["DOWN"], "reason": HOSTILE}
-    cluster.answers["scontrol show nodes"] = json.dumps(nodes)
+    cluster.answers["show nodes"] = json.dumps(nodes)
     junit = tmp_path / "junit.xml"
     done = ran(cluster, tier=0, junit=junit)
     assert bad(done) == {"nodes.state[head]": ("fail", "")}
@@ -202,20 +257,20 @@ def test_hostile_words_stay_words_in_every_report(tmp_path):
     assert cases.keys() == {result.id for result in done.results}
 
 
-def test_an_unknown_is_an_error_in_junit(tmp_path):
+def test_unknown_is_an_error_in_junit(tmp_path):
     junit = tmp_path / "junit.xml"
     ran(lab(**{"gpu01: df": "nonsense\nnonsense"}), only=["disk"], junit=junit)
     wrong = [case.get("name") for case in ET.parse(junit).iter("testcase") if case.find("error") is not None]  # noqa: S314
     assert wrong == ["disk[gpu01]"]
 
 
-def test_nothing_asked_is_nothing_proven():
+def test_run_without_checks_is_not_ok():
     empty = Run(name="lab", results=(), seconds=0)
     assert not empty.ok
     assert "no check was run" in headline(empty)
 
 
-def test_the_json_has_its_fields():
+def test_json_has_all_fields():
     done = ran(lab(), only=["ctl.ping"]).as_json()
     assert done["counts"] == {"pass": 1, "warn": 0, "fail": 0, "unknown": 0}
     (row,) = done["results"]

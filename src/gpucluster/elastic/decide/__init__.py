@@ -1,138 +1,137 @@
-"""From plan, observation and memory to actions: pure, level-triggered, the same world twice gives the same actions.
+"""Decide actions from plan, observation and memory. Pure: the same input gives the same actions.
 
-`decide` is the whole of it. Rooms by noun: `world` (everything joined by slot), `facts` (edges for the journal),
-`offers` (what may be launched where), `asks`, `gangs`, `batches`, `pace` (of the API), `boots`, `endings`, `idle`,
-`life` (the table of every state that a node can be in), `stand`, `repair`, `blocked`, `troubles` (machines to be left), `hung`, `limits`, `orders`, `windows`.
+- `world`: plan, observation and memory joined by slot. `facts`: new events that the observation shows.
+- `node_table`: every state of a node and its action. `node_context`: the values of one node that the table reads.
+- `offers`: machine types and zones that can be launched. `gangs`: slots that need instances. `launches`: requests, answers and repeats.
+  `api_rate`: token buckets of the EC2 API. `placement`: the slots that a waiting job can use. `blocked`: drains of slots
+  without capacity. `bundle_drains`: drains of slots that a held bundle removes. `refused_ends`: instances that cannot be terminated.
+- `terminations`: instances to terminate, idle nodes, failed boots. `interruptions`: spot notices, faults and
+  orders that end an instance. `evacuation`: the steps until the end. `block_reservations`: capacity blocks in Slurm.
+- `jobs`: stalled and half-started jobs. `limits`: orders, budget and breakers. `replacements`: how many unhealthy nodes an hour.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from gpucluster.elastic.decide import (
-    batches,
+    api_rate,
+    block_reservations,
     blocked,
-    boots,
-    endings,
+    bundle_drains,
+    evacuation,
     facts,
     gangs,
-    hung,
-    idle,
-    life,
+    interruptions,
+    jobs,
+    launches,
     limits,
-    orders,
-    pace,
-    prologs,
-    repair,
-    restarts,
-    saves,
-    troubles,
-    windows,
+    node_table,
+    placement,
+    refused_ends,
+    terminations,
 )
-from gpucluster.elastic.decide.asks import nothing, outcome, shortfall
-from gpucluster.elastic.decide.offers import Room, all_offers
-from gpucluster.elastic.decide.substitutes import powered_up
+from gpucluster.elastic.decide.evacuation import powered_up
+from gpucluster.elastic.decide.launches import event_of_error, events_of_nothing, events_of_shortfall
+from gpucluster.elastic.decide.offers import Headroom, all_offers
+from gpucluster.elastic.decide.refused_ends import event_of as event_of_refused_end
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import Entry, Event
 from gpucluster.elastic.memory import Memory, fold
-from gpucluster.elastic.model import Action, Forget, Observation, Phase, Remember
-from gpucluster.plan.model import Bindings, ClusterPlan
+from gpucluster.elastic.model import Action, DeleteMessages, Observation, RecordEvents
+from gpucluster.plan.model import Bindings, SlurmPlan
+from gpucluster.slurm.states import SlurmPhase
 
-__all__ = ["decide", "next_look", "nothing", "outcome", "shortfall"]
-TOKENS_S = 0.5  # the least pause for tokens
+__all__ = [
+    "decide",
+    "event_of_error",
+    "event_of_refused_end",
+    "events_of_nothing",
+    "events_of_shortfall",
+    "next_look",
+]
+TOKENS_S = 0.5  # seconds: the shortest pause for tokens
 
 
 def decide(
-    plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
+    plan: SlurmPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
 ) -> tuple[Action, ...]:
-    """What to do now, in order. Without a view of Slurm and of the cloud nothing is concluded."""
+    """Return the actions of this pass, in order. Without a view of Slurm and of the cloud, return none."""
     world, entries = _note(plan, bindings, observation, memory, now)
     if world is None:
         return ()
-    room, offers, tokens = Room(world), all_offers(world), pace.Pace(world.memory, world.now)
-    verdict = gangs.serve(world, room, offers, tokens)
-    blocks = tuple(blocked.block(world, room, offers, verdict.sent_back))
-    leave = tuple(troubles.leave(world))
-    lives, held = life.Lives(world), blocked.drained_by(blocks) | powered_up(leave)
-    remember = (Remember(entries=entries),) if entries else ()
+    headroom, offers, tokens = Headroom(world), all_offers(world), api_rate.Pace(world.memory, world.now)
+    gang_decision = gangs.serve(world, headroom, offers, tokens)
+    blocks = tuple(blocked.block(world, headroom, offers, gang_decision.sent_back))
+    evacuation_actions = tuple(evacuation.evacuate(world))
+    removed = (*bundle_drains.drain_removed(world), *refused_ends.drain_slots(world))
+    table = node_table.NodeTable(world)
+    handled = blocked.drained_by((*blocks, *removed)) | powered_up(evacuation_actions)
+    event_actions = (RecordEvents(entries=entries),) if entries else ()
     return (
-        *remember,
-        *_heard(observation),
-        *saves.save(world, entries),  # before a job is told anything: it repeats what the last look showed
-        *leave,  # seconds count
-        *blocks,  # before a job is sent back, so that it cannot land there again
-        *pace.ends(tokens, endings.ending(lives)),
-        *verdict.actions,
-        *repair.repair(lives, held),
-        *idle.keep_on(lives, room, held),
-        *hung.act(world),
-        *prologs.send_back(world),
-        *windows.windows(world),
+        *event_actions,
+        *_delete_messages(observation),
+        *jobs.save_starts(
+            world, entries
+        ),  # before comments on jobs, which repeat the result of the last pass
+        *evacuation_actions,  # early in the pass, because these have deadlines of seconds
+        *removed,
+        *blocks,  # before jobs are requeued, so that the jobs do not start on these nodes again
+        *api_rate.ends(tokens, terminations.terminations(table)),
+        *gang_decision.actions,
+        *terminations.repair_nodes(table, handled),
+        *terminations.power_ups(table, headroom, handled),
+        *jobs.act_on_stalled(world),
+        *jobs.act_on_half_started(world),
+        *jobs.act_on_split(world),
+        *block_reservations.reservations(world),
     )
 
 
 def next_look(
-    plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
+    plan: SlurmPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
 ) -> float:
-    """Seconds until the world should be read again: soon while something is under way."""
-    world = _world(plan, bindings, observation, memory, now)
+    """Return the seconds until the next pass: few while work is in progress."""
+    world = World.of(plan, bindings, observation, memory, now)
     if world is None:
         return plan.times.poll_s
     moving = (
-        Phase.WANTED,
-        Phase.ENDING,
-        Phase.LEAVING,
-        Phase.SILENT,
-        Phase.DOWN,
-        Phase.DOWN_OFF,
-        Phase.STRANDED,
-        Phase.FUTURE,
+        SlurmPhase.POWERING_UP,
+        SlurmPhase.POWERING_DOWN,
+        SlurmPhase.POWER_DOWN_PENDING,
+        SlurmPhase.NOT_RESPONDING,
+        SlurmPhase.DOWN,
+        SlurmPhase.DOWN_OFF,
+        SlurmPhase.STUCK,
+        SlurmPhase.FUTURE,
     )
-    under_way = world.starting or memory.launches or memory.endings or blocked.waiting(world)
+    under_way = world.starting or memory.launches or memory.endings or placement.waiting(world)
     if under_way or any(True for _ in world.group(*moving)):
-        tokens = batches.wait_s(pace.Pace(memory, now), gangs.gangs(world))
+        tokens = launches.wait_s(api_rate.Pace(memory, now), gangs.gangs(world))
         return plan.times.poll_s if tokens is None else max(TOKENS_S, min(plan.times.poll_s, tokens))
-    due = min((at - now for _, at in idle.idle_ends(world)), default=plan.times.reconcile_s)
-    ripe = min((r.until - now for r in memory.refusals.values()), default=plan.times.reconcile_s)
-    farewell = min(troubles.next_due(world), hung.next_due(world)) - now
-    return max(plan.times.poll_s, min(due, ripe, farewell, plan.times.reconcile_s))
-
-
-def _world(
-    plan: ClusterPlan, bindings: Bindings, seen: Observation, memory: Memory, now: float
-) -> World | None:
-    """None without a view of both."""
-    if seen.slurm is None or seen.cloud is None:
-        return None
-    return World.of(
-        plan,
-        bindings,
-        memory,
-        now,
-        slurm=seen.slurm,
-        cloud=seen.cloud,
-        reports=seen.reports,
-        told=seen.told,
-        halted=seen.halted,
-        listening_since=seen.listening_since,
-    )
+    due = min((at - now for _, at in terminations.idle_ends(world)), default=plan.times.reconcile_s)
+    expiry = min((r.until - now for r in memory.refusals.values()), default=plan.times.reconcile_s)
+    ends = min((r.until - now for r in memory.refused_ends.values()), default=plan.times.reconcile_s)
+    signals = min(evacuation.next_due(world), jobs.next_heartbeat_due(world)) - now
+    return max(plan.times.poll_s, min(due, expiry, ends, signals, plan.times.reconcile_s))
 
 
 def _note(
-    plan: ClusterPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
+    plan: SlurmPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
 ) -> tuple[World | None, tuple[Entry, ...]]:
-    """Conclude the facts in three steps, each over memory with the one before folded in."""
-    world = _world(plan, bindings, observation, memory, now)
+    """Return the world after all new facts, and the facts. Each step reads the memory that the earlier steps changed."""
+    world = World.of(plan, bindings, observation, memory, now)
     if world is None:
         return None, ()
     entries: list[Entry] = []
     steps = (
-        (facts.launches, facts.jobs),
-        (facts.instances, repair.adoptions),
-        (facts.lives, facts.power_ups),
-        (boots.failures, repair.unfit),
-        (troubles.noticed, orders.noticed),
-        (troubles.useless, troubles.storms, hung.noticed, limits.noticed),
-        (life.strange, _forgotten, restarts.forgotten),
+        (facts.launch_events, facts.job_events),
+        (facts.refused_keys, facts.instance_events, facts.adoptions),
+        (facts.incarnation_events, facts.power_up_events),
+        (terminations.boot_failures, facts.unfit_machines),
+        (interruptions.interruption_events, limits.completed_orders),
+        (interruptions.unusable_boots, interruptions.spot_storms, jobs.heartbeat_events, limits.limit_events),
+        (terminations.replacements_begun,),
+        (node_table.unexpected_states, _forgotten, jobs.forgotten_jobs),
     )
     for step in steps:
         found = tuple(Entry(at=now, event=event) for rule in step for event in rule(world))
@@ -142,11 +141,12 @@ def _note(
     return world, tuple(entries)
 
 
-def _heard(observation: Observation) -> Iterable[Action]:
-    """The queue's messages are deleted once their news is remembered."""
-    if observation.told:
-        yield Forget(handles=tuple(told.handle for told in observation.told))
+def _delete_messages(observation: Observation) -> Iterable[Action]:
+    """Delete messages of the queue after their notices are in memory."""
+    if observation.queue_notices:
+        yield DeleteMessages(handles=tuple(message.handle for message in observation.queue_notices))
 
 
 def _forgotten(world: World) -> Iterable[Event]:
-    return blocked.forgotten(world, all_offers(world)) if world.memory.refusals else ()
+    remembered = world.memory.refusals or world.memory.breakers
+    return blocked.forgotten(world, all_offers(world)) if remembered else ()

@@ -1,50 +1,62 @@
-"""What the observation adds to memory: the edges of a level-triggered loop, each written once.
+"""Events that the observation adds to memory: changes of state, each recorded once.
 
-A fact changes memory so that the same observation yields no more facts.
+An event changes memory, so that the same observation gives no more events.
 """
 
 from collections.abc import Iterator
-from signal import Signals
 
-from gpucluster.cloud.port import InstanceState
-from gpucluster.elastic.decide.world import Fate, World
+from gpucluster.cloud.port import Instance, InstanceState
+from gpucluster.elastic.decide.jobs import died_of_signal
+from gpucluster.elastic.decide.launches import refused_for
+from gpucluster.elastic.decide.terminations import strays
+from gpucluster.elastic.decide.world import InstanceStatus, World
 from gpucluster.elastic.events import (
-    BecameBusy,
-    BecameIdle,
-    Booted,
     BootFailed,
-    CameUp,
-    EndSeen,
     Event,
+    IncarnationOver,
+    IncarnationRenewed,
+    InstanceAdopted,
     InstanceGone,
-    JobLeft,
+    InstanceRunning,
+    Interrupted,
+    InterruptionKind,
     JobPlaced,
+    JobReleased,
     JobRunning,
     LaunchDone,
     LaunchDropped,
-    LifeOver,
-    Needed,
-    PowerUpStays,
-    Registered,
-    Renewed,
-    Troubled,
-    TroubleKind,
-    Unneeded,
+    NodeBusy,
+    NodeIdle,
+    NodeNeeded,
+    NodeRegistered,
+    NodeUnneeded,
+    NodeUp,
+    OfferRefused,
+    PowerUpMarkStays,
+    TerminationSeen,
+    source_key,
 )
-from gpucluster.elastic.memory import Life, Placement
-from gpucluster.elastic.model import Phase, SlurmJob
+from gpucluster.elastic.memory import Incarnation
 from gpucluster.plan.messages import NodePhase
-from gpucluster.plan.model import Market
+from gpucluster.plan.model import LaunchTemplate, Market
+from gpucluster.slurm.states import NodeState, SlurmPhase
+from gpucluster.text import short
 
-# slurmd runs and slurmctld still waits for a boot: it is to start anew. Registration takes less than a second, and a
-# start with -b after a late one would kill the job that began meanwhile: hence the long wait.
+# slurmd runs, but slurmctld still waits for a boot: slurmd must start again. A registration takes less than a second. A
+# late start with -b would kill a job that began in the meantime: hence the long wait.
 UNHEARD_S = 30.0
-_BY_PEOPLE = ("Client.", "User initiated")  # EC2's StateReason and transition reason of what was asked for
-_SETTLED = (Phase.OFF, Phase.UP, Phase.SILENT, Phase.LEAVING, Phase.ENDING)  # no power-up is under way
+_BY_PEOPLE = ("Client.", "User initiated")  # EC2: StateReason and transition reason of a requested end
+_SETTLED = (
+    SlurmPhase.OFF,
+    SlurmPhase.UP,
+    SlurmPhase.NOT_RESPONDING,
+    SlurmPhase.POWER_DOWN_PENDING,
+    SlurmPhase.POWERING_DOWN,
+)  # no power-up is in progress
 
 
-def launches(world: World) -> Iterator[Event]:
-    """Outcomes that the cloud's list tells by token, and requests that came to nothing."""
+def launch_events(world: World) -> Iterator[Event]:
+    """Return launches with instances in the cloud's list, found by token, and launches that have none and are not needed."""
     if not world.memory.launches:
         return
     by_token: dict[str, list[str]] = {}
@@ -52,23 +64,23 @@ def launches(world: World) -> Iterator[Event]:
         if instance.token:
             by_token.setdefault(instance.token, []).append(instance.id)
     for request, launch in world.memory.launches.items():
-        found = sorted(by_token.get(launch.ask.token, ()))
-        if len(found) == len(launch.ask.slots):
+        found = sorted(by_token.get(launch.request.token, ()))
+        if len(found) == len(launch.request.slots):
             yield LaunchDone(request=request, instances=tuple(found))
-        elif launch.asked_at + 300.0 < world.now and not _wanted(world, launch.ask.slots):
-            yield LaunchDropped(request=request)  # fewer than were asked for: then they are strays
+        elif launch.asked_at + 300.0 < world.now and not _wanted(world, launch.request.slots):
+            yield LaunchDropped(request=request)  # fewer instances than requested: then they are strays
 
 
-def jobs(world: World) -> Iterator[Event]:
-    """Jobs that were given our slots, began to run, or left them."""
+def job_events(world: World) -> Iterator[Event]:
+    """Return events of jobs: they got our slots, began to run, or left them."""
     known = world.memory.jobs
     seen: set[str] = set()
     for job in world.slurm.jobs:
         slots = tuple(n for n in job.nodes if n in world.slots)
         key = str(job.id)
         placement = known.get(key)
-        if fell(world, job, placement):
-            seen.add(key)  # it comes back
+        if died_of_signal(world, job, placement):
+            seen.add(key)  # the job is requeued
         if not slots or not (job.configuring or job.running or job.suspended):
             continue
         seen.add(key)
@@ -76,90 +88,79 @@ def jobs(world: World) -> Iterator[Event]:
             yield JobPlaced(job=job.id, slots=slots, submitted_at=job.submitted_at)
         if job.running and not (placement is not None and placement.slots == slots and placement.running):
             yield JobRunning(job=job.id)
-    for key in known.keys() - seen:
-        yield JobLeft(job=int(key))
+    for key in sorted(known.keys() - seen):
+        yield JobReleased(job=int(key))
 
 
-def instances(world: World) -> Iterator[Event]:
-    """What became of the instances, and first words of their agents."""
-    for slot, life in world.memory.lives.items():
-        if life.instance is None:
+def instance_events(world: World) -> Iterator[Event]:
+    """Return events of instances: first running, first report of the agent, ended."""
+    for slot, incarnation in world.memory.incarnations.items():
+        if incarnation.instance is None:
             continue
-        fate = world.fate(slot)
-        if fate is Fate.ENDED:
-            yield from _ended(world, slot, life, life.instance)
+        status = world.instance_status(slot)
+        if status is InstanceStatus.ENDED:
+            yield from _ended(world, slot, incarnation, incarnation.instance)
             continue
         listed = world.instance(slot)
-        if life.booted_at is None and listed is not None and listed.state is InstanceState.RUNNING:
-            yield Booted(slot=slot, instance=life.instance)
-        if life.registered_at is None and _registered(world, life, life.instance):
-            yield Registered(slot=slot, instance=life.instance)
-    over = tuple(sorted(i for i in world.memory.endings if _is_over(world, i)))
+        if incarnation.booted_at is None and listed is not None and listed.state is InstanceState.RUNNING:
+            yield InstanceRunning(slot=slot, instance=incarnation.instance)
+        if incarnation.registered_at is None and _registered(world, incarnation, incarnation.instance):
+            yield NodeRegistered(slot=slot, instance=incarnation.instance)
+    asked = world.memory.endings.keys() | world.memory.refused_ends.keys()
+    over = tuple(sorted(i for i in asked if _is_over(world, i)))
     if over:
-        yield EndSeen(instances=over)
+        yield TerminationSeen(instances=over)
 
 
-def lives(world: World) -> Iterator[Event]:
-    """Lives that begin, come up, fall idle or end. Reads memory in which `instances` is already folded."""
-    for slot, life in world.memory.lives.items():
-        if life.open:
-            yield from _open_life(world, slot, life)
-    for slot in world.group(Phase.WANTED):
-        life = world.life(slot)
-        if life is None or not life.open:
-            yield _needed(world, slot, life)
+def incarnation_events(world: World) -> Iterator[Event]:
+    """Return events of incarnations that start, come up, become idle or end. Reads memory with the instance events."""
+    for slot, incarnation in world.memory.incarnations.items():
+        if incarnation.open:
+            yield from _open_incarnation(world, slot, incarnation)
+    for slot in world.group(SlurmPhase.POWERING_UP):
+        incarnation = world.incarnation(slot)
+        if incarnation is None or not incarnation.open:
+            yield _needed(world, slot, incarnation)
 
 
-def power_ups(world: World) -> Iterator[Event]:
-    """Marks of a power-up that Slurm keeps after it: asked for again while the node came up (24.11, seen).
+def power_up_events(world: World) -> Iterator[Event]:
+    """Return changes of Slurm's power-up mark. Slurm keeps it after a power-up that was requested twice (24.11, observed).
 
-    Neither a registration nor a power-down takes the mark away, and the power thread serves it as soon as the node is off.
+    Neither a registration nor a power-down removes the mark. The power thread powers the node up as soon as it is off.
     """
-    for slot, life in world.memory.lives.items():
-        if world.phases.get(slot) in _SETTLED and life.relapses is not (
-            "POWER_UP" in world.node(slot).states
+    for slot, incarnation in world.memory.incarnations.items():
+        if world.phases.get(slot) in _SETTLED and incarnation.relapses is not (
+            NodeState.POWER_UP in world.node(slot).states
         ):
-            yield PowerUpStays(slot=slot, stays=not life.relapses)
-
-
-def fell(world: World, job: SlurmJob, placement: Placement | None) -> bool:
-    """Whether a script without a handler died of the signal that told it of its machine's end."""
-    if placement is None or placement.sent_back or "FAILED" not in job.states:
-        return False
-    if not (placement.signalled or _on_leavers(world, placement)):
-        return False
-    pools = (world.slots[slot].pool for slot in placement.slots if slot in world.slots)
-    return job.returns and any(job.ended_by == Signals[f"SIG{p.farewell.signal}"] for p in pools)
-
-
-def _on_leavers(world: World, placement: Placement) -> bool:
-    """A kill between the signal and its record leaves only this: a machine of the job's is to be left."""
-    lives = (world.life(slot) for slot in placement.slots)
-    return any(life is not None and life.trouble is not None for life in lives)
+            yield PowerUpMarkStays(slot=slot, stays=not incarnation.relapses)
 
 
 def _wanted(world: World, slots: tuple[str, ...]) -> bool:
-    return any(world.phases.get(slot) is Phase.WANTED for slot in slots)
+    return any(world.phases.get(slot) is SlurmPhase.POWERING_UP for slot in slots)
 
 
-def _ended(world: World, slot: str, life: Life, instance: str) -> Iterator[Event]:
+def _ended(world: World, slot: str, incarnation: Incarnation, instance: str) -> Iterator[Event]:
     asked = instance in world.memory.endings
-    if world.phases.get(slot) is Phase.WANTED and life.failed is None and life.up_at is None and not asked:
-        listed = world.cloud.instances.get(instance)
-        words = (listed.reason if listed else None) or "the instance ended"
+    if (
+        world.phases.get(slot) is SlurmPhase.POWERING_UP
+        and incarnation.failed is None
+        and incarnation.up_at is None
+        and not asked
+    ):
+        words = _end_of(world, instance)
         pool = world.slots[slot].pool.name
         yield BootFailed(slot=slot, instance=instance, words=f"{instance}: {words}", pool=pool)
     if (
-        life.market is Market.SPOT
-        and life.trouble is None
-        and life.up_at is not None
+        incarnation.market is Market.SPOT
+        and incarnation.interruption is None
+        and incarnation.up_at is not None
         and not _was_asked(world, instance)
     ):
         taken = "the cloud took this spot machine back without a notice"
-        yield Troubled(
+        yield Interrupted(
             slot=slot,
             instance=instance,
-            kind=TroubleKind.SPOT,
+            kind=InterruptionKind.SPOT,
             words=taken,
             ends_at=world.now,
             source="cloud",
@@ -167,61 +168,152 @@ def _ended(world: World, slot: str, life: Life, instance: str) -> Iterator[Event
     yield InstanceGone(slot=slot, instance=instance)
 
 
+def _end_of(world: World, instance: str) -> str:
+    """Return the cloud's reason for the end of an instance. A refused key is named, because EC2 does not name it."""
+    listed = world.cloud.instances.get(instance)
+    words = (listed.reason if listed else None) or "the instance ended"
+    return f"{words}: {_key_words(world)}" if listed is not None and listed.key_refused else words
+
+
+def _key_words(world: World) -> str:
+    own = world.plan.aws and world.plan.aws.kms_key
+    key = f"the KMS key {own}" if own else "the account's default KMS key of EBS"
+    return f"EC2 cannot use {key} for volumes; enable the key and allow the head's role to use it (docs/aws.md, KMS keys)"
+
+
+def refused_keys(world: World) -> Iterator[Event]:
+    """Refuse every source once an instance ended because of its KMS key: all templates name the same key (T51).
+
+    RunInstances itself succeeds, so without this each waiting job would launch again and again.
+    """
+    ended = (
+        world.cloud.instances.get(incarnation.instance)
+        for incarnation in world.memory.incarnations.values()
+        if incarnation.instance is not None and incarnation.up_at is None
+    )
+    refused = next((i for i in ended if i is not None and i.key_refused), None)
+    if refused is None:
+        return
+    words = f"{short(refused.reason or '', 120)}: {_key_words(world)}"
+    for pool in world.plan.pools:
+        for source in pool.sources:
+            key = source_key(pool.name, source.position)
+            yield OfferRefused(key=key, words=words, until=world.now + world.plan.times.refusal_max_s)
+
+
 def _was_asked(world: World, instance: str) -> bool:
-    """Whether we ended it, or another did: a person, or the machine itself. Then no capacity was taken back."""
+    """Return whether the daemon, a person or the instance itself ended the instance. Otherwise the cloud reclaimed it."""
     listed = world.cloud.instances.get(instance)
     by_people = listed is not None and (listed.reason or "").startswith(_BY_PEOPLE)
     return by_people or instance in world.memory.endings
 
 
-def _registered(world: World, life: Life, instance: str) -> bool:
-    heard = world.reports.get(instance)
-    return heard is not None and heard.report.phase is not NodePhase.FAILED
+def _registered(world: World, incarnation: Incarnation, instance: str) -> bool:
+    received = world.reports.get(instance)
+    return received is not None and received.report.phase is not NodePhase.FAILED
 
 
 def _is_over(world: World, instance: str) -> bool:
     listed = world.cloud.instances.get(instance)
     if listed is not None:
         return not listed.living
-    return world.memory.endings[instance] + 300.0 < world.now
+    refused = world.memory.refused_ends.get(instance)
+    return max(world.memory.endings.get(instance, 0.0), refused.at if refused else 0.0) + 300.0 < world.now
 
 
-def _open_life(world: World, slot: str, life: Life) -> Iterator[Event]:
+def _open_incarnation(world: World, slot: str, incarnation: Incarnation) -> Iterator[Event]:
     phase = world.phases.get(slot)
-    if phase is Phase.WANTED:
-        yield from _wanted_again(world, slot, life)
-    elif not life.instance and not life.request:
-        yield LifeOver(slot=slot)
-    elif phase is Phase.OFF and life.instance and life.unneeded_at is None:
-        yield Unneeded(slot=slot)
-    elif phase is Phase.UP and life.instance:
-        yield from _up(world, slot, life)
+    if phase is SlurmPhase.POWERING_UP:
+        yield from _wanted_again(world, slot, incarnation)
+    elif not incarnation.instance and not incarnation.request:
+        yield IncarnationOver(slot=slot)
+    elif phase is SlurmPhase.OFF and incarnation.instance and incarnation.unneeded_at is None:
+        yield NodeUnneeded(slot=slot)
+    elif phase is SlurmPhase.UP and incarnation.instance:
+        yield from _up(world, slot, incarnation)
 
 
-def _wanted_again(world: World, slot: str, life: Life) -> Iterator[Event]:
-    """A slot that was up, or that Slurm had given up, is wanted anew: its living instance serves a new life."""
-    if life.instance is None or life.instance in world.memory.endings:
+def _wanted_again(world: World, slot: str, incarnation: Incarnation) -> Iterator[Event]:
+    """Return an event for a slot that Slurm powers up again: a new incarnation. A living instance of the slot serves it."""
+    if incarnation.instance is None or incarnation.instance in world.memory.endings:
         return
-    if life.up_at is not None or life.unneeded_at is not None:
-        yield _needed(world, slot, life)
+    if incarnation.up_at is not None or incarnation.unneeded_at is not None:
+        yield _needed(world, slot, incarnation)
         return
-    heard = world.reports.get(life.instance)
-    if heard is None or heard.report.phase is not NodePhase.UP or heard.report.life != life.number:
+    received = world.reports.get(incarnation.instance)
+    if (
+        received is None
+        or received.report.phase is not NodePhase.UP
+        or received.report.incarnation != incarnation.number
+    ):
         return
-    if heard.since + UNHEARD_S <= world.slurm.at and "POWERING_UP" in world.node(slot).states:
-        yield Renewed(slot=slot, life=life.number + 1)
+    if received.since + UNHEARD_S <= world.slurm.at and NodeState.POWERING_UP in world.node(slot).states:
+        yield IncarnationRenewed(slot=slot, incarnation=incarnation.number + 1)
 
 
-def _up(world: World, slot: str, life: Life) -> Iterator[Event]:
-    if life.up_at is None or life.unneeded_at is not None:
-        yield CameUp(slot=slot, pool=world.slots[slot].pool.name)
+def _up(world: World, slot: str, incarnation: Incarnation) -> Iterator[Event]:
+    if incarnation.up_at is None or incarnation.unneeded_at is not None:
+        yield NodeUp(slot=slot, pool=world.slots[slot].pool.name)
     idle = world.node(slot).idle
-    if idle and life.idle_at is None:
-        yield BecameIdle(slot=slot)
-    elif not idle and life.idle_at is not None:
-        yield BecameBusy(slot=slot)
+    if idle and incarnation.idle_at is None:
+        yield NodeIdle(slot=slot)
+    elif not idle and incarnation.idle_at is not None:
+        yield NodeBusy(slot=slot)
 
 
-def _needed(world: World, slot: str, life: Life | None) -> Needed:
+def _needed(world: World, slot: str, incarnation: Incarnation | None) -> NodeNeeded:
     jobs = tuple(j.id for j in world.starting_on.get(slot, ()))
-    return Needed(slot=slot, life=(life.number if life else 0) + 1, jobs=jobs)
+    return NodeNeeded(slot=slot, incarnation=(incarnation.number if incarnation else 0) + 1, jobs=jobs)
+
+
+def adoptions(world: World) -> Iterator[Event]:
+    """Adopt instances of nodes that are up, but not in memory (a lost journal). They are found by the node's address."""
+    homeless = [s for s in world.group(SlurmPhase.UP) if world.instance_status(s) is InstanceStatus.NONE]
+    if not homeless:
+        return
+    owned = {
+        incarnation.instance for incarnation in world.memory.incarnations.values() if incarnation.instance
+    }
+    by_address: dict[str, Instance] = {i.address: i for i in strays(world, owned) if i.address}
+    for slot in homeless:
+        found = by_address.get(world.node(slot).address)
+        if found is not None:
+            template = _template_of(world, slot, found)
+            yield InstanceAdopted(
+                slot=slot,
+                instance=found.id,
+                machine=found.machine,
+                market=found.market,
+                zone=found.zone,
+                source=template.source if template else 0,
+                price=(template.price or 0) if template else 0,
+            )
+
+
+def _template_of(world: World, slot: str, found: Instance) -> LaunchTemplate | None:
+    """Return the pool's launch template with the instance's machine type and market, if there is one."""
+    templates = world.slots[slot].pool.templates
+    return next((t for t in templates if (t.machine, t.market) == (found.machine, found.market)), None)
+
+
+def unfit_machines(world: World) -> Iterator[Event]:
+    """Refuse the offers of instances that register with less hardware than slurm.conf requires."""
+    if not any(NodeState.INVALID_REG in world.node(s).states for s in world.group(SlurmPhase.UP)):
+        return
+    refused: set[str] = set()
+    for slot in world.group(SlurmPhase.UP):
+        incarnation, node = world.incarnation(slot), world.node(slot)
+        if (
+            incarnation is None
+            or not incarnation.machine
+            or NodeState.INVALID_REG not in node.states
+            or incarnation.offer_key in refused
+        ):
+            continue
+        refused.add(incarnation.offer_key)
+        old = world.memory.refusals.get(incarnation.offer_key)
+        if old is None or old.until <= world.now:
+            words = f"is not what slurm.conf says: {short(node.reason, 120)}"
+            yield OfferRefused(
+                key=incarnation.offer_key, words=words, until=world.now + refused_for(world.plan.times, old)
+            )

@@ -1,7 +1,7 @@
-"""What stops launches: the budget, a pool's breaker, a pause; each says so, and none ends a running job.
+"""Limits of launches: operators' orders, the budget, and the breaker of each pool.
 
-A breaker is *half open* when its cooldown is over: one gang may try, a node that comes up closes it, another boot that
-fails trips it again.
+A stopped pool launches nothing; its running nodes and jobs continue. An order never ends a job, except `replace` with
+`now`. Other effects of orders are rows of the node table (pause, drain, keep) and interruptions (replace).
 """
 
 from collections.abc import Iterator
@@ -9,15 +9,24 @@ from datetime import UTC, datetime
 
 from gpucluster.elastic import ledger
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.events import BreakerReset, BreakerTripped, BudgetCrossed, Event, LaunchRefused, Verb
+from gpucluster.elastic.events import (
+    BreakerReset,
+    BreakerTripped,
+    BudgetCrossed,
+    Event,
+    LaunchRefused,
+    OrderCompleted,
+    Verb,
+)
+from gpucluster.elastic.memory import OperatorOrder
 from gpucluster.plan.model import Budget, Pool
+from gpucluster.text import format_money, utc_minute
 
 _PAUSES = {Verb.POOL_PAUSE: "paused", Verb.POOL_DRAIN: "drained"}
-_MICRO = 1_000_000
 
 
-def noticed(world: World) -> Iterator[Event]:
-    """Lines that the month's spend crossed, breakers that trip or close, throttled requests that a stop overtook."""
+def limit_events(world: World) -> Iterator[Event]:
+    """Return events: crossed budget lines, breakers that open or close, throttled requests of stopped pools."""
     if world.plan.budget is not None:
         yield from _budget(world, world.plan.budget)
     for pool in world.plan.pools:
@@ -26,26 +35,30 @@ def noticed(world: World) -> Iterator[Event]:
 
 
 def stop_of(world: World, pool: str) -> str:
-    """Why the pool may launch nothing now, in words; empty: it may."""
+    """Return the reason why the pool may launch nothing now; empty if it may."""
     return _order(world, pool) or _open_breaker(world, pool) or _spent_up(world)
 
 
 def half_open(world: World, pool: str) -> bool:
-    """Whether the pool's breaker lets one gang try."""
+    """Return whether the pool's breaker permits one gang as a test."""
     tripped = world.memory.breakers.get(pool)
     return tripped is not None and tripped.until <= world.now
 
 
 def trial(world: World, pool: str) -> str:
-    """What a half-open breaker says to those who wait; empty: there is none."""
+    """Return the message of a half-open breaker for waiting jobs; empty without one."""
     if not half_open(world, pool):
         return ""
-    return f"breaker: {world.memory.breakers[pool].words}; one job at a time may try"
+    return f"breaker: {world.memory.breakers[pool].words}; one job at a time may test it"
 
 
 def spent(world: World) -> int:
-    """This month's spend so far, in micro-USD, by our own ledger."""
-    living = ((life.price, life.launched_at) for life in world.memory.lives.values() if life.instance)
+    """Return the month's spend so far, in micro-USD, from our own ledger."""
+    living = (
+        (incarnation.price, incarnation.launched_at)
+        for incarnation in world.memory.incarnations.values()
+        if incarnation.instance
+    )
     return ledger.spent(world.memory.spent, living, world.now)
 
 
@@ -61,7 +74,7 @@ def _breaker(world: World, pool: Pool) -> Iterator[Event]:
     tripped = world.memory.breakers.get(pool.name)
     failed = world.memory.boots.get(pool.name, 0)
     if tripped is not None and not failed:
-        yield BreakerReset(pool=pool.name, by="a node that came up")
+        yield BreakerReset(pool=pool.name, by="a node that is up")
     elif failed > tripped.boots if tripped is not None else failed >= pool.breaker.boots:
         words = f"{failed} boots failed in a row, the last: {_last_words(world, pool.name)}"
         until = world.now + pool.breaker.cooldown_s
@@ -69,16 +82,20 @@ def _breaker(world: World, pool: Pool) -> Iterator[Event]:
 
 
 def _given_up(world: World) -> Iterator[Event]:
-    """A call that only waits for tokens would launch after the stop; one that may have launched is repeated (T01)."""
+    """Give up throttled requests of stopped pools. A request that may have launched is repeated instead (T01)."""
     for request, launch in world.memory.launches.items():
-        if launch.came_to_nothing and (words := stop_of(world, launch.ask.pool)):
+        if launch.came_to_nothing and (words := stop_of(world, launch.request.pool)):
             yield LaunchRefused(request=request, key=None, words=words, until=world.now)
 
 
 def _last_words(world: World, pool: str) -> str:
-    lives = world.memory.lives.items()
-    failed = ((life.launched_at, life.failed) for s, life in lives if life.failed and _is_of(world, s, pool))
-    return max(failed, default=(0.0, "its words are lost"))[1]
+    incarnations = world.memory.incarnations.items()
+    failed = (
+        (incarnation.launched_at, incarnation.failed)
+        for s, incarnation in incarnations
+        if incarnation.failed and _is_of(world, s, pool)
+    )
+    return max(failed, default=(0.0, "no message was recorded"))[1]
 
 
 def _is_of(world: World, slot: str, pool: str) -> bool:
@@ -97,21 +114,41 @@ def _open_breaker(world: World, pool: str) -> str:
     tripped = world.memory.breakers.get(pool)
     if tripped is None or tripped.until <= world.now:
         return ""
-    until = datetime.fromtimestamp(tripped.until, UTC).strftime("%H:%M UTC")
-    return f"breaker: {tripped.words}; launches stop until {until} or `gpucluster pool resume`"
+    return f"breaker: {tripped.words}; launches stop until {utc_minute(tripped.until)} or until the pool is resumed"
 
 
 def _spent_up(world: World) -> str:
-    """The line and not the running sum, so that the sentence stays the same."""
+    """Return the sentence for the budget. It names the line and not the spend, so it does not change with each pass."""
     budget = world.plan.budget
     if budget is None or world.memory.budget != f"{ledger.month_of(world.now)}/stop":
         return ""
     now, opens = (datetime.fromtimestamp(at, UTC) for at in (world.now, ledger.next_month(world.now)))
     return (
-        f"budget: {_usd(budget.stop_scaling_at)} of {_usd(budget.monthly)} USD of {now:%B} are spent, "
+        f"budget: {format_money(budget.stop_scaling_at)} of {format_money(budget.monthly)} of {now:%B} are spent; "
         f"launches stop until {opens:%B} 1 or a higher budget"
     )
 
 
-def _usd(amount: int) -> str:
-    return f"{amount / _MICRO:,.2f}".removesuffix(".00")
+def completed_orders(world: World) -> Iterator[Event]:
+    """Return events for replace orders that are done and keep orders that expired."""
+    for target, order in world.memory.orders.items():
+        if _is_over(world, target, order):
+            yield OrderCompleted(verb=order.verb, target=target)
+
+
+def _is_over(world: World, target: str, order: OperatorOrder) -> bool:
+    match order.verb:
+        case Verb.NODE_KEEP:
+            return order.until is not None and order.until <= world.now
+        case Verb.NODE_REPLACE:
+            return _is_replaced(world, target, order)
+        case _:
+            return False
+
+
+def _is_replaced(world: World, slot: str, order: OperatorOrder) -> bool:
+    """Return whether the replaced instance is gone. The next launch waits for a job or for the pool's minimum."""
+    incarnation = world.incarnation(slot)
+    if incarnation is None or incarnation.request is not None:
+        return incarnation is None
+    return incarnation.instance is None or incarnation.launched_at > order.at

@@ -1,23 +1,27 @@
-"""The world as one value: plan, Slurm, cloud and memory joined by slot; every rule reads from here."""
+"""The input of all rules as one value: plan, Slurm, cloud and memory, joined by slot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import wraps
+from typing import TypeVar
 
-from gpucluster.cloud.port import Instance, InstanceState, Told
+from gpucluster.cloud.limits import UNSEEN_S
+from gpucluster.cloud.port import Instance, InstanceState
 from gpucluster.elastic.events import Verb
-from gpucluster.elastic.memory import Life, Memory
-from gpucluster.elastic.model import CloudView, Heard, Phase, SlurmJob, SlurmNode, SlurmView
-from gpucluster.elastic.states import classify
-from gpucluster.plan.model import Bindings, ClusterPlan, Pool
+from gpucluster.elastic.memory import Incarnation, Memory, RefusedEnd
+from gpucluster.elastic.model import CloudView, Observation, ReceivedReport
+from gpucluster.plan.model import Bindings, Pool, SlurmPlan
+from gpucluster.slurm.drains import DrainOwner
+from gpucluster.slurm.states import SlurmPhase, classify
+from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmView
 
-UNSEEN_S = 300.0  # T20: an id may be unlisted so long; also how long a listed one may be missing (T21)
+LISTED_S = 30.0  # a new instance is normally listed within this time
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A slot's fixed place."""
+    """The pool and zone of a slot; they never change."""
 
     name: str
     pool: Pool
@@ -26,157 +30,227 @@ class Slot:
     always_on: bool
 
 
-class Fate(StrEnum):
-    """What became of a slot's instance."""
+class InstanceStatus(StrEnum):
+    """The state of a slot's instance."""
 
-    NONE = "none"  # there is none
-    LIVES = "lives"
-    UNSEEN = "unseen"  # young, or missing for a short time: taken as living
-    HALTED = "halted"  # stopping or stopped: no use, and still to be ended
-    ENDED = "ended"  # at least shutting down
-    MISSING = "missing"  # unlisted for long
+    NONE = "none"  # no instance
+    ALIVE = "alive"
+    UNSEEN = "unseen"  # new, or missing for a short time: counts as living
+    HALTED = "halted"  # stopping or stopped: not usable, and still to be terminated
+    ENDED = "ended"  # shutting down or terminated
+    MISSING = "missing"  # unlisted for a long time, but its node is up
 
 
-HAS = frozenset({Fate.LIVES, Fate.UNSEEN, Fate.HALTED, Fate.MISSING})  # counts as there; see World.fate
-_FATES: Mapping[InstanceState, Fate] = {
-    InstanceState.PENDING: Fate.LIVES,
-    InstanceState.RUNNING: Fate.LIVES,
-    InstanceState.STOPPING: Fate.HALTED,
-    InstanceState.STOPPED: Fate.HALTED,
-    InstanceState.SHUTTING_DOWN: Fate.ENDED,
-    InstanceState.TERMINATED: Fate.ENDED,
+HAS_INSTANCE = frozenset(
+    {InstanceStatus.ALIVE, InstanceStatus.UNSEEN, InstanceStatus.HALTED, InstanceStatus.MISSING}
+)  # these count as living; see World.instance_status
+_STATUSES: Mapping[InstanceState, InstanceStatus] = {
+    InstanceState.PENDING: InstanceStatus.ALIVE,
+    InstanceState.RUNNING: InstanceStatus.ALIVE,
+    InstanceState.STOPPING: InstanceStatus.HALTED,
+    InstanceState.STOPPED: InstanceStatus.HALTED,
+    InstanceState.SHUTTING_DOWN: InstanceStatus.ENDED,
+    InstanceState.TERMINATED: InstanceStatus.ENDED,
 }
 
 
-@cache
-def slots_of(plan: ClusterPlan) -> Mapping[str, Slot]:
-    """Every slot of the plan by name, in the plan's order."""
+_T = TypeVar("_T")
+
+
+def _once_per_plan(build: Callable[[SlurmPlan], _T]) -> Callable[[SlurmPlan], _T]:
+    """Cache the value for each plan object. A hash of the plan would be slow, and a pass needs the value many times."""
+    known: dict[int, tuple[SlurmPlan, _T]] = {}  # it keeps the plan, so that no other object gets its id
+
+    @wraps(build)
+    def cached(plan: SlurmPlan) -> _T:
+        entry = known.get(id(plan))
+        if entry is None:
+            entry = known[id(plan)] = plan, build(plan)
+        return entry[1]
+
+    return cached
+
+
+@_once_per_plan
+def slots_of(plan: SlurmPlan) -> Mapping[str, Slot]:
+    """Return every slot of the plan by name, in the order of the plan."""
     return {
         name: Slot(name, pool, span.zone, number, name in always)
         for pool in plan.pools
-        for always in (frozenset(pool.always_on()) if pool.min else frozenset[str](),)
+        for always in (frozenset(pool.always_on()),)
         for span in pool.slots
         for number, name in zip(range(span.first, span.last + 1), span, strict=True)
     }
 
 
-@cache
-def names_in(plan: ClusterPlan) -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """The slots of each (pool, zone): a name is made once."""
+@_once_per_plan
+def names_in(plan: SlurmPlan) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return the slots of each (pool, zone). Each name is built once."""
     found: dict[tuple[str, str], list[str]] = {}
     for slot in slots_of(plan).values():
         found.setdefault((slot.pool.name, slot.zone), []).append(slot.name)
     return {place: tuple(names) for place, names in found.items()}
 
 
+@_once_per_plan
+def positions_of(plan: SlurmPlan) -> Mapping[str, int]:
+    """Return the position of each slot in the order of slurm.conf."""
+    return {name: position for position, name in enumerate(slots_of(plan))}
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """One moment. Built by `World.of`; `phases` and `groups` hold only slots that Slurm knows."""
+    """Plan, observation and memory at one time. Only `World.of` builds it.
 
-    plan: ClusterPlan
+    `observation` is kept whole, so each reader can use every field of Observation. `phases` and `groups` hold only slots
+    that Slurm lists.
+    """
+
+    plan: SlurmPlan
     bindings: Bindings
-    now: float
+    observation: Observation
     memory: Memory
-    slots: Mapping[str, Slot]
+    now: float
     slurm: SlurmView
     cloud: CloudView
-    reports: Mapping[str, Heard]
-    phases: Mapping[str, Phase]
-    groups: Mapping[Phase, tuple[str, ...]]
-    starting: tuple[SlurmJob, ...]  # CONFIGURING, the most urgent first
-    starting_on: Mapping[str, tuple[SlurmJob, ...]]  # slot -> those of `starting` that hold it
-    told: tuple[Told, ...] = ()  # news of the queue
-    halted: str = ""  # why nothing may be launched at all
-    listening_since: float = 0.0  # nobody could call the daemon before
+    slots: Mapping[str, Slot]
+    phases: Mapping[str, SlurmPhase]
+    groups: Mapping[SlurmPhase, tuple[str, ...]]
+    starting: tuple[SlurmJob, ...]  # jobs in CONFIGURING, the most urgent first
+    starting_on: Mapping[str, tuple[SlurmJob, ...]]  # slot -> the jobs of `starting` that hold it
+    removed: frozenset[str] | None  # slots that a held bundle removes or changes; None: not known
 
     @staticmethod
     def of(
-        plan: ClusterPlan,
-        bindings: Bindings,
-        memory: Memory,
-        now: float,
-        *,
-        slurm: SlurmView,
-        cloud: CloudView,
-        reports: Mapping[str, Heard],
-        told: tuple[Told, ...] = (),
-        halted: str = "",
-        listening_since: float = 0.0,
-    ) -> "World":
+        plan: SlurmPlan, bindings: Bindings, observation: Observation, memory: Memory, now: float
+    ) -> "World | None":
+        """Return the world; None without a view of Slurm and of the cloud."""
+        slurm, cloud = observation.slurm, observation.cloud
+        if slurm is None or cloud is None:
+            return None
         slots = slots_of(plan)
         phases, groups = _phases(slots, slurm.nodes)
         starting = tuple(sorted((j for j in slurm.jobs if j.configuring), key=urgency))
         return World(
             plan=plan,
             bindings=bindings,
-            now=now,
+            observation=observation,
             memory=memory,
-            slots=slots,
+            now=now,
             slurm=slurm,
             cloud=cloud,
-            reports=reports,
+            slots=slots,
             phases=phases,
             groups=groups,
             starting=starting,
             starting_on=_by_slot(starting),
-            told=told,
-            halted=halted,
-            listening_since=listening_since,
+            removed=None if observation.held is None else frozenset(observation.held.nodes),
         )
 
-    def group(self, *phases: Phase) -> Iterable[str]:
-        """The slots in these phases."""
+    @property
+    def reports(self) -> Mapping[str, ReceivedReport]:
+        """Return the last report of each instance's agent."""
+        return self.observation.reports
+
+    @property
+    def listening_since(self) -> float:
+        """Return the time when the daemon began to listen. No agent could report before."""
+        return self.observation.listening_since
+
+    def group(self, *phases: SlurmPhase) -> Iterable[str]:
+        """Return the slots in these phases."""
         for phase in phases:
             yield from self.groups.get(phase, ())
 
     def node(self, slot: str) -> SlurmNode:
         return self.slurm.nodes[slot]
 
-    def life(self, slot: str) -> Life | None:
-        return self.memory.lives.get(slot)
+    def incarnation(self, slot: str) -> Incarnation | None:
+        return self.memory.incarnations.get(slot)
+
+    def boots(self) -> Iterator[tuple[str, str, Incarnation]]:
+        """Return slot, instance and incarnation of each boot that has not failed."""
+        for slot in self.group(SlurmPhase.POWERING_UP):
+            incarnation = self.incarnation(slot)
+            if incarnation is not None and incarnation.instance is not None and incarnation.failed is None:
+                yield slot, incarnation.instance, incarnation
 
     def instance(self, slot: str) -> Instance | None:
-        """The slot's instance as listed."""
-        life = self.memory.lives.get(slot)
-        return self.cloud.instances.get(life.instance) if life is not None and life.instance else None
+        """Return the slot's instance as the cloud lists it."""
+        incarnation = self.memory.incarnations.get(slot)
+        return (
+            self.cloud.instances.get(incarnation.instance)
+            if incarnation is not None and incarnation.instance
+            else None
+        )
 
-    def fate(self, slot: str) -> Fate:
-        """What became of the slot's instance. MISSING is ended only where Slurm does not hear the node either."""
-        life = self.memory.lives.get(slot)
-        if life is None or life.instance is None:
-            return Fate.NONE
-        listed = self.cloud.instances.get(life.instance)
+    def instance_status(self, slot: str) -> InstanceStatus:
+        """Return the state of the slot's instance. If it stays unlisted it is MISSING while its node is up, else ENDED."""
+        incarnation = self.memory.incarnations.get(slot)
+        if incarnation is None or incarnation.instance is None:
+            return InstanceStatus.NONE
+        listed = self.cloud.instances.get(incarnation.instance)
         if listed is not None:
-            return _FATES[listed.state]
-        missing_since = max(life.launched_at, self.cloud.absent_since.get(life.instance, self.now))
+            return _STATUSES[listed.state]
+        missing_since = max(
+            incarnation.launched_at, self.cloud.absent_since.get(incarnation.instance, self.now)
+        )
         if missing_since + UNSEEN_S > self.now:
-            return Fate.UNSEEN
-        return Fate.MISSING if self.phases.get(slot) is Phase.UP else Fate.ENDED
+            return InstanceStatus.UNSEEN
+        return InstanceStatus.MISSING if self.phases.get(slot) is SlurmPhase.UP else InstanceStatus.ENDED
+
+    def refused_end(self, slot: str) -> RefusedEnd | None:
+        """Return the cloud's refusal to terminate the slot's living instance. While it lasts, the slot takes no job."""
+        if not self.memory.refused_ends:
+            return None
+        incarnation = self.memory.incarnations.get(slot)
+        known = self.memory.refused_ends.get((incarnation and incarnation.instance) or "")
+        lives = known is not None and known.refused and self.instance_status(slot) in HAS_INSTANCE
+        return known if lives else None
 
     def kept(self, slot: str) -> bool:
-        """Whether an operator's order to keep the slot's machine stands."""
+        """Return whether a `keep` order for the slot's instance is in force."""
         order = self.memory.orders.get(slot)
         if order is None or order.verb is not Verb.NODE_KEEP:
             return False
         return order.until is None or order.until > self.now
 
+    def is_removed(self, slot: str) -> bool:
+        """Return whether a held bundle removes or changes the slot. If that is not known, our drain of the slot stays."""
+        if self.removed is not None:
+            return slot in self.removed
+        node = self.slurm.nodes.get(slot)
+        return node is not None and node.drained and node.drain_owner is DrainOwner.BUNDLE
+
     def free(self, slot: str) -> bool:
-        """Powered down, without an instance or a launch: a job could be placed here, but for a drain."""
-        life = self.memory.lives.get(slot)
-        return self.phases.get(slot) is Phase.OFF and (life is None or not (life.instance or life.request))
+        """Return whether the slot is powered down and has no instance and no launch."""
+        incarnation = self.memory.incarnations.get(slot)
+        return self.phases.get(slot) is SlurmPhase.OFF and (
+            incarnation is None or not (incarnation.instance or incarnation.request)
+        )
+
+
+def owned(memory: Memory, now: float) -> tuple[str, ...]:
+    """Return the instances of the slots, which are looked up by id if the list of the cluster's tags lacks them.
+
+    A person may have changed their tags; then they still live, and their slots are not free. New ones are left out: EC2
+    lists them late (T20).
+    """
+    known = (one for one in memory.incarnations.values() if one.instance)
+    return tuple(sorted(one.instance or "" for one in known if one.launched_at + LISTED_S <= now))
 
 
 def urgency(job: SlurmJob) -> tuple[int, int]:
-    """Sort key: highest priority first, then the oldest."""
+    """Return the sort key: highest priority first, then the oldest."""
     return (-job.priority, job.id)
 
 
 def _phases(
     slots: Mapping[str, Slot], nodes: Mapping[str, SlurmNode]
-) -> tuple[dict[str, Phase], dict[Phase, tuple[str, ...]]]:
-    known: dict[frozenset[str], Phase] = {}
-    phases: dict[str, Phase] = {}
-    groups: dict[Phase, list[str]] = {}
+) -> tuple[dict[str, SlurmPhase], dict[SlurmPhase, tuple[str, ...]]]:
+    known: dict[frozenset[str], SlurmPhase] = {}
+    phases: dict[str, SlurmPhase] = {}
+    groups: dict[SlurmPhase, list[str]] = {}
     for name in slots:
         node = nodes.get(name)
         if node is None:

@@ -1,35 +1,47 @@
-"""What the daemon remembers: a fold of the journal's events, and nothing that is not in them.
+"""The daemon's memory: computed from the journal's events, and only from them.
 
-An event is a fact that was seen or a step that was taken. The journal stores it before (an intent) or right after
-(a result); `fold` is the only place that changes what is remembered, and it is pure.
+An event is a fact that was observed or a step that was taken. The journal stores it before the step (an intent) or right
+after it (a result). Only `fold` changes memory, and it is pure.
 """
 
 from collections.abc import Iterable
 
 from gpucluster.elastic.events import Entry
-from gpucluster.elastic.memory import launches, limits, lives, troubles
+from gpucluster.elastic.memory import incarnations, interruptions, launches, limits
 from gpucluster.elastic.memory.draft import FOLDS, Draft
 from gpucluster.elastic.memory.values import (
-    Hanging,
+    BucketLevel,
+    Incarnation,
+    Interruption,
     Launch,
-    Level,
-    Life,
     Memory,
-    Order,
+    OpenBreaker,
+    OperatorOrder,
     Placement,
     Refusal,
-    Tripped,
-    Trouble,
+    RefusedEnd,
+    StalledJob,
 )
 
 __all__ = [
-    "Hanging", "Launch", "Level", "Life", "Memory", "Order", "Placement", "Refusal", "Tripped", "Trouble", "fold",
+    "BucketLevel",
+    "Incarnation",
+    "Interruption",
+    "Launch",
+    "Memory",
+    "OpenBreaker",
+    "OperatorOrder",
+    "Placement",
+    "Refusal",
+    "RefusedEnd",
+    "StalledJob",
+    "fold",
 ]  # fmt: skip
-_RULES = (launches, limits, lives, troubles)  # importing them fills FOLDS
+_RULES = (launches, limits, incarnations, interruptions)  # importing these modules fills FOLDS
 
 
 def fold(memory: Memory, entries: Iterable[Entry]) -> Memory:
-    """Return what is remembered after `entries`."""
+    """Return the memory after `entries`."""
     draft = Draft(memory)
     for entry in entries:
         FOLDS[type(entry.event)](draft, entry.at, entry.event)

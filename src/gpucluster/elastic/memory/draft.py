@@ -1,4 +1,4 @@
-"""The one mutable copy while a batch of events is folded, and the registry of the folds."""
+"""The mutable copy of memory while a batch of events is folded, and the registry of the folds."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -10,37 +10,38 @@ E = TypeVar("E")
 
 
 class Draft:
-    """Copies cost once, not per event. Its attributes are Memory's fields, mappings as dicts."""
+    """A mutable copy: one copy per batch, not per event. Its attributes are Memory's fields, mappings as dicts."""
 
     def __init__(self, memory: Memory) -> None:
         self.epoch, self.requests, self.paced_until = memory.epoch, memory.requests, memory.paced_until
         self.budget = memory.budget
-        self.lives, self.launches = dict(memory.lives), dict(memory.launches)
+        self.incarnations, self.launches = dict(memory.incarnations), dict(memory.launches)
         self.refusals, self.endings, self.jobs = (
             dict(memory.refusals),
             dict(memory.endings),
             dict(memory.jobs),
         )
         self.levels, self.orders, self.boots = dict(memory.levels), dict(memory.orders), dict(memory.boots)
-        self.breakers, self.hanging = dict(memory.breakers), dict(memory.hanging)
+        self.breakers, self.stalled = dict(memory.breakers), dict(memory.stalled)
         self.spent, self.unknown = dict(memory.spent), dict(memory.unknown)
         self.taken, self.lingers = dict(memory.taken), dict(memory.lingers)
-        self.breaks = dict(memory.breaks)
+        self.breaks, self.refused_ends = dict(memory.breaks), dict(memory.refused_ends)
+        self.replaced = dict(memory.replaced)
 
     def done(self) -> Memory:
         return Memory(**{f.name: getattr(self, f.name) for f in fields(Memory)})
 
     def change(self, slot: str, **changes: Any) -> None:
-        """Change a slot's life; a slot without one (never asked) is left alone."""
-        life = self.lives.get(slot)
-        if life is not None:
-            self.lives[slot] = replace(life, **changes)
+        """Change a slot's incarnation. A slot without one (never needed) does not change."""
+        incarnation = self.incarnations.get(slot)
+        if incarnation is not None:
+            self.incarnations[slot] = replace(incarnation, **changes)
 
     def release(self, request: str) -> Launch | None:
-        """Take a request off the list of unknown outcomes."""
+        """Remove a request from the requests with unknown outcome."""
         launch = self.launches.pop(request, None)
-        for slot in launch.ask.slots if launch else ():
-            if (life := self.lives.get(slot)) is not None and life.request == request:
+        for slot in launch.request.slots if launch else ():
+            if (incarnation := self.incarnations.get(slot)) is not None and incarnation.request == request:
                 self.change(slot, request=None)
         return launch
 
@@ -51,7 +52,7 @@ FOLDS: dict[type[Any], Callable[[Draft, float, Any], None]] = {}
 def folds(
     kind: type[E],
 ) -> Callable[[Callable[[Draft, float, E], None]], Callable[[Draft, float, E], None]]:
-    """Register how an event of `kind` changes what is remembered."""
+    """Register how an event of `kind` changes memory."""
 
     def note(function: Callable[[Draft, float, E], None]) -> Callable[[Draft, float, E], None]:
         FOLDS[kind] = function

@@ -1,25 +1,26 @@
-"""Folds of requests, refusals and ends."""
+"""Folds of requests, refusals and terminations."""
 
 from dataclasses import replace
 
 from gpucluster.cloud.limits import INSTANCES, OWN, left
 from gpucluster.elastic.events import (
-    Ask,
-    Born,
-    EndAsked,
-    EndSeen,
-    Forgot,
-    LaunchAsked,
+    DaemonStarted,
+    JournalCreated,
     LaunchDeferred,
     LaunchDone,
     LaunchDropped,
     LaunchRefused,
-    Refused,
-    Started,
+    LaunchRequest,
+    LaunchRequested,
+    OfferRefused,
+    RefusalsForgotten,
+    TerminationRefused,
+    TerminationRequested,
+    TerminationSeen,
     source_key,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import Launch, Level, Life, Refusal
+from gpucluster.elastic.memory.values import BucketLevel, Incarnation, Launch, Refusal, RefusedEnd
 
 # bucket -> (size, refill a second): of calls, and of instances
 RATES = {
@@ -28,18 +29,20 @@ RATES = {
 }
 
 
-def served(ask: Ask, count: int) -> tuple[str, ...]:
-    """The slots that `count` instances fill: whole gangs, first to last; what fits no gang whole fills none."""
-    return tuple(slot for gang in shared_out(ask, count)[0] for slot in gang)
+def served(request: LaunchRequest, count: int) -> tuple[str, ...]:
+    """Return the slots that `count` instances fill: whole gangs, first to last. No gang is filled in part."""
+    return tuple(slot for gang in shared_out(request, count)[0] for slot in gang)
 
 
-def shared_out(ask: Ask, count: int) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
-    """The request's gangs that `count` instances serve, and those that they do not."""
+def shared_out(
+    request: LaunchRequest, count: int
+) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+    """Return the gangs that `count` instances serve, and the other gangs."""
     full: list[tuple[str, ...]] = []
     lacking: list[tuple[str, ...]] = []
     start = 0
-    for size in ask.gangs or (len(ask.slots),):
-        gang = ask.slots[start : start + size]
+    for size in request.gangs or (len(request.slots),):
+        gang = request.slots[start : start + size]
         start += size
         (full if size <= count else lacking).append(gang)
         count -= size if size <= count else 0
@@ -47,38 +50,38 @@ def shared_out(ask: Ask, count: int) -> tuple[tuple[tuple[str, ...], ...], tuple
 
 
 def smaller(old: Refusal | None, size: int, now: float) -> bool:
-    """Whether `old` stands, and only against gangs larger than `size`."""
+    """Return whether `old` is in force, and only against gangs larger than `size`."""
     return old is not None and old.until > now and 0 < size < old.size
 
 
-@folds(Born)
-def _born(draft: Draft, at: float, event: Born) -> None:
+@folds(JournalCreated)
+def _born(draft: Draft, at: float, event: JournalCreated) -> None:
     draft.epoch = event.epoch
 
 
-@folds(Started)
-def _started(draft: Draft, at: float, event: Started) -> None:
+@folds(DaemonStarted)
+def _started(draft: Draft, at: float, event: DaemonStarted) -> None:
     draft.refusals = {k: r for k, r in draft.refusals.items() if not r.for_this_run}
 
 
-@folds(LaunchAsked)
-def _launch_asked(draft: Draft, at: float, event: LaunchAsked) -> None:
-    ask = event.ask
-    known = draft.launches.get(ask.request)
+@folds(LaunchRequested)
+def _launch_asked(draft: Draft, at: float, event: LaunchRequested) -> None:
+    request = event.request
+    known = draft.launches.get(request.id)
     _charge(draft, "RunInstances", 1.0, at)
     if known is None or known.throttled:
-        _charge(draft, "RunInstances#instances", float(len(ask.slots)), at)
-    if known is not None:  # the identical call once more
+        _charge(draft, "RunInstances#instances", float(len(request.slots)), at)
+    if known is not None:  # the identical call again
         doubtful = known.doubtful or not known.throttled
-        draft.launches[ask.request] = replace(
-            known, tries=known.tries + 1, throttled=False, doubtful=doubtful
-        )
+        draft.launches[request.id] = replace(known, tries=known.tries + 1, throttled=False, doubtful=doubtful)
         return
     draft.requests += 1
-    draft.launches[ask.request] = Launch(ask=ask, asked_at=at)
-    for slot in ask.slots:
-        life = draft.lives.get(slot, Life(number=1, since=at))
-        draft.lives[slot] = replace(life, request=ask.request, generation=life.generation + 1)
+    draft.launches[request.id] = Launch(request=request, asked_at=at)
+    for slot in request.slots:
+        incarnation = draft.incarnations.get(slot, Incarnation(number=1, since=at))
+        draft.incarnations[slot] = replace(
+            incarnation, request=request.id, generation=incarnation.generation + 1
+        )
 
 
 @folds(LaunchDone)
@@ -86,21 +89,24 @@ def _launch_done(draft: Draft, at: float, event: LaunchDone) -> None:
     launch = draft.release(event.request)
     if launch is None:
         return
-    ask = launch.ask
-    _had(draft, at, ask, event)
-    machines = event.machines or (ask.machine,) * len(event.instances)
-    prices = {ask.machine: ask.price, **{other.machine: other.price for other in ask.alternatives}}
+    request = launch.request
+    _had(draft, at, request, event)
+    machines = event.machines or (request.spec.machine,) * len(event.instances)
+    prices = {
+        request.spec.machine: request.price,
+        **{other.spec.machine: other.price for other in request.alternatives},
+    }
     for slot, instance, machine in zip(
-        served(ask, len(event.instances)), event.instances, machines, strict=False
+        served(request, len(event.instances)), event.instances, machines, strict=False
     ):
         draft.change(
             slot,
             open=True,
             instance=instance,
             machine=machine,
-            market=ask.market,
-            source=ask.source,
-            zone=ask.zone,
+            market=request.spec.market,
+            source=request.source,
+            zone=request.spec.zone,
             launched_at=at,
             booted_at=None,
             registered_at=None,
@@ -109,7 +115,7 @@ def _launch_done(draft: Draft, at: float, event: LaunchDone) -> None:
             unneeded_at=None,
             failed=None,
             price=prices.get(machine, 0),
-            trouble=None,
+            interruption=None,
             faults=(),
         )
 
@@ -125,9 +131,9 @@ def _launch_refused(draft: Draft, at: float, event: LaunchRefused) -> None:
 def _launch_deferred(draft: Draft, at: float, event: LaunchDeferred) -> None:
     if (launch := draft.launches.get(event.request)) is not None:
         draft.launches[event.request] = replace(launch, retry_at=event.retry_at, throttled=event.pace_all)
-    if event.pace_all:  # the account's buckets are emptier than our model of them
+    if event.pace_all:  # the account's buckets are emptier than our model
         draft.paced_until = event.retry_at
-        draft.levels = {name: Level(tokens=0.0, at=at) for name in RATES}
+        draft.levels = {name: BucketLevel(tokens=0.0, at=at) for name in RATES}
 
 
 @folds(LaunchDropped)
@@ -135,53 +141,84 @@ def _launch_dropped(draft: Draft, at: float, event: LaunchDropped) -> None:
     draft.release(event.request)
 
 
-@folds(Refused)
-def _refused(draft: Draft, at: float, event: Refused) -> None:
+@folds(OfferRefused)
+def _refused(draft: Draft, at: float, event: OfferRefused) -> None:
     _refuse(draft, at, event.key, event)
 
 
-@folds(Forgot)
-def _forgot(draft: Draft, at: float, event: Forgot) -> None:
+@folds(RefusalsForgotten)
+def _forgot(draft: Draft, at: float, event: RefusalsForgotten) -> None:
     for key in event.keys:
         draft.refusals.pop(key, None)
 
 
-@folds(EndAsked)
-def _end_asked(draft: Draft, at: float, event: EndAsked) -> None:
+@folds(TerminationRequested)
+def _end_asked(draft: Draft, at: float, event: TerminationRequested) -> None:
     draft.endings.update(dict.fromkeys(event.instances, at))
-    _charge(draft, "TerminateInstances", 1.0, at)
-    _charge(draft, "TerminateInstances#instances", float(len(event.instances)), at)
+    for instance in event.instances:
+        draft.refused_ends.pop(instance, None)
+    _charge_end(draft, at, event)
 
 
-@folds(EndSeen)
-def _end_seen(draft: Draft, at: float, event: EndSeen) -> None:
+@folds(TerminationRefused)
+def _end_refused(draft: Draft, at: float, event: TerminationRefused) -> None:
+    for instance in event.instances:
+        old = draft.refused_ends.get(instance)
+        draft.refused_ends[instance] = RefusedEnd(
+            since=old.since if old is not None else at,
+            at=at,
+            until=event.until,
+            times=old.times + 1 if old is not None else 1,
+            words=event.words,
+            refused=event.refused,
+        )
+    _charge_end(draft, at, event)
+
+
+@folds(TerminationSeen)
+def _end_seen(draft: Draft, at: float, event: TerminationSeen) -> None:
     for instance in event.instances:
         draft.endings.pop(instance, None)
+        draft.refused_ends.pop(instance, None)
 
 
 def _refuse(
-    draft: Draft, at: float, key: str, event: LaunchRefused | Refused, *, for_this_run: bool = False
+    draft: Draft, at: float, key: str, event: LaunchRefused | OfferRefused, *, for_this_run: bool = False
 ) -> None:
-    """A smaller gang that is refused while a larger one's refusal stands is no further time in a row."""
+    """Store a refusal. It is not a further one in a row if the standing refusal is of larger gangs only."""
     old = draft.refusals.get(key)
     times = 1 if old is None else old.times + (not smaller(old, event.size, at))
     draft.refusals[key] = Refusal(
-        until=event.until, times=times, words=event.words, for_this_run=for_this_run, size=event.size
+        until=event.until,
+        times=times,
+        words=event.words,
+        at=at,
+        for_this_run=for_this_run,
+        size=event.size,
     )
 
 
-def _had(draft: Draft, at: float, ask: Ask, event: LaunchDone) -> None:
-    """A success forgets what was refused, but for gangs larger than it while their refusal stands."""
-    size = max((len(gang) for gang in shared_out(ask, len(event.instances))[0]), default=0)
-    keys = {f(machine) for machine in event.machines or (ask.machine,) for f in (ask.offer_of, ask.priced)}
-    for key in sorted(keys | {source_key(ask.pool, ask.source)}):
+def _had(draft: Draft, at: float, request: LaunchRequest, event: LaunchDone) -> None:
+    """Remove the refusals of a launched offer, except those of larger gangs that are still in force."""
+    size = max((len(gang) for gang in shared_out(request, len(event.instances))[0]), default=0)
+    keys = {
+        f(machine)
+        for machine in event.machines or (request.spec.machine,)
+        for f in (request.offer_key_of, request.price_key_of)
+    }
+    for key in sorted(keys | {source_key(request.pool, request.source)}):
         old = draft.refusals.get(key)
         if old is not None and not smaller(old, size, at):
             del draft.refusals[key]
+
+
+def _charge_end(draft: Draft, at: float, event: TerminationRequested | TerminationRefused) -> None:
+    _charge(draft, "TerminateInstances", 1.0, at)
+    _charge(draft, "TerminateInstances#instances", float(len(event.instances)), at)
 
 
 def _charge(draft: Draft, bucket: str, tokens: float, at: float) -> None:
     rate = RATES[bucket]
     old = draft.levels.get(bucket)
     now = left(rate, old.tokens, at - old.at) if old else rate[0]
-    draft.levels[bucket] = Level(tokens=now - tokens, at=at)
+    draft.levels[bucket] = BucketLevel(tokens=now - tokens, at=at)

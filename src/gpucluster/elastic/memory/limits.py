@@ -1,35 +1,37 @@
-"""Folds of what bounds the fleet: orders of people, breakers, the budget's lines, unknown states."""
+"""Folds of limits: operators' orders, breakers, budget lines, unknown states."""
 
 from gpucluster.elastic.events import (
     BreakerReset,
     BreakerTripped,
     BudgetCrossed,
-    Lingers,
-    Ordered,
-    Served,
-    Unknown,
+    OrderCompleted,
+    OrderGiven,
+    ReplacementBegan,
+    StateLingers,
+    UnknownState,
     Verb,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import Linger, Order, Tripped
+from gpucluster.elastic.memory.values import LingeringState, OpenBreaker, OperatorOrder
 
+HOUR_S = 3600.0
 _UNDONE_BY = {Verb.POOL_RESUME, Verb.NODE_RELEASE}
 
 
-@folds(Ordered)
-def _ordered(draft: Draft, at: float, event: Ordered) -> None:
+@folds(OrderGiven)
+def _ordered(draft: Draft, at: float, event: OrderGiven) -> None:
     if event.verb in _UNDONE_BY:
         draft.orders.pop(event.target, None)
         if event.verb is Verb.POOL_RESUME:
             _reset(draft, event.target)
         return
-    draft.orders[event.target] = Order(
+    draft.orders[event.target] = OperatorOrder(
         verb=event.verb, at=at, by=event.by, words=event.words, until=event.until, now=event.now
     )
 
 
-@folds(Served)
-def _served(draft: Draft, at: float, event: Served) -> None:
+@folds(OrderCompleted)
+def _served(draft: Draft, at: float, event: OrderCompleted) -> None:
     order = draft.orders.get(event.target)
     if order is not None and order.verb is event.verb:
         del draft.orders[event.target]
@@ -37,7 +39,7 @@ def _served(draft: Draft, at: float, event: Served) -> None:
 
 @folds(BreakerTripped)
 def _tripped(draft: Draft, at: float, event: BreakerTripped) -> None:
-    draft.breakers[event.pool] = Tripped(
+    draft.breakers[event.pool] = OpenBreaker(
         until=event.until, words=event.words, boots=draft.boots.get(event.pool, 0)
     )
 
@@ -52,18 +54,28 @@ def _budget(draft: Draft, at: float, event: BudgetCrossed) -> None:
     draft.budget = f"{event.month}/{event.line}"
 
 
-@folds(Unknown)
-def _unknown(draft: Draft, at: float, event: Unknown) -> None:
+@folds(ReplacementBegan)
+def _replaced(draft: Draft, at: float, event: ReplacementBegan) -> None:
+    """Keep the times of the last hour. Later ones are of a clock that was set back."""
+    recent = (one for one in draft.replaced.get(event.pool, ()) if at - HOUR_S < one <= at)
+    draft.replaced[event.pool] = (*recent, at)
+    incarnation = draft.incarnations.get(event.slot)
+    if incarnation is not None and incarnation.instance == event.instance:
+        draft.change(event.slot, replaced_at=at)
+
+
+@folds(UnknownState)
+def _unknown(draft: Draft, at: float, event: UnknownState) -> None:
     if event.states:
         draft.unknown[event.slot] = event.states
     else:
         draft.unknown.pop(event.slot, None)
 
 
-@folds(Lingers)
-def _lingers(draft: Draft, at: float, event: Lingers) -> None:
+@folds(StateLingers)
+def _lingers(draft: Draft, at: float, event: StateLingers) -> None:
     if event.phase:
-        draft.lingers[event.slot] = Linger(phase=event.phase, since=at, bound_s=event.bound_s)
+        draft.lingers[event.slot] = LingeringState(phase=event.phase, since=at, bound_s=event.bound_s)
     else:
         draft.lingers.pop(event.slot, None)
 

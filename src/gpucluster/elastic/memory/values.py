@@ -1,22 +1,22 @@
-"""What the daemon remembers, as values; none is ever changed in place."""
+"""The values of the daemon's memory. They are immutable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpucluster.elastic.events import Ask, TroubleKind, Verb, offer
+from gpucluster.elastic.events import InterruptionKind, LaunchRequest, Verb, offer_key
 from gpucluster.plan.model import Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """The last life of a slot."""
+class Incarnation:
+    """The present incarnation of a slot, or the last one: the time from one power-up by Slurm to the next."""
 
     number: int
     since: float
-    open: bool = True  # wanted, or with an instance
+    open: bool = True  # the slot is needed, or has an instance
     jobs: tuple[int, ...] = ()
-    generation: int = 0  # launches made for the slot, over all lives
-    failed_boots: int = 0  # in this life
+    generation: int = 0  # launches made for the slot, over all incarnations
+    failed_boots: int = 0  # in this incarnation
     request: str | None = None  # a launch without an outcome
     instance: str | None = None
     machine: str = ""
@@ -30,49 +30,67 @@ class Life:
     idle_at: float | None = None
     unneeded_at: float | None = None
     failed: str | None = None  # why this instance's boot failed
-    price: int = 0  # micro-USD an hour; 0: unknown or paid ahead
-    trouble: "Trouble | None" = None  # why this instance is to be left
-    faults: tuple[str, ...] = ()  # of this instance's GPUs, already told: `XID DEVICE SEVERITY`
-    relapses: bool = False  # once it is off Slurm powers it up by itself
+    price: int = 0  # micro-USD an hour; 0: unknown or prepaid
+    interruption: "Interruption | None" = None  # why the instance must be evacuated
+    replaced_at: float | None = (
+        None  # a check, the Prolog, the Epilog or a GPU failed, and its replacement began
+    )
+    faults: tuple[str, ...] = ()  # recorded faults of this instance's GPUs: `XID DEVICE SEVERITY`
+    relapses: bool = False  # Slurm powers it up by itself once it is off
 
     @property
-    def offer(self) -> str:
-        return offer(self.market, self.machine, self.zone)
+    def offer_key(self) -> str:
+        return offer_key(self.market, self.machine, self.zone)
 
     @property
     def idle_is_unwanted(self) -> bool:
-        """Powered up for jobs, or for nothing: where none of them has it now, nobody wants it."""
+        """Return whether the node is not needed while it has no job: it was powered up for a job, or by Slurm without a reason."""
         return bool(self.jobs) or self.relapses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A request whose outcome is unknown."""
+    """A request with an unknown outcome."""
 
-    ask: Ask
+    request: LaunchRequest
     asked_at: float
     retry_at: float = 0.0
     tries: int = 1
-    throttled: bool = False  # the last try took no tokens for its instances
-    doubtful: bool = (
-        False  # an earlier try may have launched: its answer was lost, or the daemon died over it
-    )
+    throttled: bool = False  # the last try used no tokens for its instances
+    doubtful: bool = False  # an earlier try may have launched: its answer was lost, or the daemon was killed during the call
 
     @property
     def came_to_nothing(self) -> bool:
-        """Whether each try was throttled, so that nothing can have been launched."""
+        """Return whether each try was throttled, so that no instance was launched."""
         return self.throttled and not self.doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """After `until` the next gang may try; a success forgets it, another refusal doubles it."""
+    """A refusal of an offer until `until`. Then one gang may test it. Another refusal doubles the time."""
 
     until: float
     times: int
     words: str
+    at: float = 0.0  # of the last answer
     for_this_run: bool = False
-    size: int = 0  # gangs smaller than this were not refused; 0: all were
+    size: int = 0  # smaller gangs than this were not refused; 0: all were
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedEnd:
+    """An instance that could not be terminated. It is requested again from `until` on."""
+
+    since: float  # of the first refusal
+    at: float  # of the last one
+    until: float
+    times: int
+    words: str
+    refused: bool  # EC2 refused this instance alone
+
+    def waits(self, now: float) -> bool:
+        """Return whether the next request is still to come. A refusal in the future: the clock was set back."""
+        return self.at <= now < self.until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +99,15 @@ class Placement:
 
     slots: tuple[str, ...]
     running: bool = False
-    signalled: bool = False  # told, in this run, that a machine of it goes
+    signalled: bool = False  # the job was signalled in this run, because an instance of it ends
     sent_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """Why an instance is to be left, and what was done about it so far."""
+class Interruption:
+    """Why an instance must be evacuated, and the steps done so far."""
 
-    kind: TroubleKind
+    kind: InterruptionKind
     since: float
     words: str
     ends_at: float | None = None
@@ -100,16 +118,16 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """What was left in a token bucket of the cloud's API, then."""
+class BucketLevel:
+    """The level of a token bucket of the EC2 API at a time."""
 
     tokens: float
     at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a person asked of a pool or a slot, and it stands."""
+class OperatorOrder:
+    """An operator's order for a pool or a slot that is in force."""
 
     verb: Verb
     at: float
@@ -120,25 +138,25 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tripped:
+class OpenBreaker:
     """A breaker that is open."""
 
     until: float
     words: str
-    boots: int = 0  # how many had failed in a row then; one more trips it again
+    boots: int = 0  # failed boots in a row at that time; one more trips it again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hanging:
-    """A job that stopped beating."""
+class StalledJob:
+    """A job whose heartbeat stopped."""
 
     since: float
     words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linger:
-    """Since when a node stands in a phase that Slurm should leave by itself."""
+class LingeringState:
+    """The time since when a node is in a phase that Slurm should leave by itself."""
 
     phase: str
     since: float
@@ -147,32 +165,42 @@ class Linger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The fold. Never changed in place."""
+    """The daemon's memory, computed from the journal."""
 
     epoch: str = ""
-    requests: int = 0  # how many launches were ever asked
+    requests: int = 0  # number of launches so far
     paced_until: float = 0.0
-    lives: Mapping[str, Life] = field(default_factory=dict[str, Life])
+    incarnations: Mapping[str, Incarnation] = field(default_factory=dict[str, Incarnation])
     launches: Mapping[str, Launch] = field(default_factory=dict[str, Launch])
     refusals: Mapping[str, Refusal] = field(default_factory=dict[str, Refusal])
     endings: Mapping[str, float] = field(
         default_factory=dict[str, float]
-    )  # instance -> when its end was asked
-    jobs: Mapping[str, Placement] = field(default_factory=dict[str, Placement])  # job id as text -> where
-    levels: Mapping[str, Level] = field(default_factory=dict[str, Level])  # bucket of the API -> its level
-    orders: Mapping[str, Order] = field(default_factory=dict[str, Order])  # pool or slot -> order
+    )  # instance -> time of its requested termination
+    refused_ends: Mapping[str, RefusedEnd] = field(default_factory=dict[str, RefusedEnd])  # by instance
+    jobs: Mapping[str, Placement] = field(default_factory=dict[str, Placement])  # by job id as text
+    levels: Mapping[str, BucketLevel] = field(
+        default_factory=dict[str, BucketLevel]
+    )  # bucket of the API -> its level
+    orders: Mapping[str, OperatorOrder] = field(
+        default_factory=dict[str, OperatorOrder]
+    )  # pool or slot -> order
     boots: Mapping[str, int] = field(default_factory=dict[str, int])  # pool -> failed boots in a row
-    breakers: Mapping[str, Tripped] = field(default_factory=dict[str, Tripped])  # pool -> open breaker
-    hanging: Mapping[str, Hanging] = field(default_factory=dict[str, Hanging])  # job id as text
+    breakers: Mapping[str, OpenBreaker] = field(
+        default_factory=dict[str, OpenBreaker]
+    )  # pool -> open breaker
+    stalled: Mapping[str, StalledJob] = field(default_factory=dict[str, StalledJob])  # job id as text
     breaks: Mapping[str, int] = field(
         default_factory=dict[str, int]
-    )  # job id as text -> runs in which GPUs broke
+    )  # job id as text -> runs with GPU faults
     taken: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict[str, tuple[float, ...]]
-    )  # offer -> when its machines were last taken back
+    )  # offer -> times at which its instances were last reclaimed
+    replaced: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict[str, tuple[float, ...]]
+    )  # pool -> times of an hour at which the replacement of an unhealthy node began
     spent: Mapping[str, int] = field(default_factory=dict[str, int])  # month -> micro-USD of ended instances
-    budget: str = ""  # the line that was crossed last, `2026-11/warn`
+    budget: str = ""  # the last budget line that was crossed, `2026-11/warn`
     unknown: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]]
-    )  # slot -> states that no row has
-    lingers: Mapping[str, Linger] = field(default_factory=dict[str, Linger])  # by slot
+    )  # slot -> states without a row
+    lingers: Mapping[str, LingeringState] = field(default_factory=dict[str, LingeringState])  # by slot

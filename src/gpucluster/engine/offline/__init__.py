@@ -1,6 +1,6 @@
-"""The offline planner: the engine's side of Pulumi's protocol, so that a program's resources are seen without a cloud.
+"""The offline planner: list the resources of a program without a cloud, by the engine's side of Pulumi's protocol.
 
-`run(program, plan)` gives a `Planned`; `model` imports no pulumi, and neither does `run`: a child process does.
+`run(program, plan)` returns a `Planned`. Only the child process imports pulumi.
 """
 
 from gpucluster.engine.offline.model import Lookup, Planned, Resource

@@ -1,7 +1,7 @@
-"""What the cloud answered once, kept beside the spec: a review asks nobody, and nothing is guessed.
+"""Read and write recorded answers of the cloud, stored beside the spec. A review needs no account and guesses nothing.
 
-`stacks/lookups/NAME.yaml` has one entry a question. An entry whose answer is null was left open by a person: what
-hangs on it stays unknown. A question without an entry is refused, with the lines to add.
+`stacks/lookups/NAME.yaml` has one entry for each look-up. The answer null means that a person left it unanswered:
+values that depend on it stay unknown. A look-up without an entry is the same with a warning, which shows the lines to add.
 """
 
 import json
@@ -10,19 +10,20 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpucluster.engine.offline.lookups import complaints, sentence
 from gpucluster.engine.offline.model import Lookup, Planned, Value
 from gpucluster.errors import GpuclusterError
-from gpucluster.markdown import printable
 from gpucluster.plan.codec import from_json
-from gpucluster.spec.problem import Finding, Mark
-from gpucluster.spec.yaml import TreeError, parse
+from gpucluster.text import printable
+
+if TYPE_CHECKING:
+    from gpucluster.spec.problem import Finding, Mark
 
 SCHEMA: Final = 1
 HEAD: Final = (
-    "# What the program looks up in the account, and what it was told; null is left open until `pulumi up`.\n"
+    "# The program's look-ups in the account, with their answers; null stays unknown until `pulumi up`.\n"
 )
 
 AGAIN: Final = "an entry has `token`, `arguments` and `answer`, as `gpucluster plan FILE --resources --live --record` writes it"
@@ -32,9 +33,9 @@ Answer = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """One question and its answer; None: left open."""
+    """One look-up and its answer. None: a person left it unanswered."""
 
-    token: str  # of a data source, or the type of what is only read
+    token: str  # token of a data source, or type of a resource that is only read
     arguments: Mapping[str, Value]
     answer: Answer | None = None
 
@@ -46,16 +47,16 @@ class _File:
 
 
 class AnswersError(GpuclusterError):
-    """The file cannot be read, or lacks an answer."""
+    """The file is invalid."""
 
 
 def place(spec: Path, name: str) -> Path:
-    """Where the recorded answers of the cluster `name` stand: beside its spec."""
+    """Return the path of the recorded answers of cluster `name`, beside its spec."""
     return spec.parent / "lookups" / f"{name}.yaml"
 
 
 def read(path: Path) -> tuple[Recording, ...]:
-    """The file's entries; none when there is no file. AnswersError says where it is wrong."""
+    """Return the entries of the file; none if there is no file. AnswersError names the invalid place."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -66,7 +67,7 @@ def read(path: Path) -> tuple[Recording, ...]:
 
 
 def read_text(text: str, where: str) -> tuple[Recording, ...]:
-    """The entries of a text; AnswersError says where in `where` it is wrong."""
+    """Return the entries of a text; AnswersError names the invalid place in `where`."""
     found = _file(text, where)
     if found.schema != SCHEMA:
         raise AnswersError(f"{where}: schema: found {found.schema}, expected {SCHEMA}")
@@ -77,14 +78,14 @@ def read_text(text: str, where: str) -> tuple[Recording, ...]:
 
 
 def write(recordings: Iterable[Recording]) -> str:
-    """The file's text, the same for the same entries."""
+    """Return the text of the file. The same entries always give the same text."""
     entries = sorted(recordings, key=lambda one: key(one.token, one.arguments))
     lines = "\n" + "".join(map(entry, entries)) if entries else " []\n"
     return f"{HEAD}schema: {SCHEMA}\nlookups:{lines}"
 
 
 def entry(recording: Recording) -> str:
-    """Three lines."""
+    """Return the three lines of one entry."""
     return (
         f"  - token: {recording.token}\n"
         f"    arguments: {_json(recording.arguments)}\n"
@@ -93,38 +94,49 @@ def entry(recording: Recording) -> str:
 
 
 def key(token: str, arguments: Mapping[str, Value]) -> str:
-    """What makes two questions the same."""
+    """Return the identity of a look-up."""
     return f"{token} {_json({k: v for k, v in arguments.items() if v is not None})}"
 
 
 def lacking(planned: Planned, recordings: Iterable[Recording]) -> tuple[Lookup, ...]:
-    """What the program asked and no entry says a word of."""
+    """Return the program's look-ups without an entry."""
     known = {key(one.token, one.arguments) for one in recordings}
     return tuple(one for one in planned.lookups if key(one.token, one.arguments) not in known)
 
 
 def merged(own: Iterable[Recording], other: Iterable[Recording]) -> tuple[Recording, ...]:
-    """`own`, and from `other` what it says no word of."""
+    """Return the entries of `own`, and those of `other` that `own` does not contain."""
     every = {key(one.token, one.arguments): one for one in (*other, *own)}
     return tuple(every.values())
 
 
-def refuse(name: str, spec: str, path: Path, questions: Iterable[Lookup]) -> AnswersError:
-    """Say what is asked, the command that records it, and the lines that would answer or leave it open."""
-    every = tuple(questions)
-    said = ", ".join(sentence(one.token) for one in every)
-    lines = "".join(entry(Recording(token=one.token, arguments=one.arguments)) for one in every)
+def how_to_answer(spec: str, path: Path, questions: Iterable[Lookup]) -> str:
+    """Return the command that records the answers, and the lines to add to the file."""
+    lines = "".join(entry(Recording(token=one.token, arguments=one.arguments)) for one in questions)
     head = "" if path.exists() else f"schema: {SCHEMA}\nlookups:\n"
+    return f"{how_to_record(spec)}; or add to {path} (null leaves it open):\n{head}{lines}".rstrip("\n")
+
+
+def still_open(planned: Planned) -> tuple[Lookup, ...]:
+    """Return the look-ups that only `pulumi up` makes: without an entry, or with null."""
+    return tuple(one for one in planned.lookups if not one.answered)
+
+
+def unanswered(name: str, path: Path, questions: Iterable[Lookup]) -> str:
+    """Return a sentence that lists the look-ups without an answer."""
+    lookups = ", ".join(sentence(one.token) for one in questions)
+    return f"{name}: the program looks up {lookups}, and {path} has no answer"
+
+
+def how_to_record(spec: str) -> str:
+    """Return the command that queries the account."""
     record = shlex.join(["gpucluster", "plan", spec, "--resources", "--live", "--record"])
-    return AnswersError(
-        f"{name}: the program looks up {said}, and {path} has no answer",
-        next_step=f"`{record}` asks the account and keeps what it says; or add to {path}"
-        f" (null leaves it open):\n{head}{lines}".rstrip("\n"),
-    )
+    return f"`{record}` queries the account and records the answers"
 
 
 def _file(text: str, where: str) -> _File:
-    from gpucluster.spec.tree import plain  # noqa: PLC0415
+    from gpucluster.spec.tree import plain  # noqa: PLC0415  the child process reads no file
+    from gpucluster.spec.yaml import TreeError, parse  # noqa: PLC0415
 
     try:
         parsed = parse(text)
@@ -138,7 +150,7 @@ def _file(text: str, where: str) -> _File:
         raise AnswersError(printable(f"{where}: {error}"), next_step=AGAIN) from error
 
 
-def _wrong(where: str, mark: Mark, finding: Finding) -> AnswersError:
+def _wrong(where: str, mark: "Mark", finding: "Finding") -> AnswersError:
     return AnswersError(printable(f"{where}:{mark.line}:{mark.column}: {finding.message}"), next_step=AGAIN)
 
 
@@ -153,7 +165,7 @@ def _each_once(where: str, found: tuple[Recording, ...]) -> tuple[Recording, ...
 
 
 def _json(value: object) -> str:
-    """JSON is YAML, but for what JSON writes as two halves."""
+    """Return a YAML string. JSON is valid YAML, except for surrogate pairs."""
     return _PAIR.sub(_whole, json.dumps(value, sort_keys=True))
 
 

@@ -1,4 +1,4 @@
-"""Where in a program: `gpucluster/aws/network.py:37`, as a person looks for it, on any machine the same."""
+"""Find source positions: `gpucluster/aws/network.py:37`, relative to the import path, so equal on all machines."""
 
 import sys
 import traceback
@@ -9,23 +9,23 @@ from urllib.parse import unquote, urlparse
 
 
 def from_uri(uri: str, line: int) -> str:
-    """A position as the SDK sends it."""
+    """Return a position from the SDK's URI."""
     path = unquote(urlparse(uri).path)
     return f"{shortened(path)}:{line}" if path and line else ""
 
 
 def from_traceback(trace: TracebackType | None, package: str) -> str:
-    """The innermost line of the program's own package."""
+    """Return the innermost line in the program's own package."""
     return _innermost(list(traceback.walk_tb(trace)), package)
 
 
 def from_thread(frame: FrameType | None, package: str) -> str:
-    """Where a thread stands now, if it is in the program's own package."""
+    """Return a thread's current line, if it is in the program's own package."""
     return _innermost(reversed(list(traceback.walk_stack(frame))), package)
 
 
 def shortened(path: str) -> str:
-    """Below the folder that Python imports it from."""
+    """Return the path relative to its import folder."""
     roots = sorted((root for root in sys.path if root), key=len, reverse=True)
     for root in roots:
         if Path(path).is_relative_to(root):
@@ -39,6 +39,6 @@ def _innermost(frames: Iterable[tuple[FrameType, int]], package: str) -> str:
 
 
 def _is_of(frame: FrameType, package: str) -> bool:
-    """The program's own module, and not one of ours, which may stand in the same package."""
+    """Return whether the module belongs to the program and not to the planner, which can be in the same package."""
     module = str(frame.f_globals.get("__name__", ""))
     return module.partition(".")[0] == package and not module.startswith("gpucluster.engine.offline")

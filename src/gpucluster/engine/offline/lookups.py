@@ -1,7 +1,6 @@
-"""The questions to the cloud that our programs ask. Without a recorded answer they stay open: what hangs on it is unknown.
+"""The cloud look-ups of our programs. Without a recorded answer, values that depend on it are unknown.
 
-A question that is not in the table is refused by name: a program that asks it has not been planned before, and nobody
-has said that its answer may be left open.
+The planner rejects a look-up that is not in the table, because no person has approved to leave its answer unknown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,18 +8,20 @@ from typing import Final
 
 from gpucluster.engine.offline.model import Value
 
-# token -> what a person reads of it
+# token -> description for people
 LOOKUPS: Final[Mapping[str, str]] = {
     "aws:ec2/getAmi:getAmi": "the machine image",
     "aws:ec2/getSubnet:getSubnet": "the site's own subnet",
     "aws:ec2/getVpc:getVpc": "the site's own VPC",
     "aws:efs/getFileSystem:getFileSystem": "the site's own EFS",
-    "aws:fsx/lustreFileSystem:LustreFileSystem": "the site's own Lustre",  # read: there is no data source
+    "aws:index/getCallerIdentity:getCallerIdentity": "the account of the credentials",
+    "aws:kms/getKey:getKey": "the KMS key",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "the site's own Lustre",  # a resource that is read: AWS's provider has no data source for it
 }
 STACK_REFERENCE: Final = (
-    "pulumi:pulumi:StackReference"  # read, not invoked; its outputs are another stack's state
+    "pulumi:pulumi:StackReference"  # read, not invoked; its outputs are in another stack's state
 )
-# token -> what a program reads of the answer: without it, or with another kind of value, it would go on with nothing
+# token -> outputs that a program reads: a missing or wrong value would otherwise go unnoticed
 READ: Final[Mapping[str, Mapping[str, type]]] = {
     "aws:ec2/getAmi:getAmi": {"imageId": str, "rootDeviceName": str},
     "aws:ec2/getSubnet:getSubnet": {
@@ -31,15 +32,37 @@ READ: Final[Mapping[str, Mapping[str, type]]] = {
         "id": str,
         "vpcId": str,
     },
-    "aws:ec2/getVpc:getVpc": {"arn": str, "enableDnsHostnames": bool, "enableDnsSupport": bool, "id": str},
+    "aws:ec2/getVpc:getVpc": {
+        "enableDnsHostnames": bool,
+        "enableDnsSupport": bool,
+        "id": str,
+        "ownerId": str,
+    },
     "aws:efs/getFileSystem:getFileSystem": {"dnsName": str, "fileSystemId": str},
+    "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": str},
+    "aws:kms/getKey:getKey": {
+        "arn": str,
+        "enabled": bool,
+        "keyManager": str,
+        "keySpec": str,
+        "keyUsage": str,
+    },
     "aws:fsx/lustreFileSystem:LustreFileSystem": {"dnsName": str, "mountName": str},
+}
+# token -> values of a placeholder answer, which the program accepts: a key that EBS can use
+ASSUMED: Final[Mapping[str, Mapping[str, Value]]] = {
+    "aws:kms/getKey:getKey": {
+        "enabled": True,
+        "keyManager": "CUSTOMER",
+        "keySpec": "SYMMETRIC_DEFAULT",
+        "keyUsage": "ENCRYPT_DECRYPT",
+    },
 }
 _KINDS: Final[Mapping[type, str]] = {bool: "true or false", int: "a whole number", str: "a text"}
 
 
 def complaints(token: str, answer: Mapping[str, Value] | None) -> Iterator[str]:
-    """What is wrong with a recorded entry, each beginning with its field."""
+    """Return problems of a recorded entry. Each begins with the field's name."""
     if token not in LOOKUPS and token != STACK_REFERENCE:
         yield f"token: {token!r:.80} is nothing that programs look up; they ask for {', '.join(sorted(LOOKUPS))}"
     if answer is None:
@@ -52,7 +75,7 @@ def complaints(token: str, answer: Mapping[str, Value] | None) -> Iterator[str]:
 
 
 def sentence(token: str) -> str:
-    """What is asked at `pulumi up`."""
+    """Describe the query of `pulumi up`."""
     if token == STACK_REFERENCE:
         return "another stack's outputs"
     return LOOKUPS.get(token, token)

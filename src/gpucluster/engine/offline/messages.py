@@ -1,4 +1,4 @@
-"""What the planner and its child say to each other: one JSON object down, one up."""
+"""Messages between the planner and its child process: one JSON object in each direction."""
 
 from dataclasses import dataclass
 
@@ -9,29 +9,28 @@ from gpucluster.plan.model import ClusterPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be planned, and how."""
+    """The program to plan, and the options."""
 
     program: str  # module:function; the function takes the plan
     plan: ClusterPlan
     project: str
     stack: str
-    socket: str  # a path that nobody else can reach
     limit_s: float
     answers: tuple[Recording, ...] = ()
-    assume: bool = False  # made-up values for what only the cloud tells
+    assume: bool = False  # use placeholders for values that only the cloud knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why there is no plan."""
+    """The reason why there is no plan."""
 
     message: str
-    trace: str = ""  # for who looks for a mistake in the program
+    trace: str = ""  # the traceback, to find a mistake in the program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One of the two."""
+    """Either a plan or a failure."""
 
     planned: Planned | None = None
     failure: Failure | None = None

@@ -1,7 +1,7 @@
-"""What a program declares, as plain values: read by reviews, written and read as JSON by `plan.codec`.
+"""The declared resources of a program as plain values. Reviews read them; `plan.codec` reads and writes them as JSON.
 
-A property that is secret is "[secret]", one that only the deployment will tell is "[unknown]"; a text of the program
-itself that looks like one of the two is not told apart.
+A secret property is "[secret]". A property that is known only after the deployment is "[unknown]". An equal text from
+the program itself cannot be distinguished.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ PROVIDER_PREFIX: Final = "pulumi:providers:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long the engine waits for the cloud, as Pulumi writes it (`60m`); empty is the provider's own."""
+    """The timeouts of cloud operations in Pulumi's form (`60m`). Empty means the provider's default."""
 
     create: str = ""
     update: str = ""
@@ -27,39 +27,39 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One declared resource. Every list that has no order of its own is sorted."""
+    """One declared resource. Every list without a meaningful order is sorted."""
 
     urn: str
     type: str
     name: str
-    custom: bool  # False: a component, which is nothing in the cloud
-    parent: str | None = None  # urn; None: the stack itself
-    dependencies: tuple[str, ...] = ()  # urns, those of each property included
+    custom: bool  # False: a component, which does not exist in the cloud
+    parent: str | None = None  # URN; None: the stack itself
+    dependencies: tuple[str, ...] = ()  # URNs, those of each property included
     property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    provider: str | None = None  # urn
-    external: bool = False  # only read: it belongs to somebody else
-    import_id: str = ""  # the id of what is there already and is adopted
+    provider: str | None = None  # URN
+    external: bool = False  # only read: another owner manages it
+    import_id: str = ""  # the id of an existing resource that is adopted
     protect: bool = False
     retain_on_delete: bool = False
     delete_before_replace: bool = False
-    deleted_with: str | None = None  # urn
-    aliases: tuple[str, ...] = ()  # urns that it had
+    deleted_with: str | None = None  # URN
+    aliases: tuple[str, ...] = ()  # earlier URNs
     ignore_changes: tuple[str, ...] = ()
     replace_on_changes: tuple[str, ...] = ()
-    replace_with: tuple[str, ...] = ()  # urns
+    replace_with: tuple[str, ...] = ()  # URNs
     hide_diffs: tuple[str, ...] = ()
     secret_outputs: tuple[str, ...] = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
-    version: str = ""  # of the provider's package
-    properties: Mapping[str, Value] = field(
+    version: str = ""  # version of the provider's package
+    properties: Mapping[str, Value] = field(default_factory=dict[str, Value])  # inputs from the program
+    outputs: Mapping[str, Value] = field(
         default_factory=dict[str, Value]
-    )  # inputs, as the program gave them
-    outputs: Mapping[str, Value] = field(default_factory=dict[str, Value])  # what a component registered
+    )  # outputs that a component registered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """A question to the cloud that the program asked; without an answer it is asked at `pulumi up`."""
+    """A query to the cloud by the program. A query without a recorded answer runs at `pulumi up`."""
 
     token: str  # aws:ec2/getAmi:getAmi
     arguments: Mapping[str, Value]
@@ -68,7 +68,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """All that a program declares: resources sorted by urn, without the stack itself."""
+    """All declared resources, sorted by URN, without the stack itself."""
 
     project: str
     stack: str
@@ -78,5 +78,5 @@ class Planned:
 
 
 def is_provider(resource: Resource) -> bool:
-    """Whether it is a provider, which is nothing in the cloud."""
+    """Return whether the resource is a provider, which does not exist in the cloud."""
     return resource.type.startswith(PROVIDER_PREFIX)

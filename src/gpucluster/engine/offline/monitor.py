@@ -1,4 +1,4 @@
-"""The engine's side of Pulumi's protocol: what a program's SDK calls while the program runs."""
+"""Implement the engine's side of Pulumi's protocol, which a program's SDK calls while the program runs."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,7 @@ from pulumi.runtime.proto import (
 
 from gpucluster.engine.offline.answers import Answer, Recording, key
 from gpucluster.engine.offline.located import from_uri
-from gpucluster.engine.offline.lookups import LOOKUPS, STACK_REFERENCE
-from gpucluster.engine.offline.made_up import made_up
+from gpucluster.engine.offline.lookups import ASSUMED, LOOKUPS, STACK_REFERENCE
 from gpucluster.engine.offline.model import Lookup, Value
 from gpucluster.engine.offline.registry import (
     RefusedError,
@@ -30,9 +29,9 @@ from gpucluster.engine.offline.registry import (
 from gpucluster.engine.offline.transforms import TransformError, transformed
 from gpucluster.engine.offline.urns import Place
 from gpucluster.engine.offline.wire import shown
-from gpucluster.engine.provider.values import UNKNOWN_ON_WIRE, to_struct
+from gpucluster.engine.values import UNKNOWN_ON_WIRE, to_struct
 
-# Not OUTPUT_VALUES: inputs stay plain. Not INVOKE_TRANSFORMS, PARAMETERIZATION: a program that needs them is told so.
+# Without OUTPUT_VALUES inputs stay plain. INVOKE_TRANSFORMS and PARAMETERIZATION are unsupported: the SDK reports that.
 FEATURES: Final = (
     resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
     resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_REFERENCES,
@@ -45,20 +44,32 @@ FEATURES: Final = (
     resource_pb2.RESOURCE_MONITOR_FEATURE_ERROR_HOOKS,
 )
 
+_ACCOUNT: Final = "000000000000"
+_ADDRESS: Final = "192.0.2.1"  # RFC 5737: reserved for documentation
+_REGION: Final = "us-east-1"
+_TEXT_OUTPUTS: Final = (
+    "bucket",
+    "dnsName",
+    "key",
+    "mountName",
+    "name",
+    "url",
+)  # outputs that programs put into texts
+
 
 class Context(Protocol):
-    """The part of gRPC's context that we use; `abort` raises."""
+    """The part of the gRPC context that this module uses. `abort` raises."""
 
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
 
 
 class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
-    """Takes every registration; nothing is made, so what only the cloud tells stays unknown."""
+    """Record every registration. Nothing is created, so values from the cloud stay unknown."""
 
     def __init__(self, place: Place, answers: Iterable[Recording] = (), *, assume: bool = False) -> None:
         self.registry = Registry(place)
         self._answers = {key(one.token, one.arguments): one.answer for one in answers}
-        self.refusals: list[str] = []  # in order; the first is the program's mistake
+        self.refusals: list[str] = []  # in order; the first one is the cause
         self._place = place
         self._assume = assume
 
@@ -113,11 +124,15 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
             )
         answer = self._answered(request.tok, shown(request.args))
         if answer is None and self._assume:
-            answer = made_up(request.tok, "looked-up")
+            region = self.registry.region_of(request.provider) or _REGION
+            answer = {
+                **_placeholder_outputs(request.tok, "looked-up", region),
+                **ASSUMED.get(request.tok, {}),
+            }
         if answer is None:
             return resource_pb2.ResourceInvokeResponse(unknown=True)
         response = resource_pb2.ResourceInvokeResponse()
-        getattr(response, "return").CopyFrom(to_struct(answer))  # a field with a keyword's name
+        getattr(response, "return").CopyFrom(to_struct(answer))  # the field's name is a Python keyword
         return response
 
     def Call(self, request: resource_pb2.ResourceCallRequest, context: Context) -> NoReturn:  # noqa: N802
@@ -128,7 +143,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         return empty_pb2.Empty()
 
     def RegisterResourceHook(self, request: object, context: Context) -> empty_pb2.Empty:  # noqa: N802
-        """Hooks run when something is made, and nothing is."""
+        """Accept and ignore the hook: hooks run when a resource is created, and the planner creates none."""
         return empty_pb2.Empty()
 
     def RegisterErrorHook(self, request: object, context: Context) -> empty_pb2.Empty:  # noqa: N802
@@ -138,7 +153,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         return empty_pb2.Empty()
 
     def _answered(self, token: str, arguments: Mapping[str, Value]) -> Answer | None:
-        """The recorded answer; the question is noted either way."""
+        """Return the recorded answer, or None. The query is recorded in both cases."""
         answer = self._answers.get(key(token, arguments))
         self.registry.add_lookup(Lookup(token=token, arguments=arguments, answered=answer is not None))
         return answer
@@ -159,14 +174,14 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         return resource_pb2.RegisterResourceResponse(urn=urn, object=new.object)
 
     def _refuse(self, context: Context, text: str, request: Any = None) -> NoReturn:
-        """With the line of the program that asked, where the SDK tells it."""
+        """Reject the call. The message includes the program's line if the SDK sends it."""
         where = "" if request is None else from_uri(request.sourcePosition.uri, request.sourcePosition.line)
         self.refusals.append(f"{where}: {text}" if where else text)
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refusals[-1])
 
 
 class Engine(engine_pb2_grpc.EngineServicer):
-    """The program's words for whoever watches."""
+    """Print the log messages of the program."""
 
     def Log(self, request: engine_pb2.LogRequest, context: Context) -> empty_pb2.Empty:  # noqa: N802
         if request.severity != engine_pb2.LogSeverity.DEBUG:
@@ -178,15 +193,15 @@ class Engine(engine_pb2_grpc.EngineServicer):
     def RequirePulumiVersion(  # noqa: N802
         self, request: engine_pb2.RequirePulumiVersionRequest, context: Context
     ) -> engine_pb2.RequirePulumiVersionResponse:
-        """No CLI, no version: the real one is asked at `up`."""
+        """Accept every version: there is no CLI here. The real CLI is checked at `up`."""
         return engine_pb2.RequirePulumiVersionResponse()
 
 
 def _assumed(
     urn: str, request: resource_pb2.RegisterResourceRequest
 ) -> resource_pb2.RegisterResourceResponse:
-    """What the program said stands; the rest is made up."""
-    values = to_struct(made_up(request.type, request.name))
+    """Return the program's values, completed with placeholders."""
+    values = to_struct(_placeholder_outputs(request.type, request.name))
     identity = values["id"]
     values.MergeFrom(request.object)
     return resource_pb2.RegisterResourceResponse(urn=urn, id=str(identity), object=values)
@@ -196,3 +211,20 @@ def _referenced(name: str) -> struct_pb2.Struct:
     values = struct_pb2.Struct()
     values.update({"name": name, "outputs": UNKNOWN_ON_WIRE, "secretOutputNames": UNKNOWN_ON_WIRE})
     return values
+
+
+def _placeholder_outputs(type_: str, name: str, region: str = _REGION) -> dict[str, Value]:
+    """Return placeholder outputs by type and name of the resource. Only rules that
+    check texts (`Rule.texts`) may use them. The result is deterministic."""
+    _, _, of = type_.partition(":")
+    service, _, word = of.partition("/")
+    word = word.partition(":")[0]
+    return {
+        **{one: f"{word}-{name}-{one}" for one in _TEXT_OUTPUTS},
+        "arn": f"arn:aws:{service}:{region}:{_ACCOUNT}:{word}/{name}",
+        "id": f"{word}-{name}",
+        "latestVersion": 1,
+        "ownerId": _ACCOUNT,
+        "privateIp": _ADDRESS,
+        "publicIp": _ADDRESS,
+    }

@@ -1,11 +1,10 @@
-"""Run a program without an engine: a process of its own, watched, with nothing of the user's environment."""
+"""Run a program without an engine, in a supervised child process with a clean environment."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
@@ -24,10 +23,14 @@ Report = Callable[[str], None]
 
 PROJECT: Final = "gpucluster"
 LIMIT_S: Final = 60.0
-GRACE_S: Final = 10.0  # the child tells of its own limit; this is for one that cannot
-TAIL: Final = 20  # lines of what it said, kept for an error
-NEEDED: Final = ("grpc", "pulumi", "pulumi_aws")  # of the extra `aws`, which the light install leaves out
-_START: Final = (  # as multiprocessing does: the child imports from where we do
+GRACE_S: Final = 10.0  # the child enforces its own limit; this one is for a child that hangs
+TAIL: Final = 20  # output lines that an error shows
+NEEDED: Final = (
+    "grpc",
+    "pulumi",
+    "pulumi_aws",
+)  # modules of the extra `aws`, which the light installation does not have
+_START: Final = (  # as multiprocessing does: the child uses the same import path
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     " from gpucluster.engine.offline.child import main; main()"
 )
@@ -35,11 +38,11 @@ _KEPT: Final = ("LANG", "LC_ALL", "PATH", "SYSTEMROOT")
 
 
 class ProgramError(GpuclusterError):
-    """The program could not be planned; notes hold its traceback."""
+    """The program could not be planned. The notes have its traceback."""
 
 
 def silent(_: str) -> None:
-    """Nobody listens."""
+    """Ignore progress."""
 
 
 def run(
@@ -51,37 +54,40 @@ def run(
     report: Report = silent,
     limit_s: float = LIMIT_S,
 ) -> Planned:
-    """What `module:function` declares for the plan: no network, no credentials, the same each time.
+    """Return the resources that `module:function` declares for the plan. No network, no credentials, deterministic.
 
-    What it looks up is answered from `answers`, and else stays open. With `assume`, what only the cloud tells is made up instead of unknown, for judges of texts.
-    `report` gets what the program prints and logs. ProgramError says where the program failed, or that it never ended.
+    `answers` has answers of look-ups; other look-ups stay unknown. With `assume`, unknown values become placeholders,
+    for rules that check texts. `report` receives the program's output and logs. ProgramError says where the program
+    failed, or that it did not end.
     """
-    for library in NEEDED:
-        if find_spec(library) is None:
-            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
-    with tempfile.TemporaryDirectory(prefix="gpucluster-") as folder:
-        order = Order(
-            program=program,
-            plan=plan,
-            project=PROJECT,
-            stack=plan.name,
-            socket=str(Path(folder) / "engine"),
-            limit_s=limit_s,
-            answers=answers,
-            assume=assume,
-        )
-        return _planned(order, *_answer(order, report))
+    if library := missing():
+        raise ModuleNotFoundError(f"No module named {library!r}", name=library)
+    order = Order(
+        program=program,
+        plan=plan,
+        project=PROJECT,
+        stack=plan.name,
+        limit_s=limit_s,
+        answers=answers,
+        assume=assume,
+    )
+    return _planned(order, *_answer(order, report))
+
+
+def missing() -> str | None:
+    """Return a package that a run needs and that is not installed; None if there is none."""
+    return next((library for library in NEEDED if find_spec(library) is None), None)
 
 
 def _answer(order: Order, report: Report) -> tuple[bytes, int, list[str]]:
-    said: list[str] = []
+    lines: list[str] = []
 
-    def heard(line: str) -> None:
-        said.append(line)
-        del said[:-TAIL]
+    def on_line(line: str) -> None:
+        lines.append(line)
+        del lines[:-TAIL]
         report(line)
 
-    with _child() as child, _lines(child.stderr, heard):
+    with _child() as child, _lines(child.stderr, on_line):
         assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018
         watch = threading.Timer(order.limit_s + GRACE_S, child.kill)
         watch.daemon = True
@@ -90,22 +96,22 @@ def _answer(order: Order, report: Report) -> tuple[bytes, int, list[str]]:
             with suppress(BrokenPipeError), child.stdin as sink:
                 sink.write(dumps(order).encode())
             with child.stdout as source:
-                told = source.read()
+                output = source.read()
         finally:
             watch.cancel()
-        return told, child.wait(), said
+        return output, child.wait(), lines
 
 
 @contextmanager
 def _child() -> Generator[subprocess.Popen[bytes]]:
-    """Python without the user's settings; what it started ends with it."""
+    """Return the command and environment of a child without the user's Python settings."""
     child = subprocess.Popen(
         [sys.executable, "-I", "-c", _START, json.dumps([str(Path(root).absolute()) for root in sys.path])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**{name: os.environ[name] for name in _KEPT if name in os.environ}, "GRPC_VERBOSITY": "NONE"},
-        start_new_session=True,  # a terminal's Ctrl-C comes through us
+        start_new_session=True,  # Ctrl-C in a terminal must reach only this process
     )
     try:
         yield child
@@ -116,28 +122,28 @@ def _child() -> Generator[subprocess.Popen[bytes]]:
 
 
 @contextmanager
-def _lines(stream: IO[bytes] | None, heard: Report) -> Generator[None]:
+def _lines(stream: IO[bytes] | None, on_line: Report) -> Generator[None]:
     def listen() -> None:
         with stream or nullcontext(()) as source:
             for line in source:
-                heard(line.decode(errors="replace").rstrip())
+                on_line(line.decode(errors="replace").rstrip())
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     yield
-    listener.join(1.0)  # a process that the program left behind may hold the pipe
+    listener.join(1.0)  # a process that the program started may still hold the pipe
 
 
-def _planned(order: Order, told: bytes, code: int, said: list[str]) -> Planned:
-    if not told:
+def _planned(order: Order, output: bytes, code: int, lines: list[str]) -> Planned:
+    if not output:
         failure = ProgramError(
             f"{order.program} cannot be planned: it ended its process with code {code}",
             next_step="it must return when it has declared everything",
         )
-        for line in said:
+        for line in lines:
             failure.add_note(line)
         raise failure
-    answer = loads(Answer, told)
+    answer = loads(Answer, output)
     if answer.planned is not None:
         return answer.planned
     assert answer.failure is not None  # noqa: S101  the one or the other

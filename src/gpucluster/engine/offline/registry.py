@@ -1,4 +1,4 @@
-"""What a running program has declared so far. Calls come from several threads; one lock holds them in a line."""
+"""Record the declarations of a running program. Several threads call it, so one lock serialises the calls."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -25,11 +25,11 @@ Callbacks = tuple[callback_pb2.Callback, ...]
 
 
 class RefusedError(Exception):
-    """The program asked for what cannot be; the text says what and, where known, at which line."""
+    """The program made an invalid call. The text has the reason and, if known, the line."""
 
 
 class Registry:
-    """Resources by urn, the stack's exports, and the questions asked."""
+    """Resources by URN, the stack's exports, and the look-ups."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -38,10 +38,10 @@ class Registry:
         self._transforms: dict[str, Callbacks] = {}
         self._stack_transforms: list[callback_pb2.Callback] = []
         self._lookups: dict[str, Lookup] = {}
-        self.last = ""  # urn
+        self.last = ""  # URN
 
     def planned(self) -> Planned:
-        """Everything, in order; the stack itself is no resource of its own."""
+        """Return all declarations, sorted. The stack itself is not included."""
         stacks = [r for r in self._resources.values() if r.type == STACK_TYPE]
         urns = {r.urn for r in stacks}
         found = [replace(r, parent=None) if r.parent in urns else r for r in self._resources.values()]
@@ -54,16 +54,23 @@ class Registry:
         )
 
     def count(self) -> int:
-        """How many resources were declared, the stack not counted."""
+        """Return the number of declared resources without the stack."""
         with self._lock:
             return sum(r.type != STACK_TYPE for r in self._resources.values())
 
+    def region_of(self, provider: str) -> str | None:
+        """Return the region of a provider that the program declared; `provider` is URN::ID."""
+        with self._lock:
+            found = self._resources.get(provider_urn(provider) or "")
+        region = found.properties.get("region") if found is not None else None
+        return region if isinstance(region, str) else None
+
     def urn(self, request: resource_pb2.RegisterResourceRequest | resource_pb2.ReadResourceRequest) -> str:
-        """The urn that the request's resource gets."""
+        """Return the URN of the request's resource."""
         return urn_of(self._place, type=request.type, name=request.name, parent=request.parent)
 
     def add(self, resource: Resource, transforms: Iterable[callback_pb2.Callback] = ()) -> None:
-        """Take one resource; its name must be new."""
+        """Add one resource. Raise RefusedError if its name exists."""
         with self._lock:
             if resource.urn in self._resources:
                 raise RefusedError(
@@ -77,24 +84,24 @@ class Registry:
             self.last = resource.urn
 
     def add_outputs(self, urn: str, outputs: Mapping[str, Value]) -> None:
-        """What a component, or the stack, exports."""
+        """Set the outputs of a component or of the stack."""
         with self._lock:
             if urn not in self._resources:
                 raise RefusedError(f"outputs for a resource that was never declared: {urn}")
             self._resources[urn] = replace(self._resources[urn], outputs=outputs)
 
     def add_lookup(self, lookup: Lookup) -> None:
-        """The same question twice is one."""
+        """Add a look-up. Equal look-ups are recorded once."""
         with self._lock:
             self._lookups.setdefault(dumps(lookup), lookup)
 
     def add_transform(self, callback: callback_pb2.Callback) -> None:
-        """A transform of the whole stack: for what is declared from now on."""
+        """Add a transform of the whole stack. It applies to later declarations."""
         with self._lock:
             self._stack_transforms.append(callback)
 
     def transforms_for(self, request: resource_pb2.RegisterResourceRequest) -> Callbacks:
-        """The engine's order: its own, its parents' from the nearest up, the stack's."""
+        """Return transforms in the engine's order: the resource's own, its parents' from the nearest up, the stack's."""
         with self._lock:
             found, above = [*own_transforms(request)], request.parent
             while above in self._resources:
@@ -103,7 +110,7 @@ class Registry:
             return (*found, *self._stack_transforms)
 
     def aliases_of(self, request: resource_pb2.RegisterResourceRequest) -> tuple[str, ...]:
-        """The urns that the resource had before: its own aliases, and under each that its parent had."""
+        """Return earlier URNs: the resource's own aliases, and one for each alias of its parent."""
         own = [*request.aliasURNs, *(self._alias(alias, request) for alias in _aliases(request))]
         now = self.urn(request)
         with self._lock:
@@ -127,12 +134,12 @@ class Registry:
 
 
 def own_transforms(request: Any) -> Callbacks:
-    """The request's; the SDK's stubs lose their type."""
+    """Return the aliases of the request, with the type that the SDK's stubs lose."""
     return tuple(request.transforms)
 
 
 def registered(urn: str, request: resource_pb2.RegisterResourceRequest, aliases: tuple[str, ...]) -> Resource:
-    """The request as a value."""
+    """Convert the request to a resource."""
     return Resource(
         urn=urn,
         type=request.type,
@@ -168,7 +175,7 @@ def registered(urn: str, request: resource_pb2.RegisterResourceRequest, aliases:
 
 
 def read(urn: str, request: resource_pb2.ReadResourceRequest) -> Resource:
-    """What is only read: somebody else's."""
+    """Convert a resource that is only read. Another owner manages it."""
     return Resource(
         urn=urn,
         type=request.type,
@@ -186,12 +193,12 @@ def read(urn: str, request: resource_pb2.ReadResourceRequest) -> Resource:
 
 
 def reference(request: resource_pb2.ReadResourceRequest) -> Lookup:
-    """A StackReference: its outputs are in a state that is not at hand."""
+    """Return the look-up of a StackReference: its outputs are in another state file."""
     return Lookup(token=STACK_REFERENCE, arguments={"name": request.id}, answered=False)
 
 
 def provider_urn(reference: str) -> str | None:
-    """`URN::ID` -> urn."""
+    """Return the URN of `URN::ID`."""
     return reference.rpartition("::")[0] or None
 
 

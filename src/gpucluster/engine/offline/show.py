@@ -1,4 +1,4 @@
-"""A planned program for people: as a tree in a terminal, and as markdown for a pull request."""
+"""Show a planned program: as a tree in a terminal, and as markdown in a pull request."""
 
 import json
 from collections import Counter
@@ -10,15 +10,16 @@ from gpucluster import markdown
 from gpucluster.engine.offline.lookups import sentence
 from gpucluster.engine.offline.model import SECRET, UNKNOWN, Lookup, Planned, Resource, Value, is_provider
 from gpucluster.engine.offline.urns import name_of, type_of
+from gpucluster.text import printable
 
-NO_COMPONENT: Final = "the stack"  # what has no component above it
+NO_COMPONENT: Final = "the stack"  # resources without a component as ancestor
 
-BRIEFLY: Final = 6  # names in one place where more would hide the rest
+BRIEFLY: Final = 6  # list at most this many names in one place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many of each kind, and of each type what is made in the cloud."""
+    """Counts by kind, and by type for resources in the cloud."""
 
     made: int
     components: int
@@ -28,7 +29,7 @@ class Counts:
 
 
 def counts(planned: Planned) -> Counts:
-    """Count what is declared."""
+    """Count the declared resources."""
     made = [r for r in planned.resources if _is_made(r)]
     return Counts(
         made=len(made),
@@ -40,7 +41,7 @@ def counts(planned: Planned) -> Counts:
 
 
 def verdict(planned: Planned) -> str:
-    """One sentence: `burst: 35 resources in the cloud, 7 components, 1 provider`."""
+    """Return one sentence: `burst: 35 resources in the cloud, 7 components, 1 provider`."""
     found = counts(planned)
     kinds = (
         (found.components, "component", "components"),
@@ -53,22 +54,22 @@ def verdict(planned: Planned) -> str:
 
 
 def lines(planned: Planned, *, properties: bool) -> Iterator[str]:
-    """The tree by parent, what each waits for, and how many there are of each type."""
-    yield markdown.printable(verdict(planned))
+    """Return the tree by parent, the dependencies, and the number of resources of each type."""
+    yield printable(verdict(planned))
     yield ""
     children = _children(planned.resources)
     for top in children.get(None, ()):
         yield from _branch(top, children, depth=0, properties=properties)
     yield ""
     for kind, number in counts(planned).by_type.items():
-        yield f"{number:4} {markdown.printable(kind)}"
+        yield f"{number:4} {printable(kind)}"
     yield ""
     for text in remarks(planned):
-        yield markdown.printable(text)
+        yield printable(text)
 
 
 def comment(planned: Planned, *, reproduce: str, limit: int = markdown.LIMIT) -> str:
-    """Markdown by component: the summary always whole, the details as far as a comment holds them."""
+    """Return markdown by component. The summary is complete; details stop at the size limit of a comment."""
     groups = _groups(planned.resources)
     rows = [
         (_component(top), str(sum(map(_is_made, group))), _kinds(group), _guarded(group))
@@ -92,22 +93,23 @@ def comment(planned: Planned, *, reproduce: str, limit: int = markdown.LIMIT) ->
 
 
 def marker(name: str) -> str:
-    """The hidden line by which one cluster's comment is found again."""
-    return f"<!-- gpucluster:resources:{markdown.printable(name).replace('--', '-')} -->"
+    """Return the hidden line that identifies the comment of one cluster."""
+    return f"<!-- gpucluster:resources:{printable(name).replace('--', '-')} -->"
 
 
 def remarks(planned: Planned) -> Iterator[str]:
-    """What the planner cannot know, said."""
+    """Return warnings about values that the planner cannot know."""
     unknown = sum(_has_unknown(r.properties) for r in planned.resources)
     if unknown:
-        yield f"{unknown} resources have properties that only `pulumi up` will tell: {UNKNOWN}"
+        yield f"{unknown} resources have properties that are known only after `pulumi up`: {UNKNOWN}"
     for lookup in planned.lookups:
-        yield _asked(lookup)
+        yield asked(lookup)
     if planned.outputs:
         yield "exports " + ", ".join(f"{name} = {_plain(value)}" for name, value in planned.outputs.items())
 
 
-def _asked(lookup: Lookup) -> str:
+def asked(lookup: Lookup) -> str:
+    """Return a sentence of one look-up, with its answer's origin."""
     what = f"{sentence(lookup.token)} ({lookup.token}: {_json(lookup.arguments)})"
     return f"known from a recorded answer: {what}" if lookup.answered else f"looked up at `pulumi up`: {what}"
 
@@ -130,22 +132,22 @@ def _branch(
     depth: int,
     properties: bool,
 ) -> Iterator[str]:
-    for line in _told(resource, properties=properties):
+    for line in _lines(resource, properties=properties):
         yield "  " * depth + line
     for child in children.get(resource.urn, ()):
         yield from _branch(child, children, depth=depth + 1, properties=properties)
 
 
-def _told(resource: Resource, *, properties: bool) -> Iterator[str]:
+def _lines(resource: Resource, *, properties: bool) -> Iterator[str]:
     words = ", ".join(flags(resource))
-    yield markdown.printable(_title_of(resource) + (f"  [{words}]" if words else ""))
+    yield printable(_title_of(resource) + (f"  [{words}]" if words else ""))
     if resource.dependencies:
-        yield markdown.printable(f"    after {_after(resource, most=None if properties else BRIEFLY)}")
+        yield printable(f"    after {_after(resource, most=None if properties else BRIEFLY)}")
     for name, value in resource.properties.items() if properties else ():
-        yield markdown.printable(f"    {name} = {_json(value)}")
+        yield printable(f"    {name} = {_json(value)}")
 
 
-# option -> how a reviewer reads it; None when it is not set
+# option -> text for a reviewer; None when it is not set
 _FLAGS: Final[tuple[Callable[[Resource], str | None], ...]] = (
     lambda r: "protected" if r.protect else None,
     lambda r: "kept when removed" if r.retain_on_delete else None,
@@ -155,18 +157,18 @@ _FLAGS: Final[tuple[Callable[[Resource], str | None], ...]] = (
     lambda r: f"ignores changes of {', '.join(r.ignore_changes)}" if r.ignore_changes else None,
     lambda r: f"replaced on changes of {', '.join(r.replace_on_changes)}" if r.replace_on_changes else None,
     lambda r: f"goes with {name_of(r.deleted_with)}" if r.deleted_with else None,
-    lambda r: f"was {', '.join(_was(r, urn) for urn in r.aliases)}" if r.aliases else None,
+    lambda r: f"aliases: {', '.join(_was(r, urn) for urn in r.aliases)}" if r.aliases else None,
     lambda r: f"waits {_waits(r)}" if _waits(r) else None,
 )
 
 
 def flags(resource: Resource) -> Iterator[str]:
-    """What a reviewer should know of it beside its properties."""
+    """Return facts for a reviewer that are not properties."""
     return (word for flag in _FLAGS if (word := flag(resource)) is not None)
 
 
 def _was(resource: Resource, urn: str) -> str:
-    """The part of an alias that differs."""
+    """Return the part of an alias that differs."""
     same_type, same_name = type_of(urn) == resource.type, name_of(urn) == resource.name
     if same_name and not same_type:
         return type_of(urn)
@@ -206,7 +208,7 @@ def _has_unknown(value: Value) -> bool:
 
 
 def _groups(resources: Sequence[Resource]) -> list[tuple[Resource | None, list[Resource]]]:
-    """Resources by the component that stands highest above them; what has none comes first."""
+    """Group resources by their topmost component. Resources without a component come first."""
     by_urn = {r.urn: r for r in resources}
     found: dict[str, list[Resource]] = {}
     for resource in sorted(resources, key=lambda r: (r.type, r.name)):
@@ -242,5 +244,5 @@ def _guarded(group: Sequence[Resource]) -> str:
 
 
 def _listing(group: Sequence[Resource]) -> str:
-    """In a fence nothing is markup and nobody is called."""
-    return markdown.fence("\n".join(line for one in group for line in _told(one, properties=True)))
+    """Return a fenced block: markup and mentions have no effect in it."""
+    return markdown.fence("\n".join(line for one in group for line in _lines(one, properties=True)))

@@ -1,4 +1,4 @@
-"""Transforms: functions of the program that rewrite a resource's registration, called back over its own server."""
+"""Run transforms: functions of the program that change a resource's registration. The SDK serves them as callbacks."""
 
 import re
 from collections.abc import Iterable
@@ -7,8 +7,8 @@ from typing import Any, Final
 import grpc
 from pulumi.runtime.proto import callback_pb2, callback_pb2_grpc, resource_pb2
 
-PATIENCE_S: Final = 30.0  # a transform is a function of the program; one that hangs must not hold us
-# field of the request -> field of the options that a transform sees
+PATIENCE_S: Final = 30.0  # a transform is code of the program and can block for ever
+# field of the request -> field of the options that a transform receives
 LISTS: Final = {
     "dependencies": "depends_on",
     "ignoreChanges": "ignore_changes",
@@ -33,11 +33,11 @@ Options = resource_pb2.TransformResourceOptions
 
 
 class TransformError(Exception):
-    """A transform raised, or could not be reached."""
+    """A transform raised an exception, or its server was unreachable."""
 
 
 def transformed(request: Request, callbacks: Iterable[callback_pb2.Callback]) -> Request:
-    """The registration after every transform, in the order given."""
+    """Return the registration after all transforms, in the given order."""
     for callback in callbacks:
         asked = resource_pb2.TransformRequest(
             type=request.type,
@@ -63,9 +63,9 @@ def _call(callback: callback_pb2.Callback, message: bytes) -> bytes:
 
 
 def _reason(error: grpc.RpcError) -> str:
-    """The first line, without the SDK's random name of the callback; what follows is the program's traceback."""
-    said = error.details() if isinstance(error, grpc.Call) else None
-    line = (said or str(error)).partition("\n")[0].rstrip(":")
+    """Return the first line without the SDK's random callback name; the program's traceback follows it."""
+    details = error.details() if isinstance(error, grpc.Call) else None
+    line = (details or str(error)).partition("\n")[0].rstrip(":")
     return "a transform failed: " + re.sub(r"^Invoke callback \S+ error: ", "", line)
 
 
@@ -87,7 +87,7 @@ def _options(request: Request) -> Options:
 
 
 def _rewritten(request: Request, answer: resource_pb2.TransformResponse) -> Request:
-    """A transform that gives no options leaves those that were there."""
+    """Return the options of the transform, or the old ones if it returns none."""
     new = Request()
     new.CopyFrom(request)
     new.object.CopyFrom(answer.properties)

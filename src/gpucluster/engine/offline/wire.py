@@ -1,4 +1,4 @@
-"""Property values as they come over the wire, told as a reviewer may see them: secrets and unknowns are words."""
+"""Convert property values from the protocol for reviewers: secrets and unknown values become fixed words."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
@@ -6,9 +6,9 @@ from typing import Final, cast
 from google.protobuf import json_format, struct_pb2
 
 from gpucluster.engine.offline.model import SECRET, UNKNOWN, Value
-from gpucluster.engine.provider.values import UNKNOWN_ON_WIRE
+from gpucluster.engine.values import UNKNOWN_ON_WIRE
 
-# The protocol's own marks: an object with SIGNATURE is not a plain one.
+# The protocol marks special objects with the key SIGNATURE.
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 SECRET_VALUE: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105
 ASSET: Final = "c44067f5952c0a294b673a41bacd8c17"
@@ -19,13 +19,13 @@ Shown = dict[str, Value]
 
 
 def shown(struct: struct_pb2.Struct, *, secret: Iterable[str] = ()) -> Shown:
-    """Properties by name, sorted; those of `secret` are masked whatever they are."""
+    """Return properties by name, sorted. Properties in `secret` are always masked."""
     hidden = frozenset(secret)
     plain: Shown = json_format.MessageToDict(struct)
-    return {name: SECRET if name in hidden else _told(plain[name]) for name in sorted(plain)}
+    return {name: SECRET if name in hidden else _readable(plain[name]) for name in sorted(plain)}
 
 
-def _told(value: Value) -> Value:
+def _readable(value: Value) -> Value:
     if value == UNKNOWN_ON_WIRE:
         return UNKNOWN
     if isinstance(value, float) and value.is_integer():
@@ -33,7 +33,7 @@ def _told(value: Value) -> Value:
     if isinstance(value, dict):
         return _object(cast(Shown, value))
     if isinstance(value, list):
-        return [_told(one) for one in cast(list[Value], value)]
+        return [_readable(one) for one in cast(list[Value], value)]
     return value
 
 
@@ -43,7 +43,7 @@ def _object(value: Shown) -> Value:
         return SECRET
     if mark == REFERENCE:
         return value["urn"]
-    content: Mapping[str, Value] = {k: _told(value[k]) for k in sorted(value) if k != SIGNATURE}
+    content: Mapping[str, Value] = {k: _readable(value[k]) for k in sorted(value) if k != SIGNATURE}
     if mark in {ASSET, ARCHIVE}:
         return {"asset" if mark == ASSET else "archive": content}
     return content

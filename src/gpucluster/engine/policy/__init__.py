@@ -1,29 +1,36 @@
-"""Policy packs: rules over what a program declares, judged at the desk and inside the real engine alike.
+"""Policy packs: rules over the declared resources. `gpucluster plan --policy` and the Pulumi engine run the same rules.
 
-A pack is a folder with `PulumiPolicy.yaml`, a `__main__.py` that serves it to the engine, and a package `rules` with RULES.
+A pack is a folder with `PulumiPolicy.yaml`, a `__main__.py` that serves the pack to the engine, and a package `rules`
+with the tuple RULES.
 """
 
-from gpucluster.engine.policy.judge import Finding, Report, judge, open_texts, settled
-from gpucluster.engine.policy.model import Level, Open, Rule, Said, Stack, Violation
+from gpucluster.engine.policy.evaluation import (
+    Finding,
+    Report,
+    evaluate,
+    has_undecided_texts,
+    with_decided_texts,
+)
+from gpucluster.engine.policy.model import Level, Rule, RuleResult, Stack, Undecided, Violation
 from gpucluster.engine.policy.pack import Pack, load
-from gpucluster.engine.policy.values import at, each, linked, untold
+from gpucluster.engine.policy.values import at, each, is_unreadable, linked
 
 __all__ = [
     "Finding",
     "Level",
-    "Open",
     "Pack",
     "Report",
     "Rule",
-    "Said",
+    "RuleResult",
     "Stack",
+    "Undecided",
     "Violation",
     "at",
     "each",
-    "judge",
+    "evaluate",
+    "has_undecided_texts",
+    "is_unreadable",
     "linked",
     "load",
-    "open_texts",
-    "settled",
-    "untold",
+    "with_decided_texts",
 ]

@@ -1,6 +1,7 @@
-"""A pack as a plugin of the real engine: Pulumi's protocol of analyzers (`pulumirpc.Analyzer`), by rules over the whole stack.
+"""Serve a policy pack to the Pulumi engine (`pulumirpc.Analyzer`). Rules check the whole stack.
 
-Pulumi's own SDK for packs pins another protobuf than the provider does; the protocol itself is in the SDK that we have.
+Pulumi's policy SDK is not used: it pins a protobuf version that conflicts with the provider's. The protocol is part of
+the core SDK.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc, plugin_pb2
 from gpucluster.engine.offline.model import STACK_TYPE, UNKNOWN, Resource
 from gpucluster.engine.offline.wire import shown
 from gpucluster.engine.plugin import serve
-from gpucluster.engine.policy.judge import Finding, judge
+from gpucluster.engine.policy.evaluation import Finding, evaluate
 from gpucluster.engine.policy.model import Level
 from gpucluster.engine.policy.pack import Pack, load
 from gpucluster.errors import GpuclusterError
@@ -26,19 +27,19 @@ _LEVELS = {
 
 
 class Context(Protocol):
-    """The part of gRPC's context that we use; `abort` raises."""
+    """The part of the gRPC context that this module uses. `abort` raises."""
 
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
 
 
 def serve_pack(folder: Path) -> int:
-    """Serve one pack to the engine that started us."""
+    """Serve one pack to the engine that started this process."""
     pack = load(folder)
     return serve(lambda server: analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(pack), server))
 
 
 class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
-    """Rules see the stack whole, at the end of a preview and of an update."""
+    """Check the whole stack at the end of a preview and of an update."""
 
     def __init__(self, pack: Pack) -> None:
         self._pack = pack
@@ -68,24 +69,24 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         return empty_pb2.Empty()
 
     def Analyze(self, request: object, context: Context) -> analyzer_pb2.AnalyzeResponse:  # noqa: N802
-        """One resource alone says too little: whether its group speaks to itself, say."""
+        """Return no findings: a rule needs the whole stack, for example to check both directions of a security group."""
         return analyzer_pb2.AnalyzeResponse()
 
     def Remediate(self, request: object, context: Context) -> analyzer_pb2.RemediateResponse:  # noqa: N802
-        """Return nothing: a rule says what is wrong, and changes nothing."""
+        """Return no changes: rules only report."""
         return analyzer_pb2.RemediateResponse()
 
     def AnalyzeStack(  # noqa: N802
         self, request: analyzer_pb2.AnalyzeStackRequest, context: Context
     ) -> analyzer_pb2.AnalyzeResponse:
         try:
-            report = judge([self._pack], _resources(request.resources))
+            report = evaluate([self._pack], _resources(request.resources))
         except GpuclusterError as error:
             context.abort(grpc.StatusCode.INTERNAL, str(error))
         return analyzer_pb2.AnalyzeResponse(diagnostics=[self._diagnostic(f) for f in report.findings])
 
     def _diagnostic(self, finding: Finding) -> analyzer_pb2.AnalyzeDiagnostic:
-        """What is open is told as an advice: the engine knows no third word."""
+        """Report an undecided property as advisory: the protocol has no third level."""
         level = Level.ADVISORY if finding.open else finding.level
         return analyzer_pb2.AnalyzeDiagnostic(
             policyName=finding.rule,
@@ -99,7 +100,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
 
 
 def _resources(given: Iterable[analyzer_pb2.AnalyzerResource]) -> list[Resource]:
-    """As the planner has them, with what the provider answered; default providers stand beside, by their urn."""
+    """Return resources in the planner's form, with the provider's outputs and the default providers."""
     every = list(given)
     found = {one.urn: _resource(one) for one in every if one.type != STACK_TYPE}
     for one in every:
@@ -116,7 +117,7 @@ def _resources(given: Iterable[analyzer_pb2.AnalyzerResource]) -> list[Resource]
 
 
 def _resource(one: analyzer_pb2.AnalyzerResource) -> Resource:
-    """What is unknown and hangs on no other resource is no wish of the program: the provider will compute it."""
+    """Convert one resource. Drop unknown properties without a dependency: the provider computes those."""
     links = {name: tuple(sorted(found.urns)) for name, found in one.propertyDependencies.items()}
     given = shown(one.properties).items()
     return Resource(

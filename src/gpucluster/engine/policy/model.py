@@ -1,4 +1,4 @@
-"""What a rule of a policy pack is, what it is asked of, and what it can say."""
+"""Types of a policy pack: rules, violations, undecided properties, and the stack that rules check."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from gpucluster.engine.offline.model import Resource, Value, is_provider
 
 
 class Level(StrEnum):
-    """A mandatory rule stops the run; an advisory one is told."""
+    """A mandatory rule stops the run. An advisory rule only reports."""
 
     MANDATORY = "mandatory"
     ADVISORY = "advisory"
@@ -16,7 +16,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A resource that a rule does not pass. `found` never holds a secret."""
+    """A resource that breaks a rule. `found` never contains a secret."""
 
     resource: Resource
     property: str
@@ -26,50 +26,50 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """What only the deployment tells: no violation, and not passed either."""
+class Undecided:
+    """A property whose value is known only after the deployment. The rule neither passes nor fails."""
 
     resource: Resource
     property: str
     expected: str
 
 
-Said = Violation | Open
+RuleResult = Violation | Undecided
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """All that the program declares, as the planner or the engine sees it."""
+    """All resources that the program declares, as the planner or the engine lists them."""
 
     resources: tuple[Resource, ...]
     by_urn: Mapping[str, Resource] = field(default_factory=dict[str, Resource])
 
     @staticmethod
     def of(resources: Iterable[Resource]) -> "Stack":
-        """The program's own resources: what is only read belongs to somebody else."""
+        """Return the stack without resources that are only read: other owners manage those."""
         own = tuple(sorted((r for r in resources if not r.external), key=lambda r: r.urn))
         return Stack(own, {r.urn: r for r in own})
 
     def of_type(self, *types: str) -> Iterator[Resource]:
-        """Resources of these types, by urn."""
+        """Yield resources of these types, sorted by URN."""
         return (r for r in self.resources if r.type in types)
 
     def made(self) -> Iterator[Resource]:
-        """What stands in the cloud: neither components nor providers."""
+        """Yield resources that exist in the cloud: no components and no providers."""
         return (r for r in self.resources if r.custom and not is_provider(r))
 
     def provider(self, resource: Resource) -> Mapping[str, Value]:
-        """The settings of the resource's provider; {} when it is the default one."""
+        """Return the settings of the resource's provider; {} for the default provider."""
         found = self.by_urn.get(resource.provider or "")
         return {} if found is None else found.properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: its name is stable, for sites and code scanning refer to it."""
+    """One rule. Its name is stable because sites and code scanning refer to it."""
 
     name: str
     level: Level
     about: str
-    judge: Callable[[Stack], Iterable[Said]]
-    texts: bool = False  # judges texts in which only names are open: made-up ones will do
+    check: Callable[[Stack], Iterable[RuleResult]]
+    texts: bool = False  # checks texts in which only names are unknown: placeholder names are enough

@@ -1,4 +1,4 @@
-"""A policy pack on disk: its name, and the rules that its package `rules` lists."""
+"""Load a policy pack from disk: its name and the rules of its package `rules`."""
 
 import hashlib
 import importlib
@@ -22,7 +22,7 @@ _STEP = "take the folder `policies` of gpucluster as the pattern: PulumiPolicy.y
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
-    """Rules under one name."""
+    """A named set of rules."""
 
     name: str
     version: str
@@ -31,7 +31,7 @@ class Pack:
 
 
 def load(folder: Path) -> Pack:
-    """Read a pack, running its modules: a site's own code, as a stack's program is. GpuclusterError says what it lacks."""
+    """Read a pack and run its modules, which are trusted code of the site. GpuclusterError says what is missing."""
     described = _described(folder / PROJECT)
     listed: object = getattr(_package(folder), "RULES", None)
     rules = cast("tuple[Rule, ...]", listed if isinstance(listed, tuple) else ())
@@ -59,7 +59,7 @@ def _described(file: Path) -> dict[str, object]:
 
 
 def _package(folder: Path) -> ModuleType:
-    """Under a name of its own, so that two packs may both call a module `network`."""
+    """Import the package under a unique name, so that two packs can each have a module `network`."""
     start = folder / "rules" / "__init__.py"
     if not start.is_file():
         raise _no_pack(folder, "it has no package `rules`")
@@ -72,7 +72,7 @@ def _package(folder: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a site's module does
+    except Exception as error:  # a site's module can raise any exception
         for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
             del sys.modules[loaded]
         raise _no_pack(folder, f"its rules cannot be imported: {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""Reading properties in a rule: unknowns are met everywhere, and providers answer a block as a list of one."""
+"""Read properties in a rule. Values can be unknown, and providers return a block as a list with one item."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -6,16 +6,16 @@ from typing import cast
 from gpucluster.engine.offline.model import SECRET, UNKNOWN, Resource, Value
 
 
-def untold(value: Value) -> bool:
-    """Whether nobody can read it yet, or ever: unknown or secret."""
+def is_unreadable(value: Value) -> bool:
+    """Return whether the value cannot be read: unknown or secret."""
     return isinstance(value, str) and value in (UNKNOWN, SECRET)
 
 
 def at(value: Value, *path: str) -> Value:
-    """The value below `path`; None where it is not set, UNKNOWN where the way there is not told."""
+    """Return the value below `path`; None if it is not set, UNKNOWN if a value on the way is unknown."""
     for step in path:
         value = _block(value)
-        if untold(value):
+        if is_unreadable(value):
             return UNKNOWN
         if not isinstance(value, Mapping):
             return None
@@ -24,7 +24,7 @@ def at(value: Value, *path: str) -> Value:
 
 
 def each(value: Value) -> Iterator[tuple[int, Value]]:
-    """The blocks of a list with their numbers; one block alone is the first."""
+    """Yield the blocks of a list with their indexes. A single block has index 0."""
     if value is None:
         return
     if isinstance(value, list):
@@ -34,15 +34,15 @@ def each(value: Value) -> Iterator[tuple[int, Value]]:
 
 
 def linked(resource: Resource, name: str, other: Resource) -> bool:
-    """Whether the property refers to `other`: by what the program passed, or by its id."""
+    """Return whether the property refers to `other`, by a dependency of the program or by its id."""
     if other.urn in resource.property_dependencies.get(name, ()):
         return True
     given, own = resource.properties.get(name), other.properties.get("id")
-    return given is not None and not untold(given) and given == own
+    return given is not None and not is_unreadable(given) and given == own
 
 
 def _block(value: Value) -> Value:
-    """The only element of a list of one block."""
+    """Return the only item of a list with one block."""
     if not isinstance(value, list):
         return value
     found = cast("list[Value]", value)

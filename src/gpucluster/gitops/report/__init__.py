@@ -1,1 +1,1 @@
-"""A diff for people, for programs and for a pull request. What comes from a spec is hostile: each format escapes it."""
+"""Write a diff for people, programs and pull requests. Text from a spec is untrusted: each format escapes it."""

@@ -1,33 +1,43 @@
-"""A diff for a pull request's comment (GitHub takes 65,535 characters; we stop at 60,000).
+"""Write a diff as a pull request comment. GitHub accepts 65,535 characters; this module stops at 60,000.
 
-First the summary, its lists bounded; then the resources and one folded block a file, as long as there is room;
-what is left out is said. The hidden first line lets a bot find its comment.
+The summary comes first, with bounded lists. Resources and one folded block for each file follow, up to the size
+limit. The comment names omitted parts. A bot finds its comment by the hidden first line.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, groupby
 
 from gpucluster.cost import ASSUMPTIONS
-from gpucluster.gitops.classes import JOBS, ORDER, worst
-from gpucluster.gitops.model import Diff, PoolFacts, PoolRow, ResourceChange, SpecChange
+from gpucluster.gitops.model import (
+    ORDER,
+    Diff,
+    Kind,
+    PoolFacts,
+    PoolRow,
+    ResourceChange,
+    RightChange,
+    SpecChange,
+    worst,
+)
 from gpucluster.gitops.report import words
-from gpucluster.gitops.short import cut
-from gpucluster.markdown import LIMIT, code, details, fence, printable, table
+from gpucluster.markdown import LIMIT, code, details, fence, table
 from gpucluster.markdown import text as prose
+from gpucluster.text import cut_middle as cut
+from gpucluster.text import printable
 
 _LIST = 15_000  # characters of one list of the summary
 _LONGEST = 120  # characters of one value
-_ROOM = 400  # for the line that says what was left out
+_ROOM = 400  # reserved for the line that names omitted parts
 _COLUMNS = ("pool", "nodes", "machines", "GPUs a node", "a month, least", "a month, most")
 
 
 def marker(name: str) -> str:
-    """The hidden line by which one cluster's comment is found again."""
+    """Return the hidden line that identifies the comment of one cluster."""
     return f"<!-- gpucluster:diff:{name} -->"
 
 
 def markdown(diff: Diff, *, version: str, command: str) -> str:
-    """The comment, without a newline at its end; `command` is what reproduces it."""
+    """Return the comment, without a newline at its end. `command` reproduces it."""
     summary = "\n\n".join(_summary(diff))
     end = "\n\n".join(_end(diff, version=version, command=command))
     kept, left_out = _fitting(_blocks(diff), LIMIT - len(summary) - len(end) - _ROOM)
@@ -37,12 +47,20 @@ def markdown(diff: Diff, *, version: str, command: str) -> str:
 def _summary(diff: Diff) -> Iterator[str]:
     yield marker(diff.name)
     yield f"## {diff.name}: {diff.worst or 'no change'}"
-    yield f"{JOBS[diff.worst] if diff.worst else _same(diff)} {prose(cut(_sentence(words.cost(diff)), 1_500))}"
-    if diff.engine_says:
-        yield prose(cut(_sentence(diff.engine_says), 600))
+    yield prose(f"{_said(diff)}{cut(_sentence(words.cost(diff)), 1_500)}")
+    yield from _effects(diff)
+    if diff.engine_note:
+        yield prose(cut(_sentence(diff.engine_note), 600))
+    if diff.access:
+        yield f"**Who gets in** changes: {code(cut(words.who_gets_in(diff), 1_500))}"
+    if diff.unseen:
+        yield "**Not looked at**:\n" + "\n".join(f"- {prose(cut(one, 600))}" for one in diff.unseen[:20])
     yield table(_COLUMNS, _pools(diff))
-    if diff.spec or diff.consequences:
-        yield "### What happens to running jobs"
+    if diff.whole is not None:
+        yield f"### What the {'new' if diff.whole is Kind.ADDED else 'deleted'} spec has"
+        yield "\n".join(_bounded([f"- {_change(one)}" for one in diff.spec], _LIST))
+    elif diff.spec or diff.consequences:
+        yield "### Changes"
         yield from _by_class(diff)
     if diff.resources is None:
         yield "Resources were not compared."
@@ -50,8 +68,25 @@ def _summary(diff: Diff) -> Iterator[str]:
         yield f"Resources: {words.counted(diff.resources)}; {words.NOT_COMPARED}."
 
 
-def _same(diff: Diff) -> str:
-    return "Rendered files differ, the spec does not." if diff.differs else "Both sides are the same cluster."
+def _said(diff: Diff) -> str:
+    """Return the sentence before the cost; none if the effects follow it."""
+    if diff.effect or diff.effects:
+        return f"{diff.effect} " if diff.effect else ""
+    return (
+        "Rendered files differ; the spec does not. "
+        if diff.differs
+        else "Both revisions describe the same cluster. "
+    )
+
+
+def _effects(diff: Diff) -> Iterator[str]:
+    if diff.effects is not None:
+        yield "\n".join(
+            f"- **{subject}** {prose(cut(what, 1_500))}" for subject, what in diff.effects.lines()
+        )
+    if diff.effects is not None and diff.effects.steps:
+        steps = enumerate(diff.effects.steps[:20], start=1)
+        yield "In this order:\n\n" + "\n".join(f"{place}. {code(step)}" for place, step in steps)
 
 
 def _sentence(text: str) -> str:
@@ -82,7 +117,7 @@ def _facts(facts: PoolFacts, currency: str) -> tuple[str, ...]:
 
 def _by_class(diff: Diff) -> Iterator[str]:
     items = [(one.update, _change(one)) for one in diff.spec]
-    items += [(one.update, f"{code(one.path)}: {prose(one.says)}") for one in diff.consequences]
+    items += [(one.update, f"{code(one.path)}: {prose(one.message)}") for one in diff.consequences]
     items.sort(key=lambda item: -ORDER[item[0]])
     room = _LIST
     for update, group in groupby(items, key=lambda item: item[0]):
@@ -90,7 +125,7 @@ def _by_class(diff: Diff) -> Iterator[str]:
         shown = _bounded(texts, room)
         room -= sum(map(len, shown))
         more = [f"- and {len(texts) - len(shown)} more"] if len(shown) < len(texts) else []
-        yield f"**{update}**: {JOBS[update]}\n\n" + "\n".join((*shown, *more))
+        yield f"**{update}**\n\n" + "\n".join((*shown, *more))
 
 
 def _change(one: SpecChange) -> str:
@@ -100,9 +135,12 @@ def _change(one: SpecChange) -> str:
 
 
 def _blocks(diff: Diff) -> Iterator[tuple[str, str]]:
-    """What may be left out: its title, and its text. Resources first, for they are what is paid."""
+    """Return optional blocks as title and text. Resources come first because they cost money."""
     if diff.resources:
         yield "the resources", details(_title(diff.resources), "\n".join(_resources(diff.resources)))
+    if diff.rights:
+        lines = "\n".join(line for one in diff.rights for line in _right(one))
+        yield "the rights", details(words.RIGHTS, fence(lines, "diff"))
     for file in diff.files:
         title = f"{file.path}: {file.kind}, {file.lines} lines"
         yield f"{code(file.path)} ({file.lines} lines)", details(title, fence(file.diff, "diff"))
@@ -121,14 +159,19 @@ def _resources(resources: Iterable[ResourceChange]) -> Iterator[str]:
             yield f"  - {code(words.property_change(change))}"
 
 
+def _right(one: RightChange) -> Iterator[str]:
+    yield f"@@ {one.kind} {one.type} {one.name} @@"
+    yield from words.right_change(one)
+
+
 def _bounded(texts: list[str], room: int) -> list[str]:
-    """The first ones, as many as there is room for."""
+    """Return the first lines, up to the size limit."""
     sizes = accumulate(len(text) + 1 for text in texts)
     return [text for text, size in zip(texts, sizes, strict=True) if size <= room]
 
 
 def _fitting(blocks: Iterable[tuple[str, str]], room: int) -> tuple[list[str], list[str]]:
-    """The blocks that fit, in their order; the titles of the others."""
+    """Return the blocks that fit, in order, and the titles of the others."""
     kept: list[str] = []
     left_out: list[str] = []
     for title, block in blocks:
@@ -142,11 +185,11 @@ def _fitting(blocks: Iterable[tuple[str, str]], room: int) -> tuple[list[str], l
 
 
 def _left_out(titles: list[str]) -> Iterator[str]:
-    """A few names, or only how many: this line has a bounded length."""
+    """Return a few names, or only their number: this line has a bounded length."""
     if titles:
         named = f"{', '.join(titles[:3])}{f' and {len(titles) - 3} more' if len(titles) > 3 else ''}"
         what = named if len(named) <= _ROOM - 120 else f"{len(titles)} parts"
-        yield f"Left out, for a comment holds no more: {what}. The command below shows everything."
+        yield f"Left out because of the size limit of a comment: {what}. The command below shows everything."
 
 
 def _end(diff: Diff, *, version: str, command: str) -> Iterator[str]:
@@ -155,4 +198,4 @@ def _end(diff: Diff, *, version: str, command: str) -> Iterator[str]:
     named = _bounded([f"\n- unknown: {code(cut(reason, _LONGEST))}" for reason in unknown], 2_000)
     yield details("what the cost assumes", f"{assumed}{''.join(named)}")
     prices = f"prices of {diff.cost_after.prices_date} for {diff.cost_after.prices_region}"
-    yield f"gpucluster {version}, {prices}; the same again: {code(cut(printable(command), 400))}"
+    yield f"gpucluster {version}, {prices}; reproduce with: {code(cut(printable(command), 400))}"

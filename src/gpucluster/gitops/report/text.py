@@ -1,19 +1,27 @@
-"""A diff for a terminal: plain lines, no colour, the worst first."""
+"""Write a diff for a terminal: plain lines without colour, worst change first."""
 
 from collections.abc import Iterator
 
 from gpucluster.cost import ASSUMPTIONS
-from gpucluster.gitops.classes import JOBS, ORDER
-from gpucluster.gitops.model import Diff, PoolFacts, PoolRow, ResourceChange
+from gpucluster.gitops.model import ORDER, Diff, PoolFacts, PoolRow, ResourceChange
 from gpucluster.gitops.report import words
-from gpucluster.markdown import printable as line
+from gpucluster.text import printable as line
 
-_WIDTH = max(len(update) for update in JOBS) + 2
+_WIDTH = max(len(update) for update in ORDER) + 2
+_SUBJECT = len("running jobs:") + 1
 
 
 def text(diff: Diff) -> str:
-    """The whole report, without a newline at its end."""
-    parts = (_verdict(diff), _changes(diff), _pools(diff), _files(diff), _resources(diff), _assumptions(diff))
+    """Return the whole report, without a newline at its end."""
+    parts = (
+        _verdict(diff),
+        _changes(diff),
+        _pools(diff),
+        _files(diff),
+        _resources(diff),
+        _rights(diff),
+        _assumptions(diff),
+    )
     return "\n".join(one for part in parts for one in part)
 
 
@@ -22,19 +30,29 @@ def _verdict(diff: Diff) -> Iterator[str]:
     if diff.worst is None:
         yield "no change" if not diff.differs else "no change of the spec; files differ"
     else:
-        yield f"{diff.worst}: {JOBS[diff.worst]}"
-    if diff.engine_says:
-        yield line(diff.engine_says)
+        yield f"{diff.worst}: {diff.effect}" if diff.effect else str(diff.worst)
+    yield from _effects(diff)
+    if diff.engine_note:
+        yield line(diff.engine_note)
     yield line(words.cost(diff))
+    if diff.access:
+        yield line(f"who gets in: {words.who_gets_in(diff)}")
+    yield from (line(f"not looked at: {one}") for one in diff.unseen)
+
+
+def _effects(diff: Diff) -> Iterator[str]:
+    if diff.effects is not None:
+        yield from (line(f"  {f'{subject}:':<{_SUBJECT}}{what}") for subject, what in diff.effects.lines())
+        yield from (line(f"  {place}. {step}") for place, step in enumerate(diff.effects.steps, start=1))
 
 
 def _changes(diff: Diff) -> Iterator[str]:
     if diff.spec or diff.consequences:
         yield ""
         yield "changes:"
-    told = [(one.update, ": ".join(words.change(one)), one.why) for one in diff.spec]
-    told += [(one.update, f"{one.path}: {one.says}", "") for one in diff.consequences]
-    for update, what, why in sorted(told, key=lambda one: -ORDER[one[0]]):
+    found = [(one.update, ": ".join(words.change(one)), one.why) for one in diff.spec]
+    found += [(one.update, f"{one.path}: {one.message}", "") for one in diff.consequences]
+    for update, what, why in sorted(found, key=lambda one: -ORDER[one[0]]):
         yield line(f"  {update:<{_WIDTH}}{what}")
         if why:
             yield line(f"  {'':<{_WIDTH}}  {why}")
@@ -87,6 +105,15 @@ def _resource(one: ResourceChange) -> Iterator[str]:
     yield line(f"  {one.update:<{_WIDTH}}{one.kind} {one.type} {one.name}{why}")
     for change in one.properties:
         yield line(f"  {'':<{_WIDTH}}  {words.property_change(change)}")
+
+
+def _rights(diff: Diff) -> Iterator[str]:
+    if diff.rights:
+        yield ""
+        yield f"{words.RIGHTS}:"
+    for one in diff.rights or ():
+        yield line(f"  {one.kind} {one.type} {one.name}")
+        yield from (line(f"    {statement}") for statement in words.right_change(one))
 
 
 def _assumptions(diff: Diff) -> Iterator[str]:

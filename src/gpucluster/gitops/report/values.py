@@ -1,34 +1,41 @@
-"""A diff for programs: the stable JSON of `gpucluster diff --output json`."""
+"""Write a diff for programs: the stable JSON of `gpucluster diff --output json`."""
 
 from typing import Any
 
 from gpucluster.cost import Amount, Estimate
-from gpucluster.cost.amount import cents
-from gpucluster.gitops.classes import JOBS
 from gpucluster.gitops.model import Diff, PoolFacts
 from gpucluster.plan.codec import to_json
+from gpucluster.text import cents
 
-Object = dict[str, Any]  # JSON; the checker does not follow nested literals into JSON's own type
+Object = dict[str, Any]  # JSON; the type checker does not match nested literals with a recursive JSON type
 
 
 def values(diff: Diff) -> Object:
-    """Money is text with two figures after the point, so that no reader rounds it."""
+    """Return money as text with two decimals, so that no reader rounds it."""
     return {
         "name": diff.name,
         "old": diff.old,
         "new": diff.new,
         "differs": diff.differs,
         "worst": to_json(diff.worst),
-        "jobs": JOBS[diff.worst] if diff.worst else None,
-        "engine_says": diff.engine_says,
+        "whole": to_json(diff.whole),
+        "jobs": diff.effect,
+        "effects": None
+        if diff.effects is None
+        else {subject.replace(" ", "_"): what for subject, what in diff.effects.lines()},
+        "steps": [] if diff.effects is None else list(diff.effects.steps),
+        "engine_note": diff.engine_note,
         "changes": to_json(diff.spec),
+        "who_gets_in": to_json(tuple(one.path for one in diff.access)),
         "consequences": to_json(diff.consequences),
         "files": to_json(diff.files),
         "resources": to_json(diff.resources),
+        "rights": to_json(diff.rights),
+        "unseen": to_json(diff.unseen),
         "pools": [
             {"name": row.name, "before": _facts(row.before), "after": _facts(row.after)} for row in diff.pools
         ],
-        "cost": {"before": _estimate(diff.cost_before), "after": _estimate(diff.cost_after)},
+        "cost": {"before": estimate_values(diff.cost_before), "after": estimate_values(diff.cost_after)},
     }
 
 
@@ -44,7 +51,8 @@ def _facts(facts: PoolFacts | None) -> Object | None:
     }
 
 
-def _estimate(estimate: Estimate) -> Object:
+def estimate_values(estimate: Estimate) -> Object:
+    """Return an estimate line by line."""
     return {
         "currency": estimate.currency,
         "prices": {"date": estimate.prices_date, "region": estimate.prices_region},
@@ -64,5 +72,6 @@ def _estimate(estimate: Estimate) -> Object:
 
 
 def _amount(amount: Amount) -> Object:
-    """`known` is a lower bound while `unknown` names anything."""
-    return {"known": str(cents(amount.known)), "unknown": to_json(amount.unknown)}
+    """Return the total. `known` is a lower bound if `unknown` is not empty."""
+    quantities = {name: f"{quantity:f}" for name, quantity in amount.quantity_of().items()}
+    return {"known": str(cents(amount.known)), "unknown": to_json(amount.unknown), "quantities": quantities}

@@ -1,9 +1,9 @@
-"""Checkers of Kubernetes manifests: what an API server, its webhooks and a scheduler would refuse, before there is one.
+"""Checkers of Kubernetes manifests. They find what an API server, its webhooks and a scheduler would refuse.
 
     check(manifests, facts(plan)) -> (Finding, ...)
 
-To add a rule: a function in the module of its noun, a row in its tests that fails without it; a new module is one line
-in `check.CHECKERS`.
+To add a rule: write a function in the module of its subject, and a row in its tests that fails without the rule. A new
+module is one line in `check.CHECKERS`.
 """
 
 from gpucluster.k8s.lint.check import CHECKERS, check, unchecked

@@ -1,8 +1,8 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
-"""Built-in resources against the strict schemas that kubernetes-validate ships, one set a Kubernetes version.
+"""Check built-in resources against the strict schemas of kubernetes-validate, one set for each Kubernetes version.
 
-Its own `validate` stops at an object's first error and reads 2 MB anew for each object; we use its files and its
-validator, and take all errors. A test holds both to the same verdicts.
+Its own `validate` stops at the first error of an object and reads 2 MB again for each object. So this module uses only
+its files and its validator class, and reports all errors. A test checks that both reach the same verdicts.
 """
 
 from collections.abc import Iterator
@@ -15,26 +15,26 @@ from referencing import Registry, Resource
 
 from gpucluster.catalog import kubernetes_facts
 from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.words import Validator, complaints
-from gpucluster.k8s.lint.world import Obj, World
 
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-def check(world: World) -> Iterator[Finding]:
-    """What the version has; a kind that it has not is `versions`' to say."""
-    release, served = world.facts.kubernetes, kubernetes_facts().served
-    for thing in world.objects:
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    """Check the kinds of this version. `versions` reports the other kinds."""
+    release, served = manifests.facts.kubernetes, kubernetes_facts().served
+    for thing in manifests.objects:
         if release in served.get((thing.api_version, thing.kind), ()):
             yield from _check(thing, release)
 
 
 def _check(thing: Obj, release: str) -> Iterator[Finding]:
     body = {key: value for key, value in thing.body.items() if key != "status"}
-    for said in complaints(_validator(release, thing.api_version, thing.kind), body):
-        yield thing.found(said.rule, said.message, said.path)
+    for error in complaints(_validator(release, thing.api_version, thing.kind), body):
+        yield thing.found(error.rule, error.message, error.path)
     if "status" in thing.body:
-        yield thing.warned("status", "the status is the cluster's to write; it is not checked", ("status",))
+        yield thing.warned("status", "the cluster writes the status; it is not checked", ("status",))
 
 
 @cache
@@ -48,7 +48,7 @@ def _validator(release: str, api_version: str, kind: str) -> Validator:
 
 @cache
 def metadata(release: str) -> Validator:
-    """Every object's, custom ones' too: their schemas leave it out."""
+    """Check the metadata of every object, also of custom ones, because their schemas leave it out."""
     (definitions,) = _registry(release)
     return Draft202012Validator({"$ref": f"{definitions}#/$defs/{_METADATA}"}, registry=_registry(release))
 

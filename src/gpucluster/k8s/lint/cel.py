@@ -1,7 +1,7 @@
 """The CEL rules of a resource's schema (`x-kubernetes-validations`), evaluated as the API server does.
 
-A rule that compares with the object that is in the cluster (`oldSelf`) has nothing to compare with here and is listed by
-`transitions`. A rule that the engine cannot evaluate is reported: silence would look like a pass.
+A rule that compares with the object in the cluster (`oldSelf`) cannot be evaluated here; `transitions` lists such rules.
+A rule that the engine cannot evaluate is reported, so that it is not taken for a pass.
 """
 
 import re
@@ -15,14 +15,14 @@ from cel.stdlib import STDLIB_FUNCTIONS
 
 from gpucluster.k8s.lint.tree import Path, items, mapping, text
 
-# what the engine raises for a type, a missing key, an unknown function, a number or text that it cannot take
+# the engine raises them for a wrong type, a missing key, an unknown function, or a value out of range
 ENGINE_ERRORS = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError)
 _TRANSITION = "oldSelf"
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A rule that does not hold, or that could not be evaluated (then `engine` says why)."""
+    """A rule that does not hold, or that the engine could not evaluate (then `engine` has the reason)."""
 
     path: Path
     message: str
@@ -30,17 +30,17 @@ class Broken:
 
 
 def evaluate(schema: Mapping[str, Any], value: Any, wrong: frozenset[Path]) -> Iterator[Broken]:
-    """Every rule below a schema. At or above a `wrong` path the types are not as a rule expects: passed by."""
+    """Evaluate every rule of a schema. A rule at or above a `wrong` path is skipped: the value has an unexpected type."""
     yield from _walk(schema, value, (), wrong)
 
 
 def matches(value: str, pattern: str) -> bool:
-    """A search by the engine's regular expressions: those of Go in kind, and in linear time on hostile text."""
+    """Search with the engine's regular expressions: similar to Go's, and in linear time on hostile text."""
     return bool(_pattern().execute(cel.Context({"text": value, "pattern": pattern})))
 
 
 def rules(schema: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """All rules of a schema with their place; `[]` stands for each entry."""
+    """Yield all rules of a schema with their path; `[]` stands for each entry."""
     for rule in items(schema.get("x-kubernetes-validations")):
         yield path, text(rule["rule"])
     for name, inner in mapping(schema.get("properties")).items():
@@ -51,7 +51,7 @@ def rules(schema: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, st
 
 
 def transitions(schema: Mapping[str, Any]) -> tuple[tuple[Path, str], ...]:
-    """The rules that only an update can break."""
+    """Return the rules that only an update can break."""
     return tuple((path, rule) for path, rule in rules(schema) if is_transition(rule))
 
 
@@ -61,7 +61,7 @@ def is_transition(rule: str) -> bool:
 
 @cache
 def compiled(rule: str) -> cel.Program:
-    """ValueError when the rule does not parse."""
+    """Compile a rule. ValueError if it does not parse."""
     return cel.compile(rule)
 
 
@@ -74,7 +74,7 @@ def _walk(schema: Mapping[str, Any], value: Any, path: Path, wrong: frozenset[Pa
     own = items(schema.get("x-kubernetes-validations"))
     if own and not any(bad[: len(path)] == path for bad in wrong):
         for rule in own:
-            yield from _judge(mapping(rule), value, path)
+            yield from _check_rule(mapping(rule), value, path)
     for key, inner, child in _children(schema, value):
         yield from _walk(inner, child, (*path, key), wrong)
 
@@ -89,7 +89,7 @@ def _children(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[str | int
             yield number, inner, child
 
 
-def _judge(rule: Mapping[str, Any], value: Any, path: Path) -> Iterator[Broken]:
+def _check_rule(rule: Mapping[str, Any], value: Any, path: Path) -> Iterator[Broken]:
     written = text(rule.get("rule"))
     message = text(rule.get("message")) or f"failed rule: {written}"
     try:
@@ -104,7 +104,7 @@ def _context(value: Any) -> cel.Context:
 
 
 def _find(value: str, pattern: str) -> str:
-    """Kubernetes' own: the first match, or nothing. The patterns are the schemas', not a stranger's."""
+    """Kubernetes' own function: return the first match, or nothing. The patterns come from schemas, so they are trusted."""
     found = re.search(pattern, value)
     return found[0] if found else ""
 

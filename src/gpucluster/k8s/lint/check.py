@@ -1,13 +1,17 @@
-"""The checkers, one a row, over one set of objects."""
+"""The table of checkers, and their run over one set of objects."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gpucluster.catalog import crd_schema, crd_schemas, kubernetes_facts
+from gpucluster.catalog import kubernetes_facts
 from gpucluster.k8s.lint import (
+    access,
+    admission,
     builtin,
     cel,
     containers,
+    disruption,
+    gangs,
     kustomize,
     names,
     pairs,
@@ -16,17 +20,20 @@ from gpucluster.k8s.lint import (
     quotas,
     references,
     resources,
+    scaling,
     schemas,
     security,
+    storage,
     values,
     versions,
 )
+from gpucluster.k8s.lint.client_files import is_client_file
 from gpucluster.k8s.lint.document import Document, documents
 from gpucluster.k8s.lint.facts import Facts
 from gpucluster.k8s.lint.finding import Finding, Level
-from gpucluster.k8s.lint.world import CLIENT_GROUPS, World, build
+from gpucluster.k8s.lint.manifest_set import ManifestSet, build, is_built_in
 
-CHECKERS: dict[str, Callable[[World], Iterator[Finding]]] = {
+CHECKERS: dict[str, Callable[[ManifestSet], Iterator[Finding]]] = {
     "versions": versions.check,
     "builtin": builtin.check,
     "schemas": schemas.check,
@@ -41,39 +48,55 @@ CHECKERS: dict[str, Callable[[World], Iterator[Finding]]] = {
     "security": security.check,
     "policies": policies.check,
     "kustomize": kustomize.check,
+    "admission": admission.check,
+    "access": access.check,
+    "disruption": disruption.check,
+    "gangs": gangs.check,
+    "scaling": scaling.check,
+    "storage": storage.check,
 }
 
 
 def check(manifests: Iterable[Any], facts: Facts) -> tuple[Finding, ...]:
-    """All findings, in the order of the documents; ValueError for a Kubernetes version that we have no facts of."""
+    """Return all findings in the order of the documents. ValueError for a Kubernetes version without facts."""
     if facts.kubernetes not in kubernetes_facts().versions:
         raise ValueError(f"Kubernetes {facts.kubernetes} is none of {', '.join(kubernetes_facts().versions)}")
-    world, findings = build(_documents(manifests), facts)
+    objects, findings = build(_documents(manifests), facts)
     for checker in CHECKERS.values():
-        findings.extend(checker(world))
+        findings.extend(checker(objects))
     return tuple(sorted(dict.fromkeys(findings), key=_order))
 
 
 def unchecked(manifests: Iterable[Any], facts: Facts) -> tuple[str, ...]:
-    """What nobody looked at, in sentences, so that silence is not taken for a pass."""
-    world, _ = build(_documents(manifests), facts)
+    """Return the parts that were not checked, as sentences, so that a missing check is not taken for a pass."""
+    objects, _ = build(_documents(manifests), facts)
     found: list[str] = []
     if facts.pools is None:
-        found.append("quotas, labels, taints and sizes against the pools: no spec was given")
-    for api_version, kind in sorted({(thing.api_version, thing.kind) for thing in world.objects}):
-        if (api_version, kind) in crd_schemas():
-            count = len(cel.transitions(crd_schema(api_version, kind)))
-            if count:
-                found.append(f"{kind}: what may not change later ({count} of its rules)")
-        if api_version.rpartition("/")[0] in CLIENT_GROUPS:
-            found.append(f"{kind}: it is a client's, the API server never sees it")
-    return (*found, *_left_out(world))
+        found.append("quotas, labels, taints and sizes against the pools: needs a spec")
+    if not facts.whole:
+        found.append("objects that the manifests name and do not hold: needs --whole")
+    for api_version, kind in sorted({(thing.api_version, thing.kind) for thing in objects.objects}):
+        found.extend(_of_kind(objects, api_version, kind))
+    return (*found, *_left_out(objects))
 
 
-def _left_out(world: World) -> Iterator[str]:
-    """Volumes that our renderer makes once the bindings name their file systems."""
-    for there in world.facts.present:
-        if there.kind == "PersistentVolume" and world.get(there.kind, there.name) is None:
+def _of_kind(manifests: ManifestSet, api_version: str, kind: str) -> Iterator[str]:
+    """Return what is not checked of all objects of a kind."""
+    resource = manifests.resources.get((api_version, kind))
+    if is_client_file(api_version, kind):
+        yield f"{kind} ({api_version}): only clients and daemons read it; the API server has no schema for it"
+    elif resource is not None:
+        count = len(cel.transitions(resource.schema))
+        if count:
+            yield f"{kind}: update rules ({count}): they need the old object"
+    elif not is_built_in(api_version):
+        yield f"{kind} ({api_version}): its fields, except those of its pods: needs its CustomResourceDefinition, with --schemas"
+
+
+def _left_out(manifests: ManifestSet) -> Iterator[str]:
+    """Report the volumes that are left out until the bindings name their file systems."""
+    for there in manifests.facts.present:
+        if there.kind == "PersistentVolume" and manifests.get(there.kind, there.name) is None:
             yield f"PersistentVolume {there.name}: left out until the bindings name its file system"
 
 
@@ -85,5 +108,5 @@ def _documents(manifests: Iterable[Any]) -> list[Document]:
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
-    """Errors of a document before its warnings, then by place."""
+    """Sort the errors of a document before its warnings, then by place."""
     return (finding.file, finding.document, finding.level is Level.WARNING, finding.path, finding.rule, finding.message)  # fmt: skip

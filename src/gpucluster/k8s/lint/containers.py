@@ -1,19 +1,19 @@
-"""What the API server asks of a pod's template beyond its schema: images, names, ports, probes, variables, restarts."""
+"""Checks of a pod template beyond its schema: images, names, ports, probes, variables, restarts."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
 from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.k8s.lint.values import PROTOCOLS
-from gpucluster.k8s.lint.world import World
-from gpucluster.spec.problem import quoted
+from gpucluster.text import quoted
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
-_VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)  # printed, and no `=`
+_VARIABLE = re.compile(r"[ -<>-~]+", re.ASCII)  # printable ASCII without `=`
 _HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _ALWAYS = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
@@ -21,7 +21,7 @@ _POLICIES: dict[str, Path] = {
     "Job.batch": ("spec", "podFailurePolicy"),
     "CronJob.batch": ("spec", "jobTemplate", "spec", "podFailurePolicy"),
 }
-# path in the template, the words that it takes
+# path in the template, the allowed words
 _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("spec.restartPolicy", ("Always", "Never", "OnFailure")),
     ("spec.dnsPolicy", ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")),
@@ -34,8 +34,8 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def check(world: World) -> Iterator[Finding]:
-    for thing in world.objects:
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    for thing in manifests.objects:
         for pods in pods_of(thing):
             yield from _template(pods)
             for path, container in pods.containers():
@@ -45,7 +45,7 @@ def check(world: World) -> Iterator[Finding]:
 def _template(pods: Pods) -> Iterator[Finding]:
     owner = pods.owner
     if not items(pods.spec.get("containers")):
-        yield owner.found("container", "a pod has a container", pods.where("spec", "containers"))
+        yield owner.found("container", "a pod needs at least one container", pods.where("spec", "containers"))
     for path, words in _WORDS:
         for where, value in along(pods.template, path.split(".")):
             if isinstance(value, str) and value not in words:
@@ -55,15 +55,19 @@ def _template(pods: Pods) -> Iterator[Finding]:
         yield from _twice(pods, kind)
     for path, volume in entries(pods.spec, "volumes"):
         if len(mapping(volume)) > 2:
-            yield owner.found("one-of", "a volume has one source", pods.where("spec", *path))
+            yield owner.found("one-of", "a volume needs exactly one source", pods.where("spec", *path))
 
 
 def _restart(pods: Pods) -> Iterator[Finding]:
     policy, where = pods.spec.get("restartPolicy", "Always"), pods.where("spec", "restartPolicy")
     if pods.owner.key in _ALWAYS and policy in ("Never", "OnFailure"):
-        yield pods.owner.found("restart-policy", f"the pods of a {pods.owner.kind} restart Always", where)
+        yield pods.owner.found(
+            "restart-policy", f"restartPolicy must be Always in the pods of a {pods.owner.kind}", where
+        )
     if _failure_policy(pods) and policy == "OnFailure":
-        yield pods.owner.found("restart-policy", "with a podFailurePolicy a job's pods restart Never", where)
+        yield pods.owner.found(
+            "restart-policy", "restartPolicy must be Never in a job with a podFailurePolicy", where
+        )
 
 
 def _failure_policy(pods: Pods) -> bool:
@@ -78,25 +82,27 @@ def _failure_policy(pods: Pods) -> bool:
 
 
 def _twice(pods: Pods, kinds: list[str]) -> Iterator[Finding]:
-    """Two of one name, or one that is no DNS label."""
+    """Report a name that is used twice, or that is no DNS label."""
     seen: set[str] = set()
     for kind in kinds:
         for path, entry in entries(pods.spec, kind):
             name, where = text(at(entry, "name")), pods.where("spec", *path, "name")
-            if name in seen:
+            if name and name in seen:
                 yield pods.owner.found("container", f"the name {quoted(name)} is given twice", where)
-            elif not _LABEL.fullmatch(name):
-                yield pods.owner.found("container", f"{quoted(name)} is no name here: lower-case letters, digits and `-`", where)  # fmt: skip
+            elif not _LABEL.fullmatch(name) and (name or pods.complete):
+                yield pods.owner.found("container", f"{quoted(name)} is not a valid name: use lower-case letters, digits and `-`", where)  # fmt: skip
             seen.add(name)
 
 
 def _container(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
     image = container.get("image")
-    if image is None or (isinstance(image, str) and (not image or image != image.strip())):
-        yield pods.owner.found("container", "a container has an image, without spaces around it", (*path, "image"))  # fmt: skip
+    if (image is None and pods.complete) or (
+        isinstance(image, str) and (not image or image != image.strip())
+    ):
+        yield pods.owner.found("container", "an image is required, without spaces around it", (*path, "image"))  # fmt: skip
     yield from _ports(pods, path, container)
     for name in _PROBES:
-        if name in container:
+        if name in container and pods.complete:
             yield from _probe(pods, (*path, name), mapping(container[name]), _names(container))
     for inner, variable in entries(container, "env"):
         yield from _variable(pods, (*path, *inner), mapping(variable))
@@ -106,10 +112,10 @@ def _ports(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Fin
     for inner, port in entries(container, "ports"):
         name, number = at(port, "name"), at(port, "containerPort")
         if isinstance(name, str) and not _PORT_NAME.fullmatch(name):
-            words = f"{quoted(name)} is no port's name: at most 15 of a-z, 0-9 and `-`, one of them a letter"
+            words = f"{quoted(name)} is not a port name: use at most 15 of a-z, 0-9 and `-`, with at least one letter"
             yield pods.owner.found("port", words, (*path, *inner, "name"))
         if type(number) is int and not 0 < number < 2**16:
-            yield pods.owner.found("port", f"{number} is not from 1 to 65535", (*path, *inner, "containerPort"))  # fmt: skip
+            yield pods.owner.found("port", f"{number} is not between 1 and 65535", (*path, *inner, "containerPort"))  # fmt: skip
 
 
 def _names(container: Mapping[str, Any]) -> set[str]:
@@ -119,7 +125,7 @@ def _names(container: Mapping[str, Any]) -> set[str]:
 def _probe(pods: Pods, path: Path, probe: Mapping[str, Any], names: set[str]) -> Iterator[Finding]:
     given = sorted(_HANDLERS & probe.keys())
     if len(given) != 1:
-        words = f"one of {', '.join(sorted(_HANDLERS))}, found {' and '.join(given) or 'none'}"
+        words = f"expected one of {', '.join(sorted(_HANDLERS))}, found {' and '.join(given) or 'none'}"
         yield pods.owner.found("one-of", words, path)
     for handler in given:
         port = at(probe[handler], "port")
@@ -130,6 +136,6 @@ def _probe(pods: Pods, path: Path, probe: Mapping[str, Any], names: set[str]) ->
 def _variable(pods: Pods, path: Path, variable: Mapping[str, Any]) -> Iterator[Finding]:
     name = text(variable.get("name"))
     if not _VARIABLE.fullmatch(name):
-        yield pods.owner.found("variable", f"{quoted(name)} is no variable's name", (*path, "name"))
+        yield pods.owner.found("variable", f"{quoted(name)} is not a variable name", (*path, "name"))
     if text(variable.get("value")) and variable.get("valueFrom") is not None:
         yield pods.owner.found("one-of", "value and valueFrom exclude each other", path)

@@ -1,4 +1,4 @@
-"""Manifests as they come: parsed values with the place that they were read from."""
+"""Parsed manifests with the place that they were read from."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Document:
 
 
 def documents(manifests: Iterable[Any], *, file: str = "") -> tuple[Document, ...]:
-    """Manifests that were made, not read."""
+    """Return documents of manifests that come from a renderer and not from a file."""
     return tuple(
         Document(value=value, file=file, number=number) for number, value in enumerate(manifests, start=1)
     )

@@ -1,17 +1,21 @@
-"""What the linter must know beside the manifests: the nodes that the pools will bring, and the cluster they land on."""
+"""Facts that the linter needs in addition to the manifests: the nodes of the pools, and the cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-ANY: frozenset[str] = frozenset()  # a label whose value only the running node knows
+from gpucluster.k8s.lint.custom_resources import CustomResource
+
+ANY: frozenset[str] = frozenset()  # a label whose value is known only on the running node
 
 
 class Distribution(StrEnum):
-    """Who runs the control plane: it decides which API versions are on."""
+    """The operator of the control plane. It decides which API versions are on."""
 
     EKS = "eks"  # no alpha, no beta that is off by default
-    UPSTREAM = "upstream"  # kubeadm and the like, or unknown: off by default, can be turned on
+    UPSTREAM = (
+        "upstream"  # kubeadm or similar, or unknown: beta versions are off by default, and can be turned on
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +29,21 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """One pool as its nodes look to the scheduler. Quantities are written as Kubernetes writes them: `95`, `1000Gi`."""
+    """One pool as the scheduler sees its nodes. Quantities have Kubernetes' form: `95`, `1000Gi`."""
 
     name: str
     max_nodes: int
     allocatable: Mapping[str, str]  # of one node: cpu, memory, nvidia.com/gpu, vpc.amazonaws.com/efa, ...
-    daemons: Mapping[str, str] = field(default_factory=dict[str, str])  # of it, what daemonsets request
+    daemons: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # the part of `allocatable` that daemonsets request
     labels: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])  # key -> values
     taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """An object that the cluster has although no manifest makes it (a chart does). Cluster-scoped: no namespace."""
+    """An object that exists in the cluster without a manifest, because a chart makes it. Cluster-scoped: no namespace."""
 
     kind: str
     name: str
@@ -46,10 +52,12 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """`pools` is None when nobody said which there are: the rules about nodes are then reported as not checked."""
+    """`pools` is None when the pools are unknown. The rules about nodes are then reported as not checked."""
 
     kubernetes: str  # "1.36"
     distribution: Distribution = Distribution.UPSTREAM
     pools: tuple[PoolFacts, ...] | None = None
     present: tuple[Present, ...] = ()
-    whole: bool = True  # False: only a part of a cluster, so what is not found may be there
+    by_hand: frozenset[str] = frozenset()  # kinds whose objects a person makes, so that no manifest has them
+    whole: bool = True  # False: the manifests are a part of a cluster, so a missing object may exist there
+    resources: tuple[CustomResource, ...] = ()  # in addition to those of the catalog

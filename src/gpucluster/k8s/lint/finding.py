@@ -1,11 +1,11 @@
-"""A finding: which object, where in it, which rule, in words for people."""
+"""A finding: the object, the place in it, the rule, and a message for people."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Level(StrEnum):
-    """An error would be refused, hang for ever or waste a GPU; a warning deserves a look."""
+    """An error would be refused, would hang for ever, or would waste a GPU. A warning may be intended."""
 
     ERROR = "error"
     WARNING = "warning"

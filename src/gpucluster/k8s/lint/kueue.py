@@ -1,4 +1,4 @@
-"""How Kueue's objects hang together: workload -> local queue -> cluster queue -> flavors -> topology, and the pools behind."""
+"""The links of Kueue's objects: workload -> local queue -> cluster queue -> flavors -> topology, and their pools."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any
 
 from gpucluster.k8s.lint import quantity
 from gpucluster.k8s.lint.facts import ANY, PoolFacts
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text, texts
-from gpucluster.k8s.lint.world import Obj, World
 
 _GROUP = "kueue.x-k8s.io"
 LOCAL_QUEUE, CLUSTER_QUEUE = f"LocalQueue.{_GROUP}", f"ClusterQueue.{_GROUP}"
@@ -18,12 +18,12 @@ QUEUE_LABEL, PRIORITY_LABEL = f"{_GROUP}/queue-name", f"{_GROUP}/priority-class"
 REQUIRED, PREFERRED = f"{_GROUP}/podset-required-topology", f"{_GROUP}/podset-preferred-topology"
 SLICE = f"{_GROUP}/podset-slice-required-topology"
 UNCONSTRAINED = f"{_GROUP}/podset-unconstrained-topology"
-WISHES = (REQUIRED, PREFERRED, UNCONSTRAINED)
+TOPOLOGY_REQUESTS = (REQUIRED, PREFERRED, UNCONSTRAINED)
 HOSTNAME = "kubernetes.io/hostname"
-QUEUED = frozenset(  # what Kueue takes in of itself
+QUEUED = frozenset(  # the kinds that Kueue queues by default
     {"Pod", "Deployment.apps", "StatefulSet.apps", "Job.batch", "JobSet.jobset.x-k8s.io"}
 )
-ON_EVERY_NODE = frozenset(  # the kubelet's and the cloud provider's
+ON_EVERY_NODE = frozenset(  # set by the kubelet and the cloud provider
     {
         HOSTNAME,
         "kubernetes.io/arch",
@@ -44,11 +44,11 @@ class Quota:
     flavor: str
     resource: str
     nominal: Decimal
-    borrowing: Decimal | None  # None: as much as there is
+    borrowing: Decimal | None  # None: no limit
 
 
 def quotas(owner: Obj) -> Iterator[Quota]:
-    """All of a ClusterQueue or Cohort."""
+    """Return all quotas of a ClusterQueue or Cohort."""
     for group_path, group in entries(owner.body, "spec", "resourceGroups"):
         for flavor_path, flavor in entries(group, "flavors"):
             for path, resource in entries(flavor, "resources"):
@@ -64,25 +64,25 @@ def quotas(owner: Obj) -> Iterator[Quota]:
 
 
 def asked_levels(annotations: Mapping[str, Any]) -> dict[str, str]:
-    """Annotation -> the topology level that a pod template asks for."""
+    """Return annotation -> the topology level that a pod template requests."""
     return {key: text(annotations[key]) for key in (REQUIRED, PREFERRED, SLICE) if text(annotations.get(key))}
 
 
-def given(world: World, queue: Obj, annotations: Mapping[str, Any]) -> tuple[Obj, ...]:
-    """The queue's flavors that Kueue gives to such pods: with the levels that they ask for, and those that ask for no
-    place only flavors without a topology, unless all of the queue's have one."""
-    flavors, asked = flavors_of(world, queue), {*asked_levels(annotations).values()}
+def given(manifests: ManifestSet, queue: Obj, annotations: Mapping[str, Any]) -> tuple[Obj, ...]:
+    """Return the queue's flavors that Kueue can assign to such pods: with the requested levels. Pods without a request
+    get only flavors without a topology, unless all flavors of the queue have one."""
+    flavors, asked = flavors_of(manifests, queue), {*asked_levels(annotations).values()}
     plain = tuple(flavor for flavor in flavors if not at(flavor.body, "spec", "topologyName"))
     if asked or annotations.get(UNCONSTRAINED) == "true":
-        return tuple(f for f in flavors if f not in plain and asked <= {*levels_of(world, f)})
+        return tuple(f for f in flavors if f not in plain and asked <= {*levels_of(manifests, f)})
     return plain or flavors
 
 
-def queue_of(world: World, workload: Obj) -> Obj | None:
-    """The cluster queue that a workload's label leads to; without one Kueue takes the queue `default`, if it is there."""
+def queue_of(manifests: ManifestSet, workload: Obj) -> Obj | None:
+    """Return the cluster queue of a workload's label. Without a label Kueue uses the local queue `default`, if it exists."""
     named = text(workload.labels.get(QUEUE_LABEL)) or ("default" if workload.key in QUEUED else "")
-    local = world.get(LOCAL_QUEUE, named, workload.namespace)
-    return world.get(CLUSTER_QUEUE, text(at(local.body, "spec", "clusterQueue"))) if local else None
+    local = manifests.get(LOCAL_QUEUE, named, workload.namespace)
+    return manifests.get(CLUSTER_QUEUE, text(at(local.body, "spec", "clusterQueue"))) if local else None
 
 
 def covered(queue: Obj) -> frozenset[str]:
@@ -93,15 +93,23 @@ def covered(queue: Obj) -> frozenset[str]:
     )
 
 
-def flavors_of(world: World, queue: Obj) -> tuple[Obj, ...]:
+def flavors_of(manifests: ManifestSet, queue: Obj) -> tuple[Obj, ...]:
     names = dict.fromkeys(quota.flavor for quota in quotas(queue))
-    found = (world.get(FLAVOR, name) for name in names)
+    found = (manifests.get(FLAVOR, name) for name in names)
     return tuple(flavor for flavor in found if flavor is not None)
 
 
-def levels_of(world: World, flavor: Obj) -> tuple[str, ...]:
-    """The node labels of a flavor's topology, widest first; none without a topology."""
-    topology = world.get(TOPOLOGY, text(at(flavor.body, "spec", "topologyName")))
+def is_complete(manifests: ManifestSet, queue: Obj) -> bool:
+    """Return whether the manifests hold all flavors of a queue with their topologies."""
+    flavors = flavors_of(manifests, queue)
+    topologies = [text(at(flavor.body, "spec", "topologyName")) for flavor in flavors]
+    found = all(not name or manifests.get(TOPOLOGY, name) is not None for name in topologies)
+    return found and len(flavors) == len({quota.flavor for quota in quotas(queue)})
+
+
+def levels_of(manifests: ManifestSet, flavor: Obj) -> tuple[str, ...]:
+    """Return the node labels of a flavor's topology, widest first; none without a topology."""
+    topology = manifests.get(TOPOLOGY, text(at(flavor.body, "spec", "topologyName")))
     return tuple(label for _, label in levels(topology)) if topology else ()
 
 
@@ -109,44 +117,44 @@ def levels(topology: Obj) -> tuple[tuple[Path, str], ...]:
     return tuple((path, text(at(level, "nodeLabel"))) for path, level in entries(topology.body, "spec", "levels"))  # fmt: skip
 
 
-def family(world: World, queue: Obj) -> tuple[Obj, ...]:
-    """A queue with all cohorts above it and every queue and cohort below their root: what it may borrow from."""
-    root = _root(world, text(at(queue.body, "spec", "cohortName")))
+def family(manifests: ManifestSet, queue: Obj) -> tuple[Obj, ...]:
+    """Return a queue with all cohorts above it and every queue and cohort below their root: it may borrow from these."""
+    root = _root(manifests, text(at(queue.body, "spec", "cohortName")))
     if not root:
         return (queue,)
     under = tuple(
         thing
-        for thing in world.all(CLUSTER_QUEUE, COHORT)
-        if _root(world, _parent(thing) or (thing.name if thing.key == COHORT else "")) == root
+        for thing in manifests.all(CLUSTER_QUEUE, COHORT)
+        if _root(manifests, _parent(thing) or (thing.name if thing.key == COHORT else "")) == root
     )
     return under if queue in under else (queue, *under)
 
 
-def pools_of(world: World, flavor: Obj) -> tuple[PoolFacts, ...]:
-    """The pools whose nodes a flavor's labels select."""
+def pools_behind(manifests: ManifestSet, flavor: Obj) -> tuple[PoolFacts, ...]:
+    """Return the pools whose nodes match a flavor's labels."""
     wanted = texts(at(flavor.body, "spec", "nodeLabels"))
-    return tuple(pool for pool in world.facts.pools or () if all(carries(pool, *pair) for pair in wanted.items()))  # fmt: skip
+    return tuple(pool for pool in manifests.facts.pools or () if all(carries(pool, *pair) for pair in wanted.items()))  # fmt: skip
 
 
 def carries(pool: PoolFacts, key: str, value: str) -> bool:
-    """Whether nodes of the pool can have the label with the value."""
+    """Return whether nodes of the pool can have the label with the value."""
     values = pool.labels.get(key)
     if values is None:
         return key in ON_EVERY_NODE
     return values == ANY or value in values
 
 
-def knows(pool: PoolFacts, key: str) -> bool:
+def has_label(pool: PoolFacts, key: str) -> bool:
     return key in pool.labels or key in ON_EVERY_NODE
 
 
 def is_device(resource: str) -> bool:
-    """An extended resource: GPUs, MIG slices, network interfaces."""
+    """Return whether it is an extended resource: GPUs, MIG slices, network interfaces."""
     return "/" in resource and not resource.rpartition("/")[0].endswith("kubernetes.io")
 
 
 def tolerates(tolerations: Any, key: str, value: str, effect: str) -> bool:
-    """As the scheduler compares a list of tolerations with one taint."""
+    """Return whether a list of tolerations covers one taint, by the scheduler's comparison."""
     return any(_tolerates(mapping(entry), key, value, effect) for entry in items(tolerations))
 
 
@@ -162,12 +170,12 @@ def _parent(thing: Obj) -> str:
     return text(at(thing.body, "spec", "cohortName" if thing.key == CLUSTER_QUEUE else "parentName"))
 
 
-def _root(world: World, name: str) -> str:
-    """The topmost cohort; in a circle, which `references` reports, the first by name."""
+def _root(manifests: ManifestSet, name: str) -> str:
+    """Return the topmost cohort. In a circle, which `references` reports, return the first by name."""
     seen: set[str] = set()
     while name and name not in seen:
         seen.add(name)
-        cohort = world.get(COHORT, name)
+        cohort = manifests.get(COHORT, name)
         above = _parent(cohort) if cohort else ""
         if not above:
             return name

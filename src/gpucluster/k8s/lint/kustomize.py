@@ -1,27 +1,59 @@
-"""A Kustomization lists what lies beside it: nothing that is missing, and nothing left out, which would never be applied."""
+"""Check a Kustomization against the files beside it: no listed file is missing, and no file is left out.
+
+A file that it names as a patch is a part of an object, so the checks of whole objects do not apply to it.
+"""
 
 import posixpath
 from collections.abc import Iterator
+from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.tree import entries, text
-from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World
-from gpucluster.spec.problem import quoted
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
+from gpucluster.k8s.lint.tree import along, entries, items, mapping, text
+from gpucluster.text import quoted
 
-_ELSEWHERE = ("://", "github.com/", "..")  # fetched, or outside of what was read
+FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_PATCHES = ("patches.*.path", "patchesStrategicMerge.*", "patchesJson6902.*.path")
+_DIRECTIVES = ("$patch", "$setElementOrder", "$deleteFromPrimitiveList", "$retainKeys")
+_ELSEWHERE = ("://", "github.com/", "..")  # a remote file, or a file outside of the read folder
 
 
-def check(world: World) -> Iterator[Finding]:
-    """Only where manifests were read from files."""
-    files = {thing.document.file for thing in world.objects if thing.document.file}
-    for thing in world.objects:
-        if thing.group in CLIENT_GROUPS and thing.kind == "Kustomization" and len(files) > 1:
+def patches(kustomization: Any, file: str) -> frozenset[str]:
+    """Return the files that a Kustomization, read from `file`, names as patches."""
+    own = posixpath.dirname(file)
+    named = [text(name) for way in _PATCHES for _, name in along(kustomization, way.split("."))]
+    return frozenset(
+        posixpath.normpath(posixpath.join(own, name)) for name in named if name and "\n" not in name
+    )
+
+
+def is_patch(value: Any, file: str) -> bool:
+    """Return whether a document is a patch by its directives, or by the name of its file or folder."""
+    *folders, name = file.split("/")
+    return "patch" in name.lower() or folders[-1:] == ["patches"] or _has_directive(value)
+
+
+def _has_directive(value: Any) -> bool:
+    inner = (*mapping(value).values(), *items(value))
+    return any(key.startswith(_DIRECTIVES) for key in mapping(value)) or any(map(_has_directive, inner))
+
+
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    """Run only for a whole tree of files."""
+    files = {thing.document.file for thing in manifests.objects if thing.document.file}
+    for thing in manifests.objects:
+        if (
+            thing.is_client_file
+            and thing.kind == "Kustomization"
+            and len(files) > 1
+            and manifests.facts.whole
+        ):
             yield from _check(thing, files)
 
 
 def _check(thing: Obj, files: set[str]) -> Iterator[Finding]:
     own = posixpath.dirname(thing.document.file)
-    listed: set[str] = set()
+    listed = set(patches(thing.body, thing.document.file))
     for path, entry in entries(thing.body, "resources"):
         name = text(entry)
         target = posixpath.normpath(posixpath.join(own, name))

@@ -1,39 +1,45 @@
-"""Names, labels, annotations and quantities have the form that the API server takes; no object stands twice."""
+"""Check the form of names, labels, annotations and quantities, and that no object exists twice."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpucluster.catalog import crd_schemas
 from gpucluster.k8s.lint import quantity
 from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
-from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_built_in, is_namespaced
-from gpucluster.spec.problem import quoted
+from gpucluster.text import quoted
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
-_ONE_LABEL = frozenset({"Namespace", "Service"})  # their names are one DNS label
-_FREE = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})  # any path segment
-_LONGEST = {"Job.batch": 63, "CronJob.batch": 52, "StatefulSet.apps": 52}  # what they name must fit a label
+_ONE_LABEL = frozenset({"Namespace", "Service"})  # kinds whose name must be one DNS label
+_FREE = frozenset(
+    {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+)  # kinds whose name is any path segment
+_LONGEST = {
+    "Job.batch": 63,
+    "CronJob.batch": 52,
+    "StatefulSet.apps": 52,
+}  # characters; the names of their pods or jobs must fit a label
 _LABELS = frozenset({"labels", "matchLabels", "nodeSelector", "nodeLabels"})
 _AMOUNTS = frozenset({"requests", "limits", "hard", "capacity", "sizeLimit", "averageValue"})
 _ANNOTATION_BYTES = 256 * 1024
 _POD_SUFFIX = len("-xxxxx")
 
 
-def check(world: World) -> Iterator[Finding]:
+def check(manifests: ManifestSet) -> Iterator[Finding]:
     seen: dict[tuple[str, str, str], Obj] = {}
-    for thing in world.objects:
-        if thing.group in CLIENT_GROUPS:
+    for thing in manifests.objects:
+        if thing.is_client_file:
             continue
-        yield from _name(thing)
+        yield from _name(manifests, thing)
         yield from _annotations(thing)
-        yield from _forms(thing, thing.body, ())
-        if (first := seen.setdefault((thing.key, thing.namespace, thing.name), thing)) is not thing:
+        yield from _forms(thing, thing.body if _is_read(manifests, thing) else _head(thing), ())
+        first = seen.setdefault((thing.key, thing.namespace, thing.name), thing)
+        if first is not thing and thing.name:
             place = f" in {first.document.file}" if first.document.file else ""
-            yield thing.found("duplicate", f"the same object stands already in document {first.document.number}{place}")  # fmt: skip
+            yield thing.found("duplicate", f"the same object is already in document {first.document.number}{place}")  # fmt: skip
 
 
 def is_label_value(value: Any) -> bool:
@@ -46,7 +52,7 @@ def is_label_key(key: str) -> bool:
     return good and (not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix) is not None))
 
 
-def _name(thing: Obj) -> Iterator[Finding]:
+def _name(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     where = ("metadata", "name")
     if not thing.name:
         if not text(at(thing.body, "metadata", "generateName")):
@@ -54,10 +60,10 @@ def _name(thing: Obj) -> Iterator[Finding]:
     elif complaint := _complaint(thing):
         yield thing.found("name", f"{quoted(thing.name)} {complaint}", where)
     namespace = at(thing.body, "metadata", "namespace")
-    if namespace is not None and not is_namespaced(thing.api_version, thing.kind):
-        yield thing.found("scope", f"{thing.kind} is cluster-scoped and has no namespace", ("metadata", "namespace"))  # fmt: skip
+    if namespace is not None and not manifests.is_namespaced(thing):
+        yield thing.warned("scope", f"{thing.kind} is cluster-scoped; the API server drops the namespace", ("metadata", "namespace"))  # fmt: skip
     elif namespace is not None and not (_LABEL.fullmatch(str(namespace)) and len(str(namespace)) <= 63):
-        yield thing.found("name", f"{quoted(namespace)} is no name of a namespace", ("metadata", "namespace"))
+        yield thing.found("name", f"{quoted(namespace)} is not a namespace name", ("metadata", "namespace"))
     yield from _pod_names(thing)
 
 
@@ -68,12 +74,12 @@ def _complaint(thing: Obj) -> str:
     form, longest = (_LABEL, 63) if thing.kind in _ONE_LABEL and not thing.group else (_SUBDOMAIN, 253)
     longest = _LONGEST.get(thing.key, longest)
     if form.fullmatch(thing.name) is None:
-        return "is no DNS name: lower-case letters, digits, `-`, and `.` only between parts"
-    return f"has {len(thing.name)} characters, at most {longest}" if len(thing.name) > longest else ""
+        return "is not a DNS name: use lower-case letters, digits, `-`, and `.` only between parts"
+    return f"has {len(thing.name)} characters; the limit is {longest}" if len(thing.name) > longest else ""
 
 
 def _pod_names(thing: Obj) -> Iterator[Finding]:
-    """A JobSet's pods are called SET-JOB-NUMBER-NUMBER-xxxxx, and that is a host name."""
+    """The pods of a JobSet are called SET-JOB-NUMBER-NUMBER-xxxxx. This name must be a valid host name."""
     if thing.key != "JobSet.jobset.x-k8s.io":
         return
     for path, job in entries(thing.body, "spec", "replicatedJobs"):
@@ -82,7 +88,7 @@ def _pod_names(thing: Obj) -> Iterator[Finding]:
         longest = len("-".join((thing.name, text(at(job, "name")), *numbers))) + _POD_SUFFIX
         if longest > 63:
             yield thing.found(
-                "name", f"its pods' names have {longest} characters, at most 63", (*path, "name")
+                "name", f"its pods' names have {longest} characters; the limit is 63", (*path, "name")
             )
 
 
@@ -91,20 +97,20 @@ def _annotations(thing: Obj) -> Iterator[Finding]:
     for key, value in written.items():
         where = ("metadata", "annotations", key)
         if not is_label_key(key.lower()):
-            yield thing.found("annotation", f"{quoted(key)} is no name of an annotation", where)
+            yield thing.found("annotation", f"{quoted(key)} is not an annotation name", where)
         if not isinstance(value, str):
-            yield thing.found("annotation", f"an annotation is text, found {quoted(value)}", where)
+            yield thing.found(
+                "annotation", f"the value of an annotation must be text, found {quoted(value)}", where
+            )
     size = sum(len(key) + len(text(value)) for key, value in written.items())
     if size > _ANNOTATION_BYTES:
-        yield thing.found("annotation", f"annotations have {size} characters together, at most {_ANNOTATION_BYTES}")  # fmt: skip
+        yield thing.found("annotation", f"annotations have {size} characters in all; the limit is {_ANNOTATION_BYTES}")  # fmt: skip
 
 
 def _forms(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
-    """Labels and quantities wherever they stand; what a string holds (a ConfigMap's file) is not looked into."""
+    """Check labels and quantities at every path. The content of a string (a ConfigMap's file) is not checked."""
     for key, inner in mapping(value).items():
         here = (*path, key)
-        if not path and key != "metadata" and not _is_read(thing):
-            continue
         if key in _LABELS:
             yield from _labels(thing, mapping(inner), here)
         elif key in _AMOUNTS:
@@ -115,23 +121,29 @@ def _forms(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
         yield from _forms(thing, inner, (*path, number))
 
 
-def _is_read(thing: Obj) -> bool:
-    """A kind whose fields we know: `labels` and `limits` of others may mean anything, in a CRD they are schemas."""
+def _head(thing: Obj) -> Mapping[str, Any]:
+    return {"metadata": thing.body.get("metadata")}
+
+
+def _is_read(manifests: ManifestSet, thing: Obj) -> bool:
+    """Return whether we know the fields of the kind. In others `labels` and `limits` may mean anything; in a CRD they are schemas."""
     if is_built_in(thing.api_version):
         return thing.kind != "CustomResourceDefinition"
-    return (thing.api_version, thing.kind) in crd_schemas()
+    return manifests.resource(thing) is not None
 
 
 def _labels(thing: Obj, labels: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     for key, value in labels.items():
         if not is_label_key(key):
-            yield thing.found("label", f"{quoted(key)} is no name of a label", (*path, key))
+            yield thing.found("label", f"{quoted(key)} is not a label name", (*path, key))
         if not isinstance(value, dict | list) and not is_label_value(value):
-            yield thing.found("label", f"{quoted(value)} is no value of a label", (*path, key))
+            yield thing.found("label", f"{quoted(value)} is not a label value", (*path, key))
 
 
 def _amounts(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
     for key, amount in mapping(value).items() if isinstance(value, dict) else (("", value),):
         if isinstance(amount, str | int | float) and quantity.parse(amount) is None:
             where = (*path, key) if key else path
-            yield thing.found("quantity", f"{quoted(amount)} is no quantity such as 500m, 8 or 16Gi", where)
+            yield thing.found(
+                "quantity", f"{quoted(amount)} is not a quantity such as 500m, 8 or 16Gi", where
+            )

@@ -1,35 +1,35 @@
-"""Two parts of manifests that must agree though no schema says so: selectors and labels, claims and volumes, jobs and policies."""
+"""Check parts of manifests that must agree, beyond schemas: selectors and labels, claims and volumes, jobs and policies."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpucluster.k8s.lint import kueue, quantity
 from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
 from gpucluster.k8s.lint.references import CLAIM, VOLUME
-from gpucluster.k8s.lint.tree import at, entries, items, mapping, text
-from gpucluster.k8s.lint.world import Obj, World
-from gpucluster.spec.problem import quoted
+from gpucluster.k8s.lint.tree import along, at, entries, items, mapping, text
+from gpucluster.text import quoted
 
 _SELECTING = frozenset({"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps"})
 _JOBS = frozenset({"Job.batch", "CronJob.batch", JOBSET})
 
 
-def check(world: World) -> Iterator[Finding]:
-    pods = [made for thing in world.objects for made in pods_of(thing)]
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    pods = [made for thing in manifests.objects for made in pods_of(thing)]
     for made in pods:
         yield from _own_selector(made)
         yield from _restart(made)
         yield from _mounts(made)
-    for thing in world.objects:
-        yield from _service(thing, pods)
-        yield from _budget(thing, pods)
-        yield from _queue(world, thing)
+    for thing in manifests.objects:
+        yield from _service(thing, pods, whole=manifests.facts.whole)
+        yield from _budget(thing, pods) if manifests.facts.whole else ()
+        yield from _queue(manifests, thing)
         yield from _class(thing)
         yield from _scaler(thing)
         yield from _dependencies(thing)
-        yield from _claim(world, thing)
-    yield from _handles(world)
+        yield from _claim(manifests, thing)
+    yield from _handles(manifests)
 
 
 def _own_selector(pods: Pods) -> Iterator[Finding]:
@@ -41,26 +41,34 @@ def _own_selector(pods: Pods) -> Iterator[Finding]:
 def _restart(pods: Pods) -> Iterator[Finding]:
     policy = pods.spec.get("restartPolicy", "Always")
     if pods.owner.key in _JOBS and policy == "Always":
-        yield pods.owner.found("restart-policy", "a job's pods restart Never or OnFailure", pods.where("spec", "restartPolicy"))  # fmt: skip
+        yield pods.owner.found("restart-policy", "restartPolicy must be Never or OnFailure in a job", pods.where("spec", "restartPolicy"))  # fmt: skip
 
 
 def _mounts(pods: Pods) -> Iterator[Finding]:
     volumes = {at(volume, "name") for _, volume in entries(pods.spec, "volumes") if isinstance(at(volume, "name"), str)}  # fmt: skip
+    volumes |= set(_claim_templates(pods))
     for path, container in pods.containers():
         for inner, mount in entries(container, "volumeMounts"):
             name = text(at(mount, "name"))
-            if name not in volumes and pods.owner.key != "StatefulSet.apps":
+            if name not in volumes and pods.complete:
                 yield pods.owner.found("volume", f"the pod has no volume {quoted(name)}", (*path, *inner))
 
 
-def _service(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
-    """A headless service of a JobSet selects by the labels that its controller adds: only ours are compared."""
+def _claim_templates(pods: Pods) -> Iterator[str]:
+    """Return the names of the volumes that a StatefulSet or a JobSet adds to its pods."""
+    spec = pods.owner.body.get("spec")
+    for way in ("volumeClaimTemplates.*.metadata.name", "volumeClaimPolicies.*.templates.*.metadata.name"):
+        yield from (text(name) for _, name in along(spec, way.split(".")))
+
+
+def _service(thing: Obj, pods: list[Pods], *, whole: bool) -> Iterator[Finding]:
+    """A headless service of a JobSet selects by labels that the JobSet controller adds. Only our own labels are compared."""
     wanted = mapping(at(thing.body, "spec", "selector"))
     if thing.key != "Service" or not wanted or any("jobset" in key for key in wanted):
         return
     here = [made for made in pods if made.owner.namespace == thing.namespace]
     chosen = [made for made in here if _selects(wanted, made.labels)]
-    if not chosen:
+    if not chosen and whole:
         yield thing.warned("selector", "selects no pod of these manifests", ("spec", "selector"))
     names = {
         text(at(p, "name")) for made in chosen for _, c in made.containers() for _, p in entries(c, "ports")
@@ -79,28 +87,26 @@ def _budget(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:
         yield thing.warned("selector", "selects no pod of these manifests", ("spec", "selector"))
 
 
-def _queue(world: World, thing: Obj) -> Iterator[Finding]:
-    """Kueue takes workloads only from namespaces that the cluster queue selects."""
+def _queue(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """Kueue admits workloads only from namespaces that the cluster queue selects."""
     name = text(at(thing.body, "spec", "clusterQueue")) if thing.key == kueue.LOCAL_QUEUE else ""
-    queue, namespace = world.get(kueue.CLUSTER_QUEUE, name), world.get("Namespace", thing.namespace)
+    queue, namespace = manifests.get(kueue.CLUSTER_QUEUE, name), manifests.get("Namespace", thing.namespace)
     if queue is None or namespace is None:
         return
     selector = at(queue.body, "spec", "namespaceSelector")
     labels = {**namespace.labels, "kubernetes.io/metadata.name": namespace.name}
     if selector is None or not _selects(mapping(at(selector, "matchLabels")), labels):
-        words = (
-            f"cluster queue {name!r} does not select namespace {namespace.name!r}: nothing of it is admitted"
-        )
+        words = f"cluster queue {name!r} does not select namespace {namespace.name!r}: its workloads are never admitted"
         yield thing.found("selector", words, ("spec", "clusterQueue"))
 
 
 def _class(thing: Obj) -> Iterator[Finding]:
-    """Karpenter for AWS knows one kind of class."""
+    """Karpenter for AWS supports one kind of node class."""
     ref = at(thing.body, "spec", "template", "spec", "nodeClassRef")
     aws, kind = at(ref, "group") == "karpenter.k8s.aws", text(at(ref, "kind"))
     if thing.key == "NodePool.karpenter.sh" and aws and kind != "EC2NodeClass":
         where = ("spec", "template", "spec", "nodeClassRef", "kind")
-        yield thing.found("reference", f"{quoted(kind)} is no class of nodes, EC2NodeClass is", where)
+        yield thing.found("reference", f"{quoted(kind)} is not a node class; expected EC2NodeClass", where)
 
 
 def _scaler(thing: Obj) -> Iterator[Finding]:
@@ -114,17 +120,17 @@ def _scaler(thing: Obj) -> Iterator[Finding]:
 
 
 def _dependencies(thing: Obj) -> Iterator[Finding]:
-    """JobSet's webhook: a job depends on one that stands before it."""
+    """As JobSet's webhook: a job may depend only on an earlier one."""
     before: set[str] = set()
     for path, job in entries(thing.body, "spec", "replicatedJobs") if thing.key == JOBSET else ():
         for inner, dependency in entries(job, "dependsOn"):
             if (name := text(at(dependency, "name"))) not in before:
-                yield thing.found("depends-on", f"no job {quoted(name)} stands before it", (*path, *inner))
+                yield thing.found("depends-on", f"no job {quoted(name)} is listed before it", (*path, *inner))
         before.add(text(at(job, "name")))
 
 
-def _claim(world: World, thing: Obj) -> Iterator[Finding]:
-    volume = world.get(VOLUME, text(at(thing.body, "spec", "volumeName"))) if thing.key == CLAIM else None
+def _claim(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    volume = manifests.get(VOLUME, text(at(thing.body, "spec", "volumeName"))) if thing.key == CLAIM else None
     if volume is None:
         return
     asked, has = mapping(thing.body.get("spec")), mapping(volume.body.get("spec"))
@@ -135,20 +141,23 @@ def _claim(world: World, thing: Obj) -> Iterator[Finding]:
     lacking = [mode for mode in map(text, items(asked.get("accessModes"))) if mode not in items(has.get("accessModes"))]  # fmt: skip
     if lacking:
         yield thing.found("claim", f"volume {volume.name!r} has no {', '.join(lacking)}", ("spec", "accessModes"))  # fmt: skip
-    if text(asked.get("storageClassName")) != text(has.get("storageClassName")) or "storageClassName" not in asked:  # fmt: skip
-        words = f"its storageClassName must be written, and be the one of volume {volume.name!r} ({text(has.get('storageClassName'))!r})"  # fmt: skip
+    if text(asked.get("storageClassName")) != text(has.get("storageClassName")):
+        words = f"storageClassName is required, and must equal that of volume {volume.name!r} ({text(has.get('storageClassName'))!r})"  # fmt: skip
         yield thing.found("claim", words, ("spec", "storageClassName"))
+    elif "storageClassName" not in asked:
+        words = "without storageClassName the claim gets the cluster's default class, if it has one, and then does not fit its volume"
+        yield thing.warned("claim", words, ("spec", "storageClassName"))
     bound = mapping(has.get("claimRef"))
     if bound and (text(bound.get("name")), text(bound.get("namespace"))) != (thing.name, thing.namespace):
         yield thing.found(
-            "claim", f"volume {volume.name!r} is kept for another claim", ("spec", "volumeName")
+            "claim", f"volume {volume.name!r} is reserved for another claim", ("spec", "volumeName")
         )
 
 
-def _handles(world: World) -> Iterator[Finding]:
+def _handles(manifests: ManifestSet) -> Iterator[Finding]:
     """Two volumes with one handle confuse the kubelet's mounts."""
     seen: dict[tuple[str, str], str] = {}
-    for volume in world.all(VOLUME):
+    for volume in manifests.all(VOLUME):
         csi = mapping(at(volume.body, "spec", "csi"))
         handle = (text(csi.get("driver")), text(csi.get("volumeHandle")))
         if all(handle) and seen.setdefault(handle, volume.name) != volume.name:

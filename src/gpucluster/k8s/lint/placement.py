@@ -1,4 +1,4 @@
-"""Rule 2: every label, taint and topology level that is spoken of is one that some pool's nodes have; rule 4's fit."""
+"""Rule 2: the nodes of some pool have each named label, taint and topology level. Rule 4: pods fit on nodes."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -7,89 +7,94 @@ from typing import Any
 from gpucluster.k8s.lint import kueue, quantity
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text, texts
-from gpucluster.k8s.lint.world import Obj, World
-from gpucluster.spec.problem import quoted
+from gpucluster.text import quoted
 
 _NODE_POOL = "NodePool.karpenter.sh"
 _HARD = ("NoSchedule", "NoExecute")
 _SYSTEM_TAINTS = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
-)  # put on and taken off by the cluster
+)  # set and removed by the cluster
 
 
-def check(world: World) -> Iterator[Finding]:
-    for topology in world.all(kueue.TOPOLOGY):
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    for topology in manifests.all(kueue.TOPOLOGY):
         yield from _hostname_last(topology)
-    for thing in world.objects:
+    for thing in manifests.objects:
         for pods in pods_of(thing):
-            yield from _annotations(world, pods)
-    if world.facts.pools is not None:
-        yield from _with_pools(world, world.facts.pools)
+            yield from _annotations(manifests, pods)
+    if manifests.facts.pools is not None:
+        yield from _with_pools(manifests, manifests.facts.pools)
 
 
-def _with_pools(world: World, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
-    for topology in world.all(kueue.TOPOLOGY):
+def _with_pools(manifests: ManifestSet, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    for topology in manifests.all(kueue.TOPOLOGY):
         for path, label in kueue.levels(topology):
-            if not any(kueue.knows(pool, label) for pool in pools):
+            if not any(kueue.has_label(pool, label) for pool in pools):
                 yield topology.found("topology-label", f"no pool has the label {quoted(label)}", path)
-    for flavor in world.all(kueue.FLAVOR):
-        yield from _flavor(world, flavor, pools)
-    for maker in world.all(_NODE_POOL):
+    for flavor in manifests.all(kueue.FLAVOR):
+        yield from _flavor(manifests, flavor, pools)
+    for maker in manifests.all(_NODE_POOL):
         yield from _node_pool(maker, pools)
-    for thing in world.objects:
+    for thing in manifests.objects:
         for pods in pods_of(thing):
-            yield from _pods(world, pods, pools)
+            yield from _pods(manifests, pods, pools)
 
 
 def _hostname_last(topology: Obj) -> Iterator[Finding]:
     labels = [label for _, label in kueue.levels(topology)]
     if kueue.HOSTNAME in labels[:-1]:
-        yield topology.found("topology-order", "the hostname is the last level or none", ("spec", "levels"))
+        yield topology.found(
+            "topology-order", "kubernetes.io/hostname can only be the last level", ("spec", "levels")
+        )
 
 
-def _annotations(world: World, pods: Pods) -> Iterator[Finding]:
-    """A workload that asks for a topology must be in a queue whose flavors have that level."""
+def _annotations(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
+    """Check that a workload with a topology request is in a queue whose flavors have that level."""
     yield from _one_place(pods)
-    for key, asked in kueue.asked_levels(pods.annotations).items():
-        queue = kueue.queue_of(world, pods.owner)
-        flavors = kueue.flavors_of(world, queue) if queue else ()
-        known = sorted({level for flavor in flavors for level in kueue.levels_of(world, flavor)})
+    queue = kueue.queue_of(manifests, pods.owner)
+    flavors = kueue.flavors_of(manifests, queue) if queue else ()
+    complete = queue is not None and kueue.is_complete(manifests, queue)
+    for key, asked in (
+        kueue.asked_levels(pods.annotations).items() if complete or manifests.facts.whole else ()
+    ):
+        known = sorted({level for flavor in flavors for level in kueue.levels_of(manifests, flavor)})
         if asked not in known:
             where = pods.where("metadata", "annotations", key)
             have = ", ".join(known) or "none"
-            yield pods.owner.found("topology-level", f"{quoted(asked)} is no level of its queue's topologies (they have {have})", where)  # fmt: skip
+            yield pods.owner.found("topology-level", f"{quoted(asked)} is not a level of the queue's topologies (their levels: {have})", where)  # fmt: skip
 
 
 def _one_place(pods: Pods) -> Iterator[Finding]:
-    """Kueue's webhook takes one wish, and reads it at the pods."""
-    wishes = [key for key in kueue.WISHES if key in pods.annotations]
-    if len(wishes) > 1:
+    """As Kueue's webhook: one topology request, on the pod template."""
+    requests = [key for key in kueue.TOPOLOGY_REQUESTS if key in pods.annotations]
+    if len(requests) > 1:
         where = pods.where("metadata", "annotations")
-        yield pods.owner.found("topology-wish", f"{' and '.join(wishes)} exclude each other", where)
-    for key in kueue.WISHES if pods.path else ():
+        yield pods.owner.found("topology-request", f"{' and '.join(requests)} exclude each other", where)
+    for key in kueue.TOPOLOGY_REQUESTS if pods.path else ():
         if key in mapping(at(pods.owner.body, "metadata", "annotations")):
             words = "Kueue reads this at the pods' template, here it means nothing"
-            yield pods.owner.found("topology-wish", words, ("metadata", "annotations", key))
+            yield pods.owner.found("topology-request", words, ("metadata", "annotations", key))
 
 
-def _flavor(world: World, flavor: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+def _flavor(manifests: ManifestSet, flavor: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
     spec = mapping(flavor.body.get("spec"))
-    chosen = kueue.pools_of(world, flavor)
+    chosen = kueue.pools_behind(manifests, flavor)
     if not chosen:
         yield flavor.found("flavor-pool", "no pool's nodes have these labels", ("spec", "nodeLabels"))
     yield from _toleration_keys(flavor, ("spec", "tolerations"), spec.get("tolerations"), pools)
-    for level in kueue.levels_of(world, flavor):
+    for level in kueue.levels_of(manifests, flavor):
         for pool in chosen:
-            if not kueue.knows(pool, level):
+            if not kueue.has_label(pool, level):
                 yield flavor.found("topology-label", f"nodes of pool {pool.name!r} have no label {quoted(level)}", ("spec", "topologyName"))  # fmt: skip
     yield from _flavor_taints(flavor, chosen)
 
 
 def _flavor_taints(flavor: Obj, chosen: tuple[PoolFacts, ...]) -> Iterator[Finding]:
-    """Topology-aware placement does not see tolerations that a webhook adds to pods later: the flavor has them."""
+    """Topology-aware placement ignores tolerations that a webhook adds to pods later. So the flavor must have them."""
     spec = mapping(flavor.body.get("spec"))
     level = Level.ERROR if spec.get("topologyName") else Level.WARNING
     for pool in chosen:
@@ -100,7 +105,7 @@ def _flavor_taints(flavor: Obj, chosen: tuple[PoolFacts, ...]) -> Iterator[Findi
 
 
 def _node_pool(maker: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
-    """Karpenter's nodes carry the labels and taints of the pool that they join, or nothing finds or spares them."""
+    """Karpenter's nodes must carry the labels and taints of their pool. Without them selectors and taints do not work."""
     labels = texts(at(maker.body, "spec", "template", "metadata", "labels"))
     joined = [pool for pool in pools if _fixed(pool).items() <= labels.items()]
     if not joined:
@@ -117,18 +122,18 @@ def _node_pool(maker: Obj, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
 
 
 def _fixed(pool: PoolFacts) -> dict[str, str]:
-    """What is the same on each node of the pool and is not the cluster's to set."""
+    """Return the labels that are equal on each node of the pool and that the cluster does not set."""
     ours = {key: values for key, values in pool.labels.items() if key not in kueue.ON_EVERY_NODE}
     return {key: next(iter(values)) for key, values in ours.items() if len(values) == 1}
 
 
-def _pods(world: World, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+def _pods(manifests: ManifestSet, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
     yield from _toleration_keys(pods.owner, pods.where("spec", "tolerations"), pods.spec.get("tolerations"), pools)  # fmt: skip
     for path, key in _label_keys(pods.spec):
-        if not any(kueue.knows(pool, key) for pool in pools):
+        if not any(kueue.has_label(pool, key) for pool in pools):
             yield pods.owner.found("node-label", f"no pool has the label {quoted(key)}", pods.where(*path))
     if pods.owner.kind != "DaemonSet":
-        yield from _fits(world, pods, pools)
+        yield from _fits(manifests, pods, pools)
 
 
 def _toleration_keys(
@@ -139,7 +144,7 @@ def _toleration_keys(
         key = text(at(entry, "key"))
         meant = any(kueue.tolerates([entry], taint.key, taint.value, taint.effect) for taint in taints)
         if key and not key.startswith(_SYSTEM_TAINTS) and not meant:
-            yield owner.found("toleration", f"no pool has a taint {quoted(key)} that this tolerates", (*path, number))  # fmt: skip
+            yield owner.found("toleration", f"no pool has a taint {quoted(key)} for this toleration", (*path, number))  # fmt: skip
 
 
 def _label_keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -163,15 +168,15 @@ def _required_terms(spec: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     yield from entries(spec, "affinity", "nodeAffinity", hard, "nodeSelectorTerms")
 
 
-def _fits(world: World, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
-    """Some pool takes such a pod: selected, its taints tolerated, and room on an empty node."""
+def _fits(manifests: ManifestSet, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:
+    """Check that some pool can run such a pod: labels match, taints are tolerated, and an empty node has room."""
     if not needs(pods) and not pods.spec.get("nodeSelector"):
-        return  # it may run on the cluster's own nodes, which are no pool of ours
-    queue = kueue.queue_of(world, pods.owner)
-    flavors = kueue.flavors_of(world, queue) if queue else ()
+        return  # it may run on the cluster's own nodes, which belong to none of the pools
+    queue = kueue.queue_of(manifests, pods.owner)
+    flavors = kueue.flavors_of(manifests, queue) if queue else ()
     chosen = [pool for pool in pools if selected(pods, pool)]
     if flavors:
-        behind = {pool.name for flavor in flavors for pool in kueue.pools_of(world, flavor)}
+        behind = {pool.name for flavor in flavors for pool in kueue.pools_behind(manifests, flavor)}
         chosen = [pool for pool in chosen if pool.name in behind]
     if not chosen:
         yield pods.owner.found("node-selector", "no pool's nodes have all these labels", pods.where("spec"))
@@ -186,7 +191,7 @@ def _fits(world: World, pods: Pods, pools: tuple[PoolFacts, ...]) -> Iterator[Fi
 
 
 def _must(pods: Pods) -> bool:
-    """Bound to our pools: by a device that only they have, a label, or a queue. Others may run on system nodes."""
+    """Return whether the pod needs our pools: by a device, a label, or a queue. Other pods may run on system nodes."""
     devices = any(kueue.is_device(resource) for resource in needs(pods))
     return devices or bool(pods.spec.get("nodeSelector")) or kueue.QUEUE_LABEL in pods.owner.labels
 
@@ -199,13 +204,13 @@ def selected(pods: Pods, pool: PoolFacts) -> bool:
 
 
 def _term(term: Any, pool: PoolFacts) -> bool:
-    """Only `In` and `Exists` can rule a pool out by what is known of its labels."""
+    """Return whether an affinity allows the pool. Only `In` and `Exists` can exclude a pool by its known labels."""
     for _, expression in entries(term, "matchExpressions"):
         key, values = text(at(expression, "key")), items(at(expression, "values"))
         operator = at(expression, "operator")
         if operator == "In" and not any(kueue.carries(pool, key, text(value)) for value in values):
             return False
-        if operator == "Exists" and not kueue.knows(pool, key):
+        if operator == "Exists" and not kueue.has_label(pool, key):
             return False
     return True
 
@@ -216,10 +221,10 @@ def _tolerated(tolerations: list[Any], pool: PoolFacts) -> bool:
 
 
 def _lack(pods: Pods, pool: PoolFacts) -> str:
-    """What a node of the pool has too little of, its daemons' share taken off; "" if it has room."""
+    """Return the resource that a node of the pool lacks, after its daemons' requests; "" if it has room."""
     have, daemons = amounts(pool.allocatable), amounts(pool.daemons)
     for resource, amount in needs(pods).items():
         free = have.get(resource, Decimal(0)) - daemons.get(resource, Decimal(0))
         if amount > free:
-            return f"{quantity.shown(amount)} {resource} asked, a node of {pool.name} has {quantity.shown(free)}"  # fmt: skip
+            return f"{quantity.shown(amount)} {resource} requested, a node of {pool.name} has {quantity.shown(free)}"  # fmt: skip
     return ""

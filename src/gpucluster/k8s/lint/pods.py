@@ -1,4 +1,8 @@
-"""The pods that a workload makes: their template, how many run at once, and what each asks for."""
+"""The pods of a workload: their template, how many run at once, and the requests of each.
+
+Every other kind is searched for pod specs, also a kind without a schema: RayCluster, LeaderWorkerSet, InferenceService,
+TrainJob. Its controller can complete such a pod, so `complete` is False and the rules about missing parts leave it out.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from gpucluster.k8s.lint import quantity
-from gpucluster.k8s.lint.tree import Path, at, entries, mapping, text
-from gpucluster.k8s.lint.world import Obj
+from gpucluster.k8s.lint.manifest_set import Obj, is_built_in
+from gpucluster.k8s.lint.tree import Path, at, below, entries, items, mapping, text
 
 _TEMPLATES: dict[str, Path] = {
     "Pod": (),
@@ -21,7 +25,8 @@ _TEMPLATES: dict[str, Path] = {
 }
 JOBSET = "JobSet.jobset.x-k8s.io"
 _JOBSET_TEMPLATE = ("template", "spec", "template")
-_COUNTS: dict[str, Path] = {  # pods at once; where absent it is 1
+_WIDTHS = ("size", "numNodes", "replicas", "minReplicas", "parallelism")  # of a kind that is searched
+_COUNTS: dict[str, Path] = {  # path to the number of pods at once; 1 if it is absent
     "Deployment.apps": ("spec", "replicas"),
     "ReplicaSet.apps": ("spec", "replicas"),
     "StatefulSet.apps": ("spec", "replicas"),
@@ -32,12 +37,14 @@ _COUNTS: dict[str, Path] = {  # pods at once; where absent it is 1
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """`path` leads to the template (metadata and spec) inside its owner."""
+    """`path` leads to the template (metadata and spec) inside its owner. The fields of an `inline` pod spec are there themselves."""
 
     owner: Obj
     path: Path
     template: Mapping[str, Any]
     count: int
+    complete: bool = True
+    inline: bool = False
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -52,17 +59,18 @@ class Pods:
         return mapping(at(self.template, "metadata", "annotations"))
 
     def where(self, *inner: str | int) -> Path:
-        return (*self.path, *inner)
+        skipped = inner[1:] if self.inline and inner[:1] == ("spec",) else inner
+        return (*self.path, *skipped)
 
     def containers(self) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-        """Init containers first, each with its path inside the owner."""
+        """Return the containers, init containers first, each with its path inside the owner."""
         for kind in ("initContainers", "containers"):
             for path, container in entries(self.spec, kind):
                 yield self.where("spec", *path), mapping(container)
 
 
 def pods_of(thing: Obj) -> Iterator[Pods]:
-    """One for a plain workload, one a replicated job for a JobSet, none for anything else."""
+    """Return one template for a plain workload, one for each replicated job of a JobSet, and all pod specs of other kinds."""
     if (path := _TEMPLATES.get(thing.key)) is not None:
         template = mapping(at(thing.body, *(str(key) for key in path)))
         count = at(thing.body, *(str(key) for key in _COUNTS.get(thing.key, ("",))))
@@ -71,16 +79,41 @@ def pods_of(thing: Obj) -> Iterator[Pods]:
         for where, job in entries(thing.body, "spec", "replicatedJobs"):
             width = _whole(at(job, "replicas"), 1) * _whole(at(job, "template", "spec", "parallelism"), 1)
             yield Pods(thing, (*where, *_JOBSET_TEMPLATE), mapping(at(job, *_JOBSET_TEMPLATE)), width)
+    elif not is_built_in(thing.api_version) and not thing.is_client_file:
+        yield from _search(thing, thing.body, (), 1)
+
+
+def _search(thing: Obj, value: Any, path: Path, count: int) -> Iterator[Pods]:
+    """Yield the pod specs at any depth; `count` is the number of pods by the fields beside them."""
+    if _is_pod_spec(value):
+        named = path[-1:] == ("spec",)
+        above = mapping(below(thing.body, path[:-1])) if named else {"spec": value}
+        yield Pods(thing, path[:-1] if named else path, above, count, complete=False, inline=not named)
+        return
+    for key, inner in mapping(value).items():
+        if key not in ("metadata", "status"):
+            yield from _search(thing, inner, (*path, key), _count_of(mapping(value), count))
+    for number, inner in enumerate(items(value)):
+        yield from _search(thing, inner, (*path, number), count)
+
+
+def _is_pod_spec(value: Any) -> bool:
+    containers = items(mapping(value).get("containers"))
+    return bool(containers) and all("name" in mapping(one) or "image" in mapping(one) for one in containers)
+
+
+def _count_of(fields: Mapping[str, Any], count: int) -> int:
+    return next((_whole(fields[name], 1) for name in _WIDTHS if name in fields), count)
 
 
 def asked(container: Mapping[str, Any]) -> dict[str, Decimal]:
-    """Requests as the API server completes them: a limit without a request is one."""
+    """Return the requests as the API server completes them: a limit without a request becomes the request."""
     resources = mapping(container.get("resources"))
     return {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}
 
 
 def amounts(value: Any) -> dict[str, Decimal]:
-    """The quantities of a resource list; what is none is left to `names`."""
+    """Return the quantities of a resource list. `names` reports values that are no quantity."""
     return {
         key: amount
         for key, written in mapping(value).items()
@@ -89,7 +122,7 @@ def amounts(value: Any) -> dict[str, Decimal]:
 
 
 def needs(pods: Pods) -> dict[str, Decimal]:
-    """What the scheduler reserves for one pod: the sum of its containers, or its largest init container."""
+    """Return what the scheduler reserves for one pod: the sum of its containers, or its largest init container."""
     running: dict[str, Decimal] = {}
     largest: dict[str, Decimal] = {}
     for path, container in pods.containers():

@@ -1,6 +1,6 @@
-"""Admission policies: their CEL parses, and names only variables that stand before it.
+"""Check admission policies: their CEL parses, and names only earlier variables.
 
-The API server also checks types against the resources that a policy matches; here only the language is.
+The API server also checks types against the resources that a policy matches. This module checks only the language.
 """
 
 import re
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from gpucluster.k8s.lint import cel
 from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.tree import Path, at, entries, text
-from gpucluster.k8s.lint.world import Obj, World
 
 GROUP, POLICY_KIND = "admissionregistration.k8s.io", "ValidatingAdmissionPolicy"
 POLICY = f"{POLICY_KIND}.{GROUP}"
 _VARIABLE = re.compile(r"\bvariables\.([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
-_PARTS = (  # in the order in which a policy is evaluated
+_PARTS = (  # in the order of a policy's evaluation
     ("matchConditions", "expression"),
     ("variables", "expression"),
     ("validations", "expression"),
@@ -23,8 +23,8 @@ _PARTS = (  # in the order in which a policy is evaluated
 )
 
 
-def check(world: World) -> Iterator[Finding]:
-    for policy in world.all(POLICY):
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    for policy in manifests.all(POLICY):
         yield from _check(policy)
 
 
@@ -46,4 +46,4 @@ def _expression(policy: Obj, path: Path, written: str, known: set[str]) -> Itera
         yield policy.found("cel-syntax", f"the expression does not parse: {str(error).splitlines()[0]}", path)
         return
     for name in sorted({*_VARIABLE.findall(written)} - known):
-        yield policy.found("cel-variable", f"no variable {name!r} stands before it", path)
+        yield policy.found("cel-variable", f"no variable {name!r} is defined before it", path)

@@ -10,11 +10,11 @@ _SUFFIX = {
     **{f"{letter}i": Decimal(2) ** (10 * power) for power, letter in enumerate("KMGTPE", start=1)},
 }  # fmt: skip
 _HUGE = Decimal(10) ** 24
-_LONGEST = 64  # characters; more is no quantity that anybody wrote
+_LONGEST = 64  # characters; no real quantity is longer
 
 
 def parse(value: Any) -> Decimal | None:
-    """The amount in base units (cores, bytes, pieces), or None for what is no quantity."""
+    """Return the amount in base units (cores, bytes, pieces), or None if the text is no quantity."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     written = value if isinstance(value, str) else repr(value)
@@ -26,8 +26,8 @@ def parse(value: Any) -> Decimal | None:
 
 
 def shown(amount: Decimal) -> str:
-    """For people: whole binary units where it comes out even."""
-    if amount >= _HUGE:  # more than Decimal divides exactly; nobody meant it
+    """Format for people: whole binary units if the amount is a multiple of one."""
+    if abs(amount) >= _HUGE:  # more than Decimal divides exactly; no real amount is as large
         return f"{amount:.3E}"
     for suffix in ("Ti", "Gi", "Mi"):
         if amount and amount == amount.to_integral() and amount % _SUFFIX[suffix] == 0:

@@ -1,4 +1,4 @@
-"""Rule 1: queues promise what the pools have, no more and no less, and cover what their workloads ask for."""
+"""Rule 1: quotas equal the capacity of the pools, and cover the requests of their workloads."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -6,31 +6,31 @@ from decimal import Decimal
 from gpucluster.k8s.lint import kueue, placement, quantity
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, text
-from gpucluster.k8s.lint.world import Obj, World
 
 
-def check(world: World) -> Iterator[Finding]:
-    if world.facts.pools is not None:
-        yield from _against_pools(world)
-    for queue in world.all(kueue.CLUSTER_QUEUE, kueue.COHORT):
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    if manifests.facts.pools is not None:
+        yield from _against_pools(manifests)
+    for queue in manifests.all(kueue.CLUSTER_QUEUE, kueue.COHORT):
         yield from _once(queue)
-    for workload in world.objects:
-        queue = kueue.queue_of(world, workload)
+    for workload in manifests.objects:
+        queue = kueue.queue_of(manifests, workload)
         if queue is not None:
-            yield from _workload(world, workload, queue)
+            yield from _workload(manifests, workload, queue)
 
 
-def _against_pools(world: World) -> Iterator[Finding]:
+def _against_pools(manifests: ManifestSet) -> Iterator[Finding]:
     promised: dict[tuple[str, str], list[kueue.Quota]] = {}
-    for owner in world.all(kueue.CLUSTER_QUEUE, kueue.COHORT):
+    for owner in manifests.all(kueue.CLUSTER_QUEUE, kueue.COHORT):
         for quota in kueue.quotas(owner):
             promised.setdefault((quota.flavor, quota.resource), []).append(quota)
     for (name, resource), quotas in promised.items():
-        flavor = world.get(kueue.FLAVOR, name)
+        flavor = manifests.get(kueue.FLAVOR, name)
         if flavor is not None:
-            yield from _compare(flavor, resource, quotas, kueue.pools_of(world, flavor))
+            yield from _compare(flavor, resource, quotas, kueue.pools_behind(manifests, flavor))
 
 
 def _compare(flavor: Obj, resource: str, quotas: list[kueue.Quota], pools: tuple[PoolFacts, ...]) -> Iterator[Finding]:  # fmt: skip
@@ -38,12 +38,12 @@ def _compare(flavor: Obj, resource: str, quotas: list[kueue.Quota], pools: tuple
     promised = sum((quota.nominal for quota in quotas), start=Decimal(0))
     device = kueue.is_device(resource)
     last, who = quotas[-1], ", ".join(dict.fromkeys(quota.owner.name for quota in quotas))
-    words = f"{quantity.shown(promised)} {resource} of flavor {flavor.name!r} are promised ({who}), its pools have {quantity.shown(have)}"  # fmt: skip
+    words = f"{quantity.shown(promised)} {resource} of flavor {flavor.name!r} are in quotas ({who}), its pools have {quantity.shown(have)}"  # fmt: skip
     if promised > have:
         level = Level.ERROR if device else Level.WARNING
         yield last.owner.found("quota-above-pools", words, last.path, level)
     elif device and promised < have:
-        yield last.owner.warned("quota-below-pools", f"{words}: the rest can never be used", last.path)
+        yield last.owner.warned("quota-below-pools", f"{words}: the rest is unused", last.path)
 
 
 def _of_pool(pool: PoolFacts, resource: str) -> Decimal:
@@ -51,7 +51,7 @@ def _of_pool(pool: PoolFacts, resource: str) -> Decimal:
 
 
 def _once(queue: Obj) -> Iterator[Finding]:
-    """Kueue's webhook: a resource stands in one group, a flavor's resources are the covered ones in their order."""
+    """As Kueue's webhook: a resource is in one group, and a flavor lists the covered resources in their order."""
     groups: dict[str, int] = {}
     for path, resources, flavor in _flavor_lists(queue):
         if resources[0] != resources[1]:
@@ -59,7 +59,7 @@ def _once(queue: Obj) -> Iterator[Finding]:
         for resource in resources[0]:
             number = int(path[2])
             if groups.setdefault(resource, number) != number:
-                yield queue.found("quota-resources", f"{resource} stands in two groups", path)
+                yield queue.found("quota-resources", f"{resource} is in two groups", path)
 
 
 def _flavor_lists(queue: Obj) -> Iterator[tuple[Path, tuple[list[str], list[str]], str]]:
@@ -70,48 +70,59 @@ def _flavor_lists(queue: Obj) -> Iterator[tuple[Path, tuple[list[str], list[str]
             yield (*group_path, *path), (covered, own), text(at(flavor, "name"))
 
 
-def _workload(world: World, workload: Obj, queue: Obj) -> Iterator[Finding]:
+def _workload(manifests: ManifestSet, workload: Obj, queue: Obj) -> Iterator[Finding]:
     covered = kueue.covered(queue)
     total: dict[str, Decimal] = {}
-    flavors = _placeable(world, workload, queue)
+    flavors = _placeable(manifests, workload, queue)
     for pods in pods_of(workload):
-        yield from _covered(pods, covered, queue)
+        yield from _covered(manifests, pods, covered, queue)
         for resource, amount in needs(pods).items():
             total[resource] = total.get(resource, Decimal(0)) + amount * pods.count
     for resource, amount in total.items():
-        reach = _reach(world, queue, resource, flavors)
+        reach = _reach(manifests, queue, resource, flavors)
         if resource in covered and amount > reach:
             words = f"asks for {quantity.shown(amount)} {resource}, queue {queue.name!r} reaches {quantity.shown(reach)}"  # fmt: skip
-            yield workload.found("workload-above-quota", f"{words}: it would wait for ever", ("spec",))
+            yield workload.found(
+                "workload-above-quota", f"{words}: it would wait forever", ("spec",), _sure(manifests, queue)
+            )
 
 
-def _covered(pods: Pods, covered: frozenset[str], queue: Obj) -> Iterator[Finding]:
+def _sure(manifests: ManifestSet, queue: Obj) -> Level:
+    """A cohort may have more members in the cluster than in the manifests."""
+    alone = not text(at(queue.body, "spec", "cohortName")) and kueue.is_complete(manifests, queue)
+    return Level.ERROR if manifests.facts.whole or alone else Level.WARNING
+
+
+def _covered(manifests: ManifestSet, pods: Pods, covered: frozenset[str], queue: Obj) -> Iterator[Finding]:
     for resource in needs(pods):
         if resource not in covered:
             words = (
                 f"asks for {resource}, which queue {queue.name!r} does not cover: it would never be admitted"
             )
-            yield pods.owner.found("quota-uncovered", words, pods.where("spec"))
+            level = (
+                Level.ERROR if manifests.facts.whole else Level.WARNING
+            )  # Kueue's configuration can transform it
+            yield pods.owner.found("quota-uncovered", words, pods.where("spec"), level)
 
 
-def _placeable(world: World, workload: Obj, queue: Obj) -> frozenset[str]:
-    """The flavors that all its pods can have; one that asks for a level that none has is `placement`'s to say."""
-    names = frozenset(flavor.name for flavor in kueue.flavors_of(world, queue))
+def _placeable(manifests: ManifestSet, workload: Obj, queue: Obj) -> frozenset[str]:
+    """Return the flavors that all its pods can have. `placement` reports a requested level that no flavor has."""
+    names = frozenset(flavor.name for flavor in kueue.flavors_of(manifests, queue))
     for pods in pods_of(workload):
-        able = kueue.given(world, queue, pods.annotations) or kueue.flavors_of(world, queue)
-        names &= {flavor.name for flavor in able if _chosen(world, pods, flavor)}
+        able = kueue.given(manifests, queue, pods.annotations) or kueue.flavors_of(manifests, queue)
+        names &= {flavor.name for flavor in able if _chosen(manifests, pods, flavor)}
     return names
 
 
-def _chosen(world: World, pods: Pods, flavor: Obj) -> bool:
-    """Whether the pods' own selector and affinity let them on the flavor's nodes; yes where no pool is known."""
-    pools = kueue.pools_of(world, flavor)
+def _chosen(manifests: ManifestSet, pods: Pods, flavor: Obj) -> bool:
+    """Return whether the pods' own selector and affinity allow the flavor's nodes; True if the pools are unknown."""
+    pools = kueue.pools_behind(manifests, flavor)
     return not pools or any(placement.selected(pods, pool) for pool in pools)
 
 
-def _reach(world: World, queue: Obj, resource: str, flavors: frozenset[str]) -> Decimal:
-    """The most that one flavor can give: one's own quota and what may be borrowed in the whole family."""
-    family = kueue.family(world, queue)
+def _reach(manifests: ManifestSet, queue: Obj, resource: str, flavors: frozenset[str]) -> Decimal:
+    """Return the most that one flavor can provide: its own quota and what may be borrowed in the whole cohort tree."""
+    family = kueue.family(manifests, queue)
     best = Decimal(0)
     for own in kueue.quotas(queue):
         if own.resource == resource and own.flavor in flavors:

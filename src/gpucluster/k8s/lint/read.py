@@ -1,9 +1,9 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""YAML of manifests to documents, strictly, and with kubectl's meaning of plain words.
+"""Read YAML manifests to documents, strictly, with kubectl's meaning of plain words.
 
-kubectl reads YAML 1.1 by Go's rules: `on` and `yes` are true, `0644` is octal. A duplicate key, which kubectl takes
-silently or not by its version, is an error here; so are tags, merge keys and keys that are not text. Hostile text
-meets limits before anything recurses over it. libyaml parses (PyYAML): twenty times ruamel's speed.
+kubectl reads YAML 1.1 by Go's rules: `on` and `yes` are true, `0644` is octal. A duplicate key is an error here; some
+versions of kubectl accept it. Tags, merge keys and keys that are not text are errors, too. Limits protect the recursive
+code from hostile text. The parser is libyaml (PyYAML), which is twenty times as fast as ruamel.
 """
 
 import re
@@ -16,11 +16,11 @@ import yaml
 from gpucluster.k8s.lint.document import Document
 from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.tree import Path
-from gpucluster.spec.problem import quoted
+from gpucluster.text import quoted
 
-MAX_BYTES = 4 * 1024 * 1024  # etcd takes 1.5 MiB an object
+MAX_BYTES = 4 * 1024 * 1024  # etcd accepts 1.5 MiB for an object
 MAX_DEPTH = 64
-MAX_NODES = 200_000  # of a file, aliases followed
+MAX_NODES = 200_000  # nodes of a file, with aliases expanded
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
@@ -43,7 +43,7 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The documents of a file, and what was wrong with its YAML."""
+    """The documents of a file, and the errors of its YAML."""
 
     documents: tuple[Document, ...]
     findings: tuple[Finding, ...]
@@ -69,7 +69,7 @@ def read(text: str, file: str) -> Read:
 def _bound(text: str) -> None:
     """Refuse what is too large or too deep; the event parser does not recurse."""
     if len(text) > MAX_BYTES:
-        raise _RefusedError(1, f"a file of manifests has at most {MAX_BYTES // 1024 // 1024} MiB")
+        raise _RefusedError(1, f"a manifest file has at most {MAX_BYTES // 1024 // 1024} MiB")
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -78,7 +78,7 @@ def _bound(text: str) -> None:
 
 
 class _Builder:
-    """Composed nodes to plain values; counts what aliases multiply."""
+    """Convert composed nodes to plain values, and count what aliases multiply."""
 
     def __init__(self, file: str) -> None:
         self.documents: list[Document] = []
@@ -103,11 +103,11 @@ class _Builder:
         line = node.start_mark.line + 1
         self._lines[path] = line
         if self._made > MAX_NODES:
-            raise _RefusedError(line, f"with its aliases followed a file has at most {MAX_NODES} parts")
+            raise _RefusedError(line, f"a file has at most {MAX_NODES} parts, with its aliases expanded")
         if len(path) > MAX_DEPTH:
             raise _RefusedError(line, f"nested deeper than {MAX_DEPTH} levels")
         if node.tag not in _TAGS:
-            self.refuse(line, f"the tag {quoted(node.tag)} is not read")
+            self.refuse(line, f"the tag {quoted(node.tag)} is not supported")
         if isinstance(node, yaml.SequenceNode):
             return [self._value(entry, (*path, number)) for number, entry in enumerate(node.value)]
         return dict(self._entries(node, path)) if isinstance(node, yaml.MappingNode) else self._scalar(node)
@@ -118,7 +118,7 @@ class _Builder:
             line = key.start_mark.line + 1
             name = self._scalar(key) if isinstance(key, yaml.ScalarNode) else None
             if not isinstance(name, str) or key.tag == "tag:yaml.org,2002:merge":
-                self.refuse(line, f"a key is text (quote it), found {quoted(key.value)}")
+                self.refuse(line, f"a key must be text (quote it), found {quoted(key.value)}")
             elif name in seen:
                 self.refuse(line, f"the key {quoted(name)} is already given on line {seen[name]}")
             else:

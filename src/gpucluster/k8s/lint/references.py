@@ -1,18 +1,21 @@
-"""Rule 6: whatever an object names exists, in its namespace where it has one; parents do not go in a circle."""
+"""Rule 6: each named object exists, in its namespace if it has one, and parents form no circle."""
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from gpucluster.catalog import crd_schemas, kubernetes_facts
 from gpucluster.k8s.lint import kueue, policies
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, pods_of
-from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
-from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_namespaced
-from gpucluster.spec.problem import quoted
+from gpucluster.k8s.lint.tree import Path, along, at, below, entries, mapping, text
+from gpucluster.text import quoted
 
-CONFIG_MAP, CLAIM, VOLUME = "ConfigMap", "PersistentVolumeClaim", "PersistentVolume"
+CONFIG_MAP, SECRET = "ConfigMap", "Secret"
+CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
+_SECRET_MAKERS = frozenset(
+    {"ExternalSecret", "SealedSecret", "Certificate"}
+)  # kinds whose operator makes a Secret
 STORAGE_CLASS = "StorageClass.storage.k8s.io"
 ROLES = {kind: f"{kind}.rbac.authorization.k8s.io" for kind in ("Role", "ClusterRole")}
 NODE_CLASS = "EC2NodeClass.karpenter.k8s.aws"
@@ -40,8 +43,17 @@ _IN_PODS: tuple[tuple[str, str], ...] = (
     ("spec.volumes.*.configMap.name", CONFIG_MAP),
     ("spec.containers.*.envFrom.*.configMapRef.name", CONFIG_MAP),
     ("spec.containers.*.env.*.valueFrom.configMapKeyRef.name", CONFIG_MAP),
+    ("spec.initContainers.*.envFrom.*.configMapRef.name", CONFIG_MAP),
+    ("spec.initContainers.*.env.*.valueFrom.configMapKeyRef.name", CONFIG_MAP),
+    ("spec.volumes.*.secret.secretName", SECRET),
+    ("spec.volumes.*.projected.sources.*.secret.name", SECRET),
+    ("spec.imagePullSecrets.*.name", SECRET),
+    ("spec.containers.*.envFrom.*.secretRef.name", SECRET),
+    ("spec.containers.*.env.*.valueFrom.secretKeyRef.name", SECRET),
+    ("spec.initContainers.*.envFrom.*.secretRef.name", SECRET),
+    ("spec.initContainers.*.env.*.valueFrom.secretKeyRef.name", SECRET),
 )
-_ALWAYS = frozenset(  # what each cluster has by itself
+_ALWAYS = frozenset(  # objects that each cluster has by default
     {
         *(("Namespace", name) for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
         *(("ClusterRole.rbac.authorization.k8s.io", name) for name in ("admin", "cluster-admin", "edit", "view")),
@@ -52,36 +64,39 @@ _ALWAYS = frozenset(  # what each cluster has by itself
 )  # fmt: skip
 
 
-def check(world: World) -> Iterator[Finding]:
-    for thing in world.objects:
-        if thing.group in CLIENT_GROUPS:
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    """Follow references only if the input is the whole cluster: else the object may exist there."""
+    if not manifests.facts.whole:
+        return
+    made = _made_secrets(manifests)
+    for thing in manifests.objects:
+        if thing.is_client_file:
             continue
         for owner, path, target in _TABLE:
             if owner == thing.key:
-                yield from _follow(world, thing, path, target)
+                yield from _follow(manifests, thing, path, target)
         for special in (_namespace, _claim, _admission_check, _binding, _scaler, _queue):
-            yield from special(world, thing)
+            yield from special(manifests, thing)
         for pods in pods_of(thing):
-            yield from _in_pods(world, pods)
-    yield from _circles(world)
+            yield from _in_pods(manifests, pods, made)
+    yield from _circles(manifests)
 
 
-def _follow(world: World, thing: Obj, path: str, target: str) -> Iterator[Finding]:
+def _follow(manifests: ManifestSet, thing: Obj, path: str, target: str) -> Iterator[Finding]:
     for where, value in along(thing.body, path.split(".")):
-        yield from _resolve(world, thing, where, target, text(value))
+        yield from _resolve(manifests, thing, where, target, text(value))
 
 
-def _resolve(world: World, thing: Obj, where: Path, target: str, name: str) -> Iterator[Finding]:
+def _resolve(manifests: ManifestSet, thing: Obj, where: Path, target: str, name: str) -> Iterator[Finding]:
     namespace = "" if target in _cluster_scoped() else thing.namespace
-    if name and (target, name) not in _ALWAYS and not world.has(target, name, namespace):
+    if name and (target, name) not in _ALWAYS and not manifests.has(target, name, namespace):
         kind, place = target.partition(".")[0], f" in namespace {quoted(namespace)}" if namespace else ""
-        level = Level.ERROR if world.facts.whole else Level.WARNING
-        yield thing.found("reference", f"there is no {kind} {quoted(name)}{place}", where, level)
+        yield thing.found("reference", f"there is no {kind} {quoted(name)}{place}", where)
 
 
 @cache
 def _cluster_scoped() -> frozenset[str]:
-    """The keys of what lives in no namespace."""
+    """Return the keys of cluster-scoped objects."""
     own = {
         f"{kind}.{api.rpartition('/')[0]}" for (api, kind), crd in crd_schemas().items() if crd.cluster_scoped
     }
@@ -90,78 +105,79 @@ def _cluster_scoped() -> frozenset[str]:
     return frozenset(own | {f"{kind}.{group}" if group else kind for group, kind in pairs})
 
 
-def _namespace(world: World, thing: Obj) -> Iterator[Finding]:
-    if is_namespaced(thing.api_version, thing.kind):
-        yield from _resolve(world, thing, ("metadata", "namespace"), "Namespace", thing.namespace)
+def _namespace(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    if manifests.is_namespaced(thing):
+        yield from _resolve(manifests, thing, ("metadata", "namespace"), "Namespace", thing.namespace)
 
 
-def _claim(world: World, thing: Obj) -> Iterator[Finding]:
-    """A claim that names its volume only compares class names; another one needs the class."""
+def _claim(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """A claim that names its volume only compares class names. A claim without a volume needs the class."""
     if thing.key == CLAIM and not text(at(thing.body, "spec", "volumeName")):
-        yield from _follow(world, thing, "spec.storageClassName", STORAGE_CLASS)
+        yield from _follow(manifests, thing, "spec.storageClassName", STORAGE_CLASS)
 
 
-def _admission_check(world: World, thing: Obj) -> Iterator[Finding]:
+def _admission_check(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     parameters = mapping(at(thing.body, "spec", "parameters"))
     if thing.key == kueue.ADMISSION_CHECK and parameters.get("kind") == "ProvisioningRequestConfig":
         target = "ProvisioningRequestConfig.kueue.x-k8s.io"
-        yield from _follow(world, thing, "spec.parameters.name", target)
+        yield from _follow(manifests, thing, "spec.parameters.name", target)
 
 
-def _binding(world: World, thing: Obj) -> Iterator[Finding]:
+def _binding(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     if thing.kind not in ("RoleBinding", "ClusterRoleBinding"):
         return
     role = mapping(at(thing.body, "roleRef"))
     kind, name = text(role.get("kind")), text(role.get("name"))
     if kind in ROLES and not name.startswith("system:"):
-        yield from _resolve(world, thing, ("roleRef", "name"), ROLES[kind], name)
+        yield from _resolve(manifests, thing, ("roleRef", "name"), ROLES[kind], name)
     for path, subject in entries(thing.body, "subjects"):
         if at(subject, "kind") == "ServiceAccount":
             name, namespace = text(at(subject, "name")), text(at(subject, "namespace"))
-            if name != "default" and not world.has("ServiceAccount", name, namespace or thing.namespace):
+            if name != "default" and not manifests.has("ServiceAccount", name, namespace or thing.namespace):
                 yield thing.found("reference", f"there is no ServiceAccount {quoted(name)} in namespace {quoted(namespace)}", path)  # fmt: skip
 
 
-def _scaler(world: World, thing: Obj) -> Iterator[Finding]:
+def _scaler(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     if thing.key != "HorizontalPodAutoscaler.autoscaling":
         return
     target = mapping(at(thing.body, "spec", "scaleTargetRef"))
     group = text(target.get("apiVersion")).rpartition("/")[0]
     key = f"{text(target.get('kind'))}.{group}" if group else text(target.get("kind"))
-    yield from _resolve(world, thing, ("spec", "scaleTargetRef", "name"), key, text(target.get("name")))  # fmt: skip
+    yield from _resolve(manifests, thing, ("spec", "scaleTargetRef", "name"), key, text(target.get("name")))  # fmt: skip
 
 
-def _queue(world: World, thing: Obj) -> Iterator[Finding]:
-    """Kueue never takes in a workload whose queue is not in its namespace: it stays suspended in silence."""
+def _queue(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """Kueue never admits a workload whose queue is not in its namespace. The workload stays suspended without an error."""
     for label, target in (
         (kueue.QUEUE_LABEL, kueue.LOCAL_QUEUE),
         (kueue.PRIORITY_LABEL, kueue.PRIORITY_CLASS),
     ):
         where = ("metadata", "labels", label)
-        yield from _resolve(world, thing, where, target, text(thing.labels.get(label)))
+        yield from _resolve(manifests, thing, where, target, text(thing.labels.get(label)))
 
 
-def _in_pods(world: World, pods: Pods) -> Iterator[Finding]:
+def _in_pods(manifests: ManifestSet, pods: Pods, made: frozenset[tuple[str, str]]) -> Iterator[Finding]:
     for path, target in _IN_PODS:
         for where, value in along(pods.template, path.split(".")):
-            parent = _parent(pods.template, where)
-            if at(parent, "optional") is not True:
-                yield from _resolve(world, pods.owner, pods.where(*where), target, text(value))
+            optional = at(below(pods.template, where[:-1]), "optional") is True
+            if not optional and not (target == SECRET and (pods.owner.namespace, text(value)) in made):
+                yield from _resolve(manifests, pods.owner, pods.where(*where), target, text(value))
 
 
-def _parent(value: Any, path: Path) -> Any:
-    for key in path[:-1]:
-        value = items(value)[key] if isinstance(key, int) else mapping(value).get(key)
-    return value
+def _made_secrets(manifests: ManifestSet) -> frozenset[tuple[str, str]]:
+    """Return namespace and name of Secrets that operators make from objects of the manifests."""
+    makers = [one for one in manifests.objects if one.kind in _SECRET_MAKERS]
+    paths = (("spec", "secretName"), ("spec", "target", "name"), ("metadata", "name"))
+    return frozenset((one.namespace, text(at(one.body, *path))) for one in makers for path in paths)
 
 
-def _circles(world: World) -> Iterator[Finding]:
-    """Kueue stops all admission in a tree of cohorts that is none."""
-    for cohort in world.all(kueue.COHORT):
+def _circles(manifests: ManifestSet) -> Iterator[Finding]:
+    """Kueue stops all admission in cohorts that form a circle."""
+    for cohort in manifests.all(kueue.COHORT):
         seen, parent = {cohort.name}, text(at(cohort.body, "spec", "parentName"))
         while parent and parent not in seen:
             seen.add(parent)
-            above = world.get(kueue.COHORT, parent)
+            above = manifests.get(kueue.COHORT, parent)
             parent = text(at(above.body, "spec", "parentName")) if above else ""
         if parent == cohort.name:
             yield cohort.found("cycle", "the cohort is its own ancestor", ("spec", "parentName"))

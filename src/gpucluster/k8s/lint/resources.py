@@ -1,4 +1,4 @@
-"""Rule 4: GPUs whole and the same in request and limit, shared memory inside the memory limit."""
+"""Rule 4: whole GPUs, equal in request and limit, and shared memory inside the memory limit."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -6,14 +6,14 @@ from typing import Any
 
 from gpucluster.k8s.lint import kueue, quantity
 from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.pods import Pods, amounts, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, mapping, text
-from gpucluster.k8s.lint.world import World
-from gpucluster.spec.problem import quoted
+from gpucluster.text import quoted
 
 
-def check(world: World) -> Iterator[Finding]:
-    for thing in world.objects:
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    for thing in manifests.objects:
         for pods in pods_of(thing):
             for path, container in pods.containers():
                 yield from _container(pods, path, mapping(container.get("resources")))
@@ -36,10 +36,10 @@ def _exact(resource: str) -> bool:
 
 def _device(asked: Decimal | None, limit: Decimal | None) -> str:
     if limit is None:
-        return "a limit is needed: a device is not overcommitted"
+        return "a limit is required: devices cannot be overcommitted"
     if asked is not None and asked != limit:
         return f"request {quantity.shown(asked)} and limit {quantity.shown(limit)} must be equal"
-    return "" if limit == limit.to_integral_value() else f"{quantity.shown(limit)} is not whole"
+    return "" if limit == limit.to_integral_value() else f"{quantity.shown(limit)} is not a whole number"
 
 
 def _ordinary(asked: Decimal | None, limit: Decimal | None) -> str:
@@ -49,7 +49,7 @@ def _ordinary(asked: Decimal | None, limit: Decimal | None) -> str:
 
 
 def _shared_memory(pods: Pods) -> Iterator[Finding]:
-    """A memory volume counts against the memory of the container that writes to it; without a size it has half the node."""
+    """A memory volume counts against the memory of the container that writes to it. Without a size it may use half the node."""
     volumes = {text(at(volume, "name")): (path, mapping(at(volume, "emptyDir"))) for path, volume in entries(pods.spec, "volumes")}  # fmt: skip
     for name, (path, volume) in volumes.items():
         if volume.get("medium") == "Memory":

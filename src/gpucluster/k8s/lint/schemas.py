@@ -1,38 +1,50 @@
 # pyright: reportUnknownVariableType=false
-"""Custom resources against the schemas of their own projects: strict fields, formats, list keys, then the CEL rules."""
+"""Check custom resources against the schemas of their projects: strict fields, formats, list keys, then the CEL rules."""
 
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from datetime import datetime
-from functools import cache
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
-from gpucluster.catalog import crd_schema, crd_schemas
 from gpucluster.k8s.lint import builtin, cel
-from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.custom_resources import CustomResource
+from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
 from gpucluster.k8s.lint.tree import at, items, mapping
 from gpucluster.k8s.lint.words import Complaint, Validator, complaints
-from gpucluster.k8s.lint.world import CLIENT_GROUPS, Obj, World, is_built_in
 
 Schema = Mapping[str, Any]
-_BY_NAMES = (("annotations",), ("labels",), ("name",), ("namespace",))  # its checker's, for all kinds
+_BY_NAMES = (
+    ("annotations",),
+    ("labels",),
+    ("name",),
+    ("namespace",),
+)  # the checker `names` checks them, for all kinds
 
 
-def check(world: World) -> Iterator[Finding]:
-    """Every custom resource; one whose schema we lack is said, never passed."""
-    for thing in world.objects:
-        if not is_built_in(thing.api_version) and thing.group not in CLIENT_GROUPS:
-            yield from _check(thing) if _known(thing) else _unknown(thing)
-            yield from _metadata(thing, world.facts.kubernetes)
+_NEAR = 0.8  # from which similarity a kind counts as misspelt
+
+
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    """Check every custom resource with a known schema. `check.unchecked` lists the other ones."""
+    for thing in manifests.objects:
+        if not is_built_in(thing.api_version) and not thing.is_client_file:
+            resource = manifests.resource(thing)
+            yield from _check(thing, resource) if resource else _unknown(manifests, thing)
+            yield from _metadata(
+                thing, manifests.facts.kubernetes, Level.ERROR if resource else Level.WARNING
+            )
 
 
 def defaulted(schema: Schema, value: Any) -> Any:
-    """The value as the API server would keep it: the schema's defaults taken, for CEL sees them."""
+    """Return the value with the schema's defaults, as the API server stores it, because CEL rules see them."""
     if isinstance(value, dict):
         return _defaulted_fields(schema, mapping(value))
     if isinstance(value, list):
@@ -41,39 +53,45 @@ def defaulted(schema: Schema, value: Any) -> Any:
     return value
 
 
-def _known(thing: Obj) -> bool:
-    return (thing.api_version, thing.kind) in crd_schemas()
+def _unknown(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """Report a version that a project does not have, and a kind that is nearly one of its kinds."""
+    kinds = {one.kind for one in manifests.resources.values() if one.group == thing.group}
+    near = (
+        [thing.kind]
+        if thing.kind in kinds
+        else get_close_matches(thing.kind, sorted(kinds), n=1, cutoff=_NEAR)
+    )
+    if near:
+        have = sorted(
+            one.api_version
+            for one in manifests.resources.values()
+            if (one.group, one.kind) == (thing.group, near[0])
+        )
+        what = f"{thing.api_version} {thing.kind}"
+        yield thing.found(
+            "unknown-kind", f"there is no {what}; {near[0]} is in {' and '.join(have)}", ("kind",)
+        )
 
 
-def _unknown(thing: Obj) -> Iterator[Finding]:
-    groups = {api_version.rpartition("/")[0] for api_version, _ in crd_schemas()}
-    what = f"{thing.api_version} {thing.kind}"
-    if thing.group in groups:
-        known = sorted({f"{api} {kind}" for api, kind in crd_schemas() if api.startswith(f"{thing.group}/")})
-        yield thing.found("unknown-kind", f"{what} is none of {', '.join(known)}", ("kind",))
-    else:
-        yield thing.warned("no-schema", f"no schema of {what} is in the catalog: not checked", ("kind",))
-
-
-def _check(thing: Obj) -> Iterator[Finding]:
-    schema = crd_schema(thing.api_version, thing.kind)
+def _check(thing: Obj, resource: CustomResource) -> Iterator[Finding]:
+    schema = resource.schema
     body = defaulted(schema, {key: value for key, value in thing.body.items() if key != "status"})
-    found = list(complaints(_validator(thing.api_version, thing.kind), body))
-    for said in found:
-        yield thing.found(said.rule, said.message, said.path)
+    found = list(complaints(_validator(resource), body))
+    for error in found:
+        yield thing.found(error.rule, error.message, error.path)
     yield from _rules(thing, schema, body, found)
     if "status" in thing.body:
-        yield thing.warned("status", "the status is the cluster's to write; it is not checked", ("status",))
+        yield thing.warned("status", "the cluster writes the status; it is not checked", ("status",))
 
 
-def _metadata(thing: Obj, release: str) -> Iterator[Finding]:
-    for said in complaints(builtin.metadata(release), thing.body.get("metadata", {})):
-        if said.path[:1] not in _BY_NAMES:
-            yield thing.found(said.rule, said.message, ("metadata", *said.path))
+def _metadata(thing: Obj, release: str, level: Level) -> Iterator[Finding]:
+    for error in complaints(builtin.metadata(release), thing.body.get("metadata", {})):
+        if error.path[:1] not in _BY_NAMES:
+            yield thing.found(error.rule, error.message, ("metadata", *error.path), level)
 
 
 def _rules(thing: Obj, schema: Schema, body: Any, found: list[Complaint]) -> Iterator[Finding]:
-    wrong = frozenset(said.path for said in found if said.typed)
+    wrong = frozenset(error.path for error in found if error.typed)
     for broken in cel.evaluate(schema, body, wrong):
         if broken.engine:
             words = f"a rule could not be evaluated ({broken.engine}): {broken.message}"
@@ -89,27 +107,36 @@ def _defaulted_fields(schema: Schema, value: Mapping[str, Any]) -> dict[str, Any
         absent = name not in full or (full[name] is None and not at(inner, "nullable"))
         if absent and "default" in mapping(inner):
             full[name] = deepcopy(inner["default"])
+        elif absent and name in full:
+            del full[name]  # the server drops a null of a field that is not nullable
     return {name: defaulted(mapping(known.get(name, others)), entry) for name, entry in full.items()}
 
 
-@cache
-def _validator(api_version: str, kind: str) -> Validator:
-    return _STRICT(_strict(crd_schema(api_version, kind), root=True))
+@lru_cache(maxsize=256)
+def _validator(resource: CustomResource) -> Validator:
+    return _STRICT(_strict(resource.schema, root=True))
 
 
 def _strict(schema: Schema, *, root: bool = False) -> dict[str, Any]:
-    """The same as the API server prunes and refuses: no field beyond those named, unless the schema keeps unknown ones."""
+    """Make a schema strict, as the API server's validation is: no unknown field, unless the schema preserves unknown ones."""
     made = {key: value for key, value in schema.items() if key != "x-kubernetes-validations"}
     if "properties" in made:
         made["properties"] = {name: _strict(mapping(inner)) for name, inner in made["properties"].items()}
     for key in ("items", "additionalProperties"):
         if isinstance(made.get(key), dict):
             made[key] = _strict(mapping(made[key]))
+    if made.get("x-kubernetes-embedded-resource"):
+        made["properties"] = {"apiVersion": {}, "kind": {}, "metadata": {}, **mapping(made.get("properties"))}
     open_ended = "additionalProperties" in made or made.get("x-kubernetes-preserve-unknown-fields")
     if made.get("type") == "object" and not open_ended:
         made["additionalProperties"] = False
     if root:
-        made["properties"] = {**made["properties"], "metadata": {"type": "object"}}  # `names` looks at it
+        made["properties"] = {
+            "apiVersion": {},
+            "kind": {},
+            **made["properties"],
+            "metadata": {"type": "object"},
+        }  # `names` checks it
     if made.get("nullable") and "type" in made:
         made["type"] = [made["type"], "null"]
     return made
@@ -119,7 +146,7 @@ def _pattern(_v: Any, pattern: str, value: Any, _schema: Schema) -> Iterator[Val
     if isinstance(value, str):
         try:
             good = cel.matches(value, pattern)
-        except cel.ENGINE_ERRORS:  # text that is no Unicode
+        except cel.ENGINE_ERRORS:  # text that is no valid Unicode
             good = False
         if not good:
             yield ValidationError("does not match")
@@ -127,11 +154,11 @@ def _pattern(_v: Any, pattern: str, value: Any, _schema: Schema) -> Iterator[Val
 
 def _format(_v: Any, name: str, value: Any, _schema: Schema) -> Iterator[ValidationError]:
     if name in _FORMATS and not _FORMATS[name](value):
-        yield ValidationError(f"is no {name}")
+        yield ValidationError(f"is not a valid {name}")
 
 
 def _list_type(_v: Any, kind: str, value: Any, schema: Schema) -> Iterator[ValidationError]:
-    """A set has no entry twice, a map none with the same keys."""
+    """Check that a set has no entry twice, and a map no two entries with the same keys."""
     keys = [str(key) for key in items(schema.get("x-kubernetes-list-map-keys"))] if kind == "map" else []
     if kind not in ("map", "set") or not isinstance(value, list):
         return
@@ -139,12 +166,12 @@ def _list_type(_v: Any, kind: str, value: Any, schema: Schema) -> Iterator[Valid
     for entry in items(value):
         sign = repr([mapping(entry).get(key) for key in keys] if keys else entry)
         if sign in seen:
-            yield ValidationError(f"an entry stands twice: {sign[:120]}")
+            yield ValidationError(f"an entry is repeated: {sign[:120]}")
         seen.add(sign)
 
 
 def _whole(bits: int) -> Callable[[Any], bool]:
-    """JSON Schema counts 1.0 as whole, so does the API server; the type is another keyword's."""
+    """JSON Schema and the API server count 1.0 as an integer. The keyword `type` checks the rest."""
     return lambda value: not isinstance(value, int | float) or -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
 
 

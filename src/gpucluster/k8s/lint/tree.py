@@ -1,4 +1,4 @@
-"""Steps into parsed YAML that may have any shape: what is not as expected reads as empty, and a schema says so."""
+"""Access to parsed YAML of any shape. An unexpected value reads as empty; the schema check reports it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -7,40 +7,47 @@ Path = tuple[str | int, ...]
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is a mapping, else an empty one."""
+    """Return the value if it is a mapping, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> Sequence[Any]:
-    """The value if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """The value if it is text, else an empty one."""
+    """Return the value if it is text, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def texts(value: Any) -> dict[str, str]:
-    """The entries of a mapping whose value is text."""
+    """Return the entries of a mapping whose value is text."""
     return {key: entry for key, entry in mapping(value).items() if isinstance(entry, str)}
 
 
 def at(value: Any, *path: str) -> Any:
-    """The value below some keys; None where there is none."""
+    """Return the value below some keys, or None."""
     for key in path:
         value = mapping(value).get(key)
     return value
 
 
+def below(value: Any, path: Path) -> Any:
+    """Return the value below some keys and positions of lists, or None. A position must exist."""
+    for key in path:
+        value = items(value)[key] if isinstance(key, int) else mapping(value).get(key)
+    return value
+
+
 def entries(value: Any, *path: str) -> Iterator[tuple[Path, Any]]:
-    """Each entry of a list below some keys, with its path."""
+    """Yield each entry of a list below some keys, with its path."""
     for number, entry in enumerate(items(at(value, *path))):
         yield (*path, number), entry
 
 
 def along(value: Any, keys: Sequence[str]) -> Iterator[tuple[Path, Any]]:
-    """All values along a path, `*` is each entry; what is not there or null is passed by."""
+    """Yield all values along a path; `*` is each entry. Missing and null values are skipped."""
     if not keys:
         yield (), value
     elif keys[0] == "*":
@@ -53,7 +60,7 @@ def along(value: Any, keys: Sequence[str]) -> Iterator[tuple[Path, Any]]:
 
 
 def depth_of(value: Any, limit: int) -> int:
-    """How deep lists and mappings are nested, counted up to `limit`; does not recurse."""
+    """Return how deep lists and mappings are nested, counted up to `limit`. It does not recurse."""
     level, depth = [value], 0
     while level and depth < limit:
         inner = [child for parent in level for child in (*mapping(parent).values(), *items(parent))]
@@ -62,7 +69,7 @@ def depth_of(value: Any, limit: int) -> int:
 
 
 def shown(path: Path) -> str:
-    """A path for people: `spec.containers[0].resources.limits[nvidia.com/gpu]`."""
+    """Return a path for people: `spec.containers[0].resources.limits[nvidia.com/gpu]`."""
     text = ""
     for part in path:
         plain = isinstance(part, str) and part.isidentifier()

@@ -1,5 +1,5 @@
-"""What the API server's own code asks of one object beyond its schema: words of a set, numbers in a range, parts that
-exclude each other. To add one: a row in its table."""
+"""Checks that the API server's own code makes beyond schemas: words of a set, numbers in a range, parts that
+exclude each other. To add a check, add a row to its table."""
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
@@ -7,10 +7,10 @@ from typing import Any
 
 from gpucluster.k8s.lint import kueue, quantity
 from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET
 from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
-from gpucluster.k8s.lint.world import Obj, World
-from gpucluster.spec.problem import quoted
+from gpucluster.text import quoted
 
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 _MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -19,7 +19,7 @@ _RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 _HPA = "HorizontalPodAutoscaler.autoscaling"
 _POLICY = "NetworkPolicy.networking.k8s.io"
 
-# kind, path (`*` is each entry), the words that it takes
+# kind, path (`*` is each entry), the allowed words
 _WORDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Service", "spec.type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
     ("Service", "spec.ports.*.protocol", PROTOCOLS),
@@ -47,7 +47,7 @@ _WORDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         for mode in ("audit", "enforce", "warn")
     ),
 )
-# kind, path, the least and the most that it takes
+# kind, path, the minimum and the maximum
 _RANGES: tuple[tuple[str, str, int, int], ...] = (
     ("Service", "spec.ports.*.port", 1, 65535),
     ("Deployment.apps", "spec.replicas", 0, 2**31 - 1),
@@ -61,21 +61,21 @@ _RANGES: tuple[tuple[str, str, int, int], ...] = (
     (JOBSET, "spec.replicatedJobs.*.replicas", 1, 2**31 - 1),
     (JOBSET, "spec.replicatedJobs.*.template.spec.parallelism", 1, 2**31 - 1),
 )
-# kind, path to the part, its fields of which one may be given, whether one must be
+# kind, path to the part, its fields of which only one may be set, whether one must be set
 _ONE_OF: tuple[tuple[str, str, frozenset[str], bool], ...] = (
     ("PodDisruptionBudget.policy", "spec", frozenset({"maxUnavailable", "minAvailable"}), False),
     (
         "PersistentVolume",
         "spec",
-        frozenset({"csi", "fc", "hostPath", "iscsi", "local", "nfs", "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "gcePersistentDisk", "rbd"}),
+        frozenset({"csi", "fc", "hostPath", "iscsi", "local", "nfs", "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "flexVolume", "flocker", "gcePersistentDisk", "glusterfs", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"}),
         True,
     ),
 )  # fmt: skip
 
 
-def check(world: World) -> Iterator[Finding]:
-    scaled = {_target(scaler) for scaler in world.all(_HPA)}
-    for thing in world.objects:
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    scaled = {_target(scaler) for scaler in manifests.all(_HPA)}
+    for thing in manifests.objects:
         yield from _words(thing)
         yield from _ranges(thing)
         yield from _parts(thing)
@@ -83,7 +83,7 @@ def check(world: World) -> Iterator[Finding]:
             yield from special(thing)
         owned = (thing.kind, thing.name, thing.namespace) in scaled
         if owned and type(at(thing.body, "spec", "replicas")) is int:
-            words = "an autoscaler owns this number: each apply would take it back"
+            words = "an autoscaler sets this number: remove it, or each apply resets it"
             yield thing.warned("replicas", words, ("spec", "replicas"))
 
 
@@ -103,7 +103,7 @@ def _ranges(thing: Obj) -> Iterator[Finding]:
     for path, least, most in ((path, least, most) for key, path, least, most in _RANGES if key == thing.key):
         for where, value in along(thing.body, _keys(path)):
             if type(value) is int and not least <= value <= most:
-                yield thing.found("range", f"{value} is not from {least} to {most}", where)
+                yield thing.found("range", f"{value} is not between {least} and {most}", where)
 
 
 def _parts(thing: Obj) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def _one_of(given: list[str], fields: frozenset[str]) -> str:
     return (
         f"{' and '.join(given)} exclude each other"
         if given
-        else f"one of {', '.join(sorted(fields))} is needed"
+        else f"one of {', '.join(sorted(fields))} is required"
     )
 
 
@@ -136,16 +136,16 @@ def _deployment(thing: Obj) -> Iterator[Finding]:
     update = mapping(strategy.get("rollingUpdate"))
     where = ("spec", "strategy", "rollingUpdate")
     if strategy.get("type") == "Recreate" and update:
-        yield thing.found("one-of", "Recreate has no rollingUpdate", where)
+        yield thing.found("one-of", "rollingUpdate is not allowed with Recreate", where)
     if all(update.get(side) in (0, "0%") for side in ("maxSurge", "maxUnavailable")) and update:
-        yield thing.found("range", "maxSurge and maxUnavailable are both 0: nothing could move", where)
+        yield thing.found("range", "maxSurge and maxUnavailable are both 0: no pod could be replaced", where)
 
 
 def _selector(thing: Obj) -> Iterator[Finding]:
-    """Only of apps: for others an empty selector takes all."""
+    """Only for the `apps` group: for other kinds an empty selector selects everything."""
     selector = mapping(at(thing.body, "spec", "selector"))
     if "selector" in mapping(thing.body.get("spec")) and not any(selector.values()):
-        yield thing.found("selector", "an empty selector is not taken", ("spec", "selector"))
+        yield thing.found("selector", "the selector must not be empty", ("spec", "selector"))
 
 
 def _metrics(thing: Obj) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def _metrics(thing: Obj) -> Iterator[Finding]:
         kind = text(at(metric, "type"))
         field = kind[:1].lower() + kind[1:]
         if kind and field not in mapping(metric):
-            yield thing.found("one-of", f"a metric of type {kind} has `{field}`", path)
+            yield thing.found("one-of", f"a metric of type {kind} needs `{field}`", path)
 
 
 def _blocks(thing: Obj) -> Iterator[Finding]:
@@ -168,12 +168,12 @@ def _blocks(thing: Obj) -> Iterator[Finding]:
 def _block(thing: Obj, block: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     whole = _network(block.get("cidr"))
     if whole is None:
-        yield thing.found("cidr", f"{quoted(block.get('cidr'))} is no network", (*path, "cidr"))
+        yield thing.found("cidr", f"{quoted(block.get('cidr'))} is not a network", (*path, "cidr"))
     for number, written in enumerate(items(block.get("except"))):
         hole = _network(written)
         inside = whole is None or (hole is not None and hole.version == whole.version and hole != whole and hole.subnet_of(whole))  # type: ignore[arg-type]  # fmt: skip
         if hole is None or not inside:
-            words = "is no network" if hole is None else f"is not inside {whole}"
+            words = "is not a network" if hole is None else f"is not inside {whole}"
             yield thing.found("cidr", f"{quoted(written)} {words}", (*path, "except", number))
 
 
@@ -185,7 +185,7 @@ def _network(written: Any) -> Any:
 
 
 def _limits(thing: Obj) -> Iterator[Finding]:
-    """A container without requests gets both; a request above the limit would be refused each time."""
+    """A LimitRange gives its default request and limit to a container without them. A request above the limit is refused."""
     for path, limit in entries(thing.body, "spec", "limits"):
         for name, written in mapping(at(limit, "defaultRequest")).items():
             asked, most = quantity.parse(written), quantity.parse(at(limit, "default", name))
@@ -199,18 +199,18 @@ def _limits(thing: Obj) -> Iterator[Finding]:
 def _quotas(thing: Obj) -> Iterator[Finding]:
     for quota in kueue.quotas(thing):
         if quota.nominal < 0:
-            yield thing.found("range", "a quota is not below 0", quota.path)
+            yield thing.found("range", "a quota cannot be below 0", quota.path)
 
 
 def _width(thing: Obj) -> Iterator[Finding]:
-    """The index of a pod is its rank: pods that come after others have ended find no peers."""
+    """The index of a pod is its rank. Pods that start after others have ended find no peers."""
     for path, job in entries(thing.body, "spec", "replicatedJobs"):
         spec = mapping(at(job, "template", "spec"))
         width, all_ = spec.get("parallelism"), spec.get("completions")
         indexed = spec.get("completionMode") == "Indexed"
         if indexed and type(width) is type(all_) is int and width != all_:
-            words = f"{width} pods at once and {all_} in all: a gang's are the same"
-            yield thing.found("gang-width", words, (*path, "template", "spec", "completions"))
+            words = f"{width} parallel pods and {all_} completions: both must be equal in a gang"
+            yield thing.warned("gang-width", words, (*path, "template", "spec", "completions"))
 
 
 _APPS = (_selector,)

@@ -1,4 +1,4 @@
-"""What a JSON Schema validator found, in words for people: one complaint a field, none longer than a line."""
+"""Messages for the errors of a JSON Schema validator: one for each field, none longer than a line."""
 
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from jsonschema import ValidationError
 
 from gpucluster.k8s.lint.tree import Path, items, mapping
-from gpucluster.spec.problem import quoted
+from gpucluster.text import quoted
 
 _TYPES = {"object": "a mapping", "array": "a list", "string": "text", "boolean": "true or false", "integer": "a whole number", "number": "a number", "null": "nothing"}  # fmt: skip
 _LONGEST = 200
@@ -16,7 +16,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """`typed`: the value has another shape than the schema says, so no CEL rule can read it."""
+    """`typed`: the value has another shape than the schema requires, so no CEL rule can read it."""
 
     rule: str
     path: Path
@@ -25,13 +25,13 @@ class Complaint:
 
 
 class Validator(Protocol):
-    """What jsonschema's validator classes have in common (its own protocol is only partly typed)."""
+    """The common protocol of jsonschema's validator classes (its own protocol is only partly typed)."""
 
     def iter_errors(self, instance: Any) -> Iterator[ValidationError]: ...
 
 
 def complaints(validator: Validator, value: Any) -> Iterator[Complaint]:
-    """All errors of a value, taken apart."""
+    """Return all errors of a value, split into single complaints."""
     for error in validator.iter_errors(value):
         yield from _taken_apart(error)
 
@@ -58,7 +58,7 @@ def _unknown(error: ValidationError, path: Path) -> Iterator[Complaint]:
 
 
 def _missing(error: ValidationError, path: Path) -> Iterator[Complaint]:
-    """The validator says each missing field by itself, with the field in its words only."""
+    """The validator reports each missing field as a separate error, and names the field only in the message."""
     for field in items(error.validator_value):
         if f"'{field}' is a required property" == error.message:
             yield Complaint("schema", path, f"`{field}` is required")

@@ -1,1 +1,1 @@
-"""One View a template: exactly its variables, as JSON. Made from the plan, with no look-up."""
+"""One View for each template, with exactly its variables as JSON. Views come from the plan without look-ups."""

@@ -1,15 +1,15 @@
-"""Helm values of what must run before our objects mean anything. They configure; nothing of the charts is rendered."""
+"""Helm values of the charts that our objects need. They configure the charts; we render nothing of the charts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import Distribution, NodePool
-from gpucluster.plan.market import Market
+from gpucluster.plan.model.kubernetes import NodePool
+from gpucluster.plan.model.values import Distribution, Market
 
-KUEUE_CONFIG = "kueue-config.yaml.j2"  # rendered into the values, as text
+KUEUE_CONFIG = "kueue-config.yaml.j2"  # goes into the values as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,21 @@ class Karpenter:
     overlay: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VpcCni:
+    """templates/k8s/values-vpc-cni.yaml.j2"""
+
+    enforce: str
+
+
+def vpc_cnis(site: Site) -> Iterator[tuple[str, VpcCni]]:
+    """The add-on of EKS. An existing cluster has a CNI of its own. AWS's schema of the add-on requires a string."""
+    if site.kubernetes.distribution is Distribution.EKS:
+        yield "vpc-cni", VpcCni(enforce=scalar("true"))
+
+
 def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
-    """EKS's accelerated images carry driver and toolkit; two owners of one driver would fight."""
+    """EKS's accelerated images include driver and toolkit. Two installers of one driver would conflict."""
     sliced = [pool for pool in site.kubernetes.pools if pool.mig]
     if not any(pool.gpu_count for pool in site.kubernetes.pools):
         return
@@ -85,7 +98,7 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
 
 
 def _mig_config(pools: list[NodePool]) -> str:
-    """mig-parted's own format; a node's label names its entry."""
+    """Return the configuration in mig-parted's format. A node's label names its entry."""
     lines = ["version: v1", "mig-configs:", "  all-disabled:", "  - devices: all", "    mig-enabled: false"]
     for pool in pools:
         lines += [f"  {pool.labels[names.LABEL_MIG]}:", "  - devices: all", "    mig-enabled: true"]

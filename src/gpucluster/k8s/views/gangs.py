@@ -1,17 +1,17 @@
-"""Gangs: pods that start together, and find each other as torch expects."""
+"""Gangs: pods that start together, with the variables that torch needs to connect them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
 from gpucluster.k8s.views.queues import GANG
 from gpucluster.plan import names
-from gpucluster.plan.workloads import Gang as GangPlan
+from gpucluster.plan.model.workloads import Gang as GangPlan
 
-JOB = "node"  # the one replicated job; in each pod's host name
-RENDEZVOUS_PORT = 29500  # torch's own
+JOB = "node"  # name of the only replicated job; part of each pod's host name
+RENDEZVOUS_PORT = 29500  # torch's default
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 
@@ -22,7 +22,7 @@ class Gang:
 
     name: str
     namespace: str
-    queued: str  # the labels of what Kueue queues
+    queued: str  # labels of an object that Kueue queues
     labels: str
     annotations: str
     job: str
@@ -32,8 +32,11 @@ class Gang:
     tolerations: str
     affinity: str
     image: str
+    pull_secrets: str
+    command: str
     args: str
     env: tuple[pods.EnvLine, ...]
+    secrets: tuple[pods.SecretLine, ...]
     port: str
     requests: str
     limits: str
@@ -60,8 +63,11 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
                 tolerations=pods.tolerated(site, one),
                 affinity=pods.affinity(site, one),
                 image=scalar(one.image),
+                pull_secrets=pods.pull_secrets(one),
+                command=scalar(list(one.command) or None),
+                secrets=pods.secret_lines(one),
                 args=scalar(list(one.args) or None),
-                env=pods.env_lines({**_fabric(one), **one.env, **_rendezvous(one)}),
+                env=pods.env_lines({**one.fabric_env, **one.env, **_rendezvous(one)}),
                 port=scalar(RENDEZVOUS_PORT),
                 requests=pods.requests(one),
                 limits=pods.limits(one),
@@ -84,8 +90,3 @@ def _rendezvous(one: GangPlan) -> dict[str, str]:
     address = {"MASTER_ADDR": first, "MASTER_PORT": str(RENDEZVOUS_PORT)}
     sizes = {"PET_NNODES": str(one.nodes), "PET_NPROC_PER_NODE": str(one.gpus_per_node)}
     return {**sizes, **{f"PET_{name}": value for name, value in address.items()}, **address}
-
-
-def _fabric(one: GangPlan) -> dict[str, str]:
-    """What every NCCL wants to be told; with EFA's present software nothing more is good (aws-ofi-nccl 1.7 and later)."""
-    return {"NCCL_SOCKET_IFNAME": "^lo,docker,veth"} if one.nodes > 1 else {}

@@ -1,16 +1,22 @@
-"""Karpenter's side of elastic pools. Nodes that stand always are none of its business."""
+"""Karpenter's objects for elastic pools. Karpenter does not manage always-on nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
-from gpucluster.plan import defaults_kubernetes as kube
+from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import MIG_PREFIX, NodePool
-from gpucluster.plan.market import Source
+from gpucluster.plan.model.kubernetes import Launch, NodePool
+from gpucluster.plan.model.values import CPU, MIG_PREFIX, Market
 
-_FIRST_WEIGHT, _STEP, _LEAST = 100, 10, 1  # Karpenter tries the heaviest first
+_CAPACITY_TYPES = {  # https://karpenter.sh/docs/tasks/odcrs: capacity blocks are reserved capacity, too
+    Market.RESERVATION: "reserved",
+    Market.CAPACITY_BLOCK: "reserved",
+    Market.SPOT: "spot",
+    Market.ON_DEMAND: "on-demand",
+}
+_FIRST_WEIGHT, _STEP, _LEAST = 100, 10, 1  # Karpenter tries the highest weight first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +26,22 @@ class NodeClass:
     name: str
     labels: str
     role: str
+    image: str
     subnet_tags: str
     group_tags: str
     interfaces: str
+    reservations: str
     disks: str
     root_disk: str
     tags: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementLine:
+    """The allowed values of one label of a node."""
+
+    key: str
+    allowed: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +51,12 @@ class KarpenterPool:
     name: str
     labels: str
     weight: str
-    cpus: str
+    limits: str
     idle: str
     node_labels: str
     class_name: str
     taints: str
-    machines: str
-    markets: str
-    zones: str
-    arch: str
+    requirements: tuple[RequirementLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +77,12 @@ def classes(site: Site) -> Iterator[tuple[str, NodeClass]]:
             NodeClass(
                 name=scalar(site.name(pool.name)),
                 labels=scalar(site.labels),
+                image=scalar(f"al2023@{site.kubernetes.node_image or 'latest'}"),
                 role=scalar(names.kubernetes_node_role(site.plan.name)),
                 subnet_tags=scalar(cluster),
                 group_tags=scalar({**cluster, names.TAG_ROLE: names.ROLE_KUBERNETES}),
                 interfaces=scalar(_interfaces(pool) or None),
+                reservations=scalar([{"id": one} for one in _reservations(pool)] or None),
                 disks=scalar("RAID0" if pool.local_disks else None),
                 root_disk=scalar(f"{kube.ROOT_DISK_GIB.value:g}Gi"),
                 tags=scalar({**cluster, names.TAG_POOL: pool.name, names.TAG_ROLE: names.ROLE_KUBERNETES}),
@@ -76,10 +91,10 @@ def classes(site: Site) -> Iterator[tuple[str, NodeClass]]:
 
 
 def pools(site: Site) -> Iterator[tuple[str, KarpenterPool]]:
-    """One a source, for only so they are tried in order."""
+    """Return one NodePool for each launch, because only NodePools are tried in order."""
     for pool in _elastic(site):
-        for source in pool.sources:
-            yield f"pool-{pool.name}-{source.position}", _pool(site, pool, source)
+        for launch in pool.launches:
+            yield f"pool-{pool.name}-{launch.positions[0]}", _pool(site, pool, launch)
 
 
 def overlays(site: Site) -> Iterator[tuple[str, Overlay]]:
@@ -91,36 +106,67 @@ def overlays(site: Site) -> Iterator[tuple[str, Overlay]]:
                 Overlay(
                     name=scalar(site.name(pool.name)),
                     labels=scalar(site.labels),
-                    pools=scalar([_name(site, pool, source) for source in pool.sources]),
+                    pools=scalar([_name(site, pool, launch) for launch in pool.launches]),
                     slices=scalar(slices),
                 ),
             )
 
 
 def _elastic(site: Site) -> Iterator[NodePool]:
-    return (pool for pool in site.kubernetes.pools if pool.elastic)
+    return (pool for pool in site.kubernetes.pools if pool.launches)
 
 
-def _pool(site: Site, pool: NodePool, source: Source) -> KarpenterPool:
-    most = pool.elastic if source.max is None else min(pool.elastic, source.max)
+def _pool(site: Site, pool: NodePool, launch: Launch) -> KarpenterPool:
     return KarpenterPool(
-        name=scalar(_name(site, pool, source)),
+        name=scalar(_name(site, pool, launch)),
         labels=scalar(site.labels),
-        weight=scalar(max(_LEAST, _FIRST_WEIGHT - _STEP * source.position)),
-        cpus=scalar(str(most * pool.vcpus)),
+        weight=scalar(max(_LEAST, _FIRST_WEIGHT - _STEP * launch.positions[0])),
+        limits=scalar(_limits(pool, launch)),
         idle=scalar(f"{pool.idle_s}s"),
         node_labels=scalar(pool.labels),
         class_name=scalar(site.name(pool.name)),
         taints=scalar([{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints] or None),
-        machines=scalar(list(source.machines)),
-        markets=scalar([source.market.value]),
-        zones=scalar(list(source.zones)),
-        arch=scalar([pool.arch]),
+        requirements=tuple(
+            RequirementLine(key=scalar(key), allowed=scalar(list(allowed)))
+            for key, allowed in _requirements(pool, launch).items()
+        ),
     )
 
 
-def _name(site: Site, pool: NodePool, source: Source) -> str:
-    return site.name(f"{pool.name}-{source.position}")
+def _requirements(pool: NodePool, launch: Launch) -> dict[str, Iterable[str]]:
+    types = dict.fromkeys(_CAPACITY_TYPES[market] for market in launch.markets)
+    reservations = {"karpenter.k8s.aws/capacity-reservation-id": launch.reservations}
+    return {
+        "node.kubernetes.io/instance-type": launch.machines,
+        "karpenter.sh/capacity-type": types,
+        **(reservations if _reserved(launch) else {}),
+        names.LABEL_ZONE: launch.zones,
+        "kubernetes.io/arch": [pool.arch],
+        "kubernetes.io/os": ["linux"],
+    }
+
+
+def _limits(pool: NodePool, launch: Launch) -> dict[str, str]:
+    """Return the limit by the resources of quotas, which all machines of the pool have in the same number.
+
+    CPUs differ between machines, so a pool without GPUs has a limit of nodes (kubernetes-sigs/karpenter, pull request 2526).
+    """
+    if pool.shared_by == (CPU,):
+        return {"nodes": str(launch.nodes)}
+    return {r: str(pool.allocatable[r] * launch.nodes) for r in pool.shared_by}
+
+
+def _name(site: Site, pool: NodePool, launch: Launch) -> str:
+    return site.name(f"{pool.name}-{launch.positions[0]}")
+
+
+def _reservations(pool: NodePool) -> list[str]:
+    return list(dict.fromkeys(one for launch in pool.launches for one in launch.reservations))
+
+
+def _reserved(launch: Launch) -> bool:
+    """Return whether all nodes are of reservations. Only such nodes have the label with the id."""
+    return len(launch.reservations) == len(launch.markets)
 
 
 def _interfaces(pool: NodePool) -> list[dict[str, object]]:

@@ -1,13 +1,13 @@
-"""What the pods of services and gangs have in common."""
+"""Common parts of the pods of services and gangs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import CPU, MEMORY, quantity
-from gpucluster.plan.workloads import Gang, Service
+from gpucluster.plan.model.values import CPU, MEMORY, quantity
+from gpucluster.plan.model.workloads import Gang, Service
 
 QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 ANYWHERE = "kueue.x-k8s.io/podset-unconstrained-topology"
@@ -15,15 +15,24 @@ ANYWHERE = "kueue.x-k8s.io/podset-unconstrained-topology"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvLine:
-    """One variable."""
+    """One environment variable."""
 
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretLine:
+    """A variable from a key of a Secret."""
+
+    name: str
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MountLine:
-    """Where a volume stands in the container."""
+    """The path of a volume in the container."""
 
     name: str
     path: str
@@ -31,15 +40,25 @@ class MountLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeLine:
-    """Which claim a volume is."""
+    """The claim of a volume."""
 
     name: str
     claim: str
 
 
 def env_lines(variables: Mapping[str, str]) -> tuple[EnvLine, ...]:
-    """In the order of their names."""
+    """Return the variables, sorted by name."""
     return tuple(EnvLine(name=scalar(name), value=scalar(value)) for name, value in sorted(variables.items()))
+
+
+def secret_lines(one: Service | Gang) -> tuple[SecretLine, ...]:
+    return tuple(
+        SecretLine(name=scalar(v.variable), secret=scalar(v.secret), key=scalar(v.key)) for v in one.secrets
+    )
+
+
+def pull_secrets(one: Service | Gang) -> str:
+    return scalar([{"name": name} for name in one.pull_secrets] or None)
 
 
 def mount_lines(site: Site) -> tuple[MountLine, ...]:
@@ -58,7 +77,7 @@ def requests(one: Service | Gang) -> str:
 
 
 def limits(one: Service | Gang) -> str:
-    """The same, but for the CPU: a limit there would slow a pod down beside idle CPUs."""
+    """Return the limits: the requests without the CPU, because a CPU limit slows a pod down while CPUs are idle."""
     return scalar({r: quantity(r, amount) for r, amount in sorted(one.resources.items()) if r != CPU})
 
 
@@ -67,29 +86,29 @@ def shm(one: Service | Gang) -> str:
 
 
 def queued(site: Site, one: Service | Gang, priority: str) -> str:
-    """Labels of the object that Kueue queues."""
+    """Return the labels of the object that Kueue queues."""
     queue = {QUEUE_LABEL: names.LOCAL_QUEUE, PRIORITY_LABEL: site.name(priority)}
     return scalar({**_labels(site, one), **queue})
 
 
 def labels(site: Site, one: Service | Gang) -> str:
-    """Of its pods, and of what stands beside them."""
+    """Return the labels of its pods and of related objects."""
     return scalar(_labels(site, one))
 
 
 def own(one: Service | Gang) -> dict[str, str]:
-    """Tells its pods from all others of the namespace."""
+    """Return the labels that select its pods in the namespace."""
     return {names.LABEL_WORKLOAD: one.name}
 
 
 def tolerated(site: Site, one: Service | Gang) -> str:
-    """What keeps others off its pools; the flavor says the same to the queue."""
+    """Return tolerations of the taints of its pools. The queue's flavor has the same ones."""
     pools = (site.kubernetes.pool(name) for name in one.pools)
     return scalar(tolerations(tuple(taint for pool in pools for taint in pool.taints)) or None)
 
 
 def affinity(site: Site, one: Service | Gang) -> str:
-    """Keeps it off the team's other pools: Kueue compares this with each flavor's labels. Nothing if there are none."""
+    """Return an affinity that excludes the team's other pools. Kueue compares it with each flavor's labels. Empty without others."""
     if len(one.pools) == len(site.kubernetes.team(one.team).shares):
         return scalar(None)
     term = {"key": names.LABEL_POOL, "operator": "In", "values": list(one.pools)}
@@ -98,7 +117,7 @@ def affinity(site: Site, one: Service | Gang) -> str:
 
 
 def anywhere(one: Service | Gang) -> dict[str, str]:
-    """Without it Kueue gives no pool that has a topology, if the team has others beside it."""
+    """Return the topology annotation. Without it Kueue assigns no pool with a topology if the team also has other pools."""
     return {ANYWHERE: "true"} if one.anywhere else {}
 
 
@@ -107,4 +126,4 @@ def _labels(site: Site, one: Service | Gang) -> dict[str, str]:
 
 
 def _volume(path: str) -> str:
-    return f"vol-{names.volume_name(path)}"  # apart from `shm`
+    return f"vol-{names.volume_name(path)}"  # without the volume `shm`

@@ -1,12 +1,13 @@
-"""Kueue: flavors of the pools, the cohort, each team's quota and queue, priorities."""
+"""Kueue: the flavors of the pools, the cohort, each team's quota and queue, priorities."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import Level, Share, Team, quantity
+from gpucluster.plan.model.kubernetes import Share, Team
+from gpucluster.plan.model.values import Level, quantity
 
 SERVICE, GANG = "service", "gang"  # priority classes
 
@@ -58,7 +59,7 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorLine:
-    """What a team has of one pool."""
+    """A team's share of one pool."""
 
     name: str
     quotas: str
@@ -92,7 +93,7 @@ def priorities(site: Site) -> Iterator[tuple[str, Priorities]]:
 
 
 def topologies(site: Site) -> Iterator[tuple[str, Topology]]:
-    """One for all pools whose nodes tell the same levels."""
+    """Return one topology for all pools whose nodes have the same levels."""
     for levels in dict.fromkeys(pool.levels for pool in site.kubernetes.pools if pool.levels):
         lines = tuple(LevelLine(label=scalar(level.label)) for level in levels)
         name = _topology(levels)
@@ -102,12 +103,13 @@ def topologies(site: Site) -> Iterator[tuple[str, Topology]]:
 def flavors(site: Site) -> Iterator[tuple[str, Flavor]]:
     for pool in site.kubernetes.pools:
         ours = {names.LABEL_CLUSTER: site.plan.name, names.LABEL_POOL: pool.name}
+        zone = {names.LABEL_ZONE: pool.zone} if pool.name != pool.of else {}
         yield (
             f"flavor-{pool.name}",
             Flavor(
                 name=scalar(site.name(pool.name)),
                 labels=scalar(site.labels),
-                node_labels=scalar(ours),
+                node_labels=scalar({**ours, **zone}),
                 tolerations=scalar(tolerations(pool.taints) or None),
                 topology=scalar(site.name(_topology(pool.levels)) if pool.levels else None),
             ),
@@ -159,7 +161,7 @@ def local_queues(site: Site) -> Iterator[tuple[str, LocalQueue]]:
 
 
 def _topology(levels: tuple[Level, ...]) -> str:
-    """By what it tells, for its levels can never change: `topology-zone-host`."""
+    """Return the name of a topology from its levels, which never change: `topology-zone-host`."""
     return "-".join(("topology", *(level.word for level in levels)))
 
 

@@ -1,9 +1,9 @@
-"""Services: replicas, their address, and what scales them."""
+"""Services: replicas, their address, and the autoscaler."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
 from gpucluster.k8s.views.queues import SERVICE
@@ -16,7 +16,7 @@ class Service:
 
     name: str
     namespace: str
-    queued: str  # the labels of what Kueue queues
+    queued: str  # labels of an object that Kueue queues
     labels: str
     selector: str
     replicas: str
@@ -27,9 +27,14 @@ class Service:
     tolerations: str
     affinity: str
     image: str
+    pull_secrets: str
+    command: str
     args: str
     env: tuple[pods.EnvLine, ...]
+    secrets: tuple[pods.SecretLine, ...]
     port: str
+    http: str  # null: the probes connect to the port
+    tcp: str
     requests: str
     limits: str
     shm: str
@@ -67,9 +72,14 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
                 tolerations=pods.tolerated(site, one),
                 affinity=pods.affinity(site, one),
                 image=scalar(one.image),
+                pull_secrets=pods.pull_secrets(one),
+                command=scalar(list(one.command) or None),
+                secrets=pods.secret_lines(one),
                 args=scalar(list(one.args) or None),
                 env=pods.env_lines(one.env),
                 port=scalar(one.port),
+                http=scalar({"path": one.health, "port": "http"} if one.health else None),
+                tcp=scalar(None if one.health else {"port": "http"}),
                 requests=pods.requests(one),
                 limits=pods.limits(one),
                 shm=pods.shm(one),

@@ -1,19 +1,20 @@
-"""File systems for pods: a volume and a claim for each (mount, team).
+"""Volumes and claims of file systems for pods: one of each for each (mount, team).
 
-What an FSx for Lustre is called, only the cloud knows. Without bindings its volume is left out, whole: a made-up id
-would pass every check and fail at three in the morning. The claim stands and names its volume, so the API server keeps
-claim and pods waiting and says for what; MISSING.md says it to whoever reads the files.
+Only the cloud knows the id of an FSx for Lustre. Without bindings its volume is left out: a made-up id would pass every
+check and fail only at the mount. The claim is still rendered and names its volume, so claim and pods wait, and their
+status names the missing volume. MISSING.md lists it, too.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
-from gpucluster.plan import defaults_kubernetes as kube
+from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import Team
-from gpucluster.plan.model import FileSystemBinding, Mount
+from gpucluster.plan.model import FileSystemBinding, FsxLustre, Lustre, Mount, Nfs
+from gpucluster.plan.model.kubernetes import Team
+from gpucluster.plan.model.values import MEMORY, quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class Claim:
 def lustre_volumes(site: Site) -> Iterator[tuple[str, LustreVolume]]:
     for mount, team in _pairs(site):
         bound = _bound(site, mount)
-        if mount.lustre is not None and bound is not None:
+        if isinstance(mount.source, Lustre) and bound is not None:
             name = names.persistent_volume(site.plan.name, team.name, mount.path)
             yield (
                 f"volume-{names.of_team(team.name, names.volume_name(mount.path))}",
@@ -67,7 +68,7 @@ def lustre_volumes(site: Site) -> Iterator[tuple[str, LustreVolume]]:
                     size=_size(mount),
                     namespace=scalar(team.namespace),
                     claim=scalar(names.volume_name(mount.path)),
-                    # The form that the driver itself gives to the volumes of one file system, without folders.
+                    # The CSI driver itself gives this form to volumes of one file system without folders.
                     handle=scalar(f"{bound.dns_name}:{bound.mount_name}:::{name}"),
                     dns_name=scalar(bound.dns_name),
                     mount_name=scalar(bound.mount_name),
@@ -77,7 +78,7 @@ def lustre_volumes(site: Site) -> Iterator[tuple[str, LustreVolume]]:
 
 def nfs_volumes(site: Site) -> Iterator[tuple[str, NfsVolume]]:
     for mount, team in _pairs(site):
-        if mount.nfs is not None:
+        if isinstance(mount.source, Nfs):
             yield (
                 f"volume-{names.of_team(team.name, names.volume_name(mount.path))}",
                 NfsVolume(
@@ -86,8 +87,8 @@ def nfs_volumes(site: Site) -> Iterator[tuple[str, NfsVolume]]:
                     size=_size(mount),
                     namespace=scalar(team.namespace),
                     claim=scalar(names.volume_name(mount.path)),
-                    server=scalar(mount.nfs.server),
-                    export=scalar(mount.nfs.export),
+                    server=scalar(mount.source.server),
+                    export=scalar(mount.source.export),
                 ),
             )
 
@@ -107,8 +108,8 @@ def claims(site: Site) -> Iterator[tuple[str, Claim]]:
 
 
 def missing(site: Site) -> tuple[Mount, ...]:
-    """Mounts whose file system nobody has named yet."""
-    return tuple(m for m in site.mounts() if m.lustre is not None and _bound(site, m) is None)
+    """Return the mounts whose file system has no binding yet."""
+    return tuple(m for m in site.mounts() if isinstance(m.source, Lustre) and _bound(site, m) is None)
 
 
 def _pairs(site: Site) -> Iterator[tuple[Mount, Team]]:
@@ -120,8 +121,8 @@ def _bound(site: Site, mount: Mount) -> FileSystemBinding | None:
 
 
 def _size(mount: Mount) -> str:
-    gib = kube.VOLUME_GIB.value if mount.lustre is None else mount.lustre.size_gib
-    return scalar(f"{gib:g}Gi")
+    gib = mount.source.size_gib if isinstance(mount.source, FsxLustre) else kube.VOLUME_GIB.value
+    return scalar(quantity(MEMORY, int(gib) * 1024))
 
 
 def _labels(site: Site, team: Team) -> str:

@@ -1,17 +1,18 @@
-"""A team's namespace, rights, limits and borders."""
+"""A team's namespace, roles, limits and network policies."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.k8s.scalar import scalar
+from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
-from gpucluster.plan import defaults_kubernetes as kube
+from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
-from gpucluster.plan.kubernetes import CPU, MEMORY, PodSecurity, Team, quantity
-from gpucluster.plan.model import there
+from gpucluster.plan.model import OwnNetwork
+from gpucluster.plan.model.kubernetes import PodSecurity, Team
+from gpucluster.plan.model.values import CPU, MEMORY, quantity
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
-_LINK_LOCAL = "169.254.0.0/16"  # the metadata service and its like
+_LINK_LOCAL = "169.254.0.0/16"  # the metadata service and similar addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,8 @@ def limits(site: Site) -> Iterator[tuple[str, Limits]]:
 
 
 def networks(site: Site) -> Iterator[tuple[str, Network]]:
-    inside = [_LINK_LOCAL, there(site.plan.aws).network.cidr]
+    network = site.plan.aws.network
+    inside = [_LINK_LOCAL, *([network.cidr] if isinstance(network, OwnNetwork) else [])]
     for team in site.kubernetes.teams:
         yield (
             f"network-{team.name}",
@@ -101,7 +103,7 @@ def networks(site: Site) -> Iterator[tuple[str, Network]]:
 
 
 def guards(site: Site) -> Iterator[tuple[str, Guard]]:
-    """Only where a team's namespace is privileged."""
+    """Return the guard policy, only if a team's namespace is privileged."""
     if any(team.pod_security is PodSecurity.PRIVILEGED for team in site.kubernetes.teams):
         guarded = {names.LABEL_CLUSTER: site.plan.name, _ENFORCE: PodSecurity.PRIVILEGED.value}
         yield (

@@ -1,6 +1,6 @@
-"""Rules between parts. A rule is a generator over one subject; it ends where it reads a part that is absent.
+"""Rules between parts. A rule is a generator over one subject. It ends when it reads an absent part.
 
-To add a rule: a function in the module of its noun, its line in a table below, a row in tests/unit/spec/test_errors.py.
+To add a rule: write a function in the module of its noun, add it to a table below, add a row in tests/unit/spec/test_errors.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,44 +10,73 @@ from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules import (
     access,
+    accounting,
     aws,
     capacity,
+    extra,
     head,
     hosts,
     kubernetes,
     network,
     parts,
+    reservations,
     sharing,
     slurm,
     storage,
     storage_lint,
+    topology,
 )
 from gpucluster.spec.rules.accept import accepted
-from gpucluster.spec.rules.findings import parsed, run
+from gpucluster.spec.rules.findings import collect, parsed
 
 _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     parts.site,
     parts.orchestrator,
     parts.of_slurm,
-    parts.only_slurms,
+    parts.parts_of_slurm,
     hosts.cloud_only,
+    hosts.no_replacement,
     hosts.hosts_only,
     hosts.named_once,
     hosts.how_many,
     hosts.unused_machines,
     hosts.machines,
-    hosts.switches,
+    hosts.nvlink,
+    topology.kinds,
+    topology.versions,
+    topology.names_and_hosts,
+    topology.sizes,
+    topology.defaults,
     hosts.people,
     aws.region,
     network.form,
     network.zones,
-    network.subnets_there,
+    network.existing_subnets,
     network.endpoints_twice,
     aws.tags,
     aws.image,
+    aws.kms_key,
     aws.jobs,
     aws.jobs_named_once,
     slurm.slurm_version,
+    slurm.slurm_support,
+    extra.of_slurm,
+    slurm.private_tmp,
+    slurm.containers,
+    slurm.software,
+    accounting.needed,
+    accounting.database,
+    accounting.database_place,
+    accounting.names_once,
+    accounting.preemption,
+    accounting.cycles,
+    accounting.users_without_account,
+    reservations.names_once,
+    reservations.nodes,
+    reservations.times,
+    reservations.members,
+    reservations.partitions,
+    reservations.overlaps,
     head.machines,
     head.state,
     head.standby,
@@ -57,7 +86,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     access.accounts,
     access.ranges,
     access.one_of_both,
-    access.images_own,
+    access.image_user,
     slurm.pool_names,
     slurm.partition_names,
     slurm.defaults,
@@ -67,11 +96,12 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     network.no_way_out,
     kubernetes.version,
     kubernetes.control_plane,
+    kubernetes.node_image,
     kubernetes.its_pools,
     kubernetes.team_names,
     kubernetes.quotas,
-    kubernetes.empty_handed,
-    kubernetes.unpromised,
+    kubernetes.team_without_quota,
+    kubernetes.pool_without_quota,
     storage.mounted_twice,
     storage.mounted_within,
     storage_lint.checkpoints,
@@ -87,31 +117,40 @@ _OF_POOL: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] =
     kubernetes.pool_runs,
     kubernetes.pool_of_other,
     kubernetes.pool_of_slurm_only,
+    kubernetes.source_nodes,
+    sharing.one_way,
+    sharing.shards,
+    sharing.mps,
     sharing.mig,
+    sharing.mig_gangs,
     slurm.pool_size,
+    extra.of_pool,
     capacity.spares,
     capacity.sources_enough,
     aws.machines_alike,
+    aws.pool_without_gpu,
     aws.pool_image,
     aws.placement,
     storage_lint.own_disks,
 )
 _OF_SOURCE: tuple[Callable[[ClusterSpec, int, int, Catalog], Iterator[Finding]], ...] = (
     aws.source_machines,
+    aws.source_fabric,
     aws.source_max,
     aws.source_zones,
     aws.source_sold,
     capacity.source_id,
     capacity.source_price,
-    capacity.held_place,
-    capacity.held_alike,
+    capacity.reservation_place,
+    capacity.shared_reservation,
     capacity.block_fixed,
-    kubernetes.source_market,
+    kubernetes.source_price,
 )
 _OF_STORAGE: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
     storage.kinds,
     storage.server,
     storage.server_export,
+    storage.other_options,
     storage.lustre,
     storage.links,
     storage.over_system,
@@ -124,25 +163,49 @@ _OF_STORAGE: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...
 )
 _OF_PARTITION: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
     slurm.partition_pools,
+    extra.of_partition,
+    slurm.partition_times,
+    topology.partitions,
+    slurm.partition_gpus,
+    slurm.partition_cpus,
+    slurm.partition_cpus_spread,
+    sharing.mps_alone,
     kubernetes.partition_pools,
+    accounting.partition,
+)
+_OF_QOS: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
+    accounting.qos,
+    accounting.limits_of_qos,
+)
+_OF_ACCOUNT: tuple[Callable[[ClusterSpec, int, Catalog], Iterator[Finding]], ...] = (
+    accounting.account,
+    accounting.users_of_account,
+    accounting.limits_of_account,
+    accounting.month,
 )
 
 
-def check(spec: ClusterSpec, catalog: Catalog) -> list[Finding]:
-    """Everything that the rules have to say about the parts that parsed."""
-    found: list[Finding] = []
+_OF_LISTS = (
+    ("storage", _OF_STORAGE),
+    ("partitions", _OF_PARTITION),
+    ("qos", _OF_QOS),
+    ("accounts", _OF_ACCOUNT),
+)
+
+
+def check(spec: ClusterSpec, catalog: Catalog, file: str = "") -> list[Finding]:
+    """Return all findings about the parts that are valid. `file` is the path of the spec, if it has one."""
+    found = collect(parts.name_of_file(spec, file))
     for rule in _OF_SPEC:
-        found += run(rule(spec, catalog))
+        found += collect(rule(spec, catalog))
     for index in range(len(parsed(lambda: spec.pools))):
         for pool_rule in _OF_POOL:
-            found += run(pool_rule(spec, index, catalog))
+            found += collect(pool_rule(spec, index, catalog))
         for position in range(len(parsed(lambda index=index: spec.pools[index].capacity))):
             for source_rule in _OF_SOURCE:
-                found += run(source_rule(spec, index, position, catalog))
-    for index in range(len(parsed(lambda: spec.storage))):
-        for storage_rule in _OF_STORAGE:
-            found += run(storage_rule(spec, index, catalog))
-    for index in range(len(parsed(lambda: spec.partitions))):
-        for partition_rule in _OF_PARTITION:
-            found += run(partition_rule(spec, index, catalog))
+                found += collect(source_rule(spec, index, position, catalog))
+    for key, rules in _OF_LISTS:
+        for index in range(len(parsed(lambda key=key: getattr(spec, key)))):
+            for item_rule in rules:
+                found += collect(item_rule(spec, index, catalog))
     return accepted(spec, found)

@@ -1,76 +1,83 @@
-"""Who gets in: login machines, the ways to them, and accounts on AWS."""
+"""Access: login machines, the connections to them, and accounts on AWS."""
 
 import ipaddress
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.spec.model import ClusterSpec
-from gpucluster.spec.part import written
-from gpucluster.spec.problem import Finding, quoted
+from gpucluster.spec.part import require
+from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
+from gpucluster.text import quoted
 
-IMAGES_OWN = ("ubuntu", 1000)  # the image's first account, and its uid
-WIDE = 8  # an address range of at most so many fixed bits is most of the world
+IMAGE_USER = ("ubuntu", 1000)  # the image's first account, and its uid
+WIDE = 8  # an address range with this prefix length, or a shorter one, is a large part of the internet
 
 
 def login_zone(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    zone, ours = written(spec.login).zone, written(spec.aws).network.places
+    zone, ours = require(spec.login).zone, require(spec.aws).network.places
     if zone is not None and zone not in ours:
-        says = f"{quoted(zone)} is not one of the network's zones ({', '.join(ours)})"
-        yield error("login", "zone", id="zone-not-in-network", says=says)
+        message = f"{quoted(zone)} is not one of the network's zones ({', '.join(ours)})"
+        yield error("login", "zone", id="zone-not-in-network", message=message)
 
 
 def login_reached(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """A login machine that nobody reaches, and a way that leads nowhere."""
-    written(spec.aws)
+    """Warn about a cluster or a login machine without a connection, and about access without a login machine."""
+    require(spec.aws)
     access, login = spec.access, spec.login
     ways = access is not None and (access.ssh_from or access.ssm)
+    if login is None and not ways and spec.slurm is not None and spec.head is not None:
+        message = "no connection reaches this cluster: write `access: {ssm: true}`, or `login: {machine: …}` with `access: {ssh_from: […]}`"
+        yield warning("head", id="no-way-in", message=message)
     if login is not None and not ways:
-        says = "nobody can reach a login machine: write `access: {ssh_from: […]}` or `access: {ssm: true}`"
-        yield warning("login", id="no-way-in", says=says)
+        message = "no connection reaches the login machine: write `access: {ssh_from: […]}` or `access: {ssm: true}`"
+        yield warning("login", id="no-way-in", message=message)
     if access is not None and access.ssh_from and login is None:
-        says = "ssh leads to login machines, and there are none: write `login: {machine: …}`"
-        yield warning("access", "ssh_from", id="no-login", says=says)
+        message = "'ssh_from' opens login machines, and there are none: write `login: {machine: …}`"
+        yield warning("access", "ssh_from", id="no-login", message=message)
     if login is None or access is None or not access.ssh_from:
         return
-    network, zone = written(spec.aws).network, login.zone or written(spec.aws).network.places[0]
+    network, zone = require(spec.aws).network, login.zone or require(spec.aws).network.places[0]
     if network.subnets is not None and zone not in (network.public or {}):
-        says = f"{zone} has no public subnet in `aws.network.public`: ssh comes only by the site's own ways"
-        yield warning("access", "ssh_from", id="login-not-public", says=says)
+        message = f"{zone} has no public subnet in `aws.network.public`: ssh works only through the site's own network"
+        yield warning("access", "ssh_from", id="login-not-public", message=message)
 
 
 def accounts(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """Whoever comes by ssh needs an account with a key."""
-    written(spec.login)
-    written(written(spec.access).ssh_from or None)
+    """Warn if no account can log in by ssh."""
+    require(spec.login)
+    require(require(spec.access).ssh_from or None)
     if spec.directory is None and not any(user.keys for user in spec.users):
-        says = "nobody has an account that ssh opens: write `users` with `keys`, or `directory`"
-        yield warning("access", "ssh_from", id="nobody-to-log-in", says=says)
+        message = "no account can log in by ssh: write `users` with `keys`, or `directory`"
+        yield warning("access", "ssh_from", id="no-account", message=message)
+        return
+    for index, user in enumerate(spec.users):
+        if or_none(lambda user=user: user.keys) == ():
+            message = "this user cannot log in by ssh: write `keys: [ssh-ed25519 …]`"
+            yield warning("users", index, id="user-without-key", message=message)
 
 
 def ranges(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    found = written(spec.access).ssh_from
+    found = require(spec.access).ssh_from
     yield from repeated(found, ("access", "ssh_from"), "the range")
     for index, one in enumerate(found):
         if ipaddress.IPv4Network(one).prefixlen <= WIDE:
-            says = f"{one} lets most of the world try: name the site's own addresses"
-            yield warning("access", "ssh_from", index, id="open-to-all", says=says)
+            message = f"{one} is a large part of the internet: write the site's own address ranges"
+            yield warning("access", "ssh_from", index, id="open-to-all", message=message)
 
 
 def one_of_both(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    written(spec.directory)
+    require(spec.directory)
     if spec.users:
-        says = "people come from `users` or from `directory`: two lists would give a name two uids"
-        yield error("directory", id="users-or-directory", says=says)
+        message = "write `users` or `directory`, not both: two lists could give one name two uids"
+        yield error("directory", id="users-or-directory", message=message)
 
 
-def images_own(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """The account that comes with the image."""
-    written(spec.aws)
-    name, uid = IMAGES_OWN
+def image_user(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse the uid of the image's own account. `hosts.people` refuses its name."""
+    require(spec.aws)
+    name, uid = IMAGE_USER
     for index, user in enumerate(spec.users):
-        if or_none(lambda user=user: user.name) == name:
-            yield error("users", index, "name", id="reserved-name", says=f"'{name}' is the image's own user")
         if or_none(lambda user=user: user.uid) == uid:
-            says = f"{uid} is the image's own user, '{name}'; take a higher one"
-            yield error("users", index, "uid", id="out-of-range", says=says)
+            message = f"{uid} is the uid of the image's own user '{name}'; choose a higher one"
+            yield error("users", index, "uid", id="out-of-range", message=message)

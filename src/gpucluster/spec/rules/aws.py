@@ -1,102 +1,132 @@
-"""What stands on AWS: region, tags, images, machines and where they are sold."""
+"""The AWS part: region, tags, images, machines, and the zones that offer them."""
 
+import difflib
 from collections import Counter
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog, Machine
-from gpucluster.plan.market import Market
+from gpucluster.catalog.image import image_facts
+from gpucluster.catalog.nvswitch import fabric_packages
+from gpucluster.catalog.tag_limits import most_on_every_resource
+from gpucluster.plan.model.values import Market
 from gpucluster.spec.aws import Image
-from gpucluster.spec.decode import did_you_mean
+from gpucluster.spec.aws_fields import KMS_ARN
 from gpucluster.spec.model import ClusterSpec
-from gpucluster.spec.part import written
-from gpucluster.spec.problem import Finding, Path, quoted
-from gpucluster.spec.rules.findings import error, not_sold, repeated, unknown_machine, warning
+from gpucluster.spec.part import require
+from gpucluster.spec.pools import run_by
+from gpucluster.spec.problem import Finding, Path
+from gpucluster.spec.rules.findings import advice, error, not_sold, repeated, unknown_machine, warning
 from gpucluster.spec.rules.network import zones_of
+from gpucluster.text import quoted
 
-MOST_TAGS = 40  # AWS takes 50; the rest are ours, and what a launch adds
-MOST_PLACES, MOST_LETTERS = 20, 1600  # of jobs in S3: a role's policies have 10240 characters in all (T37)
-HELD = (Market.RESERVATION, Market.CAPACITY_BLOCK)
+OWN_TAGS = 10  # of the cluster: its name, role, pool, slot, and those of a launch
+MOST_TAGS = most_on_every_resource() - OWN_TAGS
+MOST_PREFIXES, MOST_LETTERS = (
+    20,
+    1600,
+)  # S3 prefixes of jobs: a role's policies have 10240 characters in all (T37)
+RESERVED = (Market.RESERVATION, Market.CAPACITY_BLOCK)
 
 
 def region(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    region = written(spec.aws).region
+    region = require(spec.aws).region
     if region not in catalog.regions:
-        near = did_you_mean(region, catalog.regions)
+        near = _similar(region, catalog)
         yield error(
-            "aws", "region", id="unknown-region", says=f"{quoted(region)} is not a region we know{near}"
+            "aws", "region", id="unknown-region", message=f"{quoted(region)} is not a known region{near}"
         )
+
+
+def _similar(region: str, catalog: Catalog) -> str:
+    """Return the region with swapped letters, or up to three similar regions: their names differ in one digit."""
+    near = difflib.get_close_matches(region[:200], catalog.regions, n=3)
+    swapped = [one for one in near if sorted(one) == sorted(region)]
+    if swapped or len(near) == 1:
+        return f"; did you mean '{(swapped or near)[0]}'?"
+    return f"; similar are {', '.join(sorted(near))}" if near else ""
 
 
 def tags(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    count = len(written(spec.aws).tags)
+    count = len(require(spec.aws).tags)
     if count > MOST_TAGS:
-        says = f"{count} tags; AWS takes 50 on a resource, and {50 - MOST_TAGS} are the cluster's own"
-        yield error("aws", "tags", id="too-many-tags", says=says)
+        message = f"{count} tags; AWS takes {MOST_TAGS + OWN_TAGS} on a resource, and {OWN_TAGS} are the cluster's own"
+        yield error("aws", "tags", id="too-many-tags", message=message)
 
 
 def image(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    yield from _one_image(written(written(spec.aws).image), ("aws", "image"))
+    yield from _one_image(require(require(spec.aws).image), ("aws", "image"))
+
+
+def kms_key(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Check the region of a key's ARN. An alias is looked up in the cluster's region."""
+    part = require(spec.aws)
+    arn = KMS_ARN.fullmatch(require(part.kms_key))
+    if arn is not None and arn[1] != part.region:
+        message = f"the key is in {arn[1]}, and the cluster in {part.region}; volumes take only keys of their region"
+        yield error("aws", "kms_key", id="key-region", message=message)
 
 
 def jobs(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """A role for nobody, for nothing, or for more than a policy can say."""
-    wish = written(written(spec.aws).jobs)
+    """Check the role of jobs: it needs Slurm, at least one prefix, and a policy within AWS's size limit."""
+    part = require(require(spec.aws).jobs)
     if spec.slurm is None and spec.kubernetes is not None:
         yield error(
-            "aws", "jobs", id="no-slurm", says="'jobs' are Slurm's, and the cluster has no 'slurm' part"
+            "aws", "jobs", id="no-slurm", message="'jobs' needs a 'slurm' part, and the cluster has none"
         )
-    places = [*wish.read, *wish.write]
+    places = [*part.read, *part.write]
     if not places:
-        says = "neither 'read' nor 'write' is there: jobs would have a role that may do nothing"
-        yield error("aws", "jobs", id="missing-key", says=says)
+        message = "'read' and 'write' are missing: the role of jobs would have no rights"
+        yield error("aws", "jobs", id="missing-key", message=message)
     letters = sum(map(len, places))
-    if len(places) > MOST_PLACES or letters > MOST_LETTERS:
-        says = (
-            f"{len(places)} places of {letters} characters; a role's policy has room for {MOST_PLACES} of "
-            f"{MOST_LETTERS} characters in all: name the folder or the bucket above them"
+    if len(places) > MOST_PREFIXES or letters > MOST_LETTERS:
+        message = (
+            f"{len(places)} prefixes of {letters} characters; a role's policy has room for {MOST_PREFIXES} of "
+            f"{MOST_LETTERS} characters in all: write the folder or the bucket above them"
         )
-        yield error("aws", "jobs", id="too-many-places", says=says)
+        yield error("aws", "jobs", id="too-many-places", message=message)
 
 
 def jobs_named_once(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """By folder: a slash at the end changes nothing, and what is written may be read."""
-    wish = written(written(spec.aws).jobs)
+    """Refuse a repeated folder. A slash at the end has no effect, and write access includes read access."""
+    part = require(require(spec.aws).jobs)
     seen: dict[str, str] = {}
-    for key, places in (("write", wish.write), ("read", wish.read)):
+    for key, places in (("write", part.write), ("read", part.read)):
         for at, place in enumerate(places):
             folder = f"{place.rstrip('/')}/"
             path = ("aws", "jobs", key, at)
             if "//" in folder.removeprefix("s3://"):
-                yield error(*path, id="bad-s3", says=f"{quoted(place)} has an empty name between two slashes")
+                yield error(
+                    *path, id="bad-s3", message=f"{quoted(place)} has an empty name between two slashes"
+                )
             above = next((one for one in seen if folder.startswith(one)), None)
             if above is not None:
                 within = "named twice" if above == folder else f"within {quoted(above)}"
-                says = f"{quoted(place)} is {within} (aws.jobs.{seen[above]}), and has its rights"
-                yield error(*path, id="repeated", says=says)
+                message = f"{quoted(place)} is {within} (aws.jobs.{seen[above]}), and has its rights"
+                yield error(*path, id="repeated", message=message)
             seen.setdefault(folder, key)
 
 
 def pool_image(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    yield from _one_image(written(spec.pools[index].image), ("pools", index, "image"))
+    yield from _one_image(require(spec.pools[index].image), ("pools", index, "image"))
 
 
 def placement(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
-    """A group that is forced where it cannot help."""
+    """Refuse or warn about a placement group that has no benefit."""
     pool, at = spec.pools[index], ("pools", index, "placement")
-    if written(pool.placement) != "cluster" or spec.hosts is not None:
+    if require(pool.placement) != "cluster" or spec.hosts is not None:
         return
-    if all(source.source in HELD for source in pool.capacity):
-        says = (
-            "what was bought ahead stands where it stands: forced into a group, it is often not found (T27)"
+    if all(source.source in RESERVED for source in pool.capacity):
+        message = "reserved capacity has a fixed place: a placement group often makes its launch fail (T27)"
+        yield error(*at, id="placement-reserved", message=message)
+    if require(pool.nodes).max == 1:
+        yield error(
+            *at, id="placement-alone", message="a placement group has no effect on one node; remove this key"
         )
-        yield error(*at, id="placement-held", says=says)
-    if written(pool.nodes).max == 1:
-        yield error(*at, id="placement-alone", says="a pool of one node is near nobody; leave it out")
     machines = [catalog.machines[name] for source in pool.capacity for name in source.machines]
     without = [machine.name for machine in machines if not machine.efa]
     if without:
-        says = f"'{without[0]}' has no EFA: nearness gains little, and capacity is harder to have"
-        yield warning(*at, id="no-efa", says=says)
+        message = f"'{without[0]}' has no EFA: a placement group helps little, and capacity is harder to get"
+        yield warning(*at, id="no-efa", message=message)
 
 
 def machines_alike(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
@@ -106,12 +136,23 @@ def machines_alike(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[
         for at, name in enumerate(source.machines)
         if name in catalog.machines
     ]
-    looks = Counter(_look(machine) for _, machine in places)
-    usual = next(iter(sorted(looks, key=lambda look: -looks[look])), None)
+    shapes = Counter(_shape(machine) for _, machine in places)
+    usual = next(iter(sorted(shapes, key=lambda shape: -shapes[shape])), None)
     for path, machine in places:
-        if _look(machine) != usual:
-            says = f"'{machine.name}' has {_look(machine)}, the others of the pool have {usual}; a pool's nodes are alike"
-            yield error(*path, id="machines-differ", says=says)
+        if _shape(machine) != usual:
+            message = f"'{machine.name}' has {_shape(machine)}, the others of the pool have {usual}; all nodes of a pool are equal"
+            yield error(*path, id="machines-differ", message=message)
+
+
+def pool_without_gpu(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
+    """Advise on a pool with the name of a GPU model and no GPU. A pool of CPUs with another name is normal."""
+    pool = spec.pools[index]
+    models = {machine.gpu.model for machine in catalog.machines.values() if machine.gpu is not None}
+    named = [name for source in pool.capacity for name in source.machines]
+    machines = [catalog.machines[name] for name in named if name in catalog.machines]
+    if pool.name in models and machines and all(machine.gpu is None for machine in machines):
+        message = f"the pool has the name of a GPU, and '{machines[0].name}' has no GPU"
+        yield advice("pools", index, "name", id="pool-without-gpu", message=message)
 
 
 def source_machines(spec: ClusterSpec, index: int, position: int, catalog: Catalog) -> Iterator[Finding]:
@@ -123,27 +164,55 @@ def source_machines(spec: ClusterSpec, index: int, position: int, catalog: Catal
     yield from repeated(names, path, "the machine")
 
 
+def source_fabric(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse machines with an NVSwitch that the image by name cannot start. An image by its id may have the packages."""
+    aws, pool = require(spec.aws), spec.pools[index]
+    image = pool.image or aws.image
+    if run_by(spec, pool) != "slurm" or (image is not None and image.ami is not None):
+        return
+    pins = [pin for pin in image_facts().pins.values() if not pin.optional]
+    built = {package for pin in pins for package in pin.packages}
+    for at, name in enumerate(pool.capacity[position].machines):
+        lacking = [package for package in fabric_packages(name) if package not in built]
+        if lacking:
+            message = (
+                f"{quoted(name)} needs {', '.join(lacking)} for its NVSwitch, and an image without the part nvlsm does not have "
+                "them: its GPUs would never be ready; run `gpucluster image build --with nvlsm`, and name the image by its "
+                "id in `image: {ami: …}`"
+            )
+            yield error(
+                "pools",
+                index,
+                "capacity",
+                position,
+                "machines",
+                at,
+                id="image-without-nvlsm",
+                message=message,
+            )
+
+
 def source_max(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
-    source, most = spec.pools[index].capacity[position], written(spec.pools[index].nodes).max
+    source, most = spec.pools[index].capacity[position], require(spec.pools[index].nodes).max
     if source.max is not None and source.max > most:
-        says = f"max {source.max} of a source is above the pool's max {most}"
-        yield error("pools", index, "capacity", position, "max", id="max-above-pool", says=says)
+        message = f"max {source.max} of a source is above the pool's max {most}"
+        yield error("pools", index, "capacity", position, "max", id="max-above-pool", message=message)
 
 
 def source_zones(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
     zones = spec.pools[index].capacity[position].zones or ()
     path = ("pools", index, "capacity", position, "zones")
     yield from repeated(zones, path, "the zone")
-    ours = written(spec.aws).network.places
+    ours = require(spec.aws).network.places
     for at, zone in enumerate(zones):
         if zone not in ours:
-            says = f"{quoted(zone)} is not one of the network's zones ({', '.join(ours)})"
-            yield error(*path, at, id="zone-not-in-network", says=says)
+            message = f"{quoted(zone)} is not one of the network's zones ({', '.join(ours)})"
+            yield error(*path, at, id="zone-not-in-network", message=message)
 
 
 def source_sold(spec: ClusterSpec, index: int, position: int, catalog: Catalog) -> Iterator[Finding]:
-    """Letters of zones differ by account, so only counts can be compared; the real answer comes at launch."""
-    source, region = spec.pools[index].capacity[position], written(spec.aws).region
+    """Warn if too few zones offer a machine. Zone letters differ by account, so only counts are compared."""
+    source, region = spec.pools[index].capacity[position], require(spec.aws).region
     wanted = len(set(zones_of(spec, source)))
     for at, name in enumerate(source.machines):
         machine = catalog.machines.get(name)
@@ -152,22 +221,26 @@ def source_sold(spec: ClusterSpec, index: int, position: int, catalog: Catalog) 
         selling = machine.zones_selling.get(region, 0)
         if selling < wanted:
             alone = all(set(other.machines) == {name} for other in spec.pools[index].capacity)
-            outcome = "the pool never gets a node" if alone else "it is passed over"
-            says = not_sold(name, region, catalog, outcome)
+            outcome = "the pool never gets a node" if alone else "launches skip it"
+            message = not_sold(name, region, catalog, outcome)
             if selling:
                 zones = f"{selling} zone{'s' * (selling > 1)} of {region}, fewer than the {wanted} here"
-                says = f"'{name}' is sold in {zones} (by the catalog of {catalog.date}); elsewhere it is passed over"
+                message = f"'{name}' is offered in {zones} (catalog of {catalog.date}); other zones skip it"
             place = ("pools", index, "capacity", position, "machines", at)
-            yield warning(*place, id="machine-not-sold", says=says)
+            yield warning(*place, id="machine-not-sold", message=message)
 
 
-def _one_image(wish: Image, at: Path) -> Iterator[Finding]:
-    if (wish.os is None) == (wish.ami is None):
-        yield error(*at, id="image-kind", says="exactly one of 'os' and 'ami' says what machines boot from")
+def _one_image(part: Image, at: Path) -> Iterator[Finding]:
+    if (part.os is None) == (part.ami is None):
+        yield error(
+            *at,
+            id="image-kind",
+            message="write exactly one of 'os' and 'ami': the image that machines boot from",
+        )
 
 
-def _look(machine: Machine) -> str:
-    """What a job sees of the machine, in words; Slurm and programs would tell two looks apart."""
+def _shape(machine: Machine) -> str:
+    """Return the machine's properties that jobs see, as text. They must be equal within a pool."""
     if machine.gpu is None:
         return f"no GPU ({machine.arch})"
     return f"{machine.gpu.count} x {machine.gpu.model} of {machine.gpu.memory_mib} MiB ({machine.arch})"

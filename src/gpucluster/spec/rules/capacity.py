@@ -1,178 +1,179 @@
-"""Where machines come from: what was bought ahead, what spot may cost, spares, and the month's budget."""
+"""Sources of machines: reservations and capacity blocks, spot prices, spares, and the monthly budget."""
 
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import defaults
-from gpucluster.plan.market import HOURS_A_MONTH, Market
-from gpucluster.plan.prices import hourly
+from gpucluster.plan.aws import hourly
+from gpucluster.plan.model.values import HOURS_A_MONTH, Market
 from gpucluster.spec.aws_fields import MOST_SUBSCRIBERS
 from gpucluster.spec.kubernetes import Runs
 from gpucluster.spec.model import Capacity, ClusterSpec, Pool
-from gpucluster.spec.part import written
+from gpucluster.spec.part import require
 from gpucluster.spec.pools import of_slurm, run_by
 from gpucluster.spec.problem import Finding, Path
-from gpucluster.spec.rules.findings import error, or_none, repeated, run, warning
-from gpucluster.spec.units import write_money, write_rate
+from gpucluster.spec.rules.findings import collect, error, or_none, repeated, warning
+from gpucluster.text import format_money, format_rate
 
-HELD = (Market.RESERVATION, Market.CAPACITY_BLOCK)  # one machine type in one zone, known by an id
+RESERVED = (Market.RESERVATION, Market.CAPACITY_BLOCK)  # one machine type in one zone, with an id
 _WORD = {Market.RESERVATION: "a reservation", Market.CAPACITY_BLOCK: "a capacity block"}
 
 
 def source_id(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
-    """What was bought ahead is launched by its id, and only that."""
+    """A reservation or capacity block needs an id. Other sources have none."""
     source, at = _source(spec, index, position)
-    if source.source in HELD and source.id is None:
-        says = f"'id' is missing: which {_WORD[source.source].removeprefix('a ')}, cr-…"
-        yield error(*at, id="missing-key", says=says)
-    if source.source not in HELD and source.id is not None:
-        says = f"'id' is of a reservation or a capacity block; this source is {source.source}"
-        yield error(*at, "id", id="not-here", says=says)
+    if source.source in RESERVED and source.id is None:
+        message = f"'id' is missing: the id of {_WORD[source.source]}, cr-…"
+        yield error(*at, id="missing-key", message=message)
+    if source.source not in RESERVED and source.id is not None:
+        message = f"'id' belongs to a reservation or a capacity block; this source is {source.source}"
+        yield error(*at, "id", id="not-here", message=message)
     others = [or_none(lambda one=one: one.id) for one in spec.pools[index].capacity[:position]]
     if source.id is not None and source.id in others:
-        says = f"'{source.id}' is already the source capacity[{others.index(source.id)}] of this pool"
-        yield error(*at, "id", id="repeated", says=says)
+        message = f"'{source.id}' is already the source capacity[{others.index(source.id)}] of this pool"
+        yield error(*at, "id", id="repeated", message=message)
 
 
 def source_price(spec: ClusterSpec, index: int, position: int, catalog: Catalog) -> Iterator[Finding]:
-    """A limit on what has a market's price; above the list price it limits nothing."""
+    """A price limit needs a spot source. A limit above the list price has no effect."""
     source, at = _source(spec, index, position)
-    limit, market = written(source.max_price), source.source
+    limit, market = require(source.max_price), source.source
     if market is not Market.SPOT:
-        says = f"'max_price' is for spot machines, whose price moves; this source is {market}"
-        yield error(*at, "max_price", id="not-here", says=says)
+        message = f"'max_price' is for spot machines only; this source is {market}"
+        yield error(*at, "max_price", id="not-here", message=message)
         return
-    region = written(spec.aws).region
+    region = require(spec.aws).region
     prices = {name: hourly(catalog.prices, region, name, market) for name in source.machines}
     highest = max((price or 0 for price in prices.values()), default=0)
     if None not in prices.values() and limit >= highest:
-        says = f"{write_rate(limit)} limits nothing: spot costs at most the on-demand price, {write_rate(highest)}"
-        yield warning(*at, "max_price", id="price-no-limit", says=says)
+        message = f"{format_rate(limit)} has no effect: spot costs at most the on-demand price, {format_rate(highest)}"
+        yield warning(*at, "max_price", id="price-no-limit", message=message)
 
 
-def held_place(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
-    """A reservation is of one machine type in one zone (T25)."""
+def reservation_place(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
+    """A reservation has one machine type in one zone (T25)."""
     source, at = _source(spec, index, position)
-    if source.source not in HELD:
+    if source.source not in RESERVED:
         return
     what = _WORD[source.source]
     if len(source.machines) > 1:
-        says = f"{what} is of one machine type; this names {len(source.machines)}"
-        yield error(*at, "machines", id="one-machine", says=says)
+        message = f"{what} has one machine type, found {len(source.machines)}"
+        yield error(*at, "machines", id="one-machine", message=message)
     if source.zones is not None and len(source.zones) > 1:
-        yield error(
-            *at, "zones", id="one-zone", says=f"{what} is in one zone; this names {len(source.zones)}"
-        )
-    ours = written(spec.aws).network.places
+        yield error(*at, "zones", id="one-zone", message=f"{what} is in one zone, found {len(source.zones)}")
+    ours = require(spec.aws).network.places
     if source.zones is None and len(ours) > 1:
-        says = f"'zones' is missing: {what} is in one zone, and the network has {', '.join(ours)}"
-        yield error(*at, id="missing-key", says=says)
+        message = f"'zones' is missing: {what} is in one zone, and the network has {', '.join(ours)}"
+        yield error(*at, id="missing-key", message=message)
 
 
-def held_alike(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
-    """Pools may share a reservation, which is one thing for all of them: each launch of the other kind was refused."""
+def shared_reservation(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
+    """Pools that share a reservation must describe it equally: EC2 refuses launches that do not match it."""
     source, at = _source(spec, index, position)
-    if source.id is None or source.source not in HELD:
+    if source.id is None or source.source not in RESERVED:
         return
-    zones = written(spec.aws).network.places
+    zones = require(spec.aws).network.places
     for pool in spec.pools[:index]:
-        yield from run(_told_otherwise(source, pool, zones, at, f"pools[{pool.name}]"))
+        yield from collect(_described_otherwise(source, pool, zones, at, f"pools[{pool.name}]"))
 
 
 def sources_enough(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    """The nodes that always stand can be had."""
+    """The sources give enough machines for the always-on nodes."""
     pool = spec.pools[index]
-    least = written(pool.nodes).min + pool.spares
+    least = require(pool.nodes).min + pool.spares
     bounds = [source.max for source in pool.capacity]
     most = sum(bound or 0 for bound in bounds)
     if bounds and None not in bounds and most < least:
-        says = f"its sources give at most {most}, and {least} nodes always stand (spares with them)"
-        yield error("pools", index, "capacity", id="sources-below-min", says=says)
+        message = f"the sources give at most {most} nodes, and {least} are always on (with spares)"
+        yield error("pools", index, "capacity", id="sources-below-min", message=message)
 
 
 def block_fixed(spec: ClusterSpec, index: int, position: int, catalog: Catalog) -> Iterator[Finding]:
-    """Paid ahead, used or not: so its nodes are there for as long as it is."""
+    """A capacity block is prepaid, so its pool has a fixed size."""
     source, at = _source(spec, index, position)
     if source.source is not Market.CAPACITY_BLOCK:
         return
     for place, name in enumerate(source.machines):
         machine = catalog.machines.get(name)
         if machine is not None and Market.CAPACITY_BLOCK not in machine.markets:
-            says = f"'{name}' is not sold in capacity blocks (by the catalog of {catalog.date})"
-            yield error(*at, "machines", place, id="machine-not-sold", says=says)
-    nodes = written(spec.pools[index].nodes)
+            message = f"'{name}' is not offered in capacity blocks (catalog of {catalog.date})"
+            yield error(*at, "machines", place, id="machine-not-sold", message=message)
+    nodes = require(spec.pools[index].nodes)
     if nodes.min != nodes.max:
-        says = f"a capacity block is paid ahead, so its pool is fixed: write `nodes: {nodes.max}`; found min {nodes.min}, max {nodes.max}"
-        yield error(*at, "from", id="elastic-block", says=says)
+        message = f"a capacity block is prepaid, so its pool has a fixed size: write `nodes: {nodes.max}`; found min {nodes.min}, max {nodes.max}"
+        yield error(*at, "from", id="elastic-block", message=message)
 
 
 def spares(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
     pool = spec.pools[index]
-    nodes, count = written(pool.nodes), pool.spares
+    nodes, count = require(pool.nodes), pool.spares
     if count and nodes.min + count > nodes.max:
-        says = f"{count} spare beside the always-on {nodes.min} are more than max {nodes.max}"
-        yield error("pools", index, "spares", id="spares-above-max", says=says)
+        message = f"{count} spares and {nodes.min} always-on nodes are more than max {nodes.max}"
+        yield error("pools", index, "spares", id="spares-above-max", message=message)
 
 
 def budget(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    """Only what has a price is counted: what has none is named, and a budget that counts nothing is refused."""
-    wish = written(spec.budget)
+    """Warn about machines without a price. Refuse a budget when no machine has one."""
+    part = require(spec.budget)
     if spec.hosts is not None and spec.aws is None:
-        yield error("budget", id="hosts-or-cloud", says="hosts of your own have no price by the hour")
+        yield error("budget", id="hosts-or-cloud", message="existing hosts have no hourly price")
         return
     if not of_slurm(spec):
-        says = "a budget is kept by Slurm's elastic daemon, and no pool runs Slurm"
-        yield error("budget", id="not-here", says=says)
+        message = "the budget is enforced by Slurm's elastic daemon, and no pool runs Slurm"
+        yield error("budget", id="not-here", message=message)
         return
-    warn, stop = _percent(wish.warn_at, defaults.BUDGET_WARN_PERCENT), wish.stop_scaling_at
+    warn, stop = _percent(part.warn_at, defaults.BUDGET_WARN_PERCENT), part.stop_scaling_at
     if warn > _percent(stop, defaults.BUDGET_STOP_PERCENT):
-        whose = f"{warn}%" if wish.warn_at is not None else f"the default, {warn}%,"
+        share = f"{warn}%" if part.warn_at is not None else f"the default, {warn}%,"
         after = _percent(stop, defaults.BUDGET_STOP_PERCENT)
-        says = f"{whose} is after the stop at {after}%: nobody would be warned; write at most {after}%"
-        yield error("budget", "warn_at", id="warn-after-stop", says=says)
-    yield from _told(wish.notify)
-    yield from _unpriced(spec, catalog)
+        message = (
+            f"{share} is above the stop at {after}%, so no warning would come first; write at most {after}%"
+        )
+        yield error("budget", "warn_at", id="warn-after-stop", message=message)
+    yield from _notified(part.notify)
+    if require(spec.aws).region in catalog.regions:  # an unknown region is already reported
+        yield from _unpriced(spec, catalog)
 
 
 def always_on_cost(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    """A budget that the nodes which always stand use up would stop the replacement of a broken one."""
-    wish = written(spec.budget)
-    percent = _percent(wish.stop_scaling_at, defaults.BUDGET_STOP_PERCENT)
-    stop = wish.monthly * percent // 100
-    least = sum(_hour_of(pool, written(spec.aws).region, catalog) for pool in of_slurm(spec)) * HOURS_A_MONTH
+    """Refuse a budget below the cost of the always-on nodes: it would stop the replacement of a broken node."""
+    part = require(spec.budget)
+    percent = _percent(part.stop_scaling_at, defaults.BUDGET_STOP_PERCENT)
+    stop = part.monthly * percent // 100
+    least = sum(_hour_of(pool, require(spec.aws).region, catalog) for pool in of_slurm(spec)) * HOURS_A_MONTH
     if least > stop:
-        says = (
-            f"the nodes that always stand cost {write_money(least)} a month ({HOURS_A_MONTH} h at list prices of "
-            f"{catalog.prices.date}), and launching stops at {write_money(stop)}"
+        message = (
+            f"the always-on nodes cost {format_money(least)} a month ({HOURS_A_MONTH} h at list prices of "
+            f"{catalog.prices.date}), and launches stop at {format_money(stop)}"
         )
-        yield error("budget", "monthly", id="budget-below-least", says=says)
+        yield error("budget", "monthly", id="budget-below-least", message=message)
 
 
-def _told_otherwise(
+def _described_otherwise(
     source: Capacity, pool: Pool, zones: tuple[str, ...], at: Path, named: str
 ) -> Iterator[Finding]:
-    """What another pool says of the same reservation, if it is not the same."""
+    """Yield an error if another pool describes the same reservation differently."""
     for other in pool.capacity:
-        if other.id != source.id or other.source not in HELD:
+        if other.id != source.id or other.source not in RESERVED:
             continue
         here, there = source.zones or zones, other.zones or zones
         if (source.source, source.machines, here) != (other.source, other.machines, there):
-            says = f"'{source.id}' is in {named} {_WORD[other.source]} of {', '.join(other.machines)} in {', '.join(there)}: it is one thing, of one machine in one zone"
-            yield error(*at, "id", id="held-otherwise", says=says)
+            message = f"'{source.id}' is in {named} {_WORD[other.source]} of {', '.join(other.machines)} in {', '.join(there)}: one id has one machine type in one zone"
+            yield error(*at, "id", id="reservation-differs", message=message)
 
 
-def _told(mail: tuple[str, ...]) -> Iterator[Finding]:
+def _notified(mail: tuple[str, ...]) -> Iterator[Finding]:
     if len(mail) > MOST_SUBSCRIBERS:
-        says = f"{len(mail)} addresses; AWS Budgets tells at most {MOST_SUBSCRIBERS} of one threshold"
-        yield error("budget", "notify", id="too-many-addresses", says=says)
+        message = f"{len(mail)} addresses; AWS Budgets notifies at most {MOST_SUBSCRIBERS} for one threshold"
+        yield error("budget", "notify", id="too-many-addresses", message=message)
     yield from repeated(mail, ("budget", "notify"), "the address")
 
 
 def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    region, prices = written(spec.aws).region, catalog.prices
+    region, prices = require(spec.aws).region, catalog.prices
     if all(source.source is Market.CAPACITY_BLOCK for pool in of_slurm(spec) for source in pool.capacity):
-        says = "all machines of Slurm's pools are paid ahead, so no hour of theirs is counted: this budget would stop nothing"
-        yield error("budget", id="budget-without-prices", says=says)
+        message = "all machines of Slurm's pools are prepaid, so no hour counts: this budget has no effect"
+        yield error("budget", id="budget-without-prices", message=message)
         return
     named = [place for place in _machines(spec) if place[2] in catalog.machines]
     without = [
@@ -181,16 +182,16 @@ def _unpriced(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         if hourly(prices, region, place[2], place[1].source, place[1].max_price) is None
     ]
     if named and len(without) == len(named):
-        says = f"no machine of Slurm's pools has a price (the catalog has those of {prices.region}): this budget would stop nothing; leave `budget` out, or say `max_price` of spot"
-        yield error("budget", id="budget-without-prices", says=says)
+        message = f"no machine of Slurm's pools has a price (the catalog has prices of {prices.region}): this budget has no effect; remove `budget`, or set `max_price` for spot"
+        yield error("budget", id="budget-without-prices", message=message)
         return
     for path, _, name in without:
-        says = f"'{name}' has no price in the catalog of {prices.date}: its hours count nothing in the budget"
-        yield warning(*path, id="no-price", says=says)
+        message = f"'{name}' has no price in the catalog of {prices.date}: its hours do not count, and the budget is partly uncounted"
+        yield warning(*path, id="no-price", message=message)
 
 
 def _machines(spec: ClusterSpec) -> Iterator[tuple[Path, Capacity, str]]:
-    """Each machine of Slurm's pools that is paid by the hour, with its place and its source."""
+    """Yield each machine of Slurm's pools with an hourly price, with its path and its source."""
     for index, pool in enumerate(spec.pools):
         if run_by(spec, pool) is not Runs.SLURM:
             continue
@@ -201,8 +202,8 @@ def _machines(spec: ClusterSpec) -> Iterator[tuple[Path, Capacity, str]]:
 
 
 def _hour_of(pool: Pool, region: str, catalog: Catalog) -> int:
-    """An hour of the nodes that always stand, each at the first machine of the first source that may give it."""
-    left, total = written(pool.nodes).min + pool.spares, 0
+    """Return the hourly price of the always-on nodes, each with the first machine of the first possible source."""
+    left, total = require(pool.nodes).min + pool.spares, 0
     for source in pool.capacity:
         taken = left if source.max is None else min(left, source.max)
         first, most = source.machines[0], source.max_price
@@ -215,5 +216,5 @@ def _source(spec: ClusterSpec, index: int, position: int) -> tuple[Capacity, Pat
     return spec.pools[index].capacity[position], ("pools", index, "capacity", position)
 
 
-def _percent(wish: int | None, rule: defaults.Default) -> int:
-    return int(rule.value) if wish is None else wish
+def _percent(part: int | None, rule: defaults.Default) -> int:
+    return int(rule.value) if part is None else part

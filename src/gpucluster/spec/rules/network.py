@@ -1,93 +1,100 @@
-"""The network: one of its two forms, zones of the region, room for every address, places that fit."""
+"""The network: a new or an existing VPC, zones of the region, and enough addresses."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan.addresses import HEAD_OFFSET, MOST_CUT, public_of, room, subnet_of, usable
-from gpucluster.plan.outward import endpoints, nat_zones
+from gpucluster.plan.aws import (
+    HEAD_OFFSET,
+    MOST_CUT,
+    endpoints,
+    nat_zones,
+    public_of,
+    room,
+    subnet_of,
+    usable,
+)
 from gpucluster.spec.aws import Network
 from gpucluster.spec.model import Capacity, ClusterSpec
-from gpucluster.spec.part import AbsentError, written
-from gpucluster.spec.problem import Finding, Path, quoted
+from gpucluster.spec.part import AbsentError, require
+from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
+from gpucluster.text import quoted
 
 AT = ("aws", "network")
-OWN, THERE = ("cidr", "zones"), ("vpc", "subnets", "public")
-LUSTRE_SERVER_GIB = 1200  # a file server, and an interface, for about so much [not verified]
+NEW, EXISTING = ("cidr", "zones"), ("vpc", "subnets", "public")
+LUSTRE_SERVER_GIB = 1200  # FSx uses one file server and interface for about this size [not verified]
 
 
 def form(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """`{cidr, zones}` makes a VPC, `{vpc, subnets}` takes one."""
-    network = written(spec.aws).network
-    wished = {key for key in (*OWN, *THERE, "nat") if or_none(lambda key=key: getattr(network, key))}
-    if "vpc" not in wished and not wished & set(THERE):
-        yield from _missing(network, OWN, ("the VPC's range", "its zones"))
+    """`{cidr, zones}` creates a VPC, `{vpc, subnets}` uses an existing one."""
+    network = require(spec.aws).network
+    requested = {key for key in (*NEW, *EXISTING, "nat") if or_none(lambda key=key: getattr(network, key))}
+    if "vpc" not in requested and not requested & set(EXISTING):
+        yield from _missing(network, NEW, ("the VPC's range", "its zones"))
         return
-    yield from _missing(network, THERE[:2], ("which VPC", "its private subnets by zone"))
-    for key in (*OWN, "nat"):
-        if key in wished:
-            says = (
-                f"'{key}' is for a VPC that is made; one that is there has its own ranges, zones and routes"
-            )
-            yield error(*AT, key, id="network-form", says=says)
+    yield from _missing(network, EXISTING[:2], ("the id of the VPC", "its private subnets by zone"))
+    for key in (*NEW, "nat"):
+        if key in requested:
+            message = f"'{key}' is for a new VPC; an existing one has its own ranges, zones and routes"
+            yield error(*AT, key, id="network-form", message=message)
     if spec.kubernetes is not None:
-        says = "a VPC that is there is not supported yet for a cluster with `kubernetes`"
-        yield error(*AT, "vpc", id="not-supported", says=says)
+        message = "an existing VPC is not supported yet for a cluster with `kubernetes`"
+        yield error(*AT, "vpc", id="not-supported", message=message)
 
 
 def zones(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    network, region = written(spec.aws).network, written(spec.aws).region
+    network, region = require(spec.aws).network, require(spec.aws).region
     own = or_none(lambda: network.zones)
     if own:
-        yield from repeated(written(network.zones), (*AT, "zones"), "the zone")
+        yield from repeated(require(network.zones), (*AT, "zones"), "the zone")
     known = catalog.regions.get(region, ())
     for index, zone in enumerate(network.places if known else ()):
         if zone not in known:
-            says = f"{quoted(zone)} is not a zone of {region} ({known[0]} to {known[-1]})"
+            message = f"{quoted(zone)} is not a zone of {region} ({known[0]} to {known[-1]})"
             place: Path = ("zones", index) if own else ("subnets", zone)
-            yield error(*AT, *place, id="zone-not-in-region", says=says)
+            yield error(*AT, *place, id="zone-not-in-region", message=message)
 
 
-def subnets_there(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """Each of the site's subnets once; public ones only beside private ones."""
-    network = written(spec.aws).network
-    private, public = written(network.subnets), network.public or {}
+def existing_subnets(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse repeated subnets, and public subnets in a zone without a private one."""
+    network = require(spec.aws).network
+    private, public = require(network.subnets), network.public or {}
     seen = set[str]()
     for key, by_zone in (("subnets", private), ("public", public)):
         for zone, subnet in by_zone.items():
             if subnet in seen:
-                yield error(*AT, key, zone, id="repeated", says=f"the subnet '{subnet}' is named twice")
+                yield error(*AT, key, zone, id="repeated", message=f"the subnet '{subnet}' is named twice")
             seen.add(subnet)
     for zone in public:
         if zone not in private:
-            says = f"{quoted(zone)} is not one of the network's zones ({', '.join(private)})"
-            yield error(*AT, "public", zone, id="zone-not-in-network", says=says)
+            message = f"{quoted(zone)} is not one of the network's zones ({', '.join(private)})"
+            yield error(*AT, "public", zone, id="zone-not-in-network", message=message)
 
 
 def network_room(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    """Every address that the cluster may ask for at once, zone by zone; what has none (an EFA alone) costs none."""
-    network = written(spec.aws).network
-    cidr = written(network.cidr)
-    known = catalog.regions.get(written(spec.aws).region, ())
+    """Check that each zone's subnet has enough addresses for all nodes. An EFA-only interface needs none."""
+    network = require(spec.aws).network
+    cidr = require(network.cidr)
+    known = catalog.regions.get(require(spec.aws).region, ())
     for zone in (zone for zone in network.places if zone in known):
         wanted = _nodes(spec, zone)
         subnet, others = subnet_of(cidr, zone), _others(spec, zone)
         free = room(subnet) - sum(others.values())
         if wanted > free:
             beside = "".join(f", beside {what}" for what in others if what != "the head")
-            says = f"{zone} gets {subnet}, with room for {max(free, 0)} nodes{beside}, and the pools want up to {wanted} there"
-            yield error(*AT, "cidr", id="network-too-small", says=says)
+            message = f"{zone} gets {subnet}, with room for {max(free, 0)} nodes{beside}, and the pools need up to {wanted} there"
+            yield error(*AT, "cidr", id="network-too-small", message=message)
             return
 
 
 def public_room(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    """Login machines and NAT gateways: in a small network only the first zone has a place for them."""
-    network = written(spec.aws).network
-    cidr, zones = written(network.cidr), network.places
-    known = catalog.regions.get(written(spec.aws).region, ())
-    login = or_none(lambda: written(spec.login).zone or zones[0])
-    count = 0 if login is None else written(spec.login).count
+    """Check the public subnets for login machines and NAT gateways. A small network has one public subnet."""
+    network = require(spec.aws).network
+    cidr, zones = require(network.cidr), network.places
+    known = catalog.regions.get(require(spec.aws).region, ())
+    login = or_none(lambda: require(spec.login).zone or zones[0])
+    count = 0 if login is None else require(spec.login).count
     gateways = nat_zones(zones, network.nat, network.vpc)
     for zone in (zone for zone in zones if zone in known):
         needs, key = (
@@ -96,58 +103,58 @@ def public_room(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
         )
         public = public_of(cidr, zone, zones[0])
         if needs and public is None:
-            says = f"a network smaller than a /{MOST_CUT} has one public subnet, in {zones[0]}; {zone} has none for {_what(zone, gateways, login)}"
+            message = f"a network smaller than a /{MOST_CUT} has one public subnet, in {zones[0]}; {zone} has none for {_what(zone, gateways, login)}"
             place: Path = (*AT, key) if zone in gateways else ("login", "zone")
-            yield error(*place, id="network-too-small", says=says)
+            yield error(*place, id="network-too-small", message=message)
         elif public is not None and needs > room(public):
-            says = (
-                f"{zone} gets the public {public}, with room for {room(public)}, and {needs} are wanted there"
+            message = (
+                f"{zone} gets the public {public}, with room for {room(public)}, and {needs} are needed there"
             )
-            yield error("login", "count", id="network-too-small", says=says)
+            yield error("login", "count", id="network-too-small", message=message)
 
 
 def endpoints_twice(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    network = written(spec.aws).network
-    yield from repeated(written(network.endpoints), (*AT, "endpoints"), "the service")
+    network = require(spec.aws).network
+    yield from repeated(require(network.endpoints), (*AT, "endpoints"), "the service")
 
 
 def no_way_out(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """Without a gateway only AWS's own services are reached."""
-    network = written(spec.aws).network
+    """Warn about an outside file system in a network without NAT."""
+    network = require(spec.aws).network
     outside = [
         ("storage", index, "other")
         for index, one in enumerate(spec.storage)
         if or_none(lambda one=one: one.other) is not None
     ]
     if network.vpc is None and network.nat == "none" and outside:
-        says = "without NAT nothing outside the VPC is reached; the file system must stand inside"
-        yield warning(*outside[0], id="no-way-out", says=says)
+        message = "without NAT nothing outside the VPC can be reached; the file system must be inside"
+        yield warning(*outside[0], id="no-way-out", message=message)
 
 
 def fixed_addresses(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    """Where the heads stand: named in a VPC that is there, inside its zone's range in one that is made."""
-    network, head = written(spec.aws).network, written(spec.head)
-    standby, known = head.standby, catalog.regions.get(written(spec.aws).region, ())
-    wishes: list[tuple[Path, str, str | None]] = [(("head",), network.places[0], head.address)]
+    """Check the addresses of the heads: required in an existing VPC, inside the zone's range in a new one."""
+    network, head = require(spec.aws).network, require(spec.head)
+    standby, known = head.standby, catalog.regions.get(require(spec.aws).region, ())
+    addresses: list[tuple[Path, str, str | None]] = [(("head",), network.places[0], head.address)]
     if standby is not None:
-        wishes.append((("head", "standby"), standby.zone, standby.address))
-    for path, zone, address in wishes:
+        addresses.append((("head", "standby"), standby.zone, standby.address))
+    for path, zone, address in addresses:
         if network.vpc is not None and address is None:
-            says = "'address' is missing: in a VPC that is there nobody else knows which one is free"
-            yield error(*path, id="missing-key", says=says)
+            message = "'address' is missing: in an existing VPC only the site knows a free address"
+            yield error(*path, id="missing-key", message=message)
         elif address is not None and network.cidr is not None and zone in known:
             subnet = subnet_of(network.cidr, zone)
             if not usable(subnet, address):
-                says = f"{address} is none of {zone}'s addresses, {subnet} but the first four and the last; leave it out for the {HEAD_OFFSET}th"
-                yield error(*path, "address", id="address-outside", says=says)
+                message = f"{address} is not usable in {zone}: its subnet is {subnet}, without the first four addresses and the last; without this key the head has the {HEAD_OFFSET}th"
+                yield error(*path, "address", id="address-outside", message=message)
     if standby is not None and standby.address is not None and standby.address == head.address:
-        says = f"{head.address} is the head's"
-        yield error("head", "standby", "address", id="duplicate-address", says=says)
+        message = f"{head.address} is the address of the head"
+        yield error("head", "standby", "address", id="duplicate-address", message=message)
 
 
 def zones_of(spec: ClusterSpec, source: Capacity) -> tuple[str, ...]:
-    """Where a source is asked."""
-    return source.zones or written(spec.aws).network.places
+    """Return the zones in which a source is tried."""
+    return source.zones or require(spec.aws).network.places
 
 
 def _missing(network: Network, keys: tuple[str, ...], what: tuple[str, ...]) -> Iterator[Finding]:
@@ -155,28 +162,28 @@ def _missing(network: Network, keys: tuple[str, ...], what: tuple[str, ...]) -> 
         try:
             found = getattr(network, key)
         except AbsentError:
-            continue  # it is there and wrong, which was said
+            continue  # it is invalid, which is already reported
         if not found:
-            yield error(*AT, id="missing-key", says=f"'{key}' is missing: {meaning}")
+            yield error(*AT, id="missing-key", message=f"'{key}' is missing: {meaning}")
 
 
 def _nodes(spec: ClusterSpec, zone: str) -> int:
     return sum(
-        written(pool.nodes).max
+        require(pool.nodes).max
         for pool in spec.pools
         if any(zone in zones_of(spec, source) for source in pool.capacity)
     )
 
 
 def _others(spec: ClusterSpec, zone: str) -> Counter[str]:
-    """What else has an address in the zone's private subnet, in words."""
-    network, found = written(spec.aws).network, Counter[str]()
+    """Count the other addresses in the zone's private subnet, by name."""
+    network, found = require(spec.aws).network, Counter[str]()
     if spec.head is not None and zone == network.places[0]:
         found["the head"] += 1
-    if or_none(lambda: written(written(spec.head).standby).zone) == zone:
+    if or_none(lambda: require(require(spec.head).standby).zone) == zone:
         found["the standby"] += 1
-    ssm = or_none(lambda: written(spec.access).ssm) is True
-    jobs = or_none(lambda: written(spec.aws).jobs) is not None
+    ssm = or_none(lambda: require(spec.access).ssm) is True
+    jobs = or_none(lambda: require(spec.aws).jobs) is not None
     for _ in endpoints(network.endpoints or (), network.nat, ssm=ssm, jobs=jobs):
         found["endpoints"] += 1
     for one in spec.storage:

@@ -1,39 +1,41 @@
-"""Where a team's pods can stand, before there is a plan: the same shares and levels as the plan's."""
+"""The pools where a team's pods can run, before there is a plan. Shares and topology levels equal the plan's."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import shares
-from gpucluster.plan.allocatable import gpus_of
-from gpucluster.plan.levels import levels, stands
-from gpucluster.plan.places import Place
+from gpucluster.plan import names, shares
+from gpucluster.plan.kubernetes import gpus_of, has_topology, levels
+from gpucluster.plan.launches import Part, parts
+from gpucluster.plan.model.values import EFA
+from gpucluster.plan.shares import Place
 from gpucluster.spec.kubernetes import distribution
 from gpucluster.spec.model import ClusterSpec, Pool
-from gpucluster.spec.part import AbsentError, written
-from gpucluster.spec.pools import of_kubernetes
+from gpucluster.spec.part import AbsentError, require
+from gpucluster.spec.pools import of_kubernetes, sources_of
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.kubernetes import gives_of, machines_of, mig_of, shared_by
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A pool before it is planned."""
+    """A pool of the spec, or its part in one zone, with the resources that it offers."""
 
     name: str
     shared_by: tuple[str, ...]
     node: Mapping[str, int]
     most: int
     words: tuple[str, ...]
+    one_zone: bool
 
     def offers(self) -> dict[str, int]:
         return {resource: amount * self.most for resource, amount in self.node.items()}
 
 
 def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[Place]:
-    """The team's pools, as the plan will see them."""
-    teams = written(cluster.kubernetes).teams
-    offers = [_offer(pool, cluster, catalog) for pool in of_kubernetes(cluster)]
+    """Return the team's pools, as the plan will have them."""
+    teams = require(cluster.kubernetes).teams
+    offers = [offer for pool in of_kubernetes(cluster) for offer in _offers(pool, cluster, catalog)]
     promised = shares.promised(offers, [amounts(team.quota) for team in teams])
     for team, mine in zip(teams, promised, strict=True):
         if team.name == name:
@@ -46,19 +48,39 @@ def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[Place]:
 
 
 def amounts(resources: Mapping[str, int]) -> dict[str, int]:
-    """In the plan's units; AbsentError for what is no whole number of them, which is said elsewhere."""
+    """Return amounts in the plan's units. AbsentError if one is not a whole number; another rule reports it."""
     found = {resource: in_unit(resource, amount) for resource, amount in resources.items()}
     if None in found.values():
         raise AbsentError
     return {resource: amount for resource, amount in found.items() if amount is not None}
 
 
-def _offer(pool: Pool, cluster: ClusterSpec, catalog: Catalog) -> _Offer:
-    machines, nodes, gives = machines_of(pool, catalog), written(pool.nodes), gives_of(pool, catalog)
-    tells = stands(gpus_of(machines), mig_of(pool), nodes.min, nodes.max)
-    told = levels(distribution(written(cluster.kubernetes)), machines) if tells else ()
-    words = tuple(level.word for level in told)
-    return _Offer(pool.name, shared_by(pool, catalog), gives, nodes.max, words)
+def _offers(pool: Pool, cluster: ClusterSpec, catalog: Catalog) -> Iterator[_Offer]:
+    """Yield what the plan will have: the pool, or its part in each zone."""
+    machines, nodes, gives = machines_of(pool, catalog), require(pool.nodes), gives_of(pool, catalog)
+    with_topology = has_topology(gpus_of(machines), mig_of(pool), nodes.min, nodes.max)
+    found = levels(distribution(require(cluster.kubernetes)), machines) if with_topology else ()
+    words = tuple(level.word for level in found)
+    for part in zone_parts(pool, cluster, catalog):
+        name = (
+            pool.name
+            if part.zone is None
+            else names.zone_part(pool.name, require(cluster.aws).region, part.zone)
+        )
+        one_zone = part.zone is not None or len(_zones(pool, cluster)) == 1
+        yield _Offer(name, shared_by(pool, catalog), gives, part.max, words, one_zone)
+
+
+def zone_parts(pool: Pool, cluster: ClusterSpec, catalog: Catalog) -> tuple[Part, ...]:
+    """Return the parts of a pool of Kubernetes, as the plan will have them."""
+    nodes, zones = require(pool.nodes), require(cluster.aws).network.places
+    fabric = bool(gives_of(pool, catalog).get(EFA))
+    return parts(nodes.min, nodes.max, sources_of(pool, zones), fabric=fabric)
+
+
+def _zones(pool: Pool, cluster: ClusterSpec) -> set[str]:
+    sources = sources_of(pool, require(cluster.aws).network.places)
+    return {zone for source in sources for zone in source.zones}
 
 
 def _place(offer: _Offer, reach: Mapping[str, int]) -> Place:
@@ -69,4 +91,5 @@ def _place(offer: _Offer, reach: Mapping[str, int]) -> Place:
         reach=reach,
         shared_by=offer.shared_by,
         words=offer.words,
+        one_zone=offer.one_zone,
     )

@@ -1,27 +1,51 @@
-"""Slurm's side: its version, the names of pools and partitions, and what each partition stands on."""
+"""Slurm: its version, the names of pools and partitions, and the pools of each partition."""
 
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
+from gpucluster.plan import names
+from gpucluster.plan.model.values import Containers
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import Runs
-from gpucluster.spec.model import ClusterSpec
-from gpucluster.spec.part import written
+from gpucluster.spec.model import ClusterSpec, Pool
+from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by
-from gpucluster.spec.problem import Finding, quoted
-from gpucluster.spec.rules.findings import error, or_none, repeated, same_names
+from gpucluster.spec.problem import Finding
+from gpucluster.spec.rules.findings import error, or_none, parsed, repeated, same_names, warning
+from gpucluster.text import format_duration, quoted
+
+_NO_PLACE_FOR_TMP = (  # private to each job, or of the kernel, or of packages
+    *("/var/tmp", "/tmp", "/dev", "/proc", "/sys", "/run"),  # noqa: S108
+    *("/boot", "/etc", "/usr", "/bin", "/sbin", "/lib"),
+)
 
 
 def slurm_version(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
-    version, supported = written(spec.slurm).version, ", ".join(catalog.slurm_supported)
+    version, supported = require(spec.slurm).version, ", ".join(catalog.slurm_supported)
     if version in catalog.slurm_supported:
         return
     if version in catalog.slurm_known:
-        says = f"Slurm {version} is known but not supported yet; supported: {supported}"
+        message = f"Slurm {version} is known but not supported yet; supported: {supported}"
     else:
         known = ", ".join(catalog.slurm_known)
-        says = f"{quoted(version)} is not a Slurm release that we know ({known}); supported: {supported}"
-    yield error("slurm", "version", id="slurm-version", says=says)
+        message = f"{quoted(version)} is not a known Slurm release ({known}); supported: {supported}"
+    yield error("slurm", "version", id="slurm-version", message=message)
+
+
+def slurm_support(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
+    """Warn of a version without SchedMD's support. The list's own date counts, because a check reads no clock."""
+    version = require(spec.slurm).version
+    if version not in catalog.slurm_supported:
+        return  # already reported
+    end, newest = catalog.slurm_releases[version].end_of_support, catalog.slurm_default
+    if end is None or end >= catalog.slurm_date[:7]:
+        return
+    until = catalog.slurm_releases[newest].end_of_support
+    message = (
+        f"SchedMD's support of Slurm {version} ended in {end}: it gets no fixes, not even of security faults; "
+        f'"{newest}" has support until {until}'
+    )
+    yield warning("slurm", "version", id="slurm-support", message=message)
 
 
 def pool_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
@@ -35,26 +59,100 @@ def partition_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
 def defaults(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     chosen = [i for i, partition in enumerate(spec.partitions) if or_none(lambda p=partition: p.default)]
     for index in chosen[1:]:
-        says = f"there can be one default partition, and partitions[{chosen[0]}] already is it"
-        yield error("partitions", index, "default", id="two-defaults", says=says)
+        message = f"a cluster has at most one default partition, and partitions[{chosen[0]}] is it already"
+        yield error("partitions", index, "default", id="two-defaults", message=message)
 
 
 def unused_pools(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    written(spec.slurm)
+    require(spec.slurm)
+    if not spec.partitions:
+        return  # their absence is already reported
     used = {name for partition in spec.partitions for name in partition.pools}
     for index, pool in enumerate(spec.pools):
         name = or_none(lambda pool=pool: pool.name)
         slurms = or_none(lambda pool=pool: run_by(spec, pool)) is Runs.SLURM
         if name is not None and name not in used and slurms:
-            says = f"no partition uses the pool '{name}', so no job could reach it"
-            yield error("pools", index, "name", id="unused-pool", says=says)
+            message = f"no partition uses the pool '{name}', so no job can run on it"
+            yield error("pools", index, "name", id="unused-pool", message=message)
 
 
 def pool_size(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    nodes = written(spec.pools[index].nodes)
+    nodes = require(spec.pools[index].nodes)
     if nodes.min > nodes.max:
-        says = f"min {nodes.min} is above max {nodes.max}"
-        yield error("pools", index, "nodes", "min", id="min-above-max", says=says)
+        message = f"min {nodes.min} is above max {nodes.max}"
+        yield error("pools", index, "nodes", "min", id="min-above-max", message=message)
+
+
+def partition_times(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
+    partition = spec.partitions[index]
+    if partition.default_time is None or partition.max_time is None:
+        return
+    if partition.default_time > partition.max_time:
+        limits = f"{format_duration(partition.default_time)} is above max_time {format_duration(partition.max_time)}"
+        message = f"{limits}: slurmctld would set the shorter one for each job; set it at most to max_time"
+        yield error("partitions", index, "default_time", id="default-time", message=message)
+
+
+def partition_gpus(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
+    partition = spec.partitions[index]
+    without = [pool.name for pool, (_, _, gpus) in _hardware(spec, index, catalog) if not gpus]
+    if partition.requires_gpus and without:
+        message = f"the pool '{without[0]}' has no GPUs: the partition would refuse every job that can run on it; remove the pool, or this key"
+        yield error("partitions", index, "requires_gpus", id="requires-gpus", message=message)
+
+
+def partition_cpus(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
+    most, at = spec.partitions[index].max_cpus_per_node, ("partitions", index, "max_cpus_per_node")
+    found = _hardware(spec, index, catalog)
+    if most is None or not found:
+        return
+    threads = max(threads for _, (threads, _, _) in found)
+    if most < threads:
+        message = f"{most} is less than a core ({threads} CPUs), and a job gets whole cores: no job would start; write at least {threads}"
+        yield error(*at, id="max-cpus-per-node", message=message)
+    cpus = max(cpus for _, (_, cpus, _) in found)
+    if most >= cpus:
+        message = f"{most} limits nothing: a node has at most {cpus} CPUs; write less, or remove this key"
+        yield warning(*at, id="no-cpu-limit", message=message)
+
+
+def partition_cpus_spread(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
+    """Warn of a limit that makes jobs without GPUs launch more GPU machines than they need."""
+    most = spec.partitions[index].max_cpus_per_node
+    for pool, (threads, cpus, gpus) in _hardware(spec, index, catalog):
+        nodes = or_none(lambda pool=pool: require(pool.nodes))
+        if most is None or not threads <= most < cpus or not gpus or spec.hosts is not None or nodes is None:
+            continue
+        if nodes.max > nodes.min:
+            first = f"nodes of the elastic pool '{pool.name}' have {cpus} CPUs and {gpus} GPUs each"
+            message = (
+                f"{first}: a node takes {most} CPUs of these jobs, and each {most} CPUs more launch another one; "
+                "take a pool without GPUs, or one with a fixed number of nodes, or accept the cost"
+            )
+            yield warning("partitions", index, "max_cpus_per_node", id="cpu-limit-cost", message=message)
+            return
+
+
+def _hardware(spec: ClusterSpec, index: int, catalog: Catalog) -> list[tuple[Pool, tuple[int, int, int]]]:
+    """Return the pools of the partition with known machines, each with its threads of a core, its CPUs and its GPUs."""
+    pools = (pool for pool in spec.pools if pool.name in spec.partitions[index].pools)
+    found = ((pool, _board(spec, pool, catalog)) for pool in pools)
+    return [(pool, board) for pool, board in found if board is not None]
+
+
+def _board(spec: ClusterSpec, pool: Pool, catalog: Catalog) -> tuple[int, int, int] | None:
+    if spec.hosts is None:
+        machine = next(
+            (catalog.machines.get(name) for source in pool.capacity for name in source.machines), None
+        )
+        gpus = 0 if machine is None or machine.gpu is None else machine.gpu.count
+    else:
+        machine = spec.machines.get(pool.machine or "")
+        gpus = 0 if machine is None or machine.gpus is None else machine.gpus.count
+    if machine is None:
+        return None
+    threads = machine.threads_per_core
+    return threads, machine.sockets * machine.cores_per_socket * threads, gpus
 
 
 def partition_pools(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
@@ -62,7 +160,53 @@ def partition_pools(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterato
     path = ("partitions", index, "pools")
     yield from repeated(names, path, "the pool")
     known = [pool.name for pool in spec.pools]
+    if len(set(known)) < len(known):
+        return  # a pool may be meant that has the name of another one, which is already reported
     for at, name in enumerate(names):
         if name not in known:
             near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-            yield error(*path, at, id="unknown-pool", says=f"{quoted(name)} is not a pool{near}")
+            yield error(*path, at, id="unknown-pool", message=f"{quoted(name)} is not a pool{near}")
+
+
+def software(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Software must be on a mount that nodes and login machines share."""
+    found = require(require(spec.slurm).software)
+    mounts = [
+        or_none(lambda at=index: spec.storage[at]) for index in range(len(parsed(lambda: spec.storage)))
+    ]
+    state = or_none(lambda: require(require(spec.head).standby).state)
+    shared = [one.mount for one in mounts if one is not None and one.nvme is None and one.mount != state]
+    for key in ("modules", "conda"):
+        path = or_none(lambda key=key: getattr(found, key))
+        if path is not None and not any(f"{path}/".startswith(f"{mount}/") for mount in shared):
+            known = f"; shared are {', '.join(shared)}" if shared else "; the spec has no shared mount"
+            message = f"{path} is not on a mount of `storage` that all machines share{known}"
+            yield error("slurm", "software", key, id="software-not-shared", message=message)
+
+
+def containers(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Enroot keeps images and container file systems in /tmp: in a shared one a user could change those of another."""
+    slurm = require(spec.slurm)
+    tmp = or_none(lambda: slurm.private_tmp)
+    if slurm.containers == Containers.PYXIS and tmp is not None and not tmp.enabled:
+        message = "pyxis needs `private_tmp`: Enroot keeps the containers of a job in its /tmp, and all users share this one"
+        yield error("slurm", "containers", id="containers-shared-tmp", message=message)
+
+
+def private_tmp(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse a folder for the /tmp of jobs that Slurm cannot use, or that all nodes share."""
+    path = require(require(require(spec.slurm).private_tmp).path)
+    at = ("slurm", "private_tmp", "path")
+    system = next((one for one in _NO_PLACE_FOR_TMP if f"{path}/".startswith(f"{one}/")), None)
+    if path == "/" or system is not None:
+        message = f"{path} cannot hold the /tmp of jobs: {system or path} is private to each job, or belongs to the kernel or to packages"
+        yield error(
+            *at, id="private-tmp-path", message=f"{message}; choose a folder such as {names.PRIVATE_TMP}"
+        )
+    for index in range(len(parsed(lambda: spec.storage))):
+        mount = or_none(lambda at=index: spec.storage[at].mount)
+        if mount is None or or_none(lambda at=index: spec.storage[at].nvme) is not None:
+            continue
+        if f"{path}/".startswith(f"{mount}/"):
+            message = f"{path} is on {mount}, which all nodes share: the /tmp of a job must be on the node's own disk"
+            yield error(*at, id="private-tmp-shared", message=message)

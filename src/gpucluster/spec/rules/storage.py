@@ -1,15 +1,16 @@
-"""File systems: one kind each, mounted once, and only where we know how."""
+"""File systems: one kind each, one mount point each, and only where that kind is supported."""
 
 from collections.abc import Iterator
 
-from gpucluster.catalog import Catalog
+from gpucluster.catalog import Catalog, mount_options
 from gpucluster.plan import names
 from gpucluster.spec.model import ClusterSpec
-from gpucluster.spec.part import written
-from gpucluster.spec.problem import Finding, quoted
+from gpucluster.spec.part import require
+from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules.findings import error, or_none
 from gpucluster.spec.rules.hosts import touched, why_touched
 from gpucluster.spec.storage import KINDS, FsxLustre
+from gpucluster.text import quoted
 
 LUSTRE_GIB = 1200  # FSx sells 1200 GiB, then steps of 2400
 MOST_LINKS = 8  # of one file system (T45)
@@ -20,113 +21,136 @@ def kinds(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]
     chosen = [kind for kind in KINDS if getattr(spec.storage[index], kind) is not None]
     if len(chosen) != 1:
         found = " and ".join(chosen) or "none"
-        says = f"exactly one of {', '.join(KINDS)} says what is mounted; found {found}"
-        yield error("storage", index, id="storage-kind", says=says)
+        message = f"write exactly one of {', '.join(KINDS)}; found {found}"
+        yield error("storage", index, id="storage-kind", message=message)
 
 
 def mounted_twice(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     mounts = [or_none(lambda one=one: one.mount) for one in spec.storage]
     for index, mount in enumerate(mounts):
         if mount is not None and mount in mounts[:index]:
-            says = f"{quoted(mount)} is already mounted by storage[{mounts.index(mount)}]"
-            yield error("storage", index, "mount", id="mounted-twice", says=says)
+            message = f"{quoted(mount)} is already mounted by storage[{mounts.index(mount)}]"
+            yield error("storage", index, "mount", id="mounted-twice", message=message)
 
 
 def mounted_within(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """The machine's own disks below nothing, and nothing below them: they are made at each boot."""
-    written(spec.aws)
+    """Refuse a mount below the machine's own disks: these are formatted at each boot."""
+    require(spec.aws)
     mounts = {index: str(or_none(lambda one=one: one.mount)) for index, one in enumerate(spec.storage)}
     own = [mount for index, mount in mounts.items() if or_none(lambda i=index: spec.storage[i].nvme)]
     for index, mount in mounts.items():
         above = next((one for one in own if mount.startswith(f"{one}/")), None)
         if above is not None:
-            says = f"{above} is made of the machine's own disks at each boot; mount nothing below it"
-            yield error("storage", index, "mount", id="mounted-within", says=says)
+            message = f"{above} is on the machine's own disks, which are formatted at each boot; choose a mount point outside it"
+            yield error("storage", index, "mount", id="mounted-within", message=message)
 
 
 def over_system(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    """Nothing is mounted, and nothing exported, over what a machine lives by."""
-    written(spec.aws)
-    wish = spec.storage[index]
-    if system := touched(wish.mount):
-        says = f"nothing is mounted over {wish.mount}: {why_touched(wish.mount, system)}the machine would not live without it"
-        yield error("storage", index, "mount", id="mounted-over-system", says=says)
-    if wish.mount == names.STATE_MOUNT:
-        yield error(
-            "storage", index, "mount", id="mounted-twice", says=f"{wish.mount} is the head's own state"
+    """Refuse a mount or an export that covers a folder of the system."""
+    require(spec.aws)
+    part = spec.storage[index]
+    if system := touched(part.mount):
+        message = (
+            f"{part.mount} cannot be a mount point: {why_touched(part.mount, system)}the machine needs it"
         )
-    nfs = written(wish.nfs)
+        yield error("storage", index, "mount", id="mounted-over-system", message=message)
+    if part.mount == names.STATE_MOUNT:
+        yield error(
+            "storage",
+            index,
+            "mount",
+            id="mounted-twice",
+            message=f"{part.mount} is the mount point of the head's state",
+        )
+    nfs = require(part.nfs)
     if nfs.source == "head" and nfs.export is not None and (system := touched(nfs.export)):
-        says = f"the head does not export {nfs.export}: {why_touched(nfs.export, system)}every node could write there"
-        yield error("storage", index, "nfs", "export", id="exported-system", says=says)
+        message = f"the head cannot export {nfs.export}: {why_touched(nfs.export, system)}every node could write there"
+        yield error("storage", index, "nfs", "export", id="exported-system", message=message)
 
 
 def server(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    nfs, path = written(spec.storage[index].nfs), ("storage", index, "nfs")
+    nfs, path = require(spec.storage[index].nfs), ("storage", index, "nfs")
     if nfs.source not in (None, "head"):
-        says = f"{quoted(nfs.source)} cannot export; only 'head' can, or name a server by its address"
-        yield error(*path, "from", id="nfs-source", says=says)
+        message = f"{quoted(nfs.source)} is not a source of NFS; write `from: head`, or the address of a server in 'server'"
+        yield error(*path, "from", id="nfs-source", message=message)
     elif (nfs.source is None) == (nfs.server is None):
-        yield error(*path, id="nfs-source", says="exactly one of 'from: head' and 'server' says who exports")
+        yield error(*path, id="nfs-source", message="write exactly one of 'from: head' and 'server'")
 
 
 def server_export(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    nfs = written(spec.storage[index].nfs)
+    nfs = require(spec.storage[index].nfs)
     if nfs.server is not None and nfs.export is None:
-        says = "'export' is missing: the folder that the server exports"
-        yield error("storage", index, "nfs", id="missing-key", says=says)
+        message = "'export' is missing: the folder that the server exports"
+        yield error("storage", index, "nfs", id="missing-key", message=message)
+
+
+def other_options(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
+    """Each mount helper has its own options; `nofail` is none of mount.lustre's."""
+    other = require(spec.storage[index].other)
+    known = mount_options.helper(other.type)
+    refused = mount_options.refused(other.type, other.options)
+    if known is not None and refused:
+        options = ", ".join(map(quoted, refused))
+        message = f"{known.program} does not take {options}, and the mount fails; remove the option"
+        yield error("storage", index, "other", "options", id="mount-options", message=message)
 
 
 def lustre(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    wish, path = written(spec.storage[index].fsx_lustre), ("storage", index, "fsx_lustre")
-    zones = written(spec.aws).network.places
-    if wish.zone not in zones:
-        says = f"{quoted(wish.zone)} is not one of the network's zones ({', '.join(zones)})"
-        yield error(*path, "zone", id="zone-not-in-network", says=says)
-    yield from _lustre_there(wish, path) if wish.id is not None else _lustre_made(wish, path)
+    part, path = require(spec.storage[index].fsx_lustre), ("storage", index, "fsx_lustre")
+    zones = require(spec.aws).network.places
+    if part.zone not in zones:
+        message = f"{quoted(part.zone)} is not one of the network's zones ({', '.join(zones)})"
+        yield error(*path, "zone", id="zone-not-in-network", message=message)
+    yield from _existing_lustre(part, path) if part.id is not None else _new_lustre(part, path)
 
 
 def links(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    """FSx takes eight, on folders that do not hold one another."""
-    found, at = written(spec.storage[index].fsx_lustre).link, ("storage", index, "fsx_lustre", "link")
+    """FSx takes at most eight links, on folders that do not contain each other."""
+    found, at = require(spec.storage[index].fsx_lustre).link, ("storage", index, "fsx_lustre", "link")
     if len(found) > MOST_LINKS:
-        yield error(*at, id="too-many-links", says=f"{len(found)} links; FSx takes {MOST_LINKS}")
+        yield error(*at, id="too-many-links", message=f"{len(found)} links; FSx takes at most {MOST_LINKS}")
     for position, link in enumerate(found):
         for other in found[:position]:
-            if _holds(link.path, other.path) or _holds(other.path, link.path):
-                says = f"{link.path} and {other.path} are not apart: each folder follows one place"
-                yield error(*at, position, "path", id="links-overlap", says=says)
+            if _contains(link.path, other.path) or _contains(other.path, link.path):
+                message = f"{link.path} and {other.path} overlap: each folder has one link"
+                yield error(*at, position, "path", id="links-overlap", message=message)
 
 
 def of_aws(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
-    """On hosts that exist these have no meaning, or would take disks that hold something."""
-    written(spec.hosts)
+    """Refuse AWS storage on existing hosts, and local disks, which may hold data there."""
+    require(spec.hosts)
     for key, what in zip(
-        OF_AWS, ("EFS is AWS's", "FSx for Lustre is AWS's", "disks are the site's own"), strict=True
+        OF_AWS,
+        (
+            "EFS is a service of AWS",
+            "FSx for Lustre is a service of AWS",
+            "gpucluster formats no disks of existing hosts",
+        ),
+        strict=True,
     ):
         if or_none(lambda key=key: getattr(spec.storage[index], key)) is not None:
-            says = f"{what}, and this cluster stands on `hosts`"
-            yield error("storage", index, key, id="hosts-or-cloud", says=says)
-    if or_none(lambda: written(spec.storage[index].nfs).size) is not None:
-        says = "'size' is of a cloud's volume; the head exports a folder that it has"
-        yield error("storage", index, "nfs", "size", id="hosts-or-cloud", says=says)
+            message = f"{what}, and this cluster is on `hosts`"
+            yield error("storage", index, key, id="hosts-or-cloud", message=message)
+    if or_none(lambda: require(spec.storage[index].nfs).size) is not None:
+        message = "'size' belongs to a volume in a cloud; on `hosts` the head exports an existing folder"
+        yield error("storage", index, "nfs", "size", id="hosts-or-cloud", message=message)
 
 
-def _lustre_made(wish: FsxLustre, path: tuple[str | int, ...]) -> Iterator[Finding]:
-    if wish.size is None:
-        says = f"'size' is missing: {LUSTRE_GIB}GiB, or a multiple of {2 * LUSTRE_GIB}GiB"
-        yield error(*path, id="missing-key", says=says)
-    elif wish.size != LUSTRE_GIB * 1024 and wish.size % (2 * LUSTRE_GIB * 1024):
-        says = f"FSx for Lustre is sold as {LUSTRE_GIB}GiB and in multiples of {2 * LUSTRE_GIB}GiB"
-        yield error(*path, "size", id="lustre-size", says=says)
+def _new_lustre(part: FsxLustre, path: tuple[str | int, ...]) -> Iterator[Finding]:
+    if part.size is None:
+        message = f"'size' is missing: {LUSTRE_GIB}GiB, or a multiple of {2 * LUSTRE_GIB}GiB"
+        yield error(*path, id="missing-key", message=message)
+    elif part.size != LUSTRE_GIB * 1024 and part.size % (2 * LUSTRE_GIB * 1024):
+        message = f"FSx for Lustre is sold as {LUSTRE_GIB}GiB and in multiples of {2 * LUSTRE_GIB}GiB"
+        yield error(*path, "size", id="lustre-size", message=message)
 
 
-def _lustre_there(wish: FsxLustre, path: tuple[str | int, ...]) -> Iterator[Finding]:
+def _existing_lustre(part: FsxLustre, path: tuple[str | int, ...]) -> Iterator[Finding]:
     for key in ("size", "throughput", "link"):
-        if getattr(wish, key):
-            says = f"'{key}' is of a file system that is made; '{wish.id}' is there and has its own"
-            yield error(*path, key, id="not-here", says=says)
+        if getattr(part, key):
+            message = f"'{key}' belongs to a new file system; '{part.id}' exists and has its own"
+            yield error(*path, key, id="not-here", message=message)
 
 
-def _holds(outer: str, inner: str) -> bool:
+def _contains(outer: str, inner: str) -> bool:
     return outer == inner or inner.startswith(f"{outer.rstrip('/')}/")

@@ -1,32 +1,35 @@
-"""What runs, against the cluster that it runs on: teams, resources, quotas, and whether a gang fits its domain."""
+"""Check workloads against their cluster: teams, resources, quotas, and the topology domain of each gang."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import places
-from gpucluster.plan.kubernetes import CPU, GPU, MEMORY, MIG_PREFIX, Distribution, quantity
-from gpucluster.plan.levels import WORDS
+from gpucluster.plan import shares
+from gpucluster.plan.kubernetes import WORDS
+from gpucluster.plan.model.values import CPU, GPU, MEMORY, MIG_PREFIX, Distribution, quantity
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import distribution
 from gpucluster.spec.model import ClusterSpec, Pool
-from gpucluster.spec.part import AbsentError, written
+from gpucluster.spec.part import AbsentError, require
 from gpucluster.spec.pools import of_kubernetes
-from gpucluster.spec.problem import Finding, Path, quoted
+from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.resources import in_unit
-from gpucluster.spec.rules.findings import error, or_none, parsed, run
+from gpucluster.spec.rules import secrets
+from gpucluster.spec.rules.findings import collect, error, or_none, parsed
 from gpucluster.spec.rules.kubernetes import gives_of, offered, shared_by
 from gpucluster.spec.rules.places import amounts, places_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
+from gpucluster.text import quoted
 
 MAX_ENV = 200  # variables of one container
-OURS = ("PET_", "MASTER_")  # torch's words for where the peers are
+RESERVED_ENV = ("PET_", "MASTER_")  # torch's variables for the address of the peers
 
 
 @dataclass(frozen=True, slots=True)
 class _On:
-    """The file, and the cluster that it names if its spec stands where specs stand and has no error."""
+    """The workloads file and its cluster. The cluster is None if its spec is not found or has an error."""
 
     spec: WorkloadsSpec
     cluster: ClusterSpec | None
@@ -34,19 +37,19 @@ class _On:
 
 
 def check(spec: WorkloadsSpec, cluster: ClusterSpec | None, catalog: Catalog) -> list[Finding]:
-    """Everything that the rules have to say about the parts that parsed."""
+    """Return all findings about the parts that are valid."""
     on = _On(spec, cluster, catalog)
-    found = [*run(_named_twice(on)), *run(_its_cluster(on)), *run(_something(on))]
+    found = [*collect(_named_twice(on)), *collect(_its_cluster(on)), *collect(_not_empty(on))]
     for kind, rules in _RULES.items():
         for index in range(len(parsed(lambda kind=kind: getattr(spec, kind)))):
             for rule in rules:
-                found += run(rule(on, index))
+                found += collect(rule(on, index))
     return found
 
 
-def _something(on: _On) -> Iterator[Finding]:
+def _not_empty(on: _On) -> Iterator[Finding]:
     if not on.spec.serve and not on.spec.train:
-        yield error(id="missing-key", says="'serve' or 'train' is missing: what runs")
+        yield error(id="missing-key", message="'serve' or 'train' is missing: the workloads")
 
 
 def _its_cluster(on: _On) -> Iterator[Finding]:
@@ -54,11 +57,11 @@ def _its_cluster(on: _On) -> Iterator[Finding]:
     if cluster is None:
         return
     if cluster.kubernetes is None:
-        says = f"the cluster {quoted(on.spec.cluster)} has no Kubernetes"
-        yield error("cluster", id="no-kubernetes", says=says)
+        message = f"the cluster {quoted(on.spec.cluster)} has no Kubernetes"
+        yield error("cluster", id="no-kubernetes", message=message)
     if cluster.name != on.spec.cluster:
-        says = f"stacks/{on.spec.cluster}.yaml is of a cluster called {quoted(cluster.name)}"
-        yield error("cluster", id="unknown-cluster", says=says)
+        message = f"stacks/{on.spec.cluster}.yaml has the name {quoted(cluster.name)}"
+        yield error("cluster", id="unknown-cluster", message=message)
 
 
 def _named_twice(on: _On) -> Iterator[Finding]:
@@ -66,21 +69,24 @@ def _named_twice(on: _On) -> Iterator[Finding]:
     seen: dict[tuple[object, object], str] = {}
     for kind in _RULES:
         for index, one in enumerate(parsed(lambda kind=kind: getattr(on.spec, kind))):
-            key = (or_none(lambda one=one: one.team), or_none(lambda one=one: one.name))  # type: ignore[attr-defined]
+            named: Any = one
+            team = or_none(lambda named=named: str(named.team))
+            name = or_none(lambda named=named: str(named.name))
+            key = (team, name)
             if None not in key and key in seen:
-                says = f"{quoted(key[1])} is already the name of {seen[key]}"
-                yield error(kind, index, "name", id="duplicate-name", says=says)
+                message = f"{quoted(name)} is already the name of {seen[key]}"
+                yield error(kind, index, "name", id="duplicate-name", message=message)
             seen.setdefault(key, f"{kind}[{index}]")
 
 
 def _serve_replicas(on: _On, index: int) -> Iterator[Finding]:
     one = on.spec.serve[index]
     if one.replicas.min > one.replicas.max:
-        says = f"min {one.replicas.min} is above max {one.replicas.max}"
-        yield error("serve", index, "replicas", "min", id="min-above-max", says=says)
+        message = f"min {one.replicas.min} is above max {one.replicas.max}"
+        yield error("serve", index, "replicas", "min", id="min-above-max", message=message)
     elif one.replicas.min != one.replicas.max and one.scale_on is None:
-        says = "between min and max something must ask for more: `scale_on: {queue_depth: 10}`"
-        yield error("serve", index, "replicas", id="never-scaled", says=says)
+        message = "'scale_on' is missing: the reason to scale between min and max, such as `scale_on: {queue_depth: 10}`"
+        yield error("serve", index, "replicas", id="never-scaled", message=message)
 
 
 def _serve_amounts(on: _On, index: int) -> Iterator[Finding]:
@@ -89,9 +95,9 @@ def _serve_amounts(on: _On, index: int) -> Iterator[Finding]:
         amount = in_unit(resource, thousandths)
         if amount is None:
             unit = "in MiB or more, such as 16Gi" if resource == MEMORY else "in whole numbers"
-            yield error(*path, id="bad-amount", says=f"{resource} is counted {unit}")
+            yield error(*path, id="bad-amount", message=f"{resource} is counted {unit}")
         elif amount == 0:
-            yield error(*path, id="bad-amount", says="nothing is not an amount; leave it out")
+            yield error(*path, id="bad-amount", message="0 is not an amount; remove this key")
 
 
 def _serve_team(on: _On, index: int) -> Iterator[Finding]:
@@ -103,38 +109,40 @@ def _train_team(on: _On, index: int) -> Iterator[Finding]:
 
 
 def _team(on: _On, name: str, path: Path) -> Iterator[Finding]:
-    names = [team.name for team in written(written(on.cluster).kubernetes).teams]
+    names = [team.name for team in require(require(on.cluster).kubernetes).teams]
     if name not in names:
         near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
-        yield error(*path, id="unknown-team", says=f"{quoted(name)} is not a team of the cluster{near}")
+        yield error(*path, id="unknown-team", message=f"{quoted(name)} is not a team of the cluster{near}")
 
 
 def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
-    """One kind of accelerator at most, and a node that has room for a replica."""
-    cluster, one = written(on.cluster), on.spec.serve[index]
+    """Check that a replica has at most one kind of accelerator, and fits on a node and in the quota."""
+    cluster, one = require(on.cluster), on.spec.serve[index]
     path, known = ("serve", index, "resources"), {CPU, MEMORY, *offered(cluster, on.catalog)}
     for resource in one.resources:
         if resource not in known:
             near = did_you_mean(resource, known) or f"; there are {', '.join(sorted(known))}"
             yield error(
-                *path, resource, id="unknown-resource", says=f"no pool offers {quoted(resource)}{near}"
+                *path, resource, id="unknown-resource", message=f"no pool offers {quoted(resource)}{near}"
             )
             return
     wanted = amounts(one.resources)
     if not all(wanted.values()):
-        return  # said by `_serve_amounts`
+        return  # `_serve_amounts` reports it
     if sum(resource == GPU or resource.startswith(MIG_PREFIX) for resource in wanted) > 1:
-        yield error(*path, id="two-accelerators", says="a replica has one kind of GPU or slice, found two")
+        yield error(
+            *path, id="two-accelerators", message="a replica can have one kind of GPU or slice, found two"
+        )
     elif not any(_room(wanted, gives_of(pool, on.catalog)) for pool in _pools_of(on, one.team, wanted)):
-        says = "no node of the pools that the team has a quota of has room for one replica"
-        yield error(*path, id="no-room", says=says)
+        message = "one replica fits on no node of the team's pools"
+        yield error(*path, id="no-room", message=message)
     elif above := list(_within_quota(on, one, wanted, path)):
         yield from above
-    elif not places.of_service(
-        found := places_of(one.team, written(on.cluster), on.catalog), wanted, one.replicas.max
+    elif not shares.of_service(
+        found := places_of(one.team, require(on.cluster), on.catalog), wanted, one.replicas.max
     ):
-        says = f"{one.replicas.max} replicas in pools of one kind; {_by_kind(found, wanted)}"
-        yield error(*path, id="above-quota", says=says)
+        message = f"{one.replicas.max} replicas must be in pools of one kind; {_by_kind(found, wanted)}"
+        yield error(*path, id="above-quota", message=message)
 
 
 def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
@@ -142,15 +150,15 @@ def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) ->
         limit = _limit(on, one.team, resource)
         if amount * one.replicas.max > limit:
             all_, has = quantity(resource, amount * one.replicas.max), quantity(resource, limit)
-            says = f"{one.replicas.max} replicas take {all_} of {resource}, the team has {has}"
-            yield error(*path, resource, id="above-quota", says=says)
+            message = f"{one.replicas.max} replicas take {all_} of {resource}, the team has {has}"
+            yield error(*path, resource, id="above-quota", message=message)
 
 
-def _by_kind(found: Sequence[places.Place], wanted: Mapping[str, int]) -> str:
-    """Kueue gives the pods of one template either pools with a topology or pools without."""
+def _by_kind(found: Sequence[shares.Place], wanted: Mapping[str, int]) -> str:
+    """Return the capacity by kind. Kueue places the pods of one template in pools with a topology, or in pools without one."""
     kinds = (
-        f"{'with' if some[0].words else 'without'} a topology ({', '.join(p.pool for p in some)}) is room for {places.held(some, wanted)}"
-        for some in places.alike(found)
+        f"{'with' if some[0].words else 'without'} a topology ({', '.join(p.pool for p in some)}) there is room for {shares.pods_of(some, wanted)}"
+        for some in shares.alike(found)
     )
     return ", ".join(kinds)
 
@@ -162,65 +170,64 @@ def _train_fits(on: _On, index: int) -> Iterator[Finding]:
         (pool, gives_of(pool, on.catalog)[GPU]) for pool in _pools_of(on, one.team, {GPU: one.gpus_per_node})
     ]
     if not pools:
-        yield error(*path, "team", id="no-gpus", says=f"the team '{one.team}' has no quota of {GPU}")
+        yield error(*path, "team", id="no-gpus", message=f"the team '{one.team}' has no quota of {GPU}")
         return
     counts = sorted({gpus for _, gpus in pools})
     if not any(gpus % one.gpus_per_node == 0 for gpus in counts):
-        says = f"{one.gpus_per_node} does not divide the {' or '.join(map(str, counts))} GPUs of a node"
-        yield error(*path, "gpus_per_node", id="gpus-per-node", says=says)
+        message = f"{one.gpus_per_node} does not divide the {' or '.join(map(str, counts))} GPUs of a node"
+        yield error(*path, "gpus_per_node", id="gpus-per-node", message=message)
         return
     limit = _limit(on, one.team, GPU)
     if wanted > limit:
-        says = f"{one.nodes} x {one.gpus_per_node} = {wanted} GPUs, the team has {limit}"
-        yield error(*path, "nodes", id="above-quota", says=says)
+        message = f"{one.nodes} x {one.gpus_per_node} = {wanted} GPUs, the team has {limit}"
+        yield error(*path, "nodes", id="above-quota", message=message)
         return
     yield from _domain(on, one, pools, path)
 
 
 def _domain(on: _On, one: Train, pools: list[tuple[Pool, int]], path: Path) -> Iterator[Finding]:
-    """A gang stands in one pool. A pool's nodes that stand are in one zone, so that is the most that any domain holds."""
-    wish = one.topology
-    word = None if wish is None else wish.required or wish.preferred
-    fit = [p for p, gpus in pools if written(p.nodes).max * (gpus // one.gpus_per_node) >= one.nodes]
-    mine = places_of(one.team, written(on.cluster), on.catalog)
+    """Check that one pool, and one topology domain, holds the gang. The always-on nodes of a pool are in one zone."""
+    part = one.topology
+    word = None if part is None else part.required or part.preferred
+    fit = [p for p, gpus in pools if require(p.nodes).max * (gpus // one.gpus_per_node) >= one.nodes]
+    mine = places_of(one.team, require(on.cluster), on.catalog)
     if not fit:
-        says = f"no pool has room for {one.nodes} pods of {one.gpus_per_node} GPUs at its max"
-        yield error(*path, "nodes", id="gang-above-domain", says=says)
-    elif not places.of_gang(mine, one.nodes, one.gpus_per_node, None):
+        message = f"no pool has room for {one.nodes} pods of {one.gpus_per_node} GPUs at its max"
+        yield error(*path, "nodes", id="gang-above-domain", message=message)
+    elif not shares.of_gang(mine, one.nodes, one.gpus_per_node, None):
         has = ", ".join(f"{place.reach.get(GPU, 0)} in {place.pool}" for place in mine if GPU in place.node)
-        says = f"{one.nodes} x {one.gpus_per_node} GPUs must be in one pool; the team has {has}"
-        yield error(*path, "nodes", id="above-quota", says=says)
-    elif word in _known(on) and not places.of_gang(mine, one.nodes, one.gpus_per_node, word):
-        yield error(*path, "topology", id="gang-above-domain", says=_no_level(word, one.nodes, mine))
+        zones = " and, with EFA, in one zone" if any("." in place.pool for place in mine) else ""
+        message = f"{one.nodes} x {one.gpus_per_node} GPUs must be in one pool{zones}; the team has {has}"
+        yield error(*path, "nodes", id="above-quota", message=message)
+    elif word in _known(on) and not shares.of_gang(mine, one.nodes, one.gpus_per_node, word):
+        yield error(*path, "topology", id="gang-above-domain", message=_no_level(word, one.nodes, mine))
 
 
-def _no_level(word: str, nodes: int, mine: Sequence[places.Place]) -> str:
+def _no_level(word: str, nodes: int, mine: Sequence[shares.Place]) -> str:
     if any(place.words and word not in place.words for place in mine):
-        return (
-            f"EC2 does not tell the {word} of every machine of the team's pools (it does of p, trn and hpc)"
-        )
+        return f"EC2 does not report the {word} of every machine of the team's pools (only of p, trn and hpc)"
     return (
-        f"for a place in one {word} Kueue counts on nodes that stand: "
-        f"no pool of the team's has {nodes} of them always (min = max)"
+        f"Kueue counts only always-on nodes for a place in one {word}: "
+        f"no pool of the team has {nodes} of them (min = max)"
     )
 
 
 def _train_topology(on: _On, index: int) -> Iterator[Finding]:
-    wish, path = written(on.spec.train[index].topology), ("train", index, "topology")
-    if (wish.required is None) == (wish.preferred is None):
-        yield error(*path, id="topology", says="exactly one of 'required' and 'preferred'")
+    part, path = require(on.spec.train[index].topology), ("train", index, "topology")
+    if (part.required is None) == (part.preferred is None):
+        yield error(*path, id="topology", message="write exactly one of 'required' and 'preferred'")
         return
-    word, key = (wish.required, "required") if wish.required is not None else (wish.preferred, "preferred")
+    word, key = (part.required, "required") if part.required is not None else (part.preferred, "preferred")
     known = _known(on)
     if word not in known:
         near = did_you_mean(str(word), known) or f"; there are {', '.join(known)}"
         yield error(
-            *path, key, id="unknown-level", says=f"{quoted(word)} is not a level of the topology{near}"
+            *path, key, id="unknown-level", message=f"{quoted(word)} is not a level of the topology{near}"
         )
 
 
 def _known(on: _On) -> tuple[str, ...]:
-    """The words for levels; of a cluster that nobody read, all that there are."""
+    """Return the words for topology levels. All words if the cluster was not read."""
     kubernetes = None if on.cluster is None else on.cluster.kubernetes
     return WORDS[Distribution.EKS if kubernetes is None else distribution(kubernetes)]
 
@@ -229,26 +236,32 @@ def _env(kind: str) -> Callable[[_On, int], Iterator[Finding]]:
     def rule(on: _On, index: int) -> Iterator[Finding]:
         one: Serve | Train = getattr(on.spec, kind)[index]
         if len(one.env) > MAX_ENV:
-            says = f"{len(one.env)} variables; a container has at most {MAX_ENV} here"
-            yield error(kind, index, "env", id="too-many", says=says)
-        for name in one.env:
-            if kind == "train" and name.startswith(OURS):
-                says = f"'{name}' is set for the gang; its value would be lost"
-                yield error(kind, index, "env", name, id="reserved-name", says=says)
+            message = f"{len(one.env)} variables; a container can have at most {MAX_ENV}"
+            yield error(kind, index, "env", id="too-many", message=message)
+        for name in (*one.env, *one.secrets):
+            if kind == "train" and name.startswith(RESERVED_ENV):
+                message = f"'{name}' is set by gpucluster for the gang; use another name"
+                key = "env" if name in one.env else "secrets"
+                yield error(kind, index, key, name, id="reserved-name", message=message)
 
     return rule
 
 
+def _secrets(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
+    for rule in (secrets.literal, secrets.variables):
+        yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
+
+
 _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
-    "serve": (_serve_replicas, _serve_amounts, _serve_team, _serve_fits, _env("serve")),
-    "train": (_train_team, _train_topology, _train_fits, _env("train")),
+    "serve": (_serve_replicas, _serve_amounts, _serve_team, _serve_fits, _env("serve"), *_secrets("serve")),
+    "train": (_train_team, _train_topology, _train_fits, _env("train"), *_secrets("train")),
 }
 
 
 def _pools_of(on: _On, team: str, wanted: Mapping[str, int]) -> list[Pool]:
-    """Pools that offer what is wanted to this team: it has a quota of what shares them out."""
-    cluster = written(on.cluster)
-    mine = next((t for t in written(cluster.kubernetes).teams if t.name == team), None)
+    """Return the pools that offer the resources to this team: the team has a quota of each resource that is shared there."""
+    cluster = require(on.cluster)
+    mine = next((t for t in require(cluster.kubernetes).teams if t.name == team), None)
     if mine is None:
         raise AbsentError
     named = [resource for resource in wanted if resource not in (CPU, MEMORY)]
@@ -266,16 +279,16 @@ def _room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
 
 
 def _limit(on: _On, team: str, resource: str) -> int:
-    """The most that the team may hold at once; of CPU and memory, what goes with its quota at the best."""
-    cluster = written(on.cluster)
-    mine = next(t for t in written(cluster.kubernetes).teams if t.name == team)
+    """Return the most that the team can hold at once. CPU and memory follow from its quota of accelerators."""
+    cluster = require(on.cluster)
+    mine = next(t for t in require(cluster.kubernetes).teams if t.name == team)
     offers = offered(cluster, on.catalog)
     if resource in offers:
         own = in_unit(resource, mine.quota.get(resource, 0)) or 0
         return offers[resource] if mine.may_borrow else min(own, offers[resource])
     total = 0
     for pool in _pools_of(on, team, {}):
-        gives, most = gives_of(pool, on.catalog), written(pool.nodes).max
+        gives, most = gives_of(pool, on.catalog), require(pool.nodes).max
         part = sum(Fraction(_limit(on, team, r), gives[r] * most) for r in shared_by(pool, on.catalog))
         total += int(gives[resource] * most * min(part, Fraction(1)))
     return total

@@ -1,4 +1,4 @@
-"""What makes items of expectations. The verb hands in a Stage; pytest alone makes one from its options."""
+"""A pytest plugin that makes an item of each expectation. `gpucluster validate` passes a Session; pytest alone makes one."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -7,16 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from gpucluster.checks.model import Verdict
+from gpucluster.checks.check import CheckStatus
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec
-from gpucluster.plan.model import Bindings, ClusterPlan
+from gpucluster.plan.model import Bindings, SlurmPlan
 from gpucluster.validate import reach
-from gpucluster.validate.expect import Expectation, expectations, select
+from gpucluster.validate.expect import expectations, select
+from gpucluster.validate.expectation import Expectation
 from gpucluster.validate.results import Result
-from gpucluster.validate.stage import Scene, Stage
+from gpucluster.validate.session import RunContext, Session
 
-STAGE = pytest.StashKey[Stage]()
+SESSION = pytest.StashKey[Session]()
 SELECTION = pytest.StashKey[tuple[Expectation, ...]]()
 EXPECTATION = pytest.StashKey[Expectation]()
 
@@ -27,12 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--bindings", type=Path, help="bindings.json of the cluster")
     group.addoption("--enter", help="a program that enters a machine: `sandbox exec burst {machine} --`")
     group.addoption("--user-of-jobs", default="researcher", help="the ordinary user who submits jobs")
-    group.addoption("--tier", type=int, default=1, help="0: seconds, beside jobs; 1: with jobs of its own")
+    group.addoption("--tier", type=int, default=1, help="0: seconds, while jobs run; 1: with jobs of its own")
     group.addoption("--only", default="", help="checks or ids, separated by commas")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if STAGE not in config.stash and config.getoption("--plan", None) is not None:
+    if SESSION not in config.stash and config.getoption("--plan", None) is not None:
         try:
             _from_options(config)
         except (GpuclusterError, ValueError, OSError) as error:
@@ -40,9 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    stage = config.stash.get(STAGE, None)
-    if stage is not None:
-        stage.close()
+    session = config.stash.get(SESSION, None)
+    if session is not None:
+        session.close()
 
 
 def pytest_pycollect_makeitem(
@@ -56,11 +57,11 @@ def pytest_pycollect_makeitem(
 
 @pytest.fixture
 def found(request: pytest.FixtureRequest) -> Result:
-    """Ask now; an unknown is no test's failure, but an error."""
-    result = request.config.stash[STAGE].result(request.node.stash[EXPECTATION])
+    """The result of the check. An unknown result is an error of the fixture, not a failure of the test."""
+    result = request.config.stash[SESSION].result(request.node.stash[EXPECTATION])
     for name in ("verdict", "machine", "found", "expected", "remedy", "blocked_by"):
         request.node.user_properties.append((name, str(getattr(result, name))))
-    if result.verdict is Verdict.UNKNOWN:
+    if result.verdict is CheckStatus.UNKNOWN:
         pytest.fail(
             f"unknown: {result.found}\nexpected: {result.expected}\nremedy: {result.remedy}", pytrace=False
         )
@@ -77,14 +78,16 @@ def _item(collector: pytest.Collector, obj: Any, expectation: Expectation) -> py
 def _from_options(config: pytest.Config) -> None:
     options: Any = config.option
     if options.enter is None:
-        raise ValueError("--enter says how to get into a machine")
-    plan = codec.loads(ClusterPlan, options.plan.read_bytes())
+        raise ValueError(
+            "--enter is missing; expected a program that enters a machine, such as `sandbox exec burst {machine} --`"
+        )
+    plan = codec.load_slurm_plan(options.plan.read_bytes())
     bindings = None if options.bindings is None else codec.loads(Bindings, options.bindings.read_bytes())
     only = [word for word in options.only.split(",") if word]
     chosen = select(expectations(plan, bindings), tier=options.tier, only=only)
-    scene = Scene(plan=plan, user=options.user_of_jobs, ec2=_ec2(plan))
+    context = RunContext(plan=plan, user=options.user_of_jobs, aws=_aws(plan))
     config.stash[SELECTION] = chosen
-    config.stash[STAGE] = Stage(scene, reach.by_argv(_entering(options.enter)), chosen)
+    config.stash[SESSION] = Session(context, reach.by_argv(_entering(options.enter)), chosen)
 
 
 def _entering(text: str) -> reach.Enter:
@@ -96,16 +99,16 @@ def _entering(text: str) -> reach.Enter:
     return enter
 
 
-def _ec2(plan: ClusterPlan) -> Any:
-    """The cloud as the environment names it, when the plan stands on one."""
+def _aws(plan: SlurmPlan) -> Any:
+    """A function that creates the client of a service with the credentials of the environment; None for a plan without AWS."""
     if plan.aws is None:
         return None
     region = plan.aws.region
 
-    def client() -> Any:
+    def client(service: str) -> Any:
         import boto3  # noqa: PLC0415  half a second
 
-        made: Any = boto3.client("ec2", region_name=region)  # pyright: ignore[reportUnknownMemberType]
-        return made
+        session: Any = boto3.Session(region_name=region)
+        return session.client(service)
 
     return client

@@ -1,17 +1,17 @@
-"""The one test: what was found is what the plan expects. `plugin` makes an item of it for each expectation.
+"""The test that `plugin` runs for each expectation.
 
-An answer that says nothing is an error of the set-up (JUnit: error), a wrong one a failure.
+An unknown result is an error of the fixture (JUnit: error); a wrong one is a failure.
 """
 
 import pytest
 
-from gpucluster.checks.model import Verdict
+from gpucluster.checks.check import CheckStatus
 from gpucluster.validate.results import Result
 
 
 def check(found: Result) -> None:
-    """Hold."""
-    if found.verdict is Verdict.FAIL:
+    """Fail if the result is a failure."""
+    if found.verdict is CheckStatus.FAIL:
         pytest.fail(
             f"found: {found.found}\nexpected: {found.expected}\nremedy: {found.remedy}", pytrace=False
         )

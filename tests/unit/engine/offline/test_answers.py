@@ -1,23 +1,23 @@
-"""Recorded answers: read and written the same, wrong ones named by place, and a question's identity."""
+"""Tests of recorded answers: round trip, errors with their place, and identity of look-ups."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import a_plan
 
 from gpucluster.engine.offline import Lookup, Planned, run
 from gpucluster.engine.offline.answers import (
     AnswersError,
     Recording,
+    how_to_answer,
     key,
     lacking,
     place,
     read,
-    refuse,
     write,
 )
 from gpucluster.engine.offline.lookups import LOOKUPS, READ, STACK_REFERENCE
@@ -39,11 +39,11 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=30)  # the YAML reader keeps marks, and takes its time
+@settings(max_examples=30)  # the YAML reader keeps positions and is slow
 @given(
     arguments=st.dictionaries(words, values, max_size=3), answer=st.none() | st.dictionaries(words, values)
 )
-def test_what_is_written_is_read_back(
+def test_written_answers_are_read_back(
     arguments: dict[str, Any], answer: dict[str, Any] | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     one = Recording(token=STACK_REFERENCE, arguments=arguments, answer=answer)
@@ -51,16 +51,16 @@ def test_what_is_written_is_read_back(
     assert of(folder, write([one])) == (one,)
 
 
-def test_the_order_of_entries_does_not_show() -> None:
+def test_order_of_entries_does_not_matter() -> None:
     one, other = (Recording(token=AMI, arguments={"owners": [name]}) for name in ("a", "b"))
     assert write([one, other]) == write([other, one])
 
 
-def test_a_program_that_asks_nothing_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+def test_program_without_lookups_writes_readable_file(tmp_path: Path) -> None:
     assert of(tmp_path, write(())) == ()
 
 
-def test_no_file_is_no_answer(tmp_path: Path) -> None:
+def test_missing_file_means_no_answers(tmp_path: Path) -> None:
     assert read(place(tmp_path / "burst.yaml", "burst")) == ()
 
 
@@ -79,50 +79,50 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "said"), list(WRONG.values()), ids=list(WRONG))
-def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_file_error_names_file(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(AnswersError, match=said) as caught:
         of(tmp_path, text)
     assert "burst.yaml" in str(caught.value)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_binary_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "burst.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(AnswersError, match="cannot be read"):
         read(tmp_path / "burst.yaml")
 
 
-def test_null_arguments_and_none_are_the_same_question() -> None:
+def test_null_and_missing_arguments_are_equal() -> None:
     assert key(AMI, {"a": 1, "region": None}) == key(AMI, {"a": 1})
 
 
-def test_what_has_an_entry_is_not_lacking_even_when_it_was_left_open() -> None:
+def test_unanswered_entry_is_not_missing() -> None:
     asked = tuple(Lookup(token=AMI, arguments={"owners": [name]}, answered=False) for name in ("a", "b"))
     planned = Planned(project="p", stack="s", resources=(), lookups=asked)
     entries = (Recording(token=AMI, arguments={"owners": ["a"]}),)
     assert lacking(planned, entries) == asked[1:]
 
 
-def test_lines_are_added_to_a_file_that_is_there(tmp_path: Path) -> None:
+def test_lines_are_added_to_existing_file(tmp_path: Path) -> None:
     question = Lookup(token=AMI, arguments=ASKED, answered=False)
     path = tmp_path / "burst.yaml"
-    fresh = str(refuse("burst", "burst.yaml", path, [question]))
+    fresh = how_to_answer("burst.yaml", path, [question])
     assert "schema: 1\nlookups:\n  - token" in fresh
     path.write_text("schema: 1\nlookups:\n")
-    assert "schema: 1" not in str(refuse("burst", "burst.yaml", path, [question]))
+    assert "schema: 1" not in how_to_answer("burst.yaml", path, [question])
 
 
 def planned(program: str, *answers: tuple[str, Mapping[str, Any], Mapping[str, Any] | None]) -> Planned:
     recorded = tuple(Recording(token=t, arguments=a, answer=said) for t, a, said in answers)
-    return run(f"planned_programs:{program}", a_plan(), answers=recorded)
+    return run(f"support.planned_programs:{program}", a_plan(), answers=recorded)
 
 
-def test_a_recorded_answer_reaches_the_program_and_its_functions_run() -> None:
+def test_recorded_answer_reaches_the_program_and_its_functions_run() -> None:
     found = planned("lookup_twice", (AMI, ASKED, {"id": "ami-1", "imageId": "ami-1"}))
     assert found.resources[0].properties == {"image": "ami-1", "of": "from ami-1"}
     assert [(one.token, one.answered) for one in found.lookups] == [(AMI, True)]
 
 
-def test_an_answer_to_another_question_answers_nothing() -> None:
+def test_answer_to_another_lookup_is_not_used() -> None:
     found = planned("lookup_twice", (AMI, {"owners": ["amazon"]}, {"imageId": "ami-1"}))
     assert found.resources[0].properties["image"] == "[unknown]"
 
@@ -133,11 +133,11 @@ LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 @pytest.mark.parametrize(
     ("answer", "told"), [({"mountName": "abcd"}, "abcd"), (None, "[unknown]")], ids=["recorded", "open"]
 )
-def test_what_is_only_read_is_a_question_too(answer: dict[str, str] | None, told: str) -> None:
+def test_read_resource_is_a_lookup(answer: dict[str, str] | None, told: str) -> None:
     found = planned("reads_a_lustre", (LUSTRE, {"id": "fs-1"}, answer))
     assert [(one.arguments, one.answered) for one in found.lookups] == [({"id": "fs-1"}, answer is not None)]
     assert {r.name: r.properties for r in found.resources}["user"] == {"mount": told}
 
 
-def test_every_look_up_says_what_is_read_of_its_answer() -> None:
+def test_every_lookup_lists_its_outputs() -> None:
     assert READ.keys() == LOOKUPS.keys()

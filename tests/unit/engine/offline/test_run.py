@@ -1,11 +1,14 @@
-"""Whole programs through the planner, each in its own process: what it sees, and how it fails."""
+"""Tests of whole programs through the planner, each in its own process: results and failures.
+
+Tests with the mark `fresh_process` start it as the product does. The others fork it: see `support.planner_server`.
+"""
 
 import json
 import re
 from typing import Any
 
 import pytest
-from builders import a_plan
+from support.builders import a_plan
 
 from gpucluster.engine.offline import Lookup, Planned, ProgramError, Resource, run
 from gpucluster.engine.offline.show import comment, lines
@@ -17,7 +20,7 @@ PLANTED = "planted-7f3a"  # the secret of `planned_programs.secrets`
 
 
 def planned(program: str, **more: Any) -> Planned:
-    return run(f"planned_programs:{program}", a_plan(), **more)
+    return run(f"support.planned_programs:{program}", a_plan(), **more)
 
 
 def failing(program: str, **more: Any) -> ProgramError:
@@ -30,7 +33,7 @@ def by_name(found: Planned) -> dict[str, Resource]:
     return {r.name: r for r in found.resources}
 
 
-def test_an_urn_carries_the_types_of_every_parent() -> None:
+def test_urn_carries_the_types_of_every_parent() -> None:
     found = planned("nested")
     first, outer = f"{AT}{BOX}${BOX}${THING}::first", f"{AT}{BOX}::outer"
     assert {r.urn: r.parent for r in found.resources} == {
@@ -49,11 +52,11 @@ def test_an_urn_carries_the_types_of_every_parent() -> None:
     assert {name: r.custom for name, r in names.items() if not r.custom} == {"outer": False, "inner": False}
 
 
-def test_the_same_name_under_another_type_is_another_resource() -> None:
+def test_same_name_under_another_type_is_another_resource() -> None:
     assert len(planned("same_name_elsewhere").resources) == 3
 
 
-def test_a_secret_is_masked_wherever_it_stands() -> None:
+def test_secret_is_masked_at_any_depth() -> None:
     found = planned("secrets")
     first = by_name(found)["first"]
     assert first.properties == {
@@ -72,7 +75,7 @@ def test_a_secret_is_masked_wherever_it_stands() -> None:
     assert all("[secret]" in text.replace("\\[", "[").replace("\\]", "]") for text in told)
 
 
-def test_what_only_the_cloud_tells_is_unknown_and_functions_of_it_do_not_run() -> None:
+def test_cloud_values_are_unknown_and_apply_does_not_run() -> None:
     found = planned("unknowns")
     names = by_name(found)
     assert names["made"].properties == {"count": 3, "half": 0.5, "yes": True}
@@ -81,7 +84,7 @@ def test_what_only_the_cloud_tells_is_unknown_and_functions_of_it_do_not_run() -
     assert found.outputs == {"id": "[unknown]"}
 
 
-def test_every_option_is_seen() -> None:
+def test_every_option_is_recorded() -> None:
     found = by_name(planned("options"))
     kept = found["kept"]
     first = f"{AT}{THING}::first"
@@ -96,7 +99,7 @@ def test_every_option_is_seen() -> None:
 
 @pytest.mark.loopback
 def test_transforms_run_in_the_engine_s_order_and_change_options() -> None:
-    """They are called back over the SDK's own server, which listens on 127.0.0.1."""
+    """The SDK calls transforms back on its own server, which listens on 127.0.0.1."""
     found = by_name(planned("transforms"))
     assert found["child"].properties == {"seen": "own parent stack "}
     assert found["child"].ignore_changes == ("own ", "parent ", "stack ")
@@ -104,7 +107,7 @@ def test_transforms_run_in_the_engine_s_order_and_change_options() -> None:
     assert (found["top"].protect, found["box"].protect) == (True, False)
 
 
-def test_a_question_of_the_table_is_noted_once_and_its_answer_is_unknown() -> None:
+def test_known_lookup_is_recorded_once_with_unknown_answer() -> None:
     found = planned("lookup_twice")
     assert found.lookups == (
         Lookup(token="aws:ec2/getAmi:getAmi", arguments={"owners": ["self"]}, answered=False),
@@ -116,7 +119,7 @@ def test_a_question_of_the_table_is_noted_once_and_its_answer_is_unknown() -> No
     )
 
 
-def test_another_stack_s_outputs_are_unknown_and_said_to_be() -> None:
+def test_outputs_of_another_stack_are_reported_as_unknown() -> None:
     found = planned("reference")
     assert by_name(found)["user"].properties == {"must": "[unknown]", "vpc": "[unknown]"}
     (lookup,) = found.lookups
@@ -124,7 +127,8 @@ def test_another_stack_s_outputs_are_unknown_and_said_to_be() -> None:
     assert by_name(found)["other"].external
 
 
-def test_what_the_program_says_passes_through() -> None:
+@pytest.mark.fresh_process
+def test_program_output_is_passed_through() -> None:
     said: list[str] = []
     planned("logs", report=said.append)
     assert sorted(said) == [
@@ -146,37 +150,47 @@ def test_what_the_program_says_passes_through() -> None:
         ("raises", r"planned_programs.py:\d+: ValueError: the plan is upside down$"),
         ("raises_later", r"planned_programs.py:\d+: ZeroDivisionError: division by zero$"),
         ("exits", r"planned_programs.py:\d+: it left with SystemExit\(3\)$"),
-        ("dies", r"it ended its process with code 7\n  next: it must return"),
+        pytest.param(
+            "dies",
+            r"it ended its process with code 7\n  next: it must return",
+            marks=pytest.mark.fresh_process,
+        ),
         ("nothing", r"it ended and declared nothing$"),
-        ("nowhere", r"AttributeError: module 'planned_programs' has no attribute 'nowhere'$"),
+        pytest.param(
+            "nowhere",
+            r"AttributeError: module 'support.planned_programs' has no attribute 'nowhere'$",
+            marks=pytest.mark.fresh_process,
+        ),
     ],
 )
 @pytest.mark.loopback
-def test_a_program_that_cannot_be_planned_is_one_sentence(program: str, said: str) -> None:
-    """The traceback is a note, for whoever looks for the mistake."""
+def test_unplannable_program_gives_one_sentence(program: str, said: str) -> None:
+    """The error has the traceback as a note."""
     error = failing(program)
     assert error.exit_code == 2
     assert "Traceback" not in str(error)
-    assert re.search(rf"^planned_programs:{program} cannot be planned: .*{said}", str(error))
+    assert re.search(rf"^support.planned_programs:{program} cannot be planned: .*{said}", str(error))
 
 
-def test_the_traceback_is_a_note() -> None:
+def test_traceback_is_a_note() -> None:
     assert any("in raises" in note for note in failing("raises").__notes__)
     assert "the last words" in failing("dies").__notes__
 
 
+@pytest.mark.fresh_process
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("hangs", r"it did not end within 0.5 s: it stands at planned_programs.py:\d+"),
+        ("hangs", r"it did not end within 0.5 s: it stands at support/planned_programs.py:\d+"),
         ("never_told", r"it did not end within 0.5 s: it waits for an output that nothing gives"),
     ],
 )
-def test_a_program_that_does_not_end_is_ended(program: str, said: str) -> None:
+def test_hanging_program_is_stopped(program: str, said: str) -> None:
     assert re.search(said, str(failing(program, limit_s=0.5)))
 
 
-def test_the_bytes_are_the_same_each_time_and_come_back_as_the_same_values() -> None:
+@pytest.mark.fresh_process
+def test_result_is_deterministic_and_round_trips() -> None:
     one, other = (dumps(run("gpucluster.aws.program:declare", a_plan())) for _ in range(2))
     assert one == other
     assert dumps(loads(Planned, one)) == one

@@ -1,4 +1,4 @@
-"""A planned program for people: nothing lost, nothing that acts."""
+"""Tests of showing a planned program: complete, and safe against hostile texts."""
 
 import re
 from typing import Any
@@ -31,13 +31,13 @@ HOSTILE = a_resource("a|`b` @team </details>\n~~~\n\x1b[31m", properties={"x": "
 WHOLE = a_planned(NET, VPC, RULE, KEYS, THEIRS, outputs={"id": "[unknown]"})
 
 
-def test_the_verdict_counts_what_is_made_apart_from_what_is_not() -> None:
+def test_summary_counts_cloud_resources_separately() -> None:
     assert verdict(WHOLE) == "s: 2 resources in the cloud, 1 component, 1 provider, 1 only read"
     assert verdict(a_planned(VPC)) == "s: 1 resource in the cloud"
     assert counts(WHOLE).by_type == {"aws:ec2/rule:Rule": 1, "aws:ec2/vpc:Vpc": 1}
 
 
-def test_the_tree_shows_each_resource_once_below_its_parent() -> None:
+def test_tree_shows_each_resource_once_below_parent() -> None:
     told = list(lines(WHOLE, properties=True))
     assert told[2:8] == [
         "aws:ec2/vpc:Vpc theirs  [only read: vpc-9]",
@@ -51,7 +51,7 @@ def test_the_tree_shows_each_resource_once_below_its_parent() -> None:
     assert not any("cidr" in line for line in lines(WHOLE, properties=False))
 
 
-def test_a_long_list_of_dependencies_is_cut_without_properties() -> None:
+def test_long_list_of_dependencies_is_cut_without_properties() -> None:
     many = a_resource("many", dependencies=tuple(f"{AT}aws:ec2/vpc:Vpc::v{n}" for n in range(9)))
     brief, full = ("\n".join(lines(a_planned(many), properties=p)) for p in (False, True))
     assert "Vpc v5 and 3 more" in brief
@@ -67,17 +67,17 @@ def test_a_long_list_of_dependencies_is_cut_without_properties() -> None:
         ({"ignore_changes": ("tags", "x")}, "ignores changes of tags, x"),
         ({"replace_on_changes": ("cidr",)}, "replaced on changes of cidr"),
         ({"deleted_with": VPC.urn}, "goes with vpc"),
-        ({"aliases": (f"{AT}aws:ec2/vpc:Vpc::older",)}, "was older"),
-        ({"aliases": (f"{AT}aws:ec2/old:Old::one",)}, "was aws:ec2/old:Old"),
-        ({"aliases": (f"{AT}my:Box$aws:ec2/vpc:Vpc::one",)}, f"was {AT}my:Box$aws:ec2/vpc:Vpc::one"),
+        ({"aliases": (f"{AT}aws:ec2/vpc:Vpc::older",)}, "aliases: older"),
+        ({"aliases": (f"{AT}aws:ec2/old:Old::one",)}, "aliases: aws:ec2/old:Old"),
+        ({"aliases": (f"{AT}my:Box$aws:ec2/vpc:Vpc::one",)}, f"aliases: {AT}my:Box$aws:ec2/vpc:Vpc::one"),
         ({"timeouts": Timeouts(create="60m", delete="5m")}, "waits 60m to create, 5m to delete"),
     ],
 )
-def test_an_option_is_a_word_for_a_reviewer(option: dict[str, Any], word: str) -> None:
+def test_options_are_shown_as_words(option: dict[str, Any], word: str) -> None:
     assert list(flags(a_resource("one", **option))) == [word]
 
 
-def test_a_question_is_open_or_answered() -> None:
+def test_lookup_is_shown_as_answered_or_not() -> None:
     open_one = Lookup(token="aws:ec2/getAmi:getAmi", arguments={"owners": ["self"]}, answered=False)
     known = Lookup(token="aws:x:y", arguments={}, answered=True)
     told = "\n".join(lines(a_planned(VPC, lookups=(open_one, known)), properties=False))
@@ -85,7 +85,7 @@ def test_a_question_is_open_or_answered() -> None:
     assert "known from a recorded answer: aws:x:y (aws:x:y: {})" in told
 
 
-def test_a_comment_has_a_table_by_component_and_a_part_for_each() -> None:
+def test_comment_has_a_table_by_component_and_a_part_for_each() -> None:
     told = comment(WHOLE, reproduce="gpucluster plan s.yaml --resources")
     assert "| `my:aws:Network net` | 2 | 1 `Rule`, 1 `Vpc` | `vpc` |" in told
     assert "| the stack | 0 | - | - |" in told
@@ -106,7 +106,7 @@ def test_hostile_names_do_not_steer_a_terminal() -> None:
     assert all(line.isprintable() for line in told)
 
 
-def test_a_long_comment_keeps_its_summary_and_says_what_it_left_out() -> None:
+def test_long_comment_keeps_its_summary_and_counts_omitted_parts() -> None:
     boxes = [a_resource(f"box{n}", type="my:aws:Box", custom=False) for n in range(40)]
     inside = [a_resource(f"v{n}", parent=box, properties={"x": "y" * 900}) for n, box in enumerate(boxes)]
     told = comment(a_planned(*boxes, *inside), reproduce="see", limit=20_000)

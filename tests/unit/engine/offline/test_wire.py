@@ -1,4 +1,4 @@
-"""Urns, and values as they come over the wire: nothing that is marked secret is told."""
+"""Tests of URNs and of values from the protocol: secrets are never shown."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ from gpucluster.engine.offline.urns import (
     urn_of,
 )
 from gpucluster.engine.offline.wire import ARCHIVE, REFERENCE, SECRET_VALUE, SIGNATURE, shown
-from gpucluster.engine.provider.values import UNKNOWN_ON_WIRE
+from gpucluster.engine.values import UNKNOWN_ON_WIRE
 
 PLACE = Place("project", "stack")
 STACK = "urn:pulumi:stack::project::pulumi:pulumi:Stack::project-stack"
@@ -50,14 +50,14 @@ PLANTED = st.recursive(
 
 
 def masked(value: Any) -> Any:
-    """The same by its own rule: an object with the mark is one word."""
+    """The protocol has the same rule: an object with the signature becomes one word."""
     if isinstance(value, dict):
         return "[secret]" if SIGNATURE in value else {k: masked(v) for k, v in value.items()}
     return [masked(v) for v in value] if isinstance(value, list) else value
 
 
 @given(st.dictionaries(st.text("ab", max_size=3), PLANTED, max_size=4))
-def test_no_secret_comes_through_and_all_else_does(values: dict[str, Any]) -> None:
+def test_only_secrets_are_masked(values: dict[str, Any]) -> None:
     told = shown(struct(values))
     assert told == masked(values)
     assert HIDDEN not in json.dumps(told)
@@ -76,11 +76,11 @@ def test_no_secret_comes_through_and_all_else_does(values: dict[str, Any]) -> No
         (2e20, 200000000000000000000),
     ],
 )
-def test_the_protocol_s_marks_become_words(value: Any, told: Any) -> None:
+def test_protocol_signatures_become_words(value: Any, told: Any) -> None:
     assert shown(struct({"x": value})) == {"x": told}
 
 
-def test_outputs_that_the_program_calls_secret_are_masked_among_the_inputs_too() -> None:
+def test_secret_outputs_are_masked_in_inputs() -> None:
     assert shown(struct({"password": "p", "user": "u"}), secret=["password"]) == {
         "password": "[secret]",
         "user": "u",
@@ -95,18 +95,18 @@ def test_outputs_that_the_program_calls_secret_are_masked_among_the_inputs_too()
         (BOX, "urn:pulumi:stack::project::my:Box$my:Thing::a"),
     ],
 )
-def test_the_stack_s_type_is_left_out(parent: str, urn: str) -> None:
+def test_urn_omits_stack_type(parent: str, urn: str) -> None:
     assert urn_of(PLACE, type="my:Thing", name="a", parent=parent) == urn
 
 
 @given(st.text("ab:$ ", min_size=1, max_size=8))
-def test_an_urn_is_read_back_whatever_the_name(name: str) -> None:
+def test_urn_round_trip_with_any_name(name: str) -> None:
     urn = urn_of(PLACE, type="my:Thing", name=name, parent=BOX)
     assert (type_of(urn), types_of(urn), name_of(urn)) == ("my:Thing", "my:Box$my:Thing", name)
 
 
 @pytest.mark.parametrize("text", ["", "vpc-1", "urn:pulumi:a::b", "urn:aws:a::b::c::d"])
-def test_what_is_no_urn_is_refused(text: str) -> None:
+def test_invalid_urn_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is no urn"):
         type_of(text)
 
@@ -121,14 +121,14 @@ def test_what_is_no_urn_is_refused(text: str) -> None:
         (Former(parent=STACK), "urn:pulumi:stack::project::my:Thing::a"),
     ],
 )
-def test_an_alias_is_as_now_but_for_what_it_says(former: Former, urn: str) -> None:
+def test_alias_keeps_unset_fields(former: Former, urn: str) -> None:
     assert former_urn(PLACE, former, type="my:Thing", name="a", parent=BOX) == urn
 
 
 @pytest.mark.parametrize(
     ("name", "then"), [("box-disk", "old-disk"), ("disk", "disk")], ids=["follows its parent", "does not"]
 )
-def test_a_child_had_another_name_when_its_parent_had(name: str, then: str) -> None:
+def test_child_alias_follows_parent_alias(name: str, then: str) -> None:
     child = urn_of(PLACE, type="my:Thing", name=name, parent=BOX)
     was = "urn:pulumi:stack::project::my:Old::old"
     assert (
@@ -137,14 +137,14 @@ def test_a_child_had_another_name_when_its_parent_had(name: str, then: str) -> N
     )
 
 
-def test_a_parent_that_was_never_declared_is_refused() -> None:
-    """Otherwise the tree would silently lose its children."""
+def test_undeclared_parent_is_rejected() -> None:
+    """Otherwise the tree would silently omit its children."""
     registry = Registry(PLACE)
     request = resource_pb2.RegisterResourceRequest(type="my:Thing", name="a", parent=BOX, custom=True)
     with pytest.raises(RefusedError, match=r"the parent of .*::a was never declared: .*::box"):
         registry.add(registered(registry.urn(request), request, ()))
 
 
-def test_outputs_of_a_resource_that_was_never_declared_are_refused() -> None:
+def test_outputs_of_undeclared_resource_are_rejected() -> None:
     with pytest.raises(RefusedError, match="never declared"):
         Registry(PLACE).add_outputs(BOX, {})

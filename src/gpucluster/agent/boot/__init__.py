@@ -1,0 +1,1 @@
+"""The steps of a boot and the runner that carries them out."""

@@ -1,0 +1,1 @@
+"""Temporary AWS credentials for jobs."""

@@ -1,0 +1,1 @@
+"""Local disks, file systems and exports of a machine."""

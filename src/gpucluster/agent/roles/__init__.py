@@ -1,0 +1,1 @@
+"""The boot steps of each kind of machine: head, standby, login, node, existing host."""

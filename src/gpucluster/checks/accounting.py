@@ -1,0 +1,304 @@
+"""Check accounting: slurmdbd answers and gets the records, and its accounts, limits and QOS are those of the plan.
+
+Where the plan has no database: slurmctld writes the file of ended jobs.
+"""
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpucluster.checks import json_fields
+from gpucluster.checks.check import (
+    TIMED_OUT,
+    CheckResult,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    listed,
+    passed,
+    warned,
+)
+from gpucluster.plan.model import Accounting
+from gpucluster.plan.model.accounting import ROOT
+from gpucluster.slurm.accounts import read
+from gpucluster.slurm.accounts.diff import Change, difference
+from gpucluster.slurm.accounts.read import AccountsAnswerError
+from gpucluster.slurm.accounts.records import Records
+from gpucluster.slurm.accounts.wanted import wanted
+from gpucluster.text import Form, short
+
+WAITING = 50  # records: below this slurmctld's queue is that of a moment
+COMMANDS = 8  # in a remedy; for more changes it names the command that makes them all
+_LIMIT_S = 20.0
+_SAFE = Form(r"[a-z0-9_.-]{1,100}")
+_QUEUE = Query(argv=("sdiag", "--json"), limit_s=_LIMIT_S)
+_LATER = Query(argv=("sh", "-c", "sleep 2; exec sdiag --json"), limit_s=_LIMIT_S)
+_OTHER_QOS = (  # limits of a QOS that gpucluster never sets: each must be empty
+    *("GrpJobs", "GrpSubmit", "GrpWall", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins", "MaxWall"),
+    *("MaxJobsPU", "MaxSubmitPU", "MaxTRESPA", "MaxJobsPA", "MaxSubmitPA", "MinTRES"),
+)  # fmt: skip
+_OTHER_ASSOC = (
+    *("MaxJobs", "MaxSubmit", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins", "MaxWall"),
+    *("GrpJobs", "GrpWall", "GrpTRESMins", "GrpTRESRunMins"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """slurmdbd knows the cluster, and no record waits in slurmctld. `units` are restarted by the remedy."""
+
+    cluster: str
+    units: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """`controller`: the address of slurmctld that slurmdbd knows; empty: none. The records that wait, at two times."""
+
+    answers: bool
+    controller: str
+    waiting: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """The accounts and QOS of the plan."""
+
+    cluster: str
+    accounting: Accounting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The records of slurmdbd, the month (UTC), and limits that gpucluster never sets: (kind, name, limit, value)."""
+
+    records: Records
+    month: str
+    others: tuple[tuple[str, str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLog:
+    """The file of ended jobs."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """Whether slurmctld writes to the file at this path."""
+
+    exists: bool
+    is_open: bool
+
+
+# --- slurmdbd --------------------------------------------------------------------------------------------
+def query_database(want: Database) -> tuple[Query, ...]:
+    columns = "format=cluster,controlhost,controlport"
+    argv = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", f"name={want.cluster}", columns)
+    return (Query(argv=argv, limit_s=_LIMIT_S), _QUEUE, _LATER)
+
+
+def parse_database(got: tuple[QueryOutput, ...]) -> Registered:
+    """sacctmgr ends with 1 if slurmdbd does not answer."""
+    shown, *queues = got
+    if shown.code == TIMED_OUT or (shown.code == 1 and "sacctmgr: error: " in shown.stderr):
+        return Registered(answers=False, controller="", waiting=(0, 0))
+    rows = [line.split("|") for line in shown.text().splitlines() if line]
+    if any(len(row) != 3 for row in rows):
+        raise ParseError(f"sacctmgr printed {short(shown.stdout, 60)!r}")
+    controller = next((f"{host}:{port}" for _, host, port in rows if host and port not in ("", "0")), "")
+    first, second = (_waiting(queue) for queue in queues)
+    return Registered(answers=True, controller=controller, waiting=(first, second))
+
+
+def evaluate_database(found: Registered, want: Database) -> CheckResult:
+    expected = f"slurmdbd answers and knows slurmctld of {want.cluster}, and no records wait"
+    first, second = found.waiting
+    if not found.answers:
+        restart = " ".join(want.units)
+        return failed(
+            "slurmdbd does not answer", expected, (), f"on {{machine}}: systemctl restart {restart}"
+        )
+    if not found.controller:
+        return failed(f"slurmdbd knows no slurmctld of {want.cluster}", expected)
+    if first >= WAITING and second >= first:
+        return failed(f"{second} records wait in slurmctld", expected)
+    return passed(
+        f"slurmdbd knows slurmctld at {short(found.controller, 60)}, {second} records wait", expected
+    )
+
+
+# --- accounts and QOS ------------------------------------------------------------------------------------
+def query_tree(want: Tree) -> tuple[Query, ...]:
+    columns = f"format=account,user,partition,{','.join(_OTHER_ASSOC)}"
+    return (*_records(want), _sacctmgr("assoc", f"cluster={want.cluster}", columns))
+
+
+def query_qos(want: Tree) -> tuple[Query, ...]:
+    return (*_records(want), _sacctmgr("qos", f"format=name,{','.join(_OTHER_QOS)}"))
+
+
+def parse_tree(got: tuple[QueryOutput, ...]) -> Found:
+    """Records, and other limits of accounts and of users in accounts."""
+    return _found(got, ("account", "user", "partition"), _OTHER_ASSOC)
+
+
+def parse_qos(got: tuple[QueryOutput, ...]) -> Found:
+    """Records, and other limits of QOS."""
+    return _found(got, ("qos",), _OTHER_QOS)
+
+
+def evaluate_tree(found: Found, want: Tree) -> CheckResult:
+    """The places in the tree of this cluster. An account by hand is a warning: it has a share of its own."""
+    accounts = want.accounting.accounts
+    users = sum(len(one.users) for one in accounts)
+    expected = f"{len(accounts)} accounts with {users} users, shares and limits as in the plan"
+    planned = {one.name for one in accounts}
+    others = [row for row in found.others if row[0] != "qos" and row[1].split("/")[0] in planned]
+    result = _evaluate(found, want, expected, others, lambda change: not change.subject.startswith("QOS "))
+    strange = sorted(
+        name
+        for name, one in found.records.accounts.items()
+        if name not in planned and name != ROOT and not one.closed
+    )
+    if result.is_healthy and strange:
+        return warned(f"not in the plan: account {short(listed(strange, 3), 100)}", expected)
+    return result
+
+
+def evaluate_qos(found: Found, want: Tree) -> CheckResult:
+    """The QOS of the plan, those of partitions among them."""
+    planned = {one.name for one in want.accounting.qos}
+    expected = f"{len(planned)} QOS with priority, preemption and limits as in the plan"
+    others = [row for row in found.others if row[0] == "qos" and row[1] in planned]
+    return _evaluate(found, want, expected, others, lambda change: change.subject.startswith("QOS "))
+
+
+# --- the file of ended jobs ------------------------------------------------------------------------------
+def query_log(want: JobLog) -> tuple[Query, ...]:
+    return (
+        Query(argv=("systemctl", "show", "--property=MainPID", "--value", "slurmctld.service")),
+        Query(argv=("find", "-L", "/proc/{fed}/fd", "-maxdepth", "1", "-samefile", want.path)),
+    )
+
+
+def parse_log(got: tuple[QueryOutput, ...]) -> LogFile:
+    """find prints slurmctld's descriptor of the file; it fails if the file is missing."""
+    pid, shown = got
+    if not re.fullmatch(r"[1-9][0-9]{0,9}", pid.text().strip()):
+        raise ParseError("slurmctld has no process")
+    if shown.code != 0 and "No such file" in shown.stderr and "/proc/" not in shown.stderr:
+        return LogFile(exists=False, is_open=False)
+    return LogFile(
+        exists=True, is_open=bool(re.search(r"^/proc/[0-9]+/fd/[0-9]+$", shown.text(), re.MULTILINE))
+    )
+
+
+def evaluate_log(found: LogFile, want: JobLog) -> CheckResult:
+    expected = f"slurmctld writes to {want.path}"
+    if not found.exists:
+        return failed(f"{want.path} is missing", expected)
+    return (
+        passed(expected)
+        if found.is_open
+        else failed(f"slurmctld writes to another file than {want.path}", expected)
+    )
+
+
+def _waiting(queue: QueryOutput) -> int:
+    return int(json_fields.number(json_fields.table(queue.text()), "statistics", "dbd_agent_queue_size"))
+
+
+def _sacctmgr(*words: str) -> Query:
+    return Query(argv=("sacctmgr", "--noheader", "--parsable2", "show", *words), limit_s=_LIMIT_S)
+
+
+def _records(want: Tree) -> tuple[Query, ...]:
+    asked = (Query(argv=argv, limit_s=_LIMIT_S) for argv in read.commands(want.cluster).values())
+    return (Query(argv=("date", "--utc", "+%Y-%m")), *asked)
+
+
+def _found(got: tuple[QueryOutput, ...], names: tuple[str, ...], limits: tuple[str, ...]) -> Found:
+    month, *answers, rows = got
+    texts = {name: answer.text() for name, answer in zip(read.commands(""), answers, strict=True)}
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}", month.text().strip()):
+        raise ParseError(f"date printed {short(month.stdout, 40)!r}")
+    try:
+        records = read.records(texts, _cluster(texts["associations"]))
+    except AccountsAnswerError as error:
+        raise ParseError(short(error.message)) from error
+    others: list[tuple[str, str, str, str]] = []
+    for line in rows.text().splitlines():
+        words = line.split("|")
+        if len(words) != len(names) + len(limits):
+            raise ParseError(f"sacctmgr printed {short(line, 60)!r}")
+        name = "/".join(word for word in words[: len(names)] if word)
+        kind = names[0] if len(names) == 1 or not words[1] else "user"
+        others += [
+            (kind, name, limit, value)
+            for limit, value in zip(limits, words[len(names) :], strict=True)
+            if value
+        ]
+    return Found(records=records, month=month.stdout.strip(), others=tuple(others))
+
+
+def _cluster(associations: str) -> str:
+    """The cluster of the answer: sacctmgr was asked for those of one cluster."""
+    rows = json_fields.members(json_fields.table(associations), "associations")
+    return next((json_fields.text(row, "cluster") for row in rows), "")
+
+
+def _evaluate(
+    found: Found,
+    want: Tree,
+    expected: str,
+    others: list[tuple[str, str, str, str]],
+    concerns: Callable[[Change], bool],
+) -> CheckResult:
+    wished = wanted(want.accounting, want.cluster, found.month)
+    compared = difference(wished, found.records, want.cluster)
+    changes = [change for change in compared.changes if concerns(change)]
+    words = [
+        *map(_words, changes),
+        *(
+            f"{kind} {short(name, 60)} has {limit} {short(value, 40)}, which no plan sets"
+            for kind, name, limit, value in others
+        ),
+    ]
+    if not words:
+        return passed(expected)
+    commands = [shlex.join(command) for change in changes for command in change.commands]
+    commands += [command for row in others if (command := _clear(row, want.cluster))]
+    remedy = (
+        "on {machine}: " + "; ".join(commands)
+        if len(commands) <= COMMANDS
+        else f"at the desk: gpucluster accounts apply {want.cluster}"
+    )
+    return failed(listed(words, 4), expected, (), remedy)
+
+
+def _words(change: Change) -> str:
+    """`account research: fairshare is 1, not 3`"""
+    parts = [
+        f"{one.field} is {short(one.before, 40) or 'unset'}, not {short(one.after, 40)}"
+        for one in change.details
+    ]
+    return f"{change.subject}: {', '.join(parts) or change.kind.value}"
+
+
+def _clear(row: tuple[str, str, str, str], cluster: str) -> str:
+    """The command that clears a limit; empty for a name that cannot be typed safely."""
+    kind, name, limit, value = row
+    parts = name.split("/")
+    if not all(_SAFE.fullmatch(part) for part in parts) or len(parts) > 2:
+        return ""
+    keys = {"qos": ("name",), "account": ("name",), "user": ("account", "name")}[kind]
+    where = [f"{key}={part}" for key, part in zip(keys, parts, strict=True)]
+    if kind != "qos":
+        where.append(f"cluster={cluster}")
+    counted = [f"{word.partition('=')[0]}=-1" for word in value.split(",") if "=" in word]
+    cleared = f"{limit}={','.join(counted) or '-1'}"
+    return shlex.join(("sacctmgr", "--immediate", "modify", kind, "where", *where, "set", cleared))

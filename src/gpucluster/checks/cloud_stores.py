@@ -1,0 +1,258 @@
+"""Check the cluster's bucket, queue, secret and file systems against what the program declares (`plan/stores.py`)."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from gpucluster.checks.check import CheckResult, Location, Query, listed
+from gpucluster.checks.cloud import UP, Fault, is_named, judged
+from gpucluster.checks.store_answers import BLOCKS, Bucket, FileSystem, Queue, Secret
+from gpucluster.plan import stores
+from gpucluster.text import short
+
+AS_DECLARED = "as declared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketWant:
+    """The bucket. `key`: the KMS key of the spec; empty if AWS manages the key."""
+
+    cluster: str
+    bucket: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueWant:
+    """The queue of events, by its URL."""
+
+    cluster: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretWant:
+    """The secret of the munge key, by its ARN."""
+
+    cluster: str
+    arn: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystemWant:
+    """A file system. `subnets`: where it has mount targets; `size_gib`: of a Lustre. A site's own has only to be available."""
+
+    id: str
+    lustre: bool = False
+    own: bool = True
+    subnets: tuple[str, ...] = ()
+    size_gib: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystemsWant:
+    """The file systems of the cloud that machines mount."""
+
+    cluster: str
+    systems: tuple[FileSystemWant, ...]
+
+
+def query_bucket(want: BucketWant) -> tuple[Query, ...]:
+    return (Query(at=Location.CLOUD, argv=("bucket", f"name={want.bucket}")),)
+
+
+def query_queue(want: QueueWant) -> tuple[Query, ...]:
+    return (Query(at=Location.CLOUD, argv=("queue", f"url={want.url}")),)
+
+
+def query_secret(want: SecretWant) -> tuple[Query, ...]:
+    return (Query(at=Location.CLOUD, argv=("secret", f"arn={want.arn}")),)
+
+
+def query_systems(want: FileSystemsWant) -> tuple[Query, ...]:
+    return tuple(
+        Query(at=Location.CLOUD, argv=("lustre" if one.lustre else "efs", f"id={one.id}"))
+        for one in want.systems
+    )
+
+
+def evaluate_bucket(found: Bucket | None, want: BucketWant) -> CheckResult:
+    expected = f"{want.bucket}: private, versioned, encrypted, only by TLS"
+    return judged(_bucket(found, want), want.cluster, AS_DECLARED, expected)
+
+
+def evaluate_queue(found: Queue | None, want: QueueWant) -> CheckResult:
+    name = want.url.rpartition("/")[2]
+    expected = f"{name}: encrypted, and only the cluster's rules of EventBridge send to it"
+    return judged(_queue(found, want), want.cluster, AS_DECLARED, expected)
+
+
+def evaluate_secret(found: Secret | None, want: SecretWant) -> CheckResult:
+    expected = f"{_name(want.arn)}: it exists, and has no policy of its own"
+    return judged(_secret(found, want), want.cluster, AS_DECLARED, expected)
+
+
+def evaluate_systems(found: tuple[FileSystem | None, ...], want: FileSystemsWant) -> CheckResult:
+    faults = [
+        fault
+        for seen, one in zip(found, want.systems, strict=True)
+        for fault in (_lustre(seen, one) if one.lustre else _efs(seen, one))
+    ]
+    expected = f"{listed([one.id for one in want.systems])}: available, and as declared"
+    return judged(faults, want.cluster, AS_DECLARED, expected)
+
+
+def _bucket(found: Bucket | None, want: BucketWant) -> Iterator[Fault]:
+    if found is None:
+        yield Fault(words=f"{want.bucket} does not exist", step=UP)
+        return
+    off = [name for name in BLOCKS if name not in found.blocks]
+    if off:
+        yield Fault(words=f"public access is not blocked: {listed(off)}", step=UP)
+    if found.versioning != "Enabled":
+        yield Fault(words=f"versioning is {short(found.versioning or 'off', 20)}", step=UP)
+    yield from _bucket_key(found, want.key)
+    if not _same_policy(found.policy, stores.only_tls(f"arn:aws:s3:::{want.bucket}")):
+        yield Fault(words=_of_policy("its policy", found.policy), step=UP)
+
+
+def _bucket_key(found: Bucket, key: str) -> Iterator[Fault]:
+    kinds = [short(algorithm or "none", 20) for algorithm, _ in found.encryption]
+    if kinds != ["aws:kms" if key else "AES256"]:
+        yield Fault(words=f"its default encryption is {listed(kinds) or 'none'}", step=UP)
+    elif key:
+        yield from _other_key("its default encryption", found.encryption[0][1], key)
+
+
+def _queue(found: Queue | None, want: QueueWant) -> Iterator[Fault]:
+    if found is None:
+        yield Fault(words=f"{want.url} does not exist", step=UP)
+        return
+    for name, value in stores.QUEUE.items():
+        if found.settings[name] != value:
+            shown = short(found.settings[name] or "not set", 40)
+            yield Fault(words=f"{name} is {shown}, not {value}", step=UP)
+    rules = _rules(found.policy, want.cluster)
+    declared = stores.events_to(found.arn, rules)
+    if len(rules) != len(stores.PATTERNS) or not _same_policy(found.policy, declared):
+        yield Fault(words=_of_policy("its policy", found.policy), step=UP)
+
+
+def _rules(policy: str, cluster: str) -> tuple[str, ...]:
+    """The ARNs in the policy that are of the cluster's rules: Pulumi gives their names, so the plan cannot know them."""
+    sources = _strings(_loaded(policy))
+    declared = [f"{cluster}-{name}" for name in stores.PATTERNS]
+    return tuple(
+        sorted(
+            {
+                arn
+                for arn in sources
+                if ":rule/" in arn and any(is_named(arn.rpartition("/")[2], name) for name in declared)
+            }
+        )
+    )
+
+
+def _secret(found: Secret | None, want: SecretWant) -> Iterator[Fault]:
+    if found is None:
+        yield Fault(words=f"{_name(want.arn)} does not exist", step=UP)
+        return
+    if found.ends:
+        yield Fault(
+            words=f"{_name(want.arn)} is marked for deletion",
+            step=f"aws secretsmanager restore-secret --secret-id {want.arn}",
+        )
+    if found.policy:
+        yield Fault(
+            words=_of_policy(f"{_name(want.arn)} has a policy, which", found.policy),
+            step=f"aws secretsmanager delete-resource-policy --secret-id {want.arn}",
+        )
+    if want.key:
+        yield from _other_key(_name(want.arn), found.key, want.key)
+
+
+def _efs(found: FileSystem | None, want: FileSystemWant) -> Iterator[Fault]:
+    """The policy of our own admits only machines: a foreign one may admit every program in the VPC."""
+    if found is None:
+        yield Fault(words=f"{want.id} does not exist", step=UP)
+        return
+    look = f"aws efs describe-file-systems --file-system-id {want.id}"
+    yield from _state(want.id, found.state, look)
+    if not want.own:
+        return
+    if not found.encrypted:
+        yield Fault(words=f"{want.id} is not encrypted", step="")
+    if not _same_policy(found.policy, stores.only_machines(found.arn)):
+        yield Fault(words=_of_policy(f"{want.id}: its policy", found.policy), step=UP)
+    for subnet in want.subnets:
+        if subnet not in found.targets:
+            yield Fault(words=f"{want.id} has no mount target in {subnet}", step=UP)
+        else:
+            look = f"aws efs describe-mount-targets --file-system-id {want.id}"
+            yield from _state(f"{want.id}: its mount target in {subnet}", found.targets[subnet], look)
+
+
+def _lustre(found: FileSystem | None, want: FileSystemWant) -> Iterator[Fault]:
+    if found is None:
+        yield Fault(words=f"{want.id} does not exist", step=UP)
+        return
+    look = f"aws fsx describe-file-systems --file-system-ids {want.id}"
+    yield from _state(want.id, found.state, look, also="UPDATING")
+    if want.own and found.size_gib != want.size_gib:
+        words = f"{want.id} has {found.size_gib:.0f} GiB, not {want.size_gib}"
+        yield Fault(words=words, step=UP)
+
+
+def _state(about: str, state: str, look: str, *, also: str = "updating") -> Iterator[Fault]:
+    """A file system that AWS changes stays mounted."""
+    if state.lower() not in ("available", also.lower()):
+        yield Fault(words=f"{about} is {short(state, 40)}", step=look)
+
+
+def _other_key(about: str, found: str, want: str) -> Iterator[Fault]:
+    """An alias is not compared: the answer names the key itself."""
+    if not found or (":key/" in want and found != want):
+        yield Fault(words=f"{about} uses the key {short(found or 'of AWS', 80)}, not {want}", step=UP)
+
+
+def _of_policy(about: str, policy: str) -> str:
+    return f"{about} is not the declared one: {short(policy, 120)}" if policy else f"{about} is missing"
+
+
+def _name(arn: str) -> str:
+    return arn.rpartition(":")[2]
+
+
+def _same_policy(found: str, want: str) -> bool:
+    return _plain(_loaded(found)) == _plain(json.loads(want))
+
+
+def _loaded(policy: str) -> object:
+    try:
+        return json.loads(policy)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _plain(value: object) -> object:
+    """A policy without the freedoms of its grammar: a list of one is its member, order is free, every account is `*`."""
+    if isinstance(value, dict):
+        named = cast("dict[str, object]", value)
+        return "*" if named == {"AWS": "*"} else {key: _plain(one) for key, one in named.items()}
+    if isinstance(value, list):
+        items = [_plain(one) for one in cast("list[object]", value)]
+        return items[0] if len(items) == 1 else sorted(items, key=lambda one: json.dumps(one, sort_keys=True))
+    return value
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in cast("dict[str, object]", value).values():
+            yield from _strings(one)
+    elif isinstance(value, list):
+        for one in cast("list[object]", value):
+            yield from _strings(one)

@@ -1,0 +1,63 @@
+"""Check munge: on the head alone, and between the head and a machine in both directions."""
+
+import re
+from dataclasses import dataclass, replace
+
+from gpucluster.checks.check import (
+    TIMED_OUT,
+    CheckResult,
+    Location,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    passed,
+)
+from gpucluster.text import short
+
+_LIMIT_S = 5.0  # munged answers in milliseconds or not at all
+_MAKE = ("munge", "--no-input")
+_READ = ("sh", "-c", 'printf %s "$1" | unmunge --keys=STATUS,UID', "sh", "{fed}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Munge:
+    """Each side must accept the credential of the other. `alone`: the head must accept its own."""
+
+    alone: bool = False
+
+
+def query_munge(want: Munge) -> tuple[Query, ...]:
+    make, read = Query(argv=_MAKE, limit_s=_LIMIT_S), Query(argv=_READ, limit_s=_LIMIT_S)
+    if want.alone:
+        return (make, read)
+    return (replace(make, at=Location.HEAD), read, make, replace(read, at=Location.HEAD))
+
+
+def parse_munge(got: tuple[QueryOutput, ...]) -> tuple[str, ...]:
+    """The result of each `unmunge`: `uid N`, or the error of munge."""
+    return tuple(_read(made, read) for made, read in zip(got[::2], got[1::2], strict=True))
+
+
+def evaluate_munge(found: tuple[str, ...], want: Munge) -> CheckResult:
+    sides = ("its own",) if want.alone else ("the head's, read here", "this machine's, read on the head")
+    expected = "its own credential" if want.alone else "each accepts the other's credential"
+    wrong = [f"{side}: {words}" for side, words in zip(sides, found, strict=True) if words != "uid 0"]
+    if wrong:
+        return failed("; ".join(wrong), f"{expected}, made by uid 0")
+    return passed("its own, uid 0" if want.alone else "both ways, uid 0", f"{expected}, made by uid 0")
+
+
+def _read(made: QueryOutput, read: QueryOutput) -> str:
+    """`uid N`, or the reason for the refusal."""
+    if TIMED_OUT in (made.code, read.code):
+        return "munged does not answer in time"
+    if made.code != 0:
+        return f"munge failed: {short(made.stderr, 80) or f'exit {made.code}'}"
+    status = re.search(r"^STATUS:\s+(.+?) \(([0-9]+)\)$", read.stdout, re.MULTILINE)
+    if status is None and read.code != 0:
+        return short(read.stderr, 80) or f"unmunge ended with {read.code}"
+    uid = re.search(r"^UID:\s+(?:\S+ \()?([0-9]+)\)?$", read.stdout, re.MULTILINE)
+    if status is None or (status[2] == "0" and uid is None):
+        raise ParseError(f"unmunge printed {short(read.stdout, 80)}")
+    return f"uid {uid[1]}" if status[2] == "0" and uid else short(status[1], 80)

@@ -1,0 +1,236 @@
+"""Check slurmctld: that it answers, and that its nodes are those of the plan.
+
+Only `--json` is read, because a name can imitate a line of the text format.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gpucluster.checks import json_fields
+from gpucluster.checks.check import (
+    TIMED_OUT,
+    CheckResult,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    listed,
+    passed,
+    warned,
+)
+from gpucluster.plan import names
+from gpucluster.slurm import client, drains, hostlist, parse
+from gpucluster.slurm.parse import SlurmAnswerError
+from gpucluster.slurm.states import POWER_SAVING, UNHEALTHY, NodeState
+from gpucluster.slurm.values import NodeHardware, SlurmNode
+from gpucluster.text import short
+
+T = TypeVar("T")
+QUERY_NODES = Query(argv=client.SHOW_NODES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controllers:
+    """The slurmctld that must answer."""
+
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slurmd:
+    """The machine's own slurmd must answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """The nodes that must exist. `static` nodes must be up; `elastic` nodes may be powered down."""
+
+    elastic: tuple[str, ...]
+    static: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """What slurmctld has for a node. `features`: the active ones, which a person can change."""
+
+    hardware: NodeHardware
+    weight: int
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareLine:
+    """The configuration of some nodes, as one NodeName line of slurm.conf has it."""
+
+    nodes: tuple[str, ...]
+    settings: NodeSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareLines:
+    """One line for each pool."""
+
+    lines: tuple[HardwareLine, ...]
+
+
+def parsed(answer: QueryOutput, parser: Callable[[str], T]) -> T:
+    """Slurm's JSON through its one parser; ParseError if the program failed or the parser refuses the text."""
+    text = answer.text()
+    try:
+        return parser(text)
+    except SlurmAnswerError as error:
+        raise ParseError(short(error.message)) from error
+
+
+def query_pings(_want: Controllers) -> tuple[Query, ...]:
+    return (Query(argv=client.PING),)
+
+
+def parse_pings(got: tuple[QueryOutput, ...]) -> dict[str, str]:
+    """Controller -> UP or DOWN; empty if scontrol timed out."""
+    return {} if got[0].code == TIMED_OUT else parsed(got[0], parse.parse_pings)
+
+
+def evaluate_pings(found: dict[str, str], want: Controllers) -> CheckResult:
+    expected = ", ".join(f"{host} UP" for host in want.hosts)
+    words = ", ".join(f"{host} {found.get(host, 'does not answer')}" for host in want.hosts)
+    return passed(words) if words == expected else failed(words, expected)
+
+
+def query_slurmd(_want: Slurmd) -> tuple[Query, ...]:
+    return (Query(argv=("scontrol", "show", "slurmd"), limit_s=5.0),)
+
+
+def parse_slurmd(got: tuple[QueryOutput, ...]) -> str:
+    """The version of slurmd; empty if scontrol timed out or the connection was refused."""
+    if got[0].code == TIMED_OUT or "slurm_load_slurmd_status" in got[0].stderr:
+        return ""
+    version = re.search(r"^Version\s+= (\S+)$", got[0].text(), re.MULTILINE)
+    if version is None:
+        raise ParseError(f"scontrol show slurmd printed {short(got[0].stdout, 80)}")
+    return version[1]
+
+
+def evaluate_slurmd(found: str, _want: Slurmd) -> CheckResult:
+    expected = "an answer from this machine's slurmd"
+    return passed(f"slurmd {short(found, 30)} answers", expected) if found else failed("no answer", expected)
+
+
+def query_nodes(_want: object) -> tuple[Query, ...]:
+    return (QUERY_NODES,)
+
+
+def parse_nodes(got: tuple[QueryOutput, ...]) -> tuple[SlurmNode, ...]:
+    """All nodes; ParseError if there is none."""
+    found = parsed(got[0], parse.parse_nodes)
+    if not found:
+        raise ParseError("slurmctld lists no node")
+    return found
+
+
+def evaluate_nodes(found: tuple[SlurmNode, ...], want: Nodes) -> CheckResult:
+    """Unhealthy states fail. A slot that the daemon blocked for lack of capacity is a warning."""
+    wanted = frozenset(want.elastic) | frozenset(want.static)
+    expected = f"{len(wanted)} nodes, none down or drained, no reason set"
+    absent = sorted(wanted - {node.name for node in found})
+    extra = sorted({node.name for node in found} - wanted)
+    static = frozenset(want.static)
+    ours = [node for node in found if node.name in wanted]
+    bad = [node for node in ours if _is_unhealthy(node, static) and not _is_blocked(node)]
+    blocked = [node for node in ours if _is_blocked(node)]
+    problems = [
+        *(f"{name} is missing" for name in absent),
+        *(f"{name} is not in the plan" for name in extra),
+        *(f"{node.name} {'+'.join(sorted(node.states))}{_reason(node)}" for node in bad),
+    ]
+    if problems:
+        forged = bad if len(bad) == len(problems) and all(map(_is_forged, bad)) else []
+        return failed(listed(problems, 4), expected, tuple(node.name for node in bad), _lifted(forged))
+    if blocked:
+        return warned(listed([f"{node.name} is blocked{_reason(node)}" for node in blocked], 3), expected)
+    off = sum(NodeState.POWERED_DOWN in node.states for node in ours)
+    return passed(f"{len(ours)} nodes, {len(ours) - off} up, {off} powered down", expected)
+
+
+def parse_hardware(got: tuple[QueryOutput, ...]) -> dict[str, NodeSettings]:
+    """Node -> its configuration; ParseError if the answer lacks one."""
+    found = {node.name: node for node in parse_nodes(got)}
+    if unread := sorted(name for name, node in found.items() if node.hardware is None):
+        raise ParseError(f"scontrol shows no hardware of {short(listed(unread, 3))}")
+    items = json_fields.members(json_fields.table(got[0].text()), "nodes")
+    weights = {json_fields.text(item, "name"): int(json_fields.number(item, "weight")) for item in items}
+    return {
+        name: NodeSettings(
+            hardware=node.hardware, weight=weights[name], features=tuple(sorted(node.features))
+        )
+        for name, node in found.items()
+        if node.hardware is not None
+    }
+
+
+def evaluate_hardware(found: dict[str, NodeSettings], want: HardwareLines) -> CheckResult:
+    """Compare each node's configuration with its line in the plan."""
+    wrong: list[str] = []
+    for line in want.lines:
+        others = (name for name in line.nodes if found.get(name, line.settings) != line.settings)
+        wrong += [f"{name}: {_shape(found[name])}" for name in others]
+        if not found.keys() & set(line.nodes):
+            wrong.append(f"no node of {listed(line.nodes, 2)} exists")
+    expected = "; ".join(f"{listed(line.nodes, 1)}: {_shape(line.settings)}" for line in want.lines)
+    return (
+        failed(listed(wrong, 3), expected)
+        if wrong
+        else passed(f"{len(found)} nodes as in the plan", expected)
+    )
+
+
+def is_off_or_changing(node: SlurmNode) -> bool:
+    """Whether no command can run on the node: powered down, powering up or powering down."""
+    return not POWER_SAVING.isdisjoint(node.states)
+
+
+def _is_unhealthy(node: SlurmNode, static: frozenset[str]) -> bool:
+    if not UNHEALTHY.isdisjoint(node.states):
+        return True
+    if is_off_or_changing(node):
+        return node.name in static
+    return (
+        NodeState.NOT_RESPONDING in node.states
+    )  # booting nodes and some powered-down nodes have this flag, too
+
+
+def _is_blocked(node: SlurmNode) -> bool:
+    """Whether the daemon drained a powered-down slot: the cloud has no capacity now, and the daemon lifts the drain."""
+    out = NodeState.DRAIN in node.states or NodeState.DOWN in node.states
+    ours = node.reason.startswith(names.REASON_PREFIX) and not _is_forged(node)
+    return out and is_off_or_changing(node) and ours
+
+
+def _is_forged(node: SlurmNode) -> bool:
+    return drains.is_forged(node.reason, node.reason_by)
+
+
+def _lifted(forged: list[SlurmNode]) -> str:
+    """Lift drains with forged reasons: their owner, the daemon, knows nothing of them."""
+    drained = hostlist.fold([node.name for node in forged if node.drained])
+    down = hostlist.fold([node.name for node in forged if not node.drained])
+    commands = (
+        *((f"scontrol update nodename={drained} state=undrain",) if drained else ()),
+        *((f"scontrol update nodename={down} state=resume",) if down else ()),
+    )
+    return "on {machine}: " + "; ".join(commands) if commands else ""
+
+
+def _reason(node: SlurmNode) -> str:
+    forged = f", written by {short(node.reason_by, 30)}, not by gpucluster" if _is_forged(node) else ""
+    return f" ({short(node.reason, 120)}{forged})" if node.reason else ""
+
+
+def _shape(found: NodeSettings) -> str:
+    board = found.hardware
+    return (
+        f"CPUs={board.cpus} {board.sockets}x{board.cores}x{board.threads} RealMemory={board.memory_mib} "
+        f"Gres={short(board.gres, 60) or 'none'} Weight={found.weight} Features={short(','.join(found.features), 60) or 'none'}"
+    )

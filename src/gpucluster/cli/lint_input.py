@@ -1,0 +1,133 @@
+"""The documents that `gpucluster lint` reads: files, folders and standard input. What is not a manifest is named."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucluster.errors import GpuclusterError
+from gpucluster.plan import names
+
+if TYPE_CHECKING:
+    from gpucluster.k8s.lint import Document, Finding
+    from gpucluster.k8s.lint.custom_resources import CustomResource
+
+SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+STDIN = Path("-")
+_STDIN_NAME = "stdin"
+_ABOVE = 3  # folders above a file in which a Kustomization can name it as a patch
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read. `other` are sentences about documents that are no manifests."""
+
+    documents: "tuple[Document, ...]"
+    findings: "tuple[Finding, ...]"
+    other: tuple[str, ...]
+
+
+def read_all(paths: list[Path]) -> Found:
+    """Read all documents of files, folders and `-`."""
+    from gpucluster.k8s.lint.read import read
+
+    documents: list[Document] = []
+    findings: list[Finding] = []
+    other: list[str] = []
+    for path in paths:
+        for file in _files(path):
+            if path.is_dir() and _is_template(file):
+                other.append(f"{file.as_posix()}: a template of a Helm chart; `helm template` renders it")
+                continue
+            got = read(_text(file), _STDIN_NAME if file == STDIN else file.as_posix())
+            findings.extend(got.findings)
+            for document in got.documents:
+                if reason := _other(document, file, in_folder=path.is_dir()):
+                    other.append(f"{document.file}: document {document.number} {reason}")
+                else:
+                    documents.append(document)
+    return Found(tuple(documents), tuple(findings), tuple(other))
+
+
+def read_schemas(paths: list[Path]) -> "tuple[CustomResource, ...]":
+    """Read the CustomResourceDefinitions of files and folders."""
+    from gpucluster.k8s.lint.custom_resources import definitions
+    from gpucluster.k8s.lint.read import read
+
+    found: list[CustomResource] = []
+    for path in paths:
+        values = (
+            document.value
+            for file in _files(path)
+            for document in read(_text(file), file.as_posix()).documents
+        )
+        here = tuple(definitions(values))
+        if not here:
+            raise GpuclusterError(f"--schemas {path}: no CustomResourceDefinition of apiextensions.k8s.io/v1", next_step="name files or folders with CustomResourceDefinitions")  # fmt: skip
+        found.extend(here)
+    return tuple(found)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Return a file itself, or all manifest files of a folder. Hidden folders are skipped."""
+    if not path.is_dir():
+        yield path
+        return
+    below = (file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES and file.is_file())
+    below = (
+        file for file in below if file.name != names.PLAN_FILE
+    )  # `render` writes it beside the manifests
+    found = [file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    if not found:
+        raise GpuclusterError(f"{path} has no .yaml, .yml or .json file", next_step="name the folder with manifests")  # fmt: skip
+    yield from found
+
+
+def _text(file: Path) -> str:
+    try:
+        return sys.stdin.buffer.read().decode() if file == STDIN else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise GpuclusterError(f"{file}: {reason}", next_step="name files or folders of YAML") from error
+
+
+def _is_template(file: Path) -> bool:
+    return any(
+        above.name == "templates" and (above.parent / "Chart.yaml").is_file() for above in file.parents
+    )
+
+
+def _other(document: "Document", file: Path, *, in_folder: bool) -> str:
+    """Return what a document is instead of a manifest; "" for a manifest."""
+    from gpucluster.k8s.lint.kustomize import is_patch
+
+    if in_folder and (_has_no_key(document.value) or file.name == "Chart.yaml"):
+        return "is not a manifest"
+    if is_patch(document.value, document.file) or _is_named_as_patch(file):
+        return "is a patch of Kustomize: it holds a part of an object"
+    return ""
+
+
+def _has_no_key(value: Any) -> bool:
+    """Return whether a document lacks both keys of a manifest, as a file of Helm values or a JSON patch does."""
+    return not (isinstance(value, dict) and ("apiVersion" in value or "kind" in value))
+
+
+def _is_named_as_patch(file: Path) -> bool:
+    if file == STDIN:
+        return False
+    whole = file.absolute()
+    return any(whole.as_posix() in _patches(folder) for folder in list(whole.parents)[:_ABOVE])
+
+
+@cache
+def _patches(folder: Path) -> frozenset[str]:
+    """Return the files that the Kustomization of a folder names as patches."""
+    from gpucluster.k8s.lint.kustomize import FILES, patches
+    from gpucluster.k8s.lint.read import read
+
+    there = [folder / name for name in FILES if (folder / name).is_file()]
+    documents = [document for file in there[:1] for document in read(_text(file), file.as_posix()).documents]
+    return frozenset(name for document in documents for name in patches(document.value, document.file))

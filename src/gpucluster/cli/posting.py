@@ -1,0 +1,124 @@
+"""What GitHub's comments and GitLab's notes share: a call of a REST API without redirects, and its pages."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpucluster.errors import GpuclusterError
+
+PAGE = 100  # posts in one page: the most that GitHub and GitLab give
+_MOST_PAGES = 50
+_NEXT = re.compile(r'<([^>]+)>; rel="next"')
+_TIMEOUT_S = 30.0
+Answer = dict[str, Any]  # one object of the API's JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A comment of GitHub, or a note of GitLab."""
+
+    id: int
+    text: str
+    url: str
+
+
+class Posts(Protocol):
+    """The posts of one pull request or merge request."""
+
+    def mine(self) -> Iterator[Post]:
+        """Yield each post of the token's account."""
+        ...
+
+    def create(self, text: str) -> Post:
+        """Post the text, and return the new post."""
+        ...
+
+    def update(self, post_id: int, text: str) -> Post:
+        """Give a post of ours this text."""
+        ...
+
+
+def api_of(variable: str, default: str) -> str:
+    """Return the address of the API. The runners of GitHub and GitLab set the variable, also those of a company's own server."""
+    found = os.environ.get(variable, default).rstrip("/")
+    if not found.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
+        raise GpuclusterError(
+            f"{variable} does not begin with https://", next_step="a token must not travel in plain text"
+        )
+    return found
+
+
+def token_of(variable: str, next_step: str) -> str:
+    """Return the token of the variable. GpuclusterError with `next_step` if it is not set."""
+    found = os.environ.get(variable, "")
+    if not found:
+        raise GpuclusterError(f"{variable} is not set", next_step=next_step)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A REST API. `headers` have the token; `next_steps` say what helps against a refusal, by its code."""
+
+    name: str
+    address: str
+    headers: Mapping[str, str]
+    next_steps: Mapping[int, str]
+
+    def call(self, method: str, url: str, body: Answer | None = None) -> tuple[Any, str]:
+        """Return the answer, and its Link header."""
+        import urllib.error
+        import urllib.request
+
+        headers = {"User-Agent": "gpucluster", **self.headers}
+        data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  api_of allows https
+        opener = urllib.request.OpenerDirector()  # without redirects: urllib sends the token to any new host
+        for handler in (
+            urllib.request.ProxyHandler,
+            urllib.request.HTTPHandler,
+            urllib.request.HTTPSHandler,
+            urllib.request.HTTPDefaultErrorHandler,
+            urllib.request.HTTPErrorProcessor,
+        ):
+            opener.add_handler(handler())
+        try:
+            with opener.open(request, timeout=_TIMEOUT_S) as response:
+                return json.load(response), response.headers.get("Link", "")
+        except urllib.error.HTTPError as error:
+            raise GpuclusterError(
+                f"{method} {url}: {self.name} answers {error.code}",
+                next_step=self.next_steps.get(error.code),
+            ) from None
+        except (OSError, ValueError) as error:
+            raise GpuclusterError(f"{method} {url}: {error}") from None
+
+    def pages(self, first: str, too_many: GpuclusterError) -> Iterator[Answer]:
+        """Yield the objects of all pages. Raise `too_many` after 5,000 of them."""
+        url: str | None = first
+        for _ in range(_MOST_PAGES):
+            if url is None:
+                return
+            found, link = self.call("GET", url)
+            yield from found
+            match = _NEXT.search(link)
+            url = match[1] if match else None
+            if url is not None and not url.startswith(f"{self.address}/"):
+                raise GpuclusterError(
+                    "the API names a next page on another host; the token is not sent there"
+                )
+        if url is not None:
+            raise too_many
+
+
+def too_many(what: str) -> GpuclusterError:
+    """Return the refusal to post where our own post may be among those that were not read."""
+    return GpuclusterError(
+        f"{what} has more than {_MOST_PAGES * PAGE} comments: ours may be among the later ones",
+        next_step=f"open another {what.rpartition(' ')[0]}, so that no second comment is posted",
+    )

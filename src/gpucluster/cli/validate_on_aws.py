@@ -1,0 +1,101 @@
+"""`gpucluster validate` of a stack on AWS: every machine by Systems Manager, the expected cluster from the published bundle."""
+
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucluster.cli.shell import SANDBOX
+from gpucluster.cli.transport import Run
+from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.plan.names import ROLE_HEAD
+
+if TYPE_CHECKING:
+    from gpucluster.cli.transport_ssm import SsmMachines
+    from gpucluster.cloud.run_command import Clients
+    from gpucluster.plan.model import Bindings, ClusterPlan, SlurmOnAws
+    from gpucluster.validate.reach import Reach
+
+SLURM_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnAws:
+    """The published cluster and the way to its machines. `folders`: a sandbox, whose file systems are folders of its host."""
+
+    plan: "SlurmOnAws"
+    bindings: "Bindings"
+    bundle: str
+    reach: "Reach"
+    up: Sequence[str]
+    user: str
+    clients: "Clients"
+    folders: bool
+
+
+def on_aws(spec: "ClusterPlan", file: Path, user: str | None) -> OnAws:
+    """Read the published bundle, and find the nodes that are up."""
+    from gpucluster.cli.transport_ssm import SsmMachines, ssm_plan
+    from gpucluster.validate.reach_by_run import by_run
+
+    wanted = ssm_plan(spec, file)
+    machines = SsmMachines(wanted.name, wanted.aws.region)
+    plan, bindings, bundle = _published(machines)
+    return OnAws(
+        plan=plan,
+        bindings=bindings,
+        bundle=bundle,
+        reach=by_run(machines.run),
+        up=_up(machines.run),
+        user=_user(plan, user),
+        clients=machines.clients,
+        folders=SANDBOX in os.environ,
+    )
+
+
+def _user(plan: "SlurmOnAws", user: str | None) -> str:
+    found = user or next((one.name for one in plan.users), None)
+    if found is None:
+        raise StateError(
+            f"{plan.name} has no user who could submit jobs",
+            next_step="name a user of the machines: --user NAME",
+        )
+    return found
+
+
+def _published(machines: "SsmMachines") -> "tuple[SlurmOnAws, Bindings, str]":
+    """Return plan, bindings and digest of the bundle in the bucket: what `pulumi up` published last."""
+    from gpucluster import artifacts
+    from gpucluster.cloud.run_command import asked
+    from gpucluster.plan import codec, names
+    from gpucluster.plan.model import Bindings, SlurmOnAws
+
+    place = {"Bucket": machines.find(ROLE_HEAD).bucket, "Key": names.BUNDLE_KEY}
+    where = f"s3://{place['Bucket']}/{place['Key']}"
+    answer = asked(where, lambda: machines.clients("s3").get_object(**place))
+    try:
+        body = answer["Body"].read()
+        files = {one.path: one.content for one in artifacts.unpack(body)}
+        found = codec.load_slurm_plan(files[names.PLAN_FILE])
+        bindings = codec.loads(Bindings, files[names.BINDINGS_FILE])
+    except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
+        raise GpuclusterError(f"{where} cannot be read: {error}", next_step="repeat pulumi up") from error
+    if not isinstance(found, SlurmOnAws):
+        raise GpuclusterError(f"{where} is not of a cluster on AWS", next_step="repeat pulumi up")
+    return found, bindings, artifacts.digest(body)
+
+
+def _up(run: Run) -> list[str]:
+    """Return the nodes on which a command can run now; none while slurmctld does not answer: its own check reports that."""
+    from gpucluster.checks import slurmctld
+    from gpucluster.checks.check import ParseError, QueryOutput
+
+    try:
+        done = run(ROLE_HEAD, slurmctld.QUERY_NODES.argv, SLURM_S)
+        answer = QueryOutput(code=done.code, stdout=done.stdout, stderr=done.stderr)
+        nodes = slurmctld.parse_nodes((answer,))
+    except (GpuclusterError, ParseError):
+        return []
+    return [node.name for node in nodes if not slurmctld.is_off_or_changing(node)]

@@ -1,0 +1,225 @@
+"""The expected cluster of `gpucluster validate`, and the way to its machines: a sandbox, ssh, or Systems Manager."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucluster.cli.transport import KNOWN_HOSTS
+from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.plan.names import ROLE_HEAD
+
+if TYPE_CHECKING:
+    from gpucluster.plan.model import Bindings, ClusterPlan, SlurmOnHosts, SlurmPlan
+    from gpucluster.sandbox.state_dir import SandboxDir
+    from gpucluster.validate.reach import Reach
+
+SANDBOX_USER = "researcher"  # an ordinary user of the sandbox's image
+
+
+class Backend(StrEnum):
+    """How commands reach the machines."""
+
+    SANDBOX = "sandbox"
+    SSH = "ssh"
+    PARAMIKO = "paramiko"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """The expected cluster and the way to its machines."""
+
+    plan: "SlurmPlan"
+    bindings: "Bindings | None"
+    bundle: str  # digest of the bundle that must be applied
+    reach: "Reach"
+    up: Sequence[str]
+    user: str
+    sudo: bool
+    aws: Callable[[str], Any] | None
+    folders: bool = False  # shared file systems are folders of the sandbox's host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshOptions:
+    """The ssh options of the command line. None: the value of the plan or ssh's default."""
+
+    paramiko: bool
+    known_hosts: Path
+    identity: Path | None
+    config: Path | None
+    user: str | None
+    port: int | None
+
+
+def find_ways(name: str, backend: Backend | None, ssh: SshOptions, user: str | None) -> Ways:
+    """A living or dead sandbox of that name comes first, then a file or a stack."""
+    from gpucluster.cli.spec_files import find_spec
+
+    file = find_spec(name)
+    if backend is None:
+        backend = Backend.SSH if file.is_file() and not _is_sandbox(name) else Backend.SANDBOX
+    if backend is Backend.SANDBOX:
+        return _sandbox(name, user)
+    if (home := _rehearsal(name)) is not None:
+        return _rehearsed(home, ssh, user)
+    if not file.is_file():
+        raise StateError(
+            f"{name} is not a spec file: ssh needs one, for addresses",
+            next_step=f"gpucluster validate stacks/{name}.yaml --backend {backend.value}",
+        )
+    return _hosts(file, ssh, user)
+
+
+def _is_sandbox(name: str) -> bool:
+    from gpucluster.sandbox import state_dir
+
+    try:
+        return state_dir.SandboxDir(name=name).path.is_dir()
+    except (
+        StateError,
+        PermissionError,
+    ):  # no sandbox has such a name, or only root can read it
+        return False
+
+
+def _rehearsal(name: str) -> "SandboxDir | None":
+    """Return the running sandbox of plain machines of that name, with its plan, host keys and key."""
+    from gpucluster.sandbox import state_dir
+
+    if not _is_sandbox(name):
+        return None
+    home = state_dir.living(name)
+    return home if home.site.is_dir() else None
+
+
+def _rehearsed(home: "SandboxDir", ssh: SshOptions, user: str | None) -> Ways:
+    """Reach the machines of a rehearsal by ssh inside its network: `gpucluster sandbox run NAME -- gpucluster validate ...`."""
+    from dataclasses import replace
+
+    keys = replace(
+        ssh,
+        known_hosts=home.site / "known_hosts"
+        if ssh.known_hosts == KNOWN_HOSTS.expanduser()
+        else ssh.known_hosts,
+        identity=ssh.identity or home.site / "id_ed25519",
+    )
+    return _by_ssh(home.read_plan_on_hosts(), _offered(home)[1], keys, user)
+
+
+def _sandbox(name: str, user: str | None) -> Ways:
+    from gpucluster.sandbox import host_checks, state_dir
+    from gpucluster.sandbox.machines import inside
+    from gpucluster.validate.reach import by_argv
+
+    host_checks.require_root()
+    home = state_dir.living(name)
+    trees = host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text())
+
+    bindings, bundle = _offered(home)
+
+    plan = home.read_plan()
+
+    def enter(machine: str) -> Sequence[str]:
+        leader = inside.find(home, trees, machine).leader
+        return inside.enter_argv(leader, (), user=None, term="dumb")
+
+    return Ways(
+        plan=plan,
+        bindings=bindings,
+        bundle=bundle,
+        reach=by_argv(enter),
+        up=[resident.node for resident in inside.residents(home, trees) if resident.node],
+        user=user or (plan.users[0].name if plan.users else SANDBOX_USER),
+        sudo=False,
+        aws=None if plan.aws is None else home.client,
+        folders=plan.aws is not None,
+    )
+
+
+def _offered(home: "SandboxDir") -> "tuple[Bindings | None, str]":
+    """Return bindings and digest of the published bundle. The head's own copy is under test."""
+    import zlib
+
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from gpucluster import artifacts
+    from gpucluster.plan import codec, names
+    from gpucluster.plan.model import Bindings
+
+    if home.site.is_dir():  # plain machines: no cloud; Ansible got the bundle
+        return None, artifacts.digest((home.site / names.BUNDLE_KEY).read_bytes())
+    client = home.client("s3")
+    try:
+        buckets = [
+            b["Name"] for b in client.list_buckets()["Buckets"] if b["Name"].startswith(f"{home.name}-")
+        ]
+        body = client.get_object(Bucket=buckets[0], Key=names.BUNDLE_KEY)["Body"].read()
+        text = next(a.content for a in artifacts.unpack(body) if a.path == names.BINDINGS_FILE)
+        return codec.loads(Bindings, text), artifacts.digest(body)
+    except (
+        BotoCoreError,
+        ClientError,
+        OSError,
+        EOFError,
+        ValueError,
+        IndexError,
+        StopIteration,
+        zlib.error,
+    ) as error:
+        raise GpuclusterError(
+            f"the bundle of {home.name} cannot be read: {error}",
+            next_step=f"repeat pulumi up, or `gpucluster sandbox up {home.name}`",
+        ) from error
+
+
+def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
+    from gpucluster.artifacts import digest, pack
+    from gpucluster.cli.context import resolve_file
+    from gpucluster.cli.render import artifacts_of
+
+    plan = resolve_file(file).plan
+    if plan.hosts is None:
+        return _on_aws(plan, file, user)
+    return _by_ssh(plan, digest(pack(artifacts_of(plan))), ssh, user)
+
+
+def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> Ways:
+    from gpucluster.cli.validate_on_aws import on_aws
+
+    found = on_aws(plan, file, user)
+    return Ways(
+        plan=found.plan,
+        bindings=found.bindings,
+        bundle=found.bundle,
+        reach=found.reach,
+        up=found.up,
+        user=found.user,
+        sudo=False,
+        aws=found.clients,
+        folders=found.folders,
+    )
+
+
+def _by_ssh(plan: "SlurmOnHosts", bundle: str, ssh: SshOptions, user: str | None) -> Ways:
+    from gpucluster.validate.reach import SshAddress, SshKeys, by_ssh
+
+    name = ssh.user or plan.hosts.ssh_user
+    port = ssh.port or plan.hosts.ssh_port
+    nodes = {node: address for pool in plan.pools for node, address in pool.hosts()}
+    places = {
+        machine: SshAddress(address=address, user=name, port=port)
+        for machine, address in {**nodes, ROLE_HEAD: plan.head.address}.items()
+    }
+    keys = SshKeys(known_hosts=ssh.known_hosts, identity=ssh.identity, config=ssh.config)
+    return Ways(
+        plan=plan,
+        bindings=None,
+        bundle=bundle,
+        reach=by_ssh(places, keys, paramiko=ssh.paramiko),
+        up=(),
+        user=user or (plan.users[0].name if plan.users else name),
+        sudo=name != "root",
+        aws=None,
+    )

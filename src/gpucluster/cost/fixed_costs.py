@@ -1,0 +1,68 @@
+"""Fixed monthly costs in addition to head and nodes: login machines, NAT gateways and endpoints, storage."""
+
+from collections.abc import Iterator
+
+from gpucluster.cost.amount import Amount
+from gpucluster.cost.price_list import Line, PriceList
+from gpucluster.plan.model import ClusterPlan, Efs, FsxLustre, Mount, Network, Volume
+
+
+def fixed_costs(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
+    """Yield the lines of resources that we create. The owner pays for existing resources and for those of Kubernetes."""
+    if plan.aws is None or plan.slurm is None:
+        return
+    yield from _login(plan, price)
+    yield from _network(plan.aws.network, price)
+    for volume in plan.head.volumes:
+        yield _volume(volume, price)
+    for mount in plan.storage:
+        yield from _mount(mount, price)
+
+
+def _login(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
+    login = plan.login
+    if login is None or plan.aws is None:
+        return
+    month = price.month(login.machine)
+    public = {subnet.zone for subnet in plan.aws.network.subnets if subnet.has_public}
+    if login.zone in public:
+        month += price.service("public address", "public-address-hour")
+    yield _line("login", "login", month.times(len(login.names)))
+
+
+def _network(network: Network, price: PriceList) -> Iterator[Line]:
+    if network.nat:
+        each = price.service("NAT gateway", "nat-hour") + price.service(
+            "public address", "public-address-hour"
+        )
+        yield _line("network", "nat", each.times(len(network.nat)))
+    if network.endpoints:
+        count = len(network.endpoints) * len(network.subnets)  # one for each zone
+        yield _line("network", "endpoints", price.service("endpoint", "endpoint-hour").times(count))
+
+
+def _volume(volume: Volume, price: PriceList) -> Line:
+    month = price.service(f"EBS of {volume.path}", "gp3-gib-month").times(volume.size_gib)
+    return _line("storage", volume.path, month)
+
+
+def _mount(mount: Mount, price: PriceList) -> Iterator[Line]:
+    if isinstance(mount.source, Efs):
+        yield _line("storage", mount.path, Amount(unknown=(f"EFS of {mount.path} ({_efs_rates(price)})",)))
+    if isinstance(mount.source, FsxLustre):
+        row = f"fsx-lustre-{mount.source.throughput}-gib-month"
+        month = price.service(f"FSx of {mount.path}", row).times(mount.source.size_gib)
+        yield _line("storage", mount.path, month)
+
+
+def _efs_rates(price: PriceList) -> str:
+    """The amount of stored data is unknown in advance, and elastic throughput is billed by use."""
+    rows = [price.prices.services.get(f"efs-{row}") for row in ("gib-month", "read-gib", "written-gib")]
+    if price.region != price.prices.region or None in rows:
+        return "by what is stored, read and written"
+    stored, read, written = rows
+    return f"{stored} {price.prices.currency} a GiB stored, {read} read, {written} written"
+
+
+def _line(kind: str, name: str, month: Amount) -> Line:
+    return Line(kind=kind, name=name, least=month, most=month)

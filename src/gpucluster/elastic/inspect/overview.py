@@ -1,0 +1,286 @@
+"""The overview of a cluster: what is applied, up, paused, refused, draining, spending and waiting. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpucluster.cloud.published import Published
+from gpucluster.elastic import ledger
+from gpucluster.elastic.decide import limits, replacements
+from gpucluster.elastic.decide.node_table import HOURLY_LIMITS, NodeTable, row_for
+from gpucluster.elastic.decide.offers import Headroom, all_offers, refusal_of
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
+from gpucluster.elastic.inspect.why.case import hourly_rate, unpriced
+from gpucluster.elastic.inspect.why.causes import CauseFinder
+from gpucluster.plan.model import Pool
+from gpucluster.slurm import hostlist
+from gpucluster.slurm.drains import DrainOwner
+from gpucluster.slurm.states import SlurmPhase
+from gpucluster.text import format_money, relative_time, short
+
+SHORT = 12  # characters of a digest
+MOST = 8  # lines of one kind in the text; JSON has all
+_UP = frozenset({SlurmPhase.UP, SlurmPhase.POWER_DOWN_PENDING, SlurmPhase.NOT_RESPONDING})
+_QUIET = _UP | {SlurmPhase.OFF}  # each zone has a slot for every node of the pool, so most are off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOverview:
+    """One pool. `nodes` counts its nodes by phase; `stopped` says why nothing is launched."""
+
+    name: str
+    size: int
+    nodes: Mapping[str, int]
+    stopped: str = ""
+
+    @property
+    def up(self) -> int:
+        """Nodes with a slurmd."""
+        return sum(count for phase, count in self.nodes.items() if SlurmPhase(phase) in _UP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedOffer:
+    """An offer that the cloud refused, and the time until which it is not requested."""
+
+    offer: str
+    words: str
+    times: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draining:
+    """Nodes that take no new job, with their common reason."""
+
+    nodes: str  # hostlist
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotReplaced:
+    """Unhealthy nodes that stay drained, because their pool has had its most replacements of an hour."""
+
+    nodes: str  # hostlist
+    per_hour: int
+    again_at: float  # the next replacement may begin then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Jobs that wait for one cause; `job` is the one that was submitted first."""
+
+    cause: str
+    jobs: int
+    job: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Micro-USD. `unpriced` machines are in no sum."""
+
+    month: str
+    spent: int
+    hourly: int
+    unpriced: int
+    budget: int | None
+    stop_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """`unanswered` is `slurmctld` or `the cloud`: then pools, refusals, drains, jobs and costs are not known."""
+
+    cluster: str
+    applied: str  # digest of the bundle
+    published: Published
+    held: str = ""  # what a held bundle waits for
+    daemon: bool = True
+    halted: str = ""
+    unanswered: str = ""
+    pools: tuple[PoolOverview, ...] = ()
+    refused: tuple[RefusedOffer, ...] = ()
+    draining: tuple[Draining, ...] = ()
+    not_replaced: tuple[NotReplaced, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    running: int = 0
+    spending: Spending | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the head has applied the published bundle, and its agent is ready with it."""
+        return bool(self.applied) and self.applied == self.published.bundle and self.published.ready
+
+
+def overview(snapshot: ClusterSnapshot, applied: str, published: Published) -> Overview:
+    """Return the overview of a snapshot."""
+    held, world = snapshot.observation.held, snapshot.world
+    made = Overview(
+        cluster=snapshot.plan.name,
+        applied=applied,
+        published=published,
+        held="" if held is None else held.waits_for,
+        daemon=snapshot.daemon,
+        halted=snapshot.observation.halted,
+        unanswered=snapshot.unanswered,
+    )
+    if world is None:
+        return made
+    return replace(
+        made,
+        pools=pools(world),
+        refused=tuple(_refused(world)),
+        draining=tuple(_draining(world)),
+        not_replaced=tuple(_not_replaced(world)),
+        waiting=tuple(_waiting(world)),
+        running=sum(1 for job in world.slurm.jobs if job.running or job.configuring),
+        spending=None if world.plan.aws is None else _spending(world),
+    )
+
+
+def pools(world: World) -> tuple[PoolOverview, ...]:
+    """Return each pool of the plan."""
+    return tuple(_pool(world, pool) for pool in world.plan.pools)
+
+
+def text(shown: Overview, now: float) -> str:
+    """Format for a terminal: a headline, and one line for each part that has something to say."""
+    rows = [row for part in (_lines_of_bundle, _lines_of_nodes, _lines_of_jobs) for row in part(shown, now)]
+    lines: list[str] = []
+    for n, (name, words) in enumerate(rows):
+        lines.append(f"  {name if n == 0 or rows[n - 1][0] != name else '':9} {words}")
+    return "\n".join((f"{shown.cluster}: {_headline(shown)}", *lines))
+
+
+def _pool(world: World, pool: Pool) -> PoolOverview:
+    mine = Counter(phase.value for slot, phase in world.phases.items() if world.slots[slot].pool is pool)
+    stopped = "" if world.plan.aws is None else limits.stop_of(world, pool.name)
+    return PoolOverview(name=pool.name, size=pool.max, nodes=dict(sorted(mine.items())), stopped=stopped)
+
+
+def _refused(world: World) -> Iterator[RefusedOffer]:
+    found: dict[str, RefusedOffer] = {}
+    for offer in (one for some in all_offers(world).values() for one in some):
+        refusal = refusal_of(world.memory, offer)
+        if refusal is not None and refusal.until > world.now:
+            name = f"{offer.words} in {offer.spec.zone}"
+            found[name] = RefusedOffer(
+                offer=name, words=short(refusal.words), times=refusal.times, until=refusal.until
+            )
+    yield from found.values()
+
+
+def _draining(world: World) -> Iterator[Draining]:
+    reasons: dict[str, list[str]] = {}
+    for node in world.slurm.nodes.values():
+        if (
+            node.drained and node.drain_owner is not DrainOwner.CAPACITY
+        ):  # a slot without capacity is in `refused`
+            reasons.setdefault(short(node.reason) or "no reason", []).append(node.name)
+    for reason, nodes in sorted(reasons.items()):
+        yield Draining(nodes=hostlist.fold(nodes), reason=reason)
+
+
+def _not_replaced(world: World) -> Iterator[NotReplaced]:
+    """Return the unhealthy nodes of each pool that the hourly limit keeps. The daemon replaces only cloud machines."""
+    table, kept = NodeTable(world), dict[str, list[str]]()
+    for slot in world.group(SlurmPhase.UP):
+        if world.node(slot).drained and row_for(table.context(slot)) in HOURLY_LIMITS:
+            kept.setdefault(world.slots[slot].pool.name, []).append(slot)
+    for pool in world.plan.pools:
+        if pool.name in kept:
+            again = replacements.next_at(world, pool)
+            nodes = hostlist.fold(kept[pool.name])
+            yield NotReplaced(nodes=nodes, per_hour=pool.replacements_per_hour, again_at=again)
+
+
+def _waiting(world: World) -> Iterator[Waiting]:
+    finder = CauseFinder(world, Headroom(world), all_offers(world))
+    causes: dict[str, list[tuple[float, int]]] = {}
+    for job in world.slurm.jobs:
+        if job.pending:
+            causes.setdefault(finder.cause_of(job).value, []).append((job.submitted_at, job.id))
+    for cause, jobs in sorted(causes.items(), key=lambda one: (-len(one[1]), one[0])):
+        yield Waiting(cause=cause, jobs=len(jobs), job=min(jobs)[1])
+
+
+def _spending(world: World) -> Spending:
+    budget = world.plan.budget
+    return Spending(
+        month=ledger.month_of(world.now),
+        spent=limits.spent(world),
+        hourly=hourly_rate(world),
+        unpriced=unpriced(world),
+        budget=None if budget is None else budget.monthly,
+        stop_at=None if budget is None else budget.stop_scaling_at,
+    )
+
+
+def _headline(shown: Overview) -> str:
+    mine, wanted = shown.applied[:SHORT] or "no bundle", shown.published.bundle[:SHORT]
+    if not wanted:
+        return f"{mine} is applied; {shown.published.unread}"
+    if shown.applied == shown.published.bundle:
+        return f"{mine} is applied"
+    return f"{mine} is applied, {wanted} is published"
+
+
+def _lines_of_bundle(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:
+    published = shown.published
+    if published.refused:
+        yield "bundle", f"{published.bundle[:SHORT]} is refused: {published.refused}"
+    elif shown.held:
+        yield "bundle", f"{shown.held}: gpucluster bundle show -c {shown.cluster}"
+    elif published.detail:
+        yield "head", published.detail
+    if published.bundle and published.unread:
+        yield "head", published.unread
+    if not shown.daemon:
+        yield "head", "the daemon does not answer here: nothing is launched"
+    if shown.halted:
+        yield "halted", shown.halted
+    if shown.unanswered:
+        yield "head", f"{shown.unanswered} does not answer: nodes, jobs and costs are not known"
+
+
+def _lines_of_nodes(shown: Overview, now: float) -> Iterator[tuple[str, str]]:
+    for pool in shown.pools:
+        others = {phase: n for phase, n in pool.nodes.items() if SlurmPhase(phase) not in _QUIET}
+        parts = ", ".join((f"{pool.up} of {pool.size} up", *(f"{n} {phase}" for phase, n in others.items())))
+        stop = f"; launches stop: {pool.stopped}" if pool.stopped else ""
+        yield "pools", f"{pool.name}: {parts}{stop}"
+    refused = [f"{one.offer}: {one.words}, again {relative_time(one.until, now)}" for one in shown.refused]
+    yield from _most("refused", refused)
+    yield from _most("draining", [f"{one.nodes}: {one.reason}" for one in shown.draining])
+    for one in shown.not_replaced:
+        again = relative_time(one.again_at, now)
+        words = f"{one.nodes}: unhealthy, and not replaced: at most {one.per_hour} an hour, the next {again}"
+        yield "limit", words
+
+
+def _lines_of_jobs(shown: Overview, _now: float) -> Iterator[tuple[str, str]]:
+    spending = shown.spending
+    if spending is not None:
+        least = "at least " if spending.unpriced else ""
+        limit = "" if spending.budget is None else f" of {format_money(spending.budget)}"
+        words = f"{least}{format_money(spending.spent)}{limit} in {spending.month}, now {format_money(spending.hourly)} an hour"
+        yield "spending", words
+    if shown.running:
+        yield "running", _count(shown.running)
+    waiting = [
+        f"{_count(one.jobs)}: {one.cause}; gpucluster why {one.job} -c {shown.cluster}"
+        for one in shown.waiting
+    ]
+    yield from _most("waiting", waiting)
+
+
+def _most(name: str, found: Iterable[str]) -> Iterator[tuple[str, str]]:
+    lines = tuple(found)
+    yield from ((name, line) for line in lines[:MOST])
+    if len(lines) > MOST:
+        yield name, f"and {len(lines) - MOST} more"
+
+
+def _count(jobs: int) -> str:
+    return f"{jobs} job{'s' if jobs != 1 else ''}"

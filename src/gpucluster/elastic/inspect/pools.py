@@ -1,0 +1,43 @@
+"""`python -m gpucluster.elastic.inspect.pools [--json]`, on the head: the pools with their nodes by state, and why nothing is launched."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from gpucluster.elastic.inspect import head
+from gpucluster.elastic.inspect.overview import PoolOverview, pools
+from gpucluster.errors import StateError
+from gpucluster.plan import codec
+from gpucluster.slurm.states import SlurmPhase
+
+
+def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None = None) -> int:
+    """Exit 0: printed. Exit 2: Slurm or the cloud does not answer."""
+    options = head.parser("inspect.pools").parse_args(argv)
+
+    def work() -> int:
+        snapshot = head.read_snapshot(head.head_files(options), clients)
+        if snapshot.world is None:
+            raise StateError(
+                f"{snapshot.unanswered} does not answer", next_step="look at its log on the head"
+            )
+        found = pools(snapshot.world)
+        if options.json:
+            body = {"schema": 1, "pools": codec.to_json(found)}
+            sys.stdout.write(json.dumps(body, indent=1, sort_keys=True) + "\n")
+        else:
+            sys.stdout.write("".join(f"{line(pool)}\n" for pool in found))
+        return 0
+
+    return head.run(work)
+
+
+def line(pool: PoolOverview) -> str:
+    """Return one pool in one line."""
+    nodes = ", ".join(f"{count} {phase}" for phase, count in pool.nodes.items() if phase != SlurmPhase.OFF)
+    stopped = f"; launches stop: {pool.stopped}" if pool.stopped else ""
+    return f"{pool.name}: at most {pool.size} nodes; {nodes or 'all off'}{stopped}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

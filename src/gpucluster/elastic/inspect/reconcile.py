@@ -1,0 +1,84 @@
+"""`python -m gpucluster.elastic.inspect.reconcile [--dry-run] [--json]`, on the head.
+
+With --dry-run: print what the daemon does now, and do nothing. Without: wake the daemon.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from gpucluster.elastic import order
+from gpucluster.elastic.inspect import head
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, would_do
+from gpucluster.elastic.log_lines import describe, event_lines
+from gpucluster.elastic.model import Action, RecordEvents
+from gpucluster.errors import StateError
+from gpucluster.plan import codec
+
+
+def main(argv: Sequence[str] | None = None, clients: head.ReaderClients | None = None) -> int:
+    """Exit 0: done or printed. Exit 2: no daemon listens, or Slurm or the cloud does not answer."""
+    parser = head.parser("inspect.reconcile")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what the daemon would do now, and do nothing"
+    )
+    options = parser.parse_args(argv)
+    where = head.head_files(options)
+    if options.dry_run:
+        return head.run(lambda: _print(head.read_snapshot(where, clients), as_json=options.json))
+    return head.run(lambda: _wake(where, as_json=options.json))
+
+
+def lines(actions: Sequence[Action]) -> tuple[str, ...]:
+    """Return one line per action. Facts that are only recorded, and that are the same for many nodes, share a line."""
+    facts = [
+        f"records {line}"
+        for a in actions
+        if isinstance(a, RecordEvents)
+        for line in event_lines(e.event for e in a.entries)
+    ]
+    return (*facts, *(describe(action) for action in actions if not isinstance(action, RecordEvents)))
+
+
+def _print(snapshot: ClusterSnapshot, *, as_json: bool) -> int:
+    if snapshot.unanswered:
+        raise StateError(
+            f"{snapshot.unanswered} does not answer: the daemon would do nothing", next_step="look at its log"
+        )
+    actions = would_do(snapshot)
+    if as_json:
+        body = [
+            {"kind": type(action).__name__, "words": describe(action), **_fields(action)}
+            for action in actions
+        ]
+        sys.stdout.write(
+            json.dumps({"schema": 1, "now": snapshot.now, "actions": body}, indent=1, sort_keys=True) + "\n"
+        )
+        return 0
+    sys.stdout.write(
+        "\n".join(lines(actions)) + "\n" if actions else "nothing: the cluster is in its planned state\n"
+    )
+    return 0
+
+
+def _fields(action: Action) -> dict[str, codec.JSON]:
+    if isinstance(action, RecordEvents):
+        entries = [
+            {"at": e.at, "event": type(e.event).__name__, "of": codec.to_json(e.event)}
+            for e in action.entries
+        ]
+        return {"entries": codec.to_json(entries)}
+    value = codec.to_json(action)
+    return value if isinstance(value, dict) else {}
+
+
+def _wake(where: head.HeadFiles, *, as_json: bool) -> int:
+    if not order.wake_daemon(where.wake):
+        raise StateError("no daemon listens on this head", next_step="systemctl status gpucluster-elastic")
+    words = "the daemon was woken: it reads Slurm and the cloud now"
+    sys.stdout.write(json.dumps({"schema": 1, "ok": True, "woken": True}) + "\n" if as_json else words + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

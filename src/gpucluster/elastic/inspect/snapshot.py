@@ -1,0 +1,90 @@
+"""A cluster at one time, as a plain value: for `why`, `timeline`, `reconcile --dry-run` and the metrics."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from gpucluster.elastic.decide import decide
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import Entry
+from gpucluster.elastic.memory import Memory, fold
+from gpucluster.elastic.model import (
+    Action,
+    Block,
+    Comment,
+    DeleteMessages,
+    DeleteReservation,
+    Drain,
+    LaunchGang,
+    MarkDown,
+    Observation,
+    PowerDown,
+    PowerUp,
+    RecordEvents,
+    Requeue,
+    ResetDown,
+    SetReservation,
+    Signal,
+    Terminate,
+    Unblock,
+)
+from gpucluster.plan.messages import ControllerWatch
+from gpucluster.plan.model import Bindings, SlurmPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSnapshot:
+    """Plan, observation and memory at `now`; `entries` is the journal, if the reader read it."""
+
+    plan: SlurmPlan
+    bindings: Bindings
+    observation: Observation
+    memory: Memory
+    now: float
+    entries: tuple[Entry, ...] = ()
+    controller: ControllerWatch = field(default_factory=ControllerWatch)  # of the agent's watchdog
+    daemon: bool = True  # False: the daemon does not answer on this machine
+
+    @property
+    def world(self) -> World | None:
+        """Return the world for `decide`; None without a view of Slurm and of the cloud."""
+        return World.of(self.plan, self.bindings, self.observation, self.memory, self.now)
+
+    @property
+    def unanswered(self) -> str:
+        """Return which of the two gave no answer; empty: both did."""
+        if self.observation.slurm is None:
+            return "slurmctld"
+        return "the cloud" if self.observation.cloud is None else ""
+
+
+def would_do(snapshot: ClusterSnapshot) -> tuple[Action, ...]:
+    """Return what the daemon does now: the daemon's own function, over the same value."""
+    return decide(snapshot.plan, snapshot.bindings, snapshot.observation, snapshot.memory, snapshot.now)
+
+
+def actions_on(actions: Iterable[Action], slot: str, instance: str | None) -> tuple[Action, ...]:
+    """Return those of `actions` that change the node, its instance or the jobs that run on the instance."""
+    return tuple(action for action in actions if _changes(action, slot, instance))
+
+
+def _changes(action: Action, slot: str, instance: str | None) -> bool:
+    match action:
+        case Block() | Unblock() | Drain() | MarkDown() | PowerDown() | PowerUp() | ResetDown():
+            return slot in action.slots
+        case LaunchGang():
+            return slot in action.request.slots
+        case Terminate():
+            return instance in action.instances
+        case Signal() | Requeue():
+            return instance is not None and action.instance == instance
+        case RecordEvents() | Comment() | SetReservation() | DeleteReservation() | DeleteMessages():
+            return False
+        case _:
+            assert_never(action)
+
+
+def after_facts(snapshot: ClusterSnapshot, actions: tuple[Action, ...]) -> ClusterSnapshot:
+    """Return the snapshot with the facts that the daemon records first; its actions rest on those too."""
+    facts = tuple(entry for a in actions if isinstance(a, RecordEvents) for entry in a.entries)
+    return replace(snapshot, memory=fold(snapshot.memory, facts))

@@ -1,0 +1,339 @@
+"""`python -m gpucluster.elastic.inspect.timeline JOBID [--json]`, on the head: the moments of a job and their times.
+
+It reads only the journal of a running daemon, and queries neither Slurm nor the cloud. Each moment has the ids that join
+it to others (request, instance, node) and the duration of its stage.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpucluster.elastic.events import (
+    BootFailed,
+    BreakerTripped,
+    Entry,
+    GpuFaulted,
+    HeartbeatResumed,
+    HeartbeatStopped,
+    HookCalled,
+    InstanceGone,
+    InstanceRunning,
+    Interrupted,
+    InterruptionOver,
+    JobPlaced,
+    JobReleased,
+    JobRunning,
+    JobsRequeued,
+    JobsSignalled,
+    LaunchDeferred,
+    LaunchDone,
+    LaunchRefused,
+    LaunchRequest,
+    LaunchRequested,
+    NodeIdle,
+    NodeNeeded,
+    NodeRegistered,
+    NodeUp,
+    OrderGiven,
+    TerminationRequested,
+)
+from gpucluster.elastic.inspect import head
+from gpucluster.elastic.memory.launches import served
+from gpucluster.errors import StateError
+from gpucluster.plan import codec
+
+# moment -> the moments that may start its stage (the last one counts), and whether they belong to the slot, the
+# request's or the job's
+BEGAN: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "placed": (("submitted", "released"), "job"),
+    "requested": (("placed",), "job"),
+    "refused": (("requested",), "request"),
+    "deferred": (("requested",), "request"),
+    "launched": (("requested",), "request"),
+    "booted": (("launched",), "slot"),
+    "registered": (("booted", "launched"), "slot"),
+    "up": (("registered", "booted", "launched"), "slot"),
+    "boot-failed": (("launched",), "slot"),
+    "running": (("placed",), "job"),
+    "signalled": (("interrupted",), "slot"),
+    "requeued": (("interrupted",), "slot"),
+    "released": (("running", "placed"), "job"),
+    "idle": (("released",), "job"),
+    "terminating": (("idle", "up", "launched"), "slot"),
+    "gone": (("terminating", "launched"), "slot"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEvent:
+    """One moment of a job; `slot`, `request` and `instance` are empty if they do not apply."""
+
+    at: float
+    what: str  # a key of BEGAN, or submitted, power-up, interrupted, gpu-fault, interruption-over, heartbeat-stopped, heartbeat-resumed, ordered, breaker
+    slot: str = ""
+    request: str = ""
+    instance: str = ""
+    detail: str = ""
+    took_s: float | None = None  # since the start of its stage; None: it has none, or the start is unknown
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a job's moments, oldest first; exit 1 if the journal has none."""
+    parser = head.parser("inspect.timeline")
+    parser.add_argument("job", type=int)
+    options = parser.parse_args(argv)
+
+    def work() -> int:
+        where = head.head_files(options)
+        events = timeline(options.job, head.read_journal(where))
+        if options.json:
+            sys.stdout.write(json.dumps([codec.to_json(m) for m in events], indent=1) + "\n")
+            return 0
+        if not events:
+            sys.stderr.write(
+                f"error: the journal has no event of job {options.job}\n"
+                f"  next: gpucluster why {options.job} -c {_cluster(where)}\n"
+            )
+            return 1
+        sys.stdout.write("\n".join(lines(events)) + "\n")
+        return 0
+
+    return head.run(work)
+
+
+def _cluster(where: head.HeadFiles) -> str:
+    """Return the name of this cluster. The timeline needs only the journal, so an unreadable plan is no error."""
+    try:
+        return head.read_plan(where).name
+    except StateError:
+        return "NAME"
+
+
+def lines(events: Sequence[TimelineEvent]) -> tuple[str, ...]:
+    """Format for people: time since the first moment, duration of the stage, the moment, the ids."""
+    first = events[0].at if events else 0.0
+    return tuple(_line(found, first) for found in events)
+
+
+def timeline(job: int, entries: Iterable[Entry]) -> tuple[TimelineEvent, ...]:
+    """Return the moments of one job: its own, and those of its slots from its placement to their end."""
+    story = _Story(job)
+    for entry in entries:
+        story.add(entry)
+    return timed(sorted(story.events, key=lambda m: m.at))
+
+
+def timed(events: Iterable[TimelineEvent]) -> tuple[TimelineEvent, ...]:
+    """Return each moment with the duration of its stage."""
+    last: dict[tuple[str, str], float] = {}  # (moment, slot, request or "") -> time
+    done: list[TimelineEvent] = []
+    for found in events:
+        stages, by = BEGAN.get(found.what, ((), "job"))
+        key = {"slot": found.slot, "request": found.request, "job": ""}[by]
+        began = max((last[stage, key] for stage in stages if (stage, key) in last), default=None)
+        done.append(replace(found, took_s=None if began is None else max(0.0, found.at - began)))
+        for name in {found.slot, found.request, ""}:
+            last[found.what, name] = found.at
+    return tuple(done)
+
+
+class _Story:
+    def __init__(self, job: int) -> None:
+        self._job = job
+        self._slots: set[str] = set()  # the job's slots, until their instance is gone
+        self._pools: set[str] = set()
+        self._since_left: list[TimelineEvent] = []  # of its pools: they count if the job is requeued
+        self._requests: dict[str, LaunchRequest] = {}
+        self._instances: dict[str, str] = {}  # instance -> slot
+        self._submitted = self._asked = self._over = False
+        self.events: list[TimelineEvent] = []
+        self._reads: Mapping[type, Callable[[float, Any], None]] = {
+            HookCalled: self._hook,
+            NodeNeeded: self._needed,
+            **dict.fromkeys(
+                (JobPlaced, JobRunning, JobReleased, HeartbeatStopped, HeartbeatResumed), self._of_job
+            ),
+            **dict.fromkeys((LaunchRequested, LaunchDone, LaunchRefused, LaunchDeferred), self._of_request),
+            **dict.fromkeys(
+                (InstanceRunning, NodeRegistered, NodeUp, BootFailed, NodeIdle, InstanceGone), self._of_slot
+            ),
+            **dict.fromkeys(
+                (
+                    Interrupted,
+                    GpuFaulted,
+                    JobsSignalled,
+                    JobsRequeued,
+                    InterruptionOver,
+                    TerminationRequested,
+                ),
+                self._of_instance,
+            ),
+            **dict.fromkeys((OrderGiven, BreakerTripped), self._of_people),
+        }
+
+    def add(self, entry: Entry) -> None:
+        read = self._reads.get(type(entry.event))
+        if read is not None:
+            read(entry.at, entry.event)
+
+    def _hook(self, at: float, event: HookCalled) -> None:
+        if event.kind == "resume" and self._job in event.jobs:
+            self._asked = True
+            self._add(event.called_at, "power-up", detail="hook")
+
+    def _needed(self, at: float, event: NodeNeeded) -> None:
+        if self._job in event.jobs and not self._asked:
+            self._asked = True  # seen in Slurm before a hook's request, or without one
+            self._add(at, "power-up", slot=event.slot)
+
+    def _of_job(
+        self, at: float, event: JobPlaced | JobRunning | JobReleased | HeartbeatStopped | HeartbeatResumed
+    ) -> None:
+        if event.job != self._job:
+            return
+        match event:
+            case JobPlaced(slots=slots, submitted_at=submitted):
+                if not self._submitted:
+                    self._add(submitted or at, "submitted")
+                self._submitted, self._over = True, False
+                self.events += self._since_left
+                self._since_left = []
+                self._slots = set(slots)
+                self._add(at, "placed", detail=",".join(slots))
+            case JobRunning():
+                self._add(at, "running")
+            case JobReleased():
+                self._over = True
+                self._add(at, "released")
+            case HeartbeatStopped(words=words):
+                self._add(at, "heartbeat-stopped", detail=words)
+            case HeartbeatResumed():
+                self._add(at, "heartbeat-resumed")
+
+    def _of_request(
+        self, at: float, event: LaunchRequested | LaunchDone | LaunchRefused | LaunchDeferred
+    ) -> None:
+        if isinstance(event, LaunchRequested):
+            self._request(at, event.request)
+            return
+        ask = self._requests.get(event.request)
+        if ask is None:
+            return
+        match event:
+            case LaunchDone(request=request, instances=ids):
+                for slot, instance in zip(served(ask, len(ids)), ids, strict=False):
+                    self._instances[instance] = slot
+                    if slot in self._slots:
+                        self._add(at, "launched", slot=slot, request=request, instance=instance)
+            case LaunchRefused(request=request, words=words) if self._slots & set(ask.slots):
+                self._add(at, "refused", request=request, detail=words)
+            case LaunchDeferred(request=request, words=words) if self._slots & set(ask.slots):
+                self._add(at, "deferred", request=request, detail=words)
+            case _:
+                pass
+
+    def _request(self, at: float, ask: LaunchRequest) -> None:
+        known = ask.id in self._requests
+        self._requests[ask.id] = ask
+        if self._slots & set(ask.slots) and not known:
+            self._pools.add(ask.pool)
+            what = f"{len(ask.slots)} x {ask.spec.market.value} {ask.spec.machine} in {ask.spec.zone}"
+            self._add(at, "requested", request=ask.id, detail=what)
+
+    def _of_slot(
+        self,
+        at: float,
+        event: InstanceRunning | NodeRegistered | NodeUp | BootFailed | NodeIdle | InstanceGone,
+    ) -> None:
+        slot = event.slot
+        if slot not in self._slots:
+            return
+        match event:
+            case InstanceRunning(instance=instance):
+                self._add(at, "booted", slot=slot, instance=instance)
+            case NodeRegistered(instance=instance):
+                self._add(at, "registered", slot=slot, instance=instance)
+            case NodeUp():
+                self._add(at, "up", slot=slot, instance=self._instance_of(slot))
+            case BootFailed(instance=instance, words=words):
+                self._add(at, "boot-failed", slot=slot, instance=instance, detail=words)
+            case NodeIdle():
+                if self._over:
+                    self._add(at, "idle", slot=slot, instance=self._instance_of(slot))
+            case InstanceGone(instance=instance):
+                self._add(at, "gone", slot=slot, instance=instance)
+                if self._over:
+                    self._slots.discard(slot)
+
+    def _of_instance(
+        self,
+        at: float,
+        event: Interrupted
+        | GpuFaulted
+        | JobsSignalled
+        | JobsRequeued
+        | InterruptionOver
+        | TerminationRequested,
+    ) -> None:
+        match event:
+            case Interrupted(instance=i, kind=kind, words=words):
+                self._on(at, "interrupted", i, f"{kind.value}: {words}")
+            case GpuFaulted(instance=i, xid=xid, device=device):
+                self._on(at, "gpu-fault", i, f"XID {xid} on {device}")
+            case JobsSignalled(instance=i, jobs=jobs, signal=signal):
+                if self._job in jobs:
+                    self._on(at, "signalled", i, signal)
+            case JobsRequeued(instance=i, jobs=jobs):
+                if self._job in jobs:
+                    self._on(at, "requeued", i, "requeued")
+            case InterruptionOver(instance=i, words=words):
+                self._on(at, "interruption-over", i, words)
+            case TerminationRequested(instances=ids, words=words):
+                for i in ids:
+                    self._on(at, "terminating", i, words)
+
+    def _of_people(self, at: float, event: OrderGiven | BreakerTripped) -> None:
+        match event:
+            case OrderGiven(verb=verb, target=target, by=by, words=words):
+                if target in self._slots or target in self._pools:
+                    because = f": {words}" if words else ""
+                    detail = f"{verb.value} {target} by {by}{because}"
+                    if target in self._slots:
+                        self._add(at, "ordered", slot=target, detail=detail)
+                    else:
+                        self._add_of_pool(TimelineEvent(at=at, what="ordered", detail=detail))
+            case BreakerTripped(pool=pool, words=words):
+                if pool in self._pools:
+                    self._add_of_pool(TimelineEvent(at=at, what="breaker", detail=f"{pool}: {words}"))
+
+    def _add_of_pool(self, found: TimelineEvent) -> None:
+        """Return whether a pool's event counts. After the job left, it counts only if the job was requeued."""
+        (self._since_left if self._over else self.events).append(found)
+
+    def _on(self, at: float, what: str, instance: str, detail: str) -> None:
+        slot = self._instances.get(instance)
+        if slot in self._slots:
+            self._add(at, what, slot=slot or "", instance=instance, detail=detail)
+
+    def _instance_of(self, slot: str) -> str:
+        """Return the slot's last request, as the journal names it at the launch."""
+        return next((i for i, s in reversed(self._instances.items()) if s == slot), "")
+
+    def _add(
+        self, at: float, what: str, *, slot: str = "", request: str = "", instance: str = "", detail: str = ""
+    ) -> None:
+        self.events.append(
+            TimelineEvent(at=at, what=what, slot=slot, request=request, instance=instance, detail=detail)
+        )
+
+
+def _line(found: TimelineEvent, first: float) -> str:
+    words = " ".join(w for w in (found.slot, found.request, found.instance, found.detail) if w)
+    took = f"{found.took_s:8.2f} s" if found.took_s is not None else " " * 10
+    return f"{found.at - first:9.2f} s  {took}  {found.what:17}  {words}".rstrip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

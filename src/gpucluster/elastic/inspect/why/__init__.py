@@ -1,0 +1,156 @@
+"""`why JOB|NODE`: one screen of plain text, from the journal and from the present state of Slurm and the cloud.
+
+Pure. A sentence that the daemon writes into Slurm (a node's reason, a job's admin comment) is built here by the same
+function. If Slurm itself is the cause, the screen names its reason and a remedy.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from gpucluster.elastic.decide.offers import Headroom, all_offers
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import Entry
+from gpucluster.elastic.inspect.snapshot import ClusterSnapshot, after_facts, would_do
+from gpucluster.elastic.inspect.why import allocated, pending
+from gpucluster.elastic.inspect.why.case import Case
+from gpucluster.elastic.inspect.why.causes import NO_DAEMON, Cause, CauseFinder, Offers
+from gpucluster.elastic.inspect.why.history import Past, past
+from gpucluster.elastic.inspect.why.nodes import of_node
+from gpucluster.elastic.inspect.why.screen import Line, Part, Screen, screen, text
+from gpucluster.slurm import hostlist
+from gpucluster.slurm.states import JOB_ENDED, JobState
+from gpucluster.slurm.values import SlurmJob
+
+__all__ = ["Cause", "Line", "Part", "Screen", "text", "why"]
+
+
+def why(snapshot: ClusterSnapshot, subject: str) -> Screen:
+    """Return the screen of a job (its number) or of a node (its name)."""
+    actions = would_do(snapshot)
+    world = after_facts(snapshot, actions).world
+    if world is None:
+        named = f"{'job' if subject.isdecimal() else 'node'} {subject}"
+        blind = snapshot.unanswered
+        words = f"has no known state: {blind} does not answer"
+        return screen(named, Cause.UNSEEN, words, _silent_controller(snapshot))
+    headroom, offers = Headroom(world), all_offers(world)
+    if subject.isdecimal():
+        shown = of_job(world, headroom, offers, int(subject), snapshot.entries, daemon=snapshot.daemon)
+    else:
+        shown = of_node(world, headroom, offers, subject, entries=snapshot.entries, actions=actions)
+    return shown if snapshot.daemon else without_daemon(world, shown)
+
+
+def _silent_controller(snapshot: ClusterSnapshot) -> Iterator[Line]:
+    """Return what the agent's watchdog knows of a slurmctld that runs and does not answer."""
+    since = snapshot.controller.silent_since
+    if since is not None and snapshot.observation.slurm is None:
+        yield Line(part=Part.STATE, at=since, words="slurmctld runs, but does not answer")
+        yield Line(
+            part=Part.NEXT, words="the head's agent restarts it after some minutes; running jobs continue"
+        )
+
+
+OVER = JOB_ENDED | {JobState.COMPLETING}
+
+
+def without_daemon(world: World, shown: Screen) -> Screen:
+    """Return the screen without the steps that the daemon would do next, and with what to do."""
+    if not shown.known or shown.cause is Cause.FINISHED:
+        return shown
+    other = "" if world.plan.head.standby is None else "; on the other head it may run"
+    words = f"{NO_DAEMON}: it launches, drains and terminates nothing{other}"
+    step = "systemctl status gpucluster-elastic; journalctl -u gpucluster-elastic; the agent starts it again within a minute"
+    lines = (
+        Line(part=Part.STATE, words=words),
+        *(line for line in shown.lines if line.part is not Part.NEXT),
+        Line(part=Part.REMEDY, words=step),
+    )
+    return screen(shown.subject, shown.cause, shown.headline, lines)
+
+
+def of_job(
+    world: World,
+    headroom: Headroom,
+    offers: Offers,
+    number: int,
+    entries: Iterable[Entry],
+    *,
+    daemon: bool = True,
+) -> Screen:
+    """Return the screen of a job by its number."""
+    known = past(number, entries)
+    job = next((j for j in world.slurm.jobs if j.id == number), None)
+    if job is None or job.states & OVER:
+        return _over(number, job, known, world.plan.name)
+    if job.running:
+        return allocated.running(
+            Case(world, headroom, offers, job, known, allocated.running_cause(world, job))
+        )
+    if job.configuring:
+        return allocated.starting(
+            Case(world, headroom, offers, job, known, allocated.starting_cause(world, job, daemon=daemon))
+        )
+    if not job.pending:
+        return _aside(job)
+    return pending.pending(
+        Case(world, headroom, offers, job, known, CauseFinder(world, headroom, offers).cause_of(job))
+    )
+
+
+def _over(number: int, job: SlurmJob | None, known: Past, cluster: str) -> Screen:
+    """Return the screen of a job that has ended. It names `timeline` only if the journal has events of the job."""
+    subject = f"job {number}"
+    events = f"; `gpucluster timeline {number} -c {cluster}` shows its events" if known.placed_at else ""
+    more = Line(
+        part=Part.REMEDY,
+        words=f"scontrol show job {number} shows how it ended, while slurmctld still lists it{events}",
+    )
+    if job is None and not known.placed_at:
+        return screen(
+            subject,
+            Cause.UNKNOWN,
+            "is not known: Slurm does not list it, and the journal has no node of this cluster for it",
+            (
+                Line(
+                    part=Part.REMEDY,
+                    words="squeue lists the present jobs; slurmctld drops a finished job after some minutes",
+                ),
+            ),
+        )
+    how = f" ({', '.join(sorted(job.states))}{_exit(job)})" if job else ""
+    return screen(subject, Cause.FINISHED, f"has ended{how}", (*_journeys(known), more))
+
+
+def _exit(job: SlurmJob) -> str:
+    """Return how the batch script ended, if it did not end with 0."""
+    if job.exit_signal:
+        return f", signal {job.exit_signal}"
+    return f", exit code {job.exit_code}" if job.exit_code else ""
+
+
+def _aside(job: SlurmJob) -> Screen:
+    """Return the screen of a job in another state: suspended, revoked, or a state of a later Slurm."""
+    named = ", ".join(sorted(job.states)) or "of no state"
+    where = f" on {hostlist.fold(job.nodes)}" if job.nodes else ""
+    do = (
+        f"scontrol resume {job.id}"
+        if JobState.SUSPENDED in job.states
+        else f"scontrol show job {job.id}; man squeue"
+    )
+    return screen(
+        f"job {job.id}",
+        Cause.SLURM,
+        f"is {named}{where}: the daemon has no part in that state",
+        (Line(part=Part.REMEDY, words=do),),
+    )
+
+
+def _journeys(known: Past) -> Iterator[Line]:
+    if known.submitted_at:
+        yield Line(part=Part.REQUEST, at=known.submitted_at, words="submitted")
+    if known.placed_at:
+        yield Line(part=Part.DONE, at=known.placed_at, words=f"Slurm gave it {hostlist.fold(known.slots)}")
+    if known.running_at:
+        yield Line(part=Part.DONE, at=known.running_at, words="it began to run")
+    if known.left_at:
+        yield Line(part=Part.DONE, at=known.left_at, words="it released its nodes")

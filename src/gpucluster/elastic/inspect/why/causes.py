@@ -1,0 +1,243 @@
+"""Why a job does not run, as one word: for `why` and for the metrics of waiting jobs."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from gpucluster.elastic.decide.bundle_drains import has_no_other_slot
+from gpucluster.elastic.decide.offers import Headroom, Offer, closed
+from gpucluster.elastic.decide.placement import is_open, pools_of_job
+from gpucluster.elastic.decide.sizes import Sizes
+from gpucluster.elastic.decide.world import World
+from gpucluster.elastic.events import Verb, source_key
+from gpucluster.elastic.inspect.why.reasons import Kind, reason_of
+from gpucluster.elastic.ledger import month_of
+from gpucluster.plan.model import Pool
+from gpucluster.slurm.states import NodeState, SlurmPhase
+from gpucluster.slurm.values import SlurmJob, SlurmReservation
+
+Offers = Mapping[tuple[str, str], tuple[Offer, ...]]
+
+
+class Cause(StrEnum):
+    """The causes. Metrics carry them as labels and alerts name them, so the set is fixed."""
+
+    RUNNING = "running"
+    EVACUATING = "evacuating"  # runs on an instance that is interrupted
+    STALLED = "stalled"
+    BOOTING = "booting"
+    LAUNCHING = "launching"  # a launch has no outcome yet
+    NO_DAEMON = "no-daemon"  # the daemon does not answer, so nothing is launched
+    RATE_LIMITED = "rate-limited"  # the API's token buckets are empty
+    REFUSED = "refused"  # the cloud has no capacity
+    QUOTA = "quota"  # quota, permission, configuration: a person has to act
+    MAX = "max"
+    BUDGET = "budget"
+    BREAKER = "breaker"
+    PAUSED = "paused"
+    HALTED = "halted"  # launches are stopped for the whole cluster
+    NO_BOOT = "no-boot"  # instances start, and do not become nodes
+    TOO_LARGE = "too-large"  # its pools never have so many nodes
+    REMOVED = "removed"  # a held bundle removes or changes all nodes that it could use
+    DRAINED = "drained"  # people drained the nodes
+    REQUEUED = "requeued"  # Slurm delays a requeued job
+    PRIORITY = "priority"
+    RESOURCES = "resources"
+    DEPENDENCY = "dependency"
+    LIMIT = "limit"  # a limit of a QOS, an association, a partition
+    HELD = "held"
+    BEGIN = "begin"
+    RESERVATION = "reservation"
+    REQUEST = "request"  # Slurm cannot serve the request
+    SLURM = "slurm"  # another reason of Slurm's own
+    SCHEDULING = "scheduling"  # no obstacle: Slurm's next cycle starts it
+    FINISHED = "finished"
+    NODE = "node"  # the screen is of a node
+    UNSEEN = "unseen"  # slurmctld or the cloud did not answer
+    UNKNOWN = "unknown"
+
+
+NO_DAEMON = "gpucluster-elastic does not answer on this machine"
+_OF_KIND: Mapping[Kind, Cause] = {
+    Kind.PRIORITY: Cause.PRIORITY,
+    Kind.RESOURCES: Cause.RESOURCES,
+    Kind.DEPENDENCY: Cause.DEPENDENCY,
+    Kind.LIMIT: Cause.LIMIT,
+    Kind.HELD: Cause.HELD,
+    Kind.BEGIN: Cause.BEGIN,
+    Kind.RESERVATION: Cause.RESERVATION,
+    Kind.REQUEST: Cause.REQUEST,
+    Kind.OTHER: Cause.SLURM,
+}
+
+
+def pools(world: World, job: SlurmJob) -> tuple[Pool, ...]:
+    """Return the pools in which the job could run."""
+    named = pools_of_job(world, job)
+    return tuple(pool for pool in world.plan.pools if pool.name in named)
+
+
+class CauseFinder:
+    """Finds the causes at one time. Values of a pool are computed once for all of its waiting jobs."""
+
+    def __init__(self, world: World, headroom: Headroom, offers: Offers) -> None:
+        self.world, self.headroom, self.offers = world, headroom, offers
+        self._sizes = Sizes(world)
+        self._idle: dict[str, int] = {}
+        self._most: dict[str, int | None] = {}
+        self._shuts: dict[tuple[str, int], bool] = {}
+
+    def cause_of(self, job: SlurmJob) -> Cause:
+        """Return the cause of a pending job. Slurm's reason comes first if the daemon could not change it."""
+        kind = reason_of(job.reason).kind
+        if kind is Kind.BEGIN and job.begins_at > self.world.now and job.restarts:
+            return Cause.BEGIN if begins_late(self.world, job) else Cause.REQUEUED
+        if kind not in (Kind.RESOURCES, Kind.PRIORITY, Kind.NONE):
+            return _OF_KIND[kind]
+        if kind is not Kind.PRIORITY and reservation_against(self.world, job) is not None:
+            return Cause.RESERVATION
+        return self._of_pools(pools(self.world, job), job) or (
+            _OF_KIND[kind] if kind is not Kind.NONE else Cause.SCHEDULING
+        )
+
+    def _of_pools(self, mine: tuple[Pool, ...], job: SlurmJob) -> Cause | None:
+        """Return the cause that is the same for all pools of the job; None without one."""
+        if not mine:
+            return None
+        if has_no_other_slot(self.world, job):
+            return Cause.REMOVED
+        if self._sizes.never_starts(job):
+            return Cause.TOO_LARGE
+        if all(self._shut(pool, job.node_count) for pool in mine):
+            return shut_by(self.world, self.headroom, self.offers, mine[0])
+        if all(self._drained(pool, job) for pool in mine):
+            return Cause.DRAINED
+        return None
+
+    def _shut(self, pool: Pool, count: int) -> bool:
+        """Return whether no offer can launch the nodes that a job of `count` nodes needs in addition to the idle ones.
+
+        If the offers that are not refused have some headroom, it is true only if a refused offer has enough of it.
+        """
+        if not pool.sources:
+            return False
+        key = (pool.name, count)
+        if key not in self._shuts:
+            self._shuts[key] = self._no_offer(pool, count)
+        return self._shuts[key]
+
+    def _no_offer(self, pool: Pool, count: int) -> bool:
+        lacks = count - self._idles(pool)  # a spare is always idle, and is no whole gang
+        if lacks <= 0:
+            return False
+        here = [some for span in pool.slots for some in self.offers.get((pool.name, span.zone), ())]
+        refused = [some for some in here if closed(self.world.memory, some, self.world.now, lacks)]
+        most = max((self.headroom.of(some) for some in here if some not in refused), default=0)
+        return most < lacks and (not most or any(self.headroom.of(some) >= lacks for some in refused))
+
+    def _idles(self, pool: Pool) -> int:
+        """Return the most idle nodes in one of the pool's zones: a gang uses one zone."""
+        found = self._idle.get(pool.name)
+        if found is None:
+            found = max((sum(1 for s in span if self._idle_now(s)) for span in pool.slots), default=0)
+            self._idle[pool.name] = found
+        return found
+
+    def _idle_now(self, slot: str) -> bool:
+        return self.world.phases.get(slot) is SlurmPhase.UP and is_open(self.world.node(slot))
+
+    def _drained(self, pool: Pool, job: SlurmJob) -> bool:
+        """Return whether drains of people or of Slurm leave no zone with enough nodes."""
+        if pool.name not in self._most:
+            self._most[pool.name] = _most_left(self.world, pool)
+        most = self._most[pool.name]
+        return most is not None and most < job.node_count
+
+
+def reservation_against(world: World, job: SlurmJob) -> SlurmReservation | None:
+    """Return the reservation because of which no zone has enough nodes for the job; None: no reservation is the cause.
+
+    A reservation that begins before the job could end keeps the job off its nodes, too. Of several the first one counts.
+    """
+    end = float("inf") if job.time_limit_s is None else world.now + job.time_limit_s
+    found = [
+        one
+        for one in sorted(world.slurm.reservations, key=lambda one: (one.starts_at, one.name))
+        if one.name != job.reservation and one.starts_at < end and one.ends_at > world.now
+    ]
+    if not found:
+        return None
+    held = frozenset(node for one in found for node in one.nodes)
+    parts = [
+        frozenset(s for s in span if s in world.slurm.nodes) for p in pools(world, job) for span in p.slots
+    ]
+    if any(len(part - held) >= job.node_count for part in parts):
+        return None
+    enough = [part for part in parts if len(part) >= job.node_count]
+    return next((one for one in found if any(part.intersection(one.nodes) for part in enough)), None)
+
+
+def begins_late(world: World, job: SlurmJob) -> bool:
+    """Return whether a requeued job begins later than Slurm lets one: its clock was set, or a person set the time."""
+    return bool(job.restarts) and job.begins_at - world.now > world.plan.times.cred_expire_s + 1 + CLOCKS_S
+
+
+CLOCKS_S = 60.0  # between the clocks of slurmctld and of this machine
+
+
+def shut_by(world: World, headroom: Headroom, offers: Offers, pool: Pool) -> Cause:
+    """Return what stops the pool; the cause that a person must remove first."""
+    memory = world.memory
+    here = [some for span in pool.slots for some in offers.get((pool.name, span.zone), ())]
+    standing = [some for some in here if closed(memory, some, world.now)]
+    sources = {source_key(some.pool, some.source.position) for some in standing}
+    rows = (
+        (bool(world.observation.halted), Cause.HALTED),
+        (_stopped(world, pool) is not None, _stopped(world, pool) or Cause.BUDGET),
+        (not headroom.of_pool(pool.name), Cause.MAX),
+        (bool(here) and len(standing) == len(here) and bool(sources & memory.refusals.keys()), Cause.QUOTA),
+        (bool(standing) and all(_no_boot(world, some) for some in standing), Cause.NO_BOOT),
+        (bool(standing), Cause.REFUSED),
+    )
+    return next((cause for holds, cause in rows if holds), Cause.MAX)
+
+
+def drained_by_others(world: World, pool: Pool) -> tuple[str, ...]:
+    """Return the nodes that others than the daemon keep from jobs."""
+    return tuple(s for s in slots_in(pool) if s in world.slurm.nodes and _others(world, s))
+
+
+def _most_left(world: World, pool: Pool) -> int | None:
+    """Return the most nodes of one zone, less those that others drained; None if they drained none."""
+    if not drained_by_others(world, pool):
+        return None
+    return max(
+        (sum(1 for s in part if s in world.slurm.nodes and not _others(world, s)) for part in pool.slots),
+        default=0,
+    )
+
+
+def _stopped(world: World, pool: Pool) -> Cause | None:
+    """Return which of our limits stops the pool's launches."""
+    memory = world.memory
+    order, tripped = memory.orders.get(pool.name), memory.breakers.get(pool.name)
+    if order is not None and order.verb in (Verb.POOL_PAUSE, Verb.POOL_DRAIN):
+        return Cause.PAUSED
+    if tripped is not None and tripped.until > world.now:
+        return Cause.BREAKER
+    spent_out = memory.budget == f"{month_of(world.now)}/stop"
+    return Cause.BUDGET if world.plan.budget is not None and spent_out else None
+
+
+def _others(world: World, slot: str) -> bool:
+    node = world.node(slot)
+    return (node.drained or NodeState.DOWN in node.states) and not node.has_daemon_reason
+
+
+def slots_in(pool: Pool) -> tuple[str, ...]:
+    """Return all slots of a pool."""
+    return tuple(slot for span in pool.slots for slot in span)
+
+
+def _no_boot(world: World, some: Offer) -> bool:
+    refusal = world.memory.refusals.get(some.key)
+    return refusal is not None and refusal.words.startswith("does not boot")

@@ -1,0 +1,53 @@
+"""Threads that listen: at the socket of the hooks, and at the queue of EC2's interruption notices."""
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from gpucluster.cloud.port import NoticePort, QueueNotice
+
+QUEUE_WAIT_S = 20.0  # the longest that SQS allows
+QUEUE_PAUSE_S = 5.0  # after a failed read; the nodes report notices, too
+
+
+def listen_to_hooks(path: Path, wake: Callable[[], object]) -> socket.socket:
+    """Call `wake` for each datagram at the Unix socket `path`, in a thread that ends with the socket."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(path))
+
+    def read() -> None:
+        while True:
+            try:
+                listener.recv(64)
+            except OSError:
+                return
+            wake()
+
+    threading.Thread(target=read, name="hooks", daemon=True).start()
+    return listener
+
+
+def listen_to_queue(
+    notices: NoticePort,
+    ended: threading.Event,
+    *,
+    receive: Callable[[tuple[QueueNotice, ...]], object],
+    warn: Callable[[str], object],
+) -> None:
+    """Poll the queue until `ended`. A message that is not deleted is delivered again."""
+
+    def read() -> None:
+        while not ended.is_set():
+            try:
+                messages = notices.receive(QUEUE_WAIT_S)
+            except Exception as error:  # noqa: BLE001 -- a thread that ended would read no more
+                warn(f"the queue: {error}")
+                ended.wait(QUEUE_PAUSE_S)
+                continue
+            if messages:
+                receive(messages)
+
+    threading.Thread(target=read, name="queue", daemon=True).start()

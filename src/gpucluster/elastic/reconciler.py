@@ -1,0 +1,307 @@
+"""The reconciler: observe, decide, act. It owns the state and has no thread, clock or socket of its own.
+
+A pass for an event does not wait for two new views. It uses the last views while they are young, and then Slurm's half
+of the next observation as soon as that is there. This is safe: both views may lag in any case (T20: a new instance may be
+unlisted for minutes), updates that Slurm was sent since are not sent again (`sent_updates`), and each launch is in the
+journal. An older view can only leave something undone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from gpucluster.cloud.port import CloudError, Control, InstanceState, QueueNotice, Reservation
+from gpucluster.elastic import spool
+from gpucluster.elastic.act import Actor, Clients
+from gpucluster.elastic.decide import decide, next_look
+from gpucluster.elastic.decide.block_reservations import reads_reservations
+from gpucluster.elastic.decide.interruptions import severity_of
+from gpucluster.elastic.decide.world import owned
+from gpucluster.elastic.events import DaemonStarted, Entry
+from gpucluster.elastic.model import Action, CloudView, Observation, ReceivedReport
+from gpucluster.elastic.registration import RegistrationSnapshot
+from gpucluster.elastic.status_endpoint import StatusSnapshot, halted_by, unread
+from gpucluster.errors import GpuclusterError
+from gpucluster.plan.messages import HeldBundle, NodeReport
+from gpucluster.plan.model import Bindings, SlurmPlan
+from gpucluster.slurm.values import SlurmView
+
+UNREAD_S = 60.0  # launches stop when the control object could not be read for so long
+ABSENT_PASSES = (
+    2  # a pass this many reconcile periods late: the daemon was stopped, and no agent could report
+)
+REPORT_KEPT_S = 3600.0  # how long the last report of an instance is kept
+YOUNG_S = 5.0  # a view this old still serves an event; both views may lag some seconds in any case
+RESERVATIONS_S = 10.0  # our own launches change a reservation's free count, and the journal has those
+MAX_EVENTS = 10_000  # events that wait for a pass; the queue delivers the others again
+
+
+class Reaction(StrEnum):
+    """What the daemon does after a report of a node. An empty value is false."""
+
+    NONE = ""
+    OBSERVE = "observe"
+    DECIDE = "decide"  # decide at once, on the last views
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """One half of an observation: Slurm or the cloud. None: the query failed."""
+
+    slurm: SlurmView | None = None
+    cloud: CloudView | None = None
+    control: Control | None = None
+    unread: str = ""  # why there is no `control`
+    errors: tuple[str, ...] = ()
+
+
+class Reconciler:
+    """One per cluster.
+
+    `publish_nodes` gets each new RegistrationSnapshot; `warn` gets each failed query; `read_held` is called in each pass;
+    `look_at_topology` gets the running instances by slot at each look at the cloud.
+    """
+
+    def __init__(
+        self,
+        plan: SlurmPlan,
+        bindings: Bindings,
+        clients: Clients,
+        spool_dir: Path,
+        *,
+        publish_nodes: Callable[[RegistrationSnapshot], None],
+        warn: Callable[[str], None],
+        read_held: Callable[[], HeldBundle | None] = HeldBundle,
+        look_at_topology: Callable[[Mapping[str, str]], None] = lambda _: None,
+    ) -> None:
+        self._plan, self._bindings, self._clients, self._spool = plan, bindings, clients, spool_dir
+        self._publish_nodes, self._warn, self._read_held = publish_nodes, warn, read_held
+        self._look_at_topology = look_at_topology
+        self._reads_reservations = reads_reservations(plan)
+        self._actor = Actor(clients)
+        self._slurm: SlurmView | None = None  # the view of the last observation; None: no answer
+        self._cloud: CloudView | None = None
+        self._listed: CloudView | None = None  # the last answered list, for registration
+        self._answers: list[_Answer] = []
+        self._urgent = False
+        self._control_read_at = self._passed_at = clients.clock()
+        self.status = StatusSnapshot(
+            listening_since=clients.clock()
+        )  # each new value replaces it, so any thread may read it
+        self.observing = False
+        self.next_pass_s = 0.0
+        spool.prepare(spool_dir, clients.clock())
+        clients.journal.append((Entry(at=clients.clock(), event=DaemonStarted()),))
+        self.publish()
+
+    @property
+    def observation(self) -> Observation:
+        """The last views of Slurm and the cloud, with what only this daemon knows."""
+        return self.status.observation(self._slurm, self._cloud)
+
+    def read_spool(self) -> bool:
+        """Move the requests of hooks and operators from the spool to the journal; return whether there were any."""
+        calls = spool.read(self._spool)
+        at = self._clients.clock()
+        self._clients.journal.append(tuple(Entry(at=at, event=call.event) for call in calls))
+        spool.done(calls)
+        return bool(calls)
+
+    def receive_report(self, report: NodeReport) -> Reaction:
+        """Store an agent's report, and return what the daemon does after it."""
+        now = self._clients.clock()
+        old = self.status.reports.get(report.instance_id)
+        same = old is not None and (old.report.phase, old.report.incarnation) == (
+            report.phase,
+            report.incarnation,
+        )
+        since = old.since if old is not None and same else now
+        kept = ReceivedReport(report=report, at=now, since=since)
+        self.status = replace(self.status, reports={**self.status.reports, report.instance_id: kept})
+        if _warnings(report) != (_warnings(old.report) if old else ((), ())):
+            return Reaction.DECIDE
+        return Reaction.NONE if same else Reaction.OBSERVE
+
+    def receive_events(self, messages: Iterable[QueueNotice]) -> None:
+        """Store messages of the queue until a pass has written them to the journal."""
+        events = {_key(event): event for event in self.status.events}
+        for message in messages:
+            if len(events) < MAX_EVENTS:
+                events[_key(message)] = message
+        self.status = replace(self.status, events=tuple(events.values()))
+
+    def decide_now(self) -> bool:
+        """Make a pass on the last views if they are young enough, and return whether they were."""
+        young = _is_young(self._slurm, self._clients.clock()) and _is_young(
+            self._cloud, self._clients.clock()
+        )
+        if young:
+            self._pass()
+        return young
+
+    def observe(self, *, urgent: bool = False) -> None:
+        """Query Slurm and the cloud; when both have answered, decide and act. If urgent, also when only Slurm has answered."""
+        if self.observing:
+            return
+        self.observing, self._urgent, self._answers = True, urgent, []
+        self._clients.slurms.submit(self._query_slurm, self._receive_answer)
+        self._clients.clouds.submit(self._query_cloud, self._receive_answer)
+
+    def publish(self) -> None:
+        """Publish the node of each instance for the registration server."""
+        self._publish_nodes(
+            RegistrationSnapshot.of(self._plan, self._clients.journal.memory, self._listed, self._slurm)
+        )
+
+    def decide(self) -> tuple[Action, ...]:
+        """Return the actions that the daemon would take now, without taking them."""
+        now, memory = self._clients.clock(), self._clients.journal.memory
+        return decide(self._plan, self._bindings, self.observation, memory, now)
+
+    def _query_slurm(self) -> _Answer:
+        try:
+            return _Answer(
+                slurm=self._clients.slurm.read(self._clients.clock(), reservations=self._reads_reservations)
+            )
+        except GpuclusterError as error:
+            return _Answer(errors=(f"slurmctld: {error.message}",))
+
+    def _query_cloud(self) -> _Answer:
+        at = self._clients.clock()
+        try:
+            listed = self._clients.cloud.instances(self._plan.name, owned(self._clients.journal.memory, at))
+        except CloudError as error:
+            return _Answer(errors=(f"the cloud: {error}",))
+        reservations, read_at, errors = self._query_reservations(at)
+        view = CloudView(
+            at=at,
+            instances={i.id: i for i in listed},
+            reservations=reservations,
+            reservations_at=read_at,
+        )
+        errors += self._query_topology(view)
+        try:
+            return _Answer(cloud=view, control=self._clients.control.read(), errors=errors)
+        except CloudError as error:
+            return _Answer(cloud=view, unread=str(error), errors=(*errors, f"the control object: {error}"))
+
+    def _query_topology(self, view: CloudView) -> tuple[str, ...]:
+        """Let the observer of the topology see the running instance of each slot; return errors."""
+        incarnations = self._clients.journal.memory.incarnations.items()
+        up = {i for i, one in view.instances.items() if one.state is InstanceState.RUNNING}
+        running = {
+            slot: one.instance
+            for slot, one in incarnations
+            if one.instance is not None and one.instance in up
+        }
+        try:
+            self._look_at_topology(running)
+        except (CloudError, OSError) as error:
+            return (f"the topology: {error}",)
+        return ()
+
+    def _query_reservations(
+        self, at: float
+    ) -> tuple[Mapping[str, Reservation], float | None, tuple[str, ...]]:
+        """Return the plan's reservations, the time of the read, and errors. Without an answer the last ones are returned."""
+        sources = (source for pool in self._plan.pools for source in pool.sources)
+        ids = sorted({source.reservation for source in sources if source.reservation})
+        known, read_at = self.status.reservations, self.status.reservations_at
+        if not ids or (read_at is not None and at - read_at < RESERVATIONS_S):
+            return known, read_at, ()
+        try:
+            return {r.id: r for r in self._clients.cloud.reservations(ids)}, at, ()
+        except CloudError as error:
+            return known, read_at, (f"the reservations: {error}",)
+
+    def _receive_answer(self, answer: _Answer) -> None:
+        self._answers.append(answer)
+        if len(self._answers) < 2:
+            if self._urgent and answer.slurm is not None and _is_young(self._cloud, self._clients.clock()):
+                self._slurm = answer.slurm
+                self._pass()
+            return
+        # A launch that the first pass decided goes first: with a thousand jobs, a pass takes longer than its call to S3.
+        self._actor.when_prepared(self._conclude)
+
+    def _conclude(self) -> None:
+        """Take over both answers, and make the observation's last pass."""
+        for error in (error for one in self._answers for error in one.errors):
+            self._warn(error)
+        self._slurm = next((one.slurm for one in self._answers if one.slurm), None)
+        self._cloud = next((one.cloud for one in self._answers if one.cloud), None)
+        self._listed = self._cloud or self._listed
+        control = next((one.control for one in self._answers if one.control), None)
+        error = next((one.unread for one in self._answers if one.unread), "")
+        self.status = replace(self.status, halted=self._why_halted(control, error))
+        if self._cloud is not None:
+            self._keep_of(self._cloud)
+        self._pass()
+        self.observing = False
+
+    def _keep_of(self, cloud: CloudView) -> None:
+        """Store the reservations, and the times since when the list lacks instances in memory (T21: it may lack a running one)."""
+        incarnations = self._clients.journal.memory.incarnations.values()
+        missing = {
+            incarnation.instance for incarnation in incarnations if incarnation.instance
+        } - cloud.instances.keys()
+        self.status = replace(
+            self.status,
+            absent_since={i: self.status.absent_since.get(i, cloud.at) for i in missing},
+            reservations=cloud.reservations,
+            reservations_at=cloud.reservations_at,
+        )
+
+    def _why_halted(self, control: Control | None, error: str) -> str:
+        """Return why launches stop. A stop in the object counts at once; a failed read counts only after a time."""
+        now = self._clients.clock()
+        if control is not None:
+            self._control_read_at = now
+            return halted_by(control)
+        return unread(error) if self._control_read_at + UNREAD_S <= now else ""
+
+    def _held_now(self) -> HeldBundle | None:
+        held = self._read_held()
+        if held is None:
+            self._warn("the held bundle: its file cannot be read; drains for it stay as they are")
+        return held
+
+    def _pass(self) -> None:
+        """Decide and act if this daemon holds the lease. Then drop the messages that the pass used."""
+        now, clients = self._clients.clock(), self._clients
+        late = now - self._passed_at > ABSENT_PASSES * self._plan.times.reconcile_s
+        self._passed_at = now
+        self.status = replace(
+            self.status,
+            listening_since=now if late else self.status.listening_since,
+            held=self._held_now(),
+            reports={k: r for k, r in self.status.reports.items() if r.at + REPORT_KEPT_S > now},
+        )
+        self.next_pass_s = self._plan.times.poll_s
+        if clients.lease.held():
+            observation, actions = self.observation, self.decide()
+            self._actor.act(actions, self._slurm.at if self._slurm else now)
+            if self._slurm and self._cloud:
+                done = {_key(event) for event in observation.queue_notices}
+                rest = tuple(event for event in self.status.events if _key(event) not in done)
+                self.status = replace(self.status, events=rest)
+            self.next_pass_s = next_look(self._plan, self._bindings, observation, clients.journal.memory, now)
+            if actions:
+                self.next_pass_s = min(self.next_pass_s, self._plan.times.poll_s)
+            if not self._actor.busy:
+                clients.journal.tidy()
+        self.publish()
+
+
+def _key(event: QueueNotice) -> tuple[str, str]:
+    return event.handle, event.instance  # one message may name several instances
+
+
+def _is_young(view: SlurmView | CloudView | None, now: float) -> bool:
+    return view is not None and abs(now - view.at) <= YOUNG_S
+
+
+def _warnings(report: NodeReport) -> tuple[object, object]:
+    """Return notices and faults without their counts, so that a repeated fault does not cause a pass at each heartbeat."""
+    return report.notices, tuple((f.xid, f.device, severity_of(f)) for f in report.faults)

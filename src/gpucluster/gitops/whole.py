@@ -1,0 +1,67 @@
+"""The diff of a cluster that only one revision has: a new spec, or a deleted one. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+from gpucluster.artifacts import Artifact
+from gpucluster.cost import Estimate, pools_of
+from gpucluster.gitops.diff import compare_files, facts_of
+from gpucluster.gitops.model import ABSENT, Compared, Diff, Kind, PoolRow, Revision, SpecChange
+from gpucluster.gitops.rights import with_rights
+from gpucluster.gitops.walk import flow
+from gpucluster.plan import names
+from gpucluster.spec import UpdateClass
+from gpucluster.spec.tree import plain
+
+
+def created(new: Revision, compared: Compared) -> Diff:
+    """Return what a new spec brings."""
+    empty = replace(new.cost, lines=())
+    return _whole(new, Kind.ADDED, compared, (empty, new.cost))
+
+
+def deleted(old: Revision, compared: Compared) -> Diff:
+    """Return what a deleted spec described."""
+    empty = replace(old.cost, lines=())
+    return _whole(old, Kind.REMOVED, compared, (old.cost, empty))
+
+
+def _whole(side: Revision, kind: Kind, compared: Compared, cost: tuple[Estimate, Estimate]) -> Diff:
+    is_new = kind is Kind.ADDED
+    update = UpdateClass.LIVE if is_new else UpdateClass.DATA_LOSS
+    files = tuple(one for one in side.artifacts if one.path != names.PLAN_FILE)
+    nothing: tuple[Artifact, ...] = ()
+    resources, rights = compared.resources, compared.rights or ()
+    return Diff(
+        name=side.spec.name,
+        old=ABSENT if is_new else side.label,
+        new=side.label if is_new else ABSENT,
+        whole=kind,
+        spec=tuple(_fields(side, kind, update)),
+        consequences=(),
+        files=compare_files(nothing, files) if is_new else compare_files(files, nothing),
+        resources=None if resources is None else with_rights(resources, rights),
+        rights=compared.rights,
+        unseen=compared.unseen,
+        pools=tuple(_rows(side, is_new=is_new)),
+        cost_before=cost[0],
+        cost_after=cost[1],
+        worst=update,
+        engine_note=None,
+    )
+
+
+def _fields(side: Revision, kind: Kind, update: UpdateClass) -> Iterator[SpecChange]:
+    """Return the top-level fields as written."""
+    document = cast("dict[str, object]", plain(side.document))
+    for key, value in document.items():
+        if not key.startswith("x-") and key not in {"schema", "name"}:
+            before, after = (None, flow(value)) if kind is Kind.ADDED else (flow(value), None)
+            yield SpecChange(path=key, kind=kind, before=before, after=after, update=update)
+
+
+def _rows(side: Revision, *, is_new: bool) -> Iterator[PoolRow]:
+    for pool in pools_of(side.plan):
+        found = facts_of(pool, side)
+        yield PoolRow(name=pool.name, before=None if is_new else found, after=found if is_new else None)

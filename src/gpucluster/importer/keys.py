@@ -1,0 +1,107 @@
+"""The keys of Slurm's files: their spelling, the versions that know them, and the older names of a key.
+
+`canonical` gives keys of the same meaning one name, so that a comparison finds a value that only has another name.
+"""
+
+from gpucluster import catalog
+from gpucluster.text import format_duration
+
+OLD_NAMES = {  # (kind, key) -> the key that has taken its place, with the same values
+    ("slurm.conf", "controlmachine"): "slurmctldhost",
+    ("slurm.conf", "controladdr"): "slurmctldhost address",
+    ("slurm.conf", "backupcontroller"): "slurmctldhost 2",
+    ("slurm.conf", "backupaddr"): "slurmctldhost 2 address",
+    ("slurm.conf", "cryptotype"): "credtype",
+    ("slurm.conf", "jobcontainertype"): "namespacetype",
+    ("node", "procs"): "cpus",
+    ("node", "feature"): "features",
+    ("node", "sockets"): "socketsperboard",
+    ("partition", "shared"): "oversubscribe",
+    ("partition", "allocqos"): "allowqos",
+    ("gres.conf", "cpus"): "cores",
+    ("gres.conf", "files"): "file",
+    ("gres.conf", "link"): "links",
+}
+TIMES = {  # in minutes, rounded up
+    ("partition", "maxtime"), ("partition", "defaulttime"), ("slurm.conf", "maxtime"),
+}  # fmt: skip
+TIMES_IN_SECONDS = {("slurm.conf", "preemptexempttime")}
+SECRET = ("pass",)  # a key with this part may hold a password; its value is never shown
+_UNLIMITED = frozenset({"infinite", "unlimited", "-1"})
+_YES_NO = {"yes": "yes", "true": "yes", "1": "1", "no": "no", "false": "no", "0": "0"}
+
+
+def canonical(kind: str, key: str) -> str:
+    """The one name of a key, in lower case."""
+    low = key.lower()
+    return OLD_NAMES.get((kind, low), low)
+
+
+def spelled(kind: str, key: str) -> str:
+    """The key as the manual page writes it; an unknown key as given."""
+    return _spellings(kind).get(key.lower(), key)
+
+
+def known(kind: str, key: str, version: str) -> bool:
+    """Whether this version reads the key. True for a kind of file without recorded keys."""
+    return version in versions(kind, key) or not _spellings(kind)
+
+
+def versions(kind: str, key: str) -> tuple[str, ...]:
+    """The versions that know the key, oldest first; a version that reads and ignores it does not count."""
+    return catalog.slurm_key_versions(kind).get(key.lower(), ())
+
+
+def same(kind: str, key: str, one: str, other: str) -> bool:
+    """Whether two values mean the same to Slurm: the case, the order of a list and the form of a time do not matter."""
+    return one == other or _meaning(kind, key, one) == _meaning(kind, key, other)
+
+
+def minutes(text: str) -> int | None:
+    """Minutes of a time limit of slurm.conf, rounded up; None for no limit. ValueError for another form."""
+    found = seconds(text)
+    return None if found is None else -(-found // 60)
+
+
+def seconds(text: str) -> int | None:
+    """Seconds of a time of slurm.conf; a number alone is minutes. None for no limit. ValueError for another form."""
+    low = text.strip().lower()
+    if low in _UNLIMITED:
+        return None
+    days, dash, rest = low.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if len(parts) > 3 or any(part < 0 for part in parts) or len(low) > 20:
+        raise ValueError(text)
+    if dash:
+        hours, mins, secs = (*parts, 0, 0)[:3]
+        return ((int(days) * 24 + hours) * 60 + mins) * 60 + secs
+    if len(parts) == 1:
+        return parts[0] * 60
+    if len(parts) == 2:
+        return parts[0] * 60 + parts[1]
+    return (parts[0] * 60 + parts[1]) * 60 + parts[2]
+
+
+def duration(mins: int) -> str:
+    """Minutes as a spec writes a time."""
+    return format_duration(mins * 60)
+
+
+def secret(key: str) -> bool:
+    """Whether the value of the key may be a password."""
+    return any(part in key.lower() for part in SECRET)
+
+
+def _meaning(kind: str, key: str, text: str) -> object:
+    if (kind, key) in TIMES | TIMES_IN_SECONDS:
+        try:
+            return (minutes if (kind, key) in TIMES else seconds)(text)
+        except ValueError:
+            return text.lower()
+    text = text.replace("job_container/", "namespace/")  # the name before 25.11
+    words = sorted(_YES_NO.get(word.strip().lower(), word.strip().lower()) for word in text.split(","))
+    return tuple(words)
+
+
+def _spellings(kind: str) -> dict[str, str]:
+    return catalog.slurm_key_names(kind)

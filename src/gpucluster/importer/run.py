@@ -1,0 +1,274 @@
+"""Import a site: read its files, write the spec, render it, and compare the rendered files with those of the site."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucluster import catalog
+from gpucluster.artifacts import Artifact
+from gpucluster.errors import GpuclusterError
+from gpucluster.importer.associations import fields_of, read_associations, read_uids
+from gpucluster.importer.differences import Difference, compare
+from gpucluster.importer.extra import refused
+from gpucluster.importer.files import Folder, require_text
+from gpucluster.importer.lines import Complaint, NotReadableError, Place, Reader
+from gpucluster.importer.restrictions import with_restrictions, without_preemption, without_restrictions
+from gpucluster.importer.site import Site, read_site
+from gpucluster.importer.to_spec import Made, to_spec
+from gpucluster.importer.topology_yaml import read_topology_yaml
+from gpucluster.importer.write_yaml import Value, write
+from gpucluster.plan import names
+from gpucluster.plan.resolve import resolve
+from gpucluster.slurm.config.render import render
+from gpucluster.spec import Problem, Report, inspect_text
+
+_KINDS = (  # a part of the file's name -> its kind; other files are read only if slurm.conf includes them
+    ("gres", "gres.conf"),
+    ("topology.yaml", "topology.yaml"),
+    ("topology", "topology.conf"),
+    ("cgroup", "cgroup.conf"),
+    ("job_container", "job_container.conf"),
+    ("slurmdbd", "slurmdbd.conf"),
+    ("assoc", "associations"),  # of `sacctmgr dump`
+    (".dump", "associations"),
+    ("passwd", "passwd"),
+)
+_NOT_OF_SLURM = ("associations", "passwd")
+_OF_ACCOUNTS = ("users", "qos", "accounts", "slurm.accounting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The spec of a site, what its rendered files change, and the lines that are not imported."""
+
+    name: str
+    text: str
+    made: Made
+    site: Site
+    differences: tuple[Difference, ...]
+    complaints: tuple[Complaint, ...]
+    warnings: tuple[Problem, ...]
+
+
+def import_files(files: Sequence[Path], *, version: str, name: str | None = None) -> Imported:
+    """Import slurm.conf, or a folder that has it, with the files named after it. GpuclusterError if no spec can be made."""
+    site, of_accounts = _read(files)
+    try:
+        made = to_spec(site, version=version, name=name)
+    except ValueError as error:
+        listed = "".join(f"\n  {complaint}" for complaint in site.complaints[:20])
+        raise GpuclusterError(
+            f"{files[0]}: {error}{listed}",
+            next_step="name a slurm.conf with NodeName and PartitionName lines",
+        ) from None
+    _with_accounts(made, site, of_accounts)
+    with_restrictions(made, site)
+    text, report = _valid(made, site, of_accounts)
+    if report.spec is None:
+        wrong = "".join(f"\n  {problem}" for problem in report.errors[:20])
+        raise GpuclusterError(
+            f"{files[0]}: the imported spec is not valid:{wrong}",
+            next_step="please report it: this is a bug of gpucluster, not of your files",
+        )
+    plan = resolve(report.spec, catalog.load())
+    if plan.slurm is None:
+        raise TypeError("a spec of hosts has Slurm")
+    rendered = read_rendered(render(plan))
+    return Imported(
+        name=plan.name,
+        text=text,
+        made=made,
+        site=site,
+        differences=compare(site, rendered, made, version),
+        complaints=tuple(sorted(site.complaints, key=lambda one: one.place)),
+        warnings=report.problems,
+    )
+
+
+def _valid(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> tuple[str, Report]:
+    """Take what the rules refuse out of the spec, part by part; the list of differences, or a complaint, has it."""
+    text, report = _checked(made)
+    parts: tuple[Callable[[Sequence[Problem]], bool], ...] = (
+        lambda errors: _without_extra(made, errors),
+        lambda errors: _of(errors, "slurm.preemption") and without_preemption(made),
+        lambda errors: _without_accounts(made, site, files, errors),
+        lambda errors: _without_extra(made, errors),  # some keys need accounting
+        lambda errors: _without_topology(made, site, errors),
+    )
+    for take_out in parts:
+        if report.spec is None and take_out(report.errors):
+            text, report = _checked(made)
+    return text, report
+
+
+def _of(errors: Iterable[Problem], path: str) -> bool:
+    return any(problem.path.startswith(path) for problem in errors)
+
+
+def _with_accounts(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> None:
+    """Add the accounts of the dump to the spec, and the database on the head for them."""
+    if "associations" not in files:
+        return
+    found = read_associations(site, *files["associations"])
+    parts, sentences = fields_of(site, found, read_uids(files.get("passwd", ("", ""))[1]))
+    if "accounts" not in parts:
+        return
+    slurm = made.spec["slurm"]
+    if isinstance(slurm, Mapping):
+        made.spec["slurm"] = {**slurm, "accounting": {"database": "local"}}
+    made.spec |= parts
+    made.made_up = (
+        *made.made_up,
+        *sentences,
+        "the database is a new one on the head: its first records are those of new jobs.",
+    )
+
+
+def _without_accounts(
+    made: Made, site: Site, files: Mapping[str, tuple[str, str]], errors: Sequence[Problem]
+) -> bool:
+    """Take all of the dump out of the spec if a rule refuses a part of it, for example a name of the system; return whether it was."""
+    wrong = [one for one in errors if one.path.startswith(_OF_ACCOUNTS)]
+    slurm = made.spec["slurm"]
+    if not wrong or "accounts" not in made.spec or not isinstance(slurm, Mapping):
+        return False
+    for key in ("users", "qos", "accounts"):
+        made.spec.pop(key, None)
+    made.spec["slurm"] = {key: value for key, value in slurm.items() if key != "accounting"}
+    without_restrictions(made)
+    if _by_qos(made):
+        without_preemption(made)
+    site.complain(
+        Place(files["associations"][0], 1),
+        f"the accounts are not imported: {wrong[0].path}: {wrong[0].message}",
+    )
+    return True
+
+
+def _by_qos(made: Made) -> bool:
+    slurm = made.spec["slurm"]
+    preemption = slurm.get("preemption") if isinstance(slurm, Mapping) else None
+    return isinstance(preemption, Mapping) and preemption.get("by") == "qos"
+
+
+def _checked(made: Made) -> tuple[str, Report]:
+    text = write(made.spec, tuple(_comments(made)))
+    return text, inspect_text(text, f"{made.spec['name']}.yaml", catalog.load())
+
+
+def _without_extra(made: Made, errors: Sequence[Problem]) -> bool:
+    """Take the keys out of `extra` that the rules refuse: the list of differences then has them as lost."""
+    wrong = refused(problem.path for problem in errors)
+    for part in ("slurm", "pools", "partitions"):
+        value = made.spec[part]
+        keys = frozenset(key for of, key in wrong if of == part)
+        if isinstance(value, Mapping):
+            made.spec[part] = _less(value, keys)
+        elif isinstance(value, list):
+            made.spec[part] = [_less(one, keys) if isinstance(one, Mapping) else one for one in value]
+    return bool(wrong)
+
+
+def _less(part: Mapping[str, Value], keys: frozenset[str]) -> dict[str, Value]:
+    extra = part.get("extra")
+    rest = {key: value for key, value in part.items() if key != "extra"}
+    if not isinstance(extra, Mapping):
+        return rest
+    kept: dict[str, Value] = {key: value for key, value in extra.items() if key.lower() not in keys}
+    return {**rest, "extra": kept} if kept else rest
+
+
+def _without_topology(made: Made, site: Site, errors: Sequence[Problem]) -> bool:
+    """Take the topology out of the spec if it is refused, for example a block below the base size; return whether it was."""
+    slurm = made.spec["slurm"]
+    of_topology = [problem for problem in errors if problem.path.startswith("slurm.topology")]
+    if not of_topology or not isinstance(slurm, Mapping):
+        return False
+    made.spec["slurm"] = {key: value for key, value in slurm.items() if key != "topology"}
+    partitions = made.spec["partitions"]
+    if isinstance(partitions, list):
+        made.spec["partitions"] = [
+            {key: value for key, value in one.items() if key != "topology"}
+            for one in partitions
+            if isinstance(one, dict)
+        ]
+    place = next(iter((*site.switches.values(), *site.named.values()))).place
+    site.complain(place, f"the topology is not imported: {of_topology[0].message}")
+    return True
+
+
+def read_rendered(artifacts: Sequence[Artifact]) -> Site:
+    """Our own files, read as those of a site."""
+    start = f"{names.SLURM_DIR}/"
+    texts = {
+        a.path.removeprefix(start): a.content.decode()
+        for a in artifacts
+        if a.path.startswith(start) and a.path.endswith((".conf", ".yaml"))  # job_submit.lua has no keys
+    }
+    first = [("slurm.conf", "slurm.conf", texts.pop("slurm.conf"))]
+    several = texts.pop("topology.yaml", None)
+    site = read_site(
+        Reader(_NoFiles()), [*first, *((name, name, text) for name, text in sorted(texts.items()))]
+    )
+    if several is not None:
+        read_topology_yaml(site, "topology.yaml", several)
+    return site
+
+
+class _NoFiles:
+    """Rendered files include nothing."""
+
+    def read(self, name: str) -> tuple[str, str]:
+        raise NotReadableError(f"{name}: a rendered file includes no other")
+
+
+def _read(files: Sequence[Path]) -> tuple[Site, dict[str, tuple[str, str]]]:
+    """The site, and the files that are not Slurm's: kind -> name and text."""
+    first, *others = _listed(files)
+    folder = Folder(first.parent, tuple(others))
+    reader = Reader(folder)
+    texts = [("slurm.conf", str(first), require_text(folder, first))]
+    kinds = {file: kind for file in others if (kind := _kind(file))}
+    several = next((file for file, kind in kinds.items() if kind == "topology.yaml"), None)
+    of_accounts = {
+        kind: (str(file), require_text(folder, file)) for file, kind in kinds.items() if kind in _NOT_OF_SLURM
+    }
+    for file, kind in kinds.items():
+        if kind in _NOT_OF_SLURM:
+            continue
+        if several is None or kind not in (
+            "topology.yaml",
+            "topology.conf",
+        ):  # then Slurm ignores topology.conf
+            texts.append((kind, str(file), require_text(folder, file)))
+    site = read_site(reader, texts)
+    if several is not None:
+        folder.used |= {file for file, kind in kinds.items() if kind == "topology.conf"}
+        read_topology_yaml(site, str(several), require_text(folder, several))
+    for file in others:
+        if file not in folder.used:
+            raise GpuclusterError(
+                f"{file}: slurm.conf does not include it, and its name is none of gres.conf, topology.conf, cgroup.conf, assoc.dump, passwd",
+                next_step="leave it out",
+            )
+    return site, of_accounts
+
+
+def _listed(files: Sequence[Path]) -> Iterator[Path]:
+    """The files of a folder: slurm.conf, and the others that stand beside it."""
+    if not files[0].is_dir():
+        yield from files
+        return
+    folder = files[0]
+    yield folder / "slurm.conf"
+    yield from (file for _, kind in _KINDS if kind not in _NOT_OF_SLURM and (file := folder / kind).is_file())
+    yield from files[1:]
+
+
+def _kind(file: Path) -> str | None:
+    return next((kind for part, kind in _KINDS if part in file.name.lower()), None)
+
+
+def _comments(made: Made) -> Iterator[str]:
+    yield "Imported by gpucluster from the files of a site."
+    yield from made.made_up

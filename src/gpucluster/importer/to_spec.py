@@ -1,0 +1,421 @@
+"""A site as a spec for hosts, in the order of its files. What the spec has no field for stays out; the comparison lists it.
+
+A pool is a set of nodes with the same hardware and the same partitions, because a partition of the spec has whole pools.
+Names that a spec refuses are changed, and addresses that the files do not have are made up: `Made` lists both. Pure.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gpucluster.importer import keys
+from gpucluster.importer.extra import extra_of
+from gpucluster.importer.site import Settings, Site
+from gpucluster.importer.topology import several_of, topology_of
+from gpucluster.importer.write_yaml import Value
+from gpucluster.plan import defaults
+from gpucluster.slurm.hostlist import fold
+from gpucluster.spec.fields import MAX_NAME, MAX_NODES
+from gpucluster.text import format_size
+
+MADE_UP = ipaddress.IPv4Network(
+    "198.18.0.0/15"
+)  # RFC 2544: for tests between networks, no host of the internet
+LONGEST_TIME_MIN = 365 * 1440
+MOST_TIER = MAX_NODES  # of a spec; Slurm takes up to 65533
+MOST_LICENSES = 1_000_000
+NO_MEMORY_MIB = 1024  # of a node without RealMemory, for each CPU
+LEAST_MEMORY_MIB = 512
+_UNSCHEDULED = ("future",)
+_MOST = {"socketsperboard": 64, "corespersocket": 1024, "threadspercore": 8, "gpus": 64}
+_GPU = re.compile(r"gpu(?::([A-Za-z][^:,()]*))?(?::([0-9]+))?(?:\([^)]*\))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What nodes of one kind have in common."""
+
+    sockets: int
+    cores: int
+    threads: int
+    memory_mib: int  # RealMemory
+    gpu_model: str
+    gpu_count: int
+
+
+@dataclass(slots=True)
+class Made:
+    """A spec as plain values, with what was changed or made up on the way."""
+
+    spec: dict[str, Value]
+    nodes: dict[str, str]  # name in the files -> name in the spec
+    partitions: dict[str, str]
+    left_out: dict[str, str]  # node -> why it is in no pool
+    made_up: tuple[str, ...]  # sentences
+    switches: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
+    """The spec of a site. ValueError if no node of it can be in a spec; the message says why."""
+    wanted, left_out = _scheduled(site)
+    renamed, refused = _names(wanted, _host_name)
+    left_out |= refused
+    if not renamed:
+        raise ValueError(
+            f"no node of the files can be imported: {next(iter(left_out.values()), _no_line(site))}"
+        )
+    groups = _groups(site, renamed)
+    pools = _pool_names(groups)
+    partitions, _ = _names(
+        [name for name in site.partitions if site.members(site.partitions[name])], _partition_name
+    )
+    addresses = _Addresses(used={address for node in renamed if (address := _address(site.nodes[node]))})
+    head = _head(site, renamed.values(), addresses)
+    machines = _machines(groups)
+    switches, _ = _names(site.switches, _partition_name)
+    switches = {old: f"{new}-switch" if new in renamed.values() else new for old, new in switches.items()}
+    topology = several_of(site, renamed) if site.named else topology_of(site, renamed, switches)
+    named = topology.get("named")
+    spec: dict[str, Value] = {
+        "schema": 1,
+        "name": name or _cluster_name(site),
+        "hosts": {"ssh": {"user": "admin"}, "head": head},
+        "slurm": {**_slurm(site, version), **({"topology": topology} if topology else {})},
+        "machines": {machine: _machine(hardware) for hardware, machine in machines.items()},
+        "pools": [
+            {
+                "name": pools[group],
+                "machine": machines[group[0]],
+                "hosts": fold(renamed[node] for node in members),
+                "addresses": fold(addresses.of(_address(site.nodes[node])) for node in members),
+                **_with_extra("node", [site.nodes[node] for node in members]),
+            }
+            for group, members in groups.items()
+        ],
+        "partitions": list(
+            _partitions(site, partitions, groups, pools, named if isinstance(named, Mapping) else {})
+        ),
+    }
+    return Made(spec, renamed, partitions, left_out, tuple(_sentences(addresses, site)), switches)
+
+
+def _no_line(site: Site) -> str:
+    if "maxnodecount" in site.cluster:
+        return "its nodes are dynamic (MaxNodeCount): they register themselves, and slurm.conf has no line for them"
+    return "there is no NodeName line"
+
+
+def _scheduled(site: Site) -> tuple[list[str], dict[str, str]]:
+    """The nodes of the spec, and the reason for each other one."""
+    used = {node for partition in site.partitions.values() for node in site.members(partition)}
+    left: dict[str, str] = {}
+    for node, settings in site.nodes.items():
+        state = settings["state"].value.lower() if "state" in settings else ""
+        if state in _UNSCHEDULED:
+            left[node] = "State=FUTURE: the node does not exist yet"
+        elif node not in used:
+            left[node] = "no partition has the node, so no job can run on it"
+    return [node for node in site.nodes if node not in left], left
+
+
+def _names(found: Iterable[str], change: Callable[[str], str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Each name as the spec takes it; names that become equal are refused from the second on."""
+    made: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    taken = set[str]()
+    for name in found:
+        new = change(name)
+        if not new:
+            refused[name] = "its name has no letter or digit of a-z, 0-9"
+        elif new in taken:
+            refused[name] = f"its name becomes {new}, which another one has"
+        else:
+            taken.add(new)
+            made[name] = new
+    return made, refused
+
+
+def _host_name(name: str) -> str:
+    """A short host name of a-z, 0-9 and '-'."""
+    low = re.sub(r"[^a-z0-9-]", "-", name.lower().partition(".")[0]).strip("-")[:63].strip("-")
+    return f"{low}-node" if low in _RESERVED or low.isdecimal() else low
+
+
+def _partition_name(name: str) -> str:
+    """A name of letters, digits and `._-` that is not DEFAULT."""
+    made = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:64].strip("._-")
+    return f"{made}-jobs" if made.lower() == "default" else made
+
+
+def _cluster_name(site: Site) -> str:
+    setting = site.cluster.get("clustername")
+    return _short_name("cluster" if setting is None else setting.value, "cluster")
+
+
+def _short_name(text: str, otherwise: str) -> str:
+    low = re.sub(r"-+", "-", re.sub(r"[^a-z0-9-]", "-", text.lower())).strip("-").lstrip("0123456789-")
+    return low[:MAX_NAME].rstrip("-") or otherwise
+
+
+_Group = tuple[Hardware, tuple[str, ...]]
+
+
+def _groups(site: Site, renamed: Mapping[str, str]) -> dict[_Group, list[str]]:
+    """The nodes of each pool, in the order of the files."""
+    memberships: dict[str, list[str]] = {}
+    for name, partition in site.partitions.items():
+        for node in site.members(partition):
+            memberships.setdefault(node, []).append(name)
+    groups: dict[_Group, list[str]] = {}
+    for node in renamed:
+        key = hardware_of(site.nodes[node]), tuple(memberships[node])
+        groups.setdefault(key, []).append(node)
+    return groups
+
+
+def hardware_of(settings: Settings) -> Hardware:
+    """The hardware of a node. What the line does not say is inferred as slurmctld does."""
+    number = {
+        key: _number(settings, key)
+        for key in ("socketsperboard", "corespersocket", "threadspercore", "cpus", "boards")
+    }
+    cores, threads = number["corespersocket"] or 1, number["threadspercore"] or 1
+    sockets = (number["socketsperboard"] or 0) * (number["boards"] or 1) or _number(settings, "sockets") or 0
+    if not sockets and number["cpus"]:
+        sockets = max(1, number["cpus"] // (cores * threads))
+        if (
+            cores == 1 and "corespersocket" not in settings
+        ):  # CPUs alone: one socket with so many cores is as good
+            sockets, cores = 1, max(1, number["cpus"] // threads)
+    sockets = sockets or 1
+    gpu_model, gpu_count = _gpus(settings)
+    cpus = sockets * cores * threads
+    return Hardware(
+        sockets=min(sockets, _MOST["socketsperboard"]),
+        cores=min(cores, _MOST["corespersocket"]),
+        threads=min(threads, _MOST["threadspercore"]),
+        memory_mib=_number(settings, "realmemory") or NO_MEMORY_MIB * cpus,
+        gpu_model=gpu_model,
+        gpu_count=min(gpu_count, _MOST["gpus"], cpus),
+    )
+
+
+def _gpus(settings: Settings) -> tuple[str, int]:
+    """Type and number of the GPUs; the first type, if there are several."""
+    if "gres" not in settings:
+        return "", 0
+    for word in settings["gres"].value.split(","):
+        match = _GPU.fullmatch(word.strip())
+        if match is not None:
+            return _partition_name(match[1] or "") or "gpu", int(match[2] or 1)
+    return "", 0
+
+
+def _number(settings: Settings, key: str) -> int | None:
+    one = settings.get(key)
+    return (
+        int(one.value)
+        if one is not None and one.value.isascii() and one.value.isdecimal() and len(one.value) < 10
+        else None
+    )
+
+
+def _machines(groups: Iterable[_Group]) -> dict[Hardware, str]:
+    """A name for each kind of hardware: its GPUs, or its cores."""
+    made: dict[Hardware, str] = {}
+    for hardware, _ in groups:
+        if hardware not in made:
+            cpus = hardware.sockets * hardware.cores * hardware.threads
+            gpus = _short_name(hardware.gpu_model, "gpu")[:12].rstrip("-")
+            base = f"{gpus}-x{hardware.gpu_count}" if hardware.gpu_count else f"cpu-{cpus}"
+            made[hardware] = _unused(base, set(made.values()))
+    return made
+
+
+def _machine(hardware: Hardware) -> dict[str, Value]:
+    percent = int(defaults.MEMORY_PERCENT.value)
+    sheet = max(
+        LEAST_MEMORY_MIB, -(-hardware.memory_mib * 100 // percent)
+    )  # the plan takes its share of this
+    made: dict[str, Value] = {
+        "sockets": hardware.sockets,
+        "cores_per_socket": hardware.cores,
+        "threads_per_core": hardware.threads,
+        "memory": format_size(sheet),
+    }
+    if hardware.gpu_count:
+        made["gpus"] = {"model": hardware.gpu_model, "count": hardware.gpu_count}
+    return made
+
+
+def _pool_names(groups: Mapping[_Group, list[str]]) -> dict[_Group, str]:
+    """The letters that the names of its nodes begin with; a number for the second of a name."""
+    made: dict[_Group, str] = {}
+    for group, members in groups.items():
+        letters = re.match(r"[a-z]+(?:-[a-z]+)*", _host_name(members[0]))
+        base = "nodes" if letters is None else letters[0][: MAX_NAME - 4].rstrip("-")
+        made[group] = _unused(base, set(made.values()))
+    return made
+
+
+def _unused(base: str, taken: set[str]) -> str:
+    if base not in taken:
+        return base
+    return next(name for count in range(2, 100_000) if (name := f"{base}-{count}") not in taken)
+
+
+def _partitions(
+    site: Site,
+    renamed: Mapping[str, str],
+    groups: Mapping[_Group, list[str]],
+    pools: Mapping[_Group, str],
+    named: Mapping[str, Value],
+) -> Iterator[dict[str, Value]]:
+    chosen = False
+    for name, new in renamed.items():
+        settings = site.partitions[name]
+        of = [pools[group] for group in groups if name in group[1]]
+        if not of:
+            continue
+        made: dict[str, Value] = {"name": new, "pools": of}
+        if "default" in settings and settings["default"].value.lower() in ("yes", "true", "1") and not chosen:
+            made["default"] = chosen = True
+        longest = _minutes(settings, "maxtime")
+        if longest is not None and longest <= LONGEST_TIME_MIN:
+            made["max_time"] = keys.duration(max(1, longest))
+        usual = _minutes(settings, "defaulttime") if "defaulttime" in settings else longest
+        usual = min(LONGEST_TIME_MIN, *[one for one in (usual, longest) if one is not None], LONGEST_TIME_MIN)
+        made["default_time"] = keys.duration(max(1, usual))
+        if "topology" in settings and settings["topology"].value in named:
+            made["topology"] = settings["topology"].value
+        tier = _number(settings, "prioritytier")
+        if tier is not None and 1 < tier <= MOST_TIER:
+            made["tier"] = tier
+        if "oversubscribe" in settings and settings["oversubscribe"].value.upper() == "EXCLUSIVE":
+            made["exclusive"] = True
+        yield {**made, **_with_extra("partition", [settings])}
+
+
+def _with_extra(kind: str, lines: list[Settings]) -> dict[str, Value]:
+    found: dict[str, Value] = {**extra_of(kind, lines)}
+    return {"extra": found} if found else {}
+
+
+def _minutes(settings: Settings, key: str) -> int | None:
+    """A time limit of a partition; None for no limit."""
+    try:
+        return keys.minutes(settings[key].value) if key in settings else None
+    except ValueError:
+        return None
+
+
+def _slurm(site: Site, version: str) -> dict[str, Value]:
+    made: dict[str, Value] = {"version": version}
+    plugin = site.cluster.get("namespacetype")
+    if plugin is None or not plugin.value.endswith("tmpfs"):
+        made["private_tmp"] = False
+    elif (base := site.others.get("job_container.conf", {}).get("basepath")) is not None:
+        made["private_tmp"] = {"path": base.value}
+    made["node_ssh"] = False
+    if "jobrequeue" in site.cluster and site.cluster["jobrequeue"].value == "0":
+        made["requeue"] = False
+    licenses = _licenses(site)
+    if licenses:
+        made["licenses"] = licenses
+    return {**made, **_with_extra("slurm.conf", [site.cluster])}
+
+
+def _licenses(site: Site) -> dict[str, Value]:
+    """The licences with a count and a name that a spec takes; a remote one, NAME@SERVER, is none of them."""
+    if "licenses" not in site.cluster:
+        return {}
+    found = (word.strip().partition(":") for word in site.cluster["licenses"].value.split(","))
+    return {
+        name: int(count or 1)
+        for name, _, count in found
+        if _short_name(name, "") == name
+        and (count or "1").isdecimal()
+        and 0 < int(count or 1) <= MOST_LICENSES
+    }
+
+
+@dataclass(slots=True)
+class _Addresses:
+    """The addresses of hosts: those of the files, and made-up ones for hosts without one."""
+
+    used: set[str]
+    given: set[str] = field(default_factory=set[str])
+    made: int = 0
+    _next: int = 0
+
+    def of(self, address: str | None) -> str:
+        """The address of the next host. A second host with one address gets a made-up one: several slurmds ran there."""
+        if address is not None and address not in self.given:
+            self.given.add(address)
+            return address
+        self.made += 1
+        while True:
+            self._next += 1
+            found = str(MADE_UP[self._next])
+            if found not in self.used:
+                self.used.add(found)
+                return found
+
+
+def _address(settings: Settings) -> str | None:
+    one = settings.get("nodeaddr")
+    return None if one is None else _reachable(one.value)
+
+
+def _reachable(text: str) -> str | None:
+    """An address that a spec takes; a name, and an address of the machine itself, is none."""
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError:
+        return None
+    odd = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    return (
+        None if odd or address.is_reserved or address in ipaddress.IPv4Network("0.0.0.0/8") else str(address)
+    )
+
+
+def _head(site: Site, nodes: Iterable[str], addresses: _Addresses) -> dict[str, Value]:
+    """The controller. A host that is also a node gets another name: the head of a spec is no node."""
+    first = site.cluster.get("slurmctldhost")
+    name = _host_name("" if first is None else first.value) or "head"
+    taken = set(nodes)
+    address = site.cluster.get("slurmctldhost address")
+    found = None if address is None else _reachable(address.value)
+    if name in taken:
+        name, found = _unused(f"{name[:50]}-head", taken), None
+    if found in addresses.used:
+        found = None
+    return {"name": name, "address": addresses.of(found)}
+
+
+def _sentences(addresses: _Addresses, site: Site) -> Iterator[str]:
+    if addresses.made:
+        yield (
+            f"{addresses.made} addresses are made up, from {MADE_UP}: the files have names or none. "
+            "Write the real ones before `gpucluster inventory NAME`."
+        )
+    yield "hosts.ssh.user is made up: slurm.conf does not name the account for Ansible."
+    without = sum(1 for settings in site.nodes.values() if "realmemory" not in settings)
+    if without:
+        yield f"the memory of {without} nodes is made up, {NO_MEMORY_MIB} MiB a CPU: their lines have no RealMemory."
+
+
+_RESERVED = frozenset(
+    (
+        "localhost",
+        "ip6-localhost",
+        "ip6-loopback",
+        "ip6-allnodes",
+        "ip6-allrouters",
+        "all",
+        "ungrouped",
+        "default",
+        "head",
+    )
+)

@@ -1,0 +1,162 @@
+"""All objects of a run with an index, and the functions with which a rule reports an object."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from gpucluster.catalog import kubernetes_facts
+from gpucluster.k8s.lint.client_files import is_client_file
+from gpucluster.k8s.lint.custom_resources import CustomResource, Known, definitions, known
+from gpucluster.k8s.lint.document import Document
+from gpucluster.k8s.lint.facts import Facts
+from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.tree import Path, at, depth_of, entries, mapping, shown, text
+from gpucluster.k8s.lint.webhook_defaults import completed
+
+MAX_DEPTH = 64  # far deeper than any resource; a deeper value could exhaust a recursive reader
+
+
+@dataclass(frozen=True, slots=True)
+class Obj:
+    """One object. `key` is kubectl's `Kind.group`; `namespace` is its namespace, "" for cluster-scoped objects."""
+
+    document: Document
+    at: Path  # path inside the document: the items of a List have one
+    body: Mapping[str, Any]
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
+    def is_client_file(self) -> bool:
+        return is_client_file(self.api_version, self.kind)
+
+    @property
+    def labels(self) -> Mapping[str, Any]:
+        return mapping(at(self.body, "metadata", "labels"))
+
+    def found(self, rule: str, message: str, path: Path = (), level: Level = Level.ERROR) -> Finding:
+        return Finding(
+            level=level,
+            rule=rule,
+            message=message,
+            path=shown(path),
+            api_version=self.api_version,
+            kind=self.kind,
+            namespace=self.namespace,
+            name=self.name,
+            file=self.document.file,
+            document=self.document.number,
+            line=self.document.line_of((*self.at, *path)),
+        )
+
+    def warned(self, rule: str, message: str, path: Path = ()) -> Finding:
+        return self.found(rule, message, path, Level.WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSet:
+    """All objects of a run, and the facts about the cluster: the input of the checkers."""
+
+    objects: tuple[Obj, ...]
+    facts: Facts
+    index: Mapping[tuple[str, str, str], Obj] = field(repr=False)  # key, namespace, name
+    resources: Known = field(repr=False)  # the custom resources with a schema
+
+    def resource(self, thing: Obj) -> CustomResource | None:
+        return self.resources.get((thing.api_version, thing.kind))
+
+    def is_namespaced(self, thing: Obj) -> bool:
+        return is_namespaced(thing.api_version, thing.kind, self.resources)
+
+    def get(self, key: str, name: str, namespace: str = "") -> Obj | None:
+        return self.index.get((key, namespace, name))
+
+    def all(self, *keys: str) -> Iterator[Obj]:
+        return (thing for thing in self.objects if thing.key in keys)
+
+    def has(self, key: str, name: str, namespace: str = "") -> bool:
+        """Return whether a manifest makes the object, it exists before, or a person makes it."""
+        if key in self.facts.by_hand:
+            return True
+        return self.get(key, name, namespace) is not None or any(
+            (there.kind, there.namespace, there.name) == (key.partition(".")[0], namespace, name)
+            for there in self.facts.present
+        )
+
+
+def build(sources: Iterable[Document], facts: Facts) -> tuple[ManifestSet, list[Finding]]:
+    """Return the objects of all documents, and findings for documents that are no object."""
+    objects: list[Obj] = []
+    findings: list[Finding] = []
+    unrolled = [(document, *part) for document in sources for part in _unrolled(document.value)]
+    resources = known((*facts.resources, *definitions(value for _, _, value in unrolled)))
+    for document, path, value in unrolled:
+        thing = _object(document, path, value, resources)
+        complaint = _shape(thing, value)
+        if complaint is None:
+            objects.append(thing)
+        else:
+            findings.append(thing.found("shape", complaint))
+    index = {(thing.key, thing.namespace, thing.name): thing for thing in reversed(objects) if thing.name}
+    return ManifestSet(tuple(objects), facts, index, resources), findings
+
+
+def is_namespaced(api_version: str, kind: str, resources: Known) -> bool:
+    """Return whether the kind is namespaced, in any version. An unknown kind counts as namespaced."""
+    if is_built_in(api_version):
+        return kind not in kubernetes_facts().cluster_scoped
+    group = api_version.rpartition("/")[0]
+    return not any(one.cluster_scoped for one in resources.values() if (one.group, one.kind) == (group, kind))
+
+
+def is_built_in(api_version: str) -> bool:
+    """Compare the full group: `scheduling.volcano.sh` is unrelated to `scheduling.k8s.io`."""
+    group = api_version.rpartition("/")[0]
+    return (
+        group in _built_in_groups() or "." not in group
+    )  # a group of another project is a domain; `extensions` was Kubernetes' own
+
+
+@cache
+def _built_in_groups() -> frozenset[str]:
+    return frozenset(api_version.rpartition("/")[0] for api_version, _ in kubernetes_facts().served)
+
+
+def _unrolled(value: Any) -> Iterator[tuple[Path, Any]]:
+    if at(value, "kind") == "List" and at(value, "apiVersion") == "v1":
+        yield from entries(value, "items")
+    else:
+        yield (), value
+
+
+def _object(document: Document, path: Path, value: Any, resources: Known) -> Obj:
+    api_version, kind = text(at(value, "apiVersion")), text(at(value, "kind"))
+    namespace = ""
+    if is_namespaced(api_version, kind, resources):
+        namespace = text(at(value, "metadata", "namespace")) or "default"
+    name = text(at(value, "metadata", "name"))
+    thing = Obj(document, path, mapping(value), api_version, kind, name, namespace)
+    return replace(thing, body=completed(thing.key, thing.body))
+
+
+def _shape(thing: Obj, value: Any) -> str | None:
+    """Return the errors that make a document unreadable as an object."""
+    if depth_of(value, MAX_DEPTH) >= MAX_DEPTH:
+        return f"nested deeper than {MAX_DEPTH} levels"
+    if not isinstance(value, dict):
+        return f"a manifest is a mapping with apiVersion and kind, found {type(value).__name__}"
+    if not thing.api_version or not thing.kind:
+        lacking = "apiVersion" if not thing.api_version else "kind"
+        return f"a manifest has apiVersion and kind as text; `{lacking}` is missing"
+    return None

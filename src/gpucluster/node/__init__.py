@@ -1,1 +1,0 @@
-"""What runs on a machine as it boots: the agent and its units."""

@@ -1,0 +1,119 @@
+"""Decisions of the Kubernetes part: reserve of a node, shares, and the pod resources that the spec does not set."""
+
+from collections.abc import Iterator, Mapping
+
+from gpucluster.catalog import Catalog
+from gpucluster.plan import kubernetes as kube
+from gpucluster.plan.defaults import Default, Note
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Share, Team
+from gpucluster.plan.model.values import CPU, HUGE_PAGES, MEMORY, quantity
+from gpucluster.spec import ClusterSpec
+from gpucluster.spec.model import Pool as PoolSpec
+from gpucluster.spec.pools import of_kubernetes
+from gpucluster.text import format_duration
+
+
+def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[Note]:
+    """Every decision of the part, pools first."""
+    requested = {pool.name: pool for pool in of_kubernetes(spec)}
+    for pool in plan.pools:
+        yield from _pool(requested[pool.of], pool, catalog)
+    if (
+        spec.kubernetes is not None
+        and spec.kubernetes.node_image is None
+        and any(p.launches for p in plan.pools)
+    ):
+        why = "release of EKS's AL2023 image in the catalog; nodes of one gang have one driver"
+        yield Note("kubernetes.node_image", plan.node_image or "latest", why)
+    for team in plan.teams:
+        yield from _team(team)
+    for share in plan.spare:
+        if any(share.nominal.values()):
+            why = "resources in no team's quota: the cohort lends them to teams that may borrow"
+            yield Note(f"kubernetes.spare[{share.pool}]", _amounts(share.nominal), why)
+    for name, value, rule in _PODS:
+        yield Note(f"workloads.{name}", value, rule.reason)
+
+
+def _pool(requested: PoolSpec, pool: NodePool, catalog: Catalog) -> Iterator[Note]:
+    at = f"pools[{pool.name}]"
+    yield from _cpu(at, pool)
+    yield from _memory(at, requested, pool, catalog)
+    if HUGE_PAGES in pool.allocatable:
+        pages = quantity(HUGE_PAGES, pool.allocatable[HUGE_PAGES])
+        yield Note(f"{at}.hugepages-2Mi", pages, kube.HUGE_PAGES_MIB.reason)
+    if pool.min:
+        why = (
+            "all always-on nodes are in one zone, the first of the first source, so that a gang has one zone"
+        )
+        yield Note(f"{at}.zone", pool.zone, why)
+    if pool.elastic:
+        why = f"max {pool.max} less the {pool.min} always-on nodes: Karpenter adds them when pods wait, and removes empty nodes"
+        yield Note(f"{at}.elastic", str(pool.elastic), why)
+    if pool.name != pool.of:
+        why = "EFA does not cross zones: each zone has a part of the pool with its own nodes and flavor, and a gang runs in one part"
+        yield Note(f"{at}.part", f"{pool.max} of {pool.of} in {pool.zone}", why)
+    for launch in pool.launches if len(pool.launches) > 1 else ():
+        why = "Karpenter counts each NodePool alone: together they get no more nodes than the pool has beside its always-on nodes"
+        yield Note(f"{at}.launches[{launch.positions[0]}]", f"{launch.nodes} nodes", why)
+    if pool.elastic and requested.idle is None:
+        yield Note(f"{at}.idle", format_duration(pool.idle_s), kube.IDLE_S.reason)
+    words = ", ".join(level.word for level in pool.levels) or "none"
+    why = "levels at which a gang can stay together. Kueue needs always-on nodes with a label for each level"
+    yield Note(f"{at}.topology", words, why)
+
+
+def _cpu(at: str, pool: NodePool) -> Iterator[Note]:
+    least = f"at least {quantity(CPU, int(kube.CPU_LEAST_MILLI.value))} ({kube.CPU_LEAST_MILLI.reason})"
+    why = f"{pool.vcpus} less {kube.CPU_PERCENT.value:g} % for {kube.CPU_PERCENT.reason}; {least}"
+    yield Note(f"{at}.cpu", quantity(CPU, pool.allocatable[CPU]), why)
+
+
+def _memory(at: str, requested: PoolSpec, pool: NodePool, catalog: Catalog) -> Iterator[Note]:
+    nameplate = min(
+        catalog.machines[name].memory_mib for source in requested.capacity for name in source.machines
+    )
+    daemons, least = kube.DAEMONS_MEMORY_PERCENT, kube.DAEMONS_MEMORY_LEAST_MIB
+    why = (
+        f"{kube.MEMORY_PERCENT.value:g} % of the type's {nameplate} MiB ({kube.MEMORY_PERCENT.reason}); "
+        f"less {daemons.value:g} % for {daemons.reason}; at least {least.value:g} MiB ({least.reason})"
+    )
+    if HUGE_PAGES in pool.allocatable:
+        aside = kube.HUGE_PAGES_SET_ASIDE_MIB
+        why = f"{why}; less {aside.value:g} MiB for huge pages ({aside.reason})"
+    yield Note(f"{at}.memory", quantity(MEMORY, pool.allocatable[MEMORY]), why)
+
+
+def _team(team: Team) -> Iterator[Note]:
+    at = f"kubernetes.teams[{team.name}]"
+    for share in team.shares:
+        yield Note(f"{at}.share[{share.pool}]", _amounts(share.nominal), _why(share))
+    locked = team.pod_security is PodSecurity.PRIVILEGED
+    why = "EFA locks memory (IPC_LOCK), and only this level allows it; a policy forbids its other privileges"
+    why = why if locked else "it forbids nothing that the team's pods need"
+    yield Note(f"{at}.pod_security", team.pod_security.value, why)
+
+
+def _why(share: Share) -> str:
+    most = {r: amount for r, amount in share.borrow.items() if amount}
+    more = f"; may borrow {_amounts(most)} more" if most else "; borrows nothing"
+    return f"the team's quota; the other resources of the nodes in proportion to it{more}"
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return (
+        ", ".join(f"{quantity(r, amount)} {r}" for r, amount in sorted(amounts.items()) if amount)
+        or "nothing"
+    )
+
+
+_PODS: tuple[tuple[str, str, Default], ...] = (
+    ("shm", f"memory / {kube.SHM_PART.value:g}", kube.SHM_PART),
+    ("shm_most", f"{kube.SHM_MOST_MIB.value:g}Mi", kube.SHM_MOST_MIB),
+    ("port", f"{kube.SERVICE_PORT.value:g}", kube.SERVICE_PORT),
+    ("request.cpu", quantity(CPU, int(kube.REQUEST_CPU_MILLI.value)), kube.REQUEST_CPU_MILLI),
+    ("request.memory", quantity(MEMORY, int(kube.REQUEST_MEMORY_MIB.value)), kube.REQUEST_MEMORY_MIB),
+    ("root_disk", f"{kube.ROOT_DISK_GIB.value:g}Gi", kube.ROOT_DISK_GIB),
+    ("volume", f"{kube.VOLUME_GIB.value:g}Gi", kube.VOLUME_GIB),
+    ("restarts", f"{kube.RESTARTS.value:g}", kube.RESTARTS),
+)

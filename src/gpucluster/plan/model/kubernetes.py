@@ -1,0 +1,152 @@
+"""The Kubernetes part of a plan: pools, the resources of a node, and the teams' shares. `values` says the units of amounts."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from gpucluster.plan.model.pools import Interface, Source
+from gpucluster.plan.model.values import Distribution, Level, Market
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EksControlPlane:
+    """An EKS cluster with the plan's name."""
+
+    kind: ClassVar[Literal["eks"]] = "eks"
+    distribution: ClassVar[Distribution] = Distribution.EKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingControlPlane:
+    """A cluster of the site."""
+
+    kind: ClassVar[Literal["existing"]] = "existing"
+    distribution: ClassVar[Distribution] = Distribution.EXISTING
+    context: str  # context of the operator's kubeconfig
+
+
+class PodSecurity(StrEnum):
+    """The Pod Security level that a namespace enforces."""
+
+    BASELINE = "baseline"
+    PRIVILEGED = "privileged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint: pods without a toleration do not run on the node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Nodes that Karpenter may launch by one NodePool. Karpenter counts each NodePool alone, so `nodes` is its own limit."""
+
+    positions: tuple[int, ...]  # of its sources, in the order in which Karpenter tries them
+    markets: tuple[Market, ...]
+    machines: tuple[str, ...]
+    zones: tuple[str, ...]
+    nodes: int
+    reservations: tuple[str, ...] = ()  # ids, `cr-...`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePool:
+    """Nodes that are equal for pods and for the queue: a pool of the spec, or its part in one zone.
+
+    The first `min` nodes are always on, and no autoscaler manages them. Karpenter adds and removes the other
+    `max` - `min` nodes.
+    """
+
+    name: str  # of the pool, or `POOL.ZONE` of a part
+    of: str  # name of the pool in the spec
+    min: int
+    max: int
+    idle_s: int  # an elastic node that is empty for this time is removed
+    sources: tuple[Source, ...]
+    launches: tuple[Launch, ...]  # in the order in which they are tried; empty without elastic nodes
+    zone: str  # of the always-on nodes: one, so that a gang on them is in one zone
+    zones: tuple[str, ...]  # of all sources, in the order of the network
+    arch: str  # amd64 | arm64
+    vcpus: int  # of the smallest machine
+    gpu_model: str | None
+    gpu_count: int  # physical GPUs of a node, sliced or not
+    mig: dict[str, int]  # profile -> slices of each GPU; empty: GPUs are whole
+    allocatable: dict[
+        str, int
+    ]  # the resources of a node for pods, without the reserve of kubelet and daemons
+    shared_by: tuple[str, ...]  # the resources of quotas; all others follow in proportion
+    labels: dict[str, str]  # on every node
+    taints: tuple[Taint, ...]
+    local_disks: bool  # every machine has local NVMe disks
+    interfaces: tuple[Interface, ...]  # empty: the default interface of the machine
+    levels: tuple[
+        Level, ...
+    ]  # widest first, the host last; only for always-on pools, because Kueue counts existing nodes
+
+    @property
+    def elastic(self) -> int:
+        """The number of elastic nodes."""
+        return self.max - self.min
+
+    def offers(self) -> dict[str, int]:
+        """The allocatable resources of all nodes together, at `max`."""
+        return {resource: amount * self.max for resource, amount in self.allocatable.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A share of one pool: the guaranteed amounts, and how much more may be borrowed."""
+
+    pool: str
+    nominal: dict[str, int]
+    borrow: dict[str, int]  # all 0: borrows nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """A team: people with a namespace, a queue and a share of the pools."""
+
+    name: str
+    namespace: str
+    group: str  # the group in RBAC bindings
+    queue: str  # name of its ClusterQueue
+    quota: dict[str, int]  # from the spec
+    may_borrow: bool
+    shares: tuple[Share, ...]  # in the order in which the queue tries them
+    pod_security: PodSecurity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubernetes:
+    """An existing Kubernetes and its configuration. `spare` is the part that no team has: the cohort lends it."""
+
+    version: str
+    control_plane: EksControlPlane | ExistingControlPlane
+    queueing: str  # kueue
+    gpu_stack: str  # device-plugin
+    node_image: str | None  # release of EKS's AL2023 image; None: the newest
+    pools: tuple[NodePool, ...]
+    teams: tuple[Team, ...]
+    spare: tuple[Share, ...]
+
+    @property
+    def distribution(self) -> Distribution:
+        return self.control_plane.distribution
+
+    def pool(self, name: str) -> NodePool:
+        """The pool with that name; ValueError if there is none."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        raise ValueError(f"no pool {name!r} runs Kubernetes")
+
+    def team(self, name: str) -> Team:
+        """The team with that name; ValueError if there is none."""
+        for team in self.teams:
+            if team.name == name:
+                return team
+        raise ValueError(f"there is no team {name!r}")

@@ -1,0 +1,164 @@
+"""The Kubernetes part of a plan: its pools on AWS, and each team's shares. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gpucluster.catalog import Catalog, Machine, kubernetes_node_image
+from gpucluster.plan import kubernetes as kube
+from gpucluster.plan import names, shares
+from gpucluster.plan.kubernetes import allocatable, gpus_of, has_topology, levels
+from gpucluster.plan.launches import Part, parts
+from gpucluster.plan.model import Interface, InterfaceKind, Source
+from gpucluster.plan.model.kubernetes import (
+    EksControlPlane,
+    ExistingControlPlane,
+    Kubernetes,
+    NodePool,
+    PodSecurity,
+    Taint,
+    Team,
+)
+from gpucluster.plan.model.values import CPU, EFA, Distribution, accelerators
+from gpucluster.spec import ClusterSpec
+from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
+from gpucluster.spec.kubernetes import Team as TeamSpec
+from gpucluster.spec.kubernetes import distribution
+from gpucluster.spec.model import Aws as AwsSpec
+from gpucluster.spec.model import Pool as PoolSpec
+from gpucluster.spec.part import require
+from gpucluster.spec.pools import of_kubernetes, sources_of
+from gpucluster.spec.resources import in_unit
+
+KUBERNETES_ARCH = {"x86_64": "amd64", "arm64": "arm64"}
+
+
+def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -> Kubernetes:
+    """The part of the plan: pools, and each team's share of them."""
+    site, pools_of_it = require(spec.aws), of_kubernetes(spec)
+    where = distribution(requested)
+    pools = tuple(made for pool in pools_of_it for made in _pools(spec.name, pool, site, where, catalog))
+    taken = shares.promised(pools, [quota_of(team) for team in requested.teams])
+    return Kubernetes(
+        version=requested.version,
+        control_plane=EksControlPlane()
+        if requested.existing is None
+        else ExistingControlPlane(context=requested.existing.context),
+        queueing=requested.queueing,
+        gpu_stack=requested.gpu_stack,
+        node_image=requested.node_image or kubernetes_node_image(requested.version),
+        pools=pools,
+        teams=tuple(
+            _team(
+                spec.name, team, shares.shares(pools, quota_of(team), mine, may_borrow=team.may_borrow), pools
+            )
+            for team, mine in zip(requested.teams, taken, strict=True)
+        ),
+        spare=shares.spare(pools, taken),
+    )
+
+
+def quota_of(team: TeamSpec) -> dict[str, int]:
+    """Amounts in the plan's units. The spec's rules have checked that each is a whole number."""
+    return {resource: require(in_unit(resource, amount)) for resource, amount in team.quota.items()}
+
+
+def _pools(
+    cluster: str, requested: PoolSpec, site: AwsSpec, where: Distribution, catalog: Catalog
+) -> Iterator[NodePool]:
+    """The pool, or its part in each zone."""
+    whole = _pool(cluster, requested, site, where, catalog)
+    for part in parts(whole.min, whole.max, whole.sources, fabric=bool(whole.allocatable.get(EFA))):
+        yield (
+            replace(whole, launches=part.launches)
+            if part.zone is None
+            else _part(whole, part.zone, part, cluster, site.region)
+        )
+
+
+def _part(whole: NodePool, zone: str, part: Part, cluster: str, region: str) -> NodePool:
+    name = names.zone_part(whole.name, region, zone)
+    return replace(
+        whole,
+        name=name,
+        min=part.min,
+        max=part.max,
+        sources=tuple(_in_zone(source, zone, part) for source in whole.sources if zone in source.zones),
+        launches=part.launches,
+        zone=zone,
+        zones=(zone,),
+        labels=_labels(cluster, name, whole.mig),
+    )
+
+
+def _in_zone(source: Source, zone: str, part: Part) -> Source:
+    """The source in one zone. Its `max` there is the number of nodes that the part has of it."""
+    own = sum(launch.nodes for launch in part.launches if source.position in launch.positions)
+    always_on = part.min if source.position == 0 else 0
+    return replace(source, zones=(zone,), max=None if source.max is None else own + always_on)
+
+
+def _pool(
+    cluster: str, requested: PoolSpec, site: AwsSpec, where: Distribution, catalog: Catalog
+) -> NodePool:
+    sources, nodes = sources_of(requested, site.network.places), require(requested.nodes)
+    machines = [catalog.machines[name] for source in sources for name in source.machines]
+    mig = {} if requested.sharing is None else dict(sorted((requested.sharing.mig or {}).items()))
+    gpus, used = gpus_of(machines), {zone for source in sources for zone in source.zones}
+    gives = allocatable(machines, mig)
+    return NodePool(
+        name=requested.name,
+        of=requested.name,
+        min=nodes.min,
+        max=nodes.max,
+        idle_s=int(kube.IDLE_S.value) if requested.idle is None else requested.idle,
+        sources=sources,
+        launches=(),
+        zone=sources[0].zones[0],
+        zones=tuple(zone for zone in site.network.places if zone in used),
+        arch=KUBERNETES_ARCH[machines[0].arch],
+        vcpus=min(machine.vcpus for machine in machines),
+        gpu_model=None if machines[0].gpu is None else machines[0].gpu.model,
+        gpu_count=gpus,
+        mig=mig,
+        allocatable=gives,
+        shared_by=tuple(accelerators(gpus, mig)) or (CPU,),
+        labels=_labels(cluster, requested.name, mig),
+        taints=(Taint(key=names.TAINT_GPU, value="present", effect="NoSchedule"),) if gpus else (),
+        local_disks=all(machine.local_disks for machine in machines),
+        interfaces=_interfaces(machines) if gives.get(EFA) else (),
+        levels=levels(where, machines) if has_topology(gpus, mig, nodes.min, nodes.max) else (),
+    )
+
+
+def _labels(cluster: str, pool: str, mig: dict[str, int]) -> dict[str, str]:
+    labels = {names.LABEL_CLUSTER: cluster, names.LABEL_POOL: pool}
+    return {**labels, names.LABEL_MIG: names.kubernetes_name(cluster, pool)} if mig else labels
+
+
+def _interfaces(machines: Sequence[Machine]) -> tuple[Interface, ...]:
+    """An EFA on each card, with the only address on card 0. Empty if the pool's machines differ in cards.
+
+    Karpenter then creates all interfaces of the machine, each with an address.
+    """
+    if len({(machine.network_cards, machine.efa) for machine in machines}) > 1:
+        return ()
+    cards = range(machines[0].efa)
+    efa = (Interface(card=card, device=0 if card else 1, kind=InterfaceKind.EFA_ONLY) for card in cards)
+    return (Interface(card=0, device=0, kind=InterfaceKind.ENA), *efa)
+
+
+def _team(
+    cluster: str, requested: TeamSpec, shares_of_team: tuple[shares.Share, ...], pools: Sequence[NodePool]
+) -> Team:
+    mine = {share.pool for share in shares_of_team}
+    locks = any(pool.allocatable.get(EFA) for pool in pools if pool.name in mine)
+    return Team(
+        name=requested.name,
+        namespace=requested.name,
+        group=names.team_group(requested.name),
+        queue=names.kubernetes_name(cluster, requested.name),
+        quota=dict(sorted(quota_of(requested).items())),
+        may_borrow=requested.may_borrow,
+        shares=shares_of_team,
+        pod_security=PodSecurity.PRIVILEGED if locks else PodSecurity.BASELINE,
+    )

@@ -1,0 +1,145 @@
+"""Resolve workloads against the plan: each pod's part of its node, and the possible pools of a gang. Pure."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from gpucluster.catalog import environment
+from gpucluster.plan import kubernetes as kube
+from gpucluster.plan import shares
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Share
+from gpucluster.plan.model.values import CPU, EFA, GPU, HUGE_PAGES, MEMORY
+from gpucluster.plan.model.workloads import Gang, SecretVariable, Service, Workloads
+from gpucluster.plan.shares import of_node
+from gpucluster.spec.part import require
+from gpucluster.spec.resources import in_unit
+from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
+
+_FABRIC = (EFA, HUGE_PAGES)
+
+
+def workloads(spec: WorkloadsSpec, kubernetes: Kubernetes) -> Workloads:
+    """All workloads of the file. A file that `inspect_workloads` accepted always resolves."""
+    return Workloads(
+        services=tuple(_service(one, kubernetes) for one in spec.serve),
+        gangs=tuple(_gang(one, kubernetes) for one in spec.train),
+    )
+
+
+def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
+    wanted = {
+        resource: require(in_unit(resource, amount)) for resource, amount in requested.resources.items()
+    }
+    found = shares.of_service(_places(kubernetes, requested.team), wanted, requested.replicas.max)
+    resources = _least([_of_replica(wanted, kubernetes.pool(place.pool)) for place in found])
+    return Service(
+        name=requested.name,
+        team=requested.team,
+        image=requested.image,
+        pull_secrets=requested.pull_secrets,
+        command=requested.command,
+        args=requested.args,
+        env=dict(requested.env),
+        secrets=_secrets(requested),
+        port=int(kube.SERVICE_PORT.value) if requested.port is None else requested.port,
+        health=requested.health,
+        resources=resources,
+        shm_mib=_shm_mib(resources),
+        pools=tuple(place.pool for place in found),
+        anywhere=any(place.words for place in found),
+        surge=shares.pods_of(found, wanted) > requested.replicas.max,
+        replicas_min=requested.replicas.min,
+        replicas_max=requested.replicas.max,
+        queue_depth=None if requested.scale_on is None else requested.scale_on.queue_depth,
+    )
+
+
+def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
+    word = None if requested.topology is None else requested.topology.required or requested.topology.preferred
+    found = shares.of_gang(
+        _places(kubernetes, requested.team), requested.nodes, requested.gpus_per_node, word
+    )
+    pools = [kubernetes.pool(place.pool) for place in found]
+    resources = _least([of_node(pool, {GPU: requested.gpus_per_node}) for pool in pools])
+    fabric = resources.get(EFA, 0) > 0
+    labels = {level.word: level.label for level in pools[0].levels}
+    required = requested.topology is not None and requested.topology.required is not None
+    return Gang(
+        name=requested.name,
+        team=requested.team,
+        image=requested.image,
+        pull_secrets=requested.pull_secrets,
+        command=requested.command,
+        args=requested.args,
+        env=dict(requested.env),
+        secrets=_secrets(requested),
+        fabric_env=_fabric_env(pools, requested.nodes, fabric=fabric),
+        nodes=requested.nodes,
+        gpus_per_node=requested.gpus_per_node,
+        resources=resources if fabric else _without(resources, _FABRIC),
+        shm_mib=_shm_mib(resources),
+        pools=tuple(pool.name for pool in pools),
+        fabric=fabric,
+        required_level=labels.get(word or "") if required else None,
+        preferred_level=None if required else labels.get(word or ""),
+        anywhere=word is None and bool(labels),
+        restarts=int(kube.RESTARTS.value) if requested.restarts is None else requested.restarts,
+    )
+
+
+def _secrets(requested: Serve | Train) -> tuple[SecretVariable, ...]:
+    return tuple(
+        SecretVariable(variable=variable, secret=one.name, key=one.key)
+        for variable, one in sorted(requested.secrets.items())
+    )
+
+
+def _fabric_env(pools: Sequence[NodePool], nodes: int, *, fabric: bool) -> dict[str, str]:
+    """The variables of the fabric, for every machine that the gang may run on."""
+    machines = [name for pool in pools for source in pool.sources for name in source.machines]
+    kind = environment.EFA if fabric else environment.ETHERNET
+    return {one.name: one.value for one in environment.set_for(kind, machines, several=nodes > 1)}
+
+
+def _places(kubernetes: Kubernetes, team: str) -> list[shares.Place]:
+    """The team's pools."""
+    return [_place(kubernetes.pool(share.pool), share) for share in kubernetes.team(team).shares]
+
+
+def _place(pool: NodePool, share: Share) -> shares.Place:
+    return shares.Place(
+        pool=pool.name,
+        node=pool.allocatable,
+        most=pool.max,
+        reach={r: amount + share.borrow.get(r, 0) for r, amount in share.nominal.items()},
+        shared_by=pool.shared_by,
+        words=tuple(level.word for level in pool.levels),
+        one_zone=len(pool.zones) == 1,
+    )
+
+
+def _of_replica(wanted: Mapping[str, int], pool: NodePool) -> dict[str, int]:
+    """The requested amounts, with the CPU and memory that go with them."""
+    named = {r: wanted[r] for r in pool.shared_by if r in wanted}
+    beside = of_node(pool, named) if named else _by_size(wanted, pool)
+    return {**{r: beside[r] for r in (CPU, MEMORY)}, **wanted}
+
+
+def _by_size(wanted: Mapping[str, int], pool: NodePool) -> dict[str, int]:
+    """For a replica that requests only CPU or memory: the same part of both."""
+    part = max(Fraction(wanted.get(r, 0), pool.allocatable[r]) for r in (CPU, MEMORY))
+    return {r: int(pool.allocatable[r] * part) for r in (CPU, MEMORY)}
+
+
+def _least(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Resources that fit each of the pools: the least of each resource, none of a resource that one of them lacks."""
+    least = {r: min(one.get(r, 0) for one in found) for r in found[0]}
+    return {r: amount for r, amount in sorted(least.items()) if amount}
+
+
+def _without(resources: Mapping[str, int], left_out: Sequence[str]) -> dict[str, int]:
+    return {r: amount for r, amount in resources.items() if r not in left_out}
+
+
+def _shm_mib(resources: Mapping[str, int]) -> int:
+    part = resources[MEMORY] // int(kube.SHM_PART.value)
+    return max(64, min(part, int(kube.SHM_MOST_MIB.value)))

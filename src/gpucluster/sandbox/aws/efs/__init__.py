@@ -1,0 +1,1 @@
+"""Amazon EFS: state and calls."""

@@ -1,0 +1,1 @@
+"""EventBridge: events about instances and their delivery."""

@@ -1,0 +1,1 @@
+"""IAM: policies of roles and their evaluation."""

@@ -1,0 +1,1 @@
+"""KMS: moto stores the keys; here is what other services refuse because of a key."""

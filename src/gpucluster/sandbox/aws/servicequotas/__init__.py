@@ -1,0 +1,1 @@
+"""Service Quotas for vCPUs of EC2."""

@@ -1,0 +1,1 @@
+"""Amazon SQS, where moto differs from AWS."""

@@ -1,0 +1,1 @@
+"""One process tree in its own namespaces and control groups."""

@@ -1,1 +1,0 @@
-"""The EC2 calls that the sandbox answers itself: all that touch instances, and deletions that they forbid."""

@@ -1,0 +1,1 @@
+"""Images of machines, built once and cached."""

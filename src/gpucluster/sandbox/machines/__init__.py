@@ -1,0 +1,1 @@
+"""The machines of a sandbox: systemd-nspawn containers with their volumes and mounts."""

@@ -1,0 +1,43 @@
+"""The table of all resource types."""
+
+from collections.abc import Mapping
+
+from gpucluster.sandbox.provider.schema import ResourceType
+from gpucluster.sandbox.provider.types import (
+    budgets,
+    efs,
+    endpoints,
+    events,
+    fsx,
+    gateways,
+    groups,
+    identity,
+    instances,
+    network,
+    placement,
+    routes,
+    storage,
+    templates,
+    volumes,
+)
+
+TYPES: Mapping[str, ResourceType] = {
+    row.name: row
+    for row in (
+        *network.ROWS,
+        *gateways.ROWS,
+        *routes.ROWS,
+        *endpoints.ROWS,
+        *groups.ROWS,
+        *identity.ROWS,
+        *storage.ROWS,
+        *events.ROWS,
+        *templates.ROWS,
+        *placement.ROWS,
+        *volumes.ROWS,
+        *instances.ROWS,
+        *efs.ROWS,
+        *fsx.ROWS,
+        *budgets.ROWS,
+    )
+}

@@ -1,0 +1,28 @@
+"""The programs and kernel features that a sandbox needs. `tools/prepare.py` reads this file by its path.
+
+Standard library only, and no import of gpucluster: that script runs before a venv exists.
+"""
+
+import shutil
+from pathlib import Path
+
+PROGRAMS = {  # program -> Debian package
+    "mmdebstrap": "mmdebstrap",
+    "systemd-nspawn": "systemd-container",
+    "ip": "iproute2",
+    "mount": "mount",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+FILES = {KEYRING: "debian-archive-keyring"}
+INOTIFY_EACH = 7  # inotify instances of one booted machine: systemd 5, dbus 1 (measured), and 1 spare
+
+
+def missing(path: str | None = None) -> list[str]:
+    """The missing Debian packages, sorted."""
+    programs = {package for name, package in PROGRAMS.items() if shutil.which(name, path=path) is None}
+    return sorted(programs | {package for file, package in FILES.items() if not file.exists()})

@@ -1,0 +1,36 @@
+"""Secrets of workloads: never literal in a file, and given from a Secret of the team's namespace."""
+
+import re
+from collections.abc import Iterator
+
+from gpucluster.spec.problem import Finding, Path
+from gpucluster.spec.rules.findings import error
+from gpucluster.spec.secret_values import SECRET_VALUE
+from gpucluster.spec.workloads import Serve, Train
+from gpucluster.text import quoted
+
+_NAMES = re.compile(
+    r"(?:^|_)(?:PASSWORD|PASSWD|SECRET|SECRET_(?:ACCESS_)?KEY|API_?KEY|PRIVATE_KEY|TOKEN)$", re.I
+)
+_WORDS = re.compile(r"[A-Za-z0-9_.+=~:-][A-Za-z0-9_.+/=~:-]{7,}")  # `</s>` and `/run/token` are no secrets
+
+
+def literal(one: Serve | Train, path: Path) -> Iterator[Finding]:
+    """Refuse a variable or an argument that looks like a secret. The message does not repeat the value."""
+    for name, value in one.env.items():
+        if (_NAMES.search(name) and _WORDS.fullmatch(value)) or SECRET_VALUE.search(value):
+            message = f"the value of '{name}' looks like a secret, and everybody who reads the file or the pod sees it; write `secrets: {{{name}: {{name: SECRET, key: KEY}}}}`"
+            yield error(*path, "env", name, id="literal-secret", message=message)
+    for key in ("args", "command"):
+        for index, value in enumerate(getattr(one, key)):
+            if SECRET_VALUE.search(value):
+                message = "this looks like a secret, and everybody who reads the file or the pod sees it; give it as a variable by `secrets`"
+                yield error(*path, key, index, id="literal-secret", message=message)
+
+
+def variables(one: Serve | Train, path: Path) -> Iterator[Finding]:
+    """Refuse a variable that has a value and a secret."""
+    for name in one.secrets:
+        if name in one.env:
+            message = f"{quoted(name)} is already in 'env'"
+            yield error(*path, "secrets", name, id="duplicate-name", message=message)

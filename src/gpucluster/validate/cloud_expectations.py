@@ -1,0 +1,115 @@
+"""What AWS must show of a cluster: its instances, the rules of its security groups, its stores. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpucluster.checks.cloud import Owned, Place
+from gpucluster.checks.cloud_journal import JournalWant
+from gpucluster.checks.cloud_machines import FixedMachine, Machines, NodeTemplate
+from gpucluster.checks.cloud_rules import RulesWant, RuleWant
+from gpucluster.checks.cloud_stores import BucketWant, FileSystemsWant, FileSystemWant, QueueWant, SecretWant
+from gpucluster.plan import names
+from gpucluster.plan.model import Bindings, Efs, FsxLustre, Image, ImageById, SiteEfs, SiteLustre, SlurmOnAws
+from gpucluster.plan.model.aws import OwnNetwork
+from gpucluster.plan.security_rules import roles, rules
+
+
+def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[str, Any]]:
+    """The checks with their values. Only the bindings say which templates and which network the cluster has."""
+    place = _place(plan, bindings)
+    fixed = _fixed(plan)
+    of_pulumi = tuple(one.name for one in fixed if one.role != names.ROLE_HEAD)
+    yield "cloud.orphans", Owned(place=place, fixed=of_pulumi)
+    yield "cloud.journal", JournalWant(place=place)
+    if bindings is not None:
+        node_group = bindings.groups.get(names.ROLE_NODE, "")
+        templates = _templates(plan, bindings)
+        yield "cloud.machines", Machines(place=place, fixed=fixed, templates=templates, node_group=node_group)
+        yield "cloud.rules", RulesWant(place=place, groups=roles(plan), rules=_rules(plan))
+        yield from _stores(plan, bindings)
+
+
+def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
+    key = plan.aws.kms_key or ""
+    yield "cloud.bucket", BucketWant(cluster=plan.name, bucket=bindings.bucket, key=key)
+    if bindings.queue:
+        yield "cloud.queue", QueueWant(cluster=plan.name, url=bindings.queue)
+    yield "cloud.secret", SecretWant(cluster=plan.name, arn=bindings.secret, key=key)
+    subnets = tuple(sorted(bindings.subnets.values()))
+    systems = tuple(
+        found
+        for mount in plan.storage
+        if mount.path in bindings.file_systems
+        and (found := _system(mount.source, bindings.file_systems[mount.path].id, subnets)) is not None
+    )
+    if systems:
+        yield "cloud.file_systems", FileSystemsWant(cluster=plan.name, systems=systems)
+
+
+def _system(source: object, name: str, subnets: tuple[str, ...]) -> FileSystemWant | None:
+    match source:
+        case Efs():
+            return FileSystemWant(id=name, subnets=subnets)
+        case SiteEfs():
+            return FileSystemWant(id=name, own=False)
+        case FsxLustre():
+            return FileSystemWant(id=name, lustre=True, size_gib=source.size_gib)
+        case SiteLustre():
+            return FileSystemWant(id=name, lustre=True, own=False)
+        case _:
+            return None
+
+
+def _place(plan: SlurmOnAws, bindings: Bindings | None) -> Place:
+    if bindings is None:
+        return Place(cluster=plan.name)
+    return Place(
+        cluster=plan.name,
+        subnets=tuple(sorted(bindings.subnets.values())),
+        groups=tuple(sorted(bindings.groups.values())),
+        whole_vpc=isinstance(plan.aws.network, OwnNetwork),
+    )
+
+
+def _fixed(plan: SlurmOnAws) -> tuple[FixedMachine, ...]:
+    head = plan.head
+    image = _image(plan.image)
+    found = [_machine(f"{plan.name}-{names.ROLE_HEAD}", names.ROLE_HEAD, head.machine, image)]
+    if head.standby is not None:
+        found.append(
+            _machine(f"{plan.name}-{names.ROLE_STANDBY}", names.ROLE_STANDBY, head.standby.machine, image)
+        )
+    if plan.login is not None:
+        found += [_machine(name, names.ROLE_LOGIN, plan.login.machine, image) for name in plan.login.names]
+    return tuple(found)
+
+
+def _machine(name: str, role: str, machine: str, image: str) -> FixedMachine:
+    """The standby has the head's security group."""
+    group = names.ROLE_LOGIN if role == names.ROLE_LOGIN else names.ROLE_HEAD
+    return FixedMachine(name=name, role=role, machine=machine, group=group, image=image)
+
+
+def _image(image: Image) -> str:
+    return image.id if isinstance(image, ImageById) else image.name
+
+
+def _templates(plan: SlurmOnAws, bindings: Bindings) -> tuple[NodeTemplate, ...]:
+    return tuple(
+        NodeTemplate(
+            id=bindings.templates[one.key].id,
+            version=bindings.templates[one.key].version,
+            pool=pool.name,
+            machine=one.machine,
+            image=_image(pool.image or plan.image),
+        )
+        for pool in plan.pools
+        for one in pool.templates
+        if one.key in bindings.templates
+    )
+
+
+def _rules(plan: SlurmOnAws) -> tuple[RuleWant, ...]:
+    return tuple(
+        RuleWant(group=one.group, peer=one.peer, ports=one.ports, out=one.out) for one in rules(plan)
+    )

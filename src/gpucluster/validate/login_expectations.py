@@ -1,0 +1,48 @@
+"""What a login machine must have: services, Slurm's files, sshd. Pure."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gpucluster.checks import files, machine, munge, slurmctld
+from gpucluster.plan import names
+from gpucluster.plan.model import SlurmOnAws, SlurmPlan
+from gpucluster.validate import file_expectations, node_expectations, user_expectations
+
+SACKD_SINCE = (23, 11)  # older versions have no sackd and need the files
+SACKD_CACHE = "/run/slurm/conf"
+_FROM_SACKD = ("slurm.conf", "plugstack.conf")  # what clients of every version read
+
+
+def machines(plan: SlurmPlan) -> tuple[str, ...]:
+    """The names of the login machines."""
+    return plan.login.names if isinstance(plan, SlurmOnAws) and plan.login is not None else ()
+
+
+def of_login(plan: SlurmOnAws, bundle: str) -> Iterator[tuple[str, Any]]:
+    """The checks with their values, but those of every machine."""
+    sackd = _has_sackd(plan)
+    units = ("munge", *(("sackd",) if sackd else ()), "gpucluster-agent", "ssh", "gpucluster-guard")
+    yield "svc.active", machine.Units(units=tuple(f"{unit}.service" for unit in units))
+    yield "auth.rt", munge.Munge()
+    yield "clock.sync", machine.Clock()
+    sums = _files(plan, sackd=sackd)
+    yield "cfg.same", files.Files(sha256=sums)
+    if bundle:
+        again = "on {machine}: systemctl restart gpucluster-agent; journalctl --no-pager -n 30 -u gpucluster-agent"
+        yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=again)
+    yield "files.modes", file_expectations.of_login(plan, tuple(sums), sackd=sackd)
+    yield "login.slurm", slurmctld.Controllers(hosts=(plan.head.name,))
+    yield "sshd.conf", user_expectations.of_login(plan)
+
+
+def _has_sackd(plan: SlurmPlan) -> bool:
+    return tuple(int(word) for word in re.findall(r"[0-9]+", plan.slurm.version)[:2]) >= SACKD_SINCE
+
+
+def _files(plan: SlurmPlan, *, sackd: bool) -> dict[str, str]:
+    """sackd fetches what commands read; an older version has links to all files of the bundle."""
+    if not sackd:
+        return node_expectations.slurm_files(plan, names.SLURM_ETC, on_head=True)
+    every = node_expectations.slurm_files(plan, SACKD_CACHE, on_head=False)
+    return {path: digest for path, digest in every.items() if path.rpartition("/")[2] in _FROM_SACKD}

@@ -1,0 +1,89 @@
+"""Read what AWS says of one bucket, queue, secret or file system. A thing that does not exist is an empty answer."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpucluster.cloud.aws import translated
+from gpucluster.cloud.port import CloudError
+
+Client = Callable[[str], Any]  # of a service
+_GONE = {  # the services' codes for a thing that does not exist
+    *("NoSuchBucket", "NoSuchBucketPolicy", "NoSuchPublicAccessBlockConfiguration"),
+    "ServerSideEncryptionConfigurationNotFoundError",
+    *("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"),
+    "ResourceNotFoundException",
+    *("FileSystemNotFound", "PolicyNotFound"),
+}
+
+
+def read_bucket(client: Client, name: str) -> Mapping[str, Any]:
+    s3 = client("s3")
+    versioning = _asked(s3.get_bucket_versioning, Bucket=name)
+    if versioning is None:
+        return {}
+    block = _asked(s3.get_public_access_block, Bucket=name) or {}
+    encryption = _asked(s3.get_bucket_encryption, Bucket=name) or {}
+    return {
+        "Versioning": versioning.get("Status", ""),
+        "PublicAccessBlock": block.get("PublicAccessBlockConfiguration"),
+        "Encryption": encryption.get("ServerSideEncryptionConfiguration", {}).get("Rules", []),
+        "Policy": (_asked(s3.get_bucket_policy, Bucket=name) or {}).get("Policy"),
+    }
+
+
+def read_queue(client: Client, url: str) -> Mapping[str, Any]:
+    answer = _asked(client("sqs").get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
+    return (answer or {}).get("Attributes", {})
+
+
+def read_secret(client: Client, arn: str) -> Mapping[str, Any]:
+    """Its description and policy, never its value."""
+    manager = client("secretsmanager")
+    found = _asked(manager.describe_secret, SecretId=arn)
+    if found is None:
+        return {}
+    if found.get("DeletedDate"):  # its policy cannot be read any more
+        return found
+    return {
+        **found,
+        "Policy": (_asked(manager.get_resource_policy, SecretId=arn) or {}).get("ResourcePolicy"),
+    }
+
+
+def read_efs(client: Client, name: str) -> Mapping[str, Any]:
+    efs = client("efs")
+    found = _asked(efs.describe_file_systems, FileSystemId=name)
+    if found is None:
+        return {}
+    targets = _asked(efs.describe_mount_targets, FileSystemId=name) or {}
+    policy = _asked(efs.describe_file_system_policy, FileSystemId=name) or {}
+    return {
+        **found["FileSystems"][0],
+        "Policy": policy.get("Policy"),
+        "MountTargets": targets.get("MountTargets", []),
+    }
+
+
+def read_lustre(client: Client, name: str) -> Mapping[str, Any]:
+    found = _asked(client("fsx").describe_file_systems, FileSystemIds=[name])
+    return {} if found is None else found["FileSystems"][0]
+
+
+STORES: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
+    "bucket": read_bucket,
+    "queue": read_queue,
+    "secret": read_secret,
+    "efs": read_efs,
+    "lustre": read_lustre,
+}
+
+
+def _asked(call: Callable[..., Mapping[str, Any]], **arguments: Any) -> Mapping[str, Any] | None:
+    """The answer; None if the thing does not exist."""
+    try:
+        with translated():
+            return call(**arguments)
+    except CloudError as error:
+        if error.code in _GONE:
+            return None
+        raise

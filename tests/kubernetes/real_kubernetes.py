@@ -1,0 +1,70 @@
+"""The control plane of the tests, with Kueue, JobSet and the definitions of the other charts.
+
+kubernetes.apply(manifest)
+kubernetes.wait(lambda: kubernetes.client.get("v1", "Pod", "x", "ns"), "the pod exists")
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from support.bounds import BOUND_S
+from support.kube import files
+
+from gpucluster import shell
+from gpucluster.k8s import manifest
+from gpucluster.sandbox.kubernetes import control_plane, crds, managers
+from gpucluster.sandbox.kubernetes.client import Client
+from gpucluster.sandbox.kubernetes.control_plane import ControlPlane
+from gpucluster.sandbox.kubernetes.programs import Programs
+
+T = TypeVar("T")
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """What a test uses of the control plane."""
+
+    plane: ControlPlane
+
+    @property
+    def client(self) -> Client:
+        return self.plane.client
+
+    def kubectl(self, *args: str, stdin: str | None = None, check: bool = True) -> shell.Result:
+        """Run the real kubectl with all rights."""
+        argv = [str(self.plane.programs["kubectl"]), "--kubeconfig", str(self.plane.kubeconfig), *args]
+        return shell.run(argv, stdin=stdin, check=check, timeout_s=BOUND_S, env={"HOME": str(self.plane.folder)},
+                         without=("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"))  # fmt: skip
+
+    def wait(self, what: Callable[[], T], words: str) -> T:
+        """Return the first value of `what` that is true; AssertionError with `words` if there is none."""
+        deadline = time.monotonic() + BOUND_S
+        while not (found := what()):
+            assert time.monotonic() < deadline, f"never: {words}"
+            threading.Event().wait(0.1)
+        return found
+
+
+@contextmanager
+def started(programs: Programs, folder: Path) -> Iterator[Kubernetes]:
+    """A control plane with all that the rendered manifests need. Kueue has the configuration that gpucluster renders."""
+    with control_plane.running(programs, folder) as plane:
+        for one in crds.from_catalog():
+            plane.client.apply(one)
+        managers.start(plane, managers.kueue(kueue_config()))
+        managers.start(plane, managers.JOBSET)
+        yield Kubernetes(plane)
+
+
+def kueue_config() -> Mapping[str, Any]:
+    """What the values of Kueue's chart give to its manager, for all clusters of the tests instead of one."""
+    (values,) = manifest.documents(files()["helm/kueue.yaml"])
+    (config,) = manifest.documents(values["managerConfig"]["controllerManagerConfigYaml"])
+    anywhere = {"matchExpressions": [{"key": "gpucluster/cluster", "operator": "Exists"}]}
+    return {**config, "managedJobsNamespaceSelector": anywhere}

@@ -1,0 +1,85 @@
+"""`gpucluster validate` on a sandbox cluster, and the commands of its remedies, for tests."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from cluster import ROOT, USER, Cluster
+from support import forked_cli
+from support.bounds import BOUND_S
+
+from gpucluster.cli.shell import SANDBOX
+from gpucluster.engine.target import typed_environment
+from gpucluster.sandbox import state_dir
+
+
+def validated(cluster: Cluster, *options: str, code: int | None = None) -> dict[str, dict]:
+    """Run `validate` and return its results by id."""
+    argv = ("validate", cluster.name, "--output", "json", *options)
+    done = forked_cli.run(argv, folder=ROOT, timeout=BOUND_S)
+    answer = json.loads(done.stdout or "{}")
+    assert code in (None, done.returncode), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "results" in answer, done.stdout + done.stderr
+    assert answer["ok"] == (done.returncode == 0)
+    return {result["id"]: result for result in answer["results"]}
+
+
+@contextmanager
+def asked_by_ssm(cluster: Cluster, idents: Collection[str]) -> Iterator[Callable[[], dict[str, dict]]]:
+    """Run `validate SPEC --only IDENTS` over Systems Manager, as on AWS, while the block runs.
+
+    The function returns its results by id. The run is beside the block's own, because it mostly waits for AWS.
+    """
+    before = commands(cluster)
+    home = state_dir.living(cluster.name)
+    environment = {**typed_environment(home.target(Path("/usr/bin/pulumi"))), SANDBOX: cluster.name}
+    asked = ("--tier", "0", "--user", USER, "--only", ",".join(sorted(idents)), "--output", "json")
+    argv = ("validate", str(cluster.spec), *asked)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        run = pool.submit(forked_cli.run, argv, folder=ROOT, timeout=BOUND_S, environment=environment)
+
+        def results() -> dict[str, dict]:
+            done = run.result()
+            answer = json.loads(done.stdout or "{}")
+            assert "results" in answer, done.stdout + done.stderr
+            assert commands(cluster) > before, "the machines were asked by SendCommand"
+            return {result["id"]: result for result in answer["results"]}
+
+        yield results
+
+
+def commands(cluster: Cluster) -> int:
+    """How many commands Systems Manager has had."""
+    return len(cluster.client("ssm").list_commands()["Commands"])
+
+
+def of_verdict(results: dict[str, dict], *verdicts: str) -> set[str]:
+    return {ident for ident, result in results.items() if result["verdict"] in verdicts}
+
+
+def only_these_fail(results, finds, may=()):
+    """Assert that `finds` fail, and at most `may` besides. An unknown result names a failed check that blocks it."""
+    failed = of_verdict(results, "fail")
+    assert finds <= failed <= finds | set(may), {i: results[i]["found"] for i in failed ^ finds}
+    for ident in of_verdict(results, "unknown"):
+        assert results[ident]["blocked_by"] in failed, (ident, results[ident]["found"])
+        assert not re.search(r"blocked by (?!\w)", results[ident]["found"])
+
+
+def run_remedy(cluster: Cluster, remedy: str) -> None:
+    """Type the commands of a remedy: `on MACHINE: COMMANDS`."""
+    place, _, commands = remedy.removeprefix("on ").partition(": ")
+    cluster.exec("head" if place == "the head" else place, "sh", "-ec", commands)
+
+
+@contextmanager
+def paused(cluster: Cluster, unit: str, *machines: str) -> Iterator[None]:
+    """The unit is stopped by a signal on these machines during the block."""
+    with ExitStack() as stack:
+        for machine in machines:
+            stack.callback(cluster.exec, machine, "systemctl", "kill", "--signal=CONT", unit)
+            cluster.exec(machine, "systemctl", "kill", "--signal=STOP", unit)
+        yield

@@ -1,0 +1,54 @@
+"""Tests on real Slurm daemons. real_slurm.py says how to write one; `make test-slurm` runs them as root on Debian.
+
+`--plans-at-least N` fails a run in which fewer plans of a version passed, unless the version was skipped with its reason.
+"""
+
+import re
+from collections import Counter
+
+import pytest
+
+_PLAN = re.compile(r"test_plans\.py::\w+\[([0-9.]+)-")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--plans-at-least", type=int, default=0, help="plans of each version that must pass")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print how many plans each version took, and why a version was skipped."""
+    for version, (taken, skipped) in sorted(counted(terminalreporter).items()):
+        reason = f"; skipped: {skipped}" if skipped else ""
+        terminalreporter.write_line(f"Slurm {version}: {taken} plans were taken{reason}")
+    if config.getoption("--plans-at-least"):
+        terminalreporter.write_line(too_few(terminalreporter) or "every version took enough plans")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    worker = hasattr(session.config, "workerinput")  # of pytest-xdist: its controller counts
+    if not worker and isinstance(reporter, pytest.TerminalReporter) and too_few(reporter):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def counted(reporter: pytest.TerminalReporter) -> dict[str, tuple[int, str]]:
+    """Version -> the number of plans that passed, and the reason of a skip."""
+    passed: Counter[str] = Counter()
+    reasons: dict[str, str] = {}
+    for report in reporter.stats.get("passed", []):
+        if report.when == "call" and (match := _PLAN.search(report.nodeid)):
+            passed[match[1]] += 1
+    for report in reporter.stats.get("skipped", []):
+        if match := _PLAN.search(report.nodeid):
+            reasons[match[1]] = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else "")
+    return {v: (passed[v], reasons.get(v, "")) for v in passed.keys() | reasons.keys()}
+
+
+def too_few(reporter: pytest.TerminalReporter) -> str:
+    """Say which version took too few plans; an empty text if none did."""
+    least = int(reporter.config.getoption("--plans-at-least") or 0)
+    found = counted(reporter) if least else {}
+    short = [f"{v}: {n}" for v, (n, skipped) in sorted(found.items()) if n < least and not skipped]
+    if least and not any(n for n, _ in found.values()):
+        return f"no version took a plan; expected {least} of each"
+    return f"too few plans were taken, expected {least}: {', '.join(short)}" if short else ""

@@ -1,0 +1,1 @@
+"""Shared parts of tests: specs, plans, stand-ins and scenarios."""

@@ -1,0 +1,81 @@
+"""Rendered manifests for tests: by kind and name, and a whole tree at once."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpucluster import catalog, k8s
+from gpucluster.k8s.lint.read import read
+from gpucluster.plan import codec
+from gpucluster.plan.model import Bindings, ClusterPlan, FileSystemBinding
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import ClusterSpec
+from support.builders import a_kube_spec, some_workloads
+
+Change = tuple[str, str]
+BOUND = Bindings(
+    schema=1,
+    region="us-west-2",
+    bucket="b",
+    secret="s",
+    subnets={},
+    templates={},
+    file_systems={
+        "/data": FileSystemBinding(
+            id="fs-0123456789abcdef0",
+            dns_name="fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
+            mount_name="abcdefgh",
+        )
+    },
+)
+
+
+def files(
+    *changes: Change, running: tuple[Change, ...] = (), bindings: Bindings | None = None
+) -> dict[str, str]:
+    """The tree of the usual spec and workloads, changed: path below k8s/ -> text."""
+    return dict(_files(changes, running, bindings is not None))
+
+
+@cache
+def _files(changes: tuple[Change, ...], running: tuple[Change, ...], bound: bool) -> dict[str, str]:
+    spec = a_kube_spec(*changes)
+    return tree(spec, resolve(spec, catalog.load()), running=running, bindings=BOUND if bound else None)
+
+
+def tree(
+    spec: ClusterSpec,
+    plan: ClusterPlan,
+    *,
+    running: tuple[Change, ...] | None = (),
+    bindings: Bindings | None = None,
+) -> dict[str, str]:
+    """`running=None` means no workloads."""
+    some = None if running is None else some_workloads(plan, spec, *running)
+    return {a.path.removeprefix("k8s/"): a.content.decode() for a in k8s.render(plan, some, bindings)}
+
+
+def objects(texts: dict[str, str]) -> dict[str, Any]:
+    """Every manifest by `Kind/name` or, in a namespace, `Kind/namespace/name`."""
+    found: dict[str, Any] = {}
+    for path, text in sorted(texts.items()):
+        if path.endswith(".yaml") and "kustomization" not in path and not path.startswith("helm/"):
+            got = read(text, path)
+            assert not got.findings
+            for one in (document.value for document in got.documents):
+                names = [one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]]
+                key = "/".join(name for name in names if name)
+                assert key not in found, f"{key} twice"
+                found[key] = one
+    return found
+
+
+def golden_files(stack: Path) -> dict[str, bytes]:
+    """Return the output of `gpucluster render` for a stack with the workloads beside it."""
+    from gpucluster.cli.context import resolve_file, workloads_beside
+    from gpucluster.cli.render import artifacts_of
+
+    desk = resolve_file(stack)
+    made = artifacts_of(desk.plan, workloads_beside(stack, desk)[0])
+    assert codec.load_plan(codec.dumps(desk.plan)) == desk.plan
+    return {artifact.path: artifact.content for artifact in made}

@@ -1,0 +1,495 @@
+"""Errors of a Kubernetes spec and of workloads by example: sentence, changes, the only expected problem."""
+
+Change = tuple[str, str]
+Row = tuple[str, list[Change], str]
+
+_NO_STORAGE = ("storage:\n  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}\n", "")
+BOTH = [
+    _NO_STORAGE,
+    (
+        "pools:\n",
+        'slurm: {version: "26.05"}\nhead: {machine: m7i.xlarge, state: 8GiB}\naccess: {ssm: true}\npartitions: [{name: gpu, pools: [tune]}]\npools:\n',
+    ),
+]
+
+CLUSTER_ROWS: list[Row] = [
+    (
+        "a Kubernetes version from the future",
+        [('"1.36"', '"1.99"')],
+        "7:12: error[kubernetes-version] kubernetes.version: '1.99' is not a known Kubernetes release (1.34, 1.35, 1.36, 1.37)",
+    ),
+    (
+        "a Kubernetes version without quotes",
+        [('"1.36"', "1.40")],
+        '7:12: error[unquoted-version] kubernetes.version: 1.40 without quotes is a number in YAML, 1.4; write it in quotes: "1.40"',
+    ),
+    (
+        "two control planes",
+        [("control_plane: eks", "control_plane: eks\n  existing: {context: prod}")],
+        "7:3: error[control-plane] kubernetes: write exactly one of 'control_plane' and 'existing'",
+    ),
+    (
+        "no control plane",
+        [("  control_plane: eks\n", "")],
+        "7:3: error[control-plane] kubernetes: write exactly one of 'control_plane' and 'existing'",
+    ),
+    (
+        "a queueing system of a later release",
+        [("control_plane: eks", "control_plane: eks\n  queueing: volcano")],
+        "9:13: error[not-supported] kubernetes.queueing: 'volcano' is not supported yet; supported: kueue",
+    ),
+    (
+        "a GPU stack of a later release",
+        [("control_plane: eks", "control_plane: eks\n  gpu_stack: dra")],
+        "9:14: error[not-supported] kubernetes.gpu_stack: 'dra' is not supported yet; supported: device-plugin",
+    ),
+    (
+        "a control plane that nobody runs",
+        [("control_plane: eks", "control_plane: gke")],
+        "8:18: error[bad-choice] kubernetes.control_plane: 'gke' is none of eks",
+    ),
+    (
+        "a source for which the sources before it leave no node",
+        [
+            (
+                "[{from: spot, machines: [p4de.24xlarge]}]",
+                "[{from: on-demand, machines: [p4de.24xlarge]}, {from: spot, machines: [p4de.24xlarge]}]",
+            )
+        ],
+        "21:62: error[source-without-nodes] pools[serve].capacity[1]: the sources before it take all 5 nodes beside the always-on ones, because Karpenter counts each source alone; write 'max' there",
+    ),
+    (
+        "sources that give fewer nodes than the max",
+        [
+            (
+                "[{from: spot, machines: [p4de.24xlarge]}]",
+                "[{from: spot, machines: [p4de.24xlarge], max: 4}]",
+            )
+        ],
+        "21:15: error[sources-below-max] pools[serve].capacity: the sources give at most 4 of max 6 nodes, and the quotas count on all",
+    ),
+    (
+        "a node image that is no release",
+        [("control_plane: eks", "control_plane: eks\n  node_image: latest")],
+        "9:15: error[bad-release] kubernetes.node_image: 'latest' is not a release of EKS's images such as v20260903",
+    ),
+    (
+        "a Kubernetes version without a known node image",
+        [('"1.36"', '"1.37"')],
+        "7:3: warning[node-image] kubernetes: no release of EKS's image is known for Kubernetes 1.37, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as v20260903",
+    ),
+    (
+        "two teams of one name",
+        [("name: research", "name: serving")],
+        "11:14: error[duplicate-name] kubernetes.teams[serving].name: 'serving' is already the name of teams[0]",
+    ),
+    (
+        "a team whose name is no namespace's",
+        [("name: research", "name: Research_1")],
+        "11:14: error[bad-name] kubernetes.teams[1].name: 'Research_1' is not a name: use a-z, 0-9 and '-', beginning with a letter, not ending with '-', at most 24 characters",
+    ),
+    (
+        "a team in the system's own namespace",
+        [("name: research", "name: kube-system")],
+        "11:14: error[reserved-name] kubernetes.teams[kube-system].name: the namespace 'kube-system' belongs to Kubernetes; choose another name",
+    ),
+    (
+        "a quota above the pools",
+        [("nvidia.com/gpu: 32", "nvidia.com/gpu: 33")],
+        "11:48: error[quota-above-pools] kubernetes.teams[research].quota.'nvidia.com/gpu': 33 of nvidia.com/gpu is more than the pools have at their max: 32",
+    ),
+    (
+        "quotas that together are above the pools",
+        [("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, nvidia.com/gpu: 8}")],
+        "11:48: error[quota-above-pools] kubernetes.teams[research].quota.'nvidia.com/gpu': 32 of nvidia.com/gpu is more than the pools have at their max: 32, of which earlier teams leave 24",
+    ),
+    (
+        "a quota of slices that no pool has",
+        [("mig-1g.10gb: 28", "mig-1g.20gb: 28")],
+        "10:55: error[unknown-resource] kubernetes.teams[serving].quota.'nvidia.com/mig-1g.20gb': no pool has quotas of 'nvidia.com/mig-1g.20gb'; did you mean 'nvidia.com/mig-1g.10gb'?",
+    ),
+    (
+        "a quota of what follows the GPUs, where another pool has none",
+        [
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 32, cpu: 5, memory: 1Ti}"),
+            (
+                "pools:\n",
+                "pools:\n  - {name: plain, nodes: 2, capacity: [{from: spot, machines: [m7i.xlarge]}]}\n",
+            ),
+        ],
+        "11:68: error[unknown-resource] kubernetes.teams[research].quota.memory: no pool has quotas of 'memory' (cpu, memory and EFA follow the GPUs); there are cpu, nvidia.com/gpu, nvidia.com/mig-1g.10gb",
+    ),
+    (
+        "a quota of what follows the GPUs",
+        [("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 32, memory: 1Ti}")],
+        "11:60: error[unknown-resource] kubernetes.teams[research].quota.memory: no pool has quotas of 'memory' (cpu, memory and EFA follow the GPUs); there are nvidia.com/gpu, nvidia.com/mig-1g.10gb",
+    ),
+    (
+        "half a GPU",
+        [("nvidia.com/gpu: 32", "nvidia.com/gpu: 500m")],
+        "11:48: error[bad-amount] kubernetes.teams[research].quota.'nvidia.com/gpu': nvidia.com/gpu is counted in whole numbers",
+    ),
+    (
+        "a quota that is no quantity",
+        [("nvidia.com/gpu: 32", "nvidia.com/gpu: many")],
+        "11:48: error[bad-quantity] kubernetes.teams[research].quota.'nvidia.com/gpu': 'many' is not a quantity such as 4, 500m or 16Gi",
+    ),
+    (
+        "a resource that is no name",
+        [("nvidia.com/gpu: 32", '"nvidia.com/gpu x": 32')],
+        "11:32: error[bad-resource] kubernetes.teams[research].quota.'nvidia.com/gpu x': 'nvidia.com/gpu x' is not a resource such as cpu, memory or nvidia.com/gpu",
+    ),
+    (
+        "a quota of nothing",
+        [
+            ("{nvidia.com/gpu: 32}", "{}"),
+            ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/mig-1g.10gb: 28, nvidia.com/gpu: 8}"),
+        ],
+        "11:31: error[empty-mapping] kubernetes.teams[research].quota: the mapping is empty; it needs at least one key",
+    ),
+    (
+        "a team with nothing",
+        [("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 0}")],
+        "11:31: error[team-without-quota] kubernetes.teams[research].quota: the team has no quota and may not borrow, so none of its pods can run",
+    ),
+    (
+        "MIG on a GPU without it",
+        [("{from: spot, machines: [p4de.24xlarge]}", "{from: spot, machines: [g6e.48xlarge]}")],
+        "20:20: error[no-mig] pools[serve].sharing.mig: the l40s of 45776 MiB of 'g6e.48xlarge' does not support MIG",
+    ),
+    (
+        "MIG without a GPU",
+        [
+            ("{from: spot, machines: [p4de.24xlarge]}", "{from: spot, machines: [m7i.xlarge]}"),
+            ("{nvidia.com/mig-1g.10gb: 28}", "{cpu: 4}"),
+        ],
+        "20:20: error[no-mig] pools[serve].sharing.mig: 'm7i.xlarge' has no GPU for MIG",
+    ),
+    (
+        "a profile that the GPU lacks",
+        [("{1g.10gb: 7}", "{1g.10gb: 2, 1g.18gb: 1}")],
+        "20:42: error[unknown-profile] pools[serve].sharing.mig.'1g.18gb': the a100 of 81920 MiB has no profile '1g.18gb'; it has 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb",
+    ),
+    (
+        "shards in a pool of Kubernetes",
+        [
+            ("sharing: {mig: {1g.10gb: 7}}", "sharing: {shards: 4}"),
+            ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}"),
+        ],
+        "20:23: error[not-here] pools[serve].sharing.shards: 'shards' are of Slurm; a pool of Kubernetes shares its GPUs by 'mig'",
+    ),
+    (
+        "MPS in a pool of Kubernetes",
+        [
+            ("sharing: {mig: {1g.10gb: 7}}", "sharing: {mps: 4}"),
+            ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}"),
+        ],
+        "20:20: error[not-here] pools[serve].sharing.mps: 'mps' is of Slurm here; a pool of Kubernetes shares its GPUs by 'mig'",
+    ),
+    (
+        "a profile that is none",
+        [("{1g.10gb: 7}", "{1g.10gb: 2, tiny: 1}"), ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}")],
+        "20:33: error[bad-profile] pools[serve].sharing.mig.tiny: 'tiny' is not a MIG profile such as 1g.10gb",
+    ),
+    (
+        "more slices than a GPU has",
+        [("{1g.10gb: 7}", "{1g.10gb: 4, 3g.40gb: 2}")],
+        "20:20: error[too-many-slices] pools[serve].sharing.mig: one GPU has 7 compute slices and 8 memory slices; these profiles take 10 and 12 (at most 7 of 1g.10gb, at most 2 of 3g.40gb)",
+    ),
+    (
+        "no slices",
+        [("{1g.10gb: 7}", "{}"), ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}")],
+        "20:20: error[empty-mapping] pools[serve].sharing.mig: the mapping is empty; it needs at least one key",
+    ),
+    (
+        "a pool that nobody is promised",
+        [("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}")],
+        "18:11: warning[pool-without-quota] pools[serve].name: no team has a quota for the pool 'serve' (nvidia.com/mig-1g.10gb)",
+    ),
+    (
+        "a boot timeout where Karpenter watches",
+        [("    nodes: 4\n", "    nodes: 4\n    boot_timeout: 30m\n")],
+        "17:19: error[not-here] pools[tune].boot_timeout: Karpenter limits the boot time of Kubernetes nodes, and its limit cannot be set",
+    ),
+    (
+        "a pool for Slurm in a cluster without it",
+        [
+            ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n"),
+            ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/mig-1g.10gb: 1}"),
+        ],
+        "17:11: error[who-runs] pools[tune].runs: the cluster has no 'slurm' part",
+    ),
+    (
+        "partitions without Slurm",
+        [("storage:\n", "partitions: [{name: gpu, pools: [tune]}]\nstorage:\n")],
+        "12:13: error[no-slurm] partitions: 'partitions' needs a 'slurm' part, and the cluster has none",
+    ),
+    (
+        "a role for jobs without Slurm",
+        [("aws:\n", "aws:\n  jobs: {read: ['s3://example-data']}\n")],
+        "4:9: error[no-slurm] aws.jobs: 'jobs' needs a 'slurm' part, and the cluster has none",
+    ),
+    (
+        "a partition over a pool of Kubernetes",
+        [
+            *BOTH,
+            ("    nodes: 4\n", "    nodes: 4\n    runs: kubernetes\n"),
+            ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: kubernetes\n"),
+            (
+                "pools:\n  - name: tune",
+                "pools:\n  - {name: old, runs: slurm, nodes: 1, capacity: [{from: spot, machines: [m7i.xlarge]}]}\n  - name: tune",
+            ),
+            ("pools: [tune]", "pools: [old, tune]"),
+        ],
+        "15:39: error[two-orchestrators] partitions[gpu].pools[1]: the pool 'tune' runs Kubernetes, and a pool has one orchestrator",
+    ),
+    (
+        "two orchestrators, and a pool that does not say whose it is",
+        [
+            *BOTH,
+            ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n"),
+            ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/mig-1g.10gb: 1}"),
+        ],
+        "21:5: error[who-runs] pools[serve]: 'runs' is missing: the cluster has two orchestrators, so write `runs: slurm` or `runs: kubernetes`",
+    ),
+    (
+        "slices in a pool of Slurm whose machines have EFA",
+        [
+            *BOTH,
+            ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n    sharing: {mig: {1g.10gb: 7}}\n"),
+            ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: kubernetes\n"),
+            ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/mig-1g.10gb: 1}"),
+        ],
+        "20:20: warning[mig-fabric] pools[tune].sharing.mig: a MIG slice has neither NVLink nor peer-to-peer, so NCCL cannot join slices, and no job of slices uses the EFA of this pool; take machines without EFA, or whole GPUs",
+    ),
+    (
+        "a pool twice, once for each orchestrator",
+        [
+            *BOTH,
+            ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n"),
+            ("name: serve\n", "name: tune\n    runs: kubernetes\n"),
+            ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/mig-1g.10gb: 1}"),
+            ("[{name: gpu, pools: [tune]}]", "[{name: gpu, pools: [tune]}]"),
+        ],
+        "21:11: error[duplicate-name] pools[tune].name: 'tune' is already the name of pools[0]",
+    ),
+    (
+        "Kubernetes without a pool",
+        [
+            *BOTH,
+            ("    nodes: 4\n", "    nodes: 4\n    runs: slurm\n"),
+            ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 1, max: 6}\n    runs: slurm\n"),
+            ("    sharing: {mig: {1g.10gb: 7}}\n", ""),
+            ("pools: [tune]", "pools: [tune, serve]"),
+            ("{nvidia.com/mig-1g.10gb: 28}", "{nvidia.com/gpu: 0}"),
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 1}"),
+        ],
+        "7:3: error[no-pool] kubernetes: no pool runs Kubernetes, so no pod could start",
+    ),
+    (
+        "a file system that pods cannot mount",
+        [("fsx_lustre: {zone: us-west-2a, size: 2400GiB}", "other: {type: beegfs, source: x}")],
+        "13:27: error[not-supported] storage[0].other: pods can mount NFS and FSx for Lustre; for another kind add a volume beside these manifests",
+    ),
+    (
+        "an export of a head that is not there",
+        [("fsx_lustre: {zone: us-west-2a, size: 2400GiB}", "nfs: {from: head, export: /srv}")],
+        "13:32: error[nfs-source] storage[0].nfs.from: this cluster has no head that can export it",
+    ),
+    (
+        "a price limit for pods",
+        [("from: spot,", "from: spot, max_price: 20 USD/h,")],
+        "21:40: error[not-here] pools[serve].capacity[0].max_price: Karpenter launches spot at any price up to on-demand; a limit cannot be set",
+    ),
+    (
+        "spares of Kubernetes",
+        [("nodes: 4\n", "nodes: {min: 1, max: 4}\n    spares: 1\n")],
+        "17:13: error[not-here] pools[tune].spares: 'spares' is used by Slurm's elastic daemon; Kubernetes and Karpenter do not use it",
+    ),
+    (
+        "a termination of pods",
+        [("nodes: 4\n", "nodes: 4\n    termination: {signal: USR2}\n")],
+        "17:18: error[not-here] pools[tune].termination: 'termination' is used by Slurm's elastic daemon; Kubernetes and Karpenter do not use it",
+    ),
+    (
+        "a budget for pods",
+        [("pools:\n", "budget: {monthly: 250000 USD}\npools:\n")],
+        "14:9: error[not-here] budget: the budget is enforced by Slurm's elastic daemon, and no pool runs Slurm",
+    ),
+]
+
+WORKLOAD_ROWS: list[Row] = [
+    (
+        "an unknown team",
+        [("team: serving", "team: servin")],
+        "5:11: error[unknown-team] serve[chat].team: 'servin' is not a team of the cluster; did you mean 'serving'?",
+    ),
+    (
+        "another cluster",
+        [("cluster: kube", "cluster: cube")],
+        "2:10: error[unknown-cluster] cluster: stacks/cube.yaml has the name 'kube'",
+    ),
+    (
+        "nothing that runs",
+        [("serve:\n", "x-unused: &x\n"), ("train:\n", "x-more: &y\n")],
+        "1:1: error[missing-key] 'serve' or 'train' is missing: the workloads",
+    ),
+    (
+        "a service and a gang of one name in one team",
+        [
+            ("name: tune", "name: chat"),
+            ("team: serving", "team: research"),
+            ("nvidia.com/mig-1g.10gb: 1", "nvidia.com/gpu: 1"),
+        ],
+        "11:11: error[duplicate-name] train[chat].name: 'chat' is already the name of serve[0]",
+    ),
+    (
+        "min above max",
+        [("min: 2", "min: 9")],
+        "8:21: error[min-above-max] serve[chat].replicas.min: min 9 is above max 8",
+    ),
+    (
+        "replicas that nothing scales",
+        [("    scale_on: {queue_depth: 10}\n", "")],
+        "8:15: error[never-scaled] serve[chat].replicas: 'scale_on' is missing: the reason to scale between min and max, such as `scale_on: {queue_depth: 10}`",
+    ),
+    (
+        "an image that is none",
+        [("registry.example.org/chat:1.4", "'registry.example.org/Chat: 1.4'")],
+        "6:12: error[bad-image] serve[chat].image: 'registry.example.org/Chat: 1.4' is not an image such as registry.example.org/team/name:1.4",
+    ),
+    (
+        "a port of the system",
+        [("image: registry.example.org/chat:1.4", "image: chat\n    port: 80")],
+        "7:11: error[bad-port] serve[chat].port: '80' is not a port from 1024 to 65535",
+    ),
+    (
+        "an unknown resource",
+        [("mig-1g.10gb: 1", "mig-1g.11gb: 1")],
+        "7:41: error[unknown-resource] serve[chat].resources.'nvidia.com/mig-1g.11gb': no pool offers 'nvidia.com/mig-1g.11gb'; did you mean 'nvidia.com/mig-1g.10gb'?",
+    ),
+    (
+        "a bad quantity",
+        [("mig-1g.10gb: 1", "mig-1g.10gb: 1, memory: 16 GB")],
+        "7:52: error[bad-quantity] serve[chat].resources.memory: '16 GB' is not a quantity such as 4, 500m or 16Gi",
+    ),
+    (
+        "memory in bytes",
+        [("mig-1g.10gb: 1", "mig-1g.10gb: 1, memory: 16")],
+        "7:52: error[bad-amount] serve[chat].resources.memory: memory is counted in MiB or more, such as 16Gi",
+    ),
+    (
+        "none of a resource",
+        [("mig-1g.10gb: 1", "mig-1g.10gb: 0")],
+        "7:41: error[bad-amount] serve[chat].resources.'nvidia.com/mig-1g.10gb': 0 is not an amount; remove this key",
+    ),
+    (
+        "resources without any, which the schema refused and check let pass",
+        [("{nvidia.com/mig-1g.10gb: 1}", "{}")],
+        "7:16: error[empty-mapping] serve[chat].resources: the mapping is empty; it needs at least one key",
+    ),
+    (
+        "GPUs and slices",
+        [("mig-1g.10gb: 1", "mig-1g.10gb: 1, nvidia.com/gpu: 1")],
+        "7:16: error[two-accelerators] serve[chat].resources: a replica can have one kind of GPU or slice, found two",
+    ),
+    (
+        "a replica larger than a node",
+        [
+            ("mig-1g.10gb: 1", "mig-1g.10gb: 57"),
+            ("{min: 2, max: 8}", "{min: 1, max: 1}"),
+            ("    scale_on: {queue_depth: 10}\n", ""),
+        ],
+        "7:16: error[no-room] serve[chat].resources: one replica fits on no node of the team's pools",
+    ),
+    (
+        "a team without a quota of GPUs",
+        [("team: research", "team: serving")],
+        "12:11: error[no-gpus] train[tune].team: the team 'serving' has no quota of nvidia.com/gpu",
+    ),
+    (
+        "a gang above its team's quota",
+        [("nodes: 4", "nodes: 5")],
+        "14:12: error[above-quota] train[tune].nodes: 5 x 8 = 40 GPUs, the team has 32",
+    ),
+    (
+        "GPUs that do not divide a node's",
+        [("gpus_per_node: 8", "gpus_per_node: 3")],
+        "15:20: error[gpus-per-node] train[tune].gpus_per_node: 3 does not divide the 8 GPUs of a node",
+    ),
+    (
+        "more GPUs than a node has",
+        [("gpus_per_node: 8", "gpus_per_node: 16")],
+        "15:20: error[gpus-per-node] train[tune].gpus_per_node: 16 does not divide the 8 GPUs of a node",
+    ),
+    (
+        "a level that the topology lacks",
+        [("required: block", "required: rack")],
+        "16:26: error[unknown-level] train[tune].topology.required: 'rack' is not a level of the topology; there are zone, spine, block, leaf",
+    ),
+    (
+        "a place that is required and preferred",
+        [("required: block", "required: block, preferred: leaf")],
+        "16:15: error[topology] train[tune].topology: write exactly one of 'required' and 'preferred'",
+    ),
+    (
+        "a framework of a later release",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    framework: jax")],
+        "16:16: error[not-supported] train[tune].framework: 'jax' is not supported yet; supported: torch",
+    ),
+    (
+        "a framework that is none",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    framework: tourch")],
+        "16:16: error[bad-choice] train[tune].framework: 'tourch' is none of torch",
+    ),
+    (
+        "a literal token in a variable",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    env: {HF_TOKEN: abcdefgh1234}")],
+        "16:21: error[literal-secret] train[tune].env.HF_TOKEN: the value of 'HF_TOKEN' looks like a secret, and everybody who reads the file or the pod sees it; write `secrets: {HF_TOKEN: {name: SECRET, key: KEY}}`",
+    ),
+    (
+        "a literal access key in a variable of any name",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    env: {ID: AKIAABCDEFGHIJKLMNOP}")],
+        "16:15: error[literal-secret] train[tune].env.ID: the value of 'ID' looks like a secret, and everybody who reads the file or the pod sees it; write `secrets: {ID: {name: SECRET, key: KEY}}`",
+    ),
+    (
+        "a literal token in an argument",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    args: [--token=hf_abcdefghijklmnopqrstuvwx]")],
+        "16:12: error[literal-secret] train[tune].args[0]: this looks like a secret, and everybody who reads the file or the pod sees it; give it as a variable by `secrets`",
+    ),
+    (
+        "a variable with a value and a secret",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    env: {A: x}\n    secrets: {A: {name: s, key: k}}")],
+        "17:18: error[duplicate-name] train[tune].secrets.A: 'A' is already in 'env'",
+    ),
+    (
+        "a secret variable that is ours",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    secrets: {MASTER_ADDR: {name: s, key: k}}")],
+        "16:28: error[reserved-name] train[tune].secrets.MASTER_ADDR: 'MASTER_ADDR' is set by gpucluster for the gang; use another name",
+    ),
+    (
+        "a Secret whose name is none",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    secrets: {A: {name: S_, key: k}}")],
+        "16:25: error[bad-name] train[tune].secrets.A.name: 'S_' is not the name of an object: use a-z, 0-9, '-' and '.'",
+    ),
+    (
+        "a variable that is ours",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    env: {MASTER_ADDR: x}")],
+        "16:24: error[reserved-name] train[tune].env.MASTER_ADDR: 'MASTER_ADDR' is set by gpucluster for the gang; use another name",
+    ),
+    (
+        "a variable that is none",
+        [("gpus_per_node: 8", 'gpus_per_node: 8\n    env: {"A-B": x}')],
+        "16:11: error[bad-variable] train[tune].env.'A-B': 'A-B' is not a variable's name: use A-Z, a-z, 0-9 and '_'",
+    ),
+    (
+        "a control character in a variable",
+        [("gpus_per_node: 8", 'gpus_per_node: 8\n    env: {A: "\\e[2J"}')],
+        "16:14: error[bad-text] train[tune].env.A: '\\x1b[2J' has control characters, or is longer than 4096",
+    ),
+    (
+        "a key of the cluster's",
+        [("cluster: kube", "cluster: kube\nbudget: 1")],
+        "3:1: error[unknown-key] budget: unknown key 'budget'; known here are schema, cluster, serve, train",
+    ),
+]

@@ -1,0 +1,248 @@
+"""Limits, modes, hooks, containers and accounting: recorded answers of the real programs, healthy and after a fault."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.account_rows import a_site_plan, with_containers
+from support.standing_cluster import LIMITS, MEMORY, SHM
+
+from gpucluster import agent
+from gpucluster.checks import accounting, containers, hooks, limits, modes
+from gpucluster.checks.check import TIMED_OUT, CheckResult, CheckStatus, ParseError, QueryOutput
+from gpucluster.checks.table import CHECKS
+from gpucluster.plan.model import Containers
+from gpucluster.validate import expectations
+
+RECORDED = Path(__file__).parents[2] / "recorded/checks"
+PASS, FAIL, WARN = CheckStatus.PASS, CheckStatus.FAIL, CheckStatus.WARN
+WANTS = {one.check: one.want for one in expectations(a_site_plan())}
+
+
+def said(*texts: str) -> tuple[QueryOutput, ...]:
+    return tuple(QueryOutput(code=0, stdout=text) for text in texts)
+
+
+# --- limits ----------------------------------------------------------------------------------------------
+WANT = limits.LimitsWant(open_files=131072)
+SMALL = LIMITS.replace(
+    "unlimited            unlimited            bytes", "8388608              8388608              bytes"
+)
+FEW = LIMITS.replace("131072 ", "20000  ")
+UNIT = "LimitMEMLOCK=infinity"
+
+
+@pytest.mark.parametrize(
+    ("slurmd", "first", "shm", "as_machine", "culprits"),
+    [
+        (LIMITS, LIMITS, SHM, False, ()),
+        (SMALL, LIMITS, SHM, False, ("memlock",)),
+        (FEW, LIMITS, SHM, False, ("nofile",)),
+        (LIMITS, LIMITS, "1K-blocks\n 65536\n", False, ("/dev/shm",)),
+        (SMALL, SMALL, SHM, True, ()),  # a rehearsal on a host with this limit
+        (FEW, FEW, SHM, True, ()),
+        (SMALL, LIMITS, SHM, True, ("memlock",)),
+        (LIMITS, SMALL, SHM, True, ()),
+    ],
+)
+def test_limits_of_slurmd_and_of_a_job(slurmd, first, shm, as_machine, culprits):
+    want = replace(WANT, as_machine=as_machine)
+    on_node = limits.evaluate_slurmd(limits.parse_slurmd(said("42\n", slurmd, first, shm, MEMORY)), want)
+    in_job = limits.evaluate_job(limits.parse_job(said(f"{slurmd}\n{first}\n{shm}\n{MEMORY}")), want)
+    assert on_node.culprits == in_job.culprits == culprits
+    assert (on_node.verdict is PASS) == (not culprits)
+    assert (UNIT in on_node.remedy) == bool({"memlock", "nofile"} & set(culprits))
+    assert ("mount -o remount,size=50% /dev/shm" in on_node.remedy) == ("/dev/shm" in culprits)
+    assert in_job.remedy == ""
+
+
+def test_least_shm_is_a_part_of_the_memory():
+    kib = 24684084 * limits.SHM_PERCENT // 100
+    for size, verdict in ((kib, PASS), (kib - 1, FAIL)):
+        found = limits.parse_slurmd(said("42\n", LIMITS, LIMITS, f"1K-blocks\n {size}\n", MEMORY))
+        assert limits.evaluate_slurmd(found, WANT).verdict is verdict
+
+
+def test_unit_of_slurmd_sets_the_limits_that_are_expected():
+    lines = (
+        (Path(agent.__file__).parent / "units/etc/systemd/system/slurmd.service.d/gpucluster.conf")
+        .read_text()
+        .splitlines()
+    )
+    assert {UNIT, f"LimitNOFILE={limits.OPEN_FILES}"} <= set(lines)
+
+
+# --- modes -----------------------------------------------------------------------------------------------
+FILES = modes.FilesWant(
+    files=(
+        modes.FileWant(path="/etc/munge/munge.key", owner="munge", modes=("400", "600")),
+        modes.FileWant(path="/var/spool/gpucluster/new", owner="slurm", modes=("700",)),
+    ),
+    heals_missing="systemd-tmpfiles --create gpucluster.conf",
+)
+KEY, NEW = "400 munge /etc/munge/munge.key\n", "700 slurm /var/spool/gpucluster/new\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "found", "remedy"),
+    [
+        (KEY + NEW, "", ""),
+        (KEY.replace("400", "600") + NEW, "", ""),
+        (KEY.replace("400", "644") + NEW, "/etc/munge/munge.key is 0644 of munge, not 0400 of munge", "chmod 0400 /etc/munge/munge.key"),
+        (KEY.replace(" munge ", " root ") + NEW, "is 0400 of root, not 0400 of munge", "chown munge /etc/munge/munge.key"),
+        (KEY + NEW.replace("700 slurm", "1777 root"), "is 1777 of root", "chown slurm /var/spool/gpucluster/new; chmod 0700 /var/spool/gpucluster/new"),
+    ],
+)  # fmt: skip
+def test_modes(shown, found, remedy):
+    finding = modes.evaluate_modes(modes.parse_modes(said(shown)), FILES)
+    assert (finding.verdict is PASS) == (not found)
+    assert found in finding.found
+    assert finding.remedy == (f"on {{machine}}: {remedy}" if remedy else "")
+
+
+def test_missing_file_is_found_and_others_are_checked():
+    answer = QueryOutput(
+        code=1,
+        stdout=KEY.replace("400", "666"),
+        stderr="stat: cannot statx '/var/spool/gpucluster/new': No such file",
+    )
+    finding = modes.evaluate_modes(modes.parse_modes((answer,)), FILES)
+    assert finding.culprits == ("/etc/munge/munge.key", "/var/spool/gpucluster/new")
+    assert (
+        finding.remedy
+        == "on {machine}: systemd-tmpfiles --create gpucluster.conf; chmod 0400 /etc/munge/munge.key"
+    )
+    with pytest.raises(ParseError):
+        modes.parse_modes((QueryOutput(code=1, stdout="", stderr="sudo: a password is required"),))
+
+
+# --- hooks and containers --------------------------------------------------------------------------------
+HOOK = hooks.HookWant(program="/bin/resume", user="slurm", node="n1", spool="/spool")
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "verdict", "found"),
+    [
+        ((0, "77\n", ""), "taken\n", PASS, "slurm runs /bin/resume"),
+        ((0, "77\n", ""), "waits\n", FAIL, "the request still waits in /spool/new"),
+        ((126, "77\n", "sh: 1: exec: /bin/resume: Permission denied"), "", FAIL, "Permission denied"),
+        ((1, "77\n", "resume n1 is not in the spool: [Errno 30] Read-only file system"), "", FAIL, "Read-only file system"),
+        ((TIMED_OUT, "77\n", ""), "", FAIL, "no answer in time"),
+    ],
+)  # fmt: skip
+def test_hook(ran, waited, verdict, found):
+    code, out, err = ran
+    answers = (QueryOutput(code=code, stdout=out, stderr=err), *said(waited))
+    finding = hooks.evaluate_hook(hooks.parse_hook(answers), HOOK)
+    assert (finding.verdict, found in finding.found) == (verdict, True)
+
+
+# Apptainer 1.4.5 of Debian unstable: without its starter, and in a chroot, where the kernel refuses user namespaces.
+NO_STARTER = "FATAL:   while executing starter: while initializing starter command: /usr/lib/x86_64-linux-gnu/apptainer/bin/starter not found, please check your installation\n"
+NO_NAMESPACE = """\
+INFO   : A system administrator may need to enable user namespaces, install
+INFO   :   apptainer-suid, or compile with ./mconfig --with-suid
+\x1b[91mERROR  : Failed to create user namespace: not allowed to create user namespace
+\x1b[0m"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "found"),
+    [
+        (QueryOutput(code=0, stdout="apptainer version 1.4.5\n"), PASS, "apptainer apptainer version 1.4.5"),
+        (QueryOutput(code=127, stdout="", stderr="sh: 1: apptainer: not found"), FAIL, "apptainer: not found"),
+        (QueryOutput(code=127, stdout="", stderr="sh: 1: apptainer: Permission denied"), FAIL, "apptainer: Permission denied"),
+        (QueryOutput(code=255, stdout="", stderr=NO_STARTER), FAIL, "starter not found"),
+        (QueryOutput(code=1, stdout="", stderr=NO_NAMESPACE), FAIL, "apptainer: Failed to create user namespace"),
+    ],
+)  # fmt: skip
+def test_container_program(answer, verdict, found):
+    want = containers.Program(name="apptainer", argv=containers.APPTAINER, part="apptainer")
+    finding = containers.evaluate_program(containers.parse_program((answer,)), want)
+    assert (finding.verdict, found in finding.found) == (verdict, True)
+    remedy = "make user namespaces" if "namespace" in found else "image build --with apptainer"
+    assert (remedy in finding.remedy) == (verdict is FAIL)
+
+
+def test_containers_are_checked_where_the_plan_has_them():
+    for kind, program in ((Containers.APPTAINER, "apptainer"), (Containers.PYXIS, "enroot")):
+        asked = {one.id: one.want for one in expectations(with_containers(a_site_plan(), kind))}
+        assert asked["ctr.run[gpu01]"].name == program
+        plugin = {one.path for one in asked["files.modes[head]"].files if "pyxis" in one.path}
+        assert bool(plugin) == (kind is Containers.PYXIS)
+    assert not [one for one in expectations(a_site_plan()) if one.check == "ctr.run"]
+
+
+# --- accounting ------------------------------------------------------------------------------------------
+def recorded(version: str, situation: str, check: str) -> CheckResult:
+    rows = json.loads((RECORDED / version / "accounting.json").read_text())[situation][check]
+    got = tuple(QueryOutput(**row) for row in rows)
+    return CHECKS[check].evaluate(CHECKS[check].parse(got), WANTS[check])
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+@pytest.mark.parametrize("check", ["acct.db", "acct.qos", "acct.tree"])
+def test_healthy_accounting(version, check):
+    assert recorded(version, "healthy", check).verdict is PASS
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+@pytest.mark.parametrize(
+    ("situation", "check", "found", "remedy"),
+    [
+        ("modify account where name=research set fairshare=9", "acct.tree", "account research: fairshare is 9, not 2", "name=research cluster=lab set fairshare=2"),
+        ("modify qos where name=normal set MaxWall=10 GrpJobs=3", "acct.qos", "qos normal has GrpJobs 3, which no plan sets, qos normal has MaxWall 00:10:00", "set GrpJobs=-1"),
+        ("slurmdbd is away", "acct.db", "slurmdbd does not answer", "systemctl restart mariadb slurmdbd"),
+    ],
+)  # fmt: skip
+def test_accounting_after_a_fault(version, situation, check, found, remedy):
+    finding = recorded(version, situation, check)
+    assert (finding.verdict, found in finding.found, remedy in finding.remedy) == (FAIL, True, True), finding
+
+
+def queue(count: int) -> str:
+    return json.dumps({"statistics": {"dbd_agent_queue_size": count}})
+
+
+@pytest.mark.parametrize(
+    ("row", "first", "second", "found"),
+    [
+        ("lab|192.0.2.10|6817\n", 0, 0, ""),
+        ("lab|192.0.2.10|6817\n", 900, 899, ""),  # a moment with much to do
+        ("lab|192.0.2.10|6817\n", 50, 50, "50 records wait"),
+        ("lab|192.0.2.10|6817\n", 49, 49, ""),
+        ("lab||0\n", 0, 0, "slurmdbd knows no slurmctld of lab"),
+        ("", 0, 0, "slurmdbd knows no slurmctld of lab"),
+    ],
+)
+def test_registration_and_records_that_wait(row, first, second, found):
+    got = accounting.parse_database(said(row, queue(first), queue(second)))
+    finding = accounting.evaluate_database(got, WANTS["acct.db"])
+    assert (finding.verdict is PASS) == (not found)
+    assert found in finding.found
+
+
+@pytest.mark.parametrize(
+    ("find", "found"),
+    [
+        (QueryOutput(code=0, stdout="/proc/42/fd/9\n"), ""),
+        (QueryOutput(code=0, stdout=""), "slurmctld writes to another file than /jobs"),
+        (
+            QueryOutput(code=1, stdout="", stderr="find: '/jobs': No such file or directory"),
+            "/jobs is missing",
+        ),
+    ],
+)
+def test_file_of_ended_jobs(find, found):
+    finding = accounting.evaluate_log(
+        accounting.parse_log((*said("42\n"), find)), accounting.JobLog(path="/jobs")
+    )
+    assert (finding.verdict is PASS) == (not found)
+    assert found in finding.found
+
+
+def test_accounting_is_expected_as_the_plan_has_it():
+    units = next(one.want.units for one in expectations(a_site_plan()) if one.id == "svc.active[head]")
+    assert {"mariadb.service", "slurmdbd.service"} <= set(units)
+    assert "acct.log" not in WANTS

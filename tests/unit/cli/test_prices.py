@@ -1,0 +1,106 @@
+"""`--prices FILE` and `cost`: a site's own prices, and what a message of a missing price tells."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support.builders import SPEC, a_spec_text
+
+from gpucluster.cli import main as program
+from gpucluster.cost.site_prices import EXAMPLE, site_prices
+from gpucluster.errors import GpuclusterError
+
+ROOT = Path(__file__).parents[3]
+SITE = """\
+date: 2026-11-01
+region: us-east-2
+machines: {m7i.2xlarge: 0.5, p5en.48xlarge: 70.10, p5e.48xlarge: "60"}
+services: {nat-hour: 0.05, public-address-hour: 0.005, endpoint-hour: 0.01, gp3-gib-month: 0.08}
+"""
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "site.yaml").write_text(SITE)
+    return str(tmp_path / "spec.yaml")
+
+
+def test_missing_price_names_the_option(spec: str, capsys: Said) -> None:
+    """Regression: the next step named a file of the source tree, which a wheel does not have."""
+    assert program.run(["cost", spec]) == 0
+    out, err = capsys.readouterr()
+    assert "p5en.48xlarge (no price for us-east-2)" in out
+    assert "warning[no-price] unknown: " in err
+    assert "--prices FILE (docs/prices.md)" in err
+    assert "catalog/data" not in err
+
+
+def test_own_prices_replace_the_catalog(spec: str, tmp_path: Path, capsys: Said) -> None:
+    site = str(tmp_path / "site.yaml")
+    assert program.run(["cost", spec, "--prices", site, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["cost"]
+    lines = {one["name"]: one for one in found["lines"]}
+    assert lines["h200"]["max"]["known"] == str(16 * 730 * 701 // 10) + ".00"
+    assert lines["burst-head"]["max"] == {"known": "365.00", "unknown": [], "quantities": {}}
+    assert found["prices"] == {"date": "2026-11-01", "region": "us-east-2"}
+    assert program.run(["plan", spec, "--prices", site]) == 0
+    assert "at prices of 2026-11-01" in capsys.readouterr().out
+
+
+def test_diff_uses_them_and_its_comment_repeats_the_option(spec: str, tmp_path: Path, capsys: Said) -> None:
+    site = str(tmp_path / "site.yaml")
+    (tmp_path / "new.yaml").write_text(a_spec_text(("max: 16", "max: 17")))
+    argv = ["diff", spec, str(tmp_path / "new.yaml"), "--no-resources", "--prices", site, "-o", "markdown"]
+    assert program.run(argv) == 0
+    out, err = capsys.readouterr()
+    assert "prices of 2026-11-01 for us-east-2" in out
+    assert f"--no-resources --prices {site}`" in out
+    assert "(+51,173.00 USD at most)" in out
+    assert "no-price" not in err
+
+
+def test_cost_of_a_stack_by_its_name(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    """Regression: one spec's cost alone could not be reviewed."""
+    monkeypatch.chdir(ROOT)
+    assert program.run(["cost", "first"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("first: a month costs 338.84 USD to 739,636.12 USD\n  head first-head: ")
+    assert re.search(r"\n  pool h200: 0\.00 USD to 739,297\.28 USD\n", out)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "expected a mapping"),
+        ("{", "line "),
+        (SITE.replace("region", "place"), "unknown keys 'place'"),
+        (SITE.replace("date: 2026-11-01\n", ""), "date: missing"),
+        (SITE.replace("2026-11-01", "November"), "date: 'November' is not a day"),
+        (SITE.replace("0.5", "cheap"), "machines.m7i.2xlarge: 'cheap' is not an amount"),
+        (SITE.replace("0.5", "-1"), "machines.m7i.2xlarge: '-1' is not an amount"),
+        (SITE.replace("0.5", ".nan"), "is not an amount"),
+        (SITE.replace("0.5", "true"), "is not an amount"),
+        (f"{SITE}currency: dollars\n", "currency: 'dollars' is not valid"),
+        (re.sub("machines.*", "machines: 3", SITE), "machines: expected a mapping"),
+    ],
+)
+def test_wrong_file_is_named_with_its_form(text: str, said: str) -> None:
+    with pytest.raises(GpuclusterError) as caught:
+        site_prices(text, "site.yaml")
+    assert said in caught.value.message
+    assert caught.value.message.startswith("site.yaml: ")
+    assert EXAMPLE in (caught.value.next_step or "")
+
+
+def test_forms_of_the_message_and_of_the_page_are_valid() -> None:
+    assert site_prices(f"{{{EXAMPLE}}}", "x").region == "eu-west-1"
+    (page,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/prices.md").read_text(), re.DOTALL)
+    assert site_prices(page, "x").services["nat-hour"] > 0
+
+
+def test_unreadable_file(spec: str, tmp_path: Path, capsys: Said) -> None:
+    assert program.run(["cost", spec, "--prices", str(tmp_path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err

@@ -1,0 +1,43 @@
+"""The thread that polls the queue continues after an error."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from gpucluster.cloud.port import QueueNotice
+from gpucluster.elastic import listeners
+from gpucluster.plan.messages import Notice, NoticeKind
+
+EVENT = QueueNotice(instance="i-1", notice=Notice(kind=NoticeKind.SPOT), handle="h")
+
+
+class Queue:
+    """Raises an unexpected error, then returns one message."""
+
+    def __init__(self, ended: threading.Event) -> None:
+        self.answers: list[Exception | tuple[QueueNotice, ...]] = [RuntimeError("no such thing"), (EVENT,)]
+        self.ended = ended
+
+    def receive(self, wait_s: float) -> tuple[QueueNotice, ...]:
+        if not self.answers:
+            self.ended.set()
+            return ()
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def forget(self, handles: Sequence[str]) -> None:
+        """Not called here."""
+
+
+def test_unexpected_error_is_logged_and_next_message_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "QUEUE_PAUSE_S", 0.01)
+    ended = threading.Event()
+    received: list[QueueNotice] = []
+    warnings: list[str] = []
+    listeners.listen_to_queue(Queue(ended), ended, receive=received.extend, warn=warnings.append)
+    assert ended.wait(5)
+    assert received == [EVENT]
+    assert warnings == ["the queue: no such thing"]

@@ -1,0 +1,186 @@
+"""The overview of a cluster: each part of it from a state in which it has something to say."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.builders import a_lab_plan, a_plan
+from support.clouds import running_cloud
+from support.cluster_states import BUSY, NOW, instance, job, living, node, refusal, sight
+from support.fleet import Fleet
+from support.slurm_model import SlurmModel
+
+from gpucluster import artifacts
+from gpucluster.cloud import published
+from gpucluster.cloud.published import Published
+from gpucluster.elastic.events import OrderGiven, Verb
+from gpucluster.elastic.inspect import status
+from gpucluster.elastic.inspect.head import ReaderClients
+from gpucluster.elastic.inspect.overview import overview, text
+from gpucluster.plan import codec, names
+from gpucluster.plan.messages import HeldBundle
+from gpucluster.plan.model import Budget
+
+ONE, TWO = "1" * 64, "2" * 64
+READY = Published(bundle=ONE, ready=True)
+BUDGET = Budget(monthly=100_000_000, warn_at=80_000_000, stop_scaling_at=95_000_000)
+PAUSED = OrderGiven(verb=Verb.POOL_PAUSE, target="h200", by="ada", words="a new driver")
+
+
+def test_busy_cluster_has_each_part_in_one_line() -> None:
+    moment = sight(
+        replace(a_plan(), budget=BUDGET),
+        *living("h200-2a-1", "h200-2a-2", ago=3600.0),
+        *refusal(2, ("h200-2b-1",), 50.0, "InsufficientInstanceCapacity"),
+        (30.0, PAUSED),
+        nodes=(
+            node("h200-2a-1", BUSY),
+            node("h200-2a-2", f"{BUSY} DRAIN", reason="a person's words", reason_by="ada"),
+            node("h200-2b-1", "IDLE CLOUD POWERED_DOWN DRAIN", reason="gpucluster: no h200 in us-east-2b"),
+        ),
+        jobs=(
+            job(40, "h200-2a-1"),
+            job(42, reason="Priority"),
+            job(43, reason="Priority", submitted_at=NOW - 900),
+        ),
+        instances=(instance(0, 3600.0), instance(1, 3600.0)),
+    )
+    shown = overview(moment, ONE, READY)
+    assert text(shown, NOW).splitlines() == [
+        "burst: 111111111111 is applied",
+        "  pools     h200: 2 of 16 up; launches stop: paused by ada: a new driver",
+        "  refused   spot p5en.48xlarge in us-east-2b: InsufficientInstanceCapacity, again 14:00:40 UTC, in 40 s",
+        "  draining  h200-2a-2: a person's words",
+        "  spending  51.96 USD of 100.00 USD in 2026-11, now 52.00 USD an hour",
+        "  running   1 job",
+        "  waiting   2 jobs: paused; gpucluster why 43 -c burst",
+    ]
+    assert shown.settled
+
+
+@pytest.mark.parametrize(
+    ("applied", "of", "line"),
+    [
+        (ONE, Published(bundle=TWO, detail="the agent has not read the published bundle yet"), "111111111111 is applied, 222222222222 is published"),
+        ("", Published(bundle=TWO), "no bundle is applied, 222222222222 is published"),
+        (ONE, Published(bundle=TWO, refused="slurmctld: bad line"), "  bundle    222222222222 is refused: slurmctld: bad line"),
+        (ONE, Published(unread="the published bundle cannot be read: AccessDenied"), "the published bundle cannot be read: AccessDenied"),
+        (ONE, Published(bundle=ONE, detail="waiting for munge"), "  head      waiting for munge"),
+        (ONE, Published(bundle=ONE, unread="the agent's status cannot be read: NoSuchKey"), "the agent's status cannot be read"),
+    ],
+)  # fmt: skip
+def test_bundle_that_is_not_in_use_is_told(applied: str, of: Published, line: str) -> None:
+    shown = overview(sight(a_plan()), applied, of)
+    assert line in text(shown, NOW)
+    assert not shown.settled
+
+
+def test_held_bundle_halt_and_missing_daemon_are_told() -> None:
+    held = HeldBundle(bundle=TWO, nodes=("h200-2a-1",), waits_for="it waits for job 41")
+    moment = sight(a_plan(), held=held, halted="launches are stopped, by down")
+    shown = text(overview(replace(moment, daemon=False), ONE, replace(READY, bundle=TWO)), NOW)
+    assert "  bundle    it waits for job 41: gpucluster bundle show -c burst" in shown
+    assert "  head      the daemon does not answer here: nothing is launched" in shown
+    assert "  halted    launches are stopped, by down" in shown
+
+
+@pytest.mark.parametrize(("gone", "words"), [("slurm", "slurmctld"), ("cloud", "the cloud")])
+def test_view_without_an_answer_leaves_the_rest_unknown(gone: str, words: str) -> None:
+    moment = sight(a_plan())
+    blind = replace(moment, observation=replace(moment.observation, **{gone: None}))  # type: ignore[arg-type]
+    shown = overview(blind, ONE, READY)
+    assert (shown.pools, shown.spending, shown.unanswered) == ((), None, words)
+    assert f"{words} does not answer: nodes, jobs and costs are not known" in text(shown, NOW)
+
+
+def write_status(folder: Path, **values: object) -> None:
+    (folder / names.SITE_STATUS).write_text(json.dumps(values))
+
+
+def test_folder_of_an_existing_host_has_the_bundle_and_the_status(tmp_path: Path) -> None:
+    assert published.of_folder(tmp_path).unread.startswith("the published bundle cannot be read: ")
+    (tmp_path / names.BUNDLE_KEY).write_bytes(b"bundle")
+    one = artifacts.digest(b"bundle")
+    assert published.of_folder(tmp_path).unread.startswith("the agent's status cannot be read: ")
+    write_status(tmp_path, bundle="an earlier one", ready=True, refused="words")
+    assert published.of_folder(tmp_path) == Published(
+        bundle=one, detail="the agent has not read the published bundle yet"
+    )
+    write_status(tmp_path, bundle=one, ready=False, detail="the new bundle", refused="words")
+    assert published.of_folder(tmp_path) == Published(bundle=one, detail="the new bundle", refused="words")
+    (tmp_path / names.SITE_STATUS).write_text("{")
+    assert published.of_folder(tmp_path).unread.startswith("the agent's status cannot be read: ")
+
+
+@pytest.mark.loopback
+def test_bucket_has_the_bundle_and_the_status() -> None:
+    with running_cloud() as cloud:
+        s3 = cloud.client("s3")
+        s3.create_bucket(Bucket="burst-0")
+        missing = published.of_bucket("us-east-1", "burst-0", lambda: s3)
+        assert missing.unread.startswith("the published bundle cannot be read: ")
+        s3.put_object(Bucket="burst-0", Key=names.BUNDLE_KEY, Body=b"bundle")
+        status_of = {"bundle": artifacts.digest(b"bundle"), "ready": True}
+        s3.put_object(Bucket="burst-0", Key=names.STATUS_KEY, Body=json.dumps(status_of).encode())
+        found = published.of_bucket("us-east-1", "burst-0", lambda: s3)
+        assert found == Published(bundle=artifacts.digest(b"bundle"), ready=True)
+
+
+def test_program_of_the_head_prints_text_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = Fleet(a_plan(), tmp_path)
+    tree = tmp_path / "bundles" / ONE
+    tree.mkdir(parents=True)
+    (tree / names.PLAN_FILE).write_text(codec.dumps(fleet.plan))
+    (tree / names.BINDINGS_FILE).write_text(codec.dumps(fleet.bindings))
+    (tmp_path / "bundle").symlink_to(tree)
+    clients = ReaderClients(slurm=fleet.slurm, cloud=fleet.cloud, control=fleet.control)
+    options = [f"--bundle={tmp_path / 'bundle'}", f"--journal={tmp_path / 'journal.sqlite'}"]
+    assert status.main(options, clients, lambda *_: READY) == 0
+    assert capsys.readouterr().out.startswith("burst: 111111111111 is applied\n")
+    assert status.main([*options, "--json"], clients, lambda *_: READY) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["applied"], answer["settled"], answer["pools"][0]["nodes"]) == (ONE, True, {"off": 32})
+
+
+def test_head_without_a_bundle_tells_what_its_agent_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status --wait` waited to its time limit for a first bundle that the head refuses."""
+    where = [f"--bundle={tmp_path / 'bundle'}", f"--machine={tmp_path / 'machine.json'}"]
+    assert status.main(where) == 2
+    assert "plan.json cannot be read" in capsys.readouterr().err
+    user_data = {"cluster": "burst", "region": "us-east-2", "bucket": "burst-0", "key": "k", "role": "head"}
+    (tmp_path / "machine.json").write_text(json.dumps(user_data))
+    damaged = Published(bundle=TWO, refused="the bundle 222222222222 is damaged")
+    looked: list[tuple[str, str]] = []
+
+    def look(region: str, bucket: str) -> Published:
+        looked.append((region, bucket))
+        return damaged
+
+    assert status.main(where, None, look) == 0
+    assert looked == [("us-east-2", "burst-0")]
+    assert capsys.readouterr().out.splitlines() == [
+        "burst: no bundle is applied, 222222222222 is published",
+        "  bundle    222222222222 is refused: the bundle 222222222222 is damaged",
+        "  head      the daemon does not answer here: nothing is launched",
+        "            slurmctld does not answer: nodes, jobs and costs are not known",
+    ]
+    assert status.main([*where, "--json"], None, look) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["settled"], answer["published"]["refused"]) == (False, damaged.refused)
+
+
+def test_existing_hosts_have_no_spending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = a_lab_plan()
+    (tmp_path / names.PLAN_FILE).write_text(codec.dumps(plan))
+    slurm = SlurmModel(plan, lambda kind, hosts: None)
+    for one in slurm.nodes.values():
+        one.flags.clear()
+    clients = ReaderClients(slurm=slurm, cloud=None, control=None)
+    where = [f"--bundle={tmp_path}", f"--journal={tmp_path / 'none'}"]
+    assert status.main(where, clients, lambda *_: READY) == 0
+    shown = capsys.readouterr().out
+    assert " up" in shown
+    assert "spending" not in shown

@@ -1,0 +1,75 @@
+"""The slots that a waiting job can use, by its own constraints and by the state of the nodes."""
+
+import pytest
+
+from gpucluster.elastic.decide.placement import Need, has_features, lacking
+from gpucluster.slurm.values import SlurmNode
+
+ZONE = ("a-1", "a-2", "a-3", "a-4")
+
+
+def node(name: str = "a-1", states: str = "IDLE CLOUD", reservation: str = "") -> SlurmNode:
+    return SlurmNode(
+        name=name, states=frozenset(states.split()), reservation=reservation, features=("spot", "h200")
+    )
+
+
+@pytest.mark.parametrize(
+    ("features", "constraint", "meets"),
+    [
+        (("spot", "h200"), "spot", True),
+        (("spot", "h200"), "on-demand", False),
+        (("spot", "h200"), "spot&h200", True),
+        (("spot", "h200"), "spot&h100", False),
+        (("spot", "h200"), "h100|h200", True),
+        (("spot", "h200"), "h100|a100", False),
+        (("spot", "h200"), "[rack1*2&rack2*4]", True),  # too complex to read: it counts as met
+        (("spot", "h200"), "(h100&spot)|a100", True),
+    ],
+)
+def test_features_meet_a_constraint(features: tuple[str, ...], constraint: str, meets: bool) -> None:
+    assert has_features(features, constraint) is meets
+
+
+@pytest.mark.parametrize(
+    ("need", "machine", "allowed"),
+    [
+        (Need((), 1), node(), True),
+        (Need((), 1, excluded=frozenset({"a-1"})), node(), False),
+        (Need((), 1, excluded=frozenset({"a-2"})), node(), True),
+        (Need((), 1), node(states="IDLE CLOUD RESERVED", reservation="course"), False),
+        (Need((), 1), node(states="IDLE CLOUD MAINTENANCE"), False),
+        (Need((), 1, reservation="course"), node(states="IDLE CLOUD RESERVED", reservation="course"), True),
+        (Need((), 1, reservation="other"), node(states="IDLE CLOUD RESERVED", reservation="course"), False),
+        (Need((), 1, reservation="course"), node(), False),
+        (Need((), 1, features="on-demand"), node(), False),
+        (Need((), 1, features="spot"), node(), True),
+    ],
+)
+def test_need_allows_a_node(need: Need, machine: SlurmNode, allowed: bool) -> None:
+    assert need.allows(machine) is allowed
+
+
+@pytest.mark.parametrize(
+    ("count", "required", "idle", "free", "found"),
+    [
+        (2, (), (), ("a-1", "a-2", "a-3"), ("a-1", "a-2")),
+        (2, (), ("a-4",), ("a-1",), ("a-1",)),
+        (2, (), ("a-3", "a-4"), ("a-1",), ()),
+        (3, (), ("a-4",), ("a-1",), None),
+        (1, ("a-3",), (), ("a-1", "a-3"), ("a-3",)),
+        (2, ("a-3",), ("a-4",), ("a-1", "a-3"), ("a-3",)),
+        (1, ("a-3",), ("a-4",), ("a-1",), None),  # its required node is neither idle nor free
+        (1, ("a-3",), ("a-3",), ("a-1",), ()),
+        (2, ("a-2", "a-3"), ("a-1", "a-4"), ("a-2", "a-3"), ("a-2", "a-3")),
+        (1, ("b-1",), ("a-1",), ("a-2",), None),  # its required node is in another zone
+    ],
+)
+def test_zone_lacks_slots_for_a_need(
+    count: int,
+    required: tuple[str, ...],
+    idle: tuple[str, ...],
+    free: tuple[str, ...],
+    found: tuple[str, ...] | None,
+) -> None:
+    assert lacking(Need((), count, frozenset(required)), idle, free, ZONE) == found

@@ -1,0 +1,95 @@
+"""Tests of the merged effects of a diff: one text for each subject, and commands in their order."""
+
+from support.builders import SPEC, a_spec_text
+from support.expert_pairs import KUBE, LAB
+from support.reviewed import a_diff
+
+from gpucluster.gitops.effect_rows import BY_CLASS, BY_CLASS_OF_PODS
+from gpucluster.gitops.effects import UNAFFECTED
+from gpucluster.gitops.model import Effects
+from gpucluster.spec import UpdateClass
+
+STATE = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
+NO_ADVICE = ("{id: head-state, because: it lives as long as a test}, ", "")
+AMI = ("aws:\n", "aws:\n  image: {ami: ami-0123456789abcdef0}\n")
+LOGIN = ("pools:\n", "login: {machine: m7i.xlarge}\naccess: {ssm: true}\npools:\n")
+
+
+def _effects(old: str, new: str) -> Effects:
+    found = a_diff(old, new).effects
+    assert found is not None
+    return found
+
+
+def test_each_class_has_an_effect() -> None:
+    assert set(BY_CLASS) == set(BY_CLASS_OF_PODS) == set(UpdateClass)
+
+
+def test_live_change_affects_nothing_and_has_one_command() -> None:
+    found = _effects(SPEC, a_spec_text(("max: 16", "max: 32")))
+    assert found.lines() == UNAFFECTED.lines()
+    assert found.steps == ("pulumi up --stack burst",)
+
+
+def test_no_change_has_no_effects() -> None:
+    assert a_diff(SPEC, SPEC).effects is None
+
+
+def test_login_machine_loses_no_job() -> None:
+    """Regression: another login machine said `Running jobs are lost`."""
+    found = _effects(a_spec_text(LOGIN), a_spec_text(LOGIN, ("machine: m7i.xlarge", "machine: m7i.2xlarge")))
+    assert (found.running, found.queued, found.data) == ("go on", "stay in the queue", UNAFFECTED.data)
+    assert "on login machines that stop or leave end" in found.sessions
+
+
+def test_new_image_loses_jobs_only_without_state() -> None:
+    """Regression: `Running jobs are lost` was said also of a head that keeps its state."""
+    lost = _effects(SPEC, a_spec_text(AMI))
+    assert lost.running.startswith("are lost")
+    assert lost.queued.startswith("are lost")
+    kept = _effects(a_spec_text(STATE, NO_ADVICE), a_spec_text(STATE, NO_ADVICE, AMI))
+    assert "are lost" not in kept.running + kept.queued
+    assert "go on while the head is replaced" in kept.running
+
+
+def test_what_is_lost_hides_weaker_sentences_about_the_same_subject() -> None:
+    found = _effects(SPEC, a_spec_text(AMI, ("max: 16", "max: 8")))
+    assert found.running == _effects(SPEC, a_spec_text(AMI)).running
+    assert "srun session is a running job" not in found.sessions
+    assert "with srun lose their jobs" in found.sessions
+
+
+def test_commands_stand_before_and_after_the_apply() -> None:
+    found = _effects(SPEC, a_spec_text(('version: "24.11"', 'version: "26.05"')))
+    place = found.steps.index("pulumi up --stack burst")
+    assert found.steps[0].startswith("scontrol update partitionname=PARTITION state=down")
+    assert "scontrol update partitionname=PARTITION state=up    # each partition" in found.steps[place + 1 :]
+
+
+def test_removed_nodes_name_the_command_that_does_not_wait() -> None:
+    found = _effects(SPEC, a_spec_text(("max: 16", "max: 8")))
+    assert found.steps[0] == "pulumi up --stack burst"
+    assert found.steps[1].startswith("gpucluster bundle show -c burst")
+    assert found.steps[2].startswith("gpucluster bundle apply DIGEST --now -c burst")
+
+
+def test_hosts_are_applied_by_ansible_and_pods_by_kubectl() -> None:
+    hosts = _effects(LAB, LAB.replace("gpu[01-04]", "gpu[01-03]").replace("[11-14]", "[11-13]").replace("gpu[03-04]", "gpu03"))  # fmt: skip
+    assert "ansible-playbook -i site/inventory.yml playbooks/site.yml" in hosts.steps
+    assert not any("power_down" in step for step in hosts.steps), "no host is powered down"
+    pods = _effects(KUBE, KUBE.replace("may_borrow: true", "may_borrow: false"))
+    assert pods.steps == ("gpucluster render kube --to out/kube    # then as out/kube/k8s/README.md says",)
+
+
+def test_another_name_leaves_the_old_cluster_alone() -> None:
+    found = _effects(a_spec_text(STATE, NO_ADVICE), a_spec_text(("name: burst", "name: other")))
+    assert {what for _, what in found.lines()[:3]} == {"stay on the old cluster, until it is deleted"}
+
+
+def test_a_volume_that_leaves_the_head_is_refused_until_its_protection_is_removed() -> None:
+    """tests/engine/test_removed_volume.py makes it happen. Regression: no sentence said that the head stays stopped."""
+    apps = ("partitions:", "storage: [{mount: /apps, nfs: {from: head, size: 10GiB}}]\npartitions:")
+    found = _effects(a_spec_text(apps), SPEC)
+    assert "until the head is started by hand" in found.sessions
+    assert any(step.startswith("pulumi state unprotect URN ") for step in found.steps)
+    assert found.steps[-1].startswith("aws ec2 start-instances --instance-ids HEAD")

@@ -1,0 +1,128 @@
+"""The accounts of a site from `sacctmgr dump`: recorded dumps of two versions, broken lines, and hostile names."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucluster import catalog
+from gpucluster.importer.associations import FIRST_MADE_UP, fields_of, read_associations, read_uids
+from gpucluster.importer.run import Imported, import_files
+from gpucluster.importer.site import Site
+from gpucluster.plan.model import Account, Limits, Qos
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import inspect_text
+
+TESTS = Path(__file__).parents[2]
+RECORDED = TESTS / "recorded/sacctmgr"
+
+
+def imported(folder: Path, dump: str, passwd: str = "") -> Imported:
+    """The campus site with this dump."""
+    shutil.copytree(TESTS / "support/sites/campus", folder, dirs_exist_ok=True)
+    (folder / "assoc.dump").write_text(dump)
+    (folder / "passwd").write_text(passwd)
+    return import_files([folder, folder / "assoc.dump", folder / "passwd"], version="26.05")
+
+
+def told(found: Imported) -> list[str]:
+    return [f"{one.place.line}: {one.message}" for one in found.complaints if "assoc.dump" in one.place.file]
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_accounts_of_a_recorded_dump_are_those_of_the_plan(version: str, tmp_path: Path) -> None:
+    found = imported(
+        tmp_path,
+        (RECORDED / f"{version}-assoc.dump").read_text(),
+        "vision:x:5001:5001::/home/vision:/bin/bash\n",
+    )
+    plan = resolve(inspect_text(found.text, "x.yaml", catalog.load()).result(), catalog.load())
+    assert plan.slurm is not None
+    assert plan.slurm.accounting is not None
+    assert plan.slurm.accounting.accounts == (
+        Account(name="product_1", parent="root", share=1, qos=("normal",)),
+        Account(name="science", parent="root", share=3, qos=("normal", "urgent"), users=("speech",)),
+        Account(
+            name="research",
+            parent="science",
+            share=2,
+            qos=("normal", "urgent"),
+            users=("speech", "vision"),
+            limits=Limits(gpus=24),
+        ),
+    )
+    assert plan.slurm.accounting.qos == (Qos(name="urgent", priority=1000 if version == "26.05" else 0),)
+    assert {user.name: user.uid for user in plan.users} == {"speech": FIRST_MADE_UP, "vision": 5001}
+    assert [line.partition(": ")[2] for line in told(found)] == [
+        "the account product_1: maxjobs=5 is not imported: the spec has no field for it",
+        "speech: the default account is research; a spec takes the first account of a user, science",
+        "the user speech in science: grptres=cpu=8 is not imported: the spec has no field for it",
+        "the user speech in research: grptres=cpu=8 is not imported: the spec has no field for it",
+        "the user vision in research: fairshare=7 is not imported: the spec has no field for it",
+    ]
+    made_up = "\n".join(found.made.made_up)
+    assert "1 uids are made up" in made_up
+    assert ("write priorities and limits of urgent" in made_up) is (version == "24.11")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nonsense", "the line is none of `sacctmgr dump`"),
+        ("Account - 'a':Fairshare=parent", "the account a: Fairshare=parent is not imported: a share is 1 to 1000000"),
+        ("Account - 'A b'", "the account A b is not imported: the name of an account has a-z, 0-9, '_' and '-', at most 24"),
+        ("Account - 'a':MaxJobs=5", "the account a: maxjobs=5 is not imported: the spec has no field for it"),
+        ("Account - 'a':GrpTRES=cpu=5", "the account a: grptres=cpu=5 is not imported: the spec has no field for it"),
+        ("QOS - 'q':GrpTRESMins=cpu=5", "the QOS q: grptresmins=cpu=5 is not imported: the spec has no field for it"),
+        ("QOS - 'q':Priority=9999999", "the QOS q: Priority=9999999 is not imported: it is 0 to 1000000"),
+        ("Parent - 'gone'\nAccount - 'a'", "the account a is not imported: gone above it is not"),
+        ("Parent - 'gone'\nUser - 'u'", "the user u is not imported: its account gone is not"),
+    ],
+)  # fmt: skip
+def test_line_that_a_spec_cannot_model_is_reported(line: str, message: str) -> None:
+    site = Site()
+    read_associations(site, "assoc.dump", f"Cluster - 'x'\nParent - 'root'\n{line}\n")
+    assert [one.message for one in site.complaints] == [message]
+
+
+def test_qos_has_its_priority_preemption_and_limits() -> None:
+    site = Site()
+    text = (
+        "QOS - 'normal':Description='Normal QOS default'\n"
+        "QOS - 'urgent':Priority=1000:Preempt='normal,gone':GrpTRES=gres/gpu=64:MaxTRESPerUser=gres/gpu=16\n"
+        "Cluster - 'x'\nParent - 'root'\nAccount - 'a':QOS='urgent'\n"
+    )
+    parts, _ = fields_of(site, read_associations(site, "f", text), {})
+    assert parts["qos"] == [
+        {
+            "name": "urgent",
+            "priority": 1000,
+            "preempts": ["normal"],
+            "limits": {"gpus": 64, "gpus_per_user": 16},
+        }
+    ]
+    assert site.complaints == []
+
+
+@given(st.text(max_size=300))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    site = Site()
+    found = read_associations(site, "f", f"Parent - 'root'\nAccount - 'a'\n{text}\nUser - '{text}':{text}\n")
+    fields_of(site, found, read_uids(text))
+    assert "a" in found.accounts or site.complaints
+
+
+def test_passwd_gives_uids_of_people_only() -> None:
+    text = "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/:/bin/sh\nbob:x:no:1::/:\nbroken\n"
+    assert read_uids(text) == {"ada": 1000}
+
+
+def test_dump_that_the_rules_refuse_is_left_out_whole_and_reported(tmp_path: Path) -> None:
+    found = imported(
+        tmp_path, "Parent - 'root'\nAccount - 'a':QOS='x'\nParent - 'a'\nUser - 'daemon':DefaultAccount='a'\n"
+    )
+    spec = inspect_text(found.text, "x.yaml", catalog.load()).result()
+    assert (spec.accounts, spec.users, spec.qos) == ((), (), ())
+    assert any(line.startswith("1: the accounts are not imported: users") for line in told(found))

@@ -1,0 +1,163 @@
+"""Hostile and broken files: what can be read is imported, the rest is reported by file and line, nothing else is read."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucluster.errors import GpuclusterError
+from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH
+from gpucluster.importer.run import Imported, import_files
+
+GOOD = "ClusterName=c\nSlurmctldHost=ctl(10.0.0.1)\nNodeName=n[1-2] NodeAddr=10.0.0.[2-3] CPUs=4\nPartitionName=p Nodes=n[1-2]\n"
+SITES = Path(__file__).parents[2] / "support/sites"
+
+
+def _of(folder: Path, text: str, **others: str) -> Imported:
+    (folder / "slurm.conf").write_text(text)
+    for name, content in others.items():
+        (folder / f"{name}.conf").write_text(content)
+    return import_files([folder / "slurm.conf"], version="24.11")
+
+
+def _told(found: Imported, folder: Path) -> list[str]:
+    return [str(complaint).replace(f"{folder}/", "") for complaint in found.complaints]
+
+
+BROKEN = [
+    ("a word without a value", "garbage\n", "slurm.conf:5: 'garbage' is not key=value; it is not imported"),
+    ("a word behind a value", "KillWait=30 seconds\n", "slurm.conf:5: 'seconds' is not key=value; it is not imported"),
+    ("an open bracket", "NodeName=x[1- CPUs=1\n", "slurm.conf:5: NodeName='x[1-' is not a hostlist: expected names such as gpu[01-04], separated by commas; the line is not imported"),
+    ("a huge range", "NodeName=x[1-999999999] CPUs=1\n", "slurm.conf:5: NodeName='x[1-999999999]' is not a hostlist: it has 999999999 names, more than 65536; the line is not imported"),
+    ("a node twice", "NodeName=n1 CPUs=2\n", "slurm.conf:5: the node 'n1' is defined twice; the first line counts"),
+    ("a partition twice", "PartitionName=p Nodes=n1\n", "slurm.conf:5: the partition 'p' is defined twice; the first line counts"),
+    ("an unknown node", "PartitionName=q Nodes=n1,n7\n", "slurm.conf:5: 'n7' of Nodes is not the name of a node"),
+    ("too few addresses", "NodeName=m[1-3] NodeAddr=10.0.1.[1-2]\n", "slurm.conf:5: NodeAddr='10.0.1.[1-2]' is not imported: it has 2 names for 3 nodes"),
+    ("front ends", "FrontendName=f[1-2]\n", "slurm.conf:5: FrontendName is refused: each node of gpucluster runs its own slurmd, and Slurm 25.05 has removed front-end mode"),
+    ("a node line in the middle", "KillWait=30 NodeName=n9\n", "slurm.conf:5: NodeName must begin its line; it is not imported"),
+    ("a missing include", "Include more.conf\n", "slurm.conf:5: 'more.conf' is not read: there is no such file beside slurm.conf"),
+    ("an include of everything", "include conf.d/*.conf\n", "slurm.conf:5: 'conf.d/*.conf' is not read: Slurm does not expand wildcards in an Include"),
+    ("an include from elsewhere", "include /etc/hostname\n", "slurm.conf:5: '/etc/hostname' is not read: it is not beside slurm.conf; copy it there, or name it: hostname"),
+    ("an include from above", "include ../../etc/hostname\n", "slurm.conf:5: '../../etc/hostname' is not read: it is not beside slurm.conf; copy it there, or name it: hostname"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "told"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+def test_broken_line_is_reported_and_the_rest_is_imported(tmp_path: Path, text: str, told: str) -> None:
+    found = _of(tmp_path, GOOD + text)
+    assert _told(found, tmp_path) == [told]
+    assert {"n1", "n2"} <= found.made.nodes.keys()
+
+
+def test_file_that_includes_itself_ends(tmp_path: Path) -> None:
+    found = _of(tmp_path, f"{GOOD}include loop.conf\n", loop="include loop.conf\n")
+    assert _told(found, tmp_path) == [
+        f"loop.conf:1: includes are nested deeper than {MAX_DEPTH}; 'loop.conf' is not read"
+    ]
+
+
+def test_include_with_a_name_longer_than_a_file_name_is_reported(tmp_path: Path) -> None:
+    """The file system's error ended the import."""
+    (told,) = _told(_of(tmp_path, f"{GOOD}include {'x' * 300}\n"), tmp_path)
+    assert "there is no such file beside slurm.conf" in told
+
+
+def test_many_includes_of_includes_end(tmp_path: Path) -> None:
+    found = _of(
+        tmp_path, f"{GOOD}include a.conf\n", a="include b.conf\n" * 100, b="include c.conf\n" * 100, c=""
+    )
+    assert any("more than 200 files are included" in told for told in _told(found, tmp_path))
+
+
+def test_link_and_pipe_are_not_read(tmp_path: Path) -> None:
+    outside = tmp_path / "secret.conf"
+    outside.write_text("MailProg=/secret\n")
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "link.conf").symlink_to(outside)
+    os.mkfifo(folder / "pipe.conf")
+    found = _of(folder, f"{GOOD}include link.conf\ninclude pipe.conf\n")
+    assert _told(found, folder) == [
+        "slurm.conf:5: 'link.conf' is not read: there is no such file beside slurm.conf",
+        "slurm.conf:6: 'pipe.conf' is not read: there is no such file beside slurm.conf",
+    ]
+    assert all(row.key != "MailProg" or row.before is None for row in found.differences)
+
+
+def test_named_file_is_read_for_an_absolute_include(tmp_path: Path) -> None:
+    folder, other = tmp_path / "site", tmp_path / "elsewhere"
+    folder.mkdir()
+    other.mkdir()
+    (folder / "slurm.conf").write_text(f"{GOOD}include /etc/slurm/more.conf\n")
+    (other / "more.conf").write_text("NodeName=m1 CPUs=1\nPartitionName=q Nodes=m1\n")
+    found = import_files([folder / "slurm.conf", other / "more.conf"], version="24.11")
+    assert not found.complaints
+    assert "m1" in found.made.nodes
+
+
+def test_file_that_nothing_includes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(GOOD)
+    (tmp_path / "more.conf").write_text("")
+    with pytest.raises(GpuclusterError, match=r"more\.conf: slurm\.conf does not include it"):
+        import_files([tmp_path / "slurm.conf", tmp_path / "more.conf"], version="24.11")
+
+
+def test_large_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GpuclusterError, match="it is larger than 4 MiB"):
+        _of(tmp_path, "#" * (4 << 20) + "\n")
+
+
+def test_complaints_of_one_file_are_bounded(tmp_path: Path) -> None:
+    found = _of(tmp_path, GOOD + "nonsense\n" * 5000)
+    assert len(found.complaints) == MAX_COMPLAINTS + 1
+
+
+def test_file_without_nodes_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(
+        GpuclusterError, match="no node of the files can be imported: there is no NodeName line"
+    ):
+        _of(tmp_path, "ClusterName=c\n")
+
+
+def test_dynamic_nodes_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(GpuclusterError, match=r"its nodes are dynamic \(MaxNodeCount\)"):
+        _of(tmp_path, "MaxNodeCount=100\nNodeSet=a Feature=a\nPartitionName=p Nodes=a\n")
+
+
+def test_continuation_comment_and_case(tmp_path: Path) -> None:
+    text = "clustername=c # here\nNODENAME=n1 cpus=4 \\  \nrealMemory=8000 # there\npartitionname=P.1 nodes=ALL \\\n  maxtime=60\n"
+    found = _of(tmp_path, text)
+    assert not found.complaints
+    same = {row.key.lower() for row in found.differences if row.change == "same"}
+    assert {"nodename", "cpus", "realmemory", "partitionname", "nodes", "maxtime", "clustername"} <= same
+
+
+_SEEDS = [path.read_text() for path in sorted(SITES.glob("*/slurm.conf"))]
+_CHUNKS = st.sampled_from(
+    ["NodeName=", "PartitionName=", "Nodes=ALL", "[", "]", "[1-9]", ",", "=", "\\\n", "#", '"', "\n", " ", "DEFAULT", "\0", "é", "Include ", "slurm.conf", "MaxTime=-5", "CPUs=0", "Gres=gpu:", "x" * 300, "RealMemory=999999999999", "State=FUTURE", "{{ x }}"]
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.sampled_from(_SEEDS),
+    cuts=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 40), _CHUNKS), max_size=12),
+)
+def test_changed_files_are_imported_or_refused_in_words(
+    tmp_path: Path, seed: str, cuts: list[tuple[int, int, str]]
+) -> None:
+    text = seed
+    for at, length, chunk in cuts:
+        place = at % (len(text) + 1)
+        text = text[:place] + chunk + text[place + length :]
+    (tmp_path / "slurm.conf").write_bytes(text.encode())
+    try:
+        found = import_files([tmp_path / "slurm.conf"], version="24.11")
+    except GpuclusterError as error:
+        refused = str(error)
+    else:
+        refused = ""
+        assert found.text
+    assert "this is a bug" not in refused

@@ -1,0 +1,90 @@
+"""Nodes of Kubernetes pools: reservations and capacity blocks, the image, network policies."""
+
+from typing import Any
+
+import pytest
+from support.kube import Change, files, objects
+
+RESERVATION = "cr-0123456789abcdef0"
+ELASTIC = ("    nodes: 4\n", "    nodes: {min: 0, max: 4}\n")
+ANYWHERE: tuple[Change, ...] = (("    topology: {required: block}\n", ""),)
+
+
+def _from(text: str) -> Change:
+    return ("{from: on-demand, machines: [p4de.24xlarge]}", text)
+
+
+def _requirements(found: dict[str, Any], name: str) -> dict[str, list[str]]:
+    needed = found[f"NodePool/{name}"]["spec"]["template"]["spec"]["requirements"]
+    return {one["key"]: one["values"] for one in needed}
+
+
+def test_karpenter_launches_into_the_reservation_of_the_spec() -> None:
+    source = f"{{from: reservation, id: {RESERVATION}, machines: [p5.48xlarge]}}"
+    found = objects(files(ELASTIC, _from(source), running=ANYWHERE))
+    assert found["EC2NodeClass/kube-tune"]["spec"]["capacityReservationSelectorTerms"] == [
+        {"id": RESERVATION}
+    ]
+    needed = _requirements(found, "kube-tune-0")
+    assert needed["karpenter.sh/capacity-type"] == ["reserved"]
+    assert needed["karpenter.k8s.aws/capacity-reservation-id"] == [RESERVATION]
+    assert "capacityReservationSelectorTerms" not in found["EC2NodeClass/kube-serve"]["spec"]
+
+
+def test_on_demand_after_a_reservation_is_one_nodepool() -> None:
+    """Karpenter takes reserved capacity first. The label with the id is only on reserved nodes, so it is no requirement."""
+    both = f"{{from: reservation, id: {RESERVATION}, machines: [p5.48xlarge]}}, {{from: on-demand, machines: [p5.48xlarge]}}"
+    found = objects(files(ELASTIC, _from(both), running=ANYWHERE))
+    needed = _requirements(found, "kube-tune-0")
+    assert needed["karpenter.sh/capacity-type"] == ["reserved", "on-demand"]
+    assert "karpenter.k8s.aws/capacity-reservation-id" not in needed
+    assert "NodePool/kube-tune-1" not in found
+
+
+@pytest.mark.parametrize(
+    ("market", "sentence"),
+    [
+        (
+            "capacity-block",
+            f"pool tune: 4 nodes in us-west-2a (4 capacity-block `{RESERVATION}`, p5.48xlarge)",
+        ),
+        ("reservation", f"pool tune: 4 nodes in us-west-2a (4 reservation `{RESERVATION}`, p5.48xlarge)"),
+    ],
+)
+def test_always_on_nodes_of_prepaid_capacity_are_in_the_guide(market: str, sentence: str) -> None:
+    texts = files(_from(f"{{from: {market}, id: {RESERVATION}, machines: [p5.48xlarge]}}"))
+    assert sentence in texts["README.md"]
+    assert "NodePool/kube-tune-0" not in objects(texts)
+
+
+def test_always_on_nodes_fill_the_sources_in_order() -> None:
+    two = f"{{from: reservation, id: {RESERVATION}, machines: [p4de.24xlarge], max: 3}}, {{from: on-demand, machines: [p4de.24xlarge]}}"
+    page = files(_from(two))["README.md"]
+    assert f"(3 reservation `{RESERVATION}`, p4de.24xlarge; 1 on-demand, p4de.24xlarge)" in page
+
+
+@pytest.mark.parametrize(
+    ("version", "image", "alias"),
+    [
+        ("1.36", "", "al2023@v20260903"),
+        ("1.37", "", "al2023@latest"),
+        ("1.37", "v20261101", "al2023@v20261101"),
+    ],
+)
+def test_nodes_have_the_image_of_a_release(version: str, image: str, alias: str) -> None:
+    """Regression: `al2023@latest`, with which the nodes of one gang could differ in the driver."""
+    line = f'  version: "{version}"\n' + (f"  node_image: {image}\n" if image else "")
+    spec = objects(files(('  version: "1.36"\n', line)))["EC2NodeClass/kube-serve"]["spec"]
+    assert spec["amiSelectorTerms"] == [{"alias": alias}]
+
+
+def test_guide_and_configuration_enforce_network_policies() -> None:
+    """The VPC CNI ignores NetworkPolicies by default."""
+    texts = files()
+    assert 'enableNetworkPolicy: "true"' in texts["helm/vpc-cni.yaml"]
+    assert "EKS's add-on `vpc-cni` with the configuration in `helm/vpc-cni.yaml`" in texts["README.md"]
+    other = files(
+        ("control_plane: eks", "existing: {context: prod}"), running=(("required: block", "required: zone"),)
+    )
+    assert "helm/vpc-cni.yaml" not in other
+    assert "a CNI that enforces NetworkPolicies" in other["README.md"]

@@ -1,0 +1,140 @@
+"""The nodes of a Kubernetes pool over its sources and zones: never more than `max`, and a gang in one zone."""
+
+import pytest
+from hypothesis import given, settings
+from support.builders import (
+    WORKLOADS,
+    a_kube_plan,
+    a_kube_spec,
+    changed,
+    kubernetes_of,
+    some_workloads,
+)
+from support.kube import objects, tree
+from support.kube_specs import kube_specs
+
+from gpucluster import catalog
+from gpucluster.k8s.lint import check, facts
+from gpucluster.k8s.lint.read import read
+from gpucluster.plan.launches import launches, parts, unused
+from gpucluster.plan.model.pools import Source
+from gpucluster.plan.model.values import Market
+from gpucluster.plan.resolve import resolve
+from gpucluster.spec import ClusterSpec, inspect_workloads_text
+
+TWO_ZONES = ("zones: [us-west-2a]", "zones: [us-west-2a, us-west-2b]")
+ELASTIC = ("    nodes: 4\n", "    nodes: {min: 0, max: 8}\n")
+IN_ZONES = (
+    TWO_ZONES,
+    ELASTIC,
+    ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 64}"),
+)
+ZONE = "topology.kubernetes.io/zone"
+
+
+def _source(position: int, market: str = "on-demand", **fields: object) -> Source:
+    usual = {"machines": ("p5.48xlarge",), "zones": ("a", "b"), "max": None}
+    return Source(position=position, market=Market(market), **(usual | fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "sources", "expected"),
+    [
+        (2, 8, [_source(0)], [((0,), 6)]),
+        (2, 8, [_source(0, "spot"), _source(1)], [((0, 1), 6)]),
+        (2, 8, [_source(0), _source(1, "spot")], [((0,), 6)]),
+        (2, 8, [_source(0, "spot", max=4), _source(1)], [((0,), 2), ((1,), 4)]),
+        (2, 8, [_source(0, "spot", max=2), _source(1)], [((1,), 6)]),
+        (0, 8, [_source(0, "spot", max=6, zones=("a",)), _source(1, max=4)], [((0,), 6), ((1,), 2)]),
+        (4, 4, [_source(0)], []),
+    ],
+)
+def test_sources_share_the_nodes_that_are_not_always_on(
+    least: int, most: int, sources: list[Source], expected: list[tuple[tuple[int, ...], int]]
+) -> None:
+    assert [(one.positions, one.nodes) for one in launches(least, most, sources)] == expected
+
+
+def test_source_without_nodes_is_known() -> None:
+    assert unused(0, 8, [_source(0), _source(1, machines=("p4d.24xlarge",))]) == (1,)
+    assert unused(2, 8, [_source(0, max=2), _source(1)]) == ()
+    assert unused(4, 4, [_source(0), _source(1, machines=("p4d.24xlarge",))]) == ()
+
+
+def test_pool_with_a_fabric_is_divided_by_zone() -> None:
+    found = parts(1, 8, [_source(0)], fabric=True)
+    assert [(part.zone, part.min, part.max) for part in found] == [("a", 1, 5), ("b", 0, 3)]
+    (whole,) = parts(1, 8, [_source(0)], fabric=False)
+    assert (whole.zone, whole.max, whole.launches[0].zones) == (None, 8, ("a", "b"))
+
+
+@settings(max_examples=40)
+@given(kube_specs())
+def test_nodepools_and_always_on_nodes_together_are_never_more_than_max(spec: ClusterSpec) -> None:
+    """Karpenter counts each NodePool alone. Regression: 6 and 4 nodes beside 2 always-on ones of a pool with max 8."""
+    part = kubernetes_of(resolve(spec, catalog.load()))
+    found = objects(tree(spec, resolve(spec, catalog.load()), running=None))
+    for requested in spec.pools:
+        mine = [pool for pool in part.pools if pool.of == requested.name]
+        limits = 0
+        for pool in mine:
+            for launch in pool.launches:
+                spec_ = found[f"NodePool/{spec.name}-{pool.name}-{launch.positions[0]}"]["spec"]
+                ((resource, amount), *others) = spec_["limits"].items()
+                each = 1 if resource == "nodes" else pool.allocatable[resource]
+                assert int(amount) % each == 0
+                assert all(int(n) == int(amount) // each * pool.allocatable[r] for r, n in others)
+                limits += int(amount) // each
+        assert requested.nodes is not None
+        assert limits + sum(pool.min for pool in mine) == requested.nodes.max
+        assert sum(pool.max for pool in mine) == requested.nodes.max
+    nodepools = [key for key in found if key.startswith("NodePool/")]
+    assert len(nodepools) == sum(len(pool.launches) for pool in part.pools)
+
+
+def test_elastic_pool_with_efa_has_a_nodepool_and_a_flavor_for_each_zone() -> None:
+    """EFA does not cross zones. Regression: one NodePool listed both zones, so a gang could be divided."""
+    spec = a_kube_spec(*IN_ZONES)
+    found = objects(tree(spec, resolve(spec, catalog.load()), running=None))
+    for suffix, zone in (("2a", "us-west-2a"), ("2b", "us-west-2b")):
+        pool = found[f"NodePool/kube-tune.{suffix}-0"]["spec"]
+        needed = {one["key"]: one["values"] for one in pool["template"]["spec"]["requirements"]}
+        assert (needed[ZONE], pool["limits"]) == ([zone], {"nvidia.com/gpu": "32"})
+        labels = {"gpucluster/cluster": "kube", "gpucluster/pool": f"tune.{suffix}"}
+        assert pool["template"]["metadata"]["labels"] == labels
+        flavor = found[f"ResourceFlavor/kube-tune.{suffix}"]["spec"]
+        assert flavor["nodeLabels"] == {**labels, ZONE: zone}
+
+
+@pytest.mark.parametrize("topology", ["{required: zone}", "{preferred: zone}"])
+def test_elastic_gang_is_in_one_zone(topology: str) -> None:
+    """Kueue assigns one flavor to all pods of a gang, and its node labels name the zone. A topology would need always-on nodes."""
+    spec = a_kube_spec(*IN_ZONES)
+    plan = resolve(spec, catalog.load())
+    (gang,) = some_workloads(plan, spec, ("{required: block}", topology)).gangs
+    assert gang.pools == ("tune.2a", "tune.2b")
+    assert (gang.required_level, gang.preferred_level, gang.anywhere) == (None, None, False)
+    texts = tree(spec, plan, running=(("{required: block}", topology),))
+    documents = [
+        document
+        for path, text in texts.items()
+        if path.endswith(".yaml") and not path.startswith("helm/")
+        for document in read(text, path).documents
+    ]
+    assert [str(finding) for finding in check(documents, facts(plan))] == []
+
+
+def test_always_on_nodes_of_one_zone_have_a_topology_and_no_part() -> None:
+    tune = kubernetes_of(a_kube_plan(TWO_ZONES)).pool("tune")
+    assert (tune.name, tune.of, tune.launches) == ("tune", "tune", ())
+    assert next(level.word for level in tune.levels) == "zone"
+
+
+def test_gang_above_the_nodes_of_a_zone_is_refused() -> None:
+    spec = a_kube_spec(*IN_ZONES)
+    text = changed(WORKLOADS, ("    nodes: 4\n", "    nodes: 5\n"), ("    topology: {required: block}\n", ""))
+    (problem,) = inspect_workloads_text(text, "w.yaml", spec, catalog.load()).errors
+    assert (problem.id, problem.message) == (
+        "above-quota",
+        "5 x 8 GPUs must be in one pool and, with EFA, in one zone; the team has 32 in tune.2a, 32 in tune.2b",
+    )

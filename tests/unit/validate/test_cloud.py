@@ -1,0 +1,361 @@
+"""The checks of the cloud side over the sandbox's EC2: each sabotage is found by one check, and its remedy heals it."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from support import builders
+from support.cloud_stores import make_stores
+from support.clouds import REGION, RunningCloud, running_cloud
+
+from gpucluster.checks import daemon_journal
+from gpucluster.checks.check import CheckResult, CheckStatus, Location, QueryOutput
+from gpucluster.checks.table import CHECKS
+from gpucluster.plan import names
+from gpucluster.plan.model import Bindings, SlurmOnAws
+from gpucluster.plan.model.bindings import TemplateBinding
+from gpucluster.plan.security_rules import roles, rules
+from gpucluster.sandbox.aws.ec2.state.values import Timing
+from gpucluster.validate.cloud_expectations import of_cluster
+from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
+
+pytestmark = pytest.mark.loopback
+GUARDED = {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+TRUST = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[RunningCloud]:
+    with running_cloud(timing=Timing(pending_s=0.0, ending_s=5.0)) as found:
+        for role in (names.ROLE_HEAD, names.ROLE_NODE):
+            iam, name = found.client("iam"), f"burst-{role}-1234567"
+            iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(TRUST))
+            iam.create_instance_profile(InstanceProfileName=name)
+            iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+        yield found
+
+
+@dataclass
+class Deployed:
+    """A plan's network, groups, templates, head and one node, made as the program makes them."""
+
+    cloud: RunningCloud
+    plan: SlurmOnAws
+    bindings: Bindings
+    vpc: str
+    groups: dict[str, str]
+    image: str
+    head: str = ""
+    node: str = ""
+
+    @property
+    def ec2(self) -> Any:
+        return self.cloud.client("ec2")
+
+    @property
+    def subnet(self) -> str:
+        return next(iter(self.bindings.subnets.values()))
+
+    def launch(self, **more: Any) -> str:
+        made = self.ec2.run_instances(SubnetId=self.subnet, MinCount=1, MaxCount=1, **more)
+        return made["Instances"][0]["InstanceId"]
+
+    def launch_head(self, **more: Any) -> str:
+        asked: dict[str, Any] = {
+            "ImageId": self.image,
+            "InstanceType": self.plan.head.machine,
+            "SecurityGroupIds": [self.groups[names.ROLE_HEAD]],
+            "IamInstanceProfile": {"Name": "burst-head-1234567"},
+            "MetadataOptions": GUARDED,
+            "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True}}],
+            "TagSpecifications": tagged(
+                Name="burst-head", **{names.TAG_ROLE: "head", names.TAG_CLUSTER: "burst"}
+            ),
+        }
+        return self.launch(**{**asked, **more})
+
+    def launch_node(self, **more: Any) -> str:
+        template = next(iter(self.bindings.templates.values()))
+        asked: dict[str, Any] = {
+            "LaunchTemplate": {"LaunchTemplateId": template.id, "Version": "1"},
+            "TagSpecifications": tagged(**node_tags(self.plan)),
+        }
+        return self.launch(**{**asked, **more})
+
+    def checked(self) -> dict[str, CheckResult]:
+        """Run the checks of the cloud side, as a session does. The daemon's journal knows the node."""
+        reader = CloudReader("burst", self.cloud.client)
+        living = [{"id": self.node, "slot": "h200-2a-1", "age_s": 600.0}]
+        journal = json.dumps({"open": [], "launched": [self.node], "living": living})
+        found: dict[str, CheckResult] = {}
+        for name, want in of_cluster(self.plan, self.bindings):
+            check = CHECKS[name]
+            got = tuple(
+                QueryOutput(code=0, stdout=json.dumps(reader.read(query.argv), default=str))
+                if query.at is Location.CLOUD
+                else QueryOutput(code=0, stdout=journal if query is daemon_journal.QUERY else self.head)
+                for query in check.query(want)
+            )
+            found[name] = check.evaluate(check.parse(got), want)
+        return found
+
+
+def tagged(**tags: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
+
+
+def node_tags(plan: SlurmOnAws) -> dict[str, str]:
+    return {names.TAG_CLUSTER: "burst", names.TAG_ROLE: "node", names.TAG_POOL: plan.pools[0].name}
+
+
+def groups_of(ec2: Any, plan: SlurmOnAws, vpc: str) -> dict[str, str]:
+    """The plan's groups with its rules alone: the default rule of a new group is removed."""
+    made = {
+        role: ec2.create_security_group(GroupName=f"burst-{role}-1234567", Description=role, VpcId=vpc)[
+            "GroupId"
+        ]
+        for role in roles(plan)
+    }
+    for group in made.values():
+        default = ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"][0]["IpPermissionsEgress"]
+        ec2.revoke_security_group_egress(GroupId=group, IpPermissions=default)
+    for rule in rules(plan):
+        add = ec2.authorize_security_group_egress if rule.out else ec2.authorize_security_group_ingress
+        add(GroupId=made[rule.group], IpPermissions=[permission(rule.ports, rule.peer, made)])
+    return made
+
+
+def permission(ports: tuple[int, int] | None, peer: str, groups: dict[str, str]) -> dict[str, Any]:
+    shape: dict[str, Any] = {"IpProtocol": "tcp" if ports else "-1"}
+    if ports:
+        shape |= {"FromPort": ports[0], "ToPort": ports[1]}
+    if peer in groups:
+        return {**shape, "UserIdGroupPairs": [{"GroupId": groups[peer]}]}
+    return {**shape, "IpRanges": [{"CidrIp": peer}]}
+
+
+@pytest.fixture
+def burst(cloud: RunningCloud) -> Deployed:
+    plan, ec2 = builders.a_plan(), cloud.fresh().client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
+    zones = sorted({span.zone for pool in plan.pools for span in pool.slots})
+    subnets = {
+        zone: ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.42.{n}.0/24", AvailabilityZone=here)["Subnet"][
+            "SubnetId"
+        ]
+        for n, (zone, here) in enumerate((one, one.replace(plan.aws.region, REGION)) for one in zones)
+    }
+    groups = groups_of(ec2, plan, vpc)
+    image = cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11")
+    templates: dict[str, TemplateBinding] = {}
+    for pool in plan.pools:
+        for one in pool.templates:
+            data: dict[str, Any] = {
+                "ImageId": image,
+                "InstanceType": one.machine,
+                "SecurityGroupIds": [groups[names.ROLE_NODE]],
+                "IamInstanceProfile": {"Name": "burst-node-1234567"},
+                "MetadataOptions": GUARDED,
+                "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True}}],
+            }
+            launch = ec2.create_launch_template(
+                LaunchTemplateName=f"{one.key}-{vpc}", LaunchTemplateData=data
+            )
+            templates[one.key] = TemplateBinding(id=launch["LaunchTemplate"]["LaunchTemplateId"], version=1)
+    made = make_stores(cloud, "burst")
+    bindings = Bindings(
+        schema=1, region=REGION, bucket=made.bucket, secret=made.secret, queue=made.queue, subnets=subnets, templates=templates,
+        groups={names.ROLE_NODE: groups[names.ROLE_NODE]},
+    )  # fmt: skip
+    found = Deployed(cloud, plan, bindings, vpc, groups, image)
+    found.head, found.node = found.launch_head(), found.launch_node()
+    return found
+
+
+def typed(cloud: RunningCloud, step: str) -> None:
+    """Run the command with the real AWS CLI and the operator's key."""
+    key = cloud.api.operator
+    environment = {
+        "AWS_ACCESS_KEY_ID": key.access_key,
+        "AWS_SECRET_ACCESS_KEY": key.secret,
+        "PATH": "/usr/bin:/bin",
+    }
+    always = ["--endpoint-url", cloud.endpoint, "--region", REGION]
+    argv = [sys.executable, "-m", "awscli", *always, *shlex.split(step)[1:]]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (step.split(maxsplit=1)[0], done.returncode) == ("aws", 0), done.stderr
+
+
+def unhealthy(found: dict[str, CheckResult]) -> dict[str, CheckResult]:
+    return {name: result for name, result in found.items() if result.verdict is not CheckStatus.PASS}
+
+
+def test_healthy_cluster_passes(burst: Deployed) -> None:
+    found = burst.checked()
+    assert {name: result.verdict for name, result in found.items()} == {
+        "cloud.orphans": CheckStatus.PASS,
+        "cloud.journal": CheckStatus.PASS,
+        "cloud.machines": CheckStatus.PASS,
+        "cloud.rules": CheckStatus.PASS,
+        "cloud.bucket": CheckStatus.PASS,
+        "cloud.queue": CheckStatus.PASS,
+        "cloud.secret": CheckStatus.PASS,
+    }
+    assert found["cloud.machines"].found == "1 machines and 1 nodes"
+    assert found["cloud.rules"].found == f"{len(rules(burst.plan))} rules"
+
+
+Do = Callable[[Deployed], object]
+
+
+def hops(of: str) -> Do:
+    return lambda b: b.ec2.modify_instance_metadata_options(
+        InstanceId=getattr(b, of), HttpPutResponseHopLimit=2, HttpTokens="optional"
+    )
+
+
+def opened(b: Deployed, *, out: bool = False, **more: Any) -> None:
+    rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "0.0.0.0/0"}], **more}
+    add = b.ec2.authorize_security_group_egress if out else b.ec2.authorize_security_group_ingress
+    add(GroupId=b.groups[names.ROLE_HEAD], IpPermissions=[rule])
+
+
+def untag(of: str, key: str) -> Do:
+    return lambda b: b.ec2.delete_tags(Resources=[getattr(b, of)], Tags=[{"Key": key}])
+
+
+def foreign_node(b: Deployed) -> None:
+    """The head's kind of launch, with a node's tags; the journal knows it."""
+    b.ec2.terminate_instances(InstanceIds=[b.node])
+    b.node = b.launch_head(TagSpecifications=tagged(**node_tags(b.plan)))
+
+
+def newer_node(b: Deployed) -> None:
+    template = next(iter(b.bindings.templates.values())).id
+    (first,) = b.ec2.describe_launch_template_versions(LaunchTemplateId=template)["LaunchTemplateVersions"]
+    data = {**first["LaunchTemplateData"], "EbsOptimized": True}
+    b.ec2.create_launch_template_version(LaunchTemplateId=template, LaunchTemplateData=data)
+    plain = [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": False}}]
+    b.ec2.terminate_instances(InstanceIds=[b.node])
+    b.node = b.launch_node(
+        LaunchTemplate={"LaunchTemplateId": template, "Version": "2"}, BlockDeviceMappings=plain
+    )
+
+
+def other_image(b: Deployed) -> None:
+    """The plan's template, but with an image by hand in the call."""
+    b.ec2.terminate_instances(InstanceIds=[b.node])
+    b.node = b.launch_node(ImageId=b.cloud.api.moto.register_image("by-hand"))
+
+
+SABOTAGES: dict[str, tuple[str, Do, str]] = {
+    "hop limit 2 on a node": ("cloud.machines", hops("node"), "NODE: metadata service enabled, tokens optional, hop limit 2"),
+    "hop limit 2 on the head": ("cloud.machines", hops("head"), r"burst-head \(HEAD\): metadata service enabled, tokens optional, hop limit 2"),
+    "the head has lost its role": ("cloud.machines", untag("head", names.TAG_ROLE), r"burst-head \(HEAD\) has the role none"),
+    "a node has lost its pool": ("cloud.machines", untag("node", names.TAG_POOL), "NODE has the pool none"),
+    "a node is stopped": ("cloud.machines", lambda b: b.ec2.stop_instances(InstanceIds=[b.node]), "NODE is stopp"),
+    "a node of another template": ("cloud.machines", foreign_node, "i-[0-9a-f]+ is of no launch template of the plan"),
+    "a node of a newer version of the template": ("cloud.machines", newer_node, "i-[0-9a-f]+ is of version 2 of its launch template, not 1"),
+    "a node with a volume in plain text": ("cloud.machines", newer_node, "has volumes without encryption: vol-"),
+    "a node in the head's group": ("cloud.machines", lambda b: b.ec2.modify_instance_attribute(InstanceId=b.node, Groups=[b.groups["head"]]), "NODE has the groups burst-head-1234567"),
+    "a group open to the world": ("cloud.rules", opened, r"head from 0.0.0.0/0: tcp 22-22 is not of the plan \(sgr-[0-9a-f]+\)"),
+    "a group open to the world over UDP": ("cloud.rules", lambda b: opened(b, IpProtocol="udp"), "head from 0.0.0.0/0: udp 22-22 is not of the plan"),
+    "a rule by hand for outgoing traffic": ("cloud.rules", lambda b: opened(b, out=True), "head to 0.0.0.0/0: tcp 22-22 is not of the plan"),
+    "a node of another image": ("cloud.machines", other_image, "i-[0-9a-f]+ is of the image by-hand, not gpucluster-"),
+    "the cluster tag of a node removed": ("cloud.orphans", untag("node", names.TAG_CLUSTER), r"NODE \(of the daemon, without the tag gpucluster:cluster\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "do", "words"), SABOTAGES.values(), ids=SABOTAGES)
+def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(
+    burst: Deployed, check: str, do: Do, words: str
+) -> None:
+    do(burst)
+    bad = unhealthy(burst.checked())
+    assert list(bad) == [check]
+    result = bad[check]
+    assert re.search(words.replace("NODE", burst.node).replace("HEAD", burst.head), result.found), (
+        result.found
+    )
+    for step in result.remedy.split("; "):
+        typed(burst.cloud, step)
+    assert unhealthy(burst.checked()) == {}
+
+
+PULUMI = "pulumi up --refresh --stack burst"
+
+
+def revoke(b: Deployed) -> None:
+    rule = next(r for r in rules(b.plan) if r.name == "head-controller")
+    shape = permission(rule.ports, rule.peer, b.groups)
+    b.ec2.revoke_security_group_ingress(GroupId=b.groups[rule.group], IpPermissions=[shape])
+
+
+OF_PULUMI: dict[str, tuple[str, Do, str]] = {
+    "the head is missing": ("cloud.machines", lambda b: b.ec2.terminate_instances(InstanceIds=[b.head]), "burst-head is missing"),
+    "the head in the nodes' group": ("cloud.machines", lambda b: b.ec2.modify_instance_attribute(InstanceId=b.head, Groups=[b.groups["node"]]), r"burst-head \(HEAD\) has the groups burst-node-1234567"),
+    "a rule is missing": ("cloud.rules", revoke, "head from node: tcp 6817 is missing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "do", "words"), OF_PULUMI.values(), ids=OF_PULUMI)
+def test_drift_of_pulumis_own_resource_is_healed_by_pulumi(
+    burst: Deployed, check: str, do: Do, words: str
+) -> None:
+    do(burst)
+    result = burst.checked()[check]
+    assert (result.verdict, result.remedy) == (CheckStatus.FAIL, PULUMI)
+    assert re.search(words.replace("HEAD", burst.head), result.found), result.found
+
+
+def test_stopped_head_is_started_by_its_remedy(burst: Deployed) -> None:
+    burst.ec2.stop_instances(InstanceIds=[burst.head])
+    burst.cloud.clock.move(60)
+    result = burst.checked()["cloud.machines"]
+    assert result.found == f"burst-head ({burst.head}) is stopped"
+    typed(burst.cloud, result.remedy)
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_foreign_instance_in_the_vpc_is_an_orphan(burst: Deployed) -> None:
+    """Instances were listed by the cluster's tag alone."""
+    plain = burst.launch(ImageId=burst.image, InstanceType="m7i.large")
+    other = burst.launch(
+        ImageId=burst.image, InstanceType="m7i.large", TagSpecifications=tagged(**{names.TAG_CLUSTER: "lab"})
+    )
+    bad = unhealthy(burst.checked())
+    assert list(bad) == ["cloud.orphans"]
+    assert f"{plain} (in the network, without the tag gpucluster:cluster)" in bad["cloud.orphans"].found
+    assert f"{other} (in the network, of the cluster lab)" in bad["cloud.orphans"].found
+    for one in (plain, other):
+        typed(burst.cloud, CHECKS["cloud.orphans"].remedy.rpartition("owner: ")[2].replace("ID", one))
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_node_that_ended_while_the_daemon_did_not_look_is_in_the_journal_alone(burst: Deployed) -> None:
+    """A node that only stops or shuts down is not yet one: the daemon sees its end."""
+    burst.ec2.terminate_instances(InstanceIds=[burst.node])
+    assert unhealthy(burst.checked()) == {}
+    burst.cloud.clock.move(60)
+    bad = unhealthy(burst.checked())
+    assert list(bad) == ["cloud.journal"]
+    assert bad["cloud.journal"].found == f"h200-2a-1 ({burst.node}) is terminated"
+    assert bad["cloud.journal"].remedy == CHECKS["cloud.journal"].remedy
+    node, burst.node = burst.node, "i-0123456789abcdef0"
+    assert (
+        unhealthy(burst.checked())["cloud.journal"].found == f"h200-2a-1 ({burst.node}) is not listed by EC2"
+    )
+    burst.node = node
+
+
+def test_list_that_ec2_refuses_is_an_error() -> None:
+    with pytest.raises(NoCloudError, match="there is no access to AWS"):
+        CloudReader("burst", None).read()
+    with pytest.raises(NoCloudError, match="EC2 does not list volumes: ZeroDivisionError"):
+        CloudReader("burst", lambda _: 1 / 0).read(("volumes", "cluster=burst"))

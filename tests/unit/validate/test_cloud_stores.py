@@ -1,0 +1,372 @@
+"""The checks of bucket, queue, secret and file systems over the sandbox's AWS: each sabotage is found by one check."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from support import builders
+from support.cloud_stores import Stores, declare, make_stores
+from support.clouds import REGION, RunningCloud, running_cloud
+from support.operators import OperatorScope
+
+from gpucluster.aws.iam_policies import trust_ec2
+from gpucluster.aws.operator_policies import command_statements
+from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
+from gpucluster.checks.cloud_stores import FileSystemsWant, FileSystemWant, evaluate_bucket, evaluate_systems
+from gpucluster.checks.store_answers import parse_bucket, parse_queue, parse_secret, parse_systems
+from gpucluster.checks.table import CHECKS
+from gpucluster.plan import names
+from gpucluster.plan.model import Access, Bindings, Efs, FsxLustre, Mount, SlurmOnAws
+from gpucluster.plan.model.bindings import FileSystemBinding
+from gpucluster.validate.cloud_expectations import of_cluster
+from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
+
+pytestmark = pytest.mark.loopback
+UP = "pulumi up --refresh --stack burst"
+LUSTRE = FsxLustre(zone="us-east-2a", size_gib=1200)
+
+
+@dataclass
+class Deployed:
+    """The stores of `burst`, and its bindings."""
+
+    cloud: RunningCloud
+    plan: SlurmOnAws
+    bindings: Bindings
+    made: Stores
+    subnets: tuple[str, ...]
+
+    def client(self, service: str) -> Any:
+        return self.cloud.client(service)
+
+    def checked(self, key: Any = None) -> dict[str, CheckResult]:
+        reader = CloudReader("burst", lambda service: self.cloud.client(service, key))
+        found: dict[str, CheckResult] = {}
+        for name, want in of_cluster(self.plan, self.bindings):
+            if name in ("cloud.bucket", "cloud.queue", "cloud.secret", "cloud.file_systems"):
+                check = CHECKS[name]
+                got = tuple(
+                    QueryOutput(code=0, stdout=json.dumps(reader.read(query.argv), default=str))
+                    for query in check.query(want)
+                )
+                found[name] = check.evaluate(check.parse(got), want)
+        return found
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[RunningCloud]:
+    with running_cloud() as found:
+        yield found
+
+
+@pytest.fixture
+def burst(cloud: RunningCloud) -> Deployed:
+    ec2 = cloud.fresh(buckets=False).client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
+    subnets = {
+        zone: ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.42.{n}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for n, zone in enumerate(("us-east-1a", "us-east-1b"))
+    }  # fmt: skip
+    group = ec2.create_security_group(GroupName="efs", Description="efs", VpcId=vpc)["GroupId"]
+    made = make_stores(cloud, "burst", tuple(subnets.values()), group)
+    plan = replace(builders.a_plan(), storage=(Mount(path="/home", source=Efs()),))
+    bindings = Bindings(
+        schema=1, region=REGION, bucket=made.bucket, secret=made.secret, queue=made.queue, subnets=subnets,
+        templates={}, file_systems={"/home": FileSystemBinding(id=made.system, dns_name="fs")},
+    )  # fmt: skip
+    return Deployed(cloud, plan, bindings, made, tuple(subnets.values()))
+
+
+def unhealthy(found: dict[str, CheckResult]) -> dict[str, CheckResult]:
+    return {name: one for name, one in found.items() if one.verdict is not CheckStatus.PASS}
+
+
+def test_declared_stores_pass(burst: Deployed) -> None:
+    found = burst.checked()
+    assert {name: one.found for name, one in found.items()} == dict.fromkeys(
+        ("cloud.bucket", "cloud.queue", "cloud.secret", "cloud.file_systems"), "as declared"
+    )
+    assert unhealthy(found) == {}
+
+
+Do = Callable[[Deployed], object]
+
+
+def open_bucket(b: Deployed) -> None:
+    """Restrict nothing, and let everybody read."""
+    s3, name = b.client("s3"), b.made.bucket
+    s3.delete_public_access_block(Bucket=name)
+    read = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "s3:GetObject",
+        "Resource": f"arn:aws:s3:::{name}/*",
+    }
+    s3.put_bucket_policy(Bucket=name, Policy=json.dumps({"Version": "2012-10-17", "Statement": [read]}))
+
+
+def partly_blocked(b: Deployed) -> None:
+    b.client("s3").put_public_access_block(
+        Bucket=b.made.bucket,
+        PublicAccessBlockConfiguration={
+            "BlockPublicAcls": True, "BlockPublicPolicy": False, "IgnorePublicAcls": True, "RestrictPublicBuckets": True,
+        },
+    )  # fmt: skip
+
+
+def other_key(b: Deployed) -> None:
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms"}}
+    b.client("s3").put_bucket_encryption(
+        Bucket=b.made.bucket, ServerSideEncryptionConfiguration={"Rules": [rule]}
+    )
+
+
+def everybody_sends(b: Deployed) -> None:
+    """The declared statement stays, another stands beside it."""
+    sqs = b.client("sqs")
+    here = sqs.get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["All"])["Attributes"]
+    policy = json.loads(here["Policy"])
+    policy["Statement"].append(
+        {"Sid": "All", "Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": here["QueueArn"]}
+    )  # fmt: skip
+    sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": json.dumps(policy)})
+
+
+def another_rule_sends(b: Deployed) -> None:
+    sqs = b.client("sqs")
+    here = sqs.get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["All"])["Attributes"]
+    text = here["Policy"].replace("burst-spot-", "lab-spot-")
+    sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": text})
+
+
+def queue_set(**attributes: str) -> Do:
+    """moto, unlike SQS, drops a policy that the call does not name."""
+
+    def do(b: Deployed) -> None:
+        sqs = b.client("sqs")
+        here = sqs.get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["All"])["Attributes"]
+        sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": here["Policy"], **attributes})
+
+    return do
+
+
+def without_target(b: Deployed) -> None:
+    efs = b.client("efs")
+    (first, *_) = efs.describe_mount_targets(FileSystemId=b.made.system)["MountTargets"]
+    efs.delete_mount_target(MountTargetId=first["MountTargetId"])
+
+
+def gone_target(b: Deployed) -> None:
+    without_target(b)
+    b.cloud.clock.move(300)
+
+
+OF_PULUMI: dict[str, tuple[str, Do, str]] = {
+    "the bucket is open to the world": ("cloud.bucket", open_bucket, r"public access is not blocked: BlockPublicAcls, .*, its policy is not the declared one: "),
+    "public policies are not blocked": ("cloud.bucket", partly_blocked, "^public access is not blocked: BlockPublicPolicy$"),
+    "the bucket's policy is gone": ("cloud.bucket", lambda b: b.client("s3").delete_bucket_policy(Bucket=b.made.bucket), "^its policy is missing$"),
+    "versions are suspended": ("cloud.bucket", lambda b: b.client("s3").put_bucket_versioning(Bucket=b.made.bucket, VersioningConfiguration={"Status": "Suspended"}), "^versioning is Suspended$"),
+    "another kind of encryption": ("cloud.bucket", other_key, "^its default encryption is aws:kms$"),
+    "everybody sends to the queue": ("cloud.queue", everybody_sends, "^its policy is not the declared one: "),
+    "a rule of another cluster sends to the queue": ("cloud.queue", another_rule_sends, "^its policy is not the declared one: "),
+    "the queue has no policy": ("cloud.queue", queue_set(Policy=""), "^its policy is missing$"),
+    "messages are in plain text": ("cloud.queue", queue_set(SqsManagedSseEnabled="false"), "^SqsManagedSseEnabled is false, not true$"),
+    "messages are kept for a minute": ("cloud.queue", queue_set(MessageRetentionPeriod="60"), "^MessageRetentionPeriod is 60, not 3600$"),
+    "the file system admits everybody": ("cloud.file_systems", lambda b: b.client("efs").delete_file_system_policy(FileSystemId=b.made.system), "^fs-[0-9a-f]+: its policy is missing$"),
+    "a mount target is gone": ("cloud.file_systems", gone_target, "^fs-[0-9a-f]+ has no mount target in subnet-[0-9a-f]+$"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "do", "words"), OF_PULUMI.values(), ids=OF_PULUMI)
+def test_sabotage_is_found_by_one_check_and_healed_by_pulumi(
+    burst: Deployed, check: str, do: Do, words: str
+) -> None:
+    do(burst)
+    bad = unhealthy(burst.checked())
+    assert list(bad) == [check]
+    assert re.search(words, bad[check].found), bad[check].found
+    assert bad[check].remedy == UP
+    if do is not gone_target:
+        declare(burst.cloud, "burst", burst.made)
+        assert unhealthy(burst.checked()) == {}
+
+
+def test_store_that_does_not_exist_is_named(burst: Deployed) -> None:
+    burst.client("s3").delete_bucket(Bucket=burst.made.bucket)
+    burst.client("sqs").delete_queue(QueueUrl=burst.made.queue)
+    burst.client("secretsmanager").delete_secret(SecretId=burst.made.secret, ForceDeleteWithoutRecovery=True)
+    burst.bindings.file_systems["/home"] = FileSystemBinding(id="fs-0123456789abcdef0", dns_name="fs")
+    bad = unhealthy(burst.checked())
+    assert list(bad) == ["cloud.bucket", "cloud.queue", "cloud.secret", "cloud.file_systems"]
+    assert all(one.found.endswith(" does not exist") and one.remedy == UP for one in bad.values())
+
+
+def test_policy_of_the_secret_and_its_deletion_are_undone_by_their_remedies(burst: Deployed) -> None:
+    manager, secret = burst.client("secretsmanager"), burst.made.secret
+    read = {"Effect": "Allow", "Principal": "*", "Action": "secretsmanager:GetSecretValue", "Resource": "*"}
+    manager.put_resource_policy(
+        SecretId=secret, ResourcePolicy=json.dumps({"Version": "2012-10-17", "Statement": [read]})
+    )
+    (name, result), *others = unhealthy(burst.checked()).items()
+    assert (name, others) == ("cloud.secret", [])
+    assert "has a policy, which is not the declared one" in result.found
+    assert result.remedy == f"aws secretsmanager delete-resource-policy --secret-id {secret}"
+    manager.delete_resource_policy(SecretId=secret)
+    assert unhealthy(burst.checked()) == {}
+    manager.delete_secret(SecretId=secret, RecoveryWindowInDays=7)
+    result = unhealthy(burst.checked())["cloud.secret"]
+    assert result.found.endswith(" is marked for deletion")
+    assert result.remedy == f"aws secretsmanager restore-secret --secret-id {secret}"
+    manager.restore_secret(SecretId=secret)
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_mount_target_that_ends_is_not_available(burst: Deployed) -> None:
+    without_target(burst)
+    result = unhealthy(burst.checked())["cloud.file_systems"]
+    assert re.fullmatch(r"fs-[0-9a-f]+: its mount target in subnet-[0-9a-f]+ is deleting", result.found)
+    assert result.remedy == f"aws efs describe-mount-targets --file-system-id {burst.made.system}"
+
+
+SYSTEM = {"ResourceARN": "arn", "Lifecycle": "AVAILABLE", "StorageCapacity": 1200}
+
+
+@pytest.mark.parametrize(
+    ("seen", "own", "words"),
+    [
+        ({}, True, ""),
+        ({"Lifecycle": "UPDATING"}, True, ""),
+        ({"Lifecycle": "MISCONFIGURED_UNAVAILABLE"}, True, "fs-1 is MISCONFIGURED_UNAVAILABLE"),
+        ({"StorageCapacity": 2400}, True, "fs-1 has 2400 GiB, not 1200"),
+        ({"StorageCapacity": 2400}, False, ""),
+        ({"Lifecycle": "FAILED"}, False, "fs-1 is FAILED"),
+    ],
+)
+def test_lustre_is_available_and_as_large_as_declared(seen: dict[str, Any], own: bool, words: str) -> None:
+    want = FileSystemsWant(
+        cluster="burst", systems=(FileSystemWant(id="fs-1", lustre=True, own=own, size_gib=1200),)
+    )
+    answer = QueryOutput(code=0, stdout=json.dumps({**SYSTEM, **seen}))
+    result = evaluate_systems(parse_systems((answer,)), want)
+    assert result.is_healthy == (not words)
+    assert words in result.found
+
+
+def test_lustre_of_the_plan_is_expected(burst: Deployed) -> None:
+    burst.plan = replace(burst.plan, storage=(Mount(path="/home", source=LUSTRE),))
+    wants = dict(of_cluster(burst.plan, burst.bindings))
+    system = FileSystemWant(id=burst.made.system, lustre=True, size_gib=1200)
+    assert wants["cloud.file_systems"] == FileSystemsWant(cluster="burst", systems=(system,))
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "words"),
+    [
+        ({"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "arn:aws:kms:x:1:key/a"}, "arn:aws:kms:x:1:key/a", ""),
+        ({"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "arn:aws:kms:x:1:key/a"}, "alias/site", ""),
+        ({"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "arn:aws:kms:x:1:key/b"}, "arn:aws:kms:x:1:key/a", "uses the key arn:aws:kms:x:1:key/b, not arn:aws:kms:x:1:key/a"),
+        ({"SSEAlgorithm": "aws:kms"}, "alias/site", "uses the key of AWS, not alias/site"),
+        ({"SSEAlgorithm": "AES256"}, "alias/site", "its default encryption is AES256"),
+    ],
+)  # fmt: skip
+def test_key_of_the_spec_encrypts_the_bucket(
+    burst: Deployed, rule: dict[str, str], key: str, words: str
+) -> None:
+    burst.plan = replace(burst.plan, aws=replace(burst.plan.aws, kms_key=key))
+    want = dict(of_cluster(burst.plan, burst.bindings))["cloud.bucket"]
+    reader = CloudReader("burst", burst.client)
+    found = {
+        **reader.read(("bucket", f"name={burst.made.bucket}")),
+        "Encryption": [{"ApplyServerSideEncryptionByDefault": rule}],
+    }
+    result = evaluate_bucket(parse_bucket((QueryOutput(code=0, stdout=json.dumps(found)),)), want)
+    assert result.is_healthy == (not words)
+    assert words in result.found
+
+
+UNREADABLE: list[tuple[Callable[[tuple[QueryOutput, ...]], object], dict[str, Any]]] = [
+    (parse_bucket, {"Versioning": "Enabled"}),
+    (parse_bucket, {"Versioning": "Enabled", "Encryption": [], "PublicAccessBlock": []}),
+    (parse_queue, {"Policy": "{}"}),
+    (parse_secret, {"Name": "munge"}),
+    (parse_systems, {"FileSystemArn": "arn", "LifeCycleState": "available"}),
+    (parse_systems, {"Lifecycle": "AVAILABLE"}),
+]
+
+
+@pytest.mark.parametrize(("parse", "answer"), UNREADABLE)
+def test_answer_without_what_is_compared_is_unreadable(
+    parse: Callable[[tuple[QueryOutput, ...]], object], answer: dict[str, Any]
+) -> None:
+    """The rules read the answers themselves: such an answer ended the run, or passed."""
+    with pytest.raises(ParseError):
+        parse((QueryOutput(code=0, stdout=json.dumps(answer)),))
+
+
+# --- the operator's rights ----------------------------------------------------------------------------
+
+
+def rights() -> list[dict[str, Any]]:
+    """The statements of `plan --operator-policy commands` for `validate`, in the Region of the test."""
+    plan = replace(
+        builders.a_plan(),
+        access=Access(ssm=True),
+        storage=(Mount(path="/home", source=Efs()), Mount(path="/scratch", source=LUSTRE)),
+    )
+    made = command_statements(OperatorScope(plan=plan, declared={}, lookups=()))
+    found = json.loads(json.dumps(made).replace(plan.aws.region, REGION))
+    return [one for one in found if one["Sid"] in ("Find",) or one["Sid"].startswith("Validate")]
+
+
+ACTIONS = [(s["Sid"], action) for s in rights() for action in s["Action"]]
+
+
+def read_all(burst: Deployed, key: Any) -> None:
+    """Every call of `validate` about the cloud."""
+    burst.checked(key)
+    reader = CloudReader("burst", lambda service: burst.cloud.client(service, key))
+    for what in ("instances", "volumes", "images", "rules"):
+        reader.read((what, "cluster=burst", f"vpc-of={burst.subnets[0]}"))
+    reader.read(("lustre", "id=fs-0123456789abcdef0"))
+
+
+@pytest.fixture
+def operator(burst: Deployed) -> Callable[[list[dict[str, Any]]], Any]:
+    iam = burst.client("iam")
+    if not any(one["RoleName"] == "validator" for one in iam.list_roles()["Roles"]):
+        iam.create_role(RoleName="validator", AssumeRolePolicyDocument=trust_ec2())
+    burst.client("ec2").run_instances(
+        ImageId=burst.cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11"),
+        InstanceType="m7i.large",
+        SubnetId=burst.subnets[0],
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": names.TAG_CLUSTER, "Value": "burst"}]}
+        ],
+    )
+
+    def key(statements: list[dict[str, Any]]) -> Any:
+        document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        iam.put_role_policy(RoleName="validator", PolicyName="own", PolicyDocument=document)
+        return burst.cloud.api.ring.session("validator", "AROAVALIDATOR", "i-0", burst.cloud.clock.now)
+
+    return key
+
+
+def test_operator_reads_all_that_validate_compares(burst: Deployed, operator: Any) -> None:
+    """The policy of commands had no right to list volumes, groups or rules: these checks were unknown with it."""
+    read_all(burst, operator(rights()))
+
+
+@pytest.mark.parametrize(("sid", "action"), ACTIONS, ids=[f"{sid}-{action}" for sid, action in ACTIONS])
+def test_operator_is_refused_without_the_action(
+    burst: Deployed, operator: Any, sid: str, action: str
+) -> None:
+    less = [{**s, "Action": [a for a in s["Action"] if (s["Sid"], a) != (sid, action)]} for s in rights()]
+    key = operator([s for s in less if s["Action"]])
+    with pytest.raises(NoCloudError, match=r"(?i)not authorized|AccessDenied|UnauthorizedOperation"):
+        read_all(burst, key)

@@ -1,0 +1,86 @@
+"""Compare `gpucluster lint` with the expected verdicts of public example files by other hands.
+
+    .venv/bin/python tools/lint_corpus.py CLONES            # compare; ends with 1 if a verdict differs
+    .venv/bin/python tools/lint_corpus.py CLONES --update   # write the verdicts that lint gives now; read the diff
+
+CLONES has OWNER/NAME for each repository: a clone, or a bare one, with the commit of `tools/lint-corpus.json`. That file has
+the repository, the commit, and the path of each file. Each file is checked alone, beside its neighbours, as a part of a
+cluster. `errors` lists the files with errors, their rules, and why these errors are right; all other files have none.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from gpucluster.cli.lint_input import read_all
+from gpucluster.errors import GpuclusterError
+from gpucluster.k8s.lint import Facts, Level, check
+from gpucluster.k8s.lint.kustomize import FILES
+
+TABLE = Path(__file__).with_name("lint-corpus.json")
+
+
+def main() -> None:
+    clones, update = Path(sys.argv[1]), "--update" in sys.argv[2:]
+    table: dict[str, Any] = json.loads(TABLE.read_text())
+    facts = Facts(kubernetes=table["kubernetes"], whole=False)
+    counts: Counter[str] = Counter()
+    for row in table["repositories"]:
+        found = _verdicts(clones / row["repository"], row, facts, counts)
+        for path in sorted({*found, *row["errors"]}):
+            expected = row["errors"].get(path, {}).get("rules", [])
+            if found.get(path, []) != expected:
+                counts["differ"] += 1
+                print(f"{row['repository']} {path}: expected {expected or 'no error'}, found {found.get(path, 'no error')}")  # fmt: skip
+        if update:
+            row["errors"] = {path: {"rules": found[path], "because": row["errors"].get(path, {}).get("because", "")} for path in sorted(found)}  # fmt: skip
+    if update:
+        TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    print(f"{counts['files']} files of {len(table['repositories'])} repositories: {counts['refused']} with errors, {counts['warned']} with warnings, {counts['differ']} verdicts differ")  # fmt: skip
+    raise SystemExit(1 if counts["differ"] and not update else 0)
+
+
+def _verdicts(clone: Path, row: dict[str, Any], facts: Facts, counts: Counter[str]) -> dict[str, list[str]]:
+    """Return the rules of the errors of each file that has some."""
+    found: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        _check_out(clone, row["commit"], row["files"], Path(folder))
+        for path in row["files"]:
+            levels = _findings(Path(folder) / path, facts)
+            counts["files"] += 1
+            if rules := sorted({rule for level, rule in levels if level is Level.ERROR}):
+                found[path] = rules
+            counts["refused"] += bool(rules)
+            counts["warned"] += any(level is Level.WARNING for level, _ in levels)
+    return found
+
+
+def _findings(file: Path, facts: Facts) -> list[tuple[Level, str]]:
+    try:
+        got = read_all([file])
+    except GpuclusterError as error:
+        raise SystemExit(f"{file}: {error}") from error
+    return [(one.level, one.rule) for one in (*got.findings, *check(got.documents, facts))]
+
+
+def _check_out(clone: Path, commit: str, files: list[str], folder: Path) -> None:
+    """Write the files, and all Kustomizations: they name patches."""
+    git = shutil.which("git") or "git"
+    listed = subprocess.run([git, "-C", str(clone), "ls-tree", "-r", "-z", "--name-only", commit], capture_output=True, text=True, check=True).stdout  # fmt: skip
+    names = [name for name in listed.split("\0") if name.rpartition("/")[2] in FILES] + files
+    archive = folder / ".archive.tar"
+    subprocess.run(
+        [git, "-C", str(clone), "archive", "--output", str(archive), commit, "--", *names], check=True
+    )
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+
+
+if __name__ == "__main__":
+    main()
