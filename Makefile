@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE  # else each process of the tests compiles every module anew: a third of their CPU
 
-.PHONY: help demo test test-slurm test-kubernetes fixtures bench soak prepare install fmt check lint types arch unit engine sandbox golden image-proof mutants
+.PHONY: help demo test test-all test-slurm test-kubernetes bench soak prepare install fmt check lint types arch unit engine sandbox golden image-proof mutants
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -13,10 +13,11 @@ help:            ## this list
 demo: prepare install ## a cluster bursts on this machine, from nothing to nothing; root, Debian 12
 	$(BIN)/python tools/demo/demo.py
 
-test: prepare install ## everything: check, the real Pulumi engine, real clusters in the sandbox; root, Debian 12
-	$(MAKE) --no-print-directory check
-	$(BIN)/python tools/warm.py
-	$(BIN)/pytest -q -n 3 --dist loadfile tests/engine tests/judges tests/monitoring tests/simulated tests/sandbox  # they mostly wait; three clusters fit the default inotify limit
+test: prepare install ## what each change must pass: check, one stack on the real Pulumi engine, one real cluster in the sandbox; root, Debian 12
+	$(BIN)/python tools/suite.py gate
+
+test-all: prepare install ## everything: check, all of the engine, clusters, Slurm versions and Kubernetes; root, 45 minutes
+	$(BIN)/python tools/suite.py all
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one
 	$(BIN)/python -m bench $(NAME)
@@ -50,7 +51,7 @@ unit: install    ## unit tests, no sockets but loopback, no root
 mutants: install ## change the code in 150 places, one at a time: how many of them the unit tests find
 	$(BIN)/python tools/mutants.py --count $(or $(COUNT),150) --seed $(or $(SEED),1)
 
-soak: prepare install ## what make test does of faults, much more of it: 10,000 scenarios, then every fault run on three real clusters; root
+soak: prepare install ## what make test-all does of faults, much more of it: 10,000 scenarios, then every fault run on three real clusters; root
 	$(BIN)/python tools/soak.py --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1)
 	$(BIN)/python tests/sandbox/soak.py
 
@@ -70,10 +71,8 @@ sandbox: install ## real clusters in capsules
 image-proof: prepare install ## the image's way to Slurm: Debian's source built and installed by its tasks; root, ten to twenty minutes
 	$(BIN)/python tools/prove_image.py
 
-fixtures: install ## the fixtures of the long suites exist, without a test run
-	@$(BIN)/pytest --setup-plan -q tests/engine tests/monitoring tests/simulated tests/sandbox > $(VENV)/fixtures.txt 2>&1 || { grep -E "^(E |ERROR)" $(VENV)/fixtures.txt; exit 1; }
-
-check: lint types arch fixtures unit ## ruff, pyright, import-linter, fixtures of the long suites, unit tests
+check: install   ## ruff, pyright, import-linter, fixtures of the long suites, unit tests; no root
+	$(BIN)/python tools/suite.py check
 
 golden: install  ## rewrite the golden trees; then read `git diff tests/golden`
 	$(BIN)/pytest -q tests/unit --update-golden

@@ -73,7 +73,7 @@ def check_inotify() -> str | None:
 
 def missing() -> list[str]:
     packages = runpy.run_path(str(SANDBOX))["missing"]()
-    wanted = EXTRA | (OF_TEST if {"test", "test-slurm", "soak"} & set(sys.argv[1:]) else {})
+    wanted = EXTRA | (OF_TEST if {"test", "test-all", "test-slurm", "soak"} & set(sys.argv[1:]) else {})
     packages += [
         package for name, package in wanted.items() if shutil.which(name) is None and not Path(name).exists()
     ]

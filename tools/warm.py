@@ -1,6 +1,6 @@
-"""Prepare in parallel what the tests outside `make check` need: the engine, machine images, promtool.
+"""Prepare in parallel what tests need: `python tools/warm.py gate|all|kubernetes`, by default `all`.
 
-`python tools/warm.py kubernetes` prepares what `make test-kubernetes` needs: the control plane.
+`gate`: the engine and the image of `make test`. `all`: the engine, all images, and promtool. `kubernetes`: the control plane.
 """
 
 import sys
@@ -26,11 +26,10 @@ def main() -> int:
         except GpuclusterError as error:
             failed.append(error)
 
-    wanted = (
-        (programs.find_or_build,)
-        if sys.argv[1:] == ["kubernetes"]
-        else (engine.find_or_build, images, promtool.find_or_fetch)
-    )
+    wanted = WORK.get(*sys.argv[1:] or ["all"])
+    if wanted is None:
+        print(f"usage: warm.py {'|'.join(WORK)}", file=sys.stderr)
+        return 2
     builds = [threading.Thread(target=build, args=(work,)) for work in wanted]
     for thread in builds:
         thread.start()
@@ -41,11 +40,23 @@ def main() -> int:
     return 2 if failed else 0
 
 
+def image(progress: layers.Progress) -> None:
+    """The image of stacks/burst.yaml."""
+    layers.find_or_build(progress, slurm="24.11")
+
+
 def images(progress: layers.Progress) -> None:
     """The images of the stacks that the tests bring up, one after the other: one build at a time has the lock."""
     for version in layers.RELEASES:
         layers.find_or_build(progress, slurm=version)
     bare.find_or_build(progress, slurm="24.11")  # stacks/lab.yaml
+
+
+WORK = {
+    "gate": (engine.find_or_build, image),
+    "all": (engine.find_or_build, images, promtool.find_or_fetch),
+    "kubernetes": (programs.find_or_build,),
+}
 
 
 def report(words: str) -> None:

@@ -8,7 +8,7 @@ import json
 import pytest
 from cluster import gpucluster
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 
 
 def changes(name, *options):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cluster import ROOT, Cluster, gpucluster
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 
 NAME = "shell"
 CHECKOUT = ("Pulumi.yaml", "__main__.py")

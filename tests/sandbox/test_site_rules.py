@@ -14,7 +14,7 @@ from cluster import Cluster, gpucluster
 
 from gpucluster.sandbox.aws.ec2.participants import OF_THE_OWNER
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 
 NAME, USER, KEY, OWNER = "site-rules", "vision", "alias/research", "210987654321"
 VPC, RESERVATION = "vpc-0123456789abcdef0", "cr-0123456789abcdef0"

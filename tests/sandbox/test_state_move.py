@@ -14,7 +14,7 @@ from support.reviewed import a_diff
 
 from gpucluster.plan import names
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 NAME = "statemove"
 UNTIL_TOLD = "until [ -e /run/go-$SLURM_JOB_ID ]; do sleep 0.2; done"
 log = logging.getLogger(__name__)  # its figures: --log-cli-level=INFO

@@ -17,7 +17,7 @@ from validation import of_verdict, only_these_fail, paused, run_remedy, validate
 from gpucluster.plan import names
 from gpucluster.sandbox import paths
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 NAME = "takeover"
 SPEC = f"""
 schema: 1

@@ -17,7 +17,7 @@ from cluster import ROOT, Cluster, gpucluster
 
 from gpucluster.plan import names
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 
 TERMINATION = "    termination: {lead: 5s, grace: 20s, script: /usr/local/bin/bye}\n    job_heartbeat: {after: 60s, requeue: true}\n"
 NOTICE_S = 30.0  # AWS gives 120 s

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from cluster import Cluster, gpucluster
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 NAME = "topology"
 ALWAYS = frozenset({"gpu-1a-1", "gpu-1a-2", "gpu-1a-3"})
 LATE = ("gpu-1a-5", "gpu-1a-6")

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 
 _UNITS = re.compile(r"([0-9]+) (?:sec|min|usec|percent|nodes/min)")
 _TIME = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9}):([0-9]{2})(?::([0-9]{2}))?")
+_TOKEN = re.compile(
+    r'(?<![^\s=])([^\s=]+)=("[^"]*"|\S*)'
+)  # from a word's first letter on: else its time is quadratic
 _UNSET = frozenset({"(null)", "n/a", "none", "(null type)", ""})
 _WORDS = {"infinite": "unlimited", "-1": "unlimited", "true": "yes", "false": "no"}
 _LEVELS = ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5")
@@ -32,7 +35,7 @@ def words(value: str) -> frozenset[str]:
 
 def tokens(line: str) -> Mapping[str, str]:
     """`Key=value` words of a line, with the keys in small letters and without quotes around values."""
-    found = re.findall(r'([^\s=]+)=("[^"]*"|\S*)', line)
+    found = _TOKEN.findall(line)
     return {key.lower(): value.strip('"') for key, value in found}
 
 

@@ -11,7 +11,7 @@ from gpucluster.errors import GpuclusterError
 
 PAGE = 100  # posts in one page: the most that GitHub and GitLab give
 _MOST_PAGES = 50
-_NEXT = re.compile(r'<([^>]+)>; rel="next"')
+_NEXT = re.compile(r'<([^<>]+)>; rel="next"')
 _TIMEOUT_S = 30.0
 Answer = dict[str, Any]  # one object of the API's JSON
 

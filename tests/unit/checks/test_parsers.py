@@ -21,6 +21,7 @@ from gpucluster.checks import (
     munge,
     partitions,
     running_config,
+    setting_values,
     slurmctld,
 )
 from gpucluster.checks.check import TIMED_OUT, CheckResult, CheckStatus, ParseError, QueryOutput
@@ -232,6 +233,11 @@ def test_parser_raises_only_parse_error_and_rule_returns_a_finding(ident, data):
     except ParseError:
         return
     assert isinstance(check.evaluate(value, want), CheckResult)
+
+
+def test_long_word_that_is_no_setting_is_read_once():
+    """Regression: each of its letters was tried as the first of a key. A million letters took an hour."""
+    assert setting_values.tokens(f"{'[' * 1_000_000} Name=a") == {"name": "a"}
 
 
 @pytest.mark.parametrize("ident", sorted(CHECKS))

@@ -1,0 +1,166 @@
+"""The runner of `make test` and `make test-all`, on small suites of real commands and real tests."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import suite
+from suite import CommandStage, Failure, PytestStage, Result, Suite
+
+ROOT = Path(__file__).parents[3]
+CONFIG = "[pytest]\nmarkers = in_order: the tests build on each other\naddopts = -p pytest_reportlog.plugin -p no:cacheprovider\n"
+FAILS_ONCE = """
+from pathlib import Path
+def test_fails_once():
+    mark = Path(__file__).with_suffix(".ran")
+    ran, _ = mark.exists(), mark.touch()
+    assert ran, "the first time"
+"""
+FAILS = "def test_fails():\n    assert [] == [1], 'always'\n"
+PASSES = "def test_passes():\n    pass\n"
+CHAIN = """
+import pytest
+from pathlib import Path
+pytestmark = pytest.mark.in_order
+up = []
+def test_first():
+    up.append(1)
+def test_second():
+    assert up, "alone it cannot pass"
+    mark = Path(__file__).with_suffix(".ran")
+    ran, _ = mark.exists(), mark.touch()
+    assert ran, "the first time"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(suite, "ROOT", tmp_path)
+    monkeypatch.setattr(suite, "OUTPUT", tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take half of the time
+    (tmp_path / "pytest.ini").write_text(CONFIG)
+    return tmp_path
+
+
+def ran(folder: Path, **texts: str) -> Result:
+    """Run one stage with these files, and the second try."""
+    for name, text in texts.items():
+        (folder / f"test_{name}.py").write_text(text)
+    result = Result()
+    suite.run(Suite(stages=(PytestStage(name="unit", tests=(".",)),)), result)
+    return result
+
+
+def test_failed_test_that_passes_alone_is_unstable(folder: Path) -> None:
+    result = ran(folder, one=FAILS_ONCE, two=PASSES)
+    assert result.failed == []
+    assert [(f.test, f.reason) for f in result.unstable] == [
+        ("test_one.py::test_fails_once", "AssertionError: the first time")
+    ]
+    assert list(result.seconds) == ["unit", "second try of unit"]
+
+
+def test_test_that_fails_twice_fails_the_run(folder: Path) -> None:
+    result = ran(folder, one=FAILS_ONCE, two=FAILS)
+    assert [f.title for f in result.failed] == ["test_two.py::test_fails"]
+    assert [f.title for f in result.unstable] == ["test_one.py::test_fails_once"]
+    assert list(suite.last_lines("gate", result, 61.2))[1:] == [
+        "FAILED test_two.py::test_fails: AssertionError: always",
+        "failed: 1",
+        "unstable: 1",
+        "unstable test_one.py::test_fails_once: AssertionError: the first time",
+    ]
+
+
+def test_file_whose_tests_build_on_each_other_is_tried_again_as_a_whole(folder: Path) -> None:
+    result = ran(folder, chain=CHAIN)
+    assert (result.failed, [f.title for f in result.unstable]) == ([], ["test_chain.py::test_second"])
+
+
+def test_file_that_cannot_be_imported_fails_the_run(folder: Path) -> None:
+    result = ran(folder, one="import missing_module\n", two=PASSES)
+    assert [f.title for f in result.failed] == ["test_one.py"]
+
+
+def test_fixture_that_fails_at_its_end_fails_the_run(folder: Path) -> None:
+    text = "import pytest\n@pytest.fixture\ndef it():\n    yield\n    raise OSError('left')\ndef test_a(it):\n    pass\n"
+    assert [(f.title, f.reason) for f in ran(folder, one=text).failed] == [
+        ("test_one.py::test_a", "OSError: left")
+    ]
+
+
+def test_run_without_a_test_fails(folder: Path) -> None:
+    (failure,) = ran(folder, one="").failed
+    assert failure == Failure(stage="unit", reason="pytest ended with exit code 5 and names no test")
+
+
+def test_second_run_that_ends_early_proves_nothing() -> None:
+    first = Failure(stage="unit", test="test_one.py::test_fails_once")
+    result = Result(failed=[first])
+    suite.settle([first], [Failure(stage="unit", reason="pytest ended with exit code 3")], result)
+    assert (result.failed, result.unstable) == ([first], [])
+
+
+def test_stage_after_a_failed_one_runs_and_one_whose_build_failed_does_not(folder: Path) -> None:
+    (folder / "test_one.py").write_text(PASSES)
+    bad = ("python", "-c", "import sys; print('note: begins'); print('error: no disk'); sys.exit(3)")
+    stages = (
+        CommandStage(name="lint", argv=bad),
+        PytestStage(name="unit", tests=(".",)),
+        PytestStage(name="journey", tests=(".",), after="build"),
+    )
+    result = Result()
+    suite.run(Suite(builds=(CommandStage(name="build", argv=bad, quiet=True),), stages=stages), result)
+    assert sorted((f.title, f.reason) for f in result.failed) == [
+        ("build", "error: no disk"),
+        ("journey", "not run: the stage 'build' has failed"),
+        ("lint", "error: no disk"),
+    ]
+    assert result.seconds.keys() == {"build", "lint", "unit"}
+
+
+def test_too_many_failed_tests_are_not_tried_again(folder: Path) -> None:
+    text = f"import pytest\n@pytest.mark.parametrize('n', range({suite.TOO_MANY + 1}))\ndef test_n(n):\n    assert 0\n"
+    result = ran(folder, one=text)
+    assert (len(result.failed), list(result.seconds)) == (suite.TOO_MANY + 1, ["unit"])
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("code", [0, 1])
+def test_exit_code_is_1_if_a_stage_fails(
+    code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = CommandStage(name="lint", argv=("python", "-c", f"raise SystemExit({code})"))
+    monkeypatch.setattr(suite, "SUITES", {"gate": Suite(stages=(stage,))})
+    assert suite.main(["gate"]) == code
+    assert f"failed: {code}\nunstable: 0\n" in capsys.readouterr().out
+
+
+def test_unknown_suite_is_refused() -> None:
+    assert suite.main(["nothing"]) == 2
+
+
+def test_suites_name_what_exists() -> None:
+    named = {
+        word
+        for one in suite.SUITES.values()
+        for stage in one.stages
+        if isinstance(stage, PytestStage)
+        for word in stage.tests
+    }
+    for word in named:
+        file, _, test = word.partition("::")
+        assert (ROOT / file).exists(), word
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), word
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py") if "unit" not in path.parts}
+    everything = [s.tests for s in suite.SUITES["all"].stages if isinstance(s, PytestStage)]
+    assert folders == {ROOT / word for tests in everything for word in tests if word != "tests/unit"}
+    assert suite.SUITES["gate"].stages[: len(suite.CHECK)] == suite.CHECK
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    called = (ROOT / ".ci/run").read_text().splitlines()[-1]
+    assert called == "make test"
+    assert f"\n{called} " in (ROOT / "README.md").read_text()
+    shown = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
+    assert shown.stdout.rstrip().endswith("python tools/suite.py gate")

@@ -1,0 +1,271 @@
+"""Run every stage of a suite, and once more what failed: `python tools/suite.py check|gate|all`. Standard library only.
+
+A stage that fails stops no later stage, so that one run shows all that is red. PytestStage that failed run once more after
+all stages, alone. A test that passes then is called unstable and does not fail the run. The last lines list both.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent  # of the venv
+OUTPUT = ROOT / "build" / "suite"  # reports of pytest, logs of the builds, and the result
+IN_ORDER = "in_order"  # the marker of files whose tests build on each other
+TOO_MANY = 60  # so many failed tests have one cause: they are not tried again
+REASON = 200  # characters of a reason in the last lines
+TAIL = 30  # lines of a failed build's log
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandStage:
+    """A stage that is no test. Its output is printed at its end, that of a `quiet` one only if it fails."""
+
+    name: str
+    argv: tuple[str, ...]
+    quiet: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PytestStage:
+    """A stage of tests. `options` are those of the first run; `after` is a build that it needs."""
+
+    name: str
+    tests: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    after: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A test, or a stage that is no test. `reason` is one line."""
+
+    stage: str
+    test: str = ""
+    reason: str = ""
+    in_order: bool = False
+
+    @property
+    def title(self) -> str:
+        return self.test or self.stage
+
+    @property
+    def again(self) -> str:
+        """What pytest runs for the second try: the test, or its whole file."""
+        return self.test.partition("::")[0] if self.in_order else self.test
+
+
+@dataclass(kw_only=True)
+class Result:
+    """What a run found."""
+
+    seconds: dict[str, int] = field(default_factory=dict)
+    failed: list[Failure] = field(default_factory=list)
+    unstable: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """`builds` run one after the other beside the stages."""
+
+    stages: tuple[CommandStage | PytestStage, ...]
+    builds: tuple[CommandStage, ...] = ()
+
+
+ENGINE = (  # the real engine makes, changes and deletes one stack; the offline plan; the policy packs
+    "tests/engine/test_engine.py::test_only_drift_is_shown_and_destroy_removes_everything",
+    "tests/engine/test_offline.py::test_planner_equals_engine",
+    "tests/engine/test_policy.py",
+)
+LONG = ("tests/engine", "tests/judges", "tests/monitoring", "tests/simulated", "tests/sandbox")
+BUILD, KUBERNETES = "build", "build of kubernetes"
+CHECK = (
+    CommandStage(name="format", argv=("ruff", "format", "--check", "--quiet", ".")),
+    CommandStage(name="lint", argv=("ruff", "check", "--quiet", ".")),
+    CommandStage(name="imports", argv=("lint-imports",), quiet=True),
+    CommandStage(name="types", argv=("pyright",)),
+    CommandStage(name="fixtures", argv=("pytest", "--setup-plan", "-q", *LONG, "tests/slurm"), quiet=True),
+    PytestStage(name="unit", tests=("tests/unit",), options=("-n", "2")),
+)
+SUITES = {
+    "check": Suite(stages=CHECK),
+    "gate": Suite(
+        builds=(CommandStage(name=BUILD, argv=("python", "tools/warm.py", "gate"), quiet=True),),
+        stages=(
+            *CHECK,
+            PytestStage(name="engine", tests=ENGINE, options=("-n", "2"), after=BUILD),
+            PytestStage(name="journey", tests=("tests/sandbox/test_journey.py",), after=BUILD),
+        ),
+    ),
+    "all": Suite(
+        builds=(
+            CommandStage(name=BUILD, argv=("python", "tools/warm.py", "all"), quiet=True),
+            CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
+        ),
+        stages=(
+            *CHECK,
+            PytestStage(name="long", tests=LONG, options=("-n", "3", "--dist", "loadfile"), after=BUILD),
+            PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44"), after=BUILD),
+            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "9"), after=KUBERNETES),
+        ),
+    ),
+}  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    if len(argv) != 1 or argv[0] not in SUITES:
+        print(f"usage: suite.py {'|'.join(SUITES)}", file=sys.stderr)
+        return 2
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    began, result = time.monotonic(), Result()
+    run(SUITES[argv[0]], result)
+    lines = last_lines(argv[0], result, time.monotonic() - began)
+    (OUTPUT / f"{argv[0]}.json").write_text(json.dumps(asdict(result), indent=1) + "\n")
+    say("\n".join(lines))
+    return 1 if result.failed else 0
+
+
+def run(suite: Suite, result: Result) -> None:
+    """Run the stages in order, and the failed tests once more."""
+    with ThreadPoolExecutor(max_workers=1) as builder:
+        builds = {build.name: builder.submit(run_command, build, result) for build in suite.builds}
+        for stage in suite.stages:
+            if isinstance(stage, CommandStage):
+                run_command(stage, result)
+            elif is_built(stage, builds, result):
+                result.failed += run_tests(stage, result)
+    try_again(suite.stages, result)
+
+
+def is_built(stage: PytestStage, builds: Mapping[str, Future[bool]], result: Result) -> bool:
+    """Wait for the build that the stage needs. If it failed, the stage has failed, too."""
+    if not stage.after or builds[stage.after].result():
+        return True
+    result.failed.append(Failure(stage=stage.name, reason=f"not run: the stage '{stage.after}' has failed"))
+    return False
+
+
+def run_command(stage: CommandStage, result: Result) -> bool:
+    """Return whether it passed."""
+    began = begin(stage.name)
+    name, *words = stage.argv
+    done = subprocess.run(
+        [sys.executable if name == "python" else str(BIN / name), *words],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    lines = done.stdout.strip().splitlines()
+    (OUTPUT / f"{stage.name.replace(' ', '-')}.log").write_text(done.stdout)
+    if done.returncode or not stage.quiet:
+        say("\n".join(lines[-TAIL:]))
+    if done.returncode:
+        result.failed.append(Failure(stage=stage.name, reason=reason_of(lines) or f"exit {done.returncode}"))
+    end(stage.name, began, result, failed=done.returncode != 0)
+    return done.returncode == 0
+
+
+def reason_of(lines: Sequence[str]) -> str:
+    """The first line of an output that speaks of an error, or the last line."""
+    errors = (line.strip() for line in lines if re.search(r"\berror\b|^E  |Traceback", line, re.IGNORECASE))
+    return next(errors, lines[-1] if lines else "")[:REASON]
+
+
+def run_tests(
+    stage: PytestStage, result: Result, *, name: str = "", tests: Sequence[str] = ()
+) -> list[Failure]:
+    """Run the stage, or `tests` of it alone under another name; return what failed."""
+    began = begin(name or stage.name)
+    report, listed = OUTPUT / f"{(name or stage.name).replace(' ', '-')}.jsonl", OUTPUT / "tests.txt"
+    report.unlink(missing_ok=True)
+    listed.write_text("\n".join(tests))
+    what = [f"@{listed}"] if tests else [*stage.options, *stage.tests]
+    argv = [str(BIN / "pytest"), "-q", f"--report-log={report}", *what]
+    code = subprocess.run(argv, cwd=ROOT, check=False).returncode
+    failed = list(failures(stage.name, report))
+    if code and not failed:
+        failed = [Failure(stage=stage.name, reason=f"pytest ended with exit code {code} and names no test")]
+    end(name or stage.name, began, result, failed=bool(failed))
+    return failed
+
+
+def failures(stage: str, report: Path) -> Iterator[Failure]:
+    """The tests that failed by a report of pytest-reportlog, each once; also files that could not be collected."""
+    seen = set[str]()
+    for line in report.read_text().splitlines() if report.exists() else ():
+        entry: dict[str, Any] = json.loads(line)
+        if entry.get("outcome") == "failed" and entry["nodeid"] not in seen:
+            seen.add(entry["nodeid"])
+            keywords = entry.get("keywords") or {}
+            reason = first_line(entry.get("longrepr"))
+            yield Failure(stage=stage, test=entry["nodeid"], reason=reason, in_order=IN_ORDER in keywords)
+
+
+def first_line(longrepr: Any) -> str:
+    """The first line of the message of a failed test."""
+    text = longrepr if isinstance(longrepr, str) else ""
+    if isinstance(longrepr, dict):
+        text = str((longrepr.get("reprcrash") or {}).get("message", ""))
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:REASON]
+
+
+def try_again(stages: Iterable[CommandStage | PytestStage], result: Result) -> None:
+    """Run what failed once more, stage by stage, with one worker."""
+    for stage in stages:
+        first = [f for f in result.failed if f.stage == stage.name and f.test]
+        if not isinstance(stage, PytestStage) or not 0 < len(first) <= TOO_MANY:
+            continue
+        again = sorted({failure.again for failure in first})
+        second = run_tests(stage, result, name=f"second try of {stage.name}", tests=again)
+        settle(first, second, result)
+
+
+def settle(first: Sequence[Failure], second: Sequence[Failure], result: Result) -> None:
+    """Move the tests that passed at the second try from `failed` to `unstable`."""
+    if any(not failure.test for failure in second):
+        return  # the second run itself failed, and proves nothing
+    still = {failure.test for failure in second}
+    files = {failure.again for failure in second if failure.in_order}
+    for failure in first:
+        if failure.test not in still and failure.again not in files | still:
+            result.failed.remove(failure)
+            result.unstable.append(failure)
+
+
+def say(text: str) -> None:
+    """Print in one write: a build prints from its own thread."""
+    if text:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def begin(name: str) -> float:
+    say(f"== {name}: begins")
+    return time.monotonic()
+
+
+def end(name: str, began: float, result: Result, *, failed: bool) -> None:
+    result.seconds[name] = round(time.monotonic() - began)
+    say(f"== {name}: {'FAILED' if failed else 'passed'}, {result.seconds[name]} s")
+
+
+def last_lines(suite: str, result: Result, seconds: float) -> Iterator[str]:
+    """The summary: each stage's seconds, then one line for each failed and each unstable test."""
+    stages = ", ".join(f"{name} {took}" for name, took in result.seconds.items())
+    yield f"== {suite}: {seconds:.0f} s at load {os.getloadavg()[1]:.1f}; {stages}"
+    for failure in result.failed:
+        yield f"FAILED {failure.title}: {failure.reason}"
+    yield f"failed: {len(result.failed)}"
+    yield f"unstable: {len(result.unstable)}"
+    for failure in result.unstable:
+        yield f"unstable {failure.title}: {failure.reason}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
