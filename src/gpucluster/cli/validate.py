@@ -113,10 +113,6 @@ def _require_writable(option: str, path: Path | None) -> None:
 
 
 def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run":
-    # pytest loads every installed plugin; these checks need none
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    for word in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
-        os.environ.pop(word, None)
     from gpucluster.cli.validate_table import Live
     from gpucluster.validate.expect import expectations, select
     from gpucluster.validate.run import run

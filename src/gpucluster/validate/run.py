@@ -1,8 +1,10 @@
 """Run the suite in this process: pytest without the user's configuration, plugins or terminal."""
 
+import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from gpucluster.validate.results import Result, Run, find
 from gpucluster.validate.session import RunContext, Session
 from gpucluster.validate.suite import plugin
 
+_USERS_OPTIONS = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 OnProgress = Callable[[Expectation, Result | None], None]  # called before the check (None) and after it
 
 
@@ -94,5 +97,17 @@ def _pytest(hooks: _Hooks, junit: Path | None) -> int:
             "no:cacheprovider",
             "-p",
             "no:terminal",
+            "--disable-plugin-autoload",
         ]
-        return pytest.main([*argv, *report, str(suite)], plugins=[hooks, plugin])
+        with _without(*_USERS_OPTIONS):
+            return pytest.main([*argv, *report, str(suite)], plugins=[hooks, plugin])
+
+
+@contextmanager
+def _without(*variables: str) -> Generator[None]:
+    """The environment lacks these variables during the block."""
+    kept = {name: value for name in variables if (value := os.environ.pop(name, None)) is not None}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)

@@ -1,6 +1,7 @@
 """A run over a simulated cluster: verdicts, blocked checks, jobs, reports."""
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -170,7 +171,10 @@ def test_pytest_configuration_of_the_user_is_ignored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conftest.py").write_text("raise RuntimeError('mine')")
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --nonsense\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--nonsense")
+    monkeypatch.setenv("PYTEST_PLUGINS", "a_plugin_that_is_not_there")
     assert ran(lab(), only=["ctl.ping"]).ok
+    assert os.environ["PYTEST_ADDOPTS"] == "--nonsense"
 
 
 @pytest.mark.parametrize(
