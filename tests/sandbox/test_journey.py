@@ -20,7 +20,7 @@ def test_gang_bursts_and_runs_on_all_its_nodes(shared_cluster: Cluster) -> None:
         "-N2", "--gres=gpu:8", "--output=/home/researcher/%j.out", script=f"{SPEAKS}\nsleep 3"
     )
     shared_cluster.wait("the job runs", lambda: shared_cluster.state(job) == "RUNNING")
-    first = shared_cluster.job(job)["batch_host"]
+    first, where = shared_cluster.job(job)["batch_host"], shared_cluster.job(job)["nodes"]
     assert [i["market"] for i in shared_cluster.instances()] == ["spot", "spot"]
 
     def spoken() -> list[str]:
@@ -31,7 +31,9 @@ def test_gang_bursts_and_runs_on_all_its_nodes(shared_cluster: Cluster) -> None:
         )
 
     shared_cluster.wait("both nodes have spoken", lambda: len(spoken()) == 2)
-    assert spoken() == [f"h200-1a-{number} has GPUs 0,1,2,3,4,5,6,7" for number in (1, 2)]
+    nodes = [line.removesuffix(" has GPUs 0,1,2,3,4,5,6,7") for line in spoken()]
+    assert sorted(shared_cluster.exec("head", "scontrol", "show", "hostnames", where).split()) == nodes
+    assert len({node.rpartition("-")[0] for node in nodes}) == 1, "a gang is in one zone"
     shared_cluster.wait("the job is done", lambda: shared_cluster.state(job) == "COMPLETED")
     shared_cluster.wait("the nodes are gone", shared_cluster.all_gone)
 
