@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from moto.moto_api._internal.models import moto_api_backend
 
 from gpucluster.catalog.read import SLURM_SUPPORTED
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
@@ -95,6 +96,7 @@ def running_cloud(
     *, metadata: bool = False, timing: Timing | None = None, agents: Agents = no_machines
 ) -> Generator[RunningCloud, None, None]:
     """Start the API on a free loopback port; throttling is off until a row of T11 turns it on."""
+    moto_api_backend.reset()  # moto's state belongs to the process: one cloud at a time
     clock = Clock()
     model = CloudModel(random.Random(5), timing=timing or Timing(pending_s=0.0), region=REGION)  # noqa: S311
     model.buckets.enabled = False

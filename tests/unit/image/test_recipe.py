@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -251,7 +252,8 @@ PLAYS = [shipped("playbooks") / name for name in ("image.yml", "slurm.yml", "san
 def listed() -> list[tuple[str, set[str]]]:
     """Return every task of the image with its tags, as ansible-playbook lists them."""
     argv = [str(Path(sys.executable).parent / "ansible-playbook"), "--inventory=localhost,", "--list-tasks"]
-    done = subprocess.run([*argv, str(PLAYS[0])], capture_output=True, text=True, check=True)
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}  # ansible refuses another encoding
+    done = subprocess.run([*argv, str(PLAYS[0])], env=env, capture_output=True, text=True, check=True)
     rows = [line.strip().partition("\tTAGS: ") for line in done.stdout.splitlines() if "\tTAGS: " in line]
     return [(name, set(tags.strip("[]").split(", "))) for name, _, tags in rows[1:]]
 

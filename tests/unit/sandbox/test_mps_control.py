@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.files import shipped
 
@@ -24,6 +25,7 @@ class Gpu:
     def __init__(self, folder: Path) -> None:
         self.pipes, self.program = folder / "pipes", folder / "nvidia-cuda-mps-control"
         self.pipes.mkdir(parents=True)
+        self.pipes.chmod(0o755)  # whatever the umask
         (folder / "nvidia3").touch()
         self.program.write_text(PROGRAM.read_text().replace('DEV = "/dev"', f'DEV = "{folder}"'))
 
@@ -35,13 +37,13 @@ class Gpu:
 
     def run(self, *argv: str, say: str = "", **env: str) -> tuple[int, str]:
         process = self.popen(*argv, **env)
-        out, _ = process.communicate(say, timeout=60)
+        out, _ = process.communicate(say, timeout=BOUND_S)
         return process.returncode, out.strip()
 
     def connect(self, uid: int = -1) -> tuple[socket.socket, str]:
         """A client as CUDA would be; `uid`: of another user, who is the peer that the kernel names."""
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(60)
+        client.settimeout(BOUND_S)
         if uid >= 0:
             os.seteuid(uid)
         try:
@@ -69,12 +71,12 @@ def running(gpu: Gpu) -> Iterator[Gpu]:
     daemon = gpu.popen("-f")
     assert daemon.stdout is not None
     assert daemon.stdout.readline() == f"Starting control daemon using socket {gpu.pipes}/control\n"
-    end = time.monotonic() + 60
+    end = time.monotonic() + BOUND_S
     while gpu.run(say="get_server_list\n")[0] and time.monotonic() < end:
         time.sleep(0.05)
     yield gpu
     daemon.kill()
-    daemon.communicate(timeout=60)
+    daemon.communicate(timeout=BOUND_S)
 
 
 def test_a_folder_has_one_daemon(running: Gpu) -> None:
@@ -104,7 +106,7 @@ def test_a_client_of_another_user_is_refused_until_the_first_has_ended(running: 
     assert said == f"error: the MPS server of this GPU has clients of user 0 {WHO}"
     other.close()
     mine.close()
-    end = time.monotonic() + 60
+    end = time.monotonic() + BOUND_S
     while not (found := running.connect(NOBODY))[1].startswith("connected") and time.monotonic() < end:
         found[0].close()
     assert found[1] == f"connected as user {NOBODY} {WHO}"
@@ -114,7 +116,7 @@ def test_a_client_of_another_user_is_refused_until_the_first_has_ended(running: 
 def test_quit_ends_the_daemon(running: Gpu) -> None:
     assert running.run(say="quit\n") == (0, "")
     assert running.run("-f", CUDA_VISIBLE_DEVICES="9")[0] == 1
-    end = time.monotonic() + 60
+    end = time.monotonic() + BOUND_S
     while (running.pipes / "control").exists() and time.monotonic() < end:
         time.sleep(0.05)
     code, said = running.run(say="get_server_list\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.utils import IMDSRegionProvider, InstanceMetadataFetcher
+from support.bounds import BOUND_S
 from support.clouds import RunningCloud, a_network, ask, running_cloud
 
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
@@ -39,7 +40,7 @@ class Machine:
         return status, text.decode(errors="replace")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def machine() -> Generator[Machine, None, None]:
     with running_cloud(metadata=True) as cloud:
         network = a_network(cloud)
@@ -258,7 +259,7 @@ def test_t33_service_that_hangs_takes_connections_and_answers_when_it_is_let_go(
 
 
 def test_botocore_finds_role_and_region_and_the_api_knows_the_key(machine: Machine):
-    settings: Any = {"base_url": machine.base + "/", "num_attempts": 1, "timeout": 5}
+    settings: Any = {"base_url": machine.base + "/", "num_attempts": 1, "timeout": BOUND_S}
     found = InstanceMetadataFetcher(**settings).retrieve_iam_role_credentials()
     assert found["role_name"] == "imds-role"
     session: Any = machine.cloud.api.ring.find(found["access_key"])
@@ -278,7 +279,9 @@ def test_botocore_reads_the_region(machine: Machine, monkeypatch: pytest.MonkeyP
 def test_connection_serves_more_than_one_request(machine: Machine):
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", int(machine.base.rpartition(":")[2]), timeout=5)
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", int(machine.base.rpartition(":")[2]), timeout=BOUND_S
+    )
     token = machine.token()
     for _ in range(3):
         connection.request("GET", "/latest/meta-data/instance-id", headers={TOKEN: token})
@@ -292,12 +295,17 @@ def test_token_is_bound_to_its_instance(machine: Machine):
     (mine,) = model.wanted(machine.cloud.clock.now)
     others = {"10.42.0.10": mine}
     service = MetadataService(
-        model, machine.cloud.api.moto, machine.cloud.api.ring, clock=machine.cloud.clock, lookup=others.get
+        model,
+        machine.cloud.api.moto,
+        machine.cloud.api.ring,
+        clock=machine.cloud.clock,
+        lookup=others.get,
     )
     token = service.token("10.42.0.10", "300", forwarded=False).body.decode()
     assert service.get("10.42.0.10", "/latest/meta-data/instance-id", token).status == 200
     (second,) = model.run(
-        mine.spec.__class__(**{**_fields(mine.spec), "address": None, "token": None}), machine.cloud.clock.now
+        mine.spec.__class__(**{**_fields(mine.spec), "address": None, "token": None}),
+        machine.cloud.clock.now,
     )
     others["10.42.0.11"] = second
     assert service.get("10.42.0.11", "/latest/meta-data/instance-id", token).status == 401
