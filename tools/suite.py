@@ -10,8 +10,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ OUTPUT = ROOT / "build" / "suite"  # reports of pytest, logs of the builds, and 
 IN_ORDER = "in_order"  # the marker of files whose tests build on each other
 TOO_MANY = 60  # so many failed tests have one cause: they are not tried again
 REASON = 200  # characters of a reason in the last lines
+_DOTS = r"[.sxXFE]+ +\[ *[0-9]+%\]|bringing up nodes\.\.\.|-+ generated report log file: .* -+"
+PROGRESS_S = 60.0
 TAIL = 30  # lines of a failed build's log
 
 
@@ -36,12 +38,15 @@ class CommandStage:
 
 @dataclass(frozen=True, kw_only=True)
 class PytestStage:
-    """A stage of tests. `options` are those of the first run; `after` is a build that it needs."""
+    """A stage of tests. `options` are those of the first run; `after` is an earlier stage of its lane that it needs."""
 
     name: str
     tests: tuple[str, ...]
     options: tuple[str, ...] = ()
     after: str = ""
+
+
+Lane = tuple[CommandStage | PytestStage, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +77,6 @@ class Result:
     unstable: list[Failure] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Suite:
-    """`builds` run one after the other beside the stages."""
-
-    stages: tuple[CommandStage | PytestStage, ...]
-    builds: tuple[CommandStage, ...] = ()
-
-
 ENGINE = (  # the real engine makes, changes and deletes one stack; the offline plan; the policy packs
     "tests/engine/test_engine.py::test_only_drift_is_shown_and_destroy_removes_everything",
     "tests/engine/test_offline.py::test_planner_equals_engine",
@@ -95,26 +92,25 @@ CHECK = (
     CommandStage(name="fixtures", argv=("pytest", "--setup-plan", "-q", *LONG, "tests/slurm"), quiet=True),
     PytestStage(name="unit", tests=("tests/unit",), options=("-n", "2")),
 )
-SUITES = {
-    "check": Suite(stages=CHECK),
-    "gate": Suite(
-        builds=(CommandStage(name=BUILD, argv=("python", "tools/warm.py", "gate"), quiet=True),),
-        stages=(
-            *CHECK,
-            PytestStage(name="engine", tests=ENGINE, options=("-n", "2"), after=BUILD),
+SUITES: dict[str, tuple[Lane, ...]] = {
+    "check": (CHECK,),
+    "gate": (
+        CHECK,
+        (
+            CommandStage(name=BUILD, argv=("python", "tools/warm.py", "gate"), quiet=True),
             PytestStage(name="journey", tests=("tests/sandbox/test_journey.py",), after=BUILD),
+            PytestStage(name="engine", tests=ENGINE, after=BUILD),
         ),
     ),
-    "all": Suite(
-        builds=(
+    "all": (
+        CHECK,
+        (
             CommandStage(name=BUILD, argv=("python", "tools/warm.py", "all"), quiet=True),
-            CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
-        ),
-        stages=(
-            *CHECK,
             PytestStage(name="long", tests=LONG, options=("-n", "3", "--dist", "loadfile"), after=BUILD),
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44"), after=BUILD),
-            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "9"), after=KUBERNETES),
+            CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
+            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "9"),
+                        after=KUBERNETES),
         ),
     ),
 }  # fmt: skip
@@ -133,24 +129,25 @@ def main(argv: Sequence[str]) -> int:
     return 1 if result.failed else 0
 
 
-def run(suite: Suite, result: Result) -> None:
-    """Run the stages in order, and the failed tests once more."""
-    with ThreadPoolExecutor(max_workers=1) as builder:
-        builds = {build.name: builder.submit(run_command, build, result) for build in suite.builds}
-        for stage in suite.stages:
-            if isinstance(stage, CommandStage):
-                run_command(stage, result)
-            elif is_built(stage, builds, result):
-                result.failed += run_tests(stage, result)
-    try_again(suite.stages, result)
+def run(lanes: Sequence[Lane], result: Result) -> None:
+    """Run all stages, and the failed tests once more."""
+    with ThreadPoolExecutor(max_workers=len(lanes)) as beside:
+        list(beside.map(lambda lane: run_lane(lane, result), lanes))
+    try_again([stage for lane in lanes for stage in lane], result)
 
 
-def is_built(stage: PytestStage, builds: Mapping[str, Future[bool]], result: Result) -> bool:
-    """Wait for the build that the stage needs. If it failed, the stage has failed, too."""
-    if not stage.after or builds[stage.after].result():
-        return True
-    result.failed.append(Failure(stage=stage.name, reason=f"not run: the stage '{stage.after}' has failed"))
-    return False
+def run_lane(lane: Lane, result: Result) -> None:
+    """Run the stages in order."""
+    broken = set[str]()
+    for stage in lane:
+        if isinstance(stage, CommandStage):
+            if not run_command(stage, result):
+                broken.add(stage.name)
+        elif stage.after in broken:
+            reason = f"not run: the stage '{stage.after}' has failed"
+            result.failed.append(Failure(stage=stage.name, reason=reason))
+        else:
+            result.failed += run_tests(stage, result)
 
 
 def run_command(stage: CommandStage, result: Result) -> bool:
@@ -182,17 +179,39 @@ def run_tests(
 ) -> list[Failure]:
     """Run the stage, or `tests` of it alone under another name; return what failed."""
     began = begin(name or stage.name)
-    report, listed = OUTPUT / f"{(name or stage.name).replace(' ', '-')}.jsonl", OUTPUT / "tests.txt"
+    report, log, listed = (
+        OUTPUT / f"{(name or stage.name).replace(' ', '-')}.{end}" for end in ("jsonl", "log", "tests")
+    )
     report.unlink(missing_ok=True)
     listed.write_text("\n".join(tests))
     what = [f"@{listed}"] if tests else [*stage.options, *stage.tests]
     argv = [str(BIN / "pytest"), "-q", f"--report-log={report}", *what]
-    code = subprocess.run(argv, cwd=ROOT, check=False).returncode
+    with log.open("w") as output:
+        process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        code = awaited(process, name or stage.name, report)
+    say("\n".join(without_dots(log.read_text(errors="replace"))))
     failed = list(failures(stage.name, report))
     if code and not failed:
         failed = [Failure(stage=stage.name, reason=f"pytest ended with exit code {code} and names no test")]
     end(name or stage.name, began, result, failed=bool(failed))
     return failed
+
+
+def awaited(process: subprocess.Popen[bytes], name: str, report: Path) -> int:
+    """Return its exit code; say once a minute how many tests have ended."""
+    began = time.monotonic()
+    while True:
+        try:
+            return process.wait(timeout=PROGRESS_S)
+        except subprocess.TimeoutExpired:
+            text = report.read_text() if report.exists() else ""
+            ended, failed = text.count('"when": "call"'), text.count('"outcome": "failed"')
+            say(f"== {name}: {ended} tests have run, {failed} failed, {time.monotonic() - began:.0f} s")
+
+
+def without_dots(text: str) -> list[str]:
+    """Pytest's output without the lines that only count tests."""
+    return [line for line in text.splitlines() if line.strip() and not re.fullmatch(_DOTS, line)]
 
 
 def failures(stage: str, report: Path) -> Iterator[Failure]:

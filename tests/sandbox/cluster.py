@@ -1,6 +1,7 @@
 """A real cluster in the sandbox, used through the command line, as an ordinary user and an operator do."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from support.bounds import BOUND_S
+from support.machine_locks import Ledger
 
 from gpucluster.sandbox import host_checks
 from gpucluster.sandbox import state_dir as ledger
@@ -22,10 +24,21 @@ ROOT = Path(__file__).parents[2]
 USER = "researcher"
 
 
+ledgers: list[Ledger] = []  # of the test file that runs, if pytest runs it
+
+
+def note(sandbox: str) -> None:
+    """Write down that this sandbox may come up, before it does: a killed run cannot take it down."""
+    for one in ledgers:
+        one.add(sandbox)
+
+
 def gpucluster(
     *argv: str, stdin: str | None = None, check: bool = True, timeout: float = BOUND_S
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user would."""
+    if argv[:2] == ("sandbox", "up"):
+        note(next(re.finditer(r"^name: *(\S+)", (ROOT / argv[2]).read_text(), re.MULTILINE))[1])
     done = subprocess.run(
         [sys.executable, "-m", "gpucluster.cli", *argv],
         input=stdin,

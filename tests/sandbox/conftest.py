@@ -3,8 +3,33 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import cluster
 import pytest
 from cluster import ROOT, Cluster, gpucluster
+from support.machine_locks import Ledger, one_of, slots
+
+from gpucluster.sandbox import state_dir
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No other run on this machine has this file's names, and the machine has room for its cluster.
+
+    What a killed run of this file left is taken down first, by the names in its ledger.
+    """
+    name = request.path.stem
+    with one_of([name], f"the sandboxes of {name}"), one_of(slots(), f"room for the cluster of {name}"):
+        ledger = Ledger(name)
+        there = {home.name for home in state_dir.homes()}
+        for left in ledger.names():
+            if left in there:
+                gpucluster("sandbox", "down", left)
+        ledger.clear()
+        cluster.ledgers.append(ledger)
+        yield
+        cluster.ledgers.remove(ledger)
+        if not {home.name for home in state_dir.homes()} & set(ledger.names()):
+            ledger.clear()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import ROOT, gpucluster
+from cluster import ROOT, gpucluster, note
 from support.bounds import BOUND_S
 
 from gpucluster.errors import StateError
@@ -74,6 +74,8 @@ def groups(name):
 @pytest.fixture
 def ground():
     """The host and the image. A test that leaves something on the host fails."""
+    for name in (NAME, f"{NAME}2"):
+        note(name)
     before = on_the_host()
     found = host_checks.check(host_checks.observe(paths.STATE_ROOT))
     image = layers.find_or_build(lambda _: None, slurm="24.11")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import suite
-from suite import CommandStage, Failure, PytestStage, Result, Suite
+from suite import CommandStage, Failure, PytestStage, Result
 
 ROOT = Path(__file__).parents[3]
 CONFIG = "[pytest]\nmarkers = in_order: the tests build on each other\naddopts = -p pytest_reportlog.plugin -p no:cacheprovider\n"
@@ -46,7 +46,7 @@ def ran(folder: Path, **texts: str) -> Result:
     for name, text in texts.items():
         (folder / f"test_{name}.py").write_text(text)
     result = Result()
-    suite.run(Suite(stages=(PytestStage(name="unit", tests=(".",)),)), result)
+    suite.run([(PytestStage(name="unit", tests=(".",)),)], result)
     return result
 
 
@@ -103,13 +103,13 @@ def test_second_run_that_ends_early_proves_nothing() -> None:
 def test_stage_after_a_failed_one_runs_and_one_whose_build_failed_does_not(folder: Path) -> None:
     (folder / "test_one.py").write_text(PASSES)
     bad = ("python", "-c", "import sys; print('note: begins'); print('error: no disk'); sys.exit(3)")
-    stages = (
-        CommandStage(name="lint", argv=bad),
-        PytestStage(name="unit", tests=(".",)),
+    first = (CommandStage(name="lint", argv=bad), PytestStage(name="unit", tests=(".",)))
+    second = (
+        CommandStage(name="build", argv=bad, quiet=True),
         PytestStage(name="journey", tests=(".",), after="build"),
     )
     result = Result()
-    suite.run(Suite(builds=(CommandStage(name="build", argv=bad, quiet=True),), stages=stages), result)
+    suite.run([first, second], result)
     assert sorted((f.title, f.reason) for f in result.failed) == [
         ("build", "error: no disk"),
         ("journey", "not run: the stage 'build' has failed"),
@@ -130,7 +130,7 @@ def test_exit_code_is_1_if_a_stage_fails(
     code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage = CommandStage(name="lint", argv=("python", "-c", f"raise SystemExit({code})"))
-    monkeypatch.setattr(suite, "SUITES", {"gate": Suite(stages=(stage,))})
+    monkeypatch.setattr(suite, "SUITES", {"gate": ((stage,),)})
     assert suite.main(["gate"]) == code
     assert f"failed: {code}\nunstable: 0\n" in capsys.readouterr().out
 
@@ -139,22 +139,24 @@ def test_unknown_suite_is_refused() -> None:
     assert suite.main(["nothing"]) == 2
 
 
+def pytest_stages(name: str) -> list[PytestStage]:
+    return [stage for lane in suite.SUITES[name] for stage in lane if isinstance(stage, PytestStage)]
+
+
 def test_suites_name_what_exists() -> None:
-    named = {
-        word
-        for one in suite.SUITES.values()
-        for stage in one.stages
-        if isinstance(stage, PytestStage)
-        for word in stage.tests
-    }
-    for word in named:
-        file, _, test = word.partition("::")
-        assert (ROOT / file).exists(), word
-        assert not test or f"def {test}(" in (ROOT / file).read_text(), word
+    for name, lanes in suite.SUITES.items():
+        assert lanes[0] == suite.CHECK, name
+        for word in (word for stage in pytest_stages(name) for word in stage.tests):
+            file, _, test = word.partition("::")
+            assert (ROOT / file).exists(), word
+            assert not test or f"def {test}(" in (ROOT / file).read_text(), word
+        for lane in lanes:
+            names = [stage.name for stage in lane]
+            after = [(i, s.after) for i, s in enumerate(lane) if isinstance(s, PytestStage) and s.after]
+            assert [wanted for i, wanted in after if wanted not in names[:i]] == []
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py") if "unit" not in path.parts}
-    everything = [s.tests for s in suite.SUITES["all"].stages if isinstance(s, PytestStage)]
-    assert folders == {ROOT / word for tests in everything for word in tests if word != "tests/unit"}
-    assert suite.SUITES["gate"].stages[: len(suite.CHECK)] == suite.CHECK
+    everything = {ROOT / word for stage in pytest_stages("all") for word in stage.tests}
+    assert folders == everything - {ROOT / "tests/unit"}
 
 
 def test_ci_runs_the_readmes_test_command() -> None:

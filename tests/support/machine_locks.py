@@ -1,0 +1,82 @@
+"""Test runs beside each other on one machine: who may use a name, and how many clusters run at once.
+
+Each lock is a file that its process holds with flock, so it ends with the process, however that ends. Beside the lock of
+a test file stands the ledger of the sandboxes that the file brings up: the next run of the file takes down what a killed
+run left. The folder belongs to root, as the sandboxes do.
+"""
+
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpucluster.sandbox.requirements import INOTIFY_EACH
+
+FOLDER = Path("/var/lib/gpucluster-tests")
+MACHINES_EACH = 5  # of a cluster of the tests: head, gang of four
+MOST = 6  # clusters at once, whatever the limit of inotify
+POLL_S = 0.5
+Say = Callable[[str], None]
+
+
+def say(words: str) -> None:
+    """Past pytest's capture, so that a run that waits says so."""
+    sys.__stderr__.write(f"{words}\n")  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@contextmanager
+def one_of(names: Iterable[str], what: str, *, folder: Path = FOLDER, say: Say = say) -> Generator[str]:
+    """Hold one of these locks during the block; wait, and say so, if other processes hold them all."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths = [folder / f"{name}.lock" for name in names]
+    told = False
+    while (held := _free(paths)) is None:
+        if not told:
+            say(f"waiting for {what}: another run of the tests on this machine has it")
+            told = True
+        time.sleep(POLL_S)
+    path, descriptor = held
+    try:
+        yield path.stem
+    finally:
+        os.close(descriptor)
+
+
+def slots() -> list[str]:
+    """The names of the clusters that may run at once: each machine needs inotify instances of root's."""
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    return [f"slot-{n}" for n in range(max(1, min(MOST, limit // (MACHINES_EACH * INOTIFY_EACH))))]
+
+
+class Ledger:
+    """The sandboxes that a test file may have brought up."""
+
+    def __init__(self, name: str, folder: Path = FOLDER) -> None:
+        self._file = folder / f"{name}.sandboxes"
+
+    def names(self) -> list[str]:
+        return self._file.read_text().split() if self._file.exists() else []
+
+    def add(self, sandbox: str) -> None:
+        """Before its `up`."""
+        if sandbox not in self.names():
+            with self._file.open("a") as file:
+                file.write(f"{sandbox}\n")
+
+    def clear(self) -> None:
+        self._file.unlink(missing_ok=True)
+
+
+def _free(paths: Iterable[Path]) -> tuple[Path, int] | None:
+    for path in paths:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        return path, descriptor
+    return None

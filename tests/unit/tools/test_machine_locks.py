@@ -1,0 +1,65 @@
+"""Locks of test runs beside each other: a process waits, and says so; the end of the holder is the end of the lock."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from support.machine_locks import Ledger, one_of, slots
+
+HOLDER = """
+import sys
+from pathlib import Path
+from support.machine_locks import one_of
+with one_of([sys.argv[2]], "it", folder=Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+TESTS = Path(__file__).parents[2]
+
+
+def holder(folder: Path, name: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", HOLDER, str(folder), name]
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TESTS, env={"PYTHONPATH": "."}
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_second_run_waits_until_the_first_is_killed_and_says_so(tmp_path: Path) -> None:
+    with holder(tmp_path, "burst") as first:
+        said = list[str]()
+
+        def say(words: str) -> None:
+            said.append(words)
+            first.kill()
+
+        with one_of(["burst"], "the sandboxes of burst", folder=tmp_path, say=say) as name:
+            assert name == "burst"
+        assert said == ["waiting for the sandboxes of burst: another run of the tests on this machine has it"]
+
+
+def test_next_free_slot_is_taken_without_waiting(tmp_path: Path) -> None:
+    def say(words: str) -> None:
+        raise AssertionError(words)
+
+    names = ["slot-0", "slot-1"]
+    with holder(tmp_path, "slot-0") as first:
+        with one_of(names, "room", folder=tmp_path, say=say) as name:
+            assert name == "slot-1"
+        first.kill()
+
+
+def test_machine_has_at_least_one_slot() -> None:
+    assert slots()[0] == "slot-0"
+    assert len(slots()) <= 6
+
+
+def test_ledger_outlives_its_process_until_it_is_cleared(tmp_path: Path) -> None:
+    Ledger("burst", tmp_path).add("burst")
+    Ledger("burst", tmp_path).add("burst")
+    Ledger("burst", tmp_path).add("burst2")
+    assert Ledger("burst", tmp_path).names() == ["burst", "burst2"]
+    Ledger("burst", tmp_path).clear()
+    assert Ledger("burst", tmp_path).names() == []
