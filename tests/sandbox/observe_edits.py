@@ -21,6 +21,7 @@ from typing import Any
 
 from cluster import ROOT, Cluster, gpucluster
 from silence import Silence, answers, tried
+from support.bounds import BOUND_S
 from support.edits import BASE, EDITS, IMAGE, IMAGE_NAME, KEY, NAME, USER, Edit, edited
 
 from gpucluster import artifacts
@@ -80,7 +81,10 @@ class Site:
         return [sys.executable, "-m", "gpucluster.cli", *where, "--", *argv]
 
     def logs_in(self) -> bool:
-        return subprocess.run(self.ssh("true"), capture_output=True, check=False, timeout=60).returncode == 0
+        return (
+            subprocess.run(self.ssh("true"), capture_output=True, check=False, timeout=BOUND_S).returncode
+            == 0
+        )
 
     def begin(self) -> None:
         """Start again what the last edit ended."""
@@ -88,7 +92,10 @@ class Site:
         if not self.running or cluster.state(self.running) not in {"RUNNING"}:
             cluster.exec("head", "scancel", "--user", USER, check=False)
             self.running = self._submit("--gres=gpu:1", "-w", "small-1a-2")
-            cluster.wait("the job runs", lambda: cluster.state(self.running) == "RUNNING", within=400)
+            cluster.wait(
+                "the job runs",
+                lambda: cluster.state(self.running) == "RUNNING",
+            )
             self.queued = 0
         if not self.queued or cluster.state(self.queued) != "PENDING":
             self.queued = self._submit(f"--dependency=afterany:{self.running}")
@@ -102,7 +109,10 @@ class Site:
                     self.ssh(*argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL, text=True, start_new_session=True,
                 )  # fmt: skip
-        cluster.wait("srun runs", self._has_step, within=300)
+        cluster.wait(
+            "srun runs",
+            self._has_step,
+        )
         cluster.exec("head", "sh", "-c", f"echo kept > /home/{USER}/kept")
 
     def _submit(self, *options: str) -> int:
@@ -239,9 +249,7 @@ def _back(site: Site) -> list[tuple[str, str]]:
     waits = site.settle()
     if error or waits:
         _say(f"back: {error or waits}")
-    tried(
-        lambda: site.cluster.wait("no node is drained", lambda: not _drained(site.cluster), within=60), None
-    )
+    tried(lambda: site.cluster.wait("no node is drained", lambda: not _drained(site.cluster)), None)
     return []
 
 
@@ -268,7 +276,7 @@ def main() -> None:
             gpucluster("sandbox", "up", str(site.spec), timeout=1500)
         else:  # a run before has left the spec of its last edit
             _back(site)
-        site.cluster.wait("login is up", site.logs_in, within=120, poll=1)
+        site.cluster.wait("login is up", site.logs_in, poll=1)
         site.make_image()
         run(site, chosen)
     finally:

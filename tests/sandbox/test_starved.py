@@ -13,7 +13,7 @@ def refuse_all(burst: Cluster, *options: str, zones: str = "ab") -> int:
     """Submit a job while the cloud refuses everything; return its id when all powered-down slots of the zones are blocked."""
     burst.capacity(0)
     job = burst.sbatch("--gres=gpu:8", *options, script="sleep 2")
-    burst.wait("all its slots are blocked", lambda: blocked(burst, zones), within=180)
+    burst.wait("all its slots are blocked", lambda: blocked(burst, zones))
     assert burst.state(job) == "PENDING"
     return job
 

@@ -21,6 +21,7 @@ from gpucluster.sandbox.aws.ec2.state.values import Timing
 from gpucluster.sandbox.aws.scenario_client import SandboxControl
 from gpucluster.sandbox.aws.ssm.state import Agents, Outcome, Shell, no_machines, run_script
 from gpucluster.sandbox.cloud import Api, Listener, start
+from support.bounds import BOUND_S
 
 REGION = "us-east-1"
 SESSION: Any = boto3.Session()  # shared by all clients: it keeps each service's model, which takes 0.2 s to read; each client has its own keys
@@ -136,7 +137,7 @@ def ask(url: str, method: str, body: bytes | None, headers: Mapping[str, str]) -
     """Send one plain HTTP request; return status and body, also of a refusal."""
     made = urllib.request.Request(url, data=body, method=method, headers=dict(headers))  # noqa: S310
     try:
-        with urllib.request.urlopen(made, timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(made, timeout=BOUND_S) as answer:  # noqa: S310
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -83,7 +83,7 @@ def called(*argv: str, stdin: str = "", **env: str) -> str:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=600,
             check=False,
             env={**os.environ, **env},
         )
@@ -479,7 +479,7 @@ def _prolog(_: dict[str, Any]) -> str:
 
 def _credentials(token: str) -> object:
     request = urllib.request.Request("http://127.0.0.1:301/", headers={"Authorization": token})
-    with urllib.request.urlopen(request, timeout=10) as reply:
+    with urllib.request.urlopen(request, timeout=600) as reply:
         return reply.read()
 
 
@@ -522,7 +522,7 @@ def _bundle(to: dict[str, Any]) -> str:
     url = f"{to['api']}/{to['bucket']}"
     return every(
         *(
-            lambda u=u: urllib.request.urlopen(u, timeout=10)
+            lambda u=u: urllib.request.urlopen(u, timeout=600)
             for u in (f"{url}/bundle.tar.gz", f"{url}?list-type=2")
         )
     )
@@ -599,7 +599,7 @@ SSH = (
 
 def _ssh(to: str, command: str = "id") -> str:
     """Return everything that ssh prints."""
-    done = subprocess.run((*SSH, to, command), capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run((*SSH, to, command), capture_output=True, text=True, timeout=600, check=False)
     return f"exit {done.returncode}: {' '.join((done.stdout + done.stderr).split())[-200:]}"
 
 

@@ -8,6 +8,7 @@ from threading import Semaphore, Thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bounds import BOUND_S
 from support.builders import a_lab_plan
 
 from gpucluster.agent.health import drain, programs
@@ -90,7 +91,7 @@ def one_by_one(controller: Controller, nodes: tuple[str, ...], order: list[int])
         for _ in range(8):
             turns[node].release()
     for thread in threads:
-        thread.join(10)
+        thread.join(BOUND_S)
     return outcomes
 
 

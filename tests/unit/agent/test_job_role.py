@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bounds import BOUND_S
 from support.fake_machine import FakeMachine
 
 from gpucluster.agent import effects
@@ -361,7 +362,7 @@ def owner(client: tuple[str, int], port: int) -> int:
 
 @pytest.mark.loopback
 def test_owner_of_a_real_connection_is_found(server: JobServer) -> None:
-    caller = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    caller = http.client.HTTPConnection("127.0.0.1", server.port, timeout=BOUND_S)
     caller.request("GET", "/", headers={"Authorization": "a token"})
     answer = caller.getresponse()
     assert json.loads(answer.read()) == ["a token", "127.0.0.1", ME]
@@ -372,7 +373,7 @@ def test_owner_of_a_real_connection_is_found(server: JobServer) -> None:
 @pytest.mark.loopback
 def test_silent_connections_do_not_block_others(server: JobServer) -> None:
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
-    caller = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    caller = http.client.HTTPConnection("127.0.0.1", server.port, timeout=BOUND_S)
     caller.request("GET", "/")
     assert caller.getresponse().status == 200
     assert threading.active_count() < 64
@@ -394,8 +395,8 @@ def read_all(connection: socket.socket) -> bytes:
 @pytest.mark.loopback
 def test_slow_request_is_ended_at_the_time_limit(server: JobServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_server, "REQUEST_S", 0.2)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
-        for _ in range(500):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S) as slow:
+        for _ in range(int(BOUND_S / 0.02)):
             try:
                 slow.sendall(b"G")
                 slow.settimeout(0.02)
@@ -411,7 +412,7 @@ def test_slow_request_is_ended_at_the_time_limit(server: JobServer, monkeypatch:
 
 @pytest.mark.loopback
 def test_endless_request_is_refused(server: JobServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as caller:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S) as caller:
         caller.sendall(b"GET / HTTP/1.0\r\nX: " + b"x" * job_server.MAX_REQUEST + b"\r\n\r\n")
         assert b"200" not in read_all(caller)
 
@@ -420,7 +421,7 @@ def test_endless_request_is_refused(server: JobServer) -> None:
 def test_request_of_many_short_lines_is_refused_at_the_same_bound(server: JobServer) -> None:
     """Each line is short enough for http.server, so our bound alone ends it."""
     line = b"X: " + b"x" * 1000 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as caller:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S) as caller:
         caller.sendall(b"GET / HTTP/1.0\r\n" + line * (job_server.MAX_REQUEST // len(line) + 1) + b"\r\n")
         assert b"HTTP/" not in read_all(caller)
 
@@ -433,7 +434,7 @@ def test_connections_of_one_user_are_limited(monkeypatch: pytest.MonkeyPatch) ->
     server = JobServer(("127.0.0.1", 0), lambda _client, _server: next(whose))
     server.serve(lambda _token, _client: Reply(200, b"yes"))
     try:
-        silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(2)]
+        silent = [socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S) for _ in range(2)]
         said = [ask(server.port) for _ in range(3)]
         assert [b"yes" in one for one in said] == [False, True, False]
         for one in silent:
@@ -443,7 +444,7 @@ def test_connections_of_one_user_are_limited(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def ask(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as caller:
         with contextlib.suppress(ConnectionError):
             caller.sendall(b"GET / HTTP/1.0\r\n\r\n")
         return read_all(caller)

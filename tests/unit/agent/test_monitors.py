@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bounds import BOUND_S
 from support.fake_machine import FakeMachine, a_bundle, a_small_plan, an_answer, answers
 
 from gpucluster.agent.boot import boot_state, node_reports
@@ -527,5 +528,5 @@ def test_wake_ends_a_wait_and_several_count_once(tmp_path: Path) -> None:
     with PrologSocket(tmp_path / "prolog_socket") as prolog_socket:
         for _ in range(5000):
             prolog_socket.wake()
-        assert prolog_socket.wait(30.0) is None
+        assert prolog_socket.wait(BOUND_S) is None
         assert prolog_socket.wait(0.0) is None

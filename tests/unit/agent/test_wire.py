@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.agent import effects
 from gpucluster.agent.boot.imds import Metadata
@@ -202,26 +203,26 @@ def test_prolog_waits_for_its_reply(tmp_path, socket_enabled):
     with PrologSocket(tmp_path / "run/prolog_socket") as prolog_socket:
         assert (tmp_path / "run/prolog_socket").stat().st_mode & 0o777 == 0o600
         caller = ring(tmp_path / "run/prolog_socket", "h200-1a-[1-2]")
-        received = prolog_socket.wait(10)
+        received = prolog_socket.wait(BOUND_S)
         assert received is not None
         assert received.hostlist == "h200-1a-[1-2]"
         assert caller.poll() is None, "it waits"
         prolog_socket.reply(received, "ok")
-        assert caller.wait(10) == 0
+        assert caller.wait(BOUND_S) == 0
         prolog_socket.reply(received, "ok")  # to one that is gone
         assert prolog_socket.wait(0) is None
 
 
 def test_prolog_succeeds_without_an_agent(tmp_path):
-    assert ring(tmp_path / "nobody", "n1").wait(10) == 0
+    assert ring(tmp_path / "nobody", "n1").wait(BOUND_S) == 0
 
 
 def test_socket_file_of_a_killed_agent_is_replaced(tmp_path, socket_enabled):
     first = PrologSocket(tmp_path / "prolog_socket")
     with PrologSocket(tmp_path / "prolog_socket") as second:
         caller = ring(tmp_path / "prolog_socket", "n1")
-        received = second.wait(10)
+        received = second.wait(BOUND_S)
         assert received is not None
         second.reply(received, "ok")
-        assert caller.wait(10) == 0
+        assert caller.wait(BOUND_S) == 0
     first.close()

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.catalog import mount_options
 from gpucluster.plan import mounts
@@ -70,7 +71,7 @@ def test_real_mount_passes_nofail_to_a_helper_and_strips_x_options(tmp_path: Pat
     how = f"-T {fstab} {target}" if table else f"-t testfs -o {FSTAB} server:/a {target}"
     script = f"mount=$(readlink -f $(command -v mount)); cp $mount {tmp_path}/mount8; mount -t tmpfs x /sbin; cp {program} /sbin/; {tmp_path}/mount8 {how}"
     assert UNSHARE is not None
-    subprocess.run([UNSHARE, "--mount", "sh", "-ec", script], check=True, timeout=20)
+    subprocess.run([UNSHARE, "--mount", "sh", "-ec", script], check=True, timeout=BOUND_S)
     options = seen.read_text().split(" -o ")[1].strip()
     assert options == PASSED
     assert set(mount_options.passed_on(FSTAB.split(","))) == set(PASSED.split(",")) - {"rw"}
@@ -95,5 +96,5 @@ def test_boot_of_a_host_does_not_require_a_file_server(tmp_path: Path, options: 
     fstab = tmp_path / "fstab"
     fstab.write_text(f"server:/a /data lustre {expected},_netdev 0 0\n")
     environment = {**os.environ, "SYSTEMD_FSTAB": str(fstab)}
-    subprocess.run([generator, tmp_path, tmp_path, tmp_path], env=environment, check=True, timeout=20)
+    subprocess.run([generator, tmp_path, tmp_path, tmp_path], env=environment, check=True, timeout=BOUND_S)
     assert not list(tmp_path.glob("*.requires/data.mount"))

@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.checks import files, hardware, mounts, peer_names, reservations, slurmctld, strays
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
@@ -95,7 +96,7 @@ def test_peers_name_elsewhere_is_found_and_its_remedy_heals_it(tmp_path, line, w
     hosts = tmp_path / "hosts"
     hosts.write_text(text)
     commands = result.remedy.removeprefix("on {machine}: ").replace("/etc/hosts", shlex.quote(str(hosts)))
-    subprocess.run(["/bin/sh", "-ec", commands], check=True, timeout=30)
+    subprocess.run(["/bin/sh", "-ec", commands], check=True, timeout=BOUND_S)
     assert checked(hosts.read_text()).verdict is PASS
     assert set(HOSTS.splitlines()) <= set(hosts.read_text().splitlines())
     assert ("store" in line) == ("10.9.9.9 store scratch" in hosts.read_text())
@@ -158,7 +159,7 @@ def test_file_of_the_head_is_written_by_the_agent_before_slurmctld_reads_it():
     assert steps[0] == "systemctl restart gpucluster-agent"
     assert remedy.endswith("; scontrol reconfigure")
     assert f"{'1' * 64}  /etc/slurm/slurm.conf" in remedy
-    subprocess.run(["/bin/sh", "-n", "-c", "; ".join(steps)], check=True, timeout=30)
+    subprocess.run(["/bin/sh", "-n", "-c", "; ".join(steps)], check=True, timeout=BOUND_S)
 
 
 HOME = mounts.MountWant(path="/home", types=("nfs4",), source="fs:/")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.bounds import BOUND_S
 from support.clouds import REGION, RunningCloud, a_network, running_cloud
 from support.clouds import Network as Site
 
@@ -314,7 +315,7 @@ def test_silent_deletion_is_explained_until_it_ends(monkeypatch: pytest.MonkeyPa
 
     def destroy(report: Report) -> int:
         report(SUBNET)
-        assert explained.wait(60)
+        assert explained.wait(BOUND_S)
         report(Progress(op="delete", type=SUBNET.type, name=SUBNET.name, done=True))
         return 1
 

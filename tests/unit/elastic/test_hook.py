@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.elastic import hook, spool, waiter
 from gpucluster.plan import names
@@ -64,7 +65,7 @@ def test_missing_job_map_is_no_error(installed: Path) -> None:
 def test_hook_wakes_the_daemon(installed: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
         bell.bind(str(installed / "wake"))
-        bell.settimeout(5)
+        bell.settimeout(BOUND_S)
         call(installed / "suspend", "a-1")
         assert bell.recv(64) == b"spool"
 
@@ -74,7 +75,7 @@ def test_closed_descriptors_as_in_22_05_are_harmless(installed: Path) -> None:
         os.closerange(0, 3)
 
     done = subprocess.Popen([sys.executable, "-IS", str(installed / "resume"), "a-1"], preexec_fn=close)  # noqa: PLW1509
-    assert done.wait(20) == 0
+    assert done.wait(BOUND_S) == 0
     assert [c.hostlist for c in spool.read(installed / "spool")] == ["a-1"]
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.elastic import lease_holder
 
@@ -66,6 +67,6 @@ def test_only_the_named_daemon_is_killed() -> None:
         assert other.poll() is None
         assert daemon.poll() is None
         lease_holder.end(holder_of(daemon.pid))
-        assert daemon.wait(10) == -9
+        assert daemon.wait(BOUND_S) == -9
         other.stdin.close()  # type: ignore[union-attr]
-        assert other.wait(10) == 0
+        assert other.wait(BOUND_S) == 0

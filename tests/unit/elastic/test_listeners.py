@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.cloud.port import QueueNotice
 from gpucluster.elastic import listeners
@@ -38,6 +39,6 @@ def test_unexpected_error_is_logged_and_next_message_is_received(monkeypatch: py
     received: list[QueueNotice] = []
     warnings: list[str] = []
     listeners.listen_to_queue(Queue(ended), ended, receive=received.extend, warn=warnings.append)
-    assert ended.wait(5)
+    assert ended.wait(BOUND_S)
     assert received == [EVENT]
     assert warnings == ["the queue: no such thing"]

@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from support.bounds import BOUND_S
 from support.builders import a_plan
 from support.launches import launch_spec
 
@@ -217,7 +218,8 @@ def test_connections_of_one_peer_are_limited_in_number_and_time(monkeypatch: pyt
     server = serve("127.0.0.1", 0, Received(snapshot()).registration)
     try:
         held = [
-            socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10) for _ in range(20)
+            socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=BOUND_S)
+            for _ in range(20)
         ]
         for one in held:
             one.sendall(b"POST /v1/node HTTP/1.0\r\n")
@@ -265,7 +267,7 @@ def _closed(one: socket.socket) -> bool:
 
 
 def _post(port: int, path: str, body: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=BOUND_S)
     try:
         connection.request("POST", path, body.encode())
         return connection.getresponse().status

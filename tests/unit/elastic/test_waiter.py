@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.bounds import BOUND_S
 
 from gpucluster.elastic import waiter
 from gpucluster.plan import defaults
@@ -172,7 +173,7 @@ def test_fifty_waiters_share_queries_and_all_end(slurm: Slurm) -> None:
     assert all(one.poll() is None for one in many), "nobody ends while the nodes boot"
     many[7].kill()
     slurm.say("waiting", "b-9")
-    said = [one.communicate(timeout=60)[1] for one in many]
+    said = [one.communicate(timeout=BOUND_S)[1] for one in many]
     ends = [one.returncode for one in many]
     assert ends.pop(7) == -9
     assert set(ends) == {0}

@@ -23,6 +23,7 @@ from gpucluster.sandbox.images.layers import (
     build,
     digest_of,
     locked,
+    mark_used,
     play,
     prune,
     release_of,
@@ -53,13 +54,15 @@ def find_or_build(
     texts = [file.read_text() for file in files]
     name = f"bare-{slurm}-{digest_of(_FORMAT, release.name, release.preferences(), admin, *PLAIN, *ANSIBLES, *texts)}"
     folder = cache / "images"
+    image = Image(name=name, layers=(folder / name / "root",))
     with locked(cache, progress):
         remove_unfinished(folder)
         if not (folder / name).exists():
             progress(f"building the image of plain machines: {release.name}, sshd, python3 and sudo")
             build(folder / name, lambda scratch: _make(release, scratch, admin, cache), keep=("root", "apt"))
             prune(folder, f"bare-{slurm}-*", name)
-    return Image(name=name, layers=(folder / name / "root",))
+        mark_used(image)
+    return image
 
 
 def repository(image: Image) -> Path:

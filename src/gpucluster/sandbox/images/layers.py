@@ -8,7 +8,9 @@ under one lock: an interruption leaves only what the next build removes.
 import fcntl
 import hashlib
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from gpucluster.sandbox.images import bootstrap, mirrors
 _OF_BASE = ("packages", "image", "sandbox", "tasks/cgroups", "tasks/folders", "tasks/venv")
 _STAND_INS = ("mount.remote", "exportfs", "nfs-server.service", "nvidia-smi")
 _KEPT = 4  # code layers that are kept, of all versions of Slurm
+_FRESH_S = 3600  # an `up` of another checkout may have found the layer and not started its capsule yet
 _FORMAT = "2"  # raise it when a change of the build changes the result
 # mmdebstrap leaves them in the tree: mirrors and proxies of this host, possibly with a password
 _OF_THE_HOST = ("etc/apt/apt.conf.d/99mmdebstrap", "etc/apt/sources.list", bootstrap.PREFERENCES)
@@ -105,6 +108,7 @@ def find_or_build(progress: Progress, *, slurm: str, cache: Path = paths.CACHE) 
             progress("building the image's layer of our own code")
             build(folder / code, lambda scratch: _code(found, scratch, image.layers[1]))
             _prune(folder, image, slurm)
+        mark_used(image)
     return image
 
 
@@ -205,11 +209,18 @@ def _prune(folder: Path, image: Image, slurm: str) -> None:
     prune(folder, "code-*", *needed, *(layer.name for layer in layers[:_KEPT]))
 
 
+def mark_used(image: Image) -> None:
+    """Write down that a sandbox is about to use the image: until its capsule runs, nothing else tells."""
+    for layer in image.layers:
+        os.utime(layer.parent)
+
+
 def prune(folder: Path, pattern: str, *keep: str) -> None:
-    """Remove what matches, except these and those that a living sandbox uses."""
+    """Remove what matches, except these, those that a living sandbox uses, and those found or built in the last hour."""
     used = "".join(p.read_text() for p in paths.STATE_ROOT.glob("*/capsule.json"))
+    fresh = time.time() - _FRESH_S
     for layer in folder.glob(pattern):
-        if layer.name not in keep and layer.name not in used:
+        if layer.name not in keep and layer.name not in used and layer.stat().st_mtime < fresh:
             shutil.rmtree(layer, ignore_errors=True)
 
 
