@@ -441,7 +441,7 @@ def test_ctrl_c_stops_cleanly_and_next_up_continues(cluster: Cluster) -> None:
     out, err = child.communicate(timeout=900)
     assert "stopping: waiting for running operations" in out
     assert "KeyboardInterrupt" in err
-    assert await_none(cluster) == []
+    await_none(cluster)
     assert not list(cluster.target.backend.rglob("locks/**/*.json")), "the lock is given back"
     cluster.up()
     assert found(cluster.preview()) == []
@@ -458,7 +458,7 @@ def test_next_run_removes_lock_of_killed_engine(cluster: Cluster) -> None:
     for pid in pulumis_of(cluster):
         os.kill(pid, signal.SIGKILL)
     child.communicate(timeout=900)
-    assert await_none(cluster) == [], "the provider goes with its engine"
+    await_none(cluster)  # the provider goes with its engine
     attributes = [str(path) for path in cluster.target.backend.rglob("*.attrs")]
     assert attributes == [], (
         "a kill leaves no truncated attribute file, with which each later run ends with `EOF`"

@@ -75,7 +75,7 @@ def test_ctrl_c_releases_lock_and_next_up_continues(shell: Shell) -> None:
     child = shell.start("pulumi", "up", "--yes", "--skip-preview")
     text = stopped_at(child, "Vpc burst created", lambda: os.killpg(child.pid, signal.SIGINT))
     assert child.returncode != 0, text
-    assert await_none(shell.cluster) == []
+    await_none(shell.cluster)
     assert locks_of(shell.cluster) == []
     shell("pulumi", "up", "--yes", "--skip-preview")
     assert run.preview(shell.cluster.target, shell.cluster.program).changes == ()
@@ -84,7 +84,7 @@ def test_ctrl_c_releases_lock_and_next_up_continues(shell: Shell) -> None:
 def test_killed_up_names_next_step_and_next_up_continues(shell: Shell) -> None:
     child = shell.start("pulumi", "up", "--yes", "--skip-preview")
     stopped_at(child, "Vpc burst created", child.kill)
-    assert await_none(shell.cluster) == [], "program, language host and provider go with their engine"
+    await_none(shell.cluster)  # program, language host and provider go with their engine
     assert [str(path) for path in shell.cluster.target.backend.rglob("*.attrs")] == [], (
         "the state has one file"
     )

@@ -4,16 +4,14 @@ kubernetes.apply(manifest)
 kubernetes.wait(lambda: kubernetes.client.get("v1", "Pod", "x", "ns"), "the pod exists")
 """
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from support.bounds import BOUND_S
 from support.kube import files
+from support.waiting import BOUND_S, eventually
 
 from gpucluster import shell
 from gpucluster.k8s import manifest
@@ -44,11 +42,7 @@ class Kubernetes:
 
     def wait(self, what: Callable[[], T], words: str) -> T:
         """Return the first value of `what` that is true; AssertionError with `words` if there is none."""
-        deadline = time.monotonic() + BOUND_S
-        while not (found := what()):
-            assert time.monotonic() < deadline, f"never: {words}"
-            threading.Event().wait(0.1)
-        return found
+        return eventually(words, what)
 
 
 @contextmanager

@@ -4,14 +4,13 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.bounds import BOUND_S
 from support.machine_locks import Ledger
+from support.waiting import BOUND_S, eventually
 
 from gpucluster.sandbox import host_checks
 from gpucluster.sandbox import state_dir as ledger
@@ -107,15 +106,15 @@ class Cluster:
 
     def _answered(self, key: str, *what: str) -> list[dict[str, Any]]:
         """LookupError if slurmctld answers and knows nothing of it."""
-        end = time.monotonic() + BOUND_S
-        while not (found := self._asked(key, *what)):
-            if "is UP" in self.exec("head", "scontrol", "ping", check=False):
-                if found := self._asked(key, *what):
-                    return found
+
+        def seen() -> list[dict[str, Any]]:
+            if found := self._asked(key, *what):
+                return found
+            if "is UP" in self.exec("head", "scontrol", "ping", check=False) and not self._asked(key, *what):
                 raise LookupError(f"slurmctld shows nothing for `{' '.join(what)}`")
-            assert time.monotonic() < end, f"slurmctld does not answer `show {' '.join(what)}`"
-            time.sleep(0.3)
-        return found
+            return []
+
+        return eventually(f"slurmctld answers `show {' '.join(what)}`", seen, poll=0.3)
 
     def _asked(self, key: str, *what: str) -> list[dict[str, Any]]:
         """Ask slurmctld once. Without an answer the list is empty, and scontrol's exit code is 0."""
@@ -149,8 +148,11 @@ class Cluster:
         The time of the file proves nothing: a save that began before the submission may end after it.
         """
         self.exec("head", "scontrol", "update", f"jobid={job}", f"comment=job-{job}-is-saved")
-        look = ("grep", "-qa", f"job-{job}-is-saved", "/var/spool/slurmctld/job_state")
-        self.wait("slurmctld has saved the job", lambda: self.succeeds("head", *look))
+        self.wait("slurmctld has saved the job", lambda: self.has_saved(f"job-{job}-is-saved"))
+
+    def has_saved(self, words: str) -> bool:
+        """Whether the file of slurmctld's jobs has the words."""
+        return self.succeeds("head", "grep", "-qa", words, "/var/spool/slurmctld/job_state")
 
     def succeeds(self, machine: str, *argv: str) -> bool:
         """Run a program on a machine; return whether its exit code is 0."""
@@ -201,12 +203,7 @@ class Cluster:
         self, what: str, seen: Callable[[], bool], *, within: float = BOUND_S, poll: float = 0.3
     ) -> None:
         """Wait until `seen()` is true. After `within` seconds an AssertionError shows the state of the cluster."""
-        end = time.monotonic() + within
-        while time.monotonic() < end:
-            if seen():
-                return
-            time.sleep(poll)
-        raise AssertionError(f"not within {within:g} s: {what}\n{self.picture()}")
+        eventually(what, seen, within=within, poll=poll, picture=self.picture)
 
     def picture(self) -> str:
         """The queue, the nodes, the daemon's log and the instances."""

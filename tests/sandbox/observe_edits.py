@@ -21,8 +21,8 @@ from typing import Any
 
 from cluster import ROOT, Cluster, gpucluster
 from silence import Silence, answers, tried
-from support.bounds import BOUND_S
 from support.edits import BASE, EDITS, IMAGE, IMAGE_NAME, KEY, NAME, USER, Edit, edited
+from support.waiting import BOUND_S
 
 from gpucluster import artifacts
 from gpucluster.plan import names

@@ -6,13 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster import ROOT, gpucluster, note
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S, eventually
 
 from gpucluster.errors import StateError
 from gpucluster.sandbox import host_checks, paths, state_dir
@@ -31,15 +30,6 @@ UNIGNORED = (
 SCRIPT = """#!/bin/sh
 echo "script ran on $(hostname) with $(ls /dev | grep -c '^nvidia') GPUs" >/dev/console
 """
-
-
-def eventually(what, seen, within=BOUND_S):
-    """Poll until `seen()` is true. The bound is for a test that hangs, not for a slow machine."""
-    end = time.monotonic() + within
-    while not (found := seen()):
-        assert time.monotonic() < end, f"not within {within:g} s: {what}"
-        time.sleep(0.02)
-    return found
 
 
 def on_the_host():

@@ -115,7 +115,7 @@ def test_the_state_moves_under_a_running_and_a_queued_job(cluster: Cluster, chec
 def test_after_a_stop_and_a_start_the_volume_is_used_again(cluster: Cluster) -> None:
     job = cluster.sbatch("-N1", "--gres=gpu:1", "--hold", script="true")
     head = next(i["id"] for i in cluster.everything() if i["role"] == names.ROLE_HEAD)
-    time.sleep(7)  # slurmctld waits up to 5 s between two saves
+    cluster.saved(job)
     cluster.ec2().stop_instances(InstanceIds=[head])
     cluster.wait("the head is off", lambda: state_of(cluster, head) == "stopped")
     cluster.ec2().start_instances(InstanceIds=[head])

@@ -33,7 +33,6 @@ partitions: [{{name: debug, pools: [small], default: true, max_time: 1h}}]
 FIRST, SECOND = f"{NAME}-head", f"{NAME}-standby"
 LOG = "/var/log/slurm/slurmctld.log"
 log = logging.getLogger(__name__)  # --log-cli-level=INFO shows the measured times
-SAVE_S = 7.0  # slurmctld waits up to 5 s between two saves (SAVE_MAX_WAIT, 24.11); the time of its file has whole seconds
 UNTIL_FILE = "until [ -e /run/go ]; do sleep 0.2; done"
 
 
@@ -116,7 +115,8 @@ def jobs(heads: Heads) -> dict[str, int]:
     heads.wait("the job runs", lambda: heads.state(runs) == "RUNNING")
     line = f"have slurmctld save the start of job {runs}"
     heads.wait("the daemon requests a save", lambda: line in heads.daemon_log("head"))
-    time.sleep(SAVE_S)
+    where = heads.job(runs)["batch_host"]
+    heads.wait("slurmctld has saved the job's nodes", lambda: heads.has_saved(where))
     return {"runs": runs, "held": held}
 
 

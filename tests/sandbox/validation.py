@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster import ROOT, USER, Cluster
 from support import forked_cli
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 from gpucluster.cli.shell import SANDBOX
 from gpucluster.engine.target import typed_environment

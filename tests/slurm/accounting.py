@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from real_slurm import Done, RealSlurm
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 from gpucluster import artifacts
 from gpucluster.agent.boot.accounting import SETUP

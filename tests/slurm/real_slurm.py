@@ -23,7 +23,6 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Self, TypeVar
 
 import pytest
 from slurm_lab import trees
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S, eventually
 
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
@@ -277,12 +276,7 @@ class RealSlurm:
 
     def wait(self, holds: Callable[[], T], what: str, within: float = BOUND_S) -> T:
         """Ask until the answer is true, and return it; AssertionError with the log of slurmctld after `within` seconds."""
-        deadline = time.monotonic() + within
-        while not (found := holds()):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {within:.0f} s: {what}\n{self.log('slurmctld')[-3000:]}")
-            time.sleep(0.1)
-        return found
+        return eventually(what, holds, within=within, picture=lambda: self.log("slurmctld")[-3000:])
 
     # --- Slurm ---------------------------------------------------------------------------------------
     def start_controller(self, *options: str) -> None:

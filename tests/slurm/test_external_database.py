@@ -7,8 +7,8 @@ import pytest
 from accounting import HeadMachine, start_munge
 from external_database import CA, HOST, OTHER_CA, PASSWORD, PORT, USER, ExternalDatabase
 from real_slurm import ROOT, VERSIONS, RealSlurm
-from support.bounds import BOUND_S
 from support.builders import a_lab_plan, a_plan
+from support.waiting import BOUND_S
 
 from gpucluster.agent.boot import accounting
 from gpucluster.plan import names

@@ -21,7 +21,7 @@ from gpucluster.sandbox.aws.ec2.state.values import Timing
 from gpucluster.sandbox.aws.scenario_client import SandboxControl
 from gpucluster.sandbox.aws.ssm.state import Agents, Outcome, Shell, no_machines, run_script
 from gpucluster.sandbox.cloud import Api, Listener, start
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 REGION = "us-east-1"
 SESSION: Any = boto3.Session()  # shared by all clients: it keeps each service's model, which takes 0.2 s to read; each client has its own keys

@@ -1,11 +1,10 @@
 """The leftovers of an engine run: processes of its state, and locks."""
 
 import os
-import threading
-import time
 from pathlib import Path
 
 from support.engine_stack import Cluster
+from support.waiting import eventually
 
 
 def pulumis_of(cluster: Cluster) -> list[int]:
@@ -21,13 +20,13 @@ def pulumis_of(cluster: Cluster) -> list[int]:
     return living
 
 
-def await_none(cluster: Cluster, seconds: float = 600) -> list[str]:
-    """Return the processes that still run after that time, with state and command."""
-    deadline, left = time.monotonic() + seconds, pulumis_of(cluster)
-    while left and time.monotonic() < deadline:
-        threading.Event().wait(0.1)
-        left = pulumis_of(cluster)
-    return [_told(Path("/proc", str(pid))) for pid in left]
+def await_none(cluster: Cluster) -> None:
+    """Wait until all of them have ended; AssertionError with the state and command of those that still run."""
+
+    def left() -> str:
+        return "\n".join(_told(Path("/proc", str(pid))) for pid in pulumis_of(cluster))
+
+    eventually("no process of the engine is left", lambda: not pulumis_of(cluster), picture=left)
 
 
 def _told(process: Path) -> str:

@@ -8,17 +8,17 @@ run left. The folder belongs to root, as the sandboxes do.
 import fcntl
 import os
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
 from gpucluster.sandbox.requirements import INOTIFY_EACH
+from support.waiting import eventually
 
 FOLDER = Path("/var/lib/gpucluster-tests")
 MACHINES_EACH = 5  # of a cluster of the tests: head, gang of four
 MOST = 6  # clusters at once, whatever the limit of inotify
-POLL_S = 0.5
+POLL_S, LONGEST_S = 0.5, 7200.0  # two whole runs side by side take turns
 Say = Callable[[str], None]
 
 
@@ -32,12 +32,9 @@ def one_of(names: Iterable[str], what: str, *, folder: Path = FOLDER, say: Say =
     """Hold one of these locks during the block; wait, and say so, if other processes hold them all."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths = [folder / f"{name}.lock" for name in names]
-    told = False
-    while (held := _free(paths)) is None:
-        if not told:
-            say(f"waiting for {what}: another run of the tests on this machine has it")
-            told = True
-        time.sleep(POLL_S)
+    if (held := _free(paths)) is None:
+        say(f"waiting for {what}: another run of the tests on this machine has it")
+        held = eventually(what, lambda: _free(paths), within=LONGEST_S, poll=POLL_S)
     path, descriptor = held
     try:
         yield path.stem

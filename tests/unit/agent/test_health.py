@@ -8,8 +8,8 @@ from threading import Semaphore, Thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bounds import BOUND_S
 from support.builders import a_lab_plan
+from support.waiting import BOUND_S
 
 from gpucluster.agent.health import drain, programs
 from gpucluster.agent.health.drain import Outcome

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bounds import BOUND_S
 from support.fake_machine import FakeMachine
+from support.waiting import BOUND_S
 
 from gpucluster.agent import effects
 from gpucluster.agent.boot.boot_state import BootState, Bundle

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bounds import BOUND_S
 from support.fake_machine import FakeMachine, a_bundle, a_small_plan, an_answer, answers
+from support.waiting import BOUND_S
 
 from gpucluster.agent.boot import boot_state, node_reports
 from gpucluster.agent.boot.boot_state import BootState

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 from gpucluster.catalog import mount_options
 from gpucluster.plan import mounts

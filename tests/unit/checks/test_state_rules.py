@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 from gpucluster.checks import files, hardware, mounts, peer_names, reservations, slurmctld, strays
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bounds import BOUND_S
 from support.clouds import REGION, RunningCloud, a_network, running_cloud
 from support.clouds import Network as Site
+from support.waiting import BOUND_S
 
 from gpucluster.cli import down_network, transport_ssm
 from gpucluster.cli.down import ClusterAccess, _of_user, empty

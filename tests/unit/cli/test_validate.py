@@ -2,12 +2,11 @@
 
 import io
 import json
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from support import builders
+from support.waiting import eventually
 from typer.testing import CliRunner
 
 from gpucluster.checks.check import CheckStatus
@@ -156,12 +155,10 @@ def test_without_a_terminal_progress_lines_replace_the_live_table():
     assert stream.getvalue() == ""
     with Live(2, stream, every_s=0.001) as live:
         live.update(one, RESULT)
-        until(lambda: f"1 of 2 checks answered, {one.id} runs\n" in stream.getvalue())
+        eventually(
+            "another thread prints it",
+            lambda: f"1 of 2 checks answered, {one.id} runs\n" in stream.getvalue(),
+            poll=0.001,
+        )
     assert f"1 of 2 checks answered, {one.id} runs\n" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
-
-
-def until(there: Callable[[], object]) -> None:
-    """Another thread prints it. pytest's timeout ends the test if it never does."""
-    while not there():
-        threading.Event().wait(0.001)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 from gpucluster.elastic import hook, spool, waiter
 from gpucluster.plan import names

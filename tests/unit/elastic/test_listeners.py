@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 from gpucluster.cloud.port import QueueNotice
 from gpucluster.elastic import listeners

@@ -8,9 +8,9 @@ import threading
 from dataclasses import replace
 
 import pytest
-from support.bounds import BOUND_S
 from support.builders import a_plan
 from support.launches import launch_spec
+from support.waiting import BOUND_S
 
 from gpucluster import shell
 from gpucluster.agent import effects

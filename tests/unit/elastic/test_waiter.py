@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S
 
 from gpucluster.elastic import waiter
 from gpucluster.plan import defaults

@@ -3,8 +3,9 @@
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
+
+from support.waiting import eventually
 
 BUSY = "import time; from gpucluster.engine.plugin import serve; serve(lambda server: None, lambda: time.sleep(1000))"
 ENGINE = f"""\
@@ -37,8 +38,7 @@ def test_plugin_ends_with_its_engine_also_while_its_main_thread_is_busy() -> Non
         assert engine.stderr is not None
         status = Path("/proc", engine.stderr.readline().strip(), "status")
         assert engine.stdout.readline().strip().isdigit()
-        while not catches(status, signal.SIGTERM):
-            threading.Event().wait(0.01)
+        eventually("the plugin catches SIGTERM", lambda: catches(status, signal.SIGTERM), poll=0.01)
         engine.kill()
         assert engine.communicate(timeout=300)[0] == ""
 

@@ -5,12 +5,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.bounds import BOUND_S
+from support.waiting import BOUND_S, eventually
 
 from gpucluster.files import shipped
 
@@ -71,9 +70,7 @@ def running(gpu: Gpu) -> Iterator[Gpu]:
     daemon = gpu.popen("-f")
     assert daemon.stdout is not None
     assert daemon.stdout.readline() == f"Starting control daemon using socket {gpu.pipes}/control\n"
-    end = time.monotonic() + BOUND_S
-    while gpu.run(say="get_server_list\n")[0] and time.monotonic() < end:
-        time.sleep(0.05)
+    eventually("the daemon answers", lambda: gpu.run(say="get_server_list\n")[0] == 0)
     yield gpu
     daemon.kill()
     daemon.communicate(timeout=BOUND_S)
@@ -106,19 +103,19 @@ def test_a_client_of_another_user_is_refused_until_the_first_has_ended(running: 
     assert said == f"error: the MPS server of this GPU has clients of user 0 {WHO}"
     other.close()
     mine.close()
-    end = time.monotonic() + BOUND_S
-    while not (found := running.connect(NOBODY))[1].startswith("connected") and time.monotonic() < end:
-        found[0].close()
-    assert found[1] == f"connected as user {NOBODY} {WHO}"
-    found[0].close()
+
+    def connected() -> bool:
+        client, answer = running.connect(NOBODY)
+        client.close()
+        return answer == f"connected as user {NOBODY} {WHO}"
+
+    eventually("the other user is connected", connected)
 
 
 def test_quit_ends_the_daemon(running: Gpu) -> None:
     assert running.run(say="quit\n") == (0, "")
     assert running.run("-f", CUDA_VISIBLE_DEVICES="9")[0] == 1
-    end = time.monotonic() + BOUND_S
-    while (running.pipes / "control").exists() and time.monotonic() < end:
-        time.sleep(0.05)
+    eventually("the daemon has ended", lambda: not (running.pipes / "control").exists())
     code, said = running.run(say="get_server_list\n")
     assert (code, said) == (1, f"Cannot find MPS control daemon process in {running.pipes} {WHO}")
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from support.clouds import RunningCloud, code_of, error_of, local_agent, running_cloud
+from support.waiting import eventually
 
 from gpucluster.aws.iam_policies import Statement, trust_ec2
 from gpucluster.aws.instances import user_data
@@ -401,13 +402,13 @@ def test_operator_is_refused_without_the_action(site: Site, sid: str, action: st
 def empty(site: Site) -> None:
     """Delete all output, after every command has ended and so has written its output."""
     s3, ssm = site.cloud.client("s3"), site.cloud.client("ssm")
-    for _ in range(600):
-        if not any(
-            one["Status"] in ("Pending", "InProgress")
+    eventually(
+        "every command has ended",
+        lambda: all(
+            one["Status"] not in ("Pending", "InProgress")
             for one in ssm.list_command_invocations()["CommandInvocations"]
-        ):
-            break
-        time.sleep(0.05)
+        ),
+    )
     listed = s3.list_object_versions(Bucket=BUCKET)
     for one in (*listed.get("Versions", ()), *listed.get("DeleteMarkers", ())):
         s3.delete_object(Bucket=BUCKET, Key=one["Key"], VersionId=one["VersionId"])
@@ -618,12 +619,12 @@ def test_young_invocation_does_not_exist_and_long_output_is_cut(site: Site) -> N
 
 def _result(site: Site, asked: dict[str, str]) -> Any:
     site.cloud.clock.move(1)
-    for _ in range(600):
+
+    def result() -> Any:
         found = site.cloud.client("ssm").get_command_invocation(**asked)
-        if found["Status"] not in ("Pending", "InProgress"):
-            return found
-        time.sleep(0.05)
-    raise AssertionError("the command did not end")
+        return None if found["Status"] in ("Pending", "InProgress") else found
+
+    return eventually("the command has ended", result, poll=0.05)
 
 
 @pytest.mark.parametrize(("code", "status"), [(124, "Failed"), (137, "TimedOut")])

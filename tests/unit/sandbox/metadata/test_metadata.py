@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from botocore.utils import IMDSRegionProvider, InstanceMetadataFetcher
-from support.bounds import BOUND_S
 from support.clouds import RunningCloud, a_network, ask, running_cloud
+from support.waiting import BOUND_S
 
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.metadata.service import MetadataService
