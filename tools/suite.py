@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +24,8 @@ IN_ORDER = "in_order"  # the marker of files whose tests build on each other
 TOO_MANY = 60  # so many failed tests have one cause: they are not tried again
 REASON = 200  # characters of a reason in the last lines
 _DOTS = r"[.sxXFE]+ +\[ *[0-9]+%\]|bringing up nodes\.\.\.|-+ generated report log file: .* -+"
+SEED = int(os.environ.get("SUITE_SEED", time.time()))  # of the order of tests; the log of the stage names it
+ELSEWHERE = {"LC_ALL": "C", "TZ": "Asia/Kolkata", "PYTHONHASHSEED": str(SEED % 2**32)}
 PROGRESS_S = 60.0
 TAIL = 30  # lines of a failed build's log
 
@@ -38,12 +41,16 @@ class CommandStage:
 
 @dataclass(frozen=True, kw_only=True)
 class PytestStage:
-    """A stage of tests. `options` are those of the first run; `after` is an earlier stage of its lane that it needs."""
+    """A stage of tests. `options` are those of the first run; `after` is an earlier stage of its lane that it needs.
+
+    With `elsewhere`, the tests run as on a machine with another locale, time zone, home folder and umask.
+    """
 
     name: str
     tests: tuple[str, ...]
     options: tuple[str, ...] = ()
     after: str = ""
+    elsewhere: bool = False
 
 
 Lane = tuple[CommandStage | PytestStage, ...]
@@ -103,7 +110,8 @@ SUITES: dict[str, tuple[Lane, ...]] = {
         ),
     ),
     "all": (
-        CHECK,
+        (*CHECK, PytestStage(name="unit in another order", tests=("tests/unit",), elsewhere=True,
+                             options=("-n", "2", "-p", "randomly", f"--randomly-seed={SEED}"))),
         (
             CommandStage(name=BUILD, argv=("python", "tools/warm.py", "all"), quiet=True),
             PytestStage(name="long", tests=LONG, options=("-n", "3", "--dist", "loadfile"), after=BUILD),
@@ -186,8 +194,12 @@ def run_tests(
     listed.write_text("\n".join(tests))
     what = [f"@{listed}"] if tests else [*stage.options, *stage.tests]
     argv = [str(BIN / "pytest"), "-q", f"--report-log={report}", *what]
-    with log.open("w") as output:
-        process = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+    with log.open("w") as output, TemporaryDirectory() as home:
+        env = {"PATH": os.environ["PATH"], "HOME": home, **ELSEWHERE} if stage.elsewhere else None
+        mask = 0o077 if stage.elsewhere else -1
+        process = subprocess.Popen(
+            argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=env, umask=mask
+        )
         code = awaited(process, name or stage.name, report)
     say("\n".join(without_dots(log.read_text(errors="replace"))))
     failed = list(failures(stage.name, report))

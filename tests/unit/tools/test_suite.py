@@ -118,6 +118,22 @@ def test_stage_after_a_failed_one_runs_and_one_whose_build_failed_does_not(folde
     assert result.seconds.keys() == {"build", "lint", "unit"}
 
 
+def test_stage_elsewhere_has_another_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+import os, time
+def test_where():
+    assert os.environ["LC_ALL"] == "C" and time.tzname[0] == "IST"
+    assert os.listdir(os.environ["HOME"]) == [] and "MINE" not in os.environ
+    assert os.umask(0o022) == 0o077
+"""
+    (folder / "test_one.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")  # with all plugins, whatever the environment says
+    monkeypatch.setenv("MINE", "1")
+    result = Result()
+    suite.run([(PytestStage(name="unit", tests=(".",), elsewhere=True),)], result)
+    assert (result.failed, result.unstable) == ([], [])
+
+
 def test_too_many_failed_tests_are_not_tried_again(folder: Path) -> None:
     text = f"import pytest\n@pytest.mark.parametrize('n', range({suite.TOO_MANY + 1}))\ndef test_n(n):\n    assert 0\n"
     result = ran(folder, one=text)
@@ -145,7 +161,7 @@ def pytest_stages(name: str) -> list[PytestStage]:
 
 def test_suites_name_what_exists() -> None:
     for name, lanes in suite.SUITES.items():
-        assert lanes[0] == suite.CHECK, name
+        assert lanes[0][: len(suite.CHECK)] == suite.CHECK, name
         for word in (word for stage in pytest_stages(name) for word in stage.tests):
             file, _, test = word.partition("::")
             assert (ROOT / file).exists(), word
