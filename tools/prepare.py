@@ -13,7 +13,9 @@ from pathlib import Path
 DISK_GIB = (
     10  # GiB: images 1, .deb cache 0.3, Go's module cache and build 3, venv 1.2, machines 0.3, and a reserve
 )
-MACHINES = 15  # machines at once: the tests run three clusters in parallel; the demo has three machines
+MACHINES = 5  # machines at once of one cluster: of several, each test file waits until there is room
+MEMORY_GIB = 4  # GiB: pyright 2.9, the workers of pytest 0.7 each, ten machines 0.5 (measured)
+PROCESSES = 2000  # a machine has 40 with its threads, the engine 60; Go's compiler starts many
 EXTRA = {  # besides the sandbox's own needs: program or file -> the Debian package with it
     "git": "git",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go uses only the system's certificates
@@ -30,7 +32,7 @@ SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/requirements.py
 
 
 def main() -> int:
-    for check in (check_root, check_system, check_disk, check_inotify):
+    for check in (check_root, check_system, check_disk, check_memory, check_processes, check_inotify):
         problem = check()
         if problem:
             print(f"prepare: {problem}", file=sys.stderr)
@@ -63,12 +65,30 @@ def check_disk() -> str | None:
     return f"{short[0].resolve()} has {free:.1f} GiB free, {DISK_GIB} needed; next: make room there"
 
 
+def check_memory() -> str | None:
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    free = next(int(words[1]) for words in lines if words[0] == "MemAvailable:") / 2**20
+    if free >= MEMORY_GIB:
+        return None
+    return f"{free:.1f} GiB of memory are available, {MEMORY_GIB} needed; next: end what uses it"
+
+
+def check_processes() -> str | None:
+    used = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    limits = (Path("/proc/sys/kernel") / name for name in ("pid_max", "threads-max"))
+    limit = min(int(path.read_text()) for path in limits)
+    if limit - used >= PROCESSES:
+        return None
+    return f"kernel.pid_max and kernel.threads-max allow {limit} processes and threads, {used} are in use, {PROCESSES} more needed; next: end some, or sysctl -w kernel.pid_max=65536"
+
+
 def check_inotify() -> str | None:
     limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
-    needed = MACHINES * runpy.run_path(str(SANDBOX))["INOTIFY_EACH"]
-    if limit >= needed:
+    found = runpy.run_path(str(SANDBOX))
+    used, needed = found["inotify_used"](), MACHINES * found["INOTIFY_EACH"]
+    if limit - used >= needed:
         return None
-    return f"fs.inotify.max_user_instances is {limit}, {needed} needed; next: sysctl -w fs.inotify.max_user_instances=512"
+    return f"fs.inotify.max_user_instances is {limit}, {used} are in use, {needed} more needed; next: sysctl -w fs.inotify.max_user_instances=512"
 
 
 def missing() -> list[str]:

@@ -86,7 +86,7 @@ def observe(state_root: Path) -> Facts:
         missing=tuple(packages),
         free_gib=shutil.disk_usage(_existing(state_root)).free / 2**30,
         inotify_limit=int(Path("/proc/sys/fs/inotify/max_user_instances").read_text()),
-        inotify_used=_inotify_used(),
+        inotify_used=requirements.inotify_used(),
         trees=cgroup_trees(Path("/proc/self/mountinfo").read_text()),
         refused=_probe() if os.geteuid() == 0 and not packages else None,
     )
@@ -192,20 +192,6 @@ def _inotify(facts: Facts) -> Problem:
 
 def _existing(path: Path) -> Path:
     return next(p for p in (path, *path.parents) if p.exists())
-
-
-def _inotify_used() -> int:
-    """Count the inotify instances of root's processes: the limit is per user, over all namespaces."""
-    count = 0
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            if process.stat().st_uid == 0:
-                count += sum(str(fd.readlink()) == "anon_inode:inotify" for fd in (process / "fd").iterdir())
-        except OSError:
-            continue  # the process ended, or may not be read
-    return count
 
 
 def _probe() -> str | None:

@@ -26,3 +26,15 @@ def missing(path: str | None = None) -> list[str]:
     """The missing Debian packages, sorted."""
     programs = {package for name, package in PROGRAMS.items() if shutil.which(name, path=path) is None}
     return sorted(programs | {package for file, package in FILES.items() if not file.exists()})
+
+
+def inotify_used() -> int:
+    """Count the inotify instances of root's processes: the limit is per user, over all namespaces."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if process.stat().st_uid == 0:
+                count += sum(str(fd.readlink()) == "anon_inode:inotify" for fd in (process / "fd").iterdir())
+        except OSError:
+            continue  # the process ended, or may not be read
+    return count
