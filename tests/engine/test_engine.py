@@ -432,14 +432,17 @@ def a_child(cluster: Cluster) -> "subprocess.Popen[str]":
 
 
 def test_ctrl_c_stops_cleanly_and_next_up_continues(cluster: Cluster) -> None:
-    child = a_child(cluster)
-    assert child.stdout is not None
-    for line in child.stdout:
-        if line.startswith("Vpc burst: created"):
-            child.send_signal(signal.SIGINT)
-            break
-    out, err = child.communicate(timeout=900)
-    assert "stopping: waiting for running operations" in out
+    with cluster.unfinished():
+        child = a_child(cluster)
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith("Vpc burst: created"):
+                child.send_signal(signal.SIGINT)
+            elif "stopping: waiting for running operations" in line:
+                break
+        else:
+            pytest.fail("the interrupted run does not say that it stops")
+    _, err = child.communicate(timeout=900)
     assert "KeyboardInterrupt" in err
     await_none(cluster)
     assert not list(cluster.target.backend.rglob("locks/**/*.json")), "the lock is given back"
@@ -450,14 +453,15 @@ def test_ctrl_c_stops_cleanly_and_next_up_continues(cluster: Cluster) -> None:
 
 
 def test_next_run_removes_lock_of_killed_engine(cluster: Cluster) -> None:
-    child = a_child(cluster)
-    assert child.stdout is not None
-    for line in child.stdout:
-        if line.startswith("Vpc burst: created"):
-            break
-    for pid in pulumis_of(cluster):
-        os.kill(pid, signal.SIGKILL)
-    child.communicate(timeout=900)
+    with cluster.unfinished():
+        child = a_child(cluster)
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith("Vpc burst: created"):
+                break
+        for pid in pulumis_of(cluster):
+            os.kill(pid, signal.SIGKILL)
+        child.communicate(timeout=900)
     await_none(cluster)  # the provider goes with its engine
     attributes = [str(path) for path in cluster.target.backend.rglob("*.attrs")]
     assert attributes == [], (

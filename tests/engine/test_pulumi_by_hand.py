@@ -22,17 +22,19 @@ def shell(cluster: Cluster, tmp_path: Path) -> Shell:
     return a_shell(cluster, tmp_path / "checkout")
 
 
-def stopped_at(child: "subprocess.Popen[str]", line: str, how: Callable[[], None]) -> str:
-    """Run until the output has `line`, call the function, and return the whole output."""
-    assert child.stdout is not None
+def up_until(shell: Shell, line: str, how: Callable[["subprocess.Popen[str]"], object]) -> tuple[int, str]:
+    """Type `pulumi up`, call the function when the output has `line`; return the exit code and the whole output."""
     parts: list[str] = []
-    for one in child.stdout:
-        parts.append(one)
-        if line in one:
-            how()
-            break
+    with shell.cluster.unfinished():
+        child = shell.start("pulumi", "up", "--yes", "--skip-preview")
+        assert child.stdout is not None
+        for one in child.stdout:
+            parts.append(one)
+            if line in one:
+                how(child)
+                break
     parts.append(child.communicate(timeout=900)[0])
-    return "".join(parts)
+    return child.returncode, "".join(parts)
 
 
 def test_typed_up_and_automation_api_share_one_stack(shell: Shell) -> None:
@@ -72,9 +74,8 @@ def test_failing_program_shows_line(shell: Shell) -> None:
 
 
 def test_ctrl_c_releases_lock_and_next_up_continues(shell: Shell) -> None:
-    child = shell.start("pulumi", "up", "--yes", "--skip-preview")
-    text = stopped_at(child, "Vpc burst created", lambda: os.killpg(child.pid, signal.SIGINT))
-    assert child.returncode != 0, text
+    code, text = up_until(shell, "Vpc burst created", lambda child: os.killpg(child.pid, signal.SIGINT))
+    assert code != 0, text
     await_none(shell.cluster)
     assert locks_of(shell.cluster) == []
     shell("pulumi", "up", "--yes", "--skip-preview")
@@ -82,8 +83,7 @@ def test_ctrl_c_releases_lock_and_next_up_continues(shell: Shell) -> None:
 
 
 def test_killed_up_names_next_step_and_next_up_continues(shell: Shell) -> None:
-    child = shell.start("pulumi", "up", "--yes", "--skip-preview")
-    stopped_at(child, "Vpc burst created", child.kill)
+    up_until(shell, "Vpc burst created", lambda child: child.kill())
     await_none(shell.cluster)  # program, language host and provider go with their engine
     assert [str(path) for path in shell.cluster.target.backend.rglob("*.attrs")] == [], (
         "the state has one file"
@@ -99,9 +99,8 @@ def test_killed_up_names_next_step_and_next_up_continues(shell: Shell) -> None:
 def test_concurrent_runs_are_exclusive(shell: Shell) -> None:
     """Two runs at once: the second gets an error with the next step, and the first completes."""
     cluster = shell.cluster
-    first = shell.start("pulumi", "up", "--yes", "--skip-preview")
 
-    def meanwhile() -> None:
+    def meanwhile(_: object) -> None:
         second = shell("pulumi", "up", "--yes", "--skip-preview", check=False)
         assert second.returncode != 0
         assert "currently locked" in second.stdout + second.stderr
@@ -110,8 +109,8 @@ def test_concurrent_runs_are_exclusive(shell: Shell) -> None:
         with pytest.raises(StateError, match="another run"):
             run.refuse_if_busy(cluster.target)
 
-    text = stopped_at(first, "Vpc burst created", meanwhile)
-    assert first.returncode == 0, text
+    code, text = up_until(shell, "Vpc burst created", meanwhile)
+    assert code == 0, text
     assert run.preview(cluster.target, cluster.program).changes == ()
 
 

@@ -2,6 +2,7 @@
 
 import random
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from gpucluster.sandbox.aws.ec2.state.values import Timing
 from gpucluster.sandbox.cloud import Api, Listener, start
 from gpucluster.sandbox.state_dir import ENGINE_PLUGINS
 from support.builders import a_plan, image_name_of
+from support.waiting import BOUND_S
 
 OPERATOR = ("AKIAOPERATORKEY00001", "operator-secret-of-the-test")
 REGION = "us-east-2"
@@ -59,6 +61,24 @@ class Cluster:
 
     def destroy(self) -> Outcome:
         return run.destroy(self.target)
+
+    @contextmanager
+    def unfinished(self) -> Generator[None]:
+        """An `up` does not complete during the block: the cloud answers no DescribeSecret."""
+        faults, over = self.api.model.faults, threading.Event()
+        raise_next = faults.raise_next
+
+        def held(action: str) -> None:
+            if action == "DescribeSecret":
+                over.wait(BOUND_S)
+            raise_next(action)
+
+        vars(faults)["raise_next"] = held
+        try:
+            yield
+        finally:
+            over.set()
+            del vars(faults)["raise_next"]
 
 
 def a_place(cluster: Cluster) -> ClusterAccess:
