@@ -114,7 +114,8 @@ SUITES: dict[str, tuple[Lane, ...]] = {
                              options=("-n", "2", "-p", "randomly", f"--randomly-seed={SEED}"))),
         (
             CommandStage(name=BUILD, argv=("python", "tools/warm.py", "all"), quiet=True),
-            PytestStage(name="long", tests=LONG, options=("-n", "3", "--dist", "loadfile"), after=BUILD),
+            PytestStage(name="long", tests=LONG, options=("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"),
+                        after=BUILD),
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44"), after=BUILD),
             CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
             PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "9"),
