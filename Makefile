@@ -16,7 +16,7 @@ demo: prepare install ## a cluster bursts on this machine, from nothing to nothi
 test: prepare install ## what each change must pass: check, one stack on the real Pulumi engine, one real cluster in the sandbox; root, Debian 12
 	$(BIN)/python tools/suite.py gate
 
-test-all: prepare install ## everything: check, all of the engine, clusters, Slurm versions and Kubernetes; root, 45 minutes
+test-all: prepare install ## everything: check, all of the engine, clusters, Slurm versions and Kubernetes; root
 	$(BIN)/python tools/suite.py all
 
 bench: install   ## figures, one JSON object a line; `make bench NAME=hook` for one

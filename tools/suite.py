@@ -1,7 +1,8 @@
 """Run every stage of a suite, and once more what failed: `python tools/suite.py check|gate|all`. Standard library only.
 
-A stage that fails stops no later stage, so that one run shows all that is red. PytestStage that failed run once more after
-all stages, alone. A test that passes then is called unstable and does not fail the run. The last lines list both.
+The lanes of a suite run side by side, the stages of a lane one after the other. A stage that fails stops only those
+that need it, so that one run shows all that is red. Tests that failed run once more after all stages, alone. A test
+that passes then is called unstable and does not fail the run. The last lines list both.
 """
 
 import json
@@ -168,7 +169,7 @@ def run_command(stage: CommandStage, result: Result) -> bool:
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
     )  # fmt: skip
     lines = done.stdout.strip().splitlines()
-    (OUTPUT / f"{stage.name.replace(' ', '-')}.log").write_text(done.stdout)
+    output_of(stage.name, "log").write_text(done.stdout)
     if done.returncode or not stage.quiet:
         say("\n".join(lines[-TAIL:]))
     if done.returncode:
@@ -188,9 +189,7 @@ def run_tests(
 ) -> list[Failure]:
     """Run the stage, or `tests` of it alone under another name; return what failed."""
     began = begin(name or stage.name)
-    report, log, listed = (
-        OUTPUT / f"{(name or stage.name).replace(' ', '-')}.{end}" for end in ("jsonl", "log", "tests")
-    )
+    report, log, listed = (output_of(name or stage.name, kind) for kind in ("jsonl", "log", "tests"))
     report.unlink(missing_ok=True)
     listed.write_text("\n".join(tests))
     what = [f"@{listed}"] if tests else [*stage.options, *stage.tests]
@@ -206,6 +205,10 @@ def run_tests(
     failed = list(failures(stage.name, report))
     if code and not failed:
         failed = [Failure(stage=stage.name, reason=f"pytest ended with exit code {code} and names no test")]
+    elif code > 1:  # 1 means that tests failed, and no more
+        failed.append(
+            Failure(stage=stage.name, reason=f"pytest ended with exit code {code}: not all tests have run")
+        )
     end(name or stage.name, began, result, failed=bool(failed))
     return failed
 
@@ -227,11 +230,26 @@ def without_dots(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not re.fullmatch(_DOTS, line)]
 
 
+def output_of(name: str, kind: str) -> Path:
+    """The file of a stage in our output folder."""
+    return OUTPUT / f"{name.replace(' ', '-')}.{kind}"
+
+
+def entries(report: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a report of pytest-reportlog."""
+    return map(json.loads, report.read_text().splitlines() if report.exists() else ())
+
+
+def passed(report: Path) -> set[str]:
+    """The tests that ran and passed; a skipped one did not."""
+    called = (one for one in entries(report) if one.get("when") == "call")
+    return {one["nodeid"] for one in called if one["outcome"] == "passed"}
+
+
 def failures(stage: str, report: Path) -> Iterator[Failure]:
-    """The tests that failed by a report of pytest-reportlog, each once; also files that could not be collected."""
+    """The tests that failed, each once; also files that could not be collected."""
     seen = set[str]()
-    for line in report.read_text().splitlines() if report.exists() else ():
-        entry: dict[str, Any] = json.loads(line)
+    for entry in entries(report):
         if entry.get("outcome") == "failed" and entry["nodeid"] not in seen:
             seen.add(entry["nodeid"])
             keywords = entry.get("keywords") or {}
@@ -254,18 +272,19 @@ def try_again(stages: Iterable[CommandStage | PytestStage], result: Result) -> N
         if not isinstance(stage, PytestStage) or not 0 < len(first) <= TOO_MANY:
             continue
         again = sorted({failure.again for failure in first})
-        second = run_tests(stage, result, name=f"second try of {stage.name}", tests=again)
-        settle(first, second, result)
+        name = f"second try of {stage.name}"
+        second = run_tests(stage, result, name=name, tests=again)
+        settle(first, second, passed(output_of(name, "jsonl")), result)
 
 
-def settle(first: Sequence[Failure], second: Sequence[Failure], result: Result) -> None:
+def settle(first: Sequence[Failure], second: Sequence[Failure], passed: set[str], result: Result) -> None:
     """Move the tests that passed at the second try from `failed` to `unstable`."""
     if any(not failure.test for failure in second):
         return  # the second run itself failed, and proves nothing
     still = {failure.test for failure in second}
     files = {failure.again for failure in second if failure.in_order}
     for failure in first:
-        if failure.test not in still and failure.again not in files | still:
+        if failure.test in passed - still and failure.again not in files:
             result.failed.remove(failure)
             result.unstable.append(failure)
 

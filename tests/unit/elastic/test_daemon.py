@@ -17,6 +17,7 @@ import pytest
 from support.builders import a_plan
 from support.fleet import some_bindings, with_times
 from support.slurm_model import SlurmModel
+from support.waiting import BOUND_S, eventually
 
 from gpucluster.elastic import hook
 from gpucluster.elastic.daemon import QUIET_S, Daemon, Paths, Ports, load
@@ -27,7 +28,6 @@ from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 
 pytestmark = pytest.mark.loopback
-BOUND_S = 120.0
 
 
 class Running:
@@ -78,12 +78,8 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 def soon(reached: Callable[[], bool]) -> None:
-    """Wait for an event. The bound is for a test that hangs, not for a slow machine."""
-    end = time.monotonic() + BOUND_S
-    pause = threading.Event()
-    while not reached():
-        assert time.monotonic() < end, "the event did not come"
-        pause.wait(0.01)
+    """Wait for an event."""
+    eventually("the event comes", reached, poll=0.01)
 
 
 def test_hook_datagram_causes_observation_and_launch_at_once(running: Running) -> None:

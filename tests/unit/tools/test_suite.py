@@ -78,7 +78,7 @@ def test_file_whose_tests_build_on_each_other_is_tried_again_as_a_whole(folder: 
 
 def test_file_that_cannot_be_imported_fails_the_run(folder: Path) -> None:
     result = ran(folder, one="import missing_module\n", two=PASSES)
-    assert [f.title for f in result.failed] == ["test_one.py"]
+    assert [f.title for f in result.failed] == ["test_one.py", "unit"], "the other files were not run"
 
 
 def test_fixture_that_fails_at_its_end_fails_the_run(folder: Path) -> None:
@@ -96,8 +96,26 @@ def test_run_without_a_test_fails(folder: Path) -> None:
 def test_second_run_that_ends_early_proves_nothing() -> None:
     first = Failure(stage="unit", test="test_one.py::test_fails_once")
     result = Result(failed=[first])
-    suite.settle([first], [Failure(stage="unit", reason="pytest ended with exit code 3")], result)
+    suite.settle(
+        [first], [Failure(stage="unit", reason="pytest ended with exit code 3")], {first.test}, result
+    )
     assert (result.failed, result.unstable) == ([first], [])
+
+
+def test_run_that_ends_early_fails_although_its_failed_test_passes_alone(folder: Path) -> None:
+    """The tests after it were not run."""
+    early = "import pytest\ndef test_a():\n    pytest.exit('early', returncode=3)\n"
+    result = ran(folder, one=FAILS_ONCE, two=early)
+    assert [f.title for f in result.unstable] == ["test_one.py::test_fails_once"]
+    assert [(f.title, f.reason) for f in result.failed] == [
+        ("unit", "pytest ended with exit code 3: not all tests have run")
+    ]
+
+
+def test_test_that_is_skipped_at_the_second_try_fails_the_run(folder: Path) -> None:
+    text = FAILS_ONCE.replace("assert ran", "import pytest\n    ran and pytest.skip()\n    assert ran")
+    result = ran(folder, one=text)
+    assert ([f.title for f in result.failed], result.unstable) == (["test_one.py::test_fails_once"], [])
 
 
 def test_stage_after_a_failed_one_runs_and_one_whose_build_failed_does_not(folder: Path) -> None:
