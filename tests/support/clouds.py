@@ -92,12 +92,14 @@ class RunningCloud:
         return SandboxControl(self.endpoint, *OPERATOR)
 
 
+_LIVING: list[Api] = []
+
+
 @contextmanager
 def running_cloud(
     *, metadata: bool = False, timing: Timing | None = None, agents: Agents = no_machines
 ) -> Generator[RunningCloud, None, None]:
     """Start the API on a free loopback port; throttling is off until a row of T11 turns it on."""
-    moto_api_backend.reset()  # moto's state belongs to the process: one cloud at a time
     clock = Clock()
     model = CloudModel(random.Random(5), timing=timing or Timing(pending_s=0.0), region=REGION)  # noqa: S311
     model.buckets.enabled = False
@@ -117,11 +119,15 @@ def running_cloud(
         lookup=lambda _: next(iter(model.wanted(clock())), None),
         agents=agents,
     )
+    _LIVING.append(api)
     try:
         yield RunningCloud(api, clock, f"http://127.0.0.1:{bound.getsockname()[1]}")
     finally:
         api.close()
         bound.close()
+        _LIVING.remove(api)
+        if not _LIVING:  # moto's state belongs to the process: another cloud may use it still
+            moto_api_backend.reset()
 
 
 def local_agent(_instance: str) -> Shell | None:
