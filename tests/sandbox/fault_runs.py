@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import Cluster, gpucluster
+from support.waiting import lasting
 
 from gpucluster.elastic.act import Failpoint
 
@@ -63,6 +64,15 @@ class Stage:
         self.wait(f"{job} runs", lambda: self.cluster.state(job) == "RUNNING")
         return str(self.cluster.job(job)["batch_host"])
 
+    def until_script(self, job: int) -> str:
+        """Wait until the job's script runs, after the Prolog of its batch host; return the host."""
+        host = self.until_running(job)
+        self.wait(
+            f"the script of {job} runs",
+            lambda: bool(self.cluster.exec(host, "pgrep", "-f", stepd(job), check=False)),
+        )
+        return host
+
     def head(self, *argv: str, check: bool = True) -> str:
         return self.cluster.exec("head", *argv, check=check)
 
@@ -88,6 +98,11 @@ class Stage:
     def notice(self, instance: str, after_s: float = 40.0, silent: Sequence[str] = ()) -> None:
         """Send a spot notice, and terminate the instance after `after_s`. `silent`: ways that do not carry the notice."""
         self.cluster.control().interrupt(instance, after_s, silent=silent)
+
+
+def stepd(job: int) -> str:
+    """The command line of slurmstepd of the job's batch script, as pgrep's pattern."""
+    return f"slurmstepd: \\[{job}\\.batch"
 
 
 Decision = Callable[[Stage], Sequence[int]]
@@ -265,8 +280,7 @@ def daemon_is_killed_at(s: Stage, point: str) -> Sequence[int]:
 def daemon_is_killed_after_a_spot_notice_at(s: Stage, point: str) -> Sequence[int]:
     with dying(s, point):
         job = s.submit(script=LONG)
-        s.until_running(job)
-        time.sleep(3)  # Slurm requeues a job that has not started without a signal
+        s.until_script(job)  # Slurm requeues a job that has not started without a signal
         s.notice(s.spot()[0])
     return (job,)
 
@@ -302,7 +316,7 @@ def daemon_is_frozen_for_twenty_seconds_during_a_burst(s: Stage) -> Sequence[int
     job = s.submit()
     s.until(job, "placed")
     s.kill(DAEMON, signal="STOP")
-    time.sleep(20)
+    lasting(20)
     s.kill(DAEMON, signal="CONT")
     return (job,)
 
@@ -313,7 +327,7 @@ def daemon_is_stopped_while_one_job_ends_and_another_starts(s: Stage) -> Sequenc
     s.until_running(first)
     with s.without_daemon():
         second = s.submit(3)
-        time.sleep(8)
+        lasting(8)
     return (first, second)
 
 
@@ -330,10 +344,8 @@ def slurmctld_is_killed_when_the_job_is(s: Stage, moment: str) -> Sequence[int]:
 def slurmstepd_of_a_batch_script_is_killed(s: Stage) -> Sequence[int]:
     """Slurm has the job running until its time limit, as after a launch message that a killed slurmctld lost."""
     job = s.submit(script='[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 3600')
-    host = s.until_running(job)
-    script = f"slurmstepd: \\[{job}\\.batch"
-    s.wait("the script runs", lambda: bool(s.cluster.exec(host, "pgrep", "-f", script, check=False)))
-    s.cluster.exec(host, "pkill", "-KILL", "-f", script)
+    host = s.until_script(job)
+    s.cluster.exec(host, "pkill", "-KILL", "-f", stepd(job))
     return (job,)
 
 
@@ -366,15 +378,14 @@ def slurm_is_reconfigured_during_a_burst(s: Stage) -> Sequence[int]:
     job = s.submit()
     for _ in range(4):
         s.head("scontrol", "reconfigure")
-        time.sleep(0.7)
+        lasting(0.7)
     return (job,)
 
 
 @rows("node's process killed", ("slurmd", "gpucluster-agent", "munge"))
 def during_a_job_a_node_loses_its(s: Stage, unit: str) -> Sequence[int]:
     job = s.submit(script=LONG)
-    node = s.until_running(job)
-    time.sleep(3)  # if slurmd dies during the Prolog, Slurm waits for BatchStartTimeout: 210 s
+    node = s.until_script(job)  # if slurmd dies during the Prolog, Slurm waits for BatchStartTimeout: 210 s
     s.kill(unit, machine=node)
     return (job,)
 
@@ -445,7 +456,7 @@ def no_capacity_of_one(s: Stage, what: str) -> Sequence[int]:
 def no_capacity_for_a_while_and_three_jobs_wait(s: Stage) -> Sequence[int]:
     s.cluster.capacity(0)
     jobs = [s.submit(n) for n in (1, 2, 3)]
-    time.sleep(12)
+    lasting(12)
     s.cluster.capacity(None)
     return jobs
 
@@ -557,7 +568,7 @@ def metadata_service_hangs_during(s: Stage, when: str) -> Sequence[int]:
     else:
         s.until_running(job)
     s.cluster.control().hang_metadata(*s.new())
-    time.sleep(12)
+    lasting(12)
     s.cluster.control().hang_metadata()
     return (job,)
 
@@ -595,7 +606,7 @@ def disk_of_the_journal_is_full_for_a_while(s: Stage) -> Sequence[int]:
     try:
         s.head("sh", "-c", f"dd if=/dev/zero of={folder}/fill bs=4k 2>/dev/null || true")
         job = s.submit()
-        time.sleep(10)
+        lasting(10)
         assert not s.new(), "launched without a record"
         s.head("rm", f"{folder}/fill")
         s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
@@ -635,7 +646,7 @@ def operator_drains_a_node_during_a_job(s: Stage) -> Sequence[int]:
     node = s.until_running(job)
     s.head("scontrol", "update", f"nodename={node}", "state=drain", "reason=by hand")
     s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
-    time.sleep(12)  # longer than the pool's idle time
+    lasting(12)  # longer than the pool's idle time
     assert "DRAIN" in s.cluster.nodes()[node]["state"], "the operator's drain was lifted"
     s.head("scontrol", "update", f"nodename={node}", "state=undrain")
     return (job,)
@@ -689,7 +700,7 @@ def clock_of_the_head_is_wrong_for_a_while(s: Stage) -> Sequence[int]:
     job = s.submit()
     _skew(s, "head", "munge")
     s.until_launched(2)
-    time.sleep(10)
+    lasting(10)
     _unskew(s, "head", "munge")
     return (job,)
 
@@ -697,8 +708,7 @@ def clock_of_the_head_is_wrong_for_a_while(s: Stage) -> Sequence[int]:
 @run("clock skew")
 def clock_of_a_node_is_wrong_during_a_job(s: Stage) -> Sequence[int]:
     job = s.submit(script=LONG)
-    node = s.until_running(job)
-    time.sleep(3)
+    node = s.until_script(job)
     _skew(s, node, "munge", "slurmd")
     s.wait(
         "Slurm has set the node DOWN and requeued the job",
@@ -732,11 +742,14 @@ def _unskew(s: Stage, machine: str, *units: str) -> None:
 def no_node_registers_for_longer_than_resume_timeout(s: Stage) -> Sequence[int]:
     job = s.submit(1)
     end, unregistered = time.monotonic() + 260, set[str]()
-    while time.monotonic() < end:
+
+    def seen() -> bool:
         if new := set(s.new()) - unregistered:
-            unregistered |= new
+            unregistered.update(new)
             s.cluster.control().hang_metadata(*unregistered)  # a machine cannot find its role without it
-        time.sleep(0.1)
+        return time.monotonic() > end
+
+    s.wait("the time of the fault is over", seen)
     s.cluster.control().hang_metadata()
     assert len(unregistered) > 1, "no boot failed"
     gpucluster("pool", "resume", "h200", "-c", s.cluster.name)  # six failures in a row suspend the pool

@@ -7,7 +7,6 @@ not count as refused. `CONTROL` repeats some attempts as root: they succeed, so 
 import json
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -190,13 +189,16 @@ def carried_out(cluster: Cluster, mallorys_key: Path) -> Attack:
     job = submit(
         cluster, "mallory", script, "-w", node, "-D", "/home/mallory", "-o", "/home/mallory/errors", *small
     )
-    end = time.monotonic() + 1500  # on a busy machine the attack alone takes more than 400 s
-    while not cluster.ended(job) and time.monotonic() < end:
+
+    def attacked() -> bool:
         state = json.loads(read(cluster, node, f"{names.AGENT_RUN}/state.json"))
         found.contacts.append(float(state["last_contact_at"]))
         if not found.credentials and read(cluster, node, target["mark"], exists=True):
             found.credentials.append(step(cluster, victim))
-        time.sleep(0.5)
+        return cluster.ended(job)
+
+    # On a busy machine the attack alone takes more than 400 s.
+    cluster.wait("the attack ends", attacked, within=1500, poll=0.5)
     found.credentials.append(step(cluster, victim))
     found.answers = answers_of(read(cluster, node, "/home/mallory/answers"))
     cluster.exec(node, "touch", "/home/alice/stop", user="alice")

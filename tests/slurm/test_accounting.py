@@ -20,6 +20,7 @@ from accounting import (
 from real_slurm import VERSIONS, RealSlurm
 from support.account_rows import SITE
 from support.builders import changed, on_hosts
+from support.waiting import lasting
 
 from gpucluster import catalog
 from gpucluster.agent.roles import host
@@ -200,7 +201,7 @@ def test_an_urgent_job_preempts_and_its_victim_runs_again_to_its_end(version: st
         slurm.must("scontrol", "update", "nodename=gpu[02-04]", "state=down", "reason=test")
         victim = _submit(slurm, "vision", "--gpus=8", lasts=15)
         slurm.wait(lambda: reason(slurm, victim).startswith("RUNNING"), "the first job runs")
-        time.sleep(1.5)  # the time in which a job is not preempted
+        lasting(1.5)  # the time in which a job is not preempted
         urgent = _submit(slurm, "speech", "--qos=urgent", "--gpus=8", lasts=2)
         slurm.wait(lambda: reason(slurm, urgent).startswith("RUNNING"), "the urgent job runs")
         assert reason(slurm, victim).startswith("PENDING")

@@ -8,6 +8,7 @@ import pytest
 from real_slurm import USER, VERSIONS, RealSlurm
 from support.builders import a_lab_plan, a_plan
 from support.reasons import moment_of_world
+from support.waiting import lasting
 
 from gpucluster.elastic.inspect.why import text, why
 from gpucluster.gitops.effect_rows import BY_CLASS
@@ -155,14 +156,14 @@ def test_no_reservation_powers_up_a_node_and_why_tells_what_a_job_waits_for(vers
             slurm.wait(
                 lambda: "RESERVED" in slurm.must("scontrol", "show", "node", "h200-2a-1"), "it is active"
             )
-            time.sleep(12)  # Slurm's power thread looks each 10 s
+            lasting(12)  # Slurm's power thread looks each 10 s
             assert slurm.calls() == []
         later = replace(one, name="maint-x", starts_at=a_minute(20 * 60), maint=True)
         assert site.reconcile(later) == ()
         job = slurm.must("sbatch", "--parsable", "-N1", "--gpus-per-node=8", "-t", "60", "-o", "/dev/null",
                          "--wrap", "sleep 600", user=USER).strip()  # fmt: skip
         slurm.wait(lambda: "ReqNodeNotAvail" in slurm.run("squeue", "-h", "-o", "%r").out, "it waits")
-        time.sleep(4)
+        lasting(4)
         assert slurm.calls() == []
         screen = told(slurm, plan, job)
         window = f"from {utc_minute(later.starts_at)} to {utc_minute(later.starts_at + H)}"

@@ -23,3 +23,8 @@ def eventually(
             raise AssertionError(f"not within {within:g} s: {what}\n{picture()}".strip())
         time.sleep(poll)
     return found
+
+
+def lasting(seconds: float) -> None:
+    """Let a fault, or a time in which nothing may happen, last. It never waits for an event."""
+    time.sleep(seconds)
