@@ -111,16 +111,19 @@ SUITES: dict[str, tuple[Lane, ...]] = {
         ),
     ),
     "all": (
-        (*CHECK, PytestStage(name="unit in another order", tests=("tests/unit",), elsewhere=True,
-                             options=("-n", "2", "-p", "randomly", f"--randomly-seed={SEED}"))),
+        (
+            *CHECK,
+            PytestStage(name="unit in another order", tests=("tests/unit",), elsewhere=True,
+                        options=("-n", "2", "-p", "randomly", f"--randomly-seed={SEED}")),
+            PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44")),
+            CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
+            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "9"),
+                        after=KUBERNETES),
+        ),
         (
             CommandStage(name=BUILD, argv=("python", "tools/warm.py", "all"), quiet=True),
             PytestStage(name="long", tests=LONG, options=("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"),
                         after=BUILD),
-            PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44"), after=BUILD),
-            CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
-            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "9"),
-                        after=KUBERNETES),
         ),
     ),
 }  # fmt: skip
