@@ -296,7 +296,14 @@ BY_HAND = (  # machine, command, the only check that fails for it there, a part 
     ("head", "chown 5002 /home/vision", "users.home[head]", "/home/vision belongs to the uid 5002, not 5001"),
     ("head", "sed -i /^recsys:/d /etc/group", "users.acct[head]", "group recsys is missing"),
     (NODE, "userdel speech", f"users.acct[{NODE}]", "user speech is missing"),
-    (NODE, r"printf 'Match User vision\n  KbdInteractiveAuthentication yes\n' >>/etc/ssh/sshd_config", f"sshd.conf[{NODE}]", "kbdinteractiveauthentication is no, yes, not no"),
+    (
+        NODE,
+        r"printf 'Match User vision\n  KbdInteractiveAuthentication yes\n' >>/etc/ssh/sshd_config; "
+        r"sed -i '0,/^account/s//account sufficient pam_permit.so\n&/' /etc/pam.d/sshd",
+        f"sshd.conf[{NODE}]",
+        "kbdinteractiveauthentication is no, yes, not no, /etc/pam.d/sshd may admit users without a job: "
+        "account line 1 is account sufficient pam_permit.so",
+    ),
 )  # fmt: skip
 
 

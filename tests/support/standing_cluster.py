@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpucluster.plan import node_ssh
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.validate import Expectation, expectations
 from gpucluster.validate.reach import UnreachableError
@@ -164,6 +165,10 @@ class StandingCluster:
         ours = next(e.want for e in self.expected() if e.id == f"sshd.conf[{machine}]")
         return "".join(f"{key} {value}\n" for key, value in {**ours.values, **ours.among}.items())
 
+    def operators(self, _machine: str, _found: re.Match[str]) -> str:
+        access = self.plan.slurm.node_ssh
+        return "".join(f"{name}\n" for name in node_ssh.operators(access)) if access else ""
+
     def expected(self) -> tuple[Expectation, ...]:
         return expectations(self.plan, up=self.up)
 
@@ -240,7 +245,8 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"sh -c .*stat --format=.%u", StandingCluster.homes),
     (r"srun .*gpucluster-validate", lambda c, _m, _f: "".join(f"{node} ok\n" for node in c.job_nodes())),
     (r"sshd -T", StandingCluster.sshd),
-    (r"cat /etc/pam.d/sshd", lambda _c, _m, _f: "account required pam_slurm_adopt.so\n"),
+    (r"/etc/pam.d/sshd", lambda _c, _m, _f: "\n".join(node_ssh.ACCOUNT_STACK)),
+    (r"cat /etc/gpucluster/ssh-operators", StandingCluster.operators),
     (r"ssh -F none", lambda _c, _m, _f: "x@127.0.0.1: Permission denied (publickey).\n"),
     (r"curl .*:6890", lambda _c, _m, _f: "501"),
     (r"date --utc", lambda _c, _m, _f: "1700000000.5"),

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, listed, passed
+from gpucluster.plan import node_ssh
 from gpucluster.text import short
 
 OURS = "/etc/ssh/sshd_config.d/10-gpucluster.conf"  # the agent writes it
@@ -21,52 +22,79 @@ _ASK_DAEMON = (  # ends with 0: 255, the code of ssh for a refusal, is also that
     '-o PreferredAuthentications=none -o ConnectTimeout=5 -o LogLevel=ERROR -- "$1@127.0.0.1" echo admitted 2>&1 || true'
 )
 PAM = "/etc/pam.d/sshd"
-_ACCOUNT = re.compile(r"^account\s.*?(\S+\.so)\b", re.MULTILINE)
+_ASK_PAM = (  # with the text of the files that it includes; awk reads one level, and Debian's files have no more
+    """awk '$1 == "@include" {while ((getline line <("/etc/pam.d/" $2)) > 0) print line; next} {print}' """
+    + PAM
+)
+_ASK_OPERATORS = f"cat {node_ssh.OPERATORS} 2>/dev/null || true"  # other machines have no such file
+_OF_ACCOUNT = re.compile(r"-?account|@include", re.IGNORECASE)  # an inner @include may hold account lines
 _DENIED = re.compile(r"Permission denied \(([a-z,-]*)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """sshd of a node: PAM's account stack begins with node_ssh.ACCOUNT_STACK, and its list has exactly these accounts."""
+
+    operators: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshdWant:
     """Keyword of `sshd -T` -> its value. `users`: names to ask for. `methods`: what the running sshd must offer; empty: any.
 
-    `among`: keyword -> a word that its value must contain. `module`: of PAM, in the account stack of sshd; empty: any stack.
+    `among`: keyword -> a word that its value must contain. `admission`: of users with a job only; None: any account stack.
     """
 
     values: dict[str, str]
     among: dict[str, str]
     users: tuple[str, ...]
     methods: tuple[str, ...] = ()
-    module: str = ""
+    admission: Admission | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sshd:
-    """Keyword -> all values over the users; the account stack of PAM; the methods that the running sshd offers."""
+    """Keyword -> all values over the users; the methods that the running sshd offers.
+
+    The account stack of PAM, a line each with single spaces, and the accounts that need no job.
+    """
 
     values: dict[str, tuple[str, ...]]
     account: tuple[str, ...]
+    operators: tuple[str, ...]
     methods: tuple[str, ...]
 
 
 def query_sshd(want: SshdWant) -> tuple[Query, ...]:
     keys = "|".join(sorted((*want.values, *want.among)))
     files = Query(argv=("sh", "-c", _ASK_FILES, "sh", keys, *want.users), limit_s=30.0)
-    pam = Query(argv=("cat", PAM))
+    asked = (files, Query(argv=("sh", "-c", _ASK_PAM)), Query(argv=("sh", "-c", _ASK_OPERATORS)))
     if not want.methods:
-        return (files, pam)
-    return (files, pam, Query(argv=("sh", "-c", _ASK_DAEMON, "sh", want.users[-1])))
+        return asked
+    return (*asked, Query(argv=("sh", "-c", _ASK_DAEMON, "sh", want.users[-1])))
 
 
 def parse_sshd(got: tuple[QueryOutput, ...]) -> Sshd:
-    """The lines of `sshd -T`, the PAM stack, and ssh's refusal, which names the methods."""
+    """The lines of `sshd -T`, the PAM stack, the list of operators, and ssh's refusal, which names the methods."""
+    files, pam, operators, *refusal = got
     values: dict[str, tuple[str, ...]] = {}
-    for line in got[0].text().splitlines():
+    for line in files.text().splitlines():
         key, _, value = line.partition(" ")
         values[key] = (*values.get(key, ()), value)
     if not values:
         raise ParseError("sshd -T printed nothing")
-    account = tuple(_ACCOUNT.findall(got[1].text()))
-    return Sshd(values=values, account=account, methods=_methods(got[2]) if len(got) > 2 else ())
+    return Sshd(
+        values=values,
+        account=_account_stack(pam.text()),
+        operators=tuple(operators.text().split()),
+        methods=_methods(refusal[0]) if refusal else (),
+    )
+
+
+def _account_stack(pam: str) -> tuple[str, ...]:
+    """PAM joins lines that end with a backslash, ignores what follows `#`, and the case of the first word."""
+    lines = (line.partition("#")[0].split() for line in pam.replace("\\\n", " ").splitlines())
+    return tuple(" ".join(words) for words in lines if words and _OF_ACCOUNT.fullmatch(words[0]))
 
 
 def _methods(refusal: QueryOutput) -> tuple[str, ...]:
@@ -90,15 +118,28 @@ def evaluate_sshd(found: Sshd, want: SshdWant) -> CheckResult:
     bad = {key: words for key, words in bad.items() if words}
     offered = bool(want.methods) and found.methods != want.methods
     expected = ", ".join(f"{key} {value}" for key, value in (*want.values.items(), *want.among.items()))
-    if bad:
-        return failed(listed(list(bad.values())), expected, tuple(bad), _files(tuple(bad)))
+    others = "" if want.admission is None else _admits_others(found, want.admission)
+    if bad or others:
+        faults = [*bad.values(), *([others] if others else [])]
+        culprits = (*bad, *(["pam"] if others else []))
+        return failed(listed(faults), expected, culprits, _files(tuple(bad)) if bad else _AGENT)
     if offered:
         words = f"the running sshd offers {listed(found.methods)}, not {listed(want.methods)}"
         return failed(words, expected, ("methods",), _DAEMON)
-    if want.module and want.module not in found.account:
-        words = f"{PAM} admits users without a job: its account stack is without {want.module}"
-        return failed(words, expected, ("pam",), "on {machine}: systemctl restart gpucluster-agent")
     return passed(expected)
+
+
+def _admits_others(found: Sshd, want: Admission) -> str:
+    """Say why sshd may admit a user without a job, or refuse an operator."""
+    wanted = node_ssh.ACCOUNT_STACK
+    for place, line in enumerate(wanted):
+        there = found.account[place] if place < len(found.account) else "missing"
+        if there != line:
+            return f"{PAM} may admit users without a job: account line {place + 1} is {short(there, 120)}, not {line}"
+    if set(found.operators) != set(want.operators):
+        there, planned = listed(sorted(set(found.operators))) or "nobody", listed(sorted(want.operators))
+        return f"{node_ssh.OPERATORS} has {there}, not {planned}"
+    return ""
 
 
 def _other(found: Sshd, key: str, wanted: str) -> str:
@@ -120,6 +161,7 @@ def _files(keys: tuple[str, ...]) -> str:
     )
 
 
+_AGENT = "on {machine}: systemctl restart gpucluster-agent"  # it writes the stack and the list again
 _DAEMON = (
     "on {machine}: sed -i 's/^SSHD_OPTS=/#&/' /etc/default/ssh; systemctl revert ssh.service; "
     "systemctl restart ssh"

@@ -6,14 +6,13 @@ The makers are the agent, the image's tree and its tmpfiles.d (`agent/units`), S
 from pathlib import PurePosixPath
 
 from gpucluster.checks.modes import FilesWant, FileWant
-from gpucluster.plan import gres, names
+from gpucluster.plan import gres, names, node_ssh
 from gpucluster.plan.model import Containers, SlurmPlan
 
 _ROOT, _SLURM, _MUNGE = "root", "slurm", "munge"
 _SSSD = "/etc/sssd/sssd.conf"  # has the bind password; newer versions of sssd let their own group read it
 _SSHD = "/etc/ssh/sshd_config.d/10-gpucluster.conf"
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
-_OPERATORS = "/etc/gpucluster/ssh-operators"
 _LOGS = "/var/log/slurm"
 _PROGRAM, _TEXT, _OWN_FOLDER = ("755", "555"), ("644", "444"), ("700",)
 _PARTS = tuple(f"{names.SPOOL}/{part}" for part in ("new", "tmp"))
@@ -64,7 +63,7 @@ def of_node(plan: SlurmPlan, slurm_files: tuple[str, ...], spool: str) -> FilesW
         if plan.aws.jobs:
             found.append(_file(names.JOBS_DIR, _ROOT, ("755",)))
         if plan.slurm.node_ssh is not None:
-            found += [*_of_sshd(), _file(_OPERATORS, _ROOT, _TEXT)]
+            found += [*_of_sshd(), _file(node_ssh.OPERATORS, _ROOT, _TEXT)]
     if plan.slurm.private_tmp is not None:
         found.append(_file(plan.slurm.private_tmp, _ROOT, ("755",)))
     return FilesWant(files=tuple(found), heals_missing=_AGENT)

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from gpucluster.checks.sshd import SshdWant
+from gpucluster.checks.sshd import Admission, SshdWant
 from gpucluster.checks.user_files import HomesWant, KeysWant
 from gpucluster.checks.users import Account, AccountsWant
-from gpucluster.plan import mounts, names
+from gpucluster.plan import mounts, names, node_ssh
 from gpucluster.plan.model import Nfs, NfsFromHead, Pool, SlurmPlan
 
 KEYS_OF_USERS = f"{names.KEY_FOLDER}/%u"
-ADOPT = "pam_slurm_adopt.so"
 
 
 def of_machine(
@@ -62,15 +61,15 @@ def of_login(plan: SlurmPlan) -> SshdWant:
 
 def _sshd(plan: SlurmPlan, *, on_node: bool) -> SshdWant | None:
     """sshd of the head or of a node; None where the plan says nothing about it. An existing host has the site's settings."""
-    jobs_only = on_node and plan.slurm.node_ssh is not None
-    module = ADOPT if jobs_only else ""
+    access = plan.slurm.node_ssh if on_node else None
+    admission = None if access is None else Admission(operators=node_ssh.operators(access))
     if plan.aws is not None:
-        return replace(of_login(plan), module=module) if jobs_only else None
-    usepam = {"usepam": "yes"} if jobs_only else {}
+        return None if admission is None else replace(of_login(plan), admission=admission)
+    usepam = {} if admission is None else {"usepam": "yes"}
     among = _folder(plan)
     if not usepam and not among:
         return None
-    return SshdWant(values=usepam, among=among, users=_asked(plan), module=module)
+    return SshdWant(values=usepam, among=among, users=_asked(plan), admission=admission)
 
 
 def _folder(plan: SlurmPlan) -> dict[str, str]:

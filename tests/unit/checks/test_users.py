@@ -1,5 +1,7 @@
 """Users and sshd of a machine: recorded answers of a login machine, healthy and after a fault."""
 
+import subprocess
+
 import pytest
 
 from gpucluster.checks import sshd, user_files, users
@@ -174,13 +176,14 @@ account required pam_slurm_adopt.so action_no_jobs=deny action_adopt_failure=den
 account    required     pam_nologin.so
 # account  required     pam_access.so
 """
+OPERATORS = "root\nops\n"
 REFUSED = "robotics@127.0.0.1: Permission denied (publickey).\n"
 SSHD = sshd.SshdWant(
     values={key: value for key, _, value in (line.partition(" ") for line in SSHD_T.splitlines())},
     among={},
     users=("root", "vision"),
     methods=("publickey",),
-    module="pam_slurm_adopt.so",
+    admission=sshd.Admission(operators=("root", "ops")),
 )
 
 
@@ -195,9 +198,11 @@ SSHD = sshd.SshdWant(
     ],
 )  # fmt: skip
 def test_sshd_that_admits_others(before, after, found):
-    healthy = sshd.parse_sshd(said(SSHD_T, PAM, REFUSED))
+    healthy = sshd.parse_sshd(said(SSHD_T, PAM, OPERATORS, REFUSED))
     assert sshd.evaluate_sshd(healthy, SSHD).verdict is PASS
-    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T.replace(before, after), PAM, REFUSED)), SSHD)
+    finding = sshd.evaluate_sshd(
+        sshd.parse_sshd(said(SSHD_T.replace(before, after), PAM, OPERATORS, REFUSED)), SSHD
+    )
     assert (finding.verdict, finding.found) == (FAIL, found)
     key = finding.culprits[0]
     assert f"({key})" in finding.remedy
@@ -207,22 +212,62 @@ def test_sshd_that_admits_others(before, after, found):
 def test_running_sshd_with_another_configuration_is_found():
     """`sshd -T` reads only the files; an option on the command line of sshd is not in them."""
     offers = REFUSED.replace("publickey", "publickey,password,keyboard-interactive")
-    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, PAM, offers)), SSHD)
+    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, PAM, OPERATORS, offers)), SSHD)
     assert finding.found == "the running sshd offers publickey, password, keyboard-interactive, not publickey"
     assert "SSHD_OPTS" in finding.remedy
-    admitted = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, PAM, "admitted\n")), SSHD)
+    admitted = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, PAM, OPERATORS, "admitted\n")), SSHD)
     assert admitted.found == "the running sshd offers none, not publickey"
     with pytest.raises(ParseError):
-        sshd.parse_sshd(said(SSHD_T, PAM, "ssh: connect to host 127.0.0.1 port 22: Connection refused\n"))
+        sshd.parse_sshd(
+            said(SSHD_T, PAM, OPERATORS, "ssh: connect to host 127.0.0.1 port 22: Connection refused\n")
+        )
     with pytest.raises(ParseError):
-        sshd.parse_sshd(said("", PAM, REFUSED))
+        sshd.parse_sshd(said("", PAM, OPERATORS, REFUSED))
 
 
-def test_node_that_admits_users_without_a_job_is_found():
-    commented = PAM.replace("account required pam_slurm", "#account required pam_slurm")
-    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, commented, REFUSED)), SSHD)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("account required pam_slurm", "#account required pam_slurm"),
+        ("account required pam_slurm", "account optional pam_slurm"),
+        ("account required pam_slurm", "account [default=ignore] pam_slurm"),
+        ("action_no_jobs=deny", "action_no_jobs=ignore"),
+        ("action_generic_failure=deny", "action_generic_failure=deny # no more"),
+        ("account [success=1", "account sufficient pam_permit.so\naccount [success=1"),
+        ("account [success=1", "-account sufficient pam_permit.so\naccount [success=1"),
+        ("account [success=1", "Account\\\n sufficient pam_permit.so\naccount [success=1"),
+        ("account [success=1", "@include site\naccount [success=1"),
+        ("[success=1 default=ignore]", "sufficient"),
+        ("file=/etc/gpucluster/ssh-operators", "file=/etc/passwd"),
+    ],
+)
+def test_node_that_admits_users_without_a_job_is_found(before, after):
+    """pam.conf(5): the control word and the arguments decide, and the first line that is sufficient ends the stack."""
+    assert before in PAM
+    changed = PAM.replace(before, after)
+    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, changed, OPERATORS, REFUSED)), SSHD)
+    same = "# no more" in after
+    assert finding.verdict is (PASS if same else FAIL)
+    if not same:
+        assert finding.culprits == ("pam",)
+        assert finding.remedy == "on {machine}: systemctl restart gpucluster-agent"
+
+
+@pytest.mark.parametrize("names", ["root\nops\nmallory\n", "root\n", ""])
+def test_node_with_other_operators_is_found(names):
+    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, PAM, names, REFUSED)), SSHD)
     assert (finding.verdict, finding.culprits) == (FAIL, ("pam",))
-    assert finding.remedy == "on {machine}: systemctl restart gpucluster-agent"
+    assert finding.found.startswith("/etc/gpucluster/ssh-operators has ")
+
+
+def test_files_that_pam_includes_are_read(tmp_path):
+    """A line in common-auth of the account stack comes before ours."""
+    (tmp_path / "sshd").write_text(f"@include common-auth\n{PAM}")
+    (tmp_path / "common-auth").write_text("auth required pam_unix.so\naccount sufficient pam_permit.so\n")
+    asked = sshd.query_sshd(SSHD)[1].argv[-1].replace("/etc/pam.d", str(tmp_path))
+    text = subprocess.run(["/bin/sh", "-c", asked], capture_output=True, text=True, check=True).stdout
+    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, text, OPERATORS, REFUSED)), SSHD)
+    assert "account line 1 is account sufficient pam_permit.so" in finding.found
 
 
 def test_existing_host_keeps_its_own_places_of_keys():
@@ -230,8 +275,8 @@ def test_existing_host_keeps_its_own_places_of_keys():
         values={}, among={"authorizedkeysfile": "/etc/ssh/authorized_keys.d/%u"}, users=("root",)
     )
     places = "authorizedkeysfile .ssh/authorized_keys /etc/ssh/authorized_keys.d/%u\n"
-    assert sshd.evaluate_sshd(sshd.parse_sshd(said(places, PAM)), want).verdict is PASS
-    without = sshd.parse_sshd(said("authorizedkeysfile .ssh/authorized_keys\n", PAM))
+    assert sshd.evaluate_sshd(sshd.parse_sshd(said(places, PAM, "")), want).verdict is PASS
+    without = sshd.parse_sshd(said("authorizedkeysfile .ssh/authorized_keys\n", PAM, ""))
     finding = sshd.evaluate_sshd(without, want)
     assert (
         finding.found == "authorizedkeysfile is .ssh/authorized_keys, without /etc/ssh/authorized_keys.d/%u"

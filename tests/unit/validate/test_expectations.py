@@ -11,6 +11,7 @@ from support.builders import on_aws
 from gpucluster.agent.boot.sshd import settings as sshd_settings
 from gpucluster.agent.roles import login
 from gpucluster.checks.jobs import query_small
+from gpucluster.checks.sshd import Admission
 from gpucluster.checks.table import CHECKS
 from gpucluster.cli.context import resolve_file
 from gpucluster.plan import codec, names
@@ -250,7 +251,7 @@ def test_users_are_checked_on_every_machine_and_shared_homes_on_the_head():
     assert [ident for ident in by_id if ident.startswith("users.home")] == ["users.home[head]"]
     assert by_id["users.acct[h100-1a-1]"].only_own_group
     assert not by_id["users.acct[h200/1]"].only_own_group, "its script at boot may give other groups"
-    assert by_id["sshd.conf[small/1]"].module == "pam_slurm_adopt.so"
+    assert by_id["sshd.conf[small/1]"].admission == Admission(operators=("root",))
     assert "sshd.conf[head]" not in by_id
     assert by_id["job.home[small]"].nodes == 2
 

@@ -13,14 +13,13 @@ from gpucluster.agent.boot.boot_state import BootState, require
 from gpucluster.agent.machine import Machine, StepError
 from gpucluster.plan import names
 from gpucluster.plan.model import NodeSsh
+from gpucluster.plan.node_ssh import ACCOUNT_STACK, MODULE, OPERATORS, operators
 
 SETTINGS = "/etc/ssh/sshd_config.d/10-gpucluster.conf"
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 PAM_DIR = "/etc/pam.d"
 PAM = f"{PAM_DIR}/sshd"
 PAM_ORIGINAL = f"{names.STATE_DIR}/pam-sshd.original"  # the distribution's file, to put back
-OPERATORS = "/etc/gpucluster/ssh-operators"  # accounts that need no job, one a line
-MODULE = "pam_slurm_adopt.so"
 MODULE_PLACES = ("lib/*/security", "lib/security", "lib64/security", "usr/lib/*/security")
 MARK = "# Made by gpucluster from the distribution's file"
 SCHEDULERS = ("/etc/cron.allow", "/etc/at.allow")  # what they start belongs to no job
@@ -85,7 +84,7 @@ def admit_only_jobs(machine: Machine, access: NodeSsh) -> None:
     original = machine.read(PAM_ORIGINAL)
     if not original:
         raise StepError(f"{PAM} is empty or missing; its session stack cannot be kept")
-    machine.write(OPERATORS, "".join(f"{name}\n" for name in ("root", *access.operators)))
+    machine.write(OPERATORS, "".join(f"{name}\n" for name in operators(access)))
     machine.write(PAM, pam_stack(machine, original))
 
 
@@ -107,7 +106,6 @@ def pam_stack(machine: Machine, original: str) -> str:
         raise StepError(f"{PAM} has no account stack")
     ours = (
         "# First in the account stack: accounts of the list need no job; all others need one on this node, and join it.",
-        f"account [success=1 default=ignore] pam_listfile.so item=user sense=allow onerr=fail quiet file={OPERATORS}",
-        f"account required {MODULE} action_no_jobs=deny action_adopt_failure=deny action_generic_failure=deny",
+        *ACCOUNT_STACK,
     )
     return "\n".join((MARK, *lines[:first], *ours, *lines[first:])) + "\n"
