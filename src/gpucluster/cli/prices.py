@@ -39,7 +39,9 @@ def warn_of_prices(*estimates: "Estimate") -> None:
     """Warn of missing and of old prices. The result itself does not depend on the clock."""
     from datetime import UTC, date, datetime
 
-    missing = sorted({one for found in estimates for one in found.most.unknown if "price" in one})
+    from gpucluster.cost.price_list import is_missing
+
+    missing = sorted({one for found in estimates for one in found.most.unknown if is_missing(one)})
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         progress(f"warning[no-price] unknown: {', '.join(missing[:3])}{more}")

@@ -59,7 +59,7 @@ def estimate(plan: ClusterPlan, prices: Prices) -> Estimate:
     return Estimate(
         lines=(
             *_head(plan, price),
-            *_control_plane(plan),
+            *_control_plane(plan, price),
             *(_pool(pool, price) for pool in pools_of(plan)),
             *fixed_costs(plan, price),
         ),
@@ -84,10 +84,10 @@ def _head(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
     yield Line(kind="head", name=plan.head.name, least=month, most=month)
 
 
-def _control_plane(plan: ClusterPlan) -> Iterator[Line]:
-    """EKS has an hourly fee. The price list has no row for it."""
+def _control_plane(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
+    """EKS has an hourly fee. A version in extended support costs more."""
     if plan.kubernetes is not None and plan.kubernetes.distribution is Distribution.EKS:
-        fee = Amount(unknown=("eks control plane (its fee is not in the price list)",))
+        fee = price.service("eks control plane", "eks-cluster-hour")
         yield Line(kind="control-plane", name="eks", least=fee, most=fee)
 
 

@@ -22,6 +22,18 @@ class Line:
     notes: tuple[str, ...] = ()
 
 
+_MISSING = (
+    "no price for",
+    "no on-demand price",
+    "not in the price list",
+)  # a site's own price list may have it
+
+
+def is_missing(reason: str) -> bool:
+    """Whether another price list may have the price of this unknown part."""
+    return reason.rpartition(" (")[2].startswith(_MISSING)
+
+
 @dataclass(frozen=True, slots=True)
 class PriceList:
     """The prices of one region."""

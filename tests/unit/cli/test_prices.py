@@ -104,3 +104,24 @@ def test_forms_of_the_message_and_of_the_page_are_valid() -> None:
 def test_unreadable_file(spec: str, tmp_path: Path, capsys: Said) -> None:
     assert program.run(["cost", spec, "--prices", str(tmp_path)]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_hosts_of_ones_own_cause_no_warning_that_a_price_list_cannot_end(
+    tmp_path: Path, capsys: Said
+) -> None:
+    """Regression: a price list with the names of the hosts left the warning as it was."""
+    assert program.run(["cost", str(ROOT / "stacks/lab.yaml")]) == 0
+    out, err = capsys.readouterr()
+    assert "unknown: ctl0 (hosts of your own have no price here)" in out
+    assert "no-price" not in err
+
+
+def test_a_list_of_the_region_ends_the_warning_about_a_cluster_of_eks(tmp_path: Path, capsys: Said) -> None:
+    kube = str(ROOT / "stacks/kube.yaml")
+    assert program.run(["cost", kube]) == 0
+    assert "eks control plane (no price for us-west-2)" in capsys.readouterr().err
+    (tmp_path / "west.yaml").write_text(
+        "date: 2026-11-01\nregion: us-west-2\nmachines: {p4de.24xlarge: 27.45}\nservices: {eks-cluster-hour: 0.10}\n"
+    )
+    assert program.run(["cost", kube, "--prices", str(tmp_path / "west.yaml")]) == 0
+    assert "no-price" not in capsys.readouterr().err
