@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from gpucluster.catalog.data_files import read_data
+from gpucluster.catalog.nvswitch import fabric_packages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +86,9 @@ def _pin(row: dict[str, Any]) -> Pin:
     packages: list[str] = row["packages"]
     rest: dict[str, Any] = {**row, "packages": tuple(packages)}
     return Pin(**rest)
+
+
+def lacking_in_image(machine: str) -> tuple[str, ...]:
+    """Return the packages for the machine's NVSwitch that an image without optional parts does not have."""
+    built = {package for pin in image_facts().pins.values() if not pin.optional for package in pin.packages}
+    return tuple(package for package in fabric_packages(machine) if package not in built)

@@ -9,6 +9,7 @@ from typing import Final
 from pydantic_core import PydanticCustomError
 
 from gpucluster.catalog import Catalog
+from gpucluster.catalog.image import lacking_in_image
 from gpucluster.errors import GpuclusterError
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.fields import MAX_NODES, parse_name
@@ -90,11 +91,23 @@ def _machine(facts: Catalog, known: Mapping[str, str], text: str) -> str:
         raise GpuclusterError(f"{quoted(text)} is not in the catalog{did_you_mean(text, facts.machines)}")
     if machine.gpu is None:
         raise GpuclusterError(f"{text} has no GPU")
+    if lacking := lacking_in_image(text):
+        raise GpuclusterError(
+            f"{text} needs an image with {', '.join(lacking)}, which a first spec does not have; "
+            "begin with another machine, or see `gpucluster image build --with nvlsm`"
+        )
     if not _sold(text, region, facts):
-        here = sorted(name for name, one in facts.machines.items() if one.gpu and _sold(name, region, facts))
-        offered = f"; it offers {', '.join(here)}" if here else ""
-        raise GpuclusterError(f"{region} does not offer {text}, by the catalog of {facts.date}{offered}")
+        raise GpuclusterError(
+            f"{region} does not offer {text}, by the catalog of {facts.date}{_offered(region, facts)}"
+        )
     return text
+
+
+def _offered(region: str, facts: Catalog) -> str:
+    """The machines that a first spec of this region may name."""
+    there = (name for name, one in facts.machines.items() if one.gpu and _sold(name, region, facts))
+    names = sorted(name for name in there if not lacking_in_image(name))
+    return f"; it offers {', '.join(names)}" if names else ""
 
 
 def _nodes(_facts: Catalog, _known: Mapping[str, str], text: str) -> str:

@@ -93,6 +93,7 @@ def test_without_a_terminal_the_missing_options_are_named(
         ({"region": "eu-west-9"}, "'eu-west-9' is not a known region; did you mean"),
         ({"machine": "banana"}, "'banana' is not in the catalog"),
         ({"machine": "m7i.large"}, "m7i.large has no GPU"),
+        ({"machine": "p6-b200.48xlarge"}, "p6-b200.48xlarge needs an image with "),
         ({"region": "eu-west-1"}, "eu-west-1 does not offer g6.12xlarge, by the catalog of"),
         ({"nodes": "0"}, "'0' is not a whole number from 1 to 10000"),
         ({"nodes": "10001"}, "'10001' is not a whole number"),
@@ -157,3 +158,13 @@ def test_schema_is_the_committed_one(which: str, capsys: Said) -> None:
     assert capsys.readouterr().out == committed
     assert program.run(["schema", which, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["json_schema"] == json.loads(committed)
+
+
+def test_each_machine_that_init_offers_is_taken(folder: Path, capsys: Said) -> None:
+    """Regression: it listed p6-b200.48xlarge, and refused it after the last question."""
+    assert program.run(["init", *options(machine="p4d.24xlarge", region="eu-west-3")]) == 2
+    offered = capsys.readouterr().err.partition("it offers ")[2].split("\n")[0].split(", ")
+    assert len(offered) > 3
+    for number, machine in enumerate(offered):
+        change = {"name": f"n{number}", "region": "eu-west-3", "machine": machine, "source": "on-demand"}
+        assert program.run(["init", *options(**change)]) == 0, machine

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog, Machine
-from gpucluster.catalog.image import image_facts
-from gpucluster.catalog.nvswitch import fabric_packages
+from gpucluster.catalog.image import lacking_in_image
 from gpucluster.catalog.tag_limits import most_on_every_resource
 from gpucluster.plan.model.values import Market
 from gpucluster.spec.aws import Image
@@ -170,11 +169,8 @@ def source_fabric(spec: ClusterSpec, index: int, position: int, _catalog: Catalo
     image = pool.image or aws.image
     if run_by(spec, pool) != "slurm" or (image is not None and image.ami is not None):
         return
-    pins = [pin for pin in image_facts().pins.values() if not pin.optional]
-    built = {package for pin in pins for package in pin.packages}
     for at, name in enumerate(pool.capacity[position].machines):
-        lacking = [package for package in fabric_packages(name) if package not in built]
-        if lacking:
+        if lacking := lacking_in_image(name):
             message = (
                 f"{quoted(name)} needs {', '.join(lacking)} for its NVSwitch, and an image without the part nvlsm does not have "
                 "them: its GPUs would never be ready; run `gpucluster image build --with nvlsm`, and name the image by its "
