@@ -8,6 +8,7 @@ from typing import Any
 
 from gpucluster.catalog import Catalog
 from gpucluster.spec.host_fields import HOSTLIST_SCHEMA
+from gpucluster.spec.rules.aws import MOST_TAGS
 from gpucluster.spec.storage import KINDS
 
 Schema = dict[str, Any]  # JSON; the type checker does not match nested literals with a recursive JSON type
@@ -91,6 +92,25 @@ def _from(*sources: str) -> Schema:
     return {"properties": {"from": {"enum": list(sources)}}, "required": ["from"]}
 
 
+def _filled(key: str) -> Schema:
+    """The key is there, with a value that is not empty."""
+    return {"properties": {key: {"minItems": 1, "minProperties": 1}}, **_has(key)}
+
+
+def _where(schema: Schema, *path: str) -> Schema:
+    """What is below the keys of `path`, if all are there, has the schema."""
+    for key in reversed(path):
+        schema = {"properties": {key: schema}}
+    return schema
+
+
+def _within(schema: Schema, *path: str) -> Schema:
+    """The keys of `path` are there, and what is below them has the schema."""
+    for key in reversed(path):
+        schema = {"properties": {key: schema}, **_has(key)}
+    return schema
+
+
 _RULES: Mapping[str, Schema] = {
     "": {
         "allOf": [
@@ -101,8 +121,14 @@ _RULES: Mapping[str, Schema] = {
             _if(
                 _has("aws"), {"properties": {"pools": {"items": _has("capacity", "nodes")}}}
             ),  # hosts need neither
+            *(
+                _if(_filled(key), _within(_has("accounting"), "slurm")) for key in ("accounts", "qos")
+            ),  # records of a database
+            _if(_within(_has("vpc"), "aws", "network"), _where(_has("address"), "head")),
+            _if(_within(_has("vpc"), "aws", "network"), _where(_has("address"), "head", "standby")),
         ]
     },
+    "Aws": {"allOf": [{"properties": {"tags": {"maxProperties": MOST_TAGS}}}]},
     "Capacity": {
         "allOf": [
             _if(_from(*_RESERVED), _has("id"), _none_of("id")),

@@ -19,6 +19,7 @@ from gpucluster.spec.decode import decode
 from gpucluster.spec.jsonschema import schema_text
 from gpucluster.spec.part import Part, require
 from gpucluster.spec.problem import Level
+from gpucluster.spec.rules.aws import MOST_TAGS
 from gpucluster.spec.tree import plain
 from gpucluster.spec.yaml import parse
 
@@ -191,7 +192,7 @@ ODD = st.sampled_from(
     ]
 )  # fmt: skip
 BY_A_RULE = {  # ids of rules that draft-07 can express
-    "kubernetes-version", "network-form", "nfs-source", "no-limit", "one-topology", "slurm-version", "storage-kind",
+    "kubernetes-version", "network-form", "no-accounting", "too-many-tags", "nfs-source", "no-limit", "one-topology", "slurm-version", "storage-kind",
     "unknown-region", "zone-not-in-region",
 }  # fmt: skip
 BEYOND = {  # ids of types, and what draft-07 cannot express
@@ -251,6 +252,9 @@ def test_schema_and_check_refuse_the_same(
         ("partitions:", "storage: [{mount: /data, nvme: {}, efs: {}}]\npartitions:"),
         ("    cidr: 10.42.0.0/16", "    vpc: vpc-0123456789abcdef0\n    cidr: 10.42.0.0/16"),
         ("aws:\n", "aws:\n  tags: {Name: x}\n"),
+        ("aws:\n", f"aws:\n  tags: {{{', '.join(f't{n}: x' for n in range(MOST_TAGS + 1))}}}\n"),
+        ("partitions:", "qos: {urgent: {}}\npartitions:"),
+        ("partitions:", "accounts: {lab: {}}\npartitions:"),
     ],
 )
 def test_schema_refuses_words_of_no_catalog_and_keys_that_exclude_each_other(old: str, new: str) -> None:
@@ -259,6 +263,20 @@ def test_schema_refuses_words_of_no_catalog_and_keys_that_exclude_each_other(old
     assert inspect_text(text, "spec.yaml", catalog.load()).errors, "check refuses it, too"
     values: Any = plain(parse(text).root)
     assert not SCHEMA.is_valid(values)
+
+
+def test_schema_requires_addresses_of_the_heads_in_an_existing_vpc() -> None:
+    """Regression: `check` refused the spec that the editor accepted."""
+    values = copy.deepcopy(PLAIN)
+    subnets = dict.fromkeys(values["aws"]["network"]["zones"], "subnet-0123456789abcdef0")
+    values["aws"]["network"] = {"vpc": "vpc-0123456789abcdef0", "subnets": subnets}
+    values["head"]["address"] = "10.42.0.10"
+    SCHEMA.validate(values)
+    del values["head"]["address"]
+    assert not SCHEMA.is_valid(values)
+    assert "missing-key" in {
+        one.id for one in inspect_text(json.dumps(values), "spec.yaml", catalog.load()).problems
+    }
 
 
 @pytest.mark.parametrize("values", [PLAIN, LAB, *STACKS], ids=lambda values: values["name"])
