@@ -186,10 +186,10 @@ def overlay_plan(plan: "ClusterPlan") -> "ClusterPlan":
             next_step=f"pulumi stack select {home.name}",
         )
     mode = host_checks.cgroup_mode(host_checks.cgroup_trees(Path("/proc/self/mountinfo").read_text()))
-    amended = differences.apply(plan, mode, real_times=home.real_times)
+    changed = differences.apply(plan, mode, real_times=home.real_times)
     if not pulumi.runtime.is_dry_run():
-        _replace(home.plan, codec.dumps(amended))
-    return amended
+        _replace(home.plan, codec.dumps(changed))
+    return changed
 
 
 def _replace(path: Path, text: str) -> None:

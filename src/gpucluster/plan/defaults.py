@@ -101,9 +101,7 @@ ORPHAN_GRACE_S = Default(
     300,
     "a requeued job can still take an instance without a request: it requests nodes again within a minute",
 )
-REFUSAL_S = Default(
-    120, "how long the daemon remembers a first refusal. Each further refusal doubles the time"
-)
+REFUSAL_S = Default(120, "how long a first refusal counts. Each further refusal doubles the time")
 REFUSAL_MAX_S = Default(1800, "capacity can return within half an hour; longer pauses would miss it")
 LEASE_S = Default(
     30,

@@ -96,7 +96,9 @@ class NodeAnswer:
     controller: str  # host:port for --conf-server
     heartbeat_s: float
     hosts: tuple[str, ...] = ()  # lines "address name" of the cluster's running nodes
-    awaited: bool = False  # Slurm does not have the node yet: the daemon wants the tail of the journal
+    awaited: bool = (
+        False  # Slurm does not have the node yet: the next report must hold the tail of the journal
+    )
     interruption: str = ""  # of this machine: KIND or KIND SECONDS; SECONDS is the Unix time of its end
     batch_jobs: tuple[
         int, ...

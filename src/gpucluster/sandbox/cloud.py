@@ -84,9 +84,9 @@ def start(
     ring = KeyRing(ACCOUNT, operator=operator, session_s=session_s)
     user = ring.operator.principal
     moto.register_operator(user.arn, user.user_id, ring.operator.access_key)
-    face = make_app(model, moto, ring, clock=clock, wall=wall, console=console, agents=agents)
-    orders = face.for_operator(Scenario(model, moto))
-    servers = [_serve(listener.socket, orders if listener.operator else face) for listener in listeners]
+    front_end = make_app(model, moto, ring, clock=clock, wall=wall, console=console, agents=agents)
+    orders = front_end.for_operator(Scenario(model, moto))
+    servers = [_serve(listener.socket, orders if listener.operator else front_end) for listener in listeners]
     api = Api(model=model, moto=moto, ring=ring, servers=servers)
     if metadata_address is not None:
         service = MetadataService(model, moto, ring, clock=clock, lookup=lookup)

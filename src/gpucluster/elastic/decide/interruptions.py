@@ -48,9 +48,7 @@ DESCRIPTIONS = {
     InterruptionKind.MAINTENANCE: "the cloud has planned maintenance of this instance",
     InterruptionKind.BLOCK_END: "its capacity block ends",
 }
-COUNTED: Mapping[int, int] = {
-    94: 3
-}  # the instance is replaced after so many contained memory errors in 24 h (A6)
+COUNTED: Mapping[int, int] = {94: 3}  # the instance is replaced after so many contained memory errors in 24 h
 _USABLE = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE)  # the machine still boots
 # reclaimed instances of one offer within storm_s; for a small offer: half of its instances, at least two
 STORM, STORM_LEAST = 3, 2

@@ -88,13 +88,14 @@ def _beats(draft: Draft, at: float, event: HeartbeatResumed) -> None:
 
 
 def _is_broken(draft: Draft, instance: str) -> bool:
-    troubles = (
+    interruptions = (
         incarnation.interruption
         for incarnation in draft.incarnations.values()
         if incarnation.instance == instance
     )
     return any(
-        interruption is not None and interruption.kind is InterruptionKind.FAULT for interruption in troubles
+        interruption is not None and interruption.kind is InterruptionKind.FAULT
+        for interruption in interruptions
     )
 
 

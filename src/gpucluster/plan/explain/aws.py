@@ -96,8 +96,8 @@ def _sessions(requested: LoginSpec | None, limits: Sessions) -> Iterator[Note]:
         ("tasks", written.tasks, str(limits.tasks), defaults.SESSION_TASKS),
         ("cpus", written.cpus, str(limits.cpus), defaults.SESSION_CPUS),
     )
-    for name, wish, value, rule in rows:
-        if wish is None:
+    for name, field, value, rule in rows:
+        if field is None:
             yield Note(
                 f"login.sessions.{name}",
                 value,
