@@ -11,6 +11,7 @@ from support.rendered import rendered
 
 from gpucluster import catalog
 from gpucluster.k8s.lint import CHECKERS, Document, Facts, check
+from gpucluster.k8s.lint.kueue import QUEUE_LABEL
 from gpucluster.k8s.lint.manifest_set import build
 
 
@@ -85,6 +86,20 @@ def reverse_levels(values: list[Any]) -> None:
     pick(values, "Topology/kube-topology-zone-spine-block-leaf-host")["spec"]["levels"].reverse()
 
 
+def lack_a_key(values: list[Any]) -> None:
+    other = next(one for one in values if one["kind"] == "LimitRange" and one["metadata"]["namespace"] == "research")  # fmt: skip
+    other.clear()
+    other.update({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "research"}, "data": {"b": "c"}})  # fmt: skip
+    ref = {"configMapKeyRef": {"name": "a", "key": "d"}}
+    changed("JobSet/tune", f"{WORKER}/env", [{"name": "D", "valueFrom": ref}], values)
+
+
+def queue_at_the_pods(values: list[Any]) -> None:
+    labels = pick(values, "JobSet/tune")["metadata"]["labels"]
+    pods = pick(values, "JobSet/tune")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    pods["metadata"].setdefault("labels", {})[QUEUE_LABEL] = labels.pop(QUEUE_LABEL)
+
+
 def break_policy(values: list[Any]) -> None:
     policy = next(one for one in values if one["kind"] == "ValidatingAdmissionPolicy")
     policy["spec"]["validations"][0]["expression"] += " &&"
@@ -133,6 +148,12 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a gang without shared memory", put("JobSet/tune", f"{WORKER}/volumeMounts/0/mountPath", "/shm"), "gangs"),
     ("a limit below one node", put("NodePool/kube-serve-0", "spec/limits", {"cpu": "8"}), "scaling"),
     ("a volume of one node for a service", one_node, "storage"),
+    ("root that must not be root", put("JobSet/tune", f"{POD}/spec/securityContext", {"runAsNonRoot": True, "runAsUser": 0}), "isolation"),
+    ("a key that the config map lacks", lack_a_key, "keys"),
+    ("another number of nodes", put("JobSet/tune", f"{WORKER}/env", [{"name": "PET_NNODES", "value": "3"}]), "launchers"),
+    ("a password as text", put("JobSet/tune", f"{WORKER}/env", [{"name": "DB_PASSWORD", "value": "correct-horse"}]), "literal_secrets"),
+    ("pods that spread by others", put("Deployment/chat", "spec/template/spec/topologySpreadConstraints", [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "other"}}}]), "network"),
+    ("a queue at the pods", queue_at_the_pods, "queue_labels"),
 ]  # fmt: skip
 
 
@@ -145,7 +166,8 @@ def test_seeded_mistake_is_found_by_its_checker(seed: Callable[[list[Any]], None
 
 
 def test_every_checker_has_a_seed() -> None:
-    assert {checker for _, _, checker in SEEDS} == CHECKERS.keys()
+    """With a plan its pools count, so that `hosts` has nothing to say; `planted/more-gpus-than-the-machine` is its seed."""
+    assert {checker for _, _, checker in SEEDS} == CHECKERS.keys() - {"hosts"}
 
 
 def test_gang_without_topology_request_is_reported() -> None:

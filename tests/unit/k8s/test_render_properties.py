@@ -27,9 +27,9 @@ from gpucluster.spec.yaml import parse
 DNS_1123 = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-CHOSEN = frozenset(
-    {"image-tag", "gpu-count", "literal-secret", "no-shm"}
-)  # warnings about what a user wrote in workloads
+CHOSEN = frozenset(  # warnings about what a user wrote in workloads, or left out in `kubernetes.node_image`
+    {"image-tag", "gpu-count", "literal-secret", "no-shm", "node-image", "unit"}
+)
 
 
 @settings(max_examples=12)

@@ -1,6 +1,5 @@
-"""Rights and secrets: roles over everything, administrators, secrets as text, images that change, the metadata service."""
+"""Rights: roles over everything, administrators, everybody, images that change, the metadata service."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,20 +7,23 @@ from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, needs, pods_of
-from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
-from gpucluster.spec.secret_values import SECRET_VALUE
+from gpucluster.k8s.lint.tree import Path, at, entries, items, text
 from gpucluster.text import quoted
 
 _RBAC = "rbac.authorization.k8s.io"
 _ROLES = frozenset({f"Role.{_RBAC}", f"ClusterRole.{_RBAC}"})
 _BINDINGS = frozenset({f"RoleBinding.{_RBAC}", f"ClusterRoleBinding.{_RBAC}"})
 _ADMIN = "cluster-admin"
-_SECRET_NAME = re.compile(
-    r"(.*_)?(TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)", re.ASCII | re.IGNORECASE
-)
-_HARMLESS = re.compile(
-    r"|.{1,4}|/.*|.*\$\(.*|.*\$\{.*|<.*>|https?://.*|(?i:true|false|your.*|change.?me.*|replace.*|example.*|dummy.*)",
-    re.DOTALL,
+_ANYBODY = {  # kind and name of subjects that are more than the author thinks of
+    ("Group", "system:authenticated"): "everybody who can sign in",
+    ("Group", "system:unauthenticated"): "everybody, without signing in",
+    ("Group", "system:serviceaccounts"): "each pod of the cluster",
+    ("User", "system:anonymous"): "everybody, without signing in",
+    ("ServiceAccount", "default"): "each pod of the namespace without a service account of its own",
+}
+_GRANTS = frozenset({"bind", "escalate", "impersonate"})
+_POWERFUL = frozenset(  # resources of which all verbs lead to all rights
+    {"secrets", "roles", "clusterroles", "rolebindings", "clusterrolebindings", "serviceaccounts/token"}
 )
 _NODE_CLASS = "EC2NodeClass.karpenter.k8s.aws"
 
@@ -34,30 +36,40 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _binding(thing)
         elif thing.key == _NODE_CLASS:
             yield from _metadata(thing)
-        elif thing.key == "ConfigMap":
-            yield from _data(thing)
         for pods in pods_of(thing):
             for path, container in pods.containers():
-                yield from _secrets(pods, path, container)
                 yield from _image(pods, path, container)
 
 
 def _role(role: Obj) -> Iterator[Finding]:
     for path, rule in entries(role.body, "rules"):
-        if all("*" in items(at(rule, part)) for part in ("resources", "verbs")):
-            yield role.warned(
-                "wildcard-role",
-                "allows every verb on every resource of its groups, also on secrets and roles",
-                path,
-            )
+        resources, verbs, groups = (
+            frozenset(map(text, items(at(rule, part)))) for part in ("resources", "verbs", "apiGroups")
+        )
+        named = bool(items(at(rule, "resourceNames")))
+        if "*" in resources and "*" in verbs:
+            words = "allows every verb on every resource of its groups, also on secrets and roles"
+            yield role.warned("wildcard-role", words, path)
+        elif "*" in resources and verbs & {"get", "list", "watch"} and groups & {"", "*"} and not named:
+            yield role.warned("wildcard-role", "reads every resource of its groups, also secrets", path)
+        elif "*" in verbs and role.kind == "ClusterRole" and resources & _POWERFUL and not named:
+            words = f"allows every verb on {', '.join(sorted(resources & _POWERFUL))}, from which all rights follow"
+            yield role.warned("wildcard-role", words, path)
+        if verbs & _GRANTS and not named:
+            words = f"{', '.join(sorted(verbs & _GRANTS))}: its holder can take rights that nobody gave"
+            yield role.warned("escalation-role", words, path)
 
 
 def _binding(binding: Obj) -> Iterator[Finding]:
-    if at(binding.body, "roleRef", "name") == _ADMIN:
+    role = text(at(binding.body, "roleRef", "name"))
+    if role == _ADMIN:
         whom = ", ".join(text(at(subject, "name")) for _, subject in entries(binding.body, "subjects"))
         yield binding.warned(
             "admin-binding", f"{whom or 'nobody'} gets {_ADMIN}, which may do everything", ("roleRef", "name")
         )
+    for path, subject in entries(binding.body, "subjects") if not role.startswith("system:") else ():
+        if words := _ANYBODY.get((text(at(subject, "kind")), text(at(subject, "name")))):
+            yield binding.warned("open-binding", f"{words} gets the role {quoted(role)}", path)
 
 
 def _metadata(thing: Obj) -> Iterator[Finding]:
@@ -69,25 +81,6 @@ def _metadata(thing: Obj) -> Iterator[Finding]:
     if at(thing.body, "spec", "metadataOptions", "httpTokens") == "optional":
         words = "without tokens any request of a pod can read the node's credentials"
         yield thing.warned("metadata-hops", words, ("spec", "metadataOptions", "httpTokens"))
-
-
-def _data(thing: Obj) -> Iterator[Finding]:
-    for key, value in mapping(thing.body.get("data")).items():
-        if SECRET_VALUE.search(text(value)):
-            yield thing.warned("literal-secret", "holds a secret as text: use a Secret", ("data", key))
-
-
-def _secrets(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
-    for inner, variable in entries(container, "env"):
-        name, value = text(at(variable, "name")), text(at(variable, "value"))
-        named = _SECRET_NAME.fullmatch(name) and not _HARMLESS.fullmatch(value)
-        if named or SECRET_VALUE.search(value):
-            words = f"{quoted(name)} holds a secret as text: use valueFrom.secretKeyRef"
-            yield pods.owner.warned("literal-secret", words, (*path, *inner, "value"))
-    for part in ("command", "args"):
-        for inner, word in entries(container, part):
-            if SECRET_VALUE.search(text(word)):
-                yield pods.owner.warned("literal-secret", "holds a secret as text: use a variable from a Secret", (*path, *inner))  # fmt: skip
 
 
 def _image(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:

@@ -51,6 +51,7 @@ def _template(pods: Pods) -> Iterator[Finding]:
             if isinstance(value, str) and value not in words:
                 yield owner.found("word", f"{quoted(value)} is none of {', '.join(filter(None, words))}", pods.where(*where))  # fmt: skip
     yield from _restart(pods)
+    yield from _tolerations(pods)
     for kind in (["containers", "initContainers"], ["volumes"]):
         yield from _twice(pods, kind)
     for path, volume in entries(pods.spec, "volumes"):
@@ -104,8 +105,37 @@ def _container(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator
     for name in _PROBES:
         if name in container and pods.complete:
             yield from _probe(pods, (*path, name), mapping(container[name]), _names(container))
+    yield from _repeated(pods, path, container)
     for inner, variable in entries(container, "env"):
         yield from _variable(pods, (*path, *inner), mapping(variable))
+
+
+def _repeated(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
+    """The last of two variables counts. Two mounts at one place are refused."""
+    seen: dict[str, Any] = {}
+    for inner, variable in entries(container, "env"):
+        name = text(at(variable, "name"))
+        if name and seen.setdefault(name, variable) != variable:
+            words = f"{quoted(name)} is given twice, and only the last value counts"
+            yield pods.owner.warned("variable-twice", words, (*path, *inner))
+    places: set[str] = set()
+    for inner, mount in entries(container, "volumeMounts"):
+        place = text(at(mount, "mountPath"))
+        if place and place in places:
+            yield pods.owner.found("volume", f"another volume is mounted at {quoted(place)}", (*path, *inner, "mountPath"))  # fmt: skip
+        places.add(place)
+
+
+def _tolerations(pods: Pods) -> Iterator[Finding]:
+    for path, one in entries(pods.spec, "tolerations"):
+        where = pods.where("spec", *path)
+        operator = text(at(one, "operator")) or "Equal"
+        if operator == "Exists" and at(one, "value"):
+            yield pods.owner.found("one-of", "value and the operator Exists exclude each other", where)
+        if operator == "Equal" and not at(one, "key") and mapping(one):
+            yield pods.owner.found("word", "without a key the operator must be Exists", (*where, "operator"))
+        if at(one, "tolerationSeconds") is not None and at(one, "effect") != "NoExecute":
+            yield pods.owner.found("word", "tolerationSeconds needs the effect NoExecute", (*where, "effect"))
 
 
 def _ports(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:

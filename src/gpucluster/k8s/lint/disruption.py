@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from math import ceil
 from typing import Any
 
+from gpucluster.k8s.lint import storage
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import is_gang
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
@@ -12,7 +14,9 @@ from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 
 _BUDGET, _NODE_POOL = "PodDisruptionBudget.policy", "NodePool.karpenter.sh"
 _GRACE = 30  # seconds; the API server's default
-_SLEEP = re.compile(r"(?:^|[;&\s])sleep\s+(\d{1,6})(?:s\b|\b)", re.ASCII)
+_SHARE = re.compile(r"(\d{1,3})%", re.ASCII)
+_SLEEP = re.compile(r"(?:^|[;&\s])sleep\s+(\d{1,6})([smh]?)\b", re.ASCII)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _REPLICATED = frozenset({"Deployment.apps", "StatefulSet.apps", "ReplicaSet.apps"})
 _DEFAULT_RETRIES = 6
 
@@ -22,20 +26,25 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
     for pods in all_pods:
         yield from _pre_stop(pods)
         yield from _retries(pods)
-    for budget in manifests.all(_BUDGET):
-        yield from _budget(budget, all_pods)
+    budgets = list(manifests.all(_BUDGET))
+    yield from _overlaps(budgets, all_pods)
+    for budget in budgets:
+        yield from _budget(manifests, budget, all_pods)
     gangs = any(is_gang(pods) for pods in all_pods)
     for maker in manifests.all(_NODE_POOL):
         yield from _node_pool(maker, gangs=gangs)
+    for node_class in manifests.all("EC2NodeClass.karpenter.k8s.aws"):
+        yield from _images(node_class)
 
 
-def _budget(budget: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
+def _budget(manifests: ManifestSet, budget: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
     least, most = at(budget.body, "spec", "minAvailable"), at(budget.body, "spec", "maxUnavailable")
+    count = _replicas(manifests, _protected(budget, all_pods))
     if most in (0, "0", "0%"):
         yield budget.warned(
             "budget", "no pod may be evicted, so a node with one is never drained", ("spec", "maxUnavailable")
         )
-    elif least == "100%" or (type(least) is int and 0 < _replicas(budget, all_pods) <= least):
+    elif least == "100%" or 0 < count <= _of(least, count):
         yield budget.warned(
             "budget", "all pods must stay, so a node with one is never drained", ("spec", "minAvailable")
         )
@@ -45,17 +54,50 @@ def _budget(budget: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
         )
 
 
-def _replicas(budget: Obj, all_pods: list[Pods]) -> int:
-    """Return how many pods the budget protects; 0 if the number is not written."""
-    wanted = mapping(at(budget.body, "spec", "selector", "matchLabels"))
-    chosen = [
+def _of(amount: Any, count: int) -> int:
+    """Return a number or a share of the pods as the controller counts it: a share is rounded up."""
+    share = _SHARE.fullmatch(text(amount))
+    return ceil(int(share[1]) * count / 100) if share else amount if type(amount) is int else 0
+
+
+def _protected(budget: Obj, all_pods: list[Pods]) -> list[Pods]:
+    """Return the pods that a budget selects by labels; none for another kind of selector."""
+    selector = mapping(at(budget.body, "spec", "selector"))
+    wanted = mapping(selector.get("matchLabels") if list(selector) == ["matchLabels"] else None)
+    return [
         pods
         for pods in all_pods
         if wanted and pods.owner.namespace == budget.namespace and wanted.items() <= dict(pods.labels).items()
     ]
-    written = all(type(at(pods.owner.body, "spec", "replicas")) is int for pods in chosen)
-    known = written and all(pods.owner.key in _REPLICATED for pods in chosen)
-    return sum(pods.count for pods in chosen) if known else 0
+
+
+def _replicas(manifests: ManifestSet, chosen: list[Pods]) -> int:
+    """Return how many pods there are at most; 0 if the number is not written."""
+    if not all(pods.owner.key in _REPLICATED for pods in chosen):
+        return 0
+    numbers = [_most(manifests, pods) for pods in chosen]
+    return sum(numbers) if all(numbers) else 0
+
+
+def _most(manifests: ManifestSet, pods: Pods) -> int:
+    scaled = storage.scaled(manifests, pods)
+    written = at(pods.owner.body, "spec", "replicas")
+    return scaled if scaled > 1 else written if type(written) is int else 0
+
+
+def _overlaps(budgets: list[Obj], all_pods: list[Pods]) -> Iterator[Finding]:
+    """The eviction API refuses a pod with two budgets, whatever they allow."""
+    seen: dict[int, Obj] = {}
+    for budget in budgets:
+        others = {seen.setdefault(id(pods), budget).name for pods in _protected(budget, all_pods)} - {
+            budget.name
+        }
+        for other in sorted(others):
+            yield budget.warned(
+                "budget",
+                f"budget {other!r} has the same pods: none of them can be evicted",
+                ("spec", "selector"),
+            )
 
 
 def _pre_stop(pods: Pods) -> Iterator[Finding]:
@@ -76,7 +118,7 @@ def _pre_stop(pods: Pods) -> Iterator[Finding]:
 
 def _sleep(command: Any) -> int:
     found = _SLEEP.findall(" ".join(text(word) for word in command))
-    return sum(map(int, found))
+    return sum(int(number) * _SECONDS[unit] for number, unit in found)
 
 
 def _retries(pods: Pods) -> Iterator[Finding]:
@@ -86,7 +128,9 @@ def _retries(pods: Pods) -> Iterator[Finding]:
     where: Path = (*pods.path[:-1], "backoffLimit")
     spec = mapping(_below(pods.owner.body, pods.path[:-1]))
     limit = spec.get("backoffLimit")
-    absent = limit is None and pods.spec.get("restartPolicy") == "Never" and "podFailurePolicy" not in spec
+    absent = limit is None and "podFailurePolicy" not in spec
+    if at(pods.owner.body, "spec", "failurePolicy", "restartStrategy") == "InPlaceRestart":
+        return  # JobSet's own: the pods of the gang start again together
     if "backoffLimitPerIndex" not in spec and (absent or (type(limit) is int and limit > 0)):
         words = f"{_DEFAULT_RETRIES} by default" if absent else str(limit)
         yield pods.owner.warned("gang-retries", f"one pod of the gang is tried again ({words}) while the others hold their GPUs: use 0, and restart the whole set", where)  # fmt: skip
@@ -121,3 +165,10 @@ def has_gpus(maker: Obj) -> bool:
         *(text(at(one, "key")) for _, one in entries(maker.body, "spec", "template", "spec", "requirements")),
     ]
     return any(key.startswith(("nvidia.com/", "karpenter.k8s.aws/instance-gpu")) for key in keys)
+
+
+def _images(node_class: Obj) -> Iterator[Finding]:
+    for path, term in entries(node_class.body, "spec", "amiSelectorTerms"):
+        if text(at(term, "alias")).endswith("@latest"):
+            words = "nodes of one gang can differ in driver, and a new image replaces nodes with jobs: name a release"
+            yield node_class.warned("node-image", words, (*path, "alias"))

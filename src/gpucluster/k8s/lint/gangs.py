@@ -1,54 +1,55 @@
-"""Pods that work together with GPUs: fabric, shared memory, rendezvous, and what a node can hold.
+"""Pods that work together with GPUs: fabric, shared memory, zones, and what a node can hold.
 
 These rules know habits, not refusals, so most are warnings.
 """
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
-from gpucluster.catalog import Machine, load
-from gpucluster.k8s.lint import kueue, quantity
-from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint import hosts, kueue, quantity
+from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.manifest_set import ManifestSet
-from gpucluster.k8s.lint.pods import JOBSET, Pods, amounts, asked, needs, pods_of
+from gpucluster.k8s.lint.pods import Pods, amounts, asked, needs, pods_of
 from gpucluster.k8s.lint.tree import at, entries, mapping, text, texts
 
 GPU, EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
-_TYPE = "node.kubernetes.io/instance-type"
-_MOST = Decimal(8)  # GPUs of one host, as nearly all machines have
-_WHOLE = (Decimal(1), Decimal(2), Decimal(4), Decimal(8), Decimal(16))  # shares of a host without a rest
+_MOST = Decimal(16)  # GPUs of the largest host that is sold as one: DGX-2, p2.16xlarge
+_SHARES = (
+    Decimal(1),
+    Decimal(2),
+    Decimal(4),
+    Decimal(8),
+    _MOST,
+)  # of a host with 8 or 16 GPUs, without a rest
 _SHM_PER_GPU = Decimal(2**30)  # bytes; NCCL and data loaders of one GPU need about 1 GiB
 _FABRIC = ("NCCL_", "FI_", "RDMAV_")
+_TCP = (
+    ("FI_PROVIDER", "tcp"),
+    ("FI_PROVIDER", "sockets"),
+    ("NCCL_NET", "socket"),
+    ("NCCL_NET_PLUGIN", "none"),
+)
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _NOT_GANGS = frozenset(
     {"Deployment.apps", "ReplicaSet.apps", "DaemonSet.apps", "StatefulSet.apps", "CronJob.batch"}
 )
-_JOBS = frozenset({"Job.batch", JOBSET})
 _CLAIM_TEMPLATE = "ResourceClaimTemplate.resource.k8s.io"
 _GPU_CLASSES = frozenset({"gpu.nvidia.com", "mig.nvidia.com"})
 _SHM = "/dev/shm"  # noqa: S108 - a path in a container
-_RENDEZVOUS = ("MASTER_ADDR", "PET_MASTER_ADDR")
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
         for pods in pods_of(thing):
             if GPU in needs(pods):
-                yield from _count(pods)
+                yield from _count(manifests, pods)
                 yield from _shared_memory(pods)
                 yield from _one_host(manifests, pods)
                 yield from _two_ways(manifests, pods)
             if is_gang(pods):
                 yield from _fabric(manifests, pods)
-                yield from _rendezvous(pods)
-                yield from _names(pods)
-
-
-@cache
-def machines() -> Mapping[str, Machine]:
-    """Return the catalog's machines by name."""
-    return load().machines
+                yield from _zones(manifests, pods)
 
 
 def is_gang(pods: Pods) -> bool:
@@ -65,11 +66,17 @@ def _is_wide(pods: Pods) -> bool:
     return pods.owner.key != "Job.batch" or at(pods.owner.body, "spec", "completionMode") == "Indexed"
 
 
-def _count(pods: Pods) -> Iterator[Finding]:
+def _count(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
+    """Of a host that the manifests do not name, only this is known: it has 1, 2, 4, 8 or 16 GPUs."""
+    known = {Decimal(gpus) for gpus in hosts.gpus_of(manifests, pods)} - {Decimal(0)}
     for path, container in pods.containers():
-        gpus = asked(container).get(GPU)
-        if gpus is not None and gpus > 0 and gpus == int(gpus) and gpus not in _WHOLE and gpus < _MOST:
-            words = f"{quantity.shown(gpus)} GPUs do not divide a host of 8: the rest stays unused"
+        gpus = asked(container).get(GPU, Decimal(0))
+        if gpus <= 0 or gpus != int(gpus):
+            continue
+        rest = all(host % gpus for host in known) if known else gpus not in _SHARES and gpus < _MOST
+        if rest and not (known and gpus > max(known)):
+            sizes = " or ".join(quantity.shown(host) for host in sorted(known)) or "8 or 16"
+            words = f"{quantity.shown(gpus)} GPUs do not divide a host of {sizes}: the rest stays unused"
             yield pods.owner.warned("gpu-count", words, (*path, "resources", "limits", GPU))
 
 
@@ -109,14 +116,20 @@ def _shared_memory(pods: Pods) -> Iterator[Finding]:
 
 
 def _one_host(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
-    """A gang that must be in one host needs a host with all its GPUs."""
+    """A gang that must be in one host needs a host with all its GPUs. A host that is not named can be of any size."""
     key = kueue.REQUIRED
-    pools = manifests.facts.pools or ()
-    most = max((amounts(pool.allocatable).get(GPU, Decimal(0)) for pool in pools), default=_MOST)
+    known = hosts.gpus_of(manifests, pods)
+    most = Decimal(max(known)) if known else _MOST
     total = needs(pods)[GPU] * pods.count
     if pods.annotations.get(key) == kueue.HOSTNAME and total > most:
-        words = f"{quantity.shown(total)} GPUs must be in one host, which has {quantity.shown(most)}: it would wait forever"
-        yield pods.owner.found("host-domain", words, pods.where("metadata", "annotations", key))
+        has = (
+            f"which has {quantity.shown(most)}"
+            if known
+            else f"and few hosts have more than {quantity.shown(most)}"
+        )
+        words = f"{quantity.shown(total)} GPUs must be in one host, {has}: it would wait forever"
+        level = Level.ERROR if known else Level.WARNING
+        yield pods.owner.found("host-domain", words, pods.where("metadata", "annotations", key), level)
 
 
 def _two_ways(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
@@ -156,6 +169,11 @@ def _fabric(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
             yield pods.owner.warned(
                 "no-efa", f"asks for no {EFA}, so its nodes talk over TCP", (*path, "resources", "limits")
             )
+        elif have.get(EFA, Decimal(0)) > 0 and (
+            tcp := [name for name, value in _TCP if names.get(name, "").lower() == value]
+        ):
+            words = f"asks for EFA, and {tcp[0]}={names[tcp[0]]} takes TCP"
+            yield pods.owner.warned("no-efa", words, (*path, "env"))
         elif (
             have.get(EFA, Decimal(0)) > 0
             and not any(word in whole for word in _FABRIC)
@@ -184,41 +202,28 @@ def _has_fabric(manifests: ManifestSet, pods: Pods) -> bool:
     of_pools = [amounts(pool.allocatable) for pool in behind]
     if any(have.get(EFA, Decimal(0)) > 0 and have.get(GPU) == gpus for have in of_pools):
         return True
-    machine = machines().get(texts(pods.spec.get("nodeSelector")).get(_TYPE, ""))
-    return machine is not None and machine.efa > 0 and machine.gpu is not None and machine.gpu.count == gpus
+    named = hosts.machines_of(manifests, pods)
+    return bool(named) and all(
+        one is not None and one.efa > 0 and one.gpu is not None and one.gpu.count == gpus for one in named
+    )
 
 
-def _rendezvous(pods: Pods) -> Iterator[Finding]:
-    for path, container in pods.containers():
-        for inner, variable in entries(container, "env"):
-            name, value = text(at(variable, "name")), text(at(variable, "value"))
-            expected = {
-                "PET_NNODES": Decimal(pods.count),
-                "PET_NPROC_PER_NODE": asked(container).get(GPU),
-            }.get(name)
-            if name == "PET_NNODES" and pods.owner.key not in _JOBS:
-                continue
-            if expected is not None and value.isdecimal() and Decimal(value) != expected:
-                words = f"{name} is {value}, the manifest has {quantity.shown(expected)}: the processes wait for each other until the time-out"
-                yield pods.owner.warned("rendezvous", words, (*path, *inner, "value"))
-
-
-def _names(pods: Pods) -> Iterator[Finding]:
-    """Pods of a set find each other by names of the cluster's DNS."""
-    named = any(_variables(container).get(name) for _, container in pods.containers() for name in _RENDEZVOUS)
-    if pods.owner.key != JOBSET or not named:
+def _zones(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
+    """EFA does not cross zones (T30), and Karpenter makes the nodes of one gang in any zone of its pool."""
+    if EFA not in needs(pods) or _is_in_one_zone(pods):
         return
-    policy, where = pods.spec.get("dnsPolicy"), pods.where("spec", "dnsPolicy")
-    if policy == "Default" or (policy == "None" and not pods.spec.get("dnsConfig")):
-        yield pods.owner.warned(
-            "pod-names", f"with dnsPolicy {policy} its pods cannot resolve each other's names", where
-        )
-    elif pods.spec.get("hostNetwork") is True and policy != "ClusterFirstWithHostNet":
-        yield pods.owner.warned(
-            "pod-names",
-            "with hostNetwork its pods need dnsPolicy ClusterFirstWithHostNet to resolve each other's names",
-            where,
-        )
-    if at(pods.owner.body, "spec", "network", "enableDNSHostnames") is False:
-        where = ("spec", "network", "enableDNSHostnames")
-        yield pods.owner.warned("pod-names", "without enableDNSHostnames its pods have no names", where)
+    for maker in hosts.makers_of(manifests, pods):
+        zones = {zone for _, zone in hosts.wanted(maker, hosts.ZONE)}
+        if len(zones) > 1:
+            words = f"its nodes can be in {' and '.join(sorted(zones))}, and EFA does not cross zones: choose one zone, or require a topology"
+            yield pods.owner.warned("gang-zones", words, pods.where("spec", "nodeSelector"))
+
+
+def _is_in_one_zone(pods: Pods) -> bool:
+    above = (pods.annotations, mapping(at(pods.owner.body, "metadata", "annotations")))
+    asked_for = any(key in notes for notes in above for key in (kueue.REQUIRED, _EXCLUSIVE))
+    return (
+        asked_for
+        or hosts.ZONE in texts(pods.spec.get("nodeSelector"))
+        or hosts.ZONE in repr(pods.spec.get("affinity"))
+    )

@@ -77,6 +77,22 @@ def _service(thing: Obj, pods: list[Pods], *, whole: bool) -> Iterator[Finding]:
         target = at(port, "targetPort")
         if isinstance(target, str) and target not in names:
             yield thing.found("port", f"its pods have no port {quoted(target)}", (*path, "targetPort"))
+        number = at(port, "port") if target is None else target
+        numbers = [_numbers(made) for made in chosen]
+        if type(number) is int and all(numbers) and not any(number in some for some in numbers):
+            yield thing.warned("port", f"its pods name other ports than {number}", (*path, "targetPort"))
+
+
+def _numbers(pods: Pods) -> frozenset[int]:
+    """Return the ports that pods name; none if a container names none: it can listen anywhere."""
+    found = [
+        {port for _, one in entries(container, "ports") if type(port := at(one, "containerPort")) is int}
+        for path, container in pods.containers()
+        if "initContainers" not in path
+    ]
+    return (
+        frozenset(port for ports in found for port in ports) if pods.complete and all(found) else frozenset()
+    )
 
 
 def _budget(thing: Obj, pods: list[Pods]) -> Iterator[Finding]:

@@ -11,6 +11,10 @@ from gpucluster.k8s.lint.pods import Pods, amounts, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, mapping, text
 from gpucluster.text import quoted
 
+_BYTES = frozenset({"memory", "ephemeral-storage"})
+_LEAST_BYTES = Decimal(2**16)  # no container runs in less
+_MOST_CPUS = Decimal(1000)  # no machine has so many
+
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.objects:
@@ -22,12 +26,28 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
 
 def _container(pods: Pods, path: Path, resources: Mapping[str, Any]) -> Iterator[Finding]:
     requests, limits = amounts(resources.get("requests")), amounts(resources.get("limits"))
+    yield from _units(pods, path, resources)
+    pages = [name for name in {*requests, *limits} if name.startswith("hugepages-")]
+    if pages and not {*requests, *limits} & {"cpu", "memory"} and pods.complete:
+        words = "huge pages need a request of cpu or memory beside them"
+        yield pods.owner.found("resources", words, (*path, "resources"))
     for resource in sorted({*requests, *limits}):
         asked, limit = requests.get(resource), limits.get(resource)
         complaint = _device(asked, limit) if _exact(resource) else _ordinary(asked, limit)
         if complaint:
             where = (*path, "resources", "limits" if resource in limits else "requests", resource)
             yield pods.owner.found("resources", f"{resource}: {complaint}", where)
+
+
+def _units(pods: Pods, path: Path, resources: Mapping[str, Any]) -> Iterator[Finding]:
+    """The API server takes thousandths of a byte and thousands of CPUs. Nobody means them."""
+    for part in ("requests", "limits"):
+        for resource, amount in amounts(resources.get(part)).items():
+            where = (*path, "resources", part, resource)
+            if resource in _BYTES and 0 < amount < _LEAST_BYTES:
+                yield pods.owner.warned("unit", f"{quantity.shown(amount)} bytes: a unit such as Mi or Gi is missing, or m is one too small", where)  # fmt: skip
+            elif resource == "cpu" and amount >= _MOST_CPUS:
+                yield pods.owner.warned("unit", f"{quantity.shown(amount)} CPUs: thousandths are written as {quantity.shown(amount)}m", where)  # fmt: skip
 
 
 def _exact(resource: str) -> bool:

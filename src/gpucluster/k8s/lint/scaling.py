@@ -2,36 +2,64 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
-from gpucluster.catalog import Machine
-from gpucluster.k8s.lint import kueue, quantity
+from gpucluster.k8s.lint import hosts, kueue, quantity
 from gpucluster.k8s.lint.disruption import has_gpus
 from gpucluster.k8s.lint.finding import Finding
-from gpucluster.k8s.lint.gangs import GPU, devices, machines
+from gpucluster.k8s.lint.gangs import GPU, devices
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, asked, pods_of
-from gpucluster.k8s.lint.tree import at, entries, items, mapping, text, texts
+from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _HPA, _NODE_POOL = "HorizontalPodAutoscaler.autoscaling", "NodePool.karpenter.sh"
+_UNSCALABLE = frozenset({"Job", "CronJob", "DaemonSet", "Pod"})  # kinds without the subresource `scale`
+_BOUNDS = (("minReplicas", "maxReplicas"), ("minReplicaCount", "maxReplicaCount"))
+_DEEPEST = 8  # keys above the bounds of a worker group
 _SERVED = ("cpu", "memory")  # the resources that the metrics server measures
 _ADAPTERS = {
     "Pods": "custom.metrics.k8s.io",
     "Object": "custom.metrics.k8s.io",
     "External": "external.metrics.k8s.io",
 }
-_TYPE = "node.kubernetes.io/instance-type"
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     all_pods = [pods for thing in manifests.objects for pods in pods_of(thing)]
     for scaler in manifests.all(_HPA):
+        yield from _target(scaler)
         yield from _metrics(manifests, scaler, all_pods)
+    for thing in manifests.objects:
+        if thing.key != _HPA:
+            yield from _bounds(thing, thing.body, ())
     for maker in manifests.all(_NODE_POOL):
         yield from _limits(maker)
         yield from _own_taints(manifests, maker, all_pods)
     for quota in manifests.all("ResourceQuota"):
         yield from _quota(manifests, quota)
+
+
+def _target(scaler: Obj) -> Iterator[Finding]:
+    kind, where = text(at(scaler.body, "spec", "scaleTargetRef", "kind")), ("spec", "scaleTargetRef", "kind")
+    if kind in _UNSCALABLE and not _is_of_others(scaler):
+        yield scaler.found("scaler-target", f"a {kind} has no scale that an autoscaler can set", where)
+
+
+def _is_of_others(scaler: Obj) -> bool:
+    """Return whether the target is of another project: Volcano has a Job, too."""
+    return "." in text(at(scaler.body, "spec", "scaleTargetRef", "apiVersion")).partition("/")[0]
+
+
+def _bounds(thing: Obj, value: Any, path: Path) -> Iterator[Finding]:
+    """The bounds of a RayCluster, an InferenceService or a ScaledObject. KServe takes a most of 0 as no bound."""
+    for low, high in _BOUNDS:
+        least, most = at(value, low), at(value, high)
+        if type(least) is type(most) is int and least > most > 0:
+            yield thing.warned("replicas", f"{low} {least} is above {high} {most}", (*path, low))
+    if len(path) < _DEEPEST:
+        for key, inner in (*mapping(value).items(), *enumerate(items(value))):
+            yield from _bounds(thing, inner, (*path, key))
 
 
 def _metrics(manifests: ManifestSet, scaler: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
@@ -77,42 +105,26 @@ def _requests(manifests: ManifestSet, scaler: Obj, pods: Pods, resource: str, on
 
 
 def _limits(maker: Obj) -> Iterator[Finding]:
-    named = _machines(maker)
+    names = [name for _, name in hosts.wanted(maker, hosts.TYPE)]
+    known = [hosts.machines().get(name) for name in names]
     for resource, limit in amounts(at(maker.body, "spec", "limits")).items():
-        least = min((_of(machine, resource) for machine in named), default=Decimal(0))
+        least = (
+            min((hosts.of(one, resource) for one in known if one), default=Decimal(0))
+            if all(known)
+            else Decimal(0)
+        )
         if limit < least:
             words = f"the limit {quantity.shown(limit)} is below one node, which has {quantity.shown(least)}: Karpenter makes none"
             yield maker.found("node-pool-limit", words, ("spec", "limits", resource))
-        elif resource == GPU and named and all(machine.gpu is None for machine in named):
+        elif resource == GPU and limit > 0 and names and all(map(hosts.has_no_gpu, names)):
             yield maker.found(
                 "node-pool-limit", "none of its machines has a GPU", ("spec", "limits", resource)
             )
 
 
-def _of(machine: Machine, resource: str) -> Decimal:
-    gpus = machine.gpu.count if machine.gpu else 0
-    have = {"cpu": machine.vcpus, "memory": machine.memory_mib * 2**20, GPU: gpus}
-    return Decimal(have.get(resource, 0))
-
-
-def _machines(maker: Obj) -> list[Machine]:
-    """Return the machines that a NodePool names; none unless the catalog knows all of them."""
-    known = machines()
-    for _, one in entries(maker.body, "spec", "template", "spec", "requirements"):
-        if at(one, "key") == _TYPE and at(one, "operator") == "In":
-            found = [known.get(text(value)) for value in items(at(one, "values"))]
-            return [machine for machine in found if machine] if all(found) else []
-    return []
-
-
 def _own_taints(manifests: ManifestSet, maker: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
     """Report a GPU pool whose nodes refuse all pods that choose its label."""
-    labels = texts(at(maker.body, "spec", "template", "metadata", "labels"))
-    choosing = [
-        pods
-        for pods in all_pods
-        if labels.items() & texts(pods.spec.get("nodeSelector")).items() and devices(pods)
-    ]
+    choosing = [pods for pods in all_pods if maker in hosts.makers_of(manifests, pods) and devices(pods)]
     for path, taint in entries(maker.body, "spec", "template", "spec", "taints") if has_gpus(maker) else ():
         key, value, effect = (text(at(taint, part)) for part in ("key", "value", "effect"))
         refused = [

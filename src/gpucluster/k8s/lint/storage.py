@@ -1,54 +1,79 @@
 """Claims and the pods that use them: modes of access that a volume does not have."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
-from gpucluster.k8s.lint.pods import Pods, pods_of
+from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
 from gpucluster.k8s.lint.references import CLAIM, STORAGE_CLASS, VOLUME
-from gpucluster.k8s.lint.tree import at, entries, items, mapping, text
+from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
 _EBS = frozenset({"ebs.csi.aws.com", "kubernetes.io/aws-ebs", "ebs.csi.eks.amazonaws.com"})
 _EBS_CLASSES = frozenset({"gp2", "gp3", "io1", "io2"})  # names that EKS and its guides give to classes of EBS
 _MANY = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+_SET = "StatefulSet.apps"
 _HPA = "HorizontalPodAutoscaler.autoscaling"
 
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     for thing in manifests.all(CLAIM, VOLUME):
-        yield from _many_on_ebs(manifests, thing)
+        yield from _many_on_ebs(manifests, thing, thing.body, ())
+    for thing in manifests.all(_SET, JOBSET):
+        for path, template in _templates(thing):
+            yield from _many_on_ebs(manifests, thing, template, path)
+    for thing in manifests.all(STORAGE_CLASS):
+        yield from _binding(thing)
     for thing in manifests.objects:
         for pods in pods_of(thing):
             yield from _claims(manifests, pods)
 
 
-def _many_on_ebs(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+def _templates(thing: Obj) -> Iterator[tuple[Path, Any]]:
+    """Return the templates of claims of a StatefulSet or a JobSet."""
+    for way in ("volumeClaimTemplates.*", "volumeClaimPolicies.*.templates.*"):
+        for path, template in along(thing.body.get("spec"), way.split(".")):
+            yield ("spec", *path), template
+
+
+def _many_on_ebs(manifests: ManifestSet, thing: Obj, claim: Any, path: Path) -> Iterator[Finding]:
     """An EBS volume is in one machine. Only a block device of type io2 can be in several."""
-    modes = [text(mode) for mode in items(at(thing.body, "spec", "accessModes"))]
+    modes = [text(mode) for mode in items(at(claim, "spec", "accessModes"))]
     many = [mode for mode in modes if mode in _MANY]
-    if many and at(thing.body, "spec", "volumeMode") != "Block" and _is_ebs(manifests, thing):
+    if many and at(claim, "spec", "volumeMode") != "Block" and _is_ebs(manifests, thing.key, claim):
         yield thing.found(
             "volume-mode",
             f"a volume of EBS has no {' and '.join(many)}: use EFS or FSx",
-            ("spec", "accessModes"),
+            (*path, "spec", "accessModes"),
         )
 
 
-def _is_ebs(manifests: ManifestSet, thing: Obj) -> bool:
-    if thing.key == VOLUME:
-        csi = mapping(at(thing.body, "spec", "csi"))
+def _is_ebs(manifests: ManifestSet, key: str, claim: Any) -> bool:
+    if key == VOLUME:
+        csi = mapping(at(claim, "spec", "csi"))
         is_volume = text(csi.get("volumeHandle")).startswith("vol-")  # the driver has local volumes, too
-        return (text(csi.get("driver")) in _EBS and is_volume) or at(
-            thing.body, "spec", "awsElasticBlockStore"
-        ) is not None
-    name = text(at(thing.body, "spec", "storageClassName"))
+        old = at(claim, "spec", "awsElasticBlockStore") is not None
+        return old or (text(csi.get("driver")) in _EBS and is_volume)
+    name = text(at(claim, "spec", "storageClassName"))
     known = manifests.get(STORAGE_CLASS, name)
     return text(at(known.body, "provisioner")) in _EBS if known else name in _EBS_CLASSES
 
 
+def _binding(made: Obj) -> Iterator[Finding]:
+    """A volume of EBS is in one zone. Made before its pod, it can be where the pod's nodes are not."""
+    mode = made.body.get("volumeBindingMode", "Immediate")
+    if (
+        text(made.body.get("provisioner")) in _EBS
+        and mode == "Immediate"
+        and "allowedTopologies" not in made.body
+    ):
+        words = "the volume's zone is chosen before the pod's: use WaitForFirstConsumer"
+        yield made.warned("volume-binding", words, ("volumeBindingMode",))
+
+
 def _claims(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
-    count = max(pods.count, _scaled(manifests, pods))
+    count = max(pods.count, scaled(manifests, pods))
     for path, volume in entries(pods.spec, "volumes") if count > 1 else ():
         name = text(at(volume, "persistentVolumeClaim", "claimName"))
         claim = manifests.get(CLAIM, name, pods.owner.namespace)
@@ -65,7 +90,7 @@ def _claims(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
             yield pods.owner.warned("claim-sharing", words, where)
 
 
-def _scaled(manifests: ManifestSet, pods: Pods) -> int:
+def scaled(manifests: ManifestSet, pods: Pods) -> int:
     """Return the most pods that an autoscaler makes."""
     most = 1
     for scaler in manifests.all(_HPA):

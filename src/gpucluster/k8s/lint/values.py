@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from typing import Any
 
-from gpucluster.k8s.lint import kueue, quantity
+from gpucluster.k8s.lint import kueue, quantity, schedule
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET
@@ -213,12 +213,21 @@ def _width(thing: Obj) -> Iterator[Finding]:
             yield thing.warned("gang-width", words, (*path, "template", "spec", "completions"))
 
 
+def _schedule(thing: Obj) -> Iterator[Finding]:
+    written = at(thing.body, "spec", "schedule")
+    if isinstance(written, str) and not schedule.is_schedule(written):
+        yield thing.found(
+            "schedule", f"{quoted(written)} is no schedule of five fields", ("spec", "schedule")
+        )
+
+
 _APPS = (_selector,)
 _SPECIAL = {
     "Deployment.apps": (_deployment, *_APPS),
     "StatefulSet.apps": _APPS,
     "DaemonSet.apps": _APPS,
     "ReplicaSet.apps": _APPS,
+    "CronJob.batch": (_schedule,),
     "LimitRange": (_limits,),
     _HPA: (_metrics,),
     _POLICY: (_blocks,),

@@ -1,0 +1,197 @@
+"""What the launcher of a distributed program is told, and what the manifest has: nodes, processes, GPUs, names, ranks."""
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from gpucluster.k8s.lint import quantity
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.gangs import GPU, is_gang
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
+from gpucluster.k8s.lint.pods import JOBSET, Pods, amounts, asked, needs, pods_of
+from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
+
+_JOB, _MPI, _TRAIN = "Job.batch", "MPIJob.kubeflow.org", "TrainJob.trainer.kubeflow.org"
+_COUNTED = frozenset({_JOB, JOBSET})
+_ONE_HOST = frozenset(  # kinds of which each pod is a server of its own
+    {"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "Pod", "InferenceService.serving.kserve.io"}
+)
+_RENDEZVOUS = ("MASTER_ADDR", "PET_MASTER_ADDR")
+_TORCH = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
+_NODES = re.compile(r"--nnodes[= ](\d{1,6})(?![\d:])", re.ASCII)  # `1:4` is elastic
+_PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,6})\b", re.ASCII)
+_TENSOR = re.compile(r"(?:--tensor-parallel-size|-tp)[= ](\d{1,4})(?!\S)", re.ASCII)
+_PIPELINE = re.compile(r"(?:--pipeline-parallel-size|-pp)[= ](\d{1,4})(?!\S)", re.ASCII)
+_OF_A_SET = re.compile(r"(?P<job>[a-z0-9-]+)-\d+-\d+\.(?P<network>[a-z0-9-]+)(?:\..*)?", re.ASCII)
+_INDEX = "JOB_COMPLETION_INDEX"
+
+
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    for thing in manifests.objects:
+        all_pods = list(pods_of(thing))
+        for pods in all_pods:
+            if is_gang(pods):
+                yield from _variables(pods, all_pods)
+                yield from _torch(pods, all_pods)
+                yield from _resolution(pods)
+            yield from _first(pods)
+            yield from _index(pods)
+            yield from _shards(pods)
+        yield from _mpi(thing, all_pods) if thing.key == _MPI else ()
+        yield from _train(thing) if thing.key == _TRAIN else ()
+        yield from _ray(thing, all_pods) if thing.group == "ray.io" else ()
+
+
+def _late(what: str, said: Decimal, has: Decimal) -> str:
+    return f"{what} is {quantity.shown(said)}, the manifest has {quantity.shown(has)}: the processes wait for each other until the time-out"
+
+
+def _variables(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
+    for path, container in pods.containers():
+        for inner, variable in entries(container, "env"):
+            name, value = text(at(variable, "name")), text(at(variable, "value"))
+            if value.isdecimal():
+                where = (*path, *inner, "value")
+                if name == "PET_NNODES":
+                    yield from _nodes(pods, all_pods, name, Decimal(value), where)
+                elif name == "PET_NPROC_PER_NODE":
+                    yield from _processes(pods, container, name, Decimal(value), where)
+
+
+def _torch(pods: Pods, all_pods: list[Pods]) -> Iterator[Finding]:
+    for path, container in pods.containers():
+        written = _command(container)
+        if _TORCH.search(written):
+            where = (*path, "args" if items(container.get("args")) else "command")
+            for number in _NODES.findall(written):
+                yield from _nodes(pods, all_pods, "--nnodes", Decimal(number), where)
+            for number in _PROCESSES.findall(written):
+                yield from _processes(pods, container, "--nproc-per-node", Decimal(number), where)
+
+
+def _nodes(pods: Pods, all_pods: list[Pods], what: str, said: Decimal, where: Path) -> Iterator[Finding]:
+    """A set can have its first node in a job of its own."""
+    together = sum(one.count for one in all_pods if GPU in needs(one))
+    if pods.owner.key in _COUNTED and said not in (pods.count, together):
+        yield pods.owner.warned("rendezvous", _late(what, said, Decimal(pods.count)), where)
+
+
+def _processes(
+    pods: Pods, container: Mapping[str, Any], what: str, said: Decimal, where: Path
+) -> Iterator[Finding]:
+    gpus = asked(container).get(GPU)
+    if gpus is not None and gpus == int(gpus) and said != gpus:
+        yield pods.owner.warned("rendezvous", _late(what, said, gpus), where)
+
+
+def _command(container: Mapping[str, Any]) -> str:
+    """Return the words of a command; a script of a shell is one of them. A word and its value in the next are put together."""
+    return " ".join(text(word) for part in ("command", "args") for word in items(container.get(part)))
+
+
+def _shards(pods: Pods) -> Iterator[Finding]:
+    """A server of one host takes a GPU for each shard. KServe's `workerSpec` makes it one of several hosts."""
+    if pods.owner.key not in _ONE_HOST or at(pods.owner.body, "spec", "predictor", "workerSpec") is not None:
+        return
+    for path, container in pods.containers():
+        gpus, written = asked(container).get(GPU, Decimal(0)), _command(container)
+        shards = _product(_TENSOR.findall(written)) * _product(_PIPELINE.findall(written))
+        if shards > gpus >= 1:
+            words = f"{shards} shards of the model and {quantity.shown(gpus)} GPUs: the server does not start"
+            yield pods.owner.warned("rendezvous", words, (*path, "args"))
+
+
+def _product(numbers: list[str]) -> int:
+    return int(numbers[-1]) if numbers else 1
+
+
+def _mpi(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
+    slots = at(thing.body, "spec", "slotsPerWorker")
+    for pods in all_pods if type(slots) is int else ():
+        gpus = needs(pods).get(GPU, Decimal(0))
+        if "Worker" in pods.path and gpus > 0 and gpus != slots:
+            words = f"slotsPerWorker is {slots}, a worker has {quantity.shown(gpus)} GPUs: mpirun starts one process a slot"
+            yield thing.warned("rendezvous", words, ("spec", "slotsPerWorker"))
+
+
+def _train(thing: Obj) -> Iterator[Finding]:
+    trainer = mapping(at(thing.body, "spec", "trainer"))
+    said = trainer.get("numProcPerNode")
+    resources = mapping(trainer.get("resourcesPerNode"))
+    gpus = {**amounts(resources.get("requests")), **amounts(resources.get("limits"))}.get(GPU)
+    if type(said) is int and gpus is not None and gpus != said:
+        words = f"numProcPerNode is {said}, a node has {quantity.shown(gpus)} GPUs"
+        yield thing.warned("rendezvous", words, ("spec", "trainer", "numProcPerNode"))
+
+
+def _ray(thing: Obj, all_pods: list[Pods]) -> Iterator[Finding]:
+    """Ray plans by this number, and by the pod's GPUs without it."""
+    for pods in all_pods:
+        *above, last = pods.path
+        group: Any = thing.body
+        for key in above if last == "template" else ():
+            group = items(group)[key] if isinstance(key, int) else mapping(group).get(key)
+        said = text(at(group, "rayStartParams", "num-gpus"))
+        gpus = needs(pods).get(GPU, Decimal(0))
+        if said.isdecimal() and int(said) > gpus > 0:
+            words = f"num-gpus is {said}, the pod has {quantity.shown(gpus)} GPUs: Ray starts more than fits"
+            yield thing.warned("rendezvous", words, (*above, "rayStartParams", "num-gpus"))
+
+
+def _first(pods: Pods) -> Iterator[Finding]:
+    """JobSet names its pods SET-JOB-INDEX-INDEX, and the network by its subdomain or by the set."""
+    body = pods.owner.body
+    if pods.owner.key != JOBSET or not pods.owner.name:
+        return
+    jobs = {
+        f"{pods.owner.name}-{text(at(job, 'name'))}" for _, job in entries(body, "spec", "replicatedJobs")
+    }
+    network = text(at(body, "spec", "network", "subdomain")) or pods.owner.name
+    for path, container in pods.containers():
+        for inner, variable in entries(container, "env"):
+            name = _OF_A_SET.fullmatch(text(at(variable, "value")))
+            if (
+                text(at(variable, "name")) in _RENDEZVOUS
+                and name
+                and (name["job"] not in jobs or name["network"] != network)
+            ):
+                words = (
+                    f"no pod of the set has this name; its pods are {sorted(jobs)[0]}-0-0.{network} and so on"
+                )
+                yield pods.owner.warned("rendezvous", words, (*path, *inner, "value"))
+
+
+def _index(pods: Pods) -> Iterator[Finding]:
+    mode = at(pods.owner.body, "spec", "completionMode")
+    if pods.owner.key != _JOB or mode == "Indexed":
+        return
+    for path, container in pods.containers():
+        given = {text(at(one, "name")) for _, one in entries(container, "env")}
+        read = [text(at(one, "value")) for _, one in entries(container, "env")]
+        if _INDEX not in given and any(_INDEX in words for words in (*read, _command(container))):
+            words = f"reads {_INDEX}, which only the pods of an Indexed job have"
+            yield pods.owner.warned("rendezvous", words, path)
+
+
+def _resolution(pods: Pods) -> Iterator[Finding]:
+    """Pods of a set find each other by names of the cluster's DNS."""
+    named = any(
+        text(at(one, "name")) in _RENDEZVOUS and text(at(one, "value"))
+        for _, container in pods.containers()
+        for _, one in entries(container, "env")
+    )
+    if pods.owner.key != JOBSET or not named:
+        return
+    policy, where = pods.spec.get("dnsPolicy"), pods.where("spec", "dnsPolicy")
+    if policy == "Default" or (policy == "None" and not pods.spec.get("dnsConfig")):
+        words = f"with dnsPolicy {policy} its pods cannot resolve each other's names"
+        yield pods.owner.warned("pod-names", words, where)
+    elif pods.spec.get("hostNetwork") is True and policy != "ClusterFirstWithHostNet":
+        words = (
+            "with hostNetwork its pods need dnsPolicy ClusterFirstWithHostNet to resolve each other's names"
+        )
+        yield pods.owner.warned("pod-names", words, where)
+    if at(pods.owner.body, "spec", "network", "enableDNSHostnames") is False:
+        where = ("spec", "network", "enableDNSHostnames")
+        yield pods.owner.warned("pod-names", "without enableDNSHostnames its pods have no names", where)

@@ -1,0 +1,94 @@
+"""Secrets as text: in variables, arguments, addresses, ConfigMaps, and in Secrets of a repository."""
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
+from gpucluster.k8s.lint.pods import Pods, pods_of
+from gpucluster.k8s.lint.tree import Path, entries, mapping, text
+from gpucluster.spec.secret_values import SECRET_VALUE
+from gpucluster.text import quoted
+
+_NAME = re.compile(
+    r"(.*[_.-])?(TOKEN|PASSWORD|PASSWD|SECRET|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY)",
+    re.ASCII | re.IGNORECASE,
+)
+_HARMLESS = re.compile(
+    r"|.{1,4}|/.*|.*\$\(.*|.*\$\{.*|.*\{\{.*|<.*>|https?://[^@]*|(?i:true|false|your.*|change.?me.*|replace.*|example.*|dummy.*|.*placeholder.*|password|secret|x+)",
+    re.DOTALL,
+)
+_ADDRESS = re.compile(r"\w://[^/\s:@$]*:([^@/\s]{3,})@")
+_LONGEST = 2**16  # characters of a value that is searched
+
+
+def check(manifests: ManifestSet) -> Iterator[Finding]:
+    for thing in manifests.objects:
+        if thing.key == "ConfigMap":
+            yield from _config(thing)
+        elif thing.key == "Secret":
+            yield from _secret(thing)
+        for pods in pods_of(thing):
+            for path, container in pods.containers():
+                yield from _variables(pods, path, container)
+                yield from _arguments(pods, path, container)
+
+
+def is_secret(value: str) -> bool:
+    """Return whether a value is a secret by its form, also inside of an address."""
+    if len(value) > _LONGEST:
+        return False
+    in_address = _ADDRESS.search(value)
+    return SECRET_VALUE.search(value) is not None or bool(
+        in_address and not _HARMLESS.fullmatch(in_address[1])
+    )
+
+
+def _is_named(name: str, value: str) -> bool:
+    """Return whether a value is a secret by its name. A text of several lines is a file, and no value."""
+    return (
+        bool(_NAME.fullmatch(name)) and "\n" not in value.strip() and not _HARMLESS.fullmatch(value.strip())
+    )
+
+
+def _config(thing: Obj) -> Iterator[Finding]:
+    for key, value in mapping(thing.body.get("data")).items():
+        if is_secret(text(value)) or _is_named(key, text(value)):
+            yield thing.warned("literal-secret", "holds a secret as text: use a Secret", ("data", key))
+
+
+def _secret(thing: Obj) -> Iterator[Finding]:
+    """Base64 hides nothing from the readers of a repository. A value without a known form can be made for a test."""
+    words = "a Secret of a repository is read by all its readers: let an operator make it (ExternalSecret, SealedSecret)"
+    for key, value in mapping(thing.body.get("stringData")).items():
+        if is_secret(text(value)):
+            yield thing.warned("literal-secret", words, ("stringData", key))
+    for key, value in mapping(thing.body.get("data")).items():
+        if is_secret(_decoded(text(value))):
+            yield thing.warned("literal-secret", words, ("data", key))
+
+
+def _decoded(value: str) -> str:
+    try:
+        return b64decode(value[:_LONGEST], validate=True).decode(errors="replace")
+    except (Error, ValueError):
+        return ""
+
+
+def _variables(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
+    for inner, variable in entries(container, "env"):
+        name, value = text(mapping(variable).get("name")), text(mapping(variable).get("value"))
+        if is_secret(value) or _is_named(name, value):
+            words = f"{quoted(name)} holds a secret as text: use valueFrom.secretKeyRef"
+            yield pods.owner.warned("literal-secret", words, (*path, *inner, "value"))
+
+
+def _arguments(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
+    for part in ("command", "args"):
+        for inner, word in entries(container, part):
+            if is_secret(text(word)):
+                words = "holds a secret as text: use a variable from a Secret"
+                yield pods.owner.warned("literal-secret", words, (*path, *inner))

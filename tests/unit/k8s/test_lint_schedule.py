@@ -1,0 +1,18 @@
+"""Schedules of CronJobs, as the library of the controller reads them."""
+
+import pytest
+
+from gpucluster.k8s.lint.schedule import is_schedule
+
+GOOD = ("* * * * *", "*/5 0-6,22 1 jan-MAR mon", "30 2 * * 0", "@hourly", "@every 1h30m", "0 0 ? * sun", "5/15 * * * *", "59 23 31 12 6")  # fmt: skip
+BAD = ("", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 7", "@often", "*/0 * * * *", "5-1 * * * *", "* * * * monday", "@every soon")  # fmt: skip
+
+
+@pytest.mark.parametrize("written", GOOD)
+def test_schedule_is_read(written: str) -> None:
+    assert is_schedule(written)
+
+
+@pytest.mark.parametrize("written", BAD)
+def test_other_text_is_none(written: str) -> None:
+    assert not is_schedule(written)
