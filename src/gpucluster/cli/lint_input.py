@@ -1,8 +1,8 @@
 """The documents that `gpucluster lint` reads: files, folders and standard input. What is not a manifest is named."""
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,13 +41,21 @@ def read_all(paths: list[Path]) -> Found:
             if path.is_dir() and _is_template(file):
                 other.append(f"{file.as_posix()}: a template of a Helm chart; `helm template` renders it")
                 continue
-            got = read(_text(file), _STDIN_NAME if file == STDIN else file.as_posix())
+            if path.is_dir() and not _is_text(file):
+                other.append(f"{file.as_posix()}: not UTF-8")
+                continue
+            written = _text(file)
+            got = read(written, _STDIN_NAME if file == STDIN else file.as_posix())
+            if path.is_dir() and got.findings and not _looks_like_manifest(written):
+                other.append(f"{file.as_posix()}: no YAML of manifests, but a template or another language")
+                continue
             findings.extend(got.findings)
+            is_base = _is_named(file, _bases)
             for document in got.documents:
                 if reason := _other(document, file, in_folder=path.is_dir()):
                     other.append(f"{document.file}: document {document.number} {reason}")
                 else:
-                    documents.append(document)
+                    documents.append(replace(document, is_base=is_base))
     return Found(tuple(documents), tuple(findings), tuple(other))
 
 
@@ -93,6 +101,16 @@ def _text(file: Path) -> str:
         raise GpuclusterError(f"{file}: {reason}", next_step="name files or folders of YAML") from error
 
 
+def _is_text(file: Path) -> bool:
+    try:
+        file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return False
+    except OSError:
+        return True  # `_text` says why
+    return True
+
+
 def _is_template(file: Path) -> bool:
     return any(
         above.name == "templates" and (above.parent / "Chart.yaml").is_file() for above in file.parents
@@ -101,33 +119,56 @@ def _is_template(file: Path) -> bool:
 
 def _other(document: "Document", file: Path, *, in_folder: bool) -> str:
     """Return what a document is instead of a manifest; "" for a manifest."""
-    from gpucluster.k8s.lint.kustomize import is_patch
+    from gpucluster.k8s.lint.kustomize import is_patch, is_pod_template
 
     if in_folder and (_has_no_key(document.value) or file.name == "Chart.yaml"):
         return "is not a manifest"
-    if is_patch(document.value, document.file) or _is_named_as_patch(file):
+    if is_patch(document.value, document.file) or _is_named(file, _patches):
         return "is a patch of Kustomize: it holds a part of an object"
+    if is_pod_template(document.file):
+        return "is a pod template: its client completes it"
     return ""
 
 
 def _has_no_key(value: Any) -> bool:
-    """Return whether a document lacks both keys of a manifest, as a file of Helm values or a JSON patch does."""
-    return not (isinstance(value, dict) and ("apiVersion" in value or "kind" in value))
+    """Return whether a document lacks the keys of a manifest, as a file of Helm values or a JSON patch does."""
+    return not (isinstance(value, dict) and ("apiVersion" in value or {"kind", "metadata"} <= value.keys()))
 
 
-def _is_named_as_patch(file: Path) -> bool:
+def _looks_like_manifest(written: str) -> bool:
+    """Return whether a text that is no YAML begins as a manifest does, and is no template of Go."""
+    keys = any(line.startswith(("apiVersion:", "kind:")) for line in written.splitlines())
+    return keys and "{{" not in written
+
+
+def _is_named(file: Path, listed: Callable[[Path], frozenset[str]]) -> bool:
+    """Return whether a Kustomization in the file's folder, or above it, names the file."""
     if file == STDIN:
         return False
     whole = file.absolute()
-    return any(whole.as_posix() in _patches(folder) for folder in list(whole.parents)[:_ABOVE])
+    return any(whole.as_posix() in listed(folder) for folder in list(whole.parents)[:_ABOVE])
 
 
 @cache
 def _patches(folder: Path) -> frozenset[str]:
     """Return the files that the Kustomization of a folder names as patches."""
-    from gpucluster.k8s.lint.kustomize import FILES, patches
+    from gpucluster.k8s.lint.kustomize import patches
+
+    return frozenset(name for value, file in _kustomizations(folder) for name in patches(value, file))
+
+
+@cache
+def _bases(folder: Path) -> frozenset[str]:
+    """Return the files that the Kustomization of a folder takes as resources."""
+    from gpucluster.k8s.lint.kustomize import resources
+
+    return frozenset(name for value, file in _kustomizations(folder) for name in resources(value, file))
+
+
+def _kustomizations(folder: Path) -> list[tuple[Any, str]]:
+    from gpucluster.k8s.lint.kustomize import FILES
     from gpucluster.k8s.lint.read import read
 
     there = [folder / name for name in FILES if (folder / name).is_file()]
     documents = [document for file in there[:1] for document in read(_text(file), file.as_posix()).documents]
-    return frozenset(name for document in documents for name in patches(document.value, document.file))
+    return [(document.value, document.file) for document in documents]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster.k8s.lint import Facts, check
+from gpucluster.k8s.lint import Facts, Level, check
 from gpucluster.k8s.lint.read import read
 
 
@@ -25,13 +25,24 @@ def test_plain_scalars_are_read_as_kubectl_reads_them(written: str, value: objec
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("a: 1\nb: 2\na: 3\n", 3, "the key 'a' is already given on line 1"),
-        ("a:\n  {b: 1, b: 2}\n", 2, "the key 'b' is already given on line 2"),
-        ("1: a\n", 1, "a key must be text (quote it), found '1'"),
-        ("on: a\n", 1, "a key must be text (quote it), found 'on'"),
-        ("a: &x {b: 1}\nc:\n  <<: *x\n", 3, "a key must be text (quote it), found '<<'"),
-        ("a: !python/name x\n", 1, "the tag '!python/name' is not supported"),
-        ("a: !!binary x\n", 1, "the tag 'tag:yaml.org,2002:binary' is not supported"),
+        (
+            "a: 1\nb: 2\na: 3\n",
+            3,
+            "the key 'a' is already given on line 1: kubectl takes the last, Kustomize refuses",
+        ),
+        (
+            "a:\n  {b: 1, b: 2}\n",
+            2,
+            "the key 'b' is already given on line 2: kubectl takes the last, Kustomize refuses",
+        ),
+        ("~: a\n", 1, "a key must be text (quote it), found '~'"),
+        (
+            "{a: b}: c\n",
+            1,
+            "a key must be text (quote it), found \"[(ScalarNode(tag='tag:yaml.org,2002:str', value='a'), Sca...\"",
+        ),
+        ("a: {<<: 1}\n", 1, "a merge key needs a mapping"),
+        ("a: !python/name x\n", 1, "kubectl drops the tag '!python/name'"),
         ("a: [1\n", 2, "did not find expected ',' or ']'"),
         ("a: *b\n", 1, "found undefined alias"),
         ("- " * 70 + "x", 1, "nested deeper than 64 levels"),
@@ -44,6 +55,29 @@ def test_plain_scalars_are_read_as_kubectl_reads_them(written: str, value: objec
 def test_refused_document_has_its_place(text: str, line: int, message: str) -> None:
     (found,) = read(text, "x.yaml").findings
     assert (found.file, found.line, found.message) == ("x.yaml", line, message)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("1: a", {"1": "a"}),
+        ("on: a", {"true": "a"}),
+        ("a: &x {b: 1, d: 3}\nc:\n  d: 2\n  <<: *x", {"a": {"b": 1, "d": 3}, "c": {"b": 1, "d": 2}}),
+        ("a: {<<: [{b: 1}, {b: 2, c: 3}]}", {"a": {"b": 1, "c": 3}}),
+        ("a: [&x 1, *x, &x 2, *x]", {"a": [1, 1, 2, 2]}),
+    ],
+)
+def test_keys_and_anchors_are_read_as_kubectl_reads_them(written: str, value: object) -> None:
+    """`kubectl label --local` 1.32 prints these."""
+    got = read(written, "x.yaml")
+    assert [document.value for document in got.documents] == [value]
+    assert got.findings == ()
+
+
+def test_last_of_two_keys_counts() -> None:
+    got = read("a: 1\na: 2\n", "x.yaml")
+    assert [document.value for document in got.documents] == [{"a": 2}]
+    assert [one.level for one in got.findings] == [Level.WARNING]
 
 
 def test_aliases_that_multiply_are_stopped() -> None:

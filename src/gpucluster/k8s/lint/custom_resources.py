@@ -1,5 +1,6 @@
 """The custom resources that a run knows: those of the catalog, and CustomResourceDefinitions that are given or in the input."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -8,8 +9,9 @@ from typing import Any
 from jsonschema import Draft202012Validator, SchemaError
 
 from gpucluster.catalog import crd_schema, crd_schemas
-from gpucluster.k8s.lint.tree import at, entries, mapping, text
+from gpucluster.k8s.lint.tree import at, entries, items, mapping, text
 
+_DEEPEST = 64  # levels of a schema
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -35,8 +37,16 @@ Known = Mapping[tuple[str, str], CustomResource]
 
 
 def known(given: Iterable[CustomResource]) -> Known:
-    """Return the catalog's resources and the given ones by apiVersion and kind. A given one replaces the catalog's."""
-    return {**_of_catalog(), **{(one.api_version, one.kind): one for one in given}}
+    """Return the catalog's resources and the given ones by apiVersion and kind. A given one replaces the catalog's. Of one
+    that is given twice and differs, nobody knows which the cluster has: it has no schema here."""
+    found: dict[tuple[str, str], CustomResource] = {}
+    differs: set[tuple[str, str]] = set()
+    for one in given:
+        first = found.setdefault((one.api_version, one.kind), one)
+        if first.schema != one.schema:
+            differs.add((one.api_version, one.kind))
+    all_ = {**_of_catalog(), **found}
+    return {key: one for key, one in all_.items() if key not in differs}
 
 
 def definitions(values: Iterable[Any]) -> Iterator[CustomResource]:
@@ -49,12 +59,36 @@ def definitions(values: Iterable[Any]) -> Iterator[CustomResource]:
 def _of_definition(spec: Mapping[str, Any]) -> Iterator[CustomResource]:
     kind, group = text(at(spec, "names", "kind")), text(spec.get("group"))
     for _, version in entries(spec, "versions"):
-        schema, name = mapping(at(version, "schema", "openAPIV3Schema")), text(at(version, "name"))
+        schema, name = _readable(mapping(at(version, "schema", "openAPIV3Schema"))), text(at(version, "name"))
         served = at(version, "served") is not False
         if kind and group and name and served and _is_usable(schema):
             yield CustomResource(
                 f"{group}/{name}", kind, spec.get("scope") == "Cluster", partial(_same, schema)
             )
+
+
+def _readable(schema: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
+    """Return a schema without the patterns that only Go reads, such as one with a flag inside."""
+    if depth > _DEEPEST:
+        return schema
+    kept = {key: value for key, value in schema.items() if key != "pattern" or _is_pattern(value)}
+    return {
+        key: _readable(mapping(value), depth + 1)
+        if isinstance(value, dict)
+        else [_readable(mapping(one), depth + 1) if isinstance(one, dict) else one for one in items(value)]
+        if isinstance(value, list)
+        else value
+        for key, value in kept.items()
+    }
+
+
+def _is_pattern(value: Any) -> bool:
+    """Return whether Python reads a pattern. A property can have the name `pattern`: its value is a mapping."""
+    try:
+        re.compile(text(value))
+    except re.error:
+        return False
+    return True
 
 
 def _same(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ class Document:
     file: str = ""
     number: int = 0
     line_of: Callable[[Path], int] = _nowhere
+    is_base: bool = False  # a Kustomization lists the file, and can complete its objects
 
 
 def documents(manifests: Iterable[Any], *, file: str = "") -> tuple[Document, ...]:

@@ -13,7 +13,7 @@ from gpucluster.k8s.lint.tree import along, entries, items, mapping, text
 from gpucluster.text import quoted
 
 FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-_PATCHES = ("patches.*.path", "patchesStrategicMerge.*", "patchesJson6902.*.path")
+_PATCHES = ("patches.*", "patches.*.path", "patchesStrategicMerge.*", "patchesJson6902.*.path")
 _DIRECTIVES = ("$patch", "$setElementOrder", "$deleteFromPrimitiveList", "$retainKeys")
 _ELSEWHERE = ("://", "github.com/", "..")  # a remote file, or a file outside of the read folder
 
@@ -25,6 +25,18 @@ def patches(kustomization: Any, file: str) -> frozenset[str]:
     return frozenset(
         posixpath.normpath(posixpath.join(own, name)) for name in named if name and "\n" not in name
     )
+
+
+def resources(kustomization: Any, file: str) -> frozenset[str]:
+    """Return the files that a Kustomization, read from `file`, takes as they are and can complete."""
+    own = posixpath.dirname(file)
+    named = [text(name) for key in ("resources", "bases") for _, name in entries(kustomization, key)]
+    return frozenset(posixpath.normpath(posixpath.join(own, name)) for name in named if name)
+
+
+def is_pod_template(file: str) -> bool:
+    """Return whether a file is a pod that a client completes, as those of Spark and Airflow are."""
+    return "pod-template" in file.rpartition("/")[2].replace("_", "-").lower()
 
 
 def is_patch(value: Any, file: str) -> bool:

@@ -1,5 +1,6 @@
 """All objects of a run with an index, and the functions with which a rule reports an object."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -11,9 +12,11 @@ from gpucluster.k8s.lint.custom_resources import CustomResource, Known, definiti
 from gpucluster.k8s.lint.document import Document
 from gpucluster.k8s.lint.facts import Facts
 from gpucluster.k8s.lint.finding import Finding, Level
-from gpucluster.k8s.lint.tree import Path, at, depth_of, entries, mapping, shown, text
+from gpucluster.k8s.lint.tree import Path, at, below, depth_of, entries, is_there, mapping, shown, text
 from gpucluster.k8s.lint.webhook_defaults import completed
 
+_FILLED = re.compile(r"\$\{\w+[^}]*\}|\$\([\w-]+\)|\$[A-Z_][A-Z0-9_]*", re.ASCII)
+_BY_KUSTOMIZE = frozenset({"`selector` is required", "`namespace` is required"})
 MAX_DEPTH = 64  # far deeper than any resource; a deeper value could exhaust a recursive reader
 
 
@@ -47,7 +50,7 @@ class Obj:
 
     def found(self, rule: str, message: str, path: Path = (), level: Level = Level.ERROR) -> Finding:
         return Finding(
-            level=level,
+            level=Level.WARNING if self._is_filled_later(rule, message, path) else level,
             rule=rule,
             message=message,
             path=shown(path),
@@ -59,6 +62,17 @@ class Obj:
             document=self.document.number,
             line=self.document.line_of((*self.at, *path)),
         )
+
+    def _is_filled_later(self, rule: str, message: str, path: Path) -> bool:
+        """Return whether a tool completes the value before the API server gets it: envsubst, Flux or Terraform a value
+        `${NAME}`, Kustomize `$(NAME)`, and the labels and the namespace of an object that it lists."""
+        written = below(self.body, path) if is_there(self.body, path) else None
+        if isinstance(written, str) and _FILLED.search(written):
+            return True
+        by_kustomize = (
+            message in _BY_KUSTOMIZE or rule == "selector" or (rule == "name" and self.kind == "Namespace")
+        )
+        return self.document.is_base and by_kustomize
 
     def warned(self, rule: str, message: str, path: Path = ()) -> Finding:
         return self.found(rule, message, path, Level.WARNING)
@@ -108,8 +122,19 @@ def build(sources: Iterable[Document], facts: Facts) -> tuple[ManifestSet, list[
             objects.append(thing)
         else:
             findings.append(thing.found("shape", complaint))
-    index = {(thing.key, thing.namespace, thing.name): thing for thing in reversed(objects) if thing.name}
-    return ManifestSet(tuple(objects), facts, index, resources), findings
+    return ManifestSet(tuple(objects), facts, _index(objects, whole=facts.whole), resources), findings
+
+
+def _index(objects: list[Obj], *, whole: bool) -> dict[tuple[str, str, str], Obj]:
+    """Of a part of a cluster, leave out an object that several files have: they are of several clusters."""
+    index: dict[tuple[str, str, str], Obj] = {}
+    several: set[tuple[str, str, str]] = set()
+    for thing in objects:
+        place = (thing.key, thing.namespace, thing.name)
+        first = index.setdefault(place, thing) if thing.name else thing
+        if first.document.file != thing.document.file and not whole:
+            several.add(place)
+    return {place: thing for place, thing in index.items() if place not in several}
 
 
 def is_namespaced(api_version: str, kind: str, resources: Known) -> bool:
@@ -134,7 +159,8 @@ def _built_in_groups() -> frozenset[str]:
 
 
 def _unrolled(value: Any) -> Iterator[tuple[Path, Any]]:
-    if at(value, "kind") == "List" and at(value, "apiVersion") == "v1":
+    """kubectl takes the items of every list: `List`, `ConfigMapList`, `RoleList`."""
+    if text(at(value, "kind")).endswith("List") and isinstance(at(value, "items"), list):
         yield from entries(value, "items")
     else:
         yield (), value

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpucluster.k8s.lint import quantity
-from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
@@ -38,8 +38,14 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _forms(thing, thing.body if _is_read(manifests, thing) else _head(thing), ())
         first = seen.setdefault((thing.key, thing.namespace, thing.name), thing)
         if first is not thing and thing.name:
-            place = f" in {first.document.file}" if first.document.file else ""
-            yield thing.found("duplicate", f"the same object is already in document {first.document.number}{place}")  # fmt: skip
+            yield from _twice(manifests, first, thing)
+
+
+def _twice(manifests: ManifestSet, first: Obj, thing: Obj) -> Iterator[Finding]:
+    """Two files of a part can be of two clusters: staging and production. Two documents of a file are applied together."""
+    if manifests.facts.whole or first.document.file == thing.document.file:
+        place = f" in {first.document.file}" if first.document.file else ""
+        yield thing.found("duplicate", f"the same object is already in document {first.document.number}{place}")  # fmt: skip
 
 
 def is_label_value(value: Any) -> bool:
@@ -56,7 +62,9 @@ def _name(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     where = ("metadata", "name")
     if not thing.name:
         if not text(at(thing.body, "metadata", "generateName")):
-            yield thing.found("name", "`metadata.name` is missing", ("metadata",))
+            known = is_built_in(thing.api_version) or manifests.resource(thing) is not None
+            level = Level.ERROR if known else Level.WARNING  # only a client may read another kind
+            yield thing.found("name", "`metadata.name` is missing", ("metadata",), level)
     elif complaint := _complaint(thing):
         yield thing.found("name", f"{quoted(thing.name)} {complaint}", where)
     namespace = at(thing.body, "metadata", "namespace")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpucluster.k8s.lint import kueue, quantity
-from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
 from gpucluster.k8s.lint.references import CLAIM, VOLUME
@@ -76,7 +76,9 @@ def _service(thing: Obj, pods: list[Pods], *, whole: bool) -> Iterator[Finding]:
     for path, port in entries(thing.body, "spec", "ports") if chosen else ():
         target = at(port, "targetPort")
         if isinstance(target, str) and target not in names:
-            yield thing.found("port", f"its pods have no port {quoted(target)}", (*path, "targetPort"))
+            level = Level.ERROR if whole else Level.WARNING  # a patch can add a container with the port
+            words = f"its pods have no port {quoted(target)}"
+            yield thing.found("port", words, (*path, "targetPort"), level)
         number = at(port, "port") if target is None else target
         numbers = [_numbers(made) for made in chosen]
         if type(number) is int and all(numbers) and not any(number in some for some in numbers):
@@ -171,12 +173,13 @@ def _claim(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
 
 
 def _handles(manifests: ManifestSet) -> Iterator[Finding]:
-    """Two volumes with one handle confuse the kubelet's mounts."""
-    seen: dict[tuple[str, str], str] = {}
+    """Two volumes with one handle confuse the kubelet's mounts. Two files of a part can be of two clusters."""
+    seen: dict[tuple[str, str, str], str] = {}
     for volume in manifests.all(VOLUME):
         csi = mapping(at(volume.body, "spec", "csi"))
-        handle = (text(csi.get("driver")), text(csi.get("volumeHandle")))
-        if all(handle) and seen.setdefault(handle, volume.name) != volume.name:
+        file = "" if manifests.facts.whole else volume.document.file
+        handle = (text(csi.get("driver")), text(csi.get("volumeHandle")), file)
+        if all(handle[:2]) and seen.setdefault(handle, volume.name) != volume.name:
             yield volume.found("volume-handle", f"volume {seen[handle]!r} has the same handle", ("spec", "csi", "volumeHandle"))  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Read YAML manifests to documents, strictly, with kubectl's meaning of plain words.
 
-kubectl reads YAML 1.1 by Go's rules: `on` and `yes` are true, `0644` is octal. A duplicate key is an error here; some
-versions of kubectl accept it. Tags, merge keys and keys that are not text are errors, too. Limits protect the recursive
-code from hostile text. The parser is libyaml (PyYAML), which is twenty times as fast as ruamel.
+kubectl reads YAML 1.1 by Go's rules: `on` and `yes` are true, `0644` is octal, a number is a key, an anchor can be given
+again. A key that is given twice and a tag are warnings: kubectl 1.32 takes the last value and drops the tag, Kustomize
+refuses both. Limits protect the recursive code from hostile text. The parser is libyaml (PyYAML), which is twenty times as
+fast as ruamel.
 """
 
 import re
@@ -28,10 +29,11 @@ _FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off"
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _INT = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9_]{0,30})", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
+_MERGE = "tag:yaml.org,2002:merge"
 _QUOTED = frozenset("'\"|>")
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}"
-    for kind in ["bool", "float", "int", "map", "null", "seq", "str", "timestamp", "value"]
+    for kind in ["binary", "bool", "float", "int", "map", "merge", "null", "seq", "str", "timestamp", "value"]
 )
 
 
@@ -53,8 +55,8 @@ def read(text: str, file: str) -> Read:
     """All documents of a file; empty ones are left out."""
     builder = _Builder(file)
     try:
-        _bound(text)
-        for number, node in enumerate(yaml.compose_all(text, Loader=_LOADER), start=1):
+        loader = _AgainLoader if _bound(text) else _LOADER
+        for number, node in enumerate(yaml.compose_all(text, Loader=loader), start=1):
             builder.document(number, node)
     except _RefusedError as error:
         builder.refuse(error.line, error.message)
@@ -66,15 +68,30 @@ def read(text: str, file: str) -> Read:
     return Read(tuple(builder.documents), tuple(builder.findings))
 
 
-def _bound(text: str) -> None:
-    """Refuse what is too large or too deep; the event parser does not recurse."""
+class _AgainLoader(yaml.SafeLoader):
+    """Take an anchor that is given again, as YAML allows. The loaders of PyYAML refuse it."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.NodeEvent) and not isinstance(event, yaml.AliasEvent) and event.anchor:
+            self.anchors.pop(event.anchor, None)
+        return super().compose_node(parent, index)
+
+
+def _bound(text: str) -> bool:
+    """Refuse what is too large or too deep; the event parser does not recurse. Return whether an anchor is given again."""
     if len(text) > MAX_BYTES:
         raise _RefusedError(1, f"a manifest file has at most {MAX_BYTES // 1024 // 1024} MiB")
-    depth = 0
+    depth, again = 0, False
+    anchors: set[str] = set()
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise _RefusedError(event.start_mark.line + 1, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(event, yaml.NodeEvent) and not isinstance(event, yaml.AliasEvent) and event.anchor:
+            again = again or event.anchor in anchors
+            anchors.add(event.anchor)
+    return again
 
 
 class _Builder:
@@ -93,10 +110,12 @@ class _Builder:
             place = _locator(self._lines)
             self.documents.append(Document(value=value, file=self._file, number=number, line_of=place))
 
-    def refuse(self, line: int, message: str, path: str = "") -> None:
+    def refuse(self, line: int, message: str, level: Level = Level.ERROR) -> None:
         self.findings.append(
-            Finding(level=Level.ERROR, rule="yaml", message=message, path=path, file=self._file, document=self._number, line=line)
-        )  # fmt: skip
+            Finding(
+                level=level, rule="yaml", message=message, file=self._file, document=self._number, line=line
+            )
+        )
 
     def _value(self, node: yaml.Node, path: Path) -> Any:
         self._made += 1
@@ -107,25 +126,40 @@ class _Builder:
         if len(path) > MAX_DEPTH:
             raise _RefusedError(line, f"nested deeper than {MAX_DEPTH} levels")
         if node.tag not in _TAGS:
-            self.refuse(line, f"the tag {quoted(node.tag)} is not supported")
+            self.refuse(line, f"kubectl drops the tag {quoted(node.tag)}", Level.WARNING)
         if isinstance(node, yaml.SequenceNode):
             return [self._value(entry, (*path, number)) for number, entry in enumerate(node.value)]
         return dict(self._entries(node, path)) if isinstance(node, yaml.MappingNode) else self._scalar(node)
 
     def _entries(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
+        """Yield the entries. Those of a merge key come first, so that the mapping's own replace them."""
         seen: dict[str, int] = {}
         for key, value in node.value:
+            if key.tag == _MERGE:
+                yield from self._merged(key.start_mark.line + 1, self._value(value, (*path, "<<")))
+        for key, value in node.value:
             line = key.start_mark.line + 1
-            name = self._scalar(key) if isinstance(key, yaml.ScalarNode) else None
-            if not isinstance(name, str) or key.tag == "tag:yaml.org,2002:merge":
+            name = _key(self._scalar(key)) if isinstance(key, yaml.ScalarNode) else None
+            if key.tag == _MERGE:
+                continue
+            if name is None:
                 self.refuse(line, f"a key must be text (quote it), found {quoted(key.value)}")
-            elif name in seen:
-                self.refuse(line, f"the key {quoted(name)} is already given on line {seen[name]}")
+                continue
+            if name in seen:
+                words = f"the key {quoted(name)} is already given on line {seen[name]}: kubectl takes the last, Kustomize refuses"
+                self.refuse(line, words, Level.WARNING)
+            seen[name] = line
+            made = self._value(value, (*path, name))
+            self._lines[(*path, name)] = line
+            yield name, made
+
+    def _merged(self, line: int, value: Any) -> Iterator[tuple[str, Any]]:
+        """Of several mappings the first counts."""
+        for one in reversed(value if isinstance(value, list) else [value]):
+            if isinstance(one, dict):
+                yield from one.items()
             else:
-                seen[name] = line
-                made = self._value(value, (*path, name))
-                self._lines[(*path, name)] = line
-                yield name, made
+                self.refuse(line, "a merge key needs a mapping")
 
     def _scalar(self, node: yaml.Node) -> Any:
         written = str(node.value)
@@ -135,6 +169,13 @@ class _Builder:
             if form(written):
                 return meaning(written)
         return written
+
+
+def _key(value: Any) -> str | None:
+    """Return a key as JSON has it: kubectl turns numbers and `on` into text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int) else None
 
 
 def _integer(written: str) -> int:

@@ -69,7 +69,8 @@ def _ordinary(asked: Decimal | None, limit: Decimal | None) -> str:
 
 
 def _shared_memory(pods: Pods) -> Iterator[Finding]:
-    """A memory volume counts against the memory of the container that writes to it. Without a size it may use half the node."""
+    """A memory volume counts against the memory of the container that writes to it. Without a size it may use half the node.
+    A size above the limit starts, and ends when the volume fills."""
     volumes = {text(at(volume, "name")): (path, mapping(at(volume, "emptyDir"))) for path, volume in entries(pods.spec, "volumes")}  # fmt: skip
     for name, (path, volume) in volumes.items():
         if volume.get("medium") == "Memory":
@@ -81,7 +82,7 @@ def _shared_memory(pods: Pods) -> Iterator[Finding]:
             for _, container in pods.containers():
                 limit = amounts(at(container, "resources", "limits")).get("memory")
                 if _mounts(container, name) and limit is not None and size > limit:
-                    yield pods.owner.found("shm", f"sizeLimit {quantity.shown(size)} is above the memory limit {quantity.shown(limit)} of {quoted(container.get('name'))}", (*where, "sizeLimit"))  # fmt: skip
+                    yield pods.owner.warned("shm", f"sizeLimit {quantity.shown(size)} is above the memory limit {quantity.shown(limit)} of {quoted(container.get('name'))}", (*where, "sizeLimit"))  # fmt: skip
 
 
 def _mounts(container: Mapping[str, Any], name: str) -> bool:

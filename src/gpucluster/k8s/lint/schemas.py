@@ -95,7 +95,7 @@ def _rules(thing: Obj, schema: Schema, body: Any, found: list[Complaint]) -> Ite
     for broken in cel.evaluate(schema, body, wrong):
         if broken.engine:
             words = f"a rule could not be evaluated ({broken.engine}): {broken.message}"
-            yield thing.found("cel-engine", words, broken.path)
+            yield thing.warned("cel-engine", words, broken.path)
         else:
             yield thing.found("cel", broken.message, broken.path)
 

@@ -40,6 +40,15 @@ def below(value: Any, path: Path) -> Any:
     return value
 
 
+def is_there(value: Any, path: Path) -> bool:
+    """Return whether all positions of lists along a path exist."""
+    for key in path:
+        if isinstance(key, int) and key >= len(items(value)):
+            return False
+        value = items(value)[key] if isinstance(key, int) else mapping(value).get(key)
+    return True
+
+
 def entries(value: Any, *path: str) -> Iterator[tuple[Path, Any]]:
     """Yield each entry of a list below some keys, with its path."""
     for number, entry in enumerate(items(at(value, *path))):

@@ -6,12 +6,14 @@ from ipaddress import ip_network
 from typing import Any
 
 from gpucluster.k8s.lint import kueue, quantity, schedule
-from gpucluster.k8s.lint.finding import Finding
+from gpucluster.k8s.lint.facts import Distribution
+from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET
 from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
 from gpucluster.text import quoted
 
+_ZERO_SINCE = 37  # the minor version
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 _MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 _LEVELS = ("privileged", "baseline", "restricted")
@@ -55,7 +57,7 @@ _RANGES: tuple[tuple[str, str, int, int], ...] = (
     ("Job.batch", "spec.parallelism", 0, 2**31 - 1),
     ("Job.batch", "spec.completions", 0, 2**31 - 1),
     ("Job.batch", "spec.backoffLimit", 0, 2**31 - 1),
-    (_HPA, "spec.minReplicas", 1, 2**31 - 1),
+    (_HPA, "spec.minReplicas", 0, 2**31 - 1),
     (_HPA, "spec.maxReplicas", 1, 2**31 - 1),
     ("PriorityClass.scheduling.k8s.io", "value", -(2**31), 10**9),
     (JOBSET, "spec.replicatedJobs.*.replicas", 1, 2**31 - 1),
@@ -79,6 +81,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
         yield from _words(thing)
         yield from _ranges(thing)
         yield from _parts(thing)
+        yield from _from_zero(manifests, thing) if thing.key == _HPA else ()
         for special in _SPECIAL.get(thing.key, ()):
             yield from special(thing)
         owned = (thing.kind, thing.name, thing.namespace) in scaled
@@ -154,6 +157,20 @@ def _metrics(thing: Obj) -> Iterator[Finding]:
         field = kind[:1].lower() + kind[1:]
         if kind and field not in mapping(metric):
             yield thing.found("one-of", f"a metric of type {kind} needs `{field}`", path)
+
+
+def _from_zero(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    """HPAScaleToZero is on from Kubernetes 1.37, and needs a metric that exists without pods."""
+    where = ("spec", "minReplicas")
+    kinds = {text(at(metric, "type")) for _, metric in entries(thing.body, "spec", "metrics")}
+    if at(thing.body, *where) != 0:
+        return
+    if not kinds & {"External", "Object"}:
+        yield thing.found("range", "0 needs a metric of type External or Object", where)
+    elif int(manifests.facts.kubernetes.partition(".")[2]) < _ZERO_SINCE:
+        fixed = manifests.facts.distribution is Distribution.EKS
+        words = f"0 needs the feature gate HPAScaleToZero, which is off before 1.{_ZERO_SINCE}"
+        yield thing.found("range", words, where, Level.ERROR if fixed else Level.WARNING)
 
 
 def _blocks(thing: Obj) -> Iterator[Finding]:
