@@ -14,6 +14,79 @@ BOTH = [
 
 CLUSTER_ROWS: list[Row] = [
     (
+        "a borrowing limit of a team that borrows nothing",
+        [("{nvidia.com/gpu: 32}}", "{nvidia.com/gpu: 32}, borrowing_limit: {nvidia.com/gpu: 8}}")],
+        "11:70: error[borrows-nothing] kubernetes.teams[research].borrowing_limit: the team borrows nothing; write `may_borrow: true`, or remove this key",
+    ),
+    (
+        "a borrowing limit of a resource without a quota",
+        [("may_borrow: true}", "may_borrow: true, borrowing_limit: {nvidia.com/gpu: 8}}")],
+        "10:112: error[unknown-resource] kubernetes.teams[serving].borrowing_limit.'nvidia.com/gpu': the team has no quota of nvidia.com/gpu, so it cannot borrow it; `nvidia.com/gpu: 0` in 'quota' lets it",
+    ),
+    (
+        "a borrowing limit that limits nothing",
+        [("may_borrow: true}", "may_borrow: true, borrowing_limit: {nvidia.com/mig-1g.10gb: 308}}")],
+        "10:120: error[limit-without-effect] kubernetes.teams[serving].borrowing_limit.'nvidia.com/mig-1g.10gb': quota and limit reach all 336 of nvidia.com/mig-1g.10gb, so the limit has no effect; remove it",
+    ),
+    (
+        "half a slice as a borrowing limit",
+        [("may_borrow: true}", "may_borrow: true, borrowing_limit: {nvidia.com/mig-1g.10gb: 500m}}")],
+        "10:120: error[bad-amount] kubernetes.teams[serving].borrowing_limit.'nvidia.com/mig-1g.10gb': nvidia.com/mig-1g.10gb is counted in whole numbers",
+    ),
+    (
+        "a share of a team that borrows nothing",
+        [("{nvidia.com/gpu: 32}}", "{nvidia.com/gpu: 32}, share: 3}")],
+        "11:60: error[share-without-effect] kubernetes.teams[research].share: it divides what teams borrow, and the team borrows nothing; write `may_borrow: true`, or remove this key",
+    ),
+    (
+        "a share without fair sharing",
+        [
+            ("may_borrow: true}", "may_borrow: true, share: 3}"),
+            ("control_plane: eks", "control_plane: eks\n  fair_sharing: false"),
+        ],
+        "11:85: error[share-without-effect] kubernetes.teams[serving].share: without fair sharing Kueue does not use it; remove this key or `fair_sharing: false`",
+    ),
+    (
+        "a share of nothing",
+        [("may_borrow: true}", "may_borrow: true, share: 0}")],
+        "10:85: error[out-of-range] kubernetes.teams[serving].share: 0 is not between 1 and 1000000",
+    ),
+    (
+        "preemption by borrowers with fair sharing",
+        [("control_plane: eks", "control_plane: eks\n  preemption: {borrow_within_cohort: lower-priority}")],
+        "9:38: error[bad-preemption] kubernetes.preemption.borrow_within_cohort: Kueue uses it only without fair sharing, which decides by `share`; remove it, or write `fair_sharing: false`",
+    ),
+    (
+        "preemption by borrowers where nothing is reclaimed",
+        [
+            (
+                "control_plane: eks",
+                "control_plane: eks\n  fair_sharing: false\n  preemption: {borrow_within_cohort: lower-priority, reclaim_within_cohort: never}",
+            )
+        ],
+        "10:38: error[bad-preemption] kubernetes.preemption.borrow_within_cohort: Kueue refuses it with `reclaim_within_cohort: never`",
+    ),
+    (
+        "a word that is no preemption",
+        [("control_plane: eks", "control_plane: eks\n  preemption: {reclaim_within_cohort: always}")],
+        "9:39: error[bad-preemption] kubernetes.preemption.reclaim_within_cohort: 'always' is not what may be preempted; expected any, lower-priority, never",
+    ),
+    (
+        "a priority of every cluster",
+        [("control_plane: eks", "control_plane: eks\n  priorities: [{name: gang, priority: 5}]")],
+        "9:23: error[reserved-name] kubernetes.priorities[gang].name: 'gang' is the priority of workloads that name none; take another name",
+    ),
+    (
+        "two priorities of one name",
+        [
+            (
+                "control_plane: eks",
+                "control_plane: eks\n  priorities: [{name: a, priority: 5}, {name: a, priority: 6}]",
+            )
+        ],
+        "9:47: error[duplicate-name] kubernetes.priorities[a].name: 'a' is already the name of priorities[0]",
+    ),
+    (
         "a Kubernetes version from the future",
         [('"1.36"', '"1.99"')],
         "7:12: error[kubernetes-version] kubernetes.version: '1.99' is not a known Kubernetes release (1.34, 1.35, 1.36, 1.37)",
@@ -319,6 +392,11 @@ CLUSTER_ROWS: list[Row] = [
 ]
 
 WORKLOAD_ROWS: list[Row] = [
+    (
+        "a priority that the cluster lacks",
+        [("team: serving", "team: serving\n    priority: urgent")],
+        "6:15: error[unknown-priority] serve[chat].priority: 'urgent' is not a priority of the cluster; there are service, gang",
+    ),
     (
         "an unknown team",
         [("team: serving", "team: servin")],

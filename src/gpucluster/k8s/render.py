@@ -51,6 +51,7 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.NODES, "nodepool.yaml.j2", nodes.pools),
     Component(waves.NODES, "overlay.yaml.j2", nodes.overlays),
     Component(waves.QUEUES, "priorities.yaml.j2", queues.priorities),
+    Component(waves.QUEUES, "workload-priority.yaml.j2", queues.workload_priorities),
     Component(waves.QUEUES, "topology.yaml.j2", queues.topologies),
     Component(waves.QUEUES, "flavor.yaml.j2", queues.flavors),
     Component(waves.QUEUES, "cohort.yaml.j2", queues.cohorts),

@@ -49,14 +49,37 @@ def promised(pools: Sequence[Offer], quotas: Sequence[Mapping[str, int]]) -> lis
 
 
 def shares(
-    pools: Sequence[NodePool], quota: Mapping[str, int], mine: Mapping[str, Amounts], *, may_borrow: bool
+    pools: Sequence[NodePool],
+    quota: Mapping[str, int],
+    mine: Mapping[str, Amounts],
+    limits: Mapping[str, int] | None,
 ) -> tuple[Share, ...]:
-    """A team's pools, in the order in which the queue tries them."""
+    """A team's pools, in the order in which the queue tries them. `limits` of what it borrows; None: nothing."""
+    borrow = borrowed(pools, mine, limits)
     return tuple(
-        Share(pool=pool.name, nominal=mine[pool.name], borrow=_borrow(pool, mine[pool.name], may=may_borrow))
+        Share(pool=pool.name, nominal=mine[pool.name], borrow=borrow[pool.name])
         for pool in in_order(pools)
-        if has(pool, quota, mine[pool.name], may_borrow=may_borrow)
+        if has(pool, quota, mine[pool.name], may_borrow=limits is not None)
     )
+
+
+def borrowed(
+    pools: Iterable[Offer], mine: Mapping[str, Amounts], limits: Mapping[str, int] | None
+) -> dict[str, Amounts]:
+    """The most that a team may borrow in each pool. Kueue limits each pool alone, so the pools fill a limit in their order."""
+    left = dict(limits or {})
+    found: dict[str, Amounts] = {}
+    for pool in in_order(pools):
+        offers, own = pool.offers(), mine[pool.name]
+        if limits is None:
+            found[pool.name] = dict.fromkeys(offers, 0)
+            continue
+        most = {r: min(offers[r] - own[r], left.get(r, offers[r])) for r in pool.shared_by}
+        for r in left.keys() & most.keys():
+            left[r] -= most[r]
+        full = all(most[r] == offers[r] - own[r] for r in pool.shared_by)
+        found[pool.name] = {r: all_ - own[r] for r, all_ in offers.items()} if full else _whole(pool, most)
+    return found
 
 
 def in_order(pools: Iterable[T]) -> list[T]:
@@ -106,10 +129,6 @@ def _in_proportion(of: Mapping[str, int], part: Fraction, named: Mapping[str, in
 def _floor(resource: str, amount: Fraction) -> int:
     whole = int(amount)
     return whole - whole % 2 if resource == HUGE_PAGES else whole  # a page has 2 MiB
-
-
-def _borrow(pool: NodePool, mine: Amounts, *, may: bool) -> Amounts:
-    return {r: all_ - mine[r] if may else 0 for r, all_ in pool.offers().items()}
 
 
 def _sum(mine: Mapping[str, Amounts], resource: str) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from gpucluster.plan.model.values import Distribution
+from gpucluster.spec.accounting import Share
 from gpucluster.spec.fields import (
     Flag,
     PositiveCount,
@@ -18,6 +19,7 @@ from gpucluster.spec.fields import (
     spec_field,
 )
 from gpucluster.spec.part import Part
+from gpucluster.spec.queueing import PriorityClass, QueuePreemption
 from gpucluster.spec.resources import Profile, Quantity, Resource, TeamName
 from gpucluster.text import Form, quoted
 
@@ -95,6 +97,17 @@ class Team(Part):
     may_borrow: Flag = spec_field(
         UpdateClass.LIVE, "The team may use what other teams leave idle.", default=False
     )
+    borrowing_limit: Mapping[Resource, Quantity] | None = spec_field(
+        UpdateClass.LIVE,
+        "The most that the team may use beyond its quota, of each resource: `nvidia.com/gpu: 16`. A resource that is not here has no limit.",
+        default=None,
+        min_length=1,
+    )
+    share: Share | None = spec_field(
+        UpdateClass.LIVE,
+        "Its part of what teams may borrow, in proportion to the other teams. 1 if it is not set.",
+        default=None,
+    )
 
 
 class Kubernetes(Part):
@@ -115,6 +128,17 @@ class Kubernetes(Part):
         UpdateClass.LIVE,
         "Release of EKS's AL2023 image for nodes that Karpenter makes: `v20260903`. Running nodes keep theirs until they are empty.",
         default=None,
+    )
+    fair_sharing: Flag = spec_field(
+        UpdateClass.LIVE,
+        "Kueue divides what teams may borrow by their `share`. `false`: the first workload takes it.",
+        default=True,
+    )
+    preemption: QueuePreemption | None = spec_field(
+        UpdateClass.LIVE, "Which running workloads a waiting one may preempt.", default=None
+    )
+    priorities: tuple[PriorityClass, ...] = spec_field(
+        UpdateClass.LIVE, "Priorities that workloads may name.", default=(), min_length=1
     )
     teams: tuple[Team, ...] = spec_field(UpdateClass.LIVE, "Teams that share the pools.", min_length=1)
 

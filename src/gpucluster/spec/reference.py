@@ -145,6 +145,8 @@ _EXAMPLES: Mapping[str, str] = {
     "slurm.private_tmp.enabled": "false",
     "slurm.private_tmp.path": "/local/tmp",
     "kubernetes.existing.context": "research-admin",
+    "kubernetes.fair_sharing": "false",
+    "serve[].priority": "urgent",
     "serve[].args": "[--port, 8000]",
     "train[].args": "[--epochs, 3]",
     "train[].topology.preferred": "rack",

@@ -97,6 +97,11 @@ class Serve(Part):
 
     name: Name = spec_field(UpdateClass.REPLACE, "Name of the service and of its Service object.")
     team: TeamName = spec_field(UpdateClass.REPLACE, "Team whose quota it uses.")
+    priority: Name | None = spec_field(
+        UpdateClass.LIVE,
+        "Its priority in the queue: a name of the cluster's `kubernetes.priorities`.",
+        default=None,
+    )
     image: Image = spec_field(UpdateClass.LIVE, "Container image.")
     command: tuple[Line, ...] = spec_field(
         UpdateClass.LIVE, "Entry point, instead of the image's.", default=(), min_length=1
@@ -134,6 +139,11 @@ class Train(Part):
 
     name: Name = spec_field(UpdateClass.REPLACE, "Name of the job. Host names begin with it.")
     team: TeamName = spec_field(UpdateClass.REPLACE, "Team whose quota it uses.")
+    priority: Name | None = spec_field(
+        UpdateClass.REPLACE,
+        "Its priority in the queue: a name of the cluster's `kubernetes.priorities`.",
+        default=None,
+    )
     image: Image = spec_field(UpdateClass.REPLACE, "Container image.")
     command: tuple[Line, ...] = spec_field(
         UpdateClass.REPLACE, "Entry point, instead of the image's.", default=(), min_length=1

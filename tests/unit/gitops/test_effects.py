@@ -77,7 +77,7 @@ def test_hosts_are_applied_by_ansible_and_pods_by_kubectl() -> None:
     hosts = _effects(LAB, LAB.replace("gpu[01-04]", "gpu[01-03]").replace("[11-14]", "[11-13]").replace("gpu[03-04]", "gpu03"))  # fmt: skip
     assert "ansible-playbook -i site/inventory.yml playbooks/site.yml" in hosts.steps
     assert not any("power_down" in step for step in hosts.steps), "no host is powered down"
-    pods = _effects(KUBE, KUBE.replace("may_borrow: true", "may_borrow: false"))
+    pods = _effects(KUBE, KUBE.replace("may_borrow: true, share: 2", "may_borrow: false"))
     assert pods.steps == ("gpucluster render kube --to out/kube    # then as out/kube/k8s/README.md says",)
 
 

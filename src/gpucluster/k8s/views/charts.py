@@ -9,6 +9,8 @@ from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import Distribution, Market
 
+# The only list of two that Kueue's validation accepts (pkg/config/validation.go, v0.19.2).
+_STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 KUEUE_CONFIG = "kueue-config.yaml.j2"  # goes into the values as text
 
 
@@ -28,6 +30,7 @@ class KueueConfig:
     """templates/k8s/kueue-config.yaml.j2"""
 
     namespaces: str
+    fair: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,8 @@ def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
 
 
 def kueue_config(site: Site) -> KueueConfig:
-    return KueueConfig(namespaces=scalar({names.LABEL_CLUSTER: site.plan.name}))
+    fair = {"preemptionStrategies": list(_STRATEGIES)} if site.kubernetes.fair_sharing else None
+    return KueueConfig(namespaces=scalar({names.LABEL_CLUSTER: site.plan.name}), fair=scalar(fair))
 
 
 def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
-from gpucluster.k8s.views.queues import GANG
 from gpucluster.plan import names
+from gpucluster.plan.model.values import GANG
 from gpucluster.plan.model.workloads import Gang as GangPlan
 
 JOB = "node"  # name of the only replicated job; part of each pod's host name
@@ -53,7 +53,7 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
             Gang(
                 name=scalar(one.name),
                 namespace=scalar(site.kubernetes.team(one.team).namespace),
-                queued=pods.queued(site, one, GANG),
+                queued=pods.queued(site, one),
                 labels=pods.labels(site, one),
                 annotations=scalar(_annotations(one)),
                 job=scalar(JOB),

@@ -85,9 +85,9 @@ def shm(one: Service | Gang) -> str:
     return scalar(quantity(MEMORY, one.shm_mib))
 
 
-def queued(site: Site, one: Service | Gang, priority: str) -> str:
+def queued(site: Site, one: Service | Gang) -> str:
     """Return the labels of the object that Kueue queues."""
-    queue = {QUEUE_LABEL: names.LOCAL_QUEUE, PRIORITY_LABEL: site.name(priority)}
+    queue = {QUEUE_LABEL: names.LOCAL_QUEUE, PRIORITY_LABEL: site.name(one.priority)}
     return scalar({**_labels(site, one), **queue})
 
 

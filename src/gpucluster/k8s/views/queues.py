@@ -7,9 +7,7 @@ from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Share, Team
-from gpucluster.plan.model.values import Level, quantity
-
-SERVICE, GANG = "service", "gang"  # priority classes
+from gpucluster.plan.model.values import GANG, SERVICE, Level, quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +17,15 @@ class Priorities:
     service: str
     gang: str
     labels: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPriority:
+    """templates/k8s/workload-priority.yaml.j2"""
+
+    name: str
+    labels: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +79,11 @@ class ClusterQueue:
     name: str
     labels: str
     cohort: str
+    fair: str
     namespaces: str
+    reclaim: str
+    borrow: str
+    within: str
     resources: str
     flavors: tuple[FlavorLine, ...]
 
@@ -90,6 +101,15 @@ class LocalQueue:
 def priorities(site: Site) -> Iterator[tuple[str, Priorities]]:
     service, gang = scalar(site.name(SERVICE)), scalar(site.name(GANG))
     yield "priorities", Priorities(service=service, gang=gang, labels=scalar(site.labels))
+
+
+def workload_priorities(site: Site) -> Iterator[tuple[str, WorkloadPriority]]:
+    for one in site.kubernetes.priorities:
+        name = scalar(site.name(one.name))
+        yield (
+            f"priority-{one.name}",
+            WorkloadPriority(name=name, labels=scalar(site.labels), value=scalar(one.value)),
+        )
 
 
 def topologies(site: Site) -> Iterator[tuple[str, Topology]]:
@@ -140,6 +160,10 @@ def cluster_queues(site: Site) -> Iterator[tuple[str, ClusterQueue]]:
                 name=scalar(team.queue),
                 labels=_labels(site, team),
                 cohort=scalar(site.plan.name),
+                fair=scalar({"weight": str(team.share)} if site.kubernetes.fair_sharing else None),
+                reclaim=scalar(site.kubernetes.preemption.reclaim_within_cohort),
+                borrow=scalar(site.kubernetes.preemption.borrow_within_cohort),
+                within=scalar(site.kubernetes.preemption.within_cluster_queue),
                 namespaces=scalar({names.LABEL_NAMESPACE: team.namespace}),
                 resources=scalar(covered),
                 flavors=lines,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
-from gpucluster.k8s.views.queues import SERVICE
 from gpucluster.plan import names
+from gpucluster.plan.model.values import SERVICE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
             Service(
                 name=scalar(one.name),
                 namespace=scalar(site.kubernetes.team(one.team).namespace),
-                queued=pods.queued(site, one, SERVICE),
+                queued=pods.queued(site, one),
                 labels=pods.labels(site, one),
                 selector=scalar(pods.own(one)),
                 replicas=scalar(one.replicas_min if one.queue_depth is None else None),

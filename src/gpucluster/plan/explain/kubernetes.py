@@ -6,7 +6,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.defaults import Default, Note
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Share, Team
-from gpucluster.plan.model.values import CPU, HUGE_PAGES, MEMORY, quantity
+from gpucluster.plan.model.values import CPU, GANG, HUGE_PAGES, MEMORY, SERVICE, quantity
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.pools import of_kubernetes
@@ -25,6 +25,7 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
     ):
         why = "release of EKS's AL2023 image in the catalog; nodes of one gang have one driver"
         yield Note("kubernetes.node_image", plan.node_image or "latest", why)
+    yield from _queueing(spec, plan)
     for team in plan.teams:
         yield from _team(team)
     for share in plan.spare:
@@ -33,6 +34,25 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
             yield Note(f"kubernetes.spare[{share.pool}]", _amounts(share.nominal), why)
     for name, value, rule in _PODS:
         yield Note(f"workloads.{name}", value, rule.reason)
+
+
+def _queueing(spec: ClusterSpec, plan: Kubernetes) -> Iterator[Note]:
+    if plan.fair_sharing:
+        weighed = {} if spec.kubernetes is None else {t.name: t.share for t in spec.kubernetes.teams}
+        for team in (team for team in plan.teams if team.may_borrow):
+            why = "weight of the team when Kueue divides what teams borrow; what is in a team's quota has no weight"
+            default = f". {kube.SHARE.reason}" if weighed.get(team.name) is None else ""
+            yield Note(f"kubernetes.teams[{team.name}].share", str(team.share), f"{why}{default}")
+    rules, ours = plan.preemption, {SERVICE: kube.SERVICE_PRIORITY, GANG: kube.GANG_PRIORITY}
+    for name, word in (
+        ("reclaim_within_cohort", rules.reclaim_within_cohort),
+        ("borrow_within_cohort", rules.borrow_within_cohort),
+        ("within_cluster_queue", rules.within_cluster_queue),
+    ):
+        yield Note(f"kubernetes.preemption.{name}", word, _PREEMPTED[name, word])
+    for one in plan.priorities:
+        if one.name in ours:
+            yield Note(f"kubernetes.priorities[{one.name}]", str(one.value), ours[one.name].reason)
 
 
 def _pool(requested: PoolSpec, pool: NodePool, catalog: Catalog) -> Iterator[Note]:
@@ -107,6 +127,28 @@ def _amounts(amounts: Mapping[str, int]) -> str:
     )
 
 
+_OF_OTHERS = "Kueue may evict workloads of teams that use more than their quota"
+_NOT_OF_OTHERS = "Kueue evicts no workload of another team"
+_OF_THE_TEAM = "Kueue may evict workloads of the same team"
+_PREEMPTED = {  # (field, Kueue's word) -> what happens; Kueue evicts a workload whole and queues it again
+    ("reclaim_within_cohort", "Any"): f"{_OF_OTHERS}, also with a higher priority",
+    ("reclaim_within_cohort", "LowerPriority"): f"{_OF_OTHERS}, with a lower priority",
+    ("reclaim_within_cohort", "Never"): _NOT_OF_OTHERS,
+    (
+        "borrow_within_cohort",
+        "Never",
+    ): f"{_NOT_OF_OTHERS} for a workload that must borrow, except by fair sharing",
+    (
+        "borrow_within_cohort",
+        "LowerPriority",
+    ): f"{_OF_OTHERS}, with a lower priority, for a workload that must borrow",
+    ("within_cluster_queue", "LowerPriority"): f"{_OF_THE_TEAM} with a lower priority",
+    (
+        "within_cluster_queue",
+        "LowerOrNewerEqualPriority",
+    ): f"{_OF_THE_TEAM} with a lower priority, or an equal one if they are newer",
+    ("within_cluster_queue", "Never"): "Kueue evicts no workload of the same team",
+}
 _PODS: tuple[tuple[str, str, Default], ...] = (
     ("shm", f"memory / {kube.SHM_PART.value:g}", kube.SHM_PART),
     ("shm_most", f"{kube.SHM_MOST_MIB.value:g}Mi", kube.SHM_MOST_MIB),

@@ -116,8 +116,26 @@ class Team:
     queue: str  # name of its ClusterQueue
     quota: dict[str, int]  # from the spec
     may_borrow: bool
+    share: int  # weight in Kueue's fair sharing
     shares: tuple[Share, ...]  # in the order in which the queue tries them
     pod_security: PodSecurity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePreemption:
+    """Which running workloads a waiting one may preempt, in the words of Kueue's ClusterQueue."""
+
+    reclaim_within_cohort: str
+    borrow_within_cohort: str
+    within_cluster_queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priority:
+    """A priority of workloads in the queue."""
+
+    name: str
+    value: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +145,9 @@ class Kubernetes:
     version: str
     control_plane: EksControlPlane | ExistingControlPlane
     queueing: str  # kueue
+    fair_sharing: bool
+    preemption: QueuePreemption
+    priorities: tuple[Priority, ...]  # highest first
     gpu_stack: str  # device-plugin
     node_image: str | None  # release of EKS's AL2023 image; None: the newest
     pools: tuple[NodePool, ...]

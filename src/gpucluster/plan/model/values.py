@@ -15,6 +15,7 @@ HUGE_PAGES = "hugepages-2Mi"
 GPU = "nvidia.com/gpu"
 MIG_PREFIX = "nvidia.com/mig-"
 EFA = "vpc.amazonaws.com/efa"
+SERVICE, GANG = "service", "gang"  # priorities of workloads that name none
 IN_MIB = frozenset({MEMORY, EPHEMERAL, HUGE_PAGES})
 
 

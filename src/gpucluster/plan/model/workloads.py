@@ -18,6 +18,7 @@ class Service:
 
     name: str
     team: str
+    priority: str  # name of a priority of the plan
     image: str
     pull_secrets: tuple[str, ...]
     command: tuple[str, ...]
@@ -44,6 +45,7 @@ class Gang:
 
     name: str
     team: str
+    priority: str  # name of a priority of the plan
     image: str
     pull_secrets: tuple[str, ...]
     command: tuple[str, ...]

@@ -15,10 +15,12 @@ from gpucluster.plan.model.kubernetes import (
     Kubernetes,
     NodePool,
     PodSecurity,
+    Priority,
+    QueuePreemption,
     Taint,
     Team,
 )
-from gpucluster.plan.model.values import CPU, EFA, Distribution, accelerators
+from gpucluster.plan.model.values import CPU, EFA, GANG, SERVICE, Distribution, accelerators
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
 from gpucluster.spec.kubernetes import Team as TeamSpec
@@ -27,6 +29,8 @@ from gpucluster.spec.model import Aws as AwsSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.pools import of_kubernetes, sources_of
+from gpucluster.spec.queueing import BORROW, RECLAIM, WITHIN
+from gpucluster.spec.queueing import QueuePreemption as QueuePreemptionSpec
 from gpucluster.spec.resources import in_unit
 
 KUBERNETES_ARCH = {"x86_64": "amd64", "arm64": "arm64"}
@@ -44,13 +48,14 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
         if requested.existing is None
         else ExistingControlPlane(context=requested.existing.context),
         queueing=requested.queueing,
+        fair_sharing=requested.fair_sharing,
+        preemption=_preemption(requested.preemption or QueuePreemptionSpec()),
+        priorities=_priorities(requested),
         gpu_stack=requested.gpu_stack,
         node_image=requested.node_image or kubernetes_node_image(requested.version),
         pools=pools,
         teams=tuple(
-            _team(
-                spec.name, team, shares.shares(pools, quota_of(team), mine, may_borrow=team.may_borrow), pools
-            )
+            _team(spec.name, team, shares.shares(pools, quota_of(team), mine, limits_of(team)), pools)
             for team, mine in zip(requested.teams, taken, strict=True)
         ),
         spare=shares.spare(pools, taken),
@@ -60,6 +65,27 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
 def quota_of(team: TeamSpec) -> dict[str, int]:
     """Amounts in the plan's units. The spec's rules have checked that each is a whole number."""
     return {resource: require(in_unit(resource, amount)) for resource, amount in team.quota.items()}
+
+
+def limits_of(team: TeamSpec) -> dict[str, int] | None:
+    """The team's borrowing limits in the plan's units; None: it borrows nothing."""
+    limits = team.borrowing_limit or {}
+    return {r: require(in_unit(r, amount)) for r, amount in limits.items()} if team.may_borrow else None
+
+
+def _preemption(requested: QueuePreemptionSpec) -> QueuePreemption:
+    return QueuePreemption(
+        reclaim_within_cohort=RECLAIM[requested.reclaim_within_cohort],
+        borrow_within_cohort=BORROW[requested.borrow_within_cohort],
+        within_cluster_queue=WITHIN[requested.within_cluster_queue],
+    )
+
+
+def _priorities(requested: KubernetesSpec) -> tuple[Priority, ...]:
+    ours = {SERVICE: int(kube.SERVICE_PRIORITY.value), GANG: int(kube.GANG_PRIORITY.value)}
+    named = {one.name: one.priority for one in requested.priorities}
+    found = (Priority(name=name, value=value) for name, value in {**ours, **named}.items())
+    return tuple(sorted(found, key=lambda one: (-one.value, one.name)))
 
 
 def _pools(
@@ -159,6 +185,7 @@ def _team(
         queue=names.kubernetes_name(cluster, requested.name),
         quota=dict(sorted(quota_of(requested).items())),
         may_borrow=requested.may_borrow,
+        share=int(kube.SHARE.value) if requested.share is None else requested.share,
         shares=shares_of_team,
         pod_security=PodSecurity.PRIVILEGED if locks else PodSecurity.BASELINE,
     )

@@ -7,7 +7,7 @@ from gpucluster.catalog import environment
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import shares
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Share
-from gpucluster.plan.model.values import CPU, EFA, GPU, HUGE_PAGES, MEMORY
+from gpucluster.plan.model.values import CPU, EFA, GANG, GPU, HUGE_PAGES, MEMORY, SERVICE
 from gpucluster.plan.model.workloads import Gang, SecretVariable, Service, Workloads
 from gpucluster.plan.shares import of_node
 from gpucluster.spec.part import require
@@ -34,6 +34,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
     return Service(
         name=requested.name,
         team=requested.team,
+        priority=requested.priority or SERVICE,
         image=requested.image,
         pull_secrets=requested.pull_secrets,
         command=requested.command,
@@ -66,6 +67,7 @@ def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
     return Gang(
         name=requested.name,
         team=requested.team,
+        priority=requested.priority or GANG,
         image=requested.image,
         pull_secrets=requested.pull_secrets,
         command=requested.command,

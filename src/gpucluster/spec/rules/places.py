@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import names, shares
 from gpucluster.plan.kubernetes import gpus_of, has_topology, levels
 from gpucluster.plan.launches import Part, parts
-from gpucluster.plan.model.values import EFA
+from gpucluster.plan.model.values import CPU, EFA, MEMORY
 from gpucluster.plan.shares import Place
-from gpucluster.spec.kubernetes import distribution
+from gpucluster.spec.kubernetes import Team, distribution
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import AbsentError, require
 from gpucluster.spec.pools import of_kubernetes, sources_of
 from gpucluster.spec.resources import in_unit
-from gpucluster.spec.rules.kubernetes import gives_of, machines_of, mig_of, shared_by
+from gpucluster.spec.rules.kubernetes import gives_of, machines_of, mig_of, offered, shared_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,63 @@ def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[Place]:
     promised = shares.promised(offers, [amounts(team.quota) for team in teams])
     for team, mine in zip(teams, promised, strict=True):
         if team.name == name:
+            limits = amounts(team.borrowing_limit or {}) if team.may_borrow else None
+            borrow = shares.borrowed(offers, mine, limits)
             return [
-                _place(offer, offer.offers() if team.may_borrow else mine[offer.name])
+                _place(offer, {r: own + borrow[offer.name][r] for r, own in mine[offer.name].items()})
                 for offer in shares.in_order(offers)
                 if shares.has(offer, team.quota, mine[offer.name], may_borrow=team.may_borrow)
             ]
     raise AbsentError
+
+
+def pools_of(team: str, cluster: ClusterSpec, catalog: Catalog, wanted: Mapping[str, int]) -> list[Pool]:
+    """Return the pools that offer the resources to this team: the team has a quota of each resource that is shared there."""
+    mine = _team(team, cluster)
+    named = [resource for resource in wanted if resource not in (CPU, MEMORY)]
+    return [
+        pool
+        for pool in of_kubernetes(cluster)
+        if (gives := gives_of(pool, catalog))
+        and set(mine.quota) & set(gives)
+        and all(resource in gives and resource in mine.quota for resource in named)
+    ]
+
+
+def has_room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
+    """Return whether one pod fits on one node."""
+    return all(gives.get(resource, 0) >= amount for resource, amount in wanted.items())
+
+
+def limit_of(team: str, cluster: ClusterSpec, catalog: Catalog, resource: str) -> int:
+    """Return the most that the team can hold at once. CPU and memory follow from its quota of accelerators."""
+    mine, offers = _team(team, cluster), offered(cluster, catalog)
+    if resource in offers:
+        own = in_unit(resource, mine.quota.get(resource, 0)) or 0
+        return min(own + _borrows(mine, resource, offers), offers[resource])
+    total = 0
+    for pool in pools_of(team, cluster, catalog, {}):
+        gives, most = gives_of(pool, catalog), require(pool.nodes).max
+        part = sum(
+            Fraction(limit_of(team, cluster, catalog, r), gives[r] * most) for r in shared_by(pool, catalog)
+        )
+        total += int(gives[resource] * most * min(part, Fraction(1)))
+    return total
+
+
+def _borrows(team: Team, resource: str, offers: Mapping[str, int]) -> int:
+    if not team.may_borrow:
+        return 0
+    limits = team.borrowing_limit or {}
+    return (in_unit(resource, limits[resource]) or 0) if resource in limits else offers[resource]
+
+
+def _team(name: str, cluster: ClusterSpec) -> Team:
+    """Return the team. AbsentError if there is none; another rule reports it."""
+    found = next((team for team in require(cluster.kubernetes).teams if team.name == name), None)
+    if found is None:
+        raise AbsentError
+    return found
 
 
 def amounts(resources: Mapping[str, int]) -> dict[str, int]:

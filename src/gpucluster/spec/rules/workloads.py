@@ -2,24 +2,31 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import shares
 from gpucluster.plan.kubernetes import WORDS
-from gpucluster.plan.model.values import CPU, GPU, MEMORY, MIG_PREFIX, Distribution, quantity
+from gpucluster.plan.model.values import (
+    CPU,
+    GANG,
+    GPU,
+    MEMORY,
+    MIG_PREFIX,
+    SERVICE,
+    Distribution,
+    quantity,
+)
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import distribution
 from gpucluster.spec.model import ClusterSpec, Pool
-from gpucluster.spec.part import AbsentError, require
-from gpucluster.spec.pools import of_kubernetes
+from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules import secrets
 from gpucluster.spec.rules.findings import collect, error, or_none, parsed
-from gpucluster.spec.rules.kubernetes import gives_of, offered, shared_by
-from gpucluster.spec.rules.places import amounts, places_of
+from gpucluster.spec.rules.kubernetes import gives_of, offered
+from gpucluster.spec.rules.places import amounts, has_room, limit_of, places_of, pools_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 from gpucluster.text import quoted
 
@@ -115,6 +122,18 @@ def _team(on: _On, name: str, path: Path) -> Iterator[Finding]:
         yield error(*path, id="unknown-team", message=f"{quoted(name)} is not a team of the cluster{near}")
 
 
+def _priority(kind: str) -> Callable[[_On, int], Iterator[Finding]]:
+    def rule(on: _On, index: int) -> Iterator[Finding]:
+        name = require(getattr(on.spec, kind)[index].priority)
+        known = [one.name for one in require(require(on.cluster).kubernetes).priorities]
+        if name not in (*known, SERVICE, GANG):
+            near = did_you_mean(name, known) or f"; there are {', '.join((*known, SERVICE, GANG))}"
+            message = f"{quoted(name)} is not a priority of the cluster{near}"
+            yield error(kind, index, "priority", id="unknown-priority", message=message)
+
+    return rule
+
+
 def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
     """Check that a replica has at most one kind of accelerator, and fits on a node and in the quota."""
     cluster, one = require(on.cluster), on.spec.serve[index]
@@ -133,7 +152,10 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
         yield error(
             *path, id="two-accelerators", message="a replica can have one kind of GPU or slice, found two"
         )
-    elif not any(_room(wanted, gives_of(pool, on.catalog)) for pool in _pools_of(on, one.team, wanted)):
+    elif not any(
+        has_room(wanted, gives_of(pool, on.catalog))
+        for pool in pools_of(one.team, require(on.cluster), on.catalog, wanted)
+    ):
         message = "one replica fits on no node of the team's pools"
         yield error(*path, id="no-room", message=message)
     elif above := list(_within_quota(on, one, wanted, path)):
@@ -147,7 +169,7 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
 
 def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
     for resource, amount in wanted.items():
-        limit = _limit(on, one.team, resource)
+        limit = limit_of(one.team, require(on.cluster), on.catalog, resource)
         if amount * one.replicas.max > limit:
             all_, has = quantity(resource, amount * one.replicas.max), quantity(resource, limit)
             message = f"{one.replicas.max} replicas take {all_} of {resource}, the team has {has}"
@@ -167,7 +189,8 @@ def _train_fits(on: _On, index: int) -> Iterator[Finding]:
     one, path = on.spec.train[index], ("train", index)
     wanted = one.nodes * one.gpus_per_node
     pools = [
-        (pool, gives_of(pool, on.catalog)[GPU]) for pool in _pools_of(on, one.team, {GPU: one.gpus_per_node})
+        (pool, gives_of(pool, on.catalog)[GPU])
+        for pool in pools_of(one.team, require(on.cluster), on.catalog, {GPU: one.gpus_per_node})
     ]
     if not pools:
         yield error(*path, "team", id="no-gpus", message=f"the team '{one.team}' has no quota of {GPU}")
@@ -177,7 +200,7 @@ def _train_fits(on: _On, index: int) -> Iterator[Finding]:
         message = f"{one.gpus_per_node} does not divide the {' or '.join(map(str, counts))} GPUs of a node"
         yield error(*path, "gpus_per_node", id="gpus-per-node", message=message)
         return
-    limit = _limit(on, one.team, GPU)
+    limit = limit_of(one.team, require(on.cluster), on.catalog, GPU)
     if wanted > limit:
         message = f"{one.nodes} x {one.gpus_per_node} = {wanted} GPUs, the team has {limit}"
         yield error(*path, "nodes", id="above-quota", message=message)
@@ -253,42 +276,21 @@ def _secrets(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
 
 
 _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
-    "serve": (_serve_replicas, _serve_amounts, _serve_team, _serve_fits, _env("serve"), *_secrets("serve")),
-    "train": (_train_team, _train_topology, _train_fits, _env("train"), *_secrets("train")),
+    "serve": (
+        _serve_replicas,
+        _serve_amounts,
+        _serve_team,
+        _priority("serve"),
+        _serve_fits,
+        _env("serve"),
+        *_secrets("serve"),
+    ),
+    "train": (
+        _train_team,
+        _priority("train"),
+        _train_topology,
+        _train_fits,
+        _env("train"),
+        *_secrets("train"),
+    ),
 }
-
-
-def _pools_of(on: _On, team: str, wanted: Mapping[str, int]) -> list[Pool]:
-    """Return the pools that offer the resources to this team: the team has a quota of each resource that is shared there."""
-    cluster = require(on.cluster)
-    mine = next((t for t in require(cluster.kubernetes).teams if t.name == team), None)
-    if mine is None:
-        raise AbsentError
-    named = [resource for resource in wanted if resource not in (CPU, MEMORY)]
-    return [
-        pool
-        for pool in of_kubernetes(cluster)
-        if (gives := gives_of(pool, on.catalog))
-        and set(mine.quota) & set(gives)
-        and all(resource in gives and resource in mine.quota for resource in named)
-    ]
-
-
-def _room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
-    return all(gives.get(resource, 0) >= amount for resource, amount in wanted.items())
-
-
-def _limit(on: _On, team: str, resource: str) -> int:
-    """Return the most that the team can hold at once. CPU and memory follow from its quota of accelerators."""
-    cluster = require(on.cluster)
-    mine = next(t for t in require(cluster.kubernetes).teams if t.name == team)
-    offers = offered(cluster, on.catalog)
-    if resource in offers:
-        own = in_unit(resource, mine.quota.get(resource, 0)) or 0
-        return offers[resource] if mine.may_borrow else min(own, offers[resource])
-    total = 0
-    for pool in _pools_of(on, team, {}):
-        gives, most = gives_of(pool, on.catalog), require(pool.nodes).max
-        part = sum(Fraction(_limit(on, team, r), gives[r] * most) for r in shared_by(pool, on.catalog))
-        total += int(gives[resource] * most * min(part, Fraction(1)))
-    return total

@@ -1,0 +1,79 @@
+"""Kueue: borrowing limits, shares, preemption and priorities of the teams."""
+
+from collections.abc import Iterator, Mapping
+
+from gpucluster.catalog import Catalog
+from gpucluster.plan.model.values import quantity
+from gpucluster.spec.kubernetes import Team
+from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.part import require
+from gpucluster.spec.problem import Finding
+from gpucluster.spec.queueing import NEVER
+from gpucluster.spec.resources import in_unit
+from gpucluster.spec.rules.findings import error, or_none, same_names
+from gpucluster.spec.rules.kubernetes import offered
+
+
+def borrowing_limits(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
+    """Check that a limit is of a team that may borrow, names resources of its quota, and limits something."""
+    offers = offered(spec, catalog)
+    for index, team in enumerate(require(spec.kubernetes).teams):
+        if or_none(lambda team=team: team.borrowing_limit) is None:
+            continue
+        path = ("kubernetes", "teams", index, "borrowing_limit")
+        if not team.may_borrow:
+            message = "the team borrows nothing; write `may_borrow: true`, or remove this key"
+            yield error(*path, id="borrows-nothing", message=message)
+            continue
+        yield from _limits(team, offers, path)
+
+
+def _limits(team: Team, offers: Mapping[str, int], path: tuple[str | int, ...]) -> Iterator[Finding]:
+    for resource, written in (team.borrowing_limit or {}).items():
+        amount = in_unit(resource, written)
+        if resource not in team.quota:
+            message = f"the team has no quota of {resource}, so it cannot borrow it; `{resource}: 0` in 'quota' lets it"
+            yield error(*path, resource, id="unknown-resource", message=message)
+        elif resource not in offers:
+            continue  # `quotas` reports it
+        elif amount is None:
+            yield error(*path, resource, id="bad-amount", message=f"{resource} is counted in whole numbers")
+        elif amount + (in_unit(resource, team.quota[resource]) or 0) >= offers[resource]:
+            most = quantity(resource, offers[resource])
+            message = f"quota and limit reach all {most} of {resource}, so the limit has no effect; remove it"
+            yield error(*path, resource, id="limit-without-effect", message=message)
+
+
+def shares(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Check that a share has an effect: Kueue weighs only what a team borrows."""
+    part = require(spec.kubernetes)
+    for index, team in enumerate(part.teams):
+        if or_none(lambda team=team: team.share) is None:
+            continue
+        path = ("kubernetes", "teams", index, "share")
+        if not part.fair_sharing:
+            message = "without fair sharing Kueue does not use it; remove this key or `fair_sharing: false`"
+            yield error(*path, id="share-without-effect", message=message)
+        elif not team.may_borrow:
+            message = "it divides what teams borrow, and the team borrows nothing; write `may_borrow: true`, or remove this key"
+            yield error(*path, id="share-without-effect", message=message)
+
+
+def preemption(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    part = require(spec.kubernetes)
+    found = require(part.preemption)
+    path = ("kubernetes", "preemption", "borrow_within_cohort")
+    if found.borrow_within_cohort == NEVER:
+        return
+    if part.fair_sharing:  # ClusterQueuePreemption in Kueue's API says so (v0.19.2)
+        message = "Kueue uses it only without fair sharing, which decides by `share`; remove it, or write `fair_sharing: false`"
+        yield error(*path, id="bad-preemption", message=message)
+    elif found.reclaim_within_cohort == NEVER:  # a rule of Kueue's schema
+        message = "Kueue refuses it with `reclaim_within_cohort: never`"
+        yield error(*path, id="bad-preemption", message=message)
+
+
+def priority_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    names = [lambda one=one: one.name for one in require(spec.kubernetes).priorities]
+    for finding in same_names(names, "priorities"):
+        yield error("kubernetes", *finding.path, id=finding.id, message=finding.message)
