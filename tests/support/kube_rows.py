@@ -14,6 +14,52 @@ BOTH = [
 
 CLUSTER_ROWS: list[Row] = [
     (
+        "a service account without a place",
+        [("{nvidia.com/gpu: 32}}", "{nvidia.com/gpu: 32}, service_accounts: [{name: reader}]}")],
+        "11:72: error[missing-key] kubernetes.teams[research].service_accounts[reader]: 'read' and 'write' are missing: its pods would have no rights",
+    ),
+    (
+        "a service account that names a place twice",
+        [
+            (
+                "{nvidia.com/gpu: 32}}",
+                "{nvidia.com/gpu: 32}, service_accounts: [{name: reader, read: ['s3://example-data/a'], write: ['s3://example-data']}]}",
+            )
+        ],
+        "11:94: error[repeated] kubernetes.teams[research].service_accounts[reader].read[0]: 's3://example-data/a' is within 's3://example-data/' (write), and has its rights",
+    ),
+    (
+        "two service accounts of one name",
+        [
+            (
+                "{nvidia.com/gpu: 32}}",
+                "{nvidia.com/gpu: 32}, service_accounts: [{name: a, read: ['s3://example-data']}, {name: a, read: ['s3://example-data']}]}",
+            )
+        ],
+        "11:119: error[duplicate-name] kubernetes.teams[research].service_accounts[a].name: 'a' is already the name of service_accounts[0]",
+    ),
+    (
+        "the service account of every namespace",
+        [
+            (
+                "{nvidia.com/gpu: 32}}",
+                "{nvidia.com/gpu: 32}, service_accounts: [{name: default, read: ['s3://example-data']}]}",
+            )
+        ],
+        "11:79: error[reserved-name] kubernetes.teams[research].service_accounts[default].name: 'default' is the account of pods that name none; take another name",
+    ),
+    (
+        "a service account in a cluster of the site",
+        [
+            (
+                "{nvidia.com/gpu: 32}}",
+                "{nvidia.com/gpu: 32}, service_accounts: [{name: a, read: ['s3://example-data']}]}",
+            ),
+            ("control_plane: eks", "existing: {context: prod}"),
+        ],
+        "11:71: error[not-supported] kubernetes.teams[research].service_accounts: gpucluster makes pod identity associations only for its own EKS cluster (`control_plane: eks`)",
+    ),
+    (
         "a borrowing limit of a team that borrows nothing",
         [("{nvidia.com/gpu: 32}}", "{nvidia.com/gpu: 32}, borrowing_limit: {nvidia.com/gpu: 8}}")],
         "11:70: error[borrows-nothing] kubernetes.teams[research].borrowing_limit: the team borrows nothing; write `may_borrow: true`, or remove this key",
@@ -392,6 +438,11 @@ CLUSTER_ROWS: list[Row] = [
 ]
 
 WORKLOAD_ROWS: list[Row] = [
+    (
+        "a service account that the team lacks",
+        [("team: serving", "team: serving\n    service_account: reader")],
+        "6:22: error[unknown-service-account] serve[chat].service_account: 'reader' is not a service account of the team 'serving'; it has none",
+    ),
     (
         "a priority that the cluster lacks",
         [("team: serving", "team: serving\n    priority: urgent")],

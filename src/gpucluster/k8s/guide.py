@@ -1,6 +1,6 @@
 """Files beside the manifests: Kustomize's file lists, a guide to apply the waves, and a list of missing values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster import catalog
 from gpucluster.k8s.manifest import dump
@@ -79,12 +79,28 @@ def _needed(site: Site) -> Iterator[str]:
     if any(EFA in pool.allocatable for pool in part.pools):
         yield f"AWS's EFA device plugin, which tolerates the taint `{names.TAINT_GPU}` and counts `{EFA}`"
     yield from _nodes(site)
+    yield from _identities(site)
     if any(isinstance(mount.source, Lustre) for mount in site.mounts()):
         yield "the FSx for Lustre CSI driver"
     groups = ", ".join(f"`{team.group}`" for team in part.teams)
     yield f"people in the groups {groups}{_how(part.distribution)}"
     if any(one.queue_depth is not None for one in site.workloads.services):
         yield "an adapter that serves the pods' metric `queue_depth` to the autoscaler (`custom.metrics.k8s.io`)"
+
+
+def _identities(site: Site) -> Iterator[str]:
+    """Return the pod identity associations, and the agent that serves them."""
+    if site.kubernetes.pod_identities:
+        yield "EKS's add-on `eks-pod-identity-agent`"
+    for one in site.kubernetes.pod_identities:
+        rights = [f"reads {_places(one.read)}"] * bool(one.read) + [f"writes {_places(one.write)}"] * bool(
+            one.write
+        )
+        yield f"a pod identity association of the service account `{one.namespace}/{one.service_account}` with a role that {' and '.join(rights)}"
+
+
+def _places(places: Sequence[str]) -> str:
+    return ", ".join(f"`{place}`" for place in places)
 
 
 def _nodes(site: Site) -> Iterator[str]:

@@ -46,6 +46,8 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.ACCESS, "guard.yaml.j2", teams.guards),
     Component(waves.ACCESS, "limits.yaml.j2", teams.limits),
     Component(waves.ACCESS, "network.yaml.j2", teams.networks),
+    Component(waves.ACCESS, "service-account.yaml.j2", teams.service_accounts),
+    Component(waves.ACCESS, "identity-network.yaml.j2", teams.identity_networks),
     Component(waves.ACCESS, "role.yaml.j2", teams.roles),
     Component(waves.NODES, "nodeclass.yaml.j2", nodes.classes),
     Component(waves.NODES, "nodepool.yaml.j2", nodes.pools),

@@ -145,11 +145,15 @@ LABEL_CLUSTER = "gpucluster/cluster"  # on every object of ours
 LABEL_POOL = "gpucluster/pool"  # on nodes: their pool
 LABEL_TEAM = "gpucluster/team"  # on namespaces
 LABEL_WORKLOAD = "gpucluster/workload"  # on pods: their service or gang
+LABEL_SERVICE_ACCOUNT = (
+    "gpucluster/service-account"  # on pods: their account with rights in AWS; a NetworkPolicy selects by it
+)
 LABEL_NAMESPACE = "kubernetes.io/metadata.name"  # the API server's, on every namespace
 LABEL_ZONE, LABEL_HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 LABEL_MIG = "nvidia.com/mig.config"  # on nodes: the MIG manager slices GPUs by it
 TAINT_GPU = "nvidia.com/gpu"
 LOCAL_QUEUE = "default"  # Kueue's queue for workloads without a queue label
+POD_IDENTITY_AGENT = "169.254.170.23/32"  # of EKS's agent on every node; it answers on port 80 (EKS user guide, pod-id-agent-setup)
 ROLE_KUBERNETES = "kubernetes-node"  # in TAG_ROLE, of security groups
 
 

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from gpucluster.plan.model.values import Distribution
 from gpucluster.spec.accounting import Share
+from gpucluster.spec.aws_fields import S3Url
 from gpucluster.spec.fields import (
     Flag,
     PositiveCount,
@@ -20,7 +21,7 @@ from gpucluster.spec.fields import (
 )
 from gpucluster.spec.part import Part
 from gpucluster.spec.queueing import PriorityClass, QueuePreemption
-from gpucluster.spec.resources import Profile, Quantity, Resource, TeamName
+from gpucluster.spec.resources import Profile, Quantity, Resource, ServiceAccountName, TeamName
 from gpucluster.text import Form, quoted
 
 
@@ -87,6 +88,21 @@ class Existing(Part):
     context: Word = spec_field(UpdateClass.REPLACE, "Its name in the operator's kubeconfig.")
 
 
+class ServiceAccount(Part):
+    """A service account of a team's namespace, with rights in S3 by EKS Pod Identity. Any pod of the team may use it."""
+
+    name: ServiceAccountName = spec_field(UpdateClass.LIVE, "Its name, for `service_account` of workloads.")
+    read: tuple[S3Url, ...] = spec_field(
+        UpdateClass.LIVE, "Buckets or prefixes that its pods may read.", default=(), min_length=1
+    )
+    write: tuple[S3Url, ...] = spec_field(
+        UpdateClass.LIVE,
+        "Buckets or prefixes where its pods may read, write and delete.",
+        default=(),
+        min_length=1,
+    )
+
+
 class Team(Part):
     """A team has a namespace, a queue and a quota."""
 
@@ -107,6 +123,9 @@ class Team(Part):
         UpdateClass.LIVE,
         "Its part of what teams may borrow, in proportion to the other teams. 1 if it is not set.",
         default=None,
+    )
+    service_accounts: tuple[ServiceAccount, ...] = spec_field(
+        UpdateClass.LIVE, "Service accounts of its namespace with rights in S3.", default=(), min_length=1
     )
 
 

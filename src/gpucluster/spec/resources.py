@@ -47,6 +47,14 @@ def parse_team(value: object) -> str:
     return name
 
 
+def parse_service_account(value: object) -> str:
+    """Parse the name of a service account. Kubernetes makes `default` in every namespace."""
+    name = parse_name(value)
+    if name == "default":
+        raise refuse("reserved-name", "'default' is the account of pods that name none; take another name")
+    return name
+
+
 def parse_quantity(value: object) -> int:
     """Parse a quantity to thousandths: `4` and `4000m` are equal."""
     text = str(value) if type(value) is int else parse_text(value)
@@ -94,6 +102,9 @@ _NAME = {"type": "string", "pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength
 _TEAM = {**_NAME, "not": {"anyOf": [{"enum": sorted(_TAKEN)}, {"pattern": "^kube-"}]}}
 
 TeamName = Annotated[str, BeforeValidator(parse_team), WithJsonSchema(_TEAM)]
+ServiceAccountName = Annotated[
+    str, BeforeValidator(parse_service_account), WithJsonSchema({**_NAME, "not": {"const": "default"}})
+]
 Resource = Annotated[
     str,
     BeforeValidator(parse_resource),

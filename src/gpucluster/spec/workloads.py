@@ -102,6 +102,11 @@ class Serve(Part):
         "Its priority in the queue: a name of the cluster's `kubernetes.priorities`.",
         default=None,
     )
+    service_account: Name | None = spec_field(
+        UpdateClass.LIVE,
+        "Service account of its pods, with rights in S3: a name of the team's `service_accounts`.",
+        default=None,
+    )
     image: Image = spec_field(UpdateClass.LIVE, "Container image.")
     command: tuple[Line, ...] = spec_field(
         UpdateClass.LIVE, "Entry point, instead of the image's.", default=(), min_length=1
@@ -142,6 +147,11 @@ class Train(Part):
     priority: Name | None = spec_field(
         UpdateClass.REPLACE,
         "Its priority in the queue: a name of the cluster's `kubernetes.priorities`.",
+        default=None,
+    )
+    service_account: Name | None = spec_field(
+        UpdateClass.REPLACE,
+        "Service account of its pods, with rights in S3: a name of the team's `service_accounts`.",
         default=None,
     )
     image: Image = spec_field(UpdateClass.REPLACE, "Container image.")

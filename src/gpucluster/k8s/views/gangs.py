@@ -29,6 +29,7 @@ class Gang:
     nodes: str
     restarts: str
     priority: str
+    account: str
     tolerations: str
     affinity: str
     image: str
@@ -60,6 +61,7 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
                 nodes=scalar(one.nodes),
                 restarts=scalar(one.restarts),
                 priority=scalar(site.name(GANG)),
+                account=scalar(one.service_account),
                 tolerations=pods.tolerated(site, one),
                 affinity=pods.affinity(site, one),
                 image=scalar(one.image),

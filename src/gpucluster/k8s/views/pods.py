@@ -122,7 +122,8 @@ def anywhere(one: Service | Gang) -> dict[str, str]:
 
 
 def _labels(site: Site, one: Service | Gang) -> dict[str, str]:
-    return {**site.labels, names.LABEL_TEAM: one.team, **own(one)}
+    account = {names.LABEL_SERVICE_ACCOUNT: one.service_account} if one.service_account else {}
+    return {**site.labels, names.LABEL_TEAM: one.team, **account, **own(one)}
 
 
 def _volume(path: str) -> str:

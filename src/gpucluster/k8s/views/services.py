@@ -24,6 +24,7 @@ class Service:
     surge: str
     unavailable: str
     priority: str
+    account: str
     tolerations: str
     affinity: str
     image: str
@@ -69,6 +70,7 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
                 surge=scalar(int(one.surge)),
                 unavailable=scalar(int(not one.surge)),
                 priority=scalar(site.name(SERVICE)),
+                account=scalar(one.service_account),
                 tolerations=pods.tolerated(site, one),
                 affinity=pods.affinity(site, one),
                 image=scalar(one.image),

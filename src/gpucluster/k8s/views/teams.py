@@ -53,6 +53,26 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAccount:
+    """templates/k8s/service-account.yaml.j2"""
+
+    name: str
+    namespace: str
+    labels: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityNetwork:
+    """templates/k8s/identity-network.yaml.j2"""
+
+    namespace: str
+    labels: str
+    key: str
+    accounts: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """templates/k8s/guard.yaml.j2"""
 
@@ -100,6 +120,35 @@ def networks(site: Site) -> Iterator[tuple[str, Network]]:
             f"network-{team.name}",
             Network(namespace=scalar(team.namespace), labels=_labels(site, team), inside=scalar(inside)),
         )
+
+
+def service_accounts(site: Site) -> Iterator[tuple[str, ServiceAccount]]:
+    for one in site.kubernetes.pod_identities:
+        yield (
+            f"service-account-{names.of_team(one.team, one.service_account)}",
+            ServiceAccount(
+                name=scalar(one.service_account),
+                namespace=scalar(one.namespace),
+                labels=_labels(site, site.kubernetes.team(one.team)),
+            ),
+        )
+
+
+def identity_networks(site: Site) -> Iterator[tuple[str, IdentityNetwork]]:
+    """Return the way to EKS's agent, only for teams with service accounts."""
+    for team in site.kubernetes.teams:
+        accounts = [one.service_account for one in site.kubernetes.identities(team.name)]
+        if accounts:
+            yield (
+                f"network-identity-{team.name}",
+                IdentityNetwork(
+                    namespace=scalar(team.namespace),
+                    labels=_labels(site, team),
+                    key=scalar(names.LABEL_SERVICE_ACCOUNT),
+                    accounts=scalar(accounts),
+                    agent=scalar(names.POD_IDENTITY_AGENT),
+                ),
+            )
 
 
 def guards(site: Site) -> Iterator[tuple[str, Guard]]:

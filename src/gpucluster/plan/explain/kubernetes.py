@@ -28,6 +28,13 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
     yield from _queueing(spec, plan)
     for team in plan.teams:
         yield from _team(team)
+        for one in plan.identities(team.name):
+            at = f"kubernetes.teams[{team.name}].service_accounts[{one.service_account}]"
+            value = ", ".join(
+                (*(f"reads {place}" for place in one.read), *(f"writes {place}" for place in one.write))
+            )
+            why = "pods of this account reach EKS's Pod Identity agent, and get credentials of a role with these rights; other pods do not reach it"
+            yield Note(at, value, why)
     for share in plan.spare:
         if any(share.nominal.values()):
             why = "resources in no team's quota: the cohort lends them to teams that may borrow"

@@ -122,6 +122,20 @@ class Team:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodIdentity:
+    """An EKS Pod Identity association: pods of the service account get a role with these rights in S3.
+
+    Each place is `s3://BUCKET` or `s3://BUCKET/PREFIX`, a folder, without a slash at its end.
+    """
+
+    team: str
+    namespace: str
+    service_account: str
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()  # may read, write and delete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePreemption:
     """Which running workloads a waiting one may preempt, in the words of Kueue's ClusterQueue."""
 
@@ -152,6 +166,7 @@ class Kubernetes:
     node_image: str | None  # release of EKS's AL2023 image; None: the newest
     pools: tuple[NodePool, ...]
     teams: tuple[Team, ...]
+    pod_identities: tuple[PodIdentity, ...]  # sorted by namespace and service account
     spare: tuple[Share, ...]
 
     @property
@@ -164,6 +179,10 @@ class Kubernetes:
             if pool.name == name:
                 return pool
         raise ValueError(f"no pool {name!r} runs Kubernetes")
+
+    def identities(self, team: str) -> tuple[PodIdentity, ...]:
+        """The service accounts of a team that have rights in S3."""
+        return tuple(one for one in self.pod_identities if one.team == team)
 
     def team(self, name: str) -> Team:
         """The team with that name; ValueError if there is none."""

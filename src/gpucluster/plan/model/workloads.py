@@ -19,6 +19,7 @@ class Service:
     name: str
     team: str
     priority: str  # name of a priority of the plan
+    service_account: str | None  # of a pod identity of the plan; None: pods have no rights in AWS
     image: str
     pull_secrets: tuple[str, ...]
     command: tuple[str, ...]
@@ -46,6 +47,7 @@ class Gang:
     name: str
     team: str
     priority: str  # name of a priority of the plan
+    service_account: str | None  # of a pod identity of the plan; None: pods have no rights in AWS
     image: str
     pull_secrets: tuple[str, ...]
     command: tuple[str, ...]

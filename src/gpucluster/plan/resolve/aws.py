@@ -14,7 +14,6 @@ from gpucluster.plan.model import (
     ImageByName,
     Interface,
     InterfaceKind,
-    JobsS3Access,
     LaunchTemplate,
     Leaf,
     Login,
@@ -31,11 +30,11 @@ from gpucluster.plan.model import (
 from gpucluster.plan.model.values import Market
 from gpucluster.plan.resolve import operations
 from gpucluster.plan.resolve.network import network
+from gpucluster.plan.resolve.places import s3_access
 from gpucluster.plan.resolve.sharing import shared
 from gpucluster.plan.resolve.storage import volumes
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.aws import Image as ImageSpec
-from gpucluster.spec.aws import Jobs as JobsSpec
 from gpucluster.spec.head import Sessions as SessionsSpec
 from gpucluster.spec.head import Standby as StandbySpec
 from gpucluster.spec.health import Health
@@ -53,7 +52,7 @@ def site(spec: ClusterSpec) -> Aws:
         tags=tuple(sorted(aws.tags.items())),
         boundary=aws.boundary,
         kms_key=aws.kms_key,
-        jobs=None if aws.jobs is None else _jobs(aws.jobs),
+        jobs=None if aws.jobs is None else s3_access(aws.jobs),
     )
 
 
@@ -196,12 +195,6 @@ def image_of(image: ImageSpec, slurm_version: str) -> Image:
     if image.ami is not None:
         return ImageById(os=os, id=image.ami)
     return ImageByName(os=os, name=names.image_name(os, slurm_version))
-
-
-def _jobs(requested: JobsSpec) -> JobsS3Access:
-    """Sorted by name, because the order of a list of rights has no meaning."""
-    read, write = ({place.rstrip("/") for place in places} for places in (requested.read, requested.write))
-    return JobsS3Access(read=tuple(sorted(read)), write=tuple(sorted(write)))
 
 
 def _standby(standby: StandbySpec, network: Network) -> Standby:

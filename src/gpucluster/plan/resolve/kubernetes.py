@@ -14,6 +14,7 @@ from gpucluster.plan.model.kubernetes import (
     ExistingControlPlane,
     Kubernetes,
     NodePool,
+    PodIdentity,
     PodSecurity,
     Priority,
     QueuePreemption,
@@ -21,6 +22,7 @@ from gpucluster.plan.model.kubernetes import (
     Team,
 )
 from gpucluster.plan.model.values import CPU, EFA, GANG, SERVICE, Distribution, accelerators
+from gpucluster.plan.resolve.places import s3_access
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
 from gpucluster.spec.kubernetes import Team as TeamSpec
@@ -59,6 +61,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
             for team, mine in zip(requested.teams, taken, strict=True)
         ),
         spare=shares.spare(pools, taken),
+        pod_identities=tuple(_identities(requested)),
     )
 
 
@@ -79,6 +82,15 @@ def _preemption(requested: QueuePreemptionSpec) -> QueuePreemption:
         borrow_within_cohort=BORROW[requested.borrow_within_cohort],
         within_cluster_queue=WITHIN[requested.within_cluster_queue],
     )
+
+
+def _identities(requested: KubernetesSpec) -> Iterator[PodIdentity]:
+    found = {(team.name, one.name): one for team in requested.teams for one in team.service_accounts}
+    for (team, name), one in sorted(found.items()):
+        access = s3_access(one)
+        yield PodIdentity(
+            team=team, namespace=team, service_account=name, read=access.read, write=access.write
+        )
 
 
 def _priorities(requested: KubernetesSpec) -> tuple[Priority, ...]:

@@ -14,16 +14,13 @@ from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.pools import run_by
 from gpucluster.spec.problem import Finding, Path
+from gpucluster.spec.rules import s3_places
 from gpucluster.spec.rules.findings import advice, error, not_sold, repeated, unknown_machine, warning
 from gpucluster.spec.rules.network import zones_of
 from gpucluster.text import quoted
 
 OWN_TAGS = 10  # of the cluster: its name, role, pool, slot, and those of a launch
 MOST_TAGS = most_on_every_resource() - OWN_TAGS
-MOST_PREFIXES, MOST_LETTERS = (
-    20,
-    1600,
-)  # S3 prefixes of jobs: a role's policies have 10240 characters in all (T37)
 RESERVED = (Market.RESERVATION, Market.CAPACITY_BLOCK)
 
 
@@ -72,37 +69,12 @@ def jobs(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         yield error(
             "aws", "jobs", id="no-slurm", message="'jobs' needs a 'slurm' part, and the cluster has none"
         )
-    places = [*part.read, *part.write]
-    if not places:
-        message = "'read' and 'write' are missing: the role of jobs would have no rights"
-        yield error("aws", "jobs", id="missing-key", message=message)
-    letters = sum(map(len, places))
-    if len(places) > MOST_PREFIXES or letters > MOST_LETTERS:
-        message = (
-            f"{len(places)} prefixes of {letters} characters; a role's policy has room for {MOST_PREFIXES} of "
-            f"{MOST_LETTERS} characters in all: write the folder or the bucket above them"
-        )
-        yield error("aws", "jobs", id="too-many-places", message=message)
+    yield from s3_places.amount(part.read, part.write, ("aws", "jobs"), "the role of jobs")
 
 
 def jobs_named_once(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
-    """Refuse a repeated folder. A slash at the end has no effect, and write access includes read access."""
     part = require(require(spec.aws).jobs)
-    seen: dict[str, str] = {}
-    for key, places in (("write", part.write), ("read", part.read)):
-        for at, place in enumerate(places):
-            folder = f"{place.rstrip('/')}/"
-            path = ("aws", "jobs", key, at)
-            if "//" in folder.removeprefix("s3://"):
-                yield error(
-                    *path, id="bad-s3", message=f"{quoted(place)} has an empty name between two slashes"
-                )
-            above = next((one for one in seen if folder.startswith(one)), None)
-            if above is not None:
-                within = "named twice" if above == folder else f"within {quoted(above)}"
-                message = f"{quoted(place)} is {within} (aws.jobs.{seen[above]}), and has its rights"
-                yield error(*path, id="repeated", message=message)
-            seen.setdefault(folder, key)
+    yield from s3_places.named_once(part.read, part.write, ("aws", "jobs"), "aws.jobs.")
 
 
 def pool_image(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[Place]:
 
 def pools_of(team: str, cluster: ClusterSpec, catalog: Catalog, wanted: Mapping[str, int]) -> list[Pool]:
     """Return the pools that offer the resources to this team: the team has a quota of each resource that is shared there."""
-    mine = _team(team, cluster)
+    mine = team_of(team, cluster)
     named = [resource for resource in wanted if resource not in (CPU, MEMORY)]
     return [
         pool
@@ -70,7 +70,7 @@ def has_room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
 
 def limit_of(team: str, cluster: ClusterSpec, catalog: Catalog, resource: str) -> int:
     """Return the most that the team can hold at once. CPU and memory follow from its quota of accelerators."""
-    mine, offers = _team(team, cluster), offered(cluster, catalog)
+    mine, offers = team_of(team, cluster), offered(cluster, catalog)
     if resource in offers:
         own = in_unit(resource, mine.quota.get(resource, 0)) or 0
         return min(own + _borrows(mine, resource, offers), offers[resource])
@@ -91,7 +91,7 @@ def _borrows(team: Team, resource: str, offers: Mapping[str, int]) -> int:
     return (in_unit(resource, limits[resource]) or 0) if resource in limits else offers[resource]
 
 
-def _team(name: str, cluster: ClusterSpec) -> Team:
+def team_of(name: str, cluster: ClusterSpec) -> Team:
     """Return the team. AbsentError if there is none; another rule reports it."""
     found = next((team for team in require(cluster.kubernetes).teams if team.name == name), None)
     if found is None:

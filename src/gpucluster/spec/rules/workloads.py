@@ -9,11 +9,9 @@ from gpucluster.plan import shares
 from gpucluster.plan.kubernetes import WORDS
 from gpucluster.plan.model.values import (
     CPU,
-    GANG,
     GPU,
     MEMORY,
     MIG_PREFIX,
-    SERVICE,
     Distribution,
     quantity,
 )
@@ -23,15 +21,12 @@ from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.resources import in_unit
-from gpucluster.spec.rules import secrets
+from gpucluster.spec.rules import secrets, workload_names
 from gpucluster.spec.rules.findings import collect, error, or_none, parsed
 from gpucluster.spec.rules.kubernetes import gives_of, offered
 from gpucluster.spec.rules.places import amounts, has_room, limit_of, places_of, pools_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 from gpucluster.text import quoted
-
-MAX_ENV = 200  # variables of one container
-RESERVED_ENV = ("PET_", "MASTER_")  # torch's variables for the address of the peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +115,6 @@ def _team(on: _On, name: str, path: Path) -> Iterator[Finding]:
     if name not in names:
         near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
         yield error(*path, id="unknown-team", message=f"{quoted(name)} is not a team of the cluster{near}")
-
-
-def _priority(kind: str) -> Callable[[_On, int], Iterator[Finding]]:
-    def rule(on: _On, index: int) -> Iterator[Finding]:
-        name = require(getattr(on.spec, kind)[index].priority)
-        known = [one.name for one in require(require(on.cluster).kubernetes).priorities]
-        if name not in (*known, SERVICE, GANG):
-            near = did_you_mean(name, known) or f"; there are {', '.join((*known, SERVICE, GANG))}"
-            message = f"{quoted(name)} is not a priority of the cluster{near}"
-            yield error(kind, index, "priority", id="unknown-priority", message=message)
-
-    return rule
 
 
 def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
@@ -255,24 +238,12 @@ def _known(on: _On) -> tuple[str, ...]:
     return WORDS[Distribution.EKS if kubernetes is None else distribution(kubernetes)]
 
 
-def _env(kind: str) -> Callable[[_On, int], Iterator[Finding]]:
-    def rule(on: _On, index: int) -> Iterator[Finding]:
-        one: Serve | Train = getattr(on.spec, kind)[index]
-        if len(one.env) > MAX_ENV:
-            message = f"{len(one.env)} variables; a container can have at most {MAX_ENV}"
-            yield error(kind, index, "env", id="too-many", message=message)
-        for name in (*one.env, *one.secrets):
-            if kind == "train" and name.startswith(RESERVED_ENV):
-                message = f"'{name}' is set by gpucluster for the gang; use another name"
-                key = "env" if name in one.env else "secrets"
-                yield error(kind, index, key, name, id="reserved-name", message=message)
-
-    return rule
-
-
-def _secrets(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
-    for rule in (secrets.literal, secrets.variables):
+def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
+    """Yield the rules that services and gangs have in common."""
+    for rule in (secrets.literal, secrets.variables, workload_names.variables):
         yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
+    for name in (workload_names.priority, workload_names.service_account):
+        yield lambda on, index, rule=name: rule(getattr(on.spec, kind)[index], on.cluster, (kind, index))
 
 
 _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
@@ -280,17 +251,13 @@ _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
         _serve_replicas,
         _serve_amounts,
         _serve_team,
-        _priority("serve"),
         _serve_fits,
-        _env("serve"),
-        *_secrets("serve"),
+        *_of_both("serve"),
     ),
     "train": (
         _train_team,
-        _priority("train"),
         _train_topology,
         _train_fits,
-        _env("train"),
-        *_secrets("train"),
+        *_of_both("train"),
     ),
 }
