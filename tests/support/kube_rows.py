@@ -439,6 +439,51 @@ CLUSTER_ROWS: list[Row] = [
 
 WORKLOAD_ROWS: list[Row] = [
     (
+        "shared memory that leaves none to the program",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    shm: 1046Gi")],
+        "16:10: error[shm-above-memory] train[tune].shm: shared memory counts as memory of the pod, and the pod has 1063224Mi; leave some to the program",
+    ),
+    (
+        "shared memory of a replica above its own",
+        [
+            (
+                "resources: {nvidia.com/mig-1g.10gb: 1}",
+                "resources: {nvidia.com/mig-1g.10gb: 1, memory: 16Gi}\n    shm: 16Gi",
+            )
+        ],
+        "8:10: error[shm-above-memory] serve[chat].shm: shared memory counts as memory of the pod, and the pod has 16Gi; leave some to the program",
+    ),
+    (
+        "shared memory in bytes",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    shm: 16")],
+        "16:10: error[bad-amount] train[tune].shm: memory is counted in MiB or more, such as 16Gi",
+    ),
+    (
+        "a checkpoint on a file system that pods do not mount",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    checkpoint: {mount: /scratch, takes: 5m}")],
+        "16:25: error[unknown-mount] train[tune].checkpoint.mount: '/scratch' is no file system of the pods; pods mount /data",
+    ),
+    (
+        "a checkpoint and its variable",
+        [
+            (
+                "gpus_per_node: 8",
+                "gpus_per_node: 8\n    checkpoint: {mount: /data, takes: 5m}\n    env: {CHECKPOINT_DIR: x}",
+            )
+        ],
+        "16:17: error[reserved-name] train[tune].checkpoint: 'CHECKPOINT_DIR' is set by gpucluster for the checkpoint; use another name",
+    ),
+    (
+        "a checkpoint without an end",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    checkpoint: {mount: /data, takes: 1d}")],
+        "16:39: error[out-of-range] train[tune].checkpoint.takes: 1d is not between 1s and 6h",
+    ),
+    (
+        "a signal that is none",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    checkpoint: {mount: /data, takes: 5m, signal: KILL}")],
+        "16:51: error[bad-signal] train[tune].checkpoint.signal: 'KILL' is not a signal for a batch script; one of USR1, USR2, TERM, INT, HUP",
+    ),
+    (
         "a service account that the team lacks",
         [("team: serving", "team: serving\n    service_account: reader")],
         "6:22: error[unknown-service-account] serve[chat].service_account: 'reader' is not a service account of the team 'serving'; it has none",

@@ -147,6 +147,7 @@ _EXAMPLES: Mapping[str, str] = {
     "kubernetes.existing.context": "research-admin",
     "kubernetes.fair_sharing": "false",
     "serve[].priority": "urgent",
+    "serve[].shm": "8Gi",
     "serve[].service_account": "reader",
     "serve[].args": "[--port, 8000]",
     "train[].args": "[--epochs, 3]",

@@ -6,15 +6,19 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from gpucluster.spec.fields import (
+    DURATION_SCHEMA,
+    AbsolutePath,
     Name,
     PositiveCount,
     SchemaVersion,
     UpdateClass,
     count,
+    duration,
     parse_text,
     refuse,
     spec_field,
 )
+from gpucluster.spec.operations import Signal
 from gpucluster.spec.part import Part
 from gpucluster.spec.resources import (
     HttpPath,
@@ -58,6 +62,9 @@ Restarts = Annotated[
 ]
 
 
+CheckpointTime = Annotated[int, BeforeValidator(duration(1, 6 * 3600)), WithJsonSchema(DURATION_SCHEMA)]
+
+
 class Replicas(Part):
     """Number of replicas."""
 
@@ -90,6 +97,23 @@ class SecretKey(Part):
 
     name: ObjectName = spec_field(UpdateClass.LIVE, "Name of the Secret.")
     key: SecretKeyName = spec_field(UpdateClass.LIVE, "Its key.")
+
+
+class Checkpoint(Part):
+    """What the pods of a gang get before they end: a signal, and time for a checkpoint on a file system."""
+
+    mount: AbsolutePath = spec_field(
+        UpdateClass.REPLACE,
+        "A file system of the cluster. `CHECKPOINT_DIR` names the gang's folder there.",
+    )
+    takes: CheckpointTime = spec_field(
+        UpdateClass.REPLACE, "The longest time that a checkpoint takes. The pods end later."
+    )
+    signal: Signal = spec_field(
+        UpdateClass.REPLACE,
+        "Signal to the container's first process when its pod must end.",
+        default="TERM",
+    )
 
 
 class Serve(Part):
@@ -135,6 +159,11 @@ class Serve(Part):
     resources: Mapping[Resource, Quantity] = spec_field(
         UpdateClass.LIVE, "Resources of each replica.", min_length=1
     )
+    shm: Quantity | None = spec_field(
+        UpdateClass.LIVE,
+        "Size of /dev/shm, a part of the pod's memory: `32Gi`. An eighth of the memory if it is not set.",
+        default=None,
+    )
     replicas: Replicas = spec_field(UpdateClass.LIVE, "Number of them.")
     scale_on: ScaleOn | None = spec_field(UpdateClass.LIVE, "The metric that adds replicas.", default=None)
 
@@ -177,6 +206,16 @@ class Train(Part):
     )
     nodes: PositiveCount = spec_field(UpdateClass.REPLACE, "Number of pods, one on each node.")
     gpus_per_node: PositiveCount = spec_field(UpdateClass.REPLACE, "GPUs of each pod.")
+    shm: Quantity | None = spec_field(
+        UpdateClass.REPLACE,
+        "Size of /dev/shm, a part of the pod's memory: `32Gi`. An eighth of the memory if it is not set.",
+        default=None,
+    )
+    checkpoint: Checkpoint | None = spec_field(
+        UpdateClass.REPLACE,
+        "Where its checkpoint goes, and the time for it before its pods end.",
+        default=None,
+    )
     framework: Framework = spec_field(
         UpdateClass.REPLACE, "Framework whose variables name the other pods.", default="torch"
     )

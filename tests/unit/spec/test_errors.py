@@ -732,6 +732,7 @@ def test_keys_of_hosts_are_refused_on_aws(old: str, new: str, at: str) -> None:
 ELSEWHERE = [
     ("", "", f"[{name}]")
     for name in (
+        "checkpoint-above-notice",
         "cluster-not-read",
         "default-topology",
         "extra-key",

@@ -53,6 +53,17 @@ def test_secret_in_workloads_is_in_no_message(line: str) -> None:
 # Each needs another cluster than the usual one.
 CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
     (
+        "a checkpoint that a spot notice is too short for",
+        [
+            (
+                "    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]\n  - name: serve",
+                "    capacity: [{from: spot, machines: [p4de.24xlarge]}]\n  - name: serve",
+            )
+        ],
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    checkpoint: {mount: /data, takes: 121s}")],
+        "warning[checkpoint-above-notice] train[tune].checkpoint.takes: the pool 'tune' has spot machines, which end 120 s after their notice; a checkpoint of 121s is not complete by then",
+    ),
+    (
         "a gang larger than any pool",
         [
             ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 48}"),

@@ -8,6 +8,7 @@ from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
 from gpucluster.plan import names
 from gpucluster.plan.model.values import GANG
+from gpucluster.plan.model.workloads import Checkpoint
 from gpucluster.plan.model.workloads import Gang as GangPlan
 
 JOB = "node"  # name of the only replicated job; part of each pod's host name
@@ -30,6 +31,8 @@ class Gang:
     restarts: str
     priority: str
     account: str
+    grace: str
+    lifecycle: str
     tolerations: str
     affinity: str
     image: str
@@ -62,6 +65,8 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
                 restarts=scalar(one.restarts),
                 priority=scalar(site.name(GANG)),
                 account=scalar(one.service_account),
+                grace=scalar(one.grace_s),
+                lifecycle=scalar(_lifecycle(one.checkpoint)),
                 tolerations=pods.tolerated(site, one),
                 affinity=pods.affinity(site, one),
                 image=scalar(one.image),
@@ -79,6 +84,14 @@ def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
                 volumes=pods.volume_lines(site),
             ),
         )
+
+
+def _lifecycle(checkpoint: Checkpoint | None) -> dict[str, object] | None:
+    """Return the hook that sends the signal. The kubelet sends TERM itself when the hook has ended."""
+    if checkpoint is None or checkpoint.signal == "TERM":
+        return None
+    send = f"kill -s {checkpoint.signal} 1 && sleep {checkpoint.takes_s}"
+    return {"preStop": {"exec": {"command": ["/bin/sh", "-c", send]}}}
 
 
 def _annotations(one: GangPlan) -> dict[str, str]:

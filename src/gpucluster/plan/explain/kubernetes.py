@@ -164,5 +164,7 @@ _PODS: tuple[tuple[str, str, Default], ...] = (
     ("request.memory", quantity(MEMORY, int(kube.REQUEST_MEMORY_MIB.value)), kube.REQUEST_MEMORY_MIB),
     ("root_disk", f"{kube.ROOT_DISK_GIB.value:g}Gi", kube.ROOT_DISK_GIB),
     ("volume", f"{kube.VOLUME_GIB.value:g}Gi", kube.VOLUME_GIB),
+    ("grace", f"{kube.GRACE_S.value:g}s", kube.GRACE_S),
+    ("checkpoint.grace", f"takes + {kube.GRACE_AFTER_S.value:g}s", kube.GRACE_AFTER_S),
     ("restarts", f"{kube.RESTARTS.value:g}", kube.RESTARTS),
 )

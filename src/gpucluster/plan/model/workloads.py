@@ -13,6 +13,15 @@ class SecretVariable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The folder of a gang's checkpoints, and the time for one before its pods end."""
+
+    folder: str  # on a file system that the pods mount
+    takes_s: int
+    signal: str  # TERM: what the kubelet sends anyway
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """Replicas that answer requests."""
 
@@ -65,6 +74,8 @@ class Gang:
     preferred_level: str | None
     anywhere: bool  # its pools have a topology, and no level is requested
     restarts: int
+    checkpoint: Checkpoint | None
+    grace_s: int  # between the first sign that a pod must end and its end by force
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,14 @@ from fractions import Fraction
 
 from gpucluster.catalog import environment
 from gpucluster.plan import kubernetes as kube
-from gpucluster.plan import shares
+from gpucluster.plan import names, shares
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Share
 from gpucluster.plan.model.values import CPU, EFA, GANG, GPU, HUGE_PAGES, MEMORY, SERVICE
-from gpucluster.plan.model.workloads import Gang, SecretVariable, Service, Workloads
+from gpucluster.plan.model.workloads import Checkpoint, Gang, SecretVariable, Service, Workloads
 from gpucluster.plan.shares import of_node
 from gpucluster.spec.part import require
 from gpucluster.spec.resources import in_unit
+from gpucluster.spec.workloads import Checkpoint as CheckpointSpec
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 
 _FABRIC = (EFA, HUGE_PAGES)
@@ -45,7 +46,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
         port=int(kube.SERVICE_PORT.value) if requested.port is None else requested.port,
         health=requested.health,
         resources=resources,
-        shm_mib=_shm_mib(resources),
+        shm_mib=_shm_mib(requested.shm, resources),
         pools=tuple(place.pool for place in found),
         anywhere=any(place.words for place in found),
         surge=shares.pods_of(found, wanted) > requested.replicas.max,
@@ -74,19 +75,21 @@ def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
         pull_secrets=requested.pull_secrets,
         command=requested.command,
         args=requested.args,
-        env=dict(requested.env),
+        env={**_checkpoint_env(requested), **requested.env},
         secrets=_secrets(requested),
         fabric_env=_fabric_env(pools, requested.nodes, fabric=fabric),
         nodes=requested.nodes,
         gpus_per_node=requested.gpus_per_node,
         resources=resources if fabric else _without(resources, _FABRIC),
-        shm_mib=_shm_mib(resources),
+        shm_mib=_shm_mib(requested.shm, resources),
         pools=tuple(pool.name for pool in pools),
         fabric=fabric,
         required_level=labels.get(word or "") if required else None,
         preferred_level=None if required else labels.get(word or ""),
         anywhere=word is None and bool(labels),
         restarts=int(kube.RESTARTS.value) if requested.restarts is None else requested.restarts,
+        checkpoint=None if requested.checkpoint is None else _checkpoint(requested, requested.checkpoint),
+        grace_s=_grace_s(requested),
     )
 
 
@@ -144,6 +147,24 @@ def _without(resources: Mapping[str, int], left_out: Sequence[str]) -> dict[str,
     return {r: amount for r, amount in resources.items() if r not in left_out}
 
 
-def _shm_mib(resources: Mapping[str, int]) -> int:
+def _checkpoint(requested: Train, checkpoint: CheckpointSpec) -> Checkpoint:
+    folder = f"{checkpoint.mount}/checkpoints/{requested.team}/{requested.name}"
+    return Checkpoint(folder=folder, takes_s=checkpoint.takes, signal=checkpoint.signal)
+
+
+def _checkpoint_env(requested: Train) -> dict[str, str]:
+    found = requested.checkpoint
+    return {} if found is None else {names.CHECKPOINT_VARIABLE: _checkpoint(requested, found).folder}
+
+
+def _grace_s(requested: Train) -> int:
+    found = requested.checkpoint
+    needed = 0 if found is None else found.takes + int(kube.GRACE_AFTER_S.value)
+    return max(needed, int(kube.GRACE_S.value))
+
+
+def _shm_mib(requested: int | None, resources: Mapping[str, int]) -> int:
+    if requested is not None:
+        return require(in_unit(MEMORY, requested))
     part = resources[MEMORY] // int(kube.SHM_PART.value)
     return max(64, min(part, int(kube.SHM_MOST_MIB.value)))

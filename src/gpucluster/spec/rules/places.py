@@ -1,6 +1,6 @@
 """The pools where a team's pods can run, before there is a plan. Shares and topology levels equal the plan's."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ from gpucluster.catalog import Catalog
 from gpucluster.plan import names, shares
 from gpucluster.plan.kubernetes import gpus_of, has_topology, levels
 from gpucluster.plan.launches import Part, parts
-from gpucluster.plan.model.values import CPU, EFA, MEMORY
+from gpucluster.plan.model.values import CPU, EFA, MEMORY, weight
 from gpucluster.plan.shares import Place
 from gpucluster.spec.kubernetes import Team, distribution
 from gpucluster.spec.model import ClusterSpec, Pool
@@ -66,6 +66,21 @@ def pools_of(team: str, cluster: ClusterSpec, catalog: Catalog, wanted: Mapping[
 def has_room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
     """Return whether one pod fits on one node."""
     return all(gives.get(resource, 0) >= amount for resource, amount in wanted.items())
+
+
+def memory_of(places: Iterable[Place], wanted: Mapping[str, int]) -> int | None:
+    """Return the least memory that a pod has in the pools where it fits; None if it fits nowhere."""
+    if MEMORY in wanted:
+        return wanted[MEMORY]
+    parts = [(place, _part(place, wanted)) for place in places if place.pods(wanted)]
+    return min((int(place.node[MEMORY] * part) for place, part in parts), default=None)
+
+
+def _part(place: Place, wanted: Mapping[str, int]) -> Fraction:
+    """Return the part of a node that goes with the amounts."""
+    named = [r for r in place.shared_by if r in wanted] or [r for r in (CPU,) if r in wanted]
+    whole = sum(place.node[r] * weight(r) for r in (place.shared_by if named != [CPU] else (CPU,)))
+    return Fraction(sum(wanted[r] * weight(r) for r in named), whole)
 
 
 def limit_of(team: str, cluster: ClusterSpec, catalog: Catalog, resource: str) -> int:

@@ -21,7 +21,7 @@ from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.resources import in_unit
-from gpucluster.spec.rules import secrets, workload_names
+from gpucluster.spec.rules import secrets, workload_memory, workload_names
 from gpucluster.spec.rules.findings import collect, error, or_none, parsed
 from gpucluster.spec.rules.kubernetes import gives_of, offered
 from gpucluster.spec.rules.places import amounts, has_room, limit_of, places_of, pools_of
@@ -238,10 +238,17 @@ def _known(on: _On) -> tuple[str, ...]:
     return WORDS[Distribution.EKS if kubernetes is None else distribution(kubernetes)]
 
 
+def _train_checkpoint(on: _On, index: int) -> Iterator[Finding]:
+    yield from workload_memory.checkpoint(on.spec.train[index], on.cluster, on.catalog, ("train", index))
+
+
 def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
     """Yield the rules that services and gangs have in common."""
     for rule in (secrets.literal, secrets.variables, workload_names.variables):
         yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
+    yield lambda on, index: workload_memory.shm(
+        getattr(on.spec, kind)[index], on.cluster, on.catalog, (kind, index)
+    )
     for name in (workload_names.priority, workload_names.service_account):
         yield lambda on, index, rule=name: rule(getattr(on.spec, kind)[index], on.cluster, (kind, index))
 
@@ -258,6 +265,7 @@ _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
         _train_team,
         _train_topology,
         _train_fits,
+        _train_checkpoint,
         *_of_both("train"),
     ),
 }
