@@ -439,6 +439,35 @@ CLUSTER_ROWS: list[Row] = [
 
 WORKLOAD_ROWS: list[Row] = [
     (
+        "replicas of several nodes above the quota",
+        [
+            ("team: serving", "team: research"),
+            ("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/gpu: 8}\n    nodes: 2"),
+            ("{min: 2, max: 8}", "{min: 1, max: 3}"),
+        ],
+        "7:33: error[above-quota] serve[chat].resources.'nvidia.com/gpu': 3 replicas of 2 nodes take 48 of nvidia.com/gpu, the team has 32",
+    ),
+    (
+        "replicas of several nodes without GPUs",
+        [("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/mig-1g.10gb: 1}\n    nodes: 2")],
+        "8:12: error[nodes-without-gpus] serve[chat].nodes: a replica of 2 nodes needs nvidia.com/gpu; without it one pod can do its work",
+    ),
+    (
+        "a command for workers that a replica lacks",
+        [("    scale_on:", "    worker_command: [run]\n    scale_on:")],
+        "9:21: error[no-workers] serve[chat].worker_command: a replica has one pod, so there is no other; write `nodes`",
+    ),
+    (
+        "a gang with the name of a service's group",
+        [
+            ("team: serving", "team: research"),
+            ("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/gpu: 8}\n    nodes: 2"),
+            ("{min: 2, max: 8}", "{min: 1, max: 2}"),
+            ("name: tune", "name: chat-group"),
+        ],
+        "12:11: error[duplicate-name] train[chat-group].name: 'chat-group' is already the name of serve[0]",
+    ),
+    (
         "shared memory that leaves none to the program",
         [("gpus_per_node: 8", "gpus_per_node: 8\n    shm: 1046Gi")],
         "16:10: error[shm-above-memory] train[tune].shm: shared memory counts as memory of the pod, and the pod has 1063224Mi; leave some to the program",

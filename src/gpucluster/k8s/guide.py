@@ -70,7 +70,7 @@ def _needed(site: Site) -> Iterator[str]:
     """Return what our objects expect in the cluster, with its names."""
     part = site.kubernetes
     for chart, version, namespace in _charts(site):
-        values = "" if chart == "jobset" else f", values in `{CHARTS.folder}/{chart}.yaml`"
+        values = "" if chart in ("jobset", "lws") else f", values in `{CHARTS.folder}/{chart}.yaml`"
         yield f"the chart `{chart}` {version} in the namespace `{namespace}`{values}"
     if part.distribution is Distribution.EKS:
         yield f"EKS's add-on `vpc-cni` with the configuration in `{CHARTS.folder}/vpc-cni.yaml`: without it no NetworkPolicy has an effect"
@@ -144,6 +144,7 @@ def _charts(site: Site) -> Iterator[tuple[str, str, str]]:
         "jobset": True,
         "karpenter": any(pool.elastic for pool in pools),
         "kueue": True,
+        "lws": any(one.nodes > 1 for one in site.workloads.services),
     }
     for chart, row in catalog.kubernetes_charts().items():
         if wanted[chart]:

@@ -15,7 +15,7 @@ from gpucluster.files import shipped
 from gpucluster.k8s import guide, waves
 from gpucluster.k8s.manifest import Manifest, documents, dump, scalar
 from gpucluster.k8s.site import Site, site
-from gpucluster.k8s.views import charts, gangs, nodes, queues, services, storage, teams
+from gpucluster.k8s.views import charts, gangs, leader_workers, nodes, queues, services, storage, teams
 from gpucluster.k8s.waves import Wave
 from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, ClusterPlan
@@ -63,6 +63,8 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.STORAGE, "volume-nfs.yaml.j2", storage.nfs_volumes),
     Component(waves.STORAGE, "claim.yaml.j2", storage.claims),
     Component(waves.SERVICES, "service.yaml.j2", services.services),
+    Component(waves.SERVICES, "leaderworkerset.yaml.j2", leader_workers.leader_worker_sets),
+    Component(waves.SERVICES, "endpoint.yaml.j2", services.endpoints),
     Component(waves.SERVICES, "autoscaler.yaml.j2", services.autoscalers),
     Component(waves.TRAINING, "gang.yaml.j2", gangs.gangs),
 )

@@ -148,6 +148,7 @@ LABEL_WORKLOAD = "gpucluster/workload"  # on pods: their service or gang
 LABEL_SERVICE_ACCOUNT = (
     "gpucluster/service-account"  # on pods: their account with rights in AWS; a NetworkPolicy selects by it
 )
+LABEL_ANSWERS = "gpucluster/answers"  # on the first pod of a replica of several nodes
 LABEL_NAMESPACE = "kubernetes.io/metadata.name"  # the API server's, on every namespace
 LABEL_ZONE, LABEL_HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 LABEL_MIG = "nvidia.com/mig.config"  # on nodes: the MIG manager slices GPUs by it
@@ -195,6 +196,11 @@ def volume_name(path: str) -> str:
     if name == plain:
         return name
     return f"{name or 'x'}-{hashlib.sha256(path.encode()).hexdigest()[:6]}"
+
+
+def group_name(service: str) -> str:
+    """The LeaderWorkerSet of a service. Its controller makes a headless Service of this name beside the service's own."""
+    return f"{service}-group"
 
 
 def of_team(team: str, thing: str) -> str:

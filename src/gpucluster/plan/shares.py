@@ -174,6 +174,13 @@ def of_service(places: Sequence[Place], wanted: Mapping[str, int], replicas: int
     return _first(able, lambda some: pods_of(some, wanted) >= replicas)
 
 
+def of_groups(
+    places: Sequence[Place], wanted: Mapping[str, int], nodes: int, replicas: int
+) -> tuple[Place, ...]:
+    """The first pool that fits all replicas of several nodes. One pool, so that no replica spans two; EFA does not cross zones."""
+    return tuple(place for place in places if place.pods(wanted) >= nodes * replicas)[:1]
+
+
 def pods_of(places: Iterable[Place], wanted: Mapping[str, int]) -> int:
     """The replicas of all pools together."""
     return sum(place.pods(wanted) for place in places)

@@ -147,6 +147,8 @@ _EXAMPLES: Mapping[str, str] = {
     "kubernetes.existing.context": "research-admin",
     "kubernetes.fair_sharing": "false",
     "serve[].priority": "urgent",
+    "serve[].nodes": "2",
+    "serve[].worker_command": "[python3, -m, chat.worker]",
     "serve[].shm": "8Gi",
     "serve[].service_account": "reader",
     "serve[].args": "[--port, 8000]",

@@ -157,12 +157,23 @@ class Serve(Part):
     )
     port: Port | None = spec_field(UpdateClass.LIVE, "Port of the service.", default=None)
     resources: Mapping[Resource, Quantity] = spec_field(
-        UpdateClass.LIVE, "Resources of each replica.", min_length=1
+        UpdateClass.LIVE, "Resources of each replica; with `nodes`, of each of its pods.", min_length=1
     )
     shm: Quantity | None = spec_field(
         UpdateClass.LIVE,
         "Size of /dev/shm, a part of the pod's memory: `32Gi`. An eighth of the memory if it is not set.",
         default=None,
+    )
+    nodes: PositiveCount = spec_field(
+        UpdateClass.REPLACE,
+        "Number of pods of each replica, one on each node. More than one pod make a LeaderWorkerSet.",
+        default=1,
+    )
+    worker_command: tuple[Line, ...] = spec_field(
+        UpdateClass.LIVE,
+        "Entry point of the other pods of a replica, instead of `command`.",
+        default=(),
+        min_length=1,
     )
     replicas: Replicas = spec_field(UpdateClass.LIVE, "Number of them.")
     scale_on: ScaleOn | None = spec_field(UpdateClass.LIVE, "The metric that adds replicas.", default=None)

@@ -53,6 +53,22 @@ def test_secret_in_workloads_is_in_no_message(line: str) -> None:
 # Each needs another cluster than the usual one.
 CLUSTERS: list[tuple[str, list[Change], list[Change], str]] = [
     (
+        "replicas of several nodes that no single pool holds",
+        [
+            ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 48}"),
+            (
+                "  - name: serve\n",
+                "  - {name: more, nodes: 2, capacity: [{from: on-demand, machines: [p4de.24xlarge]}]}\n  - name: serve\n",
+            ),
+        ],
+        [
+            ("team: serving", "team: research"),
+            ("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/gpu: 8}\n    nodes: 2"),
+            ("{min: 2, max: 8}", "{min: 1, max: 3}"),
+        ],
+        "error[above-quota] serve[chat].resources: 3 replicas of 2 nodes must be in one pool; there is room for pods: 4 in tune, 2 in more",
+    ),
+    (
         "a checkpoint that a spot notice is too short for",
         [
             (

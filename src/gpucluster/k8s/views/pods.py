@@ -91,9 +91,9 @@ def queued(site: Site, one: Service | Gang) -> str:
     return scalar({**_labels(site, one), **queue})
 
 
-def labels(site: Site, one: Service | Gang) -> str:
+def labels(site: Site, one: Service | Gang, **more: str) -> str:
     """Return the labels of its pods and of related objects."""
-    return scalar(_labels(site, one))
+    return scalar({**_labels(site, one), **more})
 
 
 def own(one: Service | Gang) -> dict[str, str]:

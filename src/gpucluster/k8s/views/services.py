@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
-from gpucluster.k8s.views import pods
+from gpucluster.k8s.views import leader_workers, pods
 from gpucluster.plan import names
 from gpucluster.plan.model.values import SERVICE
+from gpucluster.plan.model.workloads import Service as ServicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +45,32 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """templates/k8s/endpoint.yaml.j2"""
+
+    name: str
+    namespace: str
+    labels: str
+    selector: str
+    answering: str
+    port: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscaler:
     """templates/k8s/autoscaler.yaml.j2"""
 
     name: str
     namespace: str
     labels: str
+    target: str
     least: str
     most: str
     depth: str
 
 
 def services(site: Site) -> Iterator[tuple[str, Service]]:
-    for one in site.workloads.services:
+    for one in (one for one in site.workloads.services if one.nodes == 1):
         yield (
             f"service-{names.of_team(one.team, one.name)}",
             Service(
@@ -91,6 +105,28 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
         )
 
 
+def endpoints(site: Site) -> Iterator[tuple[str, Endpoint]]:
+    for one in site.workloads.services:
+        leaders = leader_workers.LEADER if one.nodes > 1 else {}
+        yield (
+            f"endpoint-{names.of_team(one.team, one.name)}",
+            Endpoint(
+                name=scalar(one.name),
+                namespace=scalar(site.kubernetes.team(one.team).namespace),
+                labels=pods.labels(site, one),
+                selector=scalar(pods.own(one)),
+                answering=scalar({**pods.own(one), **leaders}),
+                port=scalar(one.port),
+            ),
+        )
+
+
+def _target(one: ServicePlan) -> dict[str, str]:
+    if one.nodes > 1:
+        return {**leader_workers.KIND, "name": names.group_name(one.name)}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "name": one.name}
+
+
 def autoscalers(site: Site) -> Iterator[tuple[str, Autoscaler]]:
     for one in site.workloads.services:
         if one.queue_depth is not None:
@@ -100,6 +136,7 @@ def autoscalers(site: Site) -> Iterator[tuple[str, Autoscaler]]:
                     name=scalar(one.name),
                     namespace=scalar(site.kubernetes.team(one.team).namespace),
                     labels=pods.labels(site, one),
+                    target=scalar(_target(one)),
                     least=scalar(one.replicas_min),
                     most=scalar(one.replicas_max),
                     depth=scalar(str(one.queue_depth)),

@@ -38,8 +38,11 @@ class Service:
     port: int
     health: str | None  # path of the probes; None: they connect to the port
     resources: dict[str, int]  # of a replica; requests equal limits, except for the CPU, which has no limit
+    nodes: int  # pods of a replica; with more than one the first answers requests, and EFA is a resource
+    worker_command: tuple[str, ...]  # of the other pods; empty: `command`
+    fabric: bool  # has EFA interfaces, so it locks memory
     shm_mib: int
-    pools: tuple[str, ...]  # the team's pools in which its pods may run
+    pools: tuple[str, ...]  # the team's pools in which its pods may run; one for replicas of several nodes
     anywhere: bool  # these pools have a topology, and no level is requested
     surge: bool  # the team's share has room for one more replica during a rollout
     replicas_min: int

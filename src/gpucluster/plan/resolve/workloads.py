@@ -30,8 +30,15 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
     wanted = {
         resource: require(in_unit(resource, amount)) for resource, amount in requested.resources.items()
     }
-    found = shares.of_service(_places(kubernetes, requested.team), wanted, requested.replicas.max)
-    resources = _least([_of_replica(wanted, kubernetes.pool(place.pool)) for place in found])
+    places, several = _places(kubernetes, requested.team), requested.nodes > 1
+    found = (
+        shares.of_groups(places, wanted, requested.nodes, requested.replicas.max)
+        if several
+        else shares.of_service(places, wanted, requested.replicas.max)
+    )
+    pools = [kubernetes.pool(place.pool) for place in found]
+    resources = _least([_of_replica(wanted, pool, fabric=several) for pool in pools])
+    fabric = several and resources.get(EFA, 0) > 0
     return Service(
         name=requested.name,
         team=requested.team,
@@ -41,15 +48,18 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
         pull_secrets=requested.pull_secrets,
         command=requested.command,
         args=requested.args,
-        env=dict(requested.env),
+        env={**(_fabric_env(pools, requested.nodes, fabric=fabric) if several else {}), **requested.env},
         secrets=_secrets(requested),
         port=int(kube.SERVICE_PORT.value) if requested.port is None else requested.port,
         health=requested.health,
+        nodes=requested.nodes,
+        worker_command=requested.worker_command,
+        fabric=fabric,
         resources=resources,
         shm_mib=_shm_mib(requested.shm, resources),
         pools=tuple(place.pool for place in found),
         anywhere=any(place.words for place in found),
-        surge=shares.pods_of(found, wanted) > requested.replicas.max,
+        surge=shares.pods_of(found, wanted) >= (requested.replicas.max + 1) * requested.nodes,
         replicas_min=requested.replicas.min,
         replicas_max=requested.replicas.max,
         queue_depth=None if requested.scale_on is None else requested.scale_on.queue_depth,
@@ -124,11 +134,12 @@ def _place(pool: NodePool, share: Share) -> shares.Place:
     )
 
 
-def _of_replica(wanted: Mapping[str, int], pool: NodePool) -> dict[str, int]:
-    """The requested amounts, with the CPU and memory that go with them."""
+def _of_replica(wanted: Mapping[str, int], pool: NodePool, *, fabric: bool) -> dict[str, int]:
+    """The requested amounts, with the CPU and memory that go with them, and the fabric between nodes."""
     named = {r: wanted[r] for r in pool.shared_by if r in wanted}
     beside = of_node(pool, named) if named else _by_size(wanted, pool)
-    return {**{r: beside[r] for r in (CPU, MEMORY)}, **wanted}
+    more = _FABRIC if fabric and beside.get(EFA) else ()
+    return {**{r: beside[r] for r in (CPU, MEMORY, *more)}, **wanted}
 
 
 def _by_size(wanted: Mapping[str, int], pool: NodePool) -> dict[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import shares
+from gpucluster.plan import names, shares
 from gpucluster.plan.kubernetes import WORDS
 from gpucluster.plan.model.values import (
     CPU,
@@ -74,11 +74,13 @@ def _named_twice(on: _On) -> Iterator[Finding]:
             named: Any = one
             team = or_none(lambda named=named: str(named.team))
             name = or_none(lambda named=named: str(named.name))
-            key = (team, name)
-            if None not in key and key in seen:
-                message = f"{quoted(name)} is already the name of {seen[key]}"
-                yield error(kind, index, "name", id="duplicate-name", message=message)
-            seen.setdefault(key, f"{kind}[{index}]")
+            groups = or_none(lambda named=named: named.nodes > 1) and kind == "serve"
+            for made in (name, names.group_name(str(name))) if groups else (name,):
+                key = (team, made)
+                if None not in key and key in seen:
+                    message = f"{quoted(made)} is already the name of {seen[key]}"
+                    yield error(kind, index, "name", id="duplicate-name", message=message)
+                seen.setdefault(key, f"{kind}[{index}]")
 
 
 def _serve_replicas(on: _On, index: int) -> Iterator[Finding]:
@@ -111,9 +113,9 @@ def _train_team(on: _On, index: int) -> Iterator[Finding]:
 
 
 def _team(on: _On, name: str, path: Path) -> Iterator[Finding]:
-    names = [team.name for team in require(require(on.cluster).kubernetes).teams]
-    if name not in names:
-        near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+    teams = [team.name for team in require(require(on.cluster).kubernetes).teams]
+    if name not in teams:
+        near = did_you_mean(name, teams) or f"; there are {', '.join(teams)}"
         yield error(*path, id="unknown-team", message=f"{quoted(name)} is not a team of the cluster{near}")
 
 
@@ -143,6 +145,8 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
         yield error(*path, id="no-room", message=message)
     elif above := list(_within_quota(on, one, wanted, path)):
         yield from above
+    elif one.nodes > 1:
+        yield from _groups_fit(on, one, wanted, path)
     elif not shares.of_service(
         found := places_of(one.team, require(on.cluster), on.catalog), wanted, one.replicas.max
     ):
@@ -150,12 +154,36 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
         yield error(*path, id="above-quota", message=message)
 
 
+def _groups_fit(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
+    places = places_of(one.team, require(on.cluster), on.catalog)
+    if not shares.of_groups(places, wanted, one.nodes, one.replicas.max):
+        room = ", ".join(f"{place.pods(wanted)} in {place.pool}" for place in places)
+        message = f"{one.replicas.max} replicas of {one.nodes} nodes must be in one pool; there is room for pods: {room}"
+        yield error(*path, id="above-quota", message=message)
+
+
+def _serve_nodes(on: _On, index: int) -> Iterator[Finding]:
+    """Check what only replicas of several nodes have: a program for the other pods, and GPUs."""
+    one = on.spec.serve[index]
+    if one.worker_command and one.nodes == 1:
+        message = "a replica has one pod, so there is no other; write `nodes`"
+        yield error("serve", index, "worker_command", id="no-workers", message=message)
+    named = {r for r in one.resources if r == GPU or r.startswith(MIG_PREFIX)}
+    if one.nodes > 1 and GPU not in named:
+        message = f"a replica of {one.nodes} nodes needs {GPU}; without it one pod can do its work"
+        yield error("serve", index, "nodes", id="nodes-without-gpus", message=message)
+
+
 def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
     for resource, amount in wanted.items():
         limit = limit_of(one.team, require(on.cluster), on.catalog, resource)
-        if amount * one.replicas.max > limit:
-            all_, has = quantity(resource, amount * one.replicas.max), quantity(resource, limit)
-            message = f"{one.replicas.max} replicas take {all_} of {resource}, the team has {has}"
+        if amount * one.nodes * one.replicas.max > limit:
+            all_, has = (
+                quantity(resource, amount * one.nodes * one.replicas.max),
+                quantity(resource, limit),
+            )
+            of = f" of {one.nodes} nodes" if one.nodes > 1 else ""
+            message = f"{one.replicas.max} replicas{of} take {all_} of {resource}, the team has {has}"
             yield error(*path, resource, id="above-quota", message=message)
 
 
@@ -258,6 +286,7 @@ _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
         _serve_replicas,
         _serve_amounts,
         _serve_team,
+        _serve_nodes,
         _serve_fits,
         *_of_both("serve"),
     ),
