@@ -439,6 +439,21 @@ CLUSTER_ROWS: list[Row] = [
 
 WORKLOAD_ROWS: list[Row] = [
     (
+        "a test of NCCL for nobody",
+        [("serve:\n", "nccl_test: {team: resarch, image: x}\nserve:\n")],
+        "3:19: error[unknown-team] nccl_test.team: 'resarch' is not a team of the cluster; did you mean 'research'?",
+    ),
+    (
+        "a test of NCCL without two nodes of whole GPUs",
+        [("serve:\n", "nccl_test: {team: serving, image: x}\nserve:\n")],
+        "3:19: error[no-gpus] nccl_test.team: no pool of the team 'serving' has two nodes with whole GPUs within its quota",
+    ),
+    (
+        "a gang with the name of a test",
+        [("name: tune", "name: nccl-test-tune")],
+        "11:11: error[reserved-name] train[nccl-test-tune].name: names with 'nccl-test-' are of the jobs that test NCCL; take another name",
+    ),
+    (
         "replicas of several nodes above the quota",
         [
             ("team: serving", "team: research"),
@@ -693,6 +708,6 @@ WORKLOAD_ROWS: list[Row] = [
     (
         "a key of the cluster's",
         [("cluster: kube", "cluster: kube\nbudget: 1")],
-        "3:1: error[unknown-key] budget: unknown key 'budget'; known here are schema, cluster, serve, train",
+        "3:1: error[unknown-key] budget: unknown key 'budget'; known here are schema, cluster, serve, train, nccl_test",
     ),
 ]

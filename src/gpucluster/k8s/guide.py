@@ -6,7 +6,7 @@ from gpucluster import catalog
 from gpucluster.k8s.manifest import dump
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
-from gpucluster.k8s.waves import CHARTS, WAVES
+from gpucluster.k8s.waves import CHARTS, TESTS, WAVES
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Bindings, FileSystemBinding, Lustre
 from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
@@ -61,6 +61,9 @@ def _readme(site: Site) -> Iterator[str]:
         yield f"- `{wave.folder}`: {wave.holds}"
     yield ""
     yield "Apply the existing folders in this order: `kubectl apply --server-side -k FOLDER`."
+    if site.workloads.nccl_tests:
+        yield ""
+        yield f"`{TESTS.folder}` has a test of NCCL for each pool, and no wave starts it: `kubectl create -f {TESTS.folder}/NAME.yaml`, and `kubectl delete` afterwards."
     if missing(site):
         yield ""
         yield "`MISSING.md` lists file systems without an id; pods that need them wait."

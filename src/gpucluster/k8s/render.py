@@ -67,6 +67,7 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.SERVICES, "endpoint.yaml.j2", services.endpoints),
     Component(waves.SERVICES, "autoscaler.yaml.j2", services.autoscalers),
     Component(waves.TRAINING, "gang.yaml.j2", gangs.gangs),
+    Component(waves.TESTS, "gang.yaml.j2", gangs.nccl_tests),
 )
 
 

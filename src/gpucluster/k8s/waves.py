@@ -19,5 +19,6 @@ QUEUES = Wave("30-queues", "flavors, quotas, queues and priorities, which pods r
 STORAGE = Wave("40-storage", "volumes and claims that pods mount")
 SERVICES = Wave("50-services", "services that answer requests")
 TRAINING = Wave("60-training", "gangs")
+TESTS = Wave("tests", "a test of NCCL for each pool; no wave: start one by hand")
 
 WAVES = (NAMESPACES, ACCESS, NODES, QUEUES, STORAGE, SERVICES, TRAINING)

@@ -154,6 +154,7 @@ LABEL_ZONE, LABEL_HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 LABEL_MIG = "nvidia.com/mig.config"  # on nodes: the MIG manager slices GPUs by it
 TAINT_GPU = "nvidia.com/gpu"
 CHECKPOINT_VARIABLE = "CHECKPOINT_DIR"  # in pods of a gang with a checkpoint: its folder
+NCCL_TEST_PREFIX = "nccl-test-"  # of the job that tests NCCL in a pool
 LOCAL_QUEUE = "default"  # Kueue's queue for workloads without a queue label
 POD_IDENTITY_AGENT = "169.254.170.23/32"  # of EKS's agent on every node; it answers on port 80 (EKS user guide, pod-id-agent-setup)
 ROLE_KUBERNETES = "kubernetes-node"  # in TAG_ROLE, of security groups

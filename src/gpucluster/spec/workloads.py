@@ -238,6 +238,21 @@ class Train(Part):
     )
 
 
+class NcclTest(Part):
+    """A job for each pool of a team with whole GPUs: all-reduce over two nodes. Nothing starts it by itself."""
+
+    team: TeamName = spec_field(UpdateClass.NONE, "Team whose quota it uses.")
+    image: Image = spec_field(
+        UpdateClass.NONE, "Container image with torch and, for EFA, the plugin of NCCL: a training image."
+    )
+    pull_secrets: tuple[ObjectName, ...] = spec_field(
+        UpdateClass.NONE,
+        "Secrets of the team's namespace with the credentials of the image's registry.",
+        default=(),
+        min_length=1,
+    )
+
+
 class WorkloadsSpec(Part):
     """Workloads for one cluster."""
 
@@ -245,3 +260,6 @@ class WorkloadsSpec(Part):
     cluster: Name = spec_field(UpdateClass.REPLACE, "Name of the cluster. Its spec is stacks/NAME.yaml.")
     serve: tuple[Serve, ...] = spec_field(UpdateClass.LIVE, "Services.", default=(), min_length=1)
     train: tuple[Train, ...] = spec_field(UpdateClass.LIVE, "Training jobs.", default=(), min_length=1)
+    nccl_test: NcclTest | None = spec_field(
+        UpdateClass.NONE, "A test of NCCL for each pool of a team.", default=None
+    )

@@ -52,38 +52,44 @@ class Gang:
 
 def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
     for one in site.workloads.gangs:
-        yield (
-            f"gang-{names.of_team(one.team, one.name)}",
-            Gang(
-                name=scalar(one.name),
-                namespace=scalar(site.kubernetes.team(one.team).namespace),
-                queued=pods.queued(site, one),
-                labels=pods.labels(site, one),
-                annotations=scalar(_annotations(one)),
-                job=scalar(JOB),
-                nodes=scalar(one.nodes),
-                restarts=scalar(one.restarts),
-                priority=scalar(site.name(GANG)),
-                account=scalar(one.service_account),
-                grace=scalar(one.grace_s),
-                lifecycle=scalar(_lifecycle(one.checkpoint)),
-                tolerations=pods.tolerated(site, one),
-                affinity=pods.affinity(site, one),
-                image=scalar(one.image),
-                pull_secrets=pods.pull_secrets(one),
-                command=scalar(list(one.command) or None),
-                secrets=pods.secret_lines(one),
-                args=scalar(list(one.args) or None),
-                env=pods.env_lines({**one.fabric_env, **one.env, **_rendezvous(one)}),
-                port=scalar(RENDEZVOUS_PORT),
-                requests=pods.requests(one),
-                limits=pods.limits(one),
-                capabilities=scalar({"add": ["IPC_LOCK"]} if one.fabric else None),
-                shm=pods.shm(one),
-                mounts=pods.mount_lines(site),
-                volumes=pods.volume_lines(site),
-            ),
-        )
+        yield f"gang-{names.of_team(one.team, one.name)}", _gang(site, one)
+
+
+def nccl_tests(site: Site) -> Iterator[tuple[str, Gang]]:
+    for one in site.workloads.nccl_tests:
+        yield one.name, _gang(site, one)
+
+
+def _gang(site: Site, one: GangPlan) -> Gang:
+    return Gang(
+        name=scalar(one.name),
+        namespace=scalar(site.kubernetes.team(one.team).namespace),
+        queued=pods.queued(site, one),
+        labels=pods.labels(site, one),
+        annotations=scalar(_annotations(one)),
+        job=scalar(JOB),
+        nodes=scalar(one.nodes),
+        restarts=scalar(one.restarts),
+        priority=scalar(site.name(GANG)),
+        account=scalar(one.service_account),
+        grace=scalar(one.grace_s),
+        lifecycle=scalar(_lifecycle(one.checkpoint)),
+        tolerations=pods.tolerated(site, one),
+        affinity=pods.affinity(site, one),
+        image=scalar(one.image),
+        pull_secrets=pods.pull_secrets(one),
+        command=scalar(list(one.command) or None),
+        secrets=pods.secret_lines(one),
+        args=scalar(list(one.args) or None),
+        env=pods.env_lines({**one.fabric_env, **one.env, **_rendezvous(one)}),
+        port=scalar(RENDEZVOUS_PORT),
+        requests=pods.requests(one),
+        limits=pods.limits(one),
+        capabilities=scalar({"add": ["IPC_LOCK"]} if one.fabric else None),
+        shm=pods.shm(one),
+        mounts=pods.mount_lines(site),
+        volumes=pods.volume_lines(site),
+    )
 
 
 def _lifecycle(checkpoint: Checkpoint | None) -> dict[str, object] | None:

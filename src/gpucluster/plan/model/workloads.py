@@ -87,3 +87,4 @@ class Workloads:
 
     services: tuple[Service, ...] = ()
     gangs: tuple[Gang, ...] = ()
+    nccl_tests: tuple[Gang, ...] = ()  # one for each pool; rendered beside the waves

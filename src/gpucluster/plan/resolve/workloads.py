@@ -3,19 +3,18 @@
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from gpucluster.catalog import environment
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names, shares
-from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Share
-from gpucluster.plan.model.values import CPU, EFA, GANG, GPU, HUGE_PAGES, MEMORY, SERVICE
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
+from gpucluster.plan.model.values import CPU, EFA, GANG, GPU, MEMORY, SERVICE
 from gpucluster.plan.model.workloads import Checkpoint, Gang, SecretVariable, Service, Workloads
+from gpucluster.plan.resolve import nccl
+from gpucluster.plan.resolve.pods import FABRIC, fabric_env, places_of, shm_mib, without
 from gpucluster.plan.shares import of_node
 from gpucluster.spec.part import require
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.workloads import Checkpoint as CheckpointSpec
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
-
-_FABRIC = (EFA, HUGE_PAGES)
 
 
 def workloads(spec: WorkloadsSpec, kubernetes: Kubernetes) -> Workloads:
@@ -23,6 +22,7 @@ def workloads(spec: WorkloadsSpec, kubernetes: Kubernetes) -> Workloads:
     return Workloads(
         services=tuple(_service(one, kubernetes) for one in spec.serve),
         gangs=tuple(_gang(one, kubernetes) for one in spec.train),
+        nccl_tests=() if spec.nccl_test is None else nccl.tests(spec.nccl_test, kubernetes),
     )
 
 
@@ -30,7 +30,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
     wanted = {
         resource: require(in_unit(resource, amount)) for resource, amount in requested.resources.items()
     }
-    places, several = _places(kubernetes, requested.team), requested.nodes > 1
+    places, several = places_of(kubernetes, requested.team), requested.nodes > 1
     found = (
         shares.of_groups(places, wanted, requested.nodes, requested.replicas.max)
         if several
@@ -48,7 +48,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
         pull_secrets=requested.pull_secrets,
         command=requested.command,
         args=requested.args,
-        env={**(_fabric_env(pools, requested.nodes, fabric=fabric) if several else {}), **requested.env},
+        env={**(fabric_env(pools, requested.nodes, fabric=fabric) if several else {}), **requested.env},
         secrets=_secrets(requested),
         port=int(kube.SERVICE_PORT.value) if requested.port is None else requested.port,
         health=requested.health,
@@ -56,7 +56,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
         worker_command=requested.worker_command,
         fabric=fabric,
         resources=resources,
-        shm_mib=_shm_mib(requested.shm, resources),
+        shm_mib=shm_mib(requested.shm, resources),
         pools=tuple(place.pool for place in found),
         anywhere=any(place.words for place in found),
         surge=shares.pods_of(found, wanted) >= (requested.replicas.max + 1) * requested.nodes,
@@ -69,7 +69,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
 def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
     word = None if requested.topology is None else requested.topology.required or requested.topology.preferred
     found = shares.of_gang(
-        _places(kubernetes, requested.team), requested.nodes, requested.gpus_per_node, word
+        places_of(kubernetes, requested.team), requested.nodes, requested.gpus_per_node, word
     )
     pools = [kubernetes.pool(place.pool) for place in found]
     resources = _least([of_node(pool, {GPU: requested.gpus_per_node}) for pool in pools])
@@ -87,11 +87,11 @@ def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
         args=requested.args,
         env={**_checkpoint_env(requested), **requested.env},
         secrets=_secrets(requested),
-        fabric_env=_fabric_env(pools, requested.nodes, fabric=fabric),
+        fabric_env=fabric_env(pools, requested.nodes, fabric=fabric),
         nodes=requested.nodes,
         gpus_per_node=requested.gpus_per_node,
-        resources=resources if fabric else _without(resources, _FABRIC),
-        shm_mib=_shm_mib(requested.shm, resources),
+        resources=resources if fabric else without(resources, FABRIC),
+        shm_mib=shm_mib(requested.shm, resources),
         pools=tuple(pool.name for pool in pools),
         fabric=fabric,
         required_level=labels.get(word or "") if required else None,
@@ -110,35 +110,11 @@ def _secrets(requested: Serve | Train) -> tuple[SecretVariable, ...]:
     )
 
 
-def _fabric_env(pools: Sequence[NodePool], nodes: int, *, fabric: bool) -> dict[str, str]:
-    """The variables of the fabric, for every machine that the gang may run on."""
-    machines = [name for pool in pools for source in pool.sources for name in source.machines]
-    kind = environment.EFA if fabric else environment.ETHERNET
-    return {one.name: one.value for one in environment.set_for(kind, machines, several=nodes > 1)}
-
-
-def _places(kubernetes: Kubernetes, team: str) -> list[shares.Place]:
-    """The team's pools."""
-    return [_place(kubernetes.pool(share.pool), share) for share in kubernetes.team(team).shares]
-
-
-def _place(pool: NodePool, share: Share) -> shares.Place:
-    return shares.Place(
-        pool=pool.name,
-        node=pool.allocatable,
-        most=pool.max,
-        reach={r: amount + share.borrow.get(r, 0) for r, amount in share.nominal.items()},
-        shared_by=pool.shared_by,
-        words=tuple(level.word for level in pool.levels),
-        one_zone=len(pool.zones) == 1,
-    )
-
-
 def _of_replica(wanted: Mapping[str, int], pool: NodePool, *, fabric: bool) -> dict[str, int]:
     """The requested amounts, with the CPU and memory that go with them, and the fabric between nodes."""
     named = {r: wanted[r] for r in pool.shared_by if r in wanted}
     beside = of_node(pool, named) if named else _by_size(wanted, pool)
-    more = _FABRIC if fabric and beside.get(EFA) else ()
+    more = FABRIC if fabric and beside.get(EFA) else ()
     return {**{r: beside[r] for r in (CPU, MEMORY, *more)}, **wanted}
 
 
@@ -152,10 +128,6 @@ def _least(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Resources that fit each of the pools: the least of each resource, none of a resource that one of them lacks."""
     least = {r: min(one.get(r, 0) for one in found) for r in found[0]}
     return {r: amount for r, amount in sorted(least.items()) if amount}
-
-
-def _without(resources: Mapping[str, int], left_out: Sequence[str]) -> dict[str, int]:
-    return {r: amount for r, amount in resources.items() if r not in left_out}
 
 
 def _checkpoint(requested: Train, checkpoint: CheckpointSpec) -> Checkpoint:
@@ -172,10 +144,3 @@ def _grace_s(requested: Train) -> int:
     found = requested.checkpoint
     needed = 0 if found is None else found.takes + int(kube.GRACE_AFTER_S.value)
     return max(needed, int(kube.GRACE_S.value))
-
-
-def _shm_mib(requested: int | None, resources: Mapping[str, int]) -> int:
-    if requested is not None:
-        return require(in_unit(MEMORY, requested))
-    part = resources[MEMORY] // int(kube.SHM_PART.value)
-    return max(64, min(part, int(kube.SHM_MOST_MIB.value)))

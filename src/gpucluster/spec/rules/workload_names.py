@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 
-from gpucluster.plan.model.values import GANG, SERVICE
+from gpucluster.catalog import Catalog
+from gpucluster.plan import names
+from gpucluster.plan.model.values import GANG, GPU, SERVICE
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.findings import error
-from gpucluster.spec.rules.places import team_of
-from gpucluster.spec.workloads import Serve, Train
+from gpucluster.spec.rules.places import places_of, team_of
+from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 from gpucluster.text import quoted
 
 MAX_ENV = 200  # variables of one container
@@ -25,6 +27,27 @@ def variables(one: Serve | Train, path: Path) -> Iterator[Finding]:
             message = f"'{name}' is set by gpucluster for the gang; use another name"
             key = "env" if name in one.env else "secrets"
             yield error(*path, key, name, id="reserved-name", message=message)
+
+
+def own(one: Serve | Train, path: Path) -> Iterator[Finding]:
+    if one.name.startswith(names.NCCL_TEST_PREFIX):
+        message = f"names with '{names.NCCL_TEST_PREFIX}' are of the jobs that test NCCL; take another name"
+        yield error(*path, "name", id="reserved-name", message=message)
+
+
+def nccl_test(spec: WorkloadsSpec, cluster: ClusterSpec | None, catalog: Catalog) -> Iterator[Finding]:
+    """Check that the team exists, and has a pool for the test."""
+    found, on = require(spec.nccl_test), require(cluster)
+    teams = [team.name for team in require(on.kubernetes).teams]
+    if found.team not in teams:
+        near = did_you_mean(found.team, teams) or f"; there are {', '.join(teams)}"
+        message = f"{quoted(found.team)} is not a team of the cluster{near}"
+        yield error("nccl_test", "team", id="unknown-team", message=message)
+        return
+    places = places_of(found.team, on, catalog)
+    if not any(place.node.get(GPU) and place.pods({GPU: place.node[GPU]}) >= 2 for place in places):
+        message = f"no pool of the team {quoted(found.team)} has two nodes with whole GPUs within its quota"
+        yield error("nccl_test", "team", id="no-gpus", message=message)
 
 
 def priority(one: Serve | Train, cluster: ClusterSpec | None, path: Path) -> Iterator[Finding]:

@@ -42,6 +42,7 @@ def check(spec: WorkloadsSpec, cluster: ClusterSpec | None, catalog: Catalog) ->
     """Return all findings about the parts that are valid."""
     on = _On(spec, cluster, catalog)
     found = [*collect(_named_twice(on)), *collect(_its_cluster(on)), *collect(_not_empty(on))]
+    found += collect(workload_names.nccl_test(spec, cluster, catalog))
     for kind, rules in _RULES.items():
         for index in range(len(parsed(lambda kind=kind: getattr(spec, kind)))):
             for rule in rules:
@@ -271,8 +272,7 @@ def _train_checkpoint(on: _On, index: int) -> Iterator[Finding]:
 
 
 def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
-    """Yield the rules that services and gangs have in common."""
-    for rule in (secrets.literal, secrets.variables, workload_names.variables):
+    for rule in (secrets.literal, secrets.variables, workload_names.variables, workload_names.own):
         yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
     yield lambda on, index: workload_memory.shm(
         getattr(on.spec, kind)[index], on.cluster, on.catalog, (kind, index)
