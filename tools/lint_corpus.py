@@ -1,13 +1,16 @@
 """Compare `gpucluster lint` with the expected verdicts of public example files by other hands.
 
     .venv/bin/python tools/lint_corpus.py CLONES            # compare; ends with 1 if a verdict differs
-    .venv/bin/python tools/lint_corpus.py CLONES --update   # write the verdicts that lint gives now; read the diff
+    .venv/bin/python tools/lint_corpus.py CLONES --update   # write the verdicts that lint gives now; then read the files
 
-CLONES has OWNER/NAME for each repository: a clone, or a bare one, with the commit of `tools/lint-corpus.json`. That file has
-the repository, the commit, and the path of each file. Each file is checked alone, beside its neighbours, as a part of a
-cluster. `errors` lists the files with errors, their rules, and why these errors are right; all other files have none.
+CLONES has OWNER/NAME for each repository: a clone, or a bare one, with the commit of the table. The table is
+`tools/lint-corpus.json`, or the file of `--table`. It has the repository, the commit, and the path of each file. Each file is
+checked alone, beside its neighbours, as a part of a cluster. `errors` lists the files with errors, their rules, and why these
+errors are right: a reader's sentence, and `--update` leaves it empty for a new error. All other files have none; `read` lists
+those of them that were drawn at random and read.
 """
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -15,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +30,40 @@ from gpucluster.k8s.lint.kustomize import FILES
 TABLE = Path(__file__).with_name("lint-corpus.json")
 
 
-def main() -> None:
-    clones, update = Path(sys.argv[1]), "--update" in sys.argv[2:]
-    table: dict[str, Any] = json.loads(TABLE.read_text())
+def main(argv: list[str]) -> int:
+    arguments = _arguments(argv)
+    table: dict[str, Any] = json.loads(arguments.table.read_text())
     facts = Facts(kubernetes=table["kubernetes"], whole=False)
     counts: Counter[str] = Counter()
     for row in table["repositories"]:
-        found = _verdicts(clones / row["repository"], row, facts, counts)
-        for path in sorted({*found, *row["errors"]}):
-            expected = row["errors"].get(path, {}).get("rules", [])
-            if found.get(path, []) != expected:
-                counts["differ"] += 1
-                print(f"{row['repository']} {path}: expected {expected or 'no error'}, found {found.get(path, 'no error')}")  # fmt: skip
-        if update:
+        found = _verdicts(arguments.clones / row["repository"], row, facts, counts)
+        for words in _differences(row, found):
+            counts["differ"] += 1
+            print(words)
+        if arguments.update:
             row["errors"] = {path: {"rules": found[path], "because": row["errors"].get(path, {}).get("because", "")} for path in sorted(found)}  # fmt: skip
-    if update:
-        TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    if arguments.update:
+        arguments.table.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
     print(f"{counts['files']} files of {len(table['repositories'])} repositories: {counts['refused']} with errors, {counts['warned']} with warnings, {counts['differ']} verdicts differ")  # fmt: skip
-    raise SystemExit(1 if counts["differ"] and not update else 0)
+    return 1 if counts["differ"] and not arguments.update else 0
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("clones", type=Path)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--table", type=Path, default=TABLE)
+    return parser.parse_args(argv)
+
+
+def _differences(row: dict[str, Any], found: dict[str, list[str]]) -> Iterator[str]:
+    """A verdict differs, or nobody has read the file."""
+    for path in sorted({*found, *row["errors"]}):
+        expected = row["errors"].get(path, {})
+        if found.get(path, []) != expected.get("rules", []):
+            yield f"{row['repository']} {path}: expected {expected.get('rules') or 'no error'}, found {found.get(path, 'no error')}"  # fmt: skip
+        elif not expected.get("because"):
+            yield f"{row['repository']} {path}: nobody has written why {expected['rules']} is right"
 
 
 def _verdicts(clone: Path, row: dict[str, Any], facts: Facts, counts: Counter[str]) -> dict[str, list[str]]:
@@ -83,4 +103,4 @@ def _check_out(clone: Path, commit: str, files: list[str], folder: Path) -> None
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))
