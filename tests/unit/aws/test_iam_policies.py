@@ -22,7 +22,7 @@ from gpucluster.aws.iam_policies import (
 from gpucluster.aws.instances import LIMIT_BYTES, encoded, user_data
 from gpucluster.plan.stores import events_to, only_tls
 from gpucluster.sandbox.aws.iam.policies import Need, allows, check
-from gpucluster.spec.rules.aws import MOST_LETTERS, MOST_PREFIXES
+from gpucluster.spec.rules.s3_places import MOST_LETTERS, MOST_PREFIXES
 
 EC2 = "arn:aws:ec2:us-east-2:123456789012"
 HEAD = HeadScope(

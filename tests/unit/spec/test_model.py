@@ -267,7 +267,7 @@ def test_schema_refuses_words_of_no_catalog_and_keys_that_exclude_each_other(old
 
 def test_schema_requires_addresses_of_the_heads_in_an_existing_vpc() -> None:
     """Regression: `check` refused the spec that the editor accepted."""
-    values = copy.deepcopy(PLAIN)
+    values: Any = copy.deepcopy(PLAIN)
     subnets = dict.fromkeys(values["aws"]["network"]["zones"], "subnet-0123456789abcdef0")
     values["aws"]["network"] = {"vpc": "vpc-0123456789abcdef0", "subnets": subnets}
     values["head"]["address"] = "10.42.0.10"
