@@ -50,8 +50,9 @@ def _role(role: Obj) -> Iterator[Finding]:
         if "*" in resources and "*" in verbs:
             words = "allows every verb on every resource of its groups, also on secrets and roles"
             yield role.warned("wildcard-role", words, path)
-        elif "*" in resources and verbs & {"get", "list", "watch"} and groups & {"", "*"} and not named:
-            yield role.warned("wildcard-role", "reads every resource of its groups, also secrets", path)
+        elif "*" in resources and groups & {"", "*"} and not named:
+            words = f"may {', '.join(sorted(verbs))} every resource of its groups, also secrets"
+            yield role.warned("wildcard-role", words, path)
         elif "*" in verbs and role.kind == "ClusterRole" and resources & _POWERFUL and not named:
             words = f"allows every verb on {', '.join(sorted(resources & _POWERFUL))}, from which all rights follow"
             yield role.warned("wildcard-role", words, path)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from gpucluster.k8s.lint import storage
+from gpucluster.k8s.lint import hosts, storage
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import is_gang
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
@@ -158,13 +158,17 @@ def _node_pool(maker: Obj, *, gangs: bool) -> Iterator[Finding]:
 
 
 def has_gpus(maker: Obj) -> bool:
-    """Return whether a NodePool makes GPU nodes, by its limits, taints or requirements."""
+    """Return whether a NodePool makes GPU nodes, by its limits, taints, requirements or machines."""
+    wanted = [one for _, one in entries(maker.body, "spec", "template", "spec", "requirements")]
     keys = [
         *mapping(at(maker.body, "spec", "limits")),
         *(text(at(taint, "key")) for _, taint in entries(maker.body, "spec", "template", "spec", "taints")),
-        *(text(at(one, "key")) for _, one in entries(maker.body, "spec", "template", "spec", "requirements")),
+        *(text(at(one, "key")) for one in wanted),
     ]
-    return any(key.startswith(("nvidia.com/", "karpenter.k8s.aws/instance-gpu")) for key in keys)
+    named = [text(value) for one in wanted if at(one, "key") == hosts.TYPE and at(one, "operator") == "In" for value in items(at(one, "values"))]  # fmt: skip
+    machines = [hosts.machines().get(name) for name in named]
+    with_gpus = bool(machines) and all(machine and machine.gpu for machine in machines)
+    return with_gpus or any(key.startswith(("nvidia.com/", "karpenter.k8s.aws/instance-gpu")) for key in keys)
 
 
 def _images(node_class: Obj) -> Iterator[Finding]:

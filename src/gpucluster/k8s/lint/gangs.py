@@ -30,6 +30,7 @@ _TCP = (
     ("NCCL_NET", "socket"),
     ("NCCL_NET_PLUGIN", "none"),
 )
+_LAUNCHERS = ("torchrun", "torch.distributed", "MASTER_ADDR", "PET_NNODES")
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _NOT_GANGS = frozenset(
     {"Deployment.apps", "ReplicaSet.apps", "DaemonSet.apps", "StatefulSet.apps", "CronJob.batch"}
@@ -62,8 +63,9 @@ def devices(pods: Pods) -> dict[str, Decimal]:
 
 
 def _is_wide(pods: Pods) -> bool:
-    """A plain Job is a gang if it is indexed; else its pods take work from a queue."""
-    return pods.owner.key != "Job.batch" or at(pods.owner.body, "spec", "completionMode") == "Indexed"
+    """A plain Job is a gang if it is indexed, or starts a distributed program; else its pods take work from a queue."""
+    indexed = at(pods.owner.body, "spec", "completionMode") == "Indexed"
+    return pods.owner.key != "Job.batch" or indexed or any(word in repr(pods.spec) for word in _LAUNCHERS)
 
 
 def _count(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:

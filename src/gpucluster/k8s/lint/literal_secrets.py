@@ -14,7 +14,7 @@ from gpucluster.spec.secret_values import SECRET_VALUE
 from gpucluster.text import quoted
 
 _NAME = re.compile(
-    r"(.*[_.-])?(TOKEN|PASSWORD|PASSWD|SECRET|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY)",
+    r".*PASSWORD|(.*[_.-])?(TOKEN|PASS|PASSWD|PASSPHRASE|SECRET|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY)",
     re.ASCII | re.IGNORECASE,
 )
 _HARMLESS = re.compile(
@@ -22,6 +22,10 @@ _HARMLESS = re.compile(
     re.DOTALL,
 )
 _ADDRESS = re.compile(r"\w://[^/\s:@$]*:([^@/\s]{3,})@")
+_OPTION = re.compile(
+    r"--(?:[\w-]+-)?(?:password|passwd|api-key|secret-key|access-key|auth-token|hf-token|access-token)=(\S{5,})",
+    re.ASCII,
+)
 _LONGEST = 2**16  # characters of a value that is searched
 
 
@@ -89,6 +93,7 @@ def _variables(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator
 def _arguments(pods: Pods, path: Path, container: Mapping[str, Any]) -> Iterator[Finding]:
     for part in ("command", "args"):
         for inner, word in entries(container, part):
-            if is_secret(text(word)):
+            option = _OPTION.search(text(word)[:_LONGEST])
+            if is_secret(text(word)) or (option and not _HARMLESS.fullmatch(option[1])):
                 words = "holds a secret as text: use a variable from a Secret"
                 yield pods.owner.warned("literal-secret", words, (*path, *inner))

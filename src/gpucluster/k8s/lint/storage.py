@@ -11,7 +11,9 @@ from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, t
 from gpucluster.text import quoted
 
 _EBS = frozenset({"ebs.csi.aws.com", "kubernetes.io/aws-ebs", "ebs.csi.eks.amazonaws.com"})
-_EBS_CLASSES = frozenset({"gp2", "gp3", "io1", "io2"})  # names that EKS and its guides give to classes of EBS
+_EBS_CLASSES = frozenset(
+    {"gp2", "gp3", "io1", "io2", "ebs", "ebs-sc", "ebs-gp3", "auto-ebs-sc"}
+)  # names that EKS and its guides give to classes of EBS
 _MANY = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _SET = "StatefulSet.apps"
 _HPA = "HorizontalPodAutoscaler.autoscaling"
@@ -74,6 +76,7 @@ def _binding(made: Obj) -> Iterator[Finding]:
 
 def _claims(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
     count = max(pods.count, scaled(manifests, pods))
+    yield from _of_the_set(pods)
     for path, volume in entries(pods.spec, "volumes") if count > 1 else ():
         name = text(at(volume, "persistentVolumeClaim", "claimName"))
         claim = manifests.get(CLAIM, name, pods.owner.namespace)
@@ -88,6 +91,18 @@ def _claims(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
                 f"{count} pods use claim {quoted(name)}, which only pods of one node can use (ReadWriteOnce)"
             )
             yield pods.owner.warned("claim-sharing", words, where)
+
+
+def _of_the_set(pods: Pods) -> Iterator[Finding]:
+    """All pods of a JobSet share the claims of its policies."""
+    mounted = {
+        text(at(mount, "name")) for _, one in pods.containers() for _, mount in entries(one, "volumeMounts")
+    }
+    for path, template in _templates(pods.owner) if pods.owner.key == JOBSET and pods.count > 1 else ():
+        modes = [text(mode) for mode in items(at(template, "spec", "accessModes"))]
+        if modes and not _MANY & {*modes} and text(at(template, "metadata", "name")) in mounted:
+            words = f"{pods.count} pods share it, and only those of one node can use it ({', '.join(modes)})"
+            yield pods.owner.warned("claim-sharing", words, (*path, "spec", "accessModes"))
 
 
 def scaled(manifests: ManifestSet, pods: Pods) -> int:
