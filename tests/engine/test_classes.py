@@ -1,57 +1,52 @@
-"""The class of a spec change is never milder than the class of the same change's resources."""
+"""The resources of a spec change, which the tool compares by default, change neither its class nor its sentences."""
 
 import json
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 from support.builders import SPEC, a_spec_text
+from support.edits import EDITS, Edit
 from support.expert_pairs import PAIRS, Pair
-from support.planner_server import Server
+from support.planned_diffs import a_planned_diff, declared, forked_planner
 from support.reviewed import a_diff, a_side
 
 from gpucluster.cli import main
 from gpucluster.engine import offline
-from gpucluster.engine.offline import Planned, planner
 from gpucluster.gitops.diff import diff
-from gpucluster.gitops.model import Compared, worse, worst
+from gpucluster.gitops.model import Compared
 from gpucluster.gitops.resources import compare
 from gpucluster.spec import UpdateClass
 
 CHANGES = [
-    pair for pair in PAIRS if pair.expected is not None and pair.old.startswith("schema: 1\nname: burst")
+    pair
+    for pair in PAIRS
+    if pair.expected is not None and a_side(pair.old).plan.slurm and a_side(pair.new).plan.slurm
 ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _planner_forks() -> Iterator[None]:
-    """Plan in forked children: most of a fresh child's CPU is the import of Pulumi."""
-    server = Server()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "_child", server.child)
+    with forked_planner():
         yield
-    server.close()
-
-
-@cache
-def _planned(text: str) -> Planned:
-    return offline.run("gpucluster.aws.program:declare", a_side(text).plan)
 
 
 @pytest.mark.parametrize("pair", CHANGES, ids=lambda pair: pair.says.replace(" ", "-"))
-def test_resources_have_no_worse_class(pair: Pair) -> None:
-    resources = compare(_planned(pair.old), _planned(pair.new))
-    by_engine = worst(one.update for one in resources)
-    assert not worse(by_engine, pair.expected), [f"{one.name}: {one.why}" for one in resources]
-    found = a_diff(pair.old, pair.new, resources)
-    assert found.engine_note is None
-    assert found.worst is pair.expected
+def test_resources_change_neither_class_nor_sentences_of_a_pair(pair: Pair) -> None:
+    found = a_planned_diff(pair.old, pair.new)
+    assert (found.worst, found.engine_note) == (pair.expected, None)
+    assert found.effects == a_diff(pair.old, pair.new).effects
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.id)
+def test_resources_change_no_sentence_of_an_observed_edit(edit: Edit) -> None:
+    """docs/edits.md has the sentences without resources."""
+    assert a_planned_diff(edit.old, edit.new).effects == a_diff(edit.old, edit.new).effects
 
 
 def test_same_program_changes_nothing() -> None:
-    old, new = CHANGES[0].old, CHANGES[0].old
-    assert compare(_planned(old), offline.run("gpucluster.aws.program:declare", a_side(new).plan)) == ()
+    again = offline.run("gpucluster.aws.program:declare", a_side(SPEC).plan)
+    assert compare(declared(SPEC), again) == ()
 
 
 def test_the_verb_runs_the_program_of_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +63,7 @@ def test_the_verb_runs_the_program_of_both_sides(tmp_path: Path, capsys: pytest.
 
 def test_planted_milder_class_is_found() -> None:
     pair = next(pair for pair in CHANGES if pair.says == "another network")
-    resources = compare(_planned(pair.old), _planned(pair.new))
+    resources = compare(declared(pair.old), declared(pair.new))
     mild = diff(a_side(SPEC), a_side(a_spec_text(("idle: 5m", "idle: 6m"))), Compared(resources=resources))
     assert mild.engine_note is not None
     assert mild.worst is UpdateClass.REPLACE

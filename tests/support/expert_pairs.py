@@ -416,7 +416,13 @@ PAIRS = (
         "  jobs: {read:",
         "  # jobs: {read:",
     ),
-    _of_research("another tag", UpdateClass.LIVE, "tags change in place", "cost-centre", "cost-center"),
+    _of_research(
+        "another tag",
+        UpdateClass.NEW_NODES,
+        "a node that runs keeps the tags of its launch",
+        "cost-centre",
+        "cost-center",
+    ),
     _of_research(
         "an image by its id",
         UpdateClass.REPLACE,

@@ -7,20 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops.effect_rows import HEAD_STOPPED, KEY_KEPT, QUEUE_KEPT, QUEUE_LOST, VOLUMES_LOST
-from gpucluster.gitops.model import WAITS, Consequence, Effect, SpecChange, worse, worst
-from gpucluster.plan import names
-from gpucluster.plan.model import (
-    ClusterPlan,
-    Efs,
-    FsxLustre,
-    Head,
-    Image,
-    ImageById,
-    Pool,
-    SlotRange,
-    SlurmOnAws,
-)
+from gpucluster.gitops import rebuilt
+from gpucluster.gitops.events import events
+from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
+from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws
 from gpucluster.spec import UpdateClass
 
 
@@ -32,12 +22,8 @@ def consequences(
     That the head waits for jobs is also said with changes of the same class, unless one of them says it.
     """
     found = tuple(changes)
-    return tuple(one for one in every_consequence(old, new) if _is_new(one, found))
-
-
-def every_consequence(old: ClusterPlan, new: ClusterPlan) -> tuple[Consequence, ...]:
-    """Return all consequences, also those that a change of their part reports."""
-    return () if old.name != new.name else tuple(_all(old, new))
+    every = () if old.name != new.name else _all(old, new)
+    return tuple(one for one in every if _is_new(one, found))
 
 
 def _is_new(one: Consequence, changes: tuple[SpecChange, ...]) -> bool:
@@ -50,7 +36,7 @@ def _is_new(one: Consequence, changes: tuple[SpecChange, ...]) -> bool:
 def _all(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
     yield from _head(old, new)
     yield from _login(old, new)
-    yield from _key(old, new)
+    yield from _stores(old, new)
     yield from _detached(old, new)
     before = {pool.name: pool for pool in pools_of(old)}
     for pool in pools_of(new):
@@ -63,54 +49,38 @@ def _head(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
     """Check the head on AWS. Existing hosts are neither created nor deleted."""
     if not (isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws)):
         return
-    for what, was, now in (
-        ("zone", old.head.zone, new.head.zone),
-        ("address", old.head.address, new.head.address),
-        ("image", _image(old.image), _image(new.image)),
-    ):
-        if was != now:
-            update, effect, rest = _left_of(old.head, what)
-            message = (
-                f"the head's {what} changes ({was} -> {now}): the head is deleted and created again, {rest}"
-            )
-            yield Consequence(path="head", update=update, message=message, effect=effect)
-            return
-
-
-def _left_of(head: Head, what: str) -> tuple[UpdateClass, Effect, str]:
-    """Return the class, the effect and what survives the head: volumes do, but cannot change their zone."""
-    if head.volumes and what == "zone":
-        paths = ", ".join(volume.path for volume in head.volumes)
-        return UpdateClass.DATA_LOSS, VOLUMES_LOST, f"and its volumes ({paths}) cannot leave their zone"
-    if head.standby is not None or any(volume.key == names.STATE_VOLUME for volume in head.volumes):
-        return UpdateClass.REPLACE, QUEUE_KEPT, "and keeps its state"
-    return UpdateClass.REPLACE, QUEUE_LOST, "and the queue on it is lost"
+    for one in rebuilt.turned(rebuilt.head(old), rebuilt.head(new))[:1]:
+        rest = "and the queue on it is lost" if events(old, new, ()).queue_lost else "and keeps its state"
+        message = f"the head's {one.what} changes ({one.was} -> {one.now}): the head is deleted and created again, {rest}"
+        yield Consequence(path="head", update=UpdateClass.REPLACE, message=message)
 
 
 def _login(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
-    """Check login machines: without their own zone they follow the head."""
-    if old.login is not None and new.login is not None and old.login.zone != new.login.zone:
+    """Check login machines: they follow the head's zone, the image, the network and the key."""
+    if not (isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws)):
+        return
+    was, now = rebuilt.login(old), rebuilt.login(new)
+    for one in () if was is None or now is None else rebuilt.turned(was, now)[:1]:
         message = (
-            f"the login machines move from {old.login.zone} to {new.login.zone}: sessions on them are lost"
+            f"the {one.what} of the login machines changes ({one.was} -> {one.now}): they are deleted and created again, "
+            "and sessions on them end"
         )
         yield Consequence(path="login", update=UpdateClass.REPLACE, message=message)
 
 
-def _key(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
-    """Check data that the cluster created: a volume or a file system keeps its KMS key, so a new key needs a new one."""
-    if (
-        not (isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws))
-        or old.aws.kms_key == new.aws.kms_key
-    ):
+def _stores(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
+    """Check data that the cluster created: what AWS fixes at creation needs a new and empty volume or file system."""
+    if not (isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws)):
         return
-    made = [mount.path for mount in old.storage if isinstance(mount.source, Efs | FsxLustre)]
-    paths = [*made, *(volume.path for volume in old.head.volumes)]
-    if paths:
-        message = (
-            f"the data on {', '.join(paths)} stays encrypted with the old key: a new key needs new file systems and "
-            "volumes, and `pulumi up` refuses to replace protected ones"
-        )
-        yield Consequence(path="aws.kms_key", update=UpdateClass.DATA_LOSS, message=message, effect=KEY_KEPT)
+    after = rebuilt.stores(new)
+    for name, store in rebuilt.stores(old).items():
+        found = rebuilt.turned(store.fixed, after[name].fixed) if name in after else ()
+        for one in found[:1]:
+            message = (
+                f"the {one.what} of {store.path} cannot change ({one.was} -> {one.now}): only a new and empty one can have it, "
+                "and `pulumi up` refuses to replace the protected one"
+            )
+            yield Consequence(path=f"storage[{store.path}]", update=UpdateClass.DATA_LOSS, message=message)
 
 
 def _detached(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
@@ -124,11 +94,7 @@ def _detached(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
             f"`pulumi up` refuses in its preview to delete the protected volume of {', '.join(paths)}, and changes nothing; "
             "without the protection, or with --skip-preview, it stops the head to detach the volume, and leaves it stopped"
         )
-        yield Consequence(path="head", update=UpdateClass.RESTART, message=message, effect=HEAD_STOPPED)
-
-
-def _image(image: Image) -> str:
-    return image.id if isinstance(image, ImageById) else image.name
+        yield Consequence(path="head", update=UpdateClass.RESTART, message=message)
 
 
 def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops.consequences import consequences, every_consequence
-from gpucluster.gitops.effect_rows import POWER_DOWN
-from gpucluster.gitops.effects import JOBS, PODS, effects
+from gpucluster.gitops.consequences import consequences
+from gpucluster.gitops.effects import of_another_cluster, of_jobs, of_pods
+from gpucluster.gitops.events import events
 from gpucluster.gitops.model import (
     ORDER,
     Compared,
@@ -26,6 +26,7 @@ from gpucluster.gitops.model import (
 )
 from gpucluster.gitops.refine import refined
 from gpucluster.gitops.rights import with_rights
+from gpucluster.gitops.steps import POWER_DOWN
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
@@ -61,19 +62,21 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         cost_after=new.cost,
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
         engine_note=_engine_note(by_spec, by_engine, resources or ()),
-        effects=_effects(old, new, own, beyond) if told else None,
+        effects=_effects(old, new, own, resources or ()) if told else None,
     )
 
 
 def _effects(
-    old: Revision, new: Revision, changes: Iterable[SpecChange], beyond: Iterable[ResourceChange]
-) -> Effects:
-    pods = isinstance(old.plan, KubernetesOnAws) and isinstance(new.plan, KubernetesOnAws)
-    rules = PODS if pods else JOBS
-    if old.spec.name != new.spec.name:  # another cluster: no change is applied to the old one
-        changes, beyond = [one for one in changes if one.path == "name"], ()
-    every = every_consequence(old.plan, new.plan)
-    found = effects(new.spec.name, _apply(new), changes, every, beyond, rules=rules)
+    old: Revision, new: Revision, changes: tuple[SpecChange, ...], resources: tuple[ResourceChange, ...]
+) -> Effects | None:
+    """Return None if nothing changes, or if the spec has another kind of cluster and the old one had no jobs."""
+    name, apply = new.spec.name, _apply(new)
+    if old.spec.name != name:
+        return of_another_cluster(name, apply)
+    if old.plan.slurm is None:
+        return of_pods(name, apply, worst(one.update for one in changes) or UpdateClass.NONE)
+    after = None if new.plan.slurm is None else new.plan
+    found = of_jobs(name, apply, events(old.plan, after, changes, resources), changes)
     if new.plan.aws is not None:
         return found
     return replace(found, steps=tuple(step for step in found.steps if POWER_DOWN not in step))

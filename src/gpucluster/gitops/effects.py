@@ -1,72 +1,84 @@
-"""What changes do to running jobs, queued jobs, sessions and data, and the commands in their order. Pure.
+"""What an edit does to running jobs, queued jobs, sessions and data, and the commands in their order. Pure.
 
-One table: the first row whose pattern and classes fit gives the effect of a change. A change without a row has the effect
-of its class. `tests/unit/gitops/test_edits.py` holds the sentences to what happened in a living cluster.
+Slurm: the events of the edit give the sentences (`gitops.sentences`) and the commands (`gitops.steps`); notes of single
+fields follow. Pods: the worst class gives them. `tests/unit/gitops/test_edits.py` holds the sentences to what happened in
+a living cluster.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from gpucluster.gitops.effect_rows import BY_CLASS, BY_CLASS_OF_PODS, ROWS, Row
-from gpucluster.gitops.model import Consequence, Effect, Effects, Kind, ResourceChange, Said, SpecChange
+from gpucluster.gitops import sentences, steps
+from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS, ROWS, Note
+from gpucluster.gitops.events import Events
+from gpucluster.gitops.model import Effects, SpecChange, worst
 from gpucluster.spec import UpdateClass
 
 _ITEM = re.compile(r"\[[^\]]*\]")
 
-
 UNAFFECTED = Effects(
     running="go on", queued="stay in the queue", sessions="stay open", data="stays where it is"
 )
+_ELSEWHERE = "stay on the old cluster, until it is deleted"
+OTHER_CLUSTER = Effects(
+    running=_ELSEWHERE,
+    queued=_ELSEWHERE,
+    sessions=_ELSEWHERE,
+    data="stays on the old cluster, until it is deleted",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The table of a scheduler."""
-
-    rows: tuple[Row, ...]
-    by_class: Mapping[UpdateClass, Effect]
-
-    def of(self, path: str, update: UpdateClass, kind: Kind) -> Effect:
-        pattern = _ITEM.sub("[]", path)
-        fitting = (row.effect for row in self.rows if row.fits(pattern, update, kind))
-        return next(fitting, self.by_class[update])
-
-
-JOBS = Rules(ROWS, BY_CLASS)
-PODS = Rules((), BY_CLASS_OF_PODS)
-
-
-def effects(
-    name: str,
-    apply: tuple[str, ...],
-    changes: Iterable[SpecChange],
-    consequences: Iterable[Consequence],
-    resources: Iterable[ResourceChange] = (),
-    *,
-    rules: Rules = JOBS,
-) -> Effects:
-    """Merge the effects. `apply` has the commands that apply the spec; `resources` are those worse than all changes."""
-    found = (
-        *(rules.of(one.path, one.update, one.kind) for one in changes),
-        *(one.effect or rules.of(one.path, one.update, Kind.CHANGED) for one in consequences),
-        *(rules.by_class[one.update] for one in resources),
+def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[SpecChange]) -> Effects:
+    """Return the effects on a Slurm cluster. `apply` has the commands that apply the spec."""
+    changes = tuple(changes)
+    notes = [] if found.queue_lost else list(_notes(changes))
+    pods = tuple(_pods(changes))
+    given = () if found.smaller and not found.refused else apply
+    lines = (
+        *steps.before(found),
+        *given,
+        *steps.after(found),
+        *(step for one in notes for step in one.after),
     )
-    before = (step for one in found for step in one.before)
-    after = (step for one in found for step in one.after)
-    steps = dict.fromkeys((*before, *apply, *after))
     return Effects(
-        running=_merged(UNAFFECTED.running, (one.running for one in found)),
-        queued=_merged(UNAFFECTED.queued, (one.queued for one in found)),
-        sessions=_merged(UNAFFECTED.sessions, (one.sessions for one in found)),
-        data=_merged(UNAFFECTED.data, (one.data for one in found)),
-        steps=tuple(step.replace("NAME", name) for step in steps),
+        running=sentences.running(found, (*_clauses(one.running for one in notes), *pods)),
+        queued=sentences.queued(found, _clauses(one.queued for one in notes)),
+        sessions=sentences.sessions(found, _clauses(one.sessions for one in notes)),
+        data=sentences.data(found, _clauses(one.data for one in notes)),
+        refused=sentences.refused(found),
+        steps=_named(name, lines),
     )
 
 
-def _merged(unaffected: str, said: Iterable[Said | None]) -> str:
-    """Return what is said of one subject. A sentence about all of them makes the weaker ones untrue."""
-    found = [one for one in said if one is not None]
-    total = [one for one in found if one.total]
-    clauses = dict.fromkeys(clause for one in total or found for clause in one.words.split("; "))
-    return "; ".join(clauses) or unaffected
+def of_pods(name: str, apply: tuple[str, ...], worst: UpdateClass) -> Effects:
+    """Return the effects on a Kubernetes cluster without Slurm."""
+    found = BY_CLASS_OF_PODS[worst]
+    return replace(found, steps=_named(name, (*found.steps, *apply)))
+
+
+def of_another_cluster(name: str, apply: tuple[str, ...]) -> Effects:
+    """Return the effects of another name: nothing is applied to the old cluster."""
+    return replace(OTHER_CLUSTER, steps=_named(name, apply))
+
+
+def _notes(changes: Iterable[SpecChange]) -> Iterable[Note]:
+    for one in changes:
+        pattern = _ITEM.sub("[]", one.path)
+        if one.update is not UpdateClass.NONE:
+            yield from (row.note for row in ROWS if row.fits(pattern, one.kind))
+
+
+def _pods(changes: Iterable[SpecChange]) -> Iterator[str]:
+    """Yield what happens to the pods of a cluster that has both schedulers."""
+    found = worst(one.update for one in changes if one.path.partition(".")[0] == "kubernetes")
+    if found is not None and (words := BY_CLASS_OF_PODS[found].running) != UNAFFECTED.running:
+        yield f"pods {words}"
+
+
+def _clauses(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for one in found if one))
+
+
+def _named(name: str, lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(line.replace("NAME", name) for line in dict.fromkeys(lines))

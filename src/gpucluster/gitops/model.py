@@ -67,34 +67,18 @@ class SpecChange:
     why: str = ""  # the reason, if the class depends on more than the field
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What happens to one subject. `total`: to all of it, so that weaker sentences about it are not true."""
-
-    words: str
-    total: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """What one change does. None: the subject is not affected. Commands may have the word NAME for the cluster."""
-
-    running: Said | None = None
-    queued: Said | None = None
-    sessions: Said | None = None
-    data: Said | None = None
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The merged effect of all changes: one text for each subject, and the commands in their order."""
+    """What all changes together do: one text for each subject, and the commands in their order.
+
+    `refused`: why `pulumi up` cannot apply the edit as it is; empty if it can.
+    """
 
     running: str
     queued: str
     sessions: str
     data: str
+    refused: str = ""
     steps: tuple[str, ...] = ()
 
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -114,7 +98,6 @@ class Consequence:
     path: str
     update: UpdateClass
     message: str
-    effect: Effect | None = None  # if the path and the class do not tell it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +130,7 @@ class ResourceChange:
     update: UpdateClass
     properties: tuple[PropertyChange, ...] = ()
     why: str = ""
+    protected: bool = False  # `pulumi up` refuses to delete or replace it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

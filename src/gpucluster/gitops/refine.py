@@ -14,6 +14,7 @@ from gpucluster.gitops.walk import Found
 from gpucluster.plan import defaults
 from gpucluster.slurm.owned_keys import RESTART
 from gpucluster.spec import UpdateClass
+from gpucluster.spec.storage import Efs, FsxLustre, Nfs, Other, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,49 @@ def _of_ports_and_keys(found: Found) -> bool:
     return found.path.rpartition(".")[2].rpartition("[")[2].rstrip("]").lower() in RESTART
 
 
+def _of_the_site(found: Found) -> bool:
+    """Return whether the removed file system is not ours: `pulumi up` deletes nothing."""
+    if found.kind is not Kind.REMOVED:
+        return False
+    storage = found.old
+    if isinstance(storage, Storage):
+        kinds = [
+            one for one in (storage.nfs, storage.efs, storage.fsx_lustre, storage.other) if one is not None
+        ]
+        return bool(kinds) and all(map(_names_another, kinds))
+    return _names_another(storage)
+
+
+def _names_another(one: Nfs | Efs | FsxLustre | Other) -> bool:
+    match one:
+        case Nfs(server=server):
+            return server is not None
+        case Efs(id=identifier) | FsxLustre(id=identifier):
+            return identifier is not None
+        case Other():
+            return True
+
+
 def _changed(found: Found) -> bool:
     return found.kind is Kind.CHANGED
 
 
-_SHRINKS = "a volume can grow and cannot shrink: a smaller one is a new and empty volume"
+_SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
+_KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
 
 _ROWS = (
+    _Row("storage[]", _of_the_site, UpdateClass.NEW_NODES, _KEPT),
+    *(
+        _Row(f"storage[].{key}", fits, UpdateClass.DRAIN, _KEPT)
+        for key, fits in (
+            *(
+                (kind, fits)
+                for kind in ("nfs", "efs", "fsx_lustre", "other")
+                for fits in (_added, _of_the_site)
+            ),
+            *((key, _changed) for key in ("efs.id", "fsx_lustre.id", "other.source", "nfs.export")),
+        )
+    ),
     _Row(
         "slurm.extra[]",
         _of_ports_and_keys,

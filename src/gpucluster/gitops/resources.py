@@ -41,7 +41,12 @@ _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:ec2/routeTable:RouteTable": UpdateClass.STOP_FLEET,  # deleted with its subnet
     "aws:ec2/placementGroup:PlacementGroup": UpdateClass.NEW_NODES,  # the resources in it stay
     "aws:ec2/volumeAttachment:VolumeAttachment": UpdateClass.RESTART,  # the volume stays, but the head loses it
+    "aws:ec2/instance:Instance": UpdateClass.RESTART,  # a login or standby machine: without a head there is no cluster
     "aws:budgets/budget:Budget": UpdateClass.LIVE,
+    "aws:ec2/securityGroup:SecurityGroup": UpdateClass.LIVE,  # AWS refuses while a machine has it
+    "aws:iam/role:Role": UpdateClass.LIVE,  # a right of what is gone, or of jobs
+    "aws:iam/instanceProfile:InstanceProfile": UpdateClass.LIVE,
+    "aws:efs/accessPoint:AccessPoint": UpdateClass.LIVE,  # leaves with its file system
     "aws:ec2/eip:Eip": UpdateClass.LIVE,
     "aws:ec2/natGateway:NatGateway": UpdateClass.LIVE,  # connections through it break and start again
     "aws:ec2/vpcEndpoint:VpcEndpoint": UpdateClass.LIVE,
@@ -119,9 +124,10 @@ def _change(old: Resource | None, new: Resource | None, anew: Mapping[str, str])
             type=new.type,
             name=new.name,
             kind=Kind.REPLACED,
-            update=UpdateClass.DATA_LOSS if _stores(new) else UpdateClass.REPLACE,
+            update=_of_replacement(new),
             properties=properties,
-            why=anew[new.urn],
+            why=_refusal(old, anew[new.urn]),
+            protected=old.protect,
         )
     if not properties:
         return None
@@ -148,7 +154,25 @@ def _lessened(old: Resource, new: Resource) -> str:
 def _removed(old: Resource) -> ResourceChange:
     update = UpdateClass.DATA_LOSS if _stores(old) else _OF_REMOVAL.get(old.type, UpdateClass.REPLACE)
     why = "it is protected: `pulumi up` refuses until the protection is removed" if old.protect else ""
-    return ResourceChange(type=old.type, name=old.name, kind=Kind.REMOVED, update=update, why=why)
+    return ResourceChange(
+        type=old.type, name=old.name, kind=Kind.REMOVED, update=update, why=why, protected=old.protect
+    )
+
+
+def _of_replacement(resource: Resource) -> UpdateClass:
+    """Return the class of a removal where another one of the same kind costs no more, else `replace`."""
+    if _stores(resource):
+        return UpdateClass.DATA_LOSS
+    removal = _OF_REMOVAL.get(resource.type, UpdateClass.REPLACE)
+    return removal if removal in {UpdateClass.LIVE, UpdateClass.NEW_NODES} else UpdateClass.REPLACE
+
+
+def _refusal(old: Resource, why: str) -> str:
+    return (
+        f"{why}, and it is protected: `pulumi up` refuses until the protection is removed"
+        if old.protect
+        else why
+    )
 
 
 def _of_update(resource: Resource, properties: tuple[PropertyChange, ...]) -> UpdateClass:

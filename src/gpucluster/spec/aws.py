@@ -105,7 +105,9 @@ class Aws(Part):
         UpdateClass.REPLACE, "The image of Slurm's machines. A change replaces the head, too.", default=None
     )
     tags: Mapping[TagKey, TagValue] = spec_field(
-        UpdateClass.LIVE, "Your own tags, on every resource that has tags.", default_factory=dict
+        UpdateClass.NEW_NODES,
+        "Your own tags, on every resource that has tags. A node that runs keeps those it has.",
+        default_factory=dict,
     )
     boundary: PolicyArn | None = spec_field(
         UpdateClass.LIVE, "ARN of the permissions boundary of every IAM role.", default=None

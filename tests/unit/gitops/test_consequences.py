@@ -56,11 +56,13 @@ def test_new_image_replaces_head() -> None:
 def test_new_kms_key_loses_created_data() -> None:
     """A machine is replaced. A file system or a volume cannot change its key."""
     key = ("aws:\n", "aws:\n  kms_key: alias/research\n")
-    assert _follows(SPEC, a_spec_text(key)) == []
+    (head,) = _follows(SPEC, a_spec_text(key))
+    assert (head.path, head.update) == ("head", UpdateClass.REPLACE)
+    assert head.message.startswith("the head's KMS key changes (the key of AWS -> alias/research)")
     home = ("partitions:", "storage: [{mount: /home, efs: {}}]\npartitions:")
-    (one,) = _follows(a_spec_text(home), a_spec_text(home, key))
-    assert (one.path, one.update) == ("aws.kms_key", UpdateClass.DATA_LOSS)
-    assert one.message.startswith("the data on /home stays encrypted with the old key")
+    (_, one) = _follows(a_spec_text(home), a_spec_text(home, key))
+    assert (one.path, one.update) == ("storage[/home]", UpdateClass.DATA_LOSS)
+    assert one.message.startswith("the KMS key of /home cannot change (the key of AWS -> alias/research)")
 
 
 def test_volume_cannot_change_zone() -> None:
@@ -68,9 +70,12 @@ def test_volume_cannot_change_zone() -> None:
     turned = (TWO, "[us-east-2b, us-east-2a]")
     state = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
     without = ("{id: head-state, because: it lives as long as a test}, ", "")
-    (lost,) = _follows(a_spec_text(state, without), a_spec_text(state, without, turned))
+    (head, lost) = _follows(a_spec_text(state, without), a_spec_text(state, without, turned))
+    assert head.message.endswith("the head is deleted and created again, and the queue on it is lost")
     assert lost.update is UpdateClass.DATA_LOSS
-    assert lost.message.endswith("and its volumes (/srv/gpucluster-state) cannot leave their zone")
+    assert lost.message.startswith(
+        "the zone of /srv/gpucluster-state cannot change (us-east-2a -> us-east-2b)"
+    )
     (kept,) = _follows(SPEC, a_spec_text(turned))
     assert (kept.update, kept.message[-27:]) == (UpdateClass.REPLACE, "and the queue on it is lost")
 

@@ -10,44 +10,50 @@ from gpucluster.gitops.model import Effects
 SEEN = recorded()
 OBSERVED = [edit for edit in EDITS if edit.id in SEEN]
 LONG_SILENCE_S = 20.0  # a restart of slurmctld on a busy machine takes less; a restart of the head takes more
+HELD = "the head applies the bundle"
+WITHOUT_JOBS = {"pool-removed"}  # no job is on the removed nodes, so the head applies the bundle at once
+
+each_observed = pytest.mark.parametrize("edit", OBSERVED, ids=lambda edit: edit.id)
 
 
 def _told(edit: Edit) -> Effects:
     return diff_of(edit).effects or UNAFFECTED
 
 
-@pytest.mark.parametrize("edit", OBSERVED, ids=lambda edit: edit.id)
-def test_sentence_about_jobs_is_what_happened(edit: Edit) -> None:
+@each_observed
+def test_running_and_queued_jobs_are_told_what_happened(edit: Edit) -> None:
     told, seen = _told(edit), SEEN[edit.id]
-    if "must have ended" not in told.running:
-        assert ("lost" in told.running) is (seen["running"] != "went on"), told.running
-    assert ("are lost" in told.queued) is (seen["queued"] not in {"PENDING", "RUNNING"}), told.queued
+    if seen["running"] == "went on":
+        assert told.running.startswith(
+            ("go on", "finish on", "of a removed partition finish", "must have ended")
+        )
+    else:
+        assert told.running.startswith("are lost: slurmctld does not know them")
+    if seen["queued"] in {"PENDING", "RUNNING"}:
+        assert told.queued.startswith(("stay in the queue", "of a removed partition hold the bundle"))
+    else:
+        assert told.queued == "are lost with slurmctld's state; users submit them again"
+    assert (HELD in told.running) is (bool(seen["waits"]) or edit.id in WITHOUT_JOBS)
+    assert ("take no new jobs" in told.running) is bool(seen["drained"]) or edit.id in WITHOUT_JOBS
 
 
-WITHOUT_JOBS = {"pool-removed"}  # no job is on the removed nodes, so the head applies the bundle at once
-
-
-@pytest.mark.parametrize("edit", OBSERVED, ids=lambda edit: edit.id)
-def test_sentence_about_a_held_bundle_is_what_happened(edit: Edit) -> None:
-    held = "the head applies the bundle" in _told(edit).running
-    assert held is (bool(SEEN[edit.id]["waits"]) or edit.id in WITHOUT_JOBS)
-
-
-@pytest.mark.parametrize("edit", OBSERVED, ids=lambda edit: edit.id)
-def test_sentence_about_sessions_is_what_happened(edit: Edit) -> None:
+@each_observed
+def test_sessions_are_told_what_happened(edit: Edit) -> None:
     told, seen = _told(edit).sessions, SEEN[edit.id]
     assert ("on login machines that stop or leave end" in told) is (seen["login"] == "ended"), told
-    if seen["running"].startswith("lost"):
-        assert "with srun lose their jobs" in told
+    assert ("on the head " in told) is ("head" in seen["ended_machines"] or edit.id == "head-machine")
+    assert ("with srun lose their jobs" in told) is seen["running"].startswith("lost")
+    assert ("commands wait until the head is up" in told) is (seen["silence_s"] > LONG_SILENCE_S)
     if seen["new_login"] == "refused":
-        assert "login" in told
-    if seen["silence_s"] > LONG_SILENCE_S:
-        assert "Slurm's commands wait" in told
+        assert "the next login needs" in told
 
 
-@pytest.mark.parametrize("edit", OBSERVED, ids=lambda edit: edit.id)
-def test_sentence_about_data_is_what_happened(edit: Edit) -> None:
-    assert ("lost" in _told(edit).data) is (SEEN[edit.id]["data"] == "lost")
+@each_observed
+def test_data_is_told_what_happened(edit: Edit) -> None:
+    told, seen = _told(edit).data, SEEN[edit.id]
+    assert ("lost" in told) is (seen["data"] == "lost")
+    ends = {"head", "login"} & set(seen["ended_machines"])
+    assert ("on the root volume of a machine" in told) is bool(ends)
 
 
 def test_each_edit_is_observed_once_and_has_another_name() -> None:

@@ -4,7 +4,7 @@ from support.builders import SPEC, a_spec_text
 from support.expert_pairs import KUBE, LAB
 from support.reviewed import a_diff
 
-from gpucluster.gitops.effect_rows import BY_CLASS, BY_CLASS_OF_PODS
+from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS
 from gpucluster.gitops.effects import UNAFFECTED
 from gpucluster.gitops.model import Effects
 from gpucluster.spec import UpdateClass
@@ -21,8 +21,8 @@ def _effects(old: str, new: str) -> Effects:
     return found
 
 
-def test_each_class_has_an_effect() -> None:
-    assert set(BY_CLASS) == set(BY_CLASS_OF_PODS) == set(UpdateClass)
+def test_each_class_has_an_effect_on_pods() -> None:
+    assert set(BY_CLASS_OF_PODS) == set(UpdateClass)
 
 
 def test_live_change_affects_nothing_and_has_one_command() -> None:
@@ -62,8 +62,11 @@ def test_what_is_lost_hides_weaker_sentences_about_the_same_subject() -> None:
 def test_commands_stand_before_and_after_the_apply() -> None:
     found = _effects(SPEC, a_spec_text(('version: "24.11"', 'version: "26.05"')))
     place = found.steps.index("pulumi up --stack burst")
-    assert found.steps[0].startswith("scontrol update partitionname=PARTITION state=down")
-    assert "scontrol update partitionname=PARTITION state=up    # each partition" in found.steps[place + 1 :]
+    assert found.steps[0].startswith("squeue --all")
+    assert found.steps[1].startswith("scontrol update partitionname=PARTITION state=down")
+    assert found.steps[place + 1 :] == ("gpucluster status burst --wait",), (
+        "a new slurmctld has all partitions up"
+    )
 
 
 def test_removed_nodes_name_the_command_that_does_not_wait() -> None:
@@ -84,6 +87,7 @@ def test_hosts_are_applied_by_ansible_and_pods_by_kubectl() -> None:
 def test_another_name_leaves_the_old_cluster_alone() -> None:
     found = _effects(a_spec_text(STATE, NO_ADVICE), a_spec_text(("name: burst", "name: other")))
     assert {what for _, what in found.lines()[:3]} == {"stay on the old cluster, until it is deleted"}
+    assert found.steps == ("pulumi up --stack other",)
 
 
 def test_a_volume_that_leaves_the_head_is_refused_until_its_protection_is_removed() -> None:

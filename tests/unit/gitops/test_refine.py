@@ -11,6 +11,7 @@ from gpucluster.plan import defaults
 from gpucluster.spec import UpdateClass
 from gpucluster.spec.aws import Image
 from gpucluster.spec.operations import Termination
+from gpucluster.spec.storage import Efs, Nfs, Nvme, Storage
 
 C = UpdateClass
 FIELD = None  # no row matches: the field's own class applies
@@ -67,6 +68,21 @@ CASES = (
     ("storage[].nfs.size", Kind.CHANGED, 2, 1, C.DATA_LOSS),
     ("storage[].nfs.size", Kind.CHANGED, 1, 2, FIELD),
     ("storage[].nfs.size", Kind.REMOVED, 1, None, C.DATA_LOSS),
+    ("storage[]", Kind.REMOVED, Storage(mount="/a", efs=Efs(id="fs-0123456789abcdef0")), None, C.NEW_NODES),
+    (
+        "storage[]",
+        Kind.REMOVED,
+        Storage(mount="/a", nfs=Nfs(server="192.0.2.5", export="/a")),
+        None,
+        C.NEW_NODES,
+    ),
+    ("storage[]", Kind.REMOVED, Storage(mount="/a", efs=Efs()), None, FIELD),
+    ("storage[]", Kind.REMOVED, Storage(mount="/a", nvme=Nvme()), None, FIELD),
+    ("storage[].efs", Kind.REMOVED, Efs(id="fs-0123456789abcdef0"), None, C.DRAIN),
+    ("storage[].efs", Kind.REMOVED, Efs(), None, FIELD),
+    ("storage[].efs", Kind.ADDED, None, Efs(), C.DRAIN),
+    ("storage[].efs.id", Kind.CHANGED, "fs-0123456789abcdef0", "fs-0123456789abcdef1", C.DRAIN),
+    ("storage[].efs.id", Kind.ADDED, None, "fs-0123456789abcdef0", FIELD),
     ("login", Kind.ADDED, None, object(), C.LIVE),
     ("login", Kind.REMOVED, object(), None, C.RESTART),
     ("login.count", Kind.CHANGED, 1, 2, C.LIVE),

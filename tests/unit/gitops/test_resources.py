@@ -72,7 +72,10 @@ def test_changed_property(
     [
         (TEMPLATE, UpdateClass.NEW_NODES),
         (SUBNET, UpdateClass.STOP_FLEET),
-        (HEAD, UpdateClass.REPLACE),
+        (HEAD, UpdateClass.RESTART),
+        ("aws:iam/role:Role", UpdateClass.LIVE),
+        ("aws:iam/instanceProfile:InstanceProfile", UpdateClass.LIVE),
+        ("aws:ec2/securityGroup:SecurityGroup", UpdateClass.LIVE),
         ("aws:ec2/route:Route", UpdateClass.LIVE),
         ("aws:efs/fileSystem:FileSystem", UpdateClass.DATA_LOSS),
         ("aws:ebs/volume:Volume", UpdateClass.DATA_LOSS),

@@ -80,6 +80,8 @@ def _said(diff: Diff) -> str:
 
 
 def _effects(diff: Diff) -> Iterator[str]:
+    if diff.effects is not None and diff.effects.refused:
+        yield f"**{prose(cut(_sentence(diff.effects.refused), 1_500))}**"
     if diff.effects is not None:
         yield "\n".join(
             f"- **{subject}** {prose(cut(what, 1_500))}" for subject, what in diff.effects.lines()

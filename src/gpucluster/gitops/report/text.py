@@ -41,6 +41,8 @@ def _verdict(diff: Diff) -> Iterator[str]:
 
 
 def _effects(diff: Diff) -> Iterator[str]:
+    if diff.effects is not None and diff.effects.refused:
+        yield line(f"  {diff.effects.refused}")
     if diff.effects is not None:
         yield from (line(f"  {f'{subject}:':<{_SUBJECT}}{what}") for subject, what in diff.effects.lines())
         yield from (line(f"  {place}. {step}") for place, step in enumerate(diff.effects.steps, start=1))

@@ -23,6 +23,7 @@ def values(diff: Diff) -> Object:
         "effects": None
         if diff.effects is None
         else {subject.replace(" ", "_"): what for subject, what in diff.effects.lines()},
+        "refused": None if diff.effects is None else diff.effects.refused or None,
         "steps": [] if diff.effects is None else list(diff.effects.steps),
         "engine_note": diff.engine_note,
         "changes": to_json(diff.spec),

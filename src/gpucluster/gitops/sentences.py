@@ -1,0 +1,233 @@
+"""What is said of events: for each subject a table, in the order of gravity, of which only the first fitting row is said.
+
+So two rows of a subject never contradict each other. Clauses about a part of the subject follow it, unless the row is
+about all of it. `{}` in a clause is the list of mount points.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from gpucluster.gitops.events import Controller, Events
+from gpucluster.gitops.model import WAITS
+
+Fits = Callable[[Events], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`total`: the words are about all of the subject, so nothing is said of a part of it."""
+
+    fits: Fits
+    words: str
+    total: bool = False
+
+
+def _is(*found: Controller) -> Fits:
+    return lambda events: events.controller in found
+
+
+def _always(_: Events) -> bool:
+    return True
+
+
+_LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
+_FROM_HEAD = "a job that reads a file system of the head waits for it"
+_NEW_ONLY = "go on: only nodes that are launched later have the change"
+
+RUNNING = (
+    Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
+    Row(lambda e: e.fleet_stops, "must have ended before: let them end, or cancel them", total=True),
+    Row(_is(Controller.EMPTY), _LOST, total=True),
+    Row(
+        lambda e: e.removals and e.new_head,
+        f"on nodes and in partitions that are removed or changed are lost: a new head applies the bundle at once; others go on, {_FROM_HEAD}",
+    ),
+    Row(lambda e: e.held and e.removals.nodes, f"finish on the nodes that are removed or changed: {WAITS}"),
+    Row(
+        lambda e: e.held,
+        "of a removed partition finish; the head applies the bundle, with all its changes, after them",
+    ),
+    Row(_is(Controller.LEFT_STOPPED), f"go on without slurmctld; {_FROM_HEAD}"),
+    Row(_is(Controller.REPLACED), f"go on while the head is replaced; {_FROM_HEAD}"),
+    Row(_is(Controller.HEAD_RESTARTS), f"go on while the head stops and starts; {_FROM_HEAD}"),
+    Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
+    Row(lambda e: e.new_nodes, _NEW_ONLY),
+    Row(_always, "go on"),
+)
+
+QUEUED = (
+    Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
+    Row(_is(Controller.EMPTY), "are lost with slurmctld's state; users submit them again", total=True),
+    Row(
+        lambda e: e.removals.partitions and e.new_head,
+        "that name a removed node or partition are ended by Slurm; others start when the new head is up",
+    ),
+    Row(
+        lambda e: e.removals.partitions,
+        "of a removed partition hold the bundle until they have run, are cancelled, or are in another partition",
+    ),
+    Row(
+        lambda e: e.removals and e.fleet_stops,
+        "stay in the queue, and start after the change; one that names a removed node holds the bundle until it is cancelled or changed",
+    ),
+    Row(lambda e: e.fleet_stops, "stay in the queue, and start after the change"),
+    Row(
+        lambda e: e.removals and e.new_head,
+        "stay in the queue, and start when the new head is up; one that names a removed node is ended by Slurm",
+    ),
+    Row(
+        lambda e: e.removals,
+        "stay in the queue, and start on other nodes of their partition; one that names a removed node holds the bundle "
+        "until it is cancelled or changed",
+    ),
+    Row(_is(Controller.LEFT_STOPPED), "wait until the head is started by hand"),
+    Row(_is(Controller.REPLACED), "stay in the queue, and start when the new head is up"),
+    Row(_is(Controller.HEAD_RESTARTS), "stay in the queue, and start when the head is up"),
+    Row(
+        lambda e: e.anew or e.new_nodes,
+        "stay in the queue; on nodes that are launched later they have the change",
+    ),
+    Row(_always, "stay in the queue"),
+)
+
+# Sessions have three sides: the connection, the job of an srun, and Slurm's commands. One row of each is said.
+_CONNECTION = (
+    Row(_is(Controller.REMOVED), "on the machines of the cluster end", total=True),
+    Row(
+        lambda e: e.login_ends and e.head_is_down,
+        "on the head and on login machines that stop or leave end, also srun in them",
+    ),
+    Row(lambda e: e.login_ends, "on login machines that stop or leave end, also srun in them"),
+    Row(lambda e: e.head_is_down, "on the head end; others stay open"),
+    Row(_always, "stay open"),
+)
+_SRUN = (
+    Row(lambda e: e.fleet_stops, "those with srun must have ended, as they are jobs"),
+    Row(
+        _is(Controller.EMPTY),
+        "those with srun lose their jobs: srun ends, or waits until it is stopped (Ctrl-C)",
+    ),
+    Row(lambda e: e.held, "an srun session is a running job, and holds the bundle"),
+)
+_COMMANDS = (
+    Row(lambda e: e.left_stopped, "Slurm's commands wait until the head is started by hand"),
+    Row(
+        lambda e: e.head_is_down,
+        "Slurm's commands wait until the head is up",
+    ),
+    Row(
+        _is(Controller.COPIES_STATE),
+        "Slurm's commands wait while slurmctld's state is copied",
+    ),
+    Row(_is(Controller.RESTARTS, Controller.EMPTY), "Slurm's commands wait while slurmctld restarts"),
+)
+
+
+def running(events: Events, notes: tuple[str, ...] = ()) -> str:
+    return _said(RUNNING, events, (*_of_mounts(events), *notes))
+
+
+def queued(events: Events, notes: tuple[str, ...] = ()) -> str:
+    return _said(QUEUED, events, (*_queued_mounts(events), *notes))
+
+
+def sessions(events: Events, notes: tuple[str, ...] = ()) -> str:
+    if events.controller is Controller.REMOVED:
+        return _first(_CONNECTION, events).words
+    sides = [found for rows in (_CONNECTION, _SRUN, _COMMANDS) if (found := _fitting(rows, events))]
+    return "; ".join((*(one.words for one in sides), *_session_mounts(events), *notes))
+
+
+def data(events: Events, notes: tuple[str, ...] = ()) -> str:
+    """All that is not named stays."""
+    gone = tuple(_deleted(events))
+    rest = ("other data stays where it is",) if gone else ()
+    return "; ".join((*gone, *rest, *_moved(events), *notes)) or "stays where it is"
+
+
+def refused(events: Events) -> str:
+    """Return why `pulumi up` cannot apply the edit as it is; empty if it can."""
+    if events.refused:
+        return (
+            "`pulumi up` refuses in its preview, and changes nothing, while what the edit deletes or replaces is protected: "
+            f"{_list(events.refused)}. What follows happens without the protection"
+        )
+    if events.smaller:
+        return (
+            f"`pulumi up` fails: AWS refuses a smaller volume ({_list(events.smaller)}), and its data stays"
+        )
+    return ""
+
+
+def _of_mounts(events: Events) -> Iterator[str]:
+    if shared := _shared(events):
+        yield f"those that use {_list(shared)} hang or fail"
+    if events.stalls:
+        yield f"those that use {_list(events.stalls)} wait while it changes"
+    if kept := (*events.mounts.removed, *events.mounts.changed):
+        yield f"machines that run keep their mount of {_list(kept)} until they start anew"
+    if events.mounts.added:
+        yield f"a node mounts {_list(events.mounts.added)} when it starts"
+
+
+def _queued_mounts(events: Events) -> Iterator[str]:
+    lost = (one.path for one in events.lost if one.shared and not one.replaced)
+    gone = [path for path in (*lost, *events.mounts.removed) if path not in events.mounts.changed]
+    if gone:
+        yield f"on nodes that are launched later {_list(gone)} is not mounted"
+    if events.mounts.changed:
+        yield f"on nodes that are launched later {_list(events.mounts.changed)} is what the new spec mounts"
+    if events.mounts.added:
+        yield f"on nodes that run already they do not have {_list(events.mounts.added)}"
+
+
+def _session_mounts(events: Events) -> Iterator[str]:
+    if shared := _shared(events):
+        yield f"those that use {_list(shared)} hang"
+    if events.stalls:
+        yield f"those that use {_list(events.stalls)} wait while it changes"
+
+
+def _shared(events: Events) -> list[str]:
+    return [one.path for one in events.lost if one.shared]
+
+
+def _deleted(events: Events) -> Iterator[str]:
+    gone = [one.path for one in events.lost if not one.replaced]
+    empty = [one.path for one in events.lost if one.replaced]
+    if gone:
+        yield f"on {_list(gone)} is lost: it is deleted"
+    if empty:
+        yield f"on {_list(empty)} is lost: an empty one replaces it"
+    if events.new_head or events.login_gone:
+        yield "on the root volume of a machine that is replaced or leaves is deleted"
+
+
+def _moved(events: Events) -> Iterator[str]:
+    if events.controller is Controller.COPIES_STATE:
+        yield "of slurmctld and of the daemon moves to its new place, and its old copy stays"
+    lost = _shared(events)
+    kept = [path for path in (*events.mounts.removed, *events.mounts.changed) if path not in lost]
+    if kept:
+        yield f"of what was mounted at {_list(kept)} stays there, and is not copied"
+
+
+def _said(rows: tuple[Row, ...], events: Events, notes: tuple[str, ...]) -> str:
+    found = _first(rows, events)
+    return found.words if found.total else "; ".join((found.words, *notes))
+
+
+def _first(rows: tuple[Row, ...], events: Events) -> Row:
+    found = _fitting(rows, events)
+    if found is None:
+        raise ValueError("the last row fits always")
+    return found
+
+
+def _fitting(rows: tuple[Row, ...], events: Events) -> Row | None:
+    return next((row for row in rows if row.fits(events)), None)
+
+
+def _list(found: Iterable[str]) -> str:
+    every = list(dict.fromkeys(found))
+    return " and ".join((", ".join(every[:-1]), every[-1])) if len(every) > 1 else "".join(every)

@@ -1,0 +1,356 @@
+"""Edits of the example stacks that an auditor tried, and what `diff` must say of each. Both paths: with and without resources."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STACKS = Path(__file__).parents[2] / "stacks"
+
+GOES_ON, STAYS_QUEUED, STAYS_OPEN, STAYS = "go on", "stay in the queue", "stay open", "stays where it is"
+Change = tuple[str, str]
+_BURST_ZONES = "zones: [us-east-1a, us-east-1b]}"
+_LOGIN = ("pools:\n", "login: {machine: m7i.large, count: 1}\npools:\n")
+_SSH = ("access: {ssm: true} ", "access: {ssm: true, ssh_from: [198.51.100.0/24]} ")
+_LUSTRE = """  - mount: /data
+    fsx_lustre:
+      zone: us-east-1a
+      size: 9600GiB
+      throughput: 1000MBps/TiB
+      link: [{path: /sets, s3: "s3://example-data/sets", import: new, export: changed}]
+"""
+_HOME = "  - {mount: /home, efs: {}}                           # or efs: {id: fs-0abc…}\n"
+_APPS = "  - {mount: /apps, nfs: {from: head, size: 200GiB}}"
+_SERVER = "  - {mount: /apps, nfs: {server: 192.0.2.5, export: /srv/apps}}"
+_ARCHIVE = '  - {mount: /archive, other: {type: beegfs, source: "192.0.2.9:/archive", options: [rw]}}\n'
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Audited:
+    """`says` has texts that stand in the sentence of a subject; `never` texts that no line has; `steps` begin some steps."""
+
+    id: str
+    stack: str
+    changes: tuple[Change, ...]
+    base: tuple[Change, ...] = ()  # made on both sides
+    worst: str = ""
+    says: dict[str, str] = field(default_factory=dict[str, str])
+    is_exactly: dict[str, str] = field(default_factory=dict[str, str])
+    never: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    no_steps: tuple[str, ...] = ()
+
+    @property
+    def old(self) -> str:
+        return _edited((STACKS / f"{self.stack}.yaml").read_text(), self.base)
+
+    @property
+    def new(self) -> str:
+        return _edited(self.old, self.changes)
+
+
+def _edited(text: str, changes: tuple[Change, ...]) -> str:
+    for old, new in changes:
+        if old not in text:
+            raise ValueError(f"{old!r} is not in the stack")
+        text = text.replace(old, new, 1)
+    return text
+
+
+_UNTOUCHED = {"running": GOES_ON, "queued": STAYS_QUEUED, "sessions": STAYS_OPEN, "data": STAYS}
+
+EDITS = (
+    Audited(
+        id="kms-added-loses-the-queue",
+        stack="burst",
+        changes=((_BURST_ZONES, f"{_BURST_ZONES}, kms_key: alias/foo"),),
+        worst="replace",
+        says={"running": "are lost", "queued": "are lost", "sessions": "with srun lose their jobs"},
+        steps=("squeue --all", "pulumi up"),
+    ),
+    Audited(
+        id="kms-added-replaces-login",
+        stack="burst",
+        base=(_LOGIN, _SSH),
+        changes=((_BURST_ZONES, f"{_BURST_ZONES}, kms_key: alias/x"),),
+        says={"queued": "are lost", "sessions": "on login machines that stop or leave end"},
+        never=("stay open",),
+        steps=("squeue --all",),
+    ),
+    Audited(
+        id="kms-added-with-state",
+        stack="first",
+        changes=((_BURST_ZONES, f"{_BURST_ZONES}, kms_key: alias/foo"),),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /srv/gpucluster-state",
+            "data": "on /srv/gpucluster-state is lost: an empty one replaces it",
+            "queued": "are lost",
+        },
+        never=("on machines that are replaced",),
+        steps=("squeue --all", "# back up", "pulumi state unprotect", "pulumi up"),
+    ),
+    Audited(
+        id="kms-changed-with-data",
+        stack="research",
+        changes=(("alias/research", "alias/other"),),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /srv/gpucluster-state, /apps, /home and /data",
+            "data": "is lost",
+            "running": "are lost",
+        },
+        never=("on machines that are replaced",),
+        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+    ),
+    Audited(
+        id="kms-removed-with-data",
+        stack="research",
+        changes=(("  kms_key: alias/research", "  #kms_key: alias/research"),),
+        worst="data-loss",
+        says={"refused": "is protected", "data": "is lost"},
+        steps=("pulumi state unprotect", "pulumi up"),
+    ),
+    Audited(
+        id="beegfs-removed",
+        stack="research",
+        changes=((_ARCHIVE, ""),),
+        worst="new-nodes",
+        says={
+            "running": "machines that run keep their mount of /archive",
+            "queued": "on nodes that are launched later /archive is not mounted",
+            "data": "of what was mounted at /archive stays there",
+        },
+        never=("lost", "fail"),
+        no_steps=("# back up",),
+    ),
+    Audited(
+        id="nfs-server-removed",
+        stack="research",
+        base=((_APPS, _SERVER),),
+        changes=((_SERVER, "  #"),),
+        worst="new-nodes",
+        says={"running": "keep their mount of /apps", "data": "stays there, and is not copied"},
+        never=("lost", "fail"),
+        no_steps=("# back up",),
+    ),
+    Audited(
+        id="efs-of-the-site-removed",
+        stack="research",
+        base=(("efs: {}}", "efs: {id: fs-0123456789abcdef0}}"),),
+        changes=((_HOME.replace("efs: {}}", "efs: {id: fs-0123456789abcdef0}}"), ""),),
+        worst="new-nodes",
+        says={"running": "keep their mount of /home", "data": "stays there, and is not copied"},
+        never=("lost", "fail"),
+        no_steps=("# back up",),
+    ),
+    Audited(
+        id="own-efs-removed",
+        stack="research",
+        changes=((_HOME, ""),),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /home",
+            "running": "those that use /home hang or fail",
+            "data": "on /home is lost: it is deleted",
+        },
+        never=("on machines that are replaced", "take no new jobs"),
+        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+    ),
+    Audited(
+        id="own-lustre-removed",
+        stack="research",
+        changes=((_LUSTRE, ""),),
+        worst="data-loss",
+        says={"refused": "is protected: /data", "data": "on /data is lost: it is deleted"},
+        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+    ),
+    Audited(
+        id="own-efs-becomes-the-site's",
+        stack="research",
+        changes=(("efs: {}}", "efs: {id: fs-0123456789abcdef0}}"),),
+        worst="data-loss",
+        says={"refused": "is protected: /home", "queued": "/home is what the new spec mounts"},
+        never=("/home is not mounted",),
+        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+    ),
+    Audited(
+        id="role-of-jobs-removed",
+        stack="research",
+        changes=(("  jobs: {read", "  #jobs: {read"),),
+        worst="new-nodes",
+        says={"running": "the keys for S3 that they have are refused", "sessions": STAYS_OPEN},
+        never=("lost", "replaced"),
+    ),
+    Audited(
+        id="login-removed",
+        stack="research",
+        changes=(("login: {machine: m7i.xlarge, count: 1}", ""),),
+        worst="restart",
+        says={"running": GOES_ON, "sessions": "on login machines that stop or leave end"},
+        is_exactly={"queued": STAYS_QUEUED},
+        never=("lost", STAYS_OPEN),
+    ),
+    Audited(
+        id="link-to-s3-changed",
+        stack="research",
+        changes=(('s3://example-data/sets", import', 's3://example-data/sets2", import'),),
+        worst="live",
+        is_exactly={"running": GOES_ON, "queued": STAYS_QUEUED, "sessions": STAYS_OPEN},
+        never=("lost", "replaced"),
+    ),
+    Audited(
+        id="nfs-server-changed",
+        stack="research",
+        base=((_APPS, _SERVER),),
+        changes=(("192.0.2.5, export: /srv/apps}}", "192.0.2.6, export: /srv/apps}}"),),
+        says={
+            "running": "machines that run keep their mount of /apps until they start anew",
+            "queued": "on nodes that are launched later /apps is what the new spec mounts",
+        },
+        never=("take no new jobs", "removed or changed"),
+    ),
+    Audited(
+        id="mount-options-changed",
+        stack="research",
+        changes=(("options: [rw]", "options: [rw, noatime]"),),
+        says={"running": "machines that run keep their mount of /archive until they start anew"},
+        never=("take no new jobs", "removed or changed", "finish"),
+    ),
+    Audited(
+        id="containers-changed",
+        stack="research",
+        changes=(("containers: pyxis", "containers: apptainer"),),
+        says={"running": "go on: nodes have the change when they start anew"},
+        never=("take no new jobs", "finish"),
+    ),
+    Audited(
+        id="slurm-newer-with-login",
+        stack="burst",
+        base=(_LOGIN, _SSH),
+        changes=(('version: "24.11"', 'version: "26.05"'), ("accept: [{id: slurm-support", "#accept: [{id:")),
+        says={
+            "running": "must have ended before",
+            "queued": "are lost",
+            "sessions": "on login machines that stop or leave end",
+        },
+        never=(STAYS_OPEN,),
+        steps=("squeue --all", "scontrol update partitionname=PARTITION state=down", "pulumi up"),
+    ),
+    Audited(
+        id="cidr-with-login",
+        stack="burst",
+        base=(_LOGIN, _SSH),
+        changes=(("10.42.0.0/16", "10.43.0.0/16"),),
+        says={"queued": "are lost", "sessions": "on login machines that stop or leave end"},
+        never=(STAYS_OPEN,),
+    ),
+    Audited(
+        id="region",
+        stack="burst",
+        changes=(
+            ("region: us-east-1", "region: us-west-2"),
+            ("[us-east-1a, us-east-1b]", "[us-west-2a, us-west-2b]"),
+        ),
+        worst="data-loss",
+        is_exactly={
+            "running": "must have ended before: let them end, or cancel them",
+            "queued": "are lost with slurmctld's state; users submit them again",
+        },
+        never=("old cluster", "bundle"),
+        no_steps=("gpucluster bundle",),
+    ),
+    Audited(
+        id="slurm-older",
+        stack="first",
+        changes=(('version: "26.05"', 'version: "24.11"'),),
+        worst="data-loss",
+        is_exactly={"queued": "are lost with slurmctld's state; users submit them again"},
+        never=("start when", "removed fail"),
+    ),
+    Audited(
+        id="cidr-with-lustre",
+        stack="research",
+        changes=(("10.50.0.0/16", "10.51.0.0/16"),),
+        says={"refused": "is protected: /data", "data": "on /data is lost: an empty one replaces it"},
+        is_exactly={"running": "must have ended before: let them end, or cancel them"},
+        never=("that use what is removed",),
+        steps=("# back up", "pulumi state unprotect", "pulumi up"),
+    ),
+    Audited(
+        id="zone-removed",
+        stack="burst",
+        changes=(("zones: [us-east-1a, us-east-1b]", "zones: [us-east-1a]"),),
+        worst="stop-fleet",
+        is_exactly={"running": "must have ended before: let them end, or cancel them"},
+        no_steps=("gpucluster bundle",),
+    ),
+    Audited(
+        id="host-removed",
+        stack="lab",
+        changes=(
+            ('leaf2: "gpu[03-04]"', 'leaf2: "gpu03"'),
+            ('"gpu[01-04]", addresses: "192.0.2.[11-14]"', '"gpu[01-03]", addresses: "192.0.2.[11-13]"'),
+        ),
+        worst="stop-fleet",
+        is_exactly={"running": "must have ended before: let them end, or cancel them"},
+        no_steps=("gpucluster bundle",),
+    ),
+    Audited(
+        id="export-of-the-head-removed",
+        stack="research",
+        changes=((_APPS, "  #"),),
+        worst="data-loss",
+        says={"refused": "is protected: /apps", "sessions": "started by hand", "data": "on /apps is lost"},
+        never=("that use what is removed",),
+        steps=("# back up", "pulumi state unprotect", "pulumi up", "aws ec2 start-instances"),
+    ),
+    Audited(
+        id="state-removed",
+        stack="first",
+        changes=((", state: 100GiB", ""),),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /srv/gpucluster-state",
+            "running": "are lost",
+            "queued": "are lost",
+            "data": "on /srv/gpucluster-state is lost",
+        },
+        never=(GOES_ON, STAYS_QUEUED),
+        steps=("squeue --all", "pulumi state unprotect", "pulumi up", "aws ec2 start-instances"),
+    ),
+    Audited(
+        id="state-smaller",
+        stack="first",
+        changes=(("100GiB", "50GiB"),),
+        says={"refused": "`pulumi up` fails: AWS refuses a smaller volume (/srv/gpucluster-state)"},
+        is_exactly=_UNTOUCHED,
+        never=("are lost", "empty volume"),
+        no_steps=("pulumi up", "# back up"),
+    ),
+    Audited(
+        id="lustre-grows",
+        stack="research",
+        changes=(("size: 9600GiB", "size: 12000GiB"),),
+        worst="restart",
+        is_exactly={"running": "go on; those that use /data wait while it changes", "queued": STAYS_QUEUED},
+        never=("slurmctld restarts",),
+    ),
+    Audited(
+        id="ssh-opened-moves-login",
+        stack="burst",
+        base=(_LOGIN,),
+        changes=(_SSH,),
+        worst="replace",
+        says={"sessions": "on login machines that stop or leave end"},
+        is_exactly={"running": GOES_ON},
+    ),
+    Audited(
+        id="new-head-with-state-applies-a-smaller-pool-at-once",
+        stack="first",
+        changes=(
+            (_BURST_ZONES, f"{_BURST_ZONES}, image: {{ami: ami-0123456789abcdef0}}"),
+            ("max: 16}", "max: 8}"),
+        ),
+        says={"running": "are lost: a new head applies the bundle at once", "queued": "is ended by Slurm"},
+        no_steps=("gpucluster bundle",),
+    ),
+)

@@ -1,0 +1,69 @@
+"""The sentences and commands of edits that an auditor tried, with resources, which is the tool's default, and without."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from support.audited_edits import EDITS, Audited
+from support.planned_diffs import a_planned_diff, forked_planner
+from support.reviewed import a_diff
+
+from gpucluster.gitops.model import Diff, Effects
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _planner_forks() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    with forked_planner():
+        yield
+
+
+@cache
+def _diff(edit: Audited, *, with_resources: bool) -> Diff:
+    return (a_planned_diff if with_resources else a_diff)(edit.old, edit.new)
+
+
+def _effects(edit: Audited, *, with_resources: bool) -> Effects:
+    found = _diff(edit, with_resources=with_resources).effects
+    assert found is not None
+    return found
+
+
+both_paths = pytest.mark.parametrize("with_resources", [True, False], ids=["resources", "plans"])
+each_edit = pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.id)
+
+
+@both_paths
+@each_edit
+def test_each_subject_is_told_what_happens(edit: Audited, with_resources: bool) -> None:
+    found = _effects(edit, with_resources=with_resources)
+    said = {name: getattr(found, name) for name in ("running", "queued", "sessions", "data", "refused")}
+    for subject, words in edit.says.items():
+        assert words in said[subject]
+    for subject, words in edit.is_exactly.items():
+        assert said[subject] == words
+    for words in edit.never:
+        assert not [text for text in said.values() if words in text]
+    assert ("refused" in edit.says) is bool(found.refused)
+
+
+@both_paths
+@each_edit
+def test_commands_stand_in_their_order(edit: Audited, with_resources: bool) -> None:
+    steps = _effects(edit, with_resources=with_resources).steps
+    places = [next(place for place, step in enumerate(steps) if step.startswith(one)) for one in edit.steps]
+    assert places == sorted(places)
+    assert not [step for step in steps for one in edit.no_steps if step.startswith(one)]
+
+
+@both_paths
+@each_edit
+def test_class_is_that_of_what_happens(edit: Audited, with_resources: bool) -> None:
+    found = _diff(edit, with_resources=with_resources)
+    if edit.worst:
+        assert found.worst is not None
+        assert (found.worst.value, found.engine_note) == (edit.worst, None)
+
+
+@each_edit
+def test_plans_and_resources_give_the_same_sentences(edit: Audited) -> None:
+    assert _effects(edit, with_resources=True) == _effects(edit, with_resources=False)
