@@ -35,10 +35,6 @@ class Kind(StrEnum):
 
 WORKLOADS = "workloads."  # begins the path of a change in workloads/NAME.yaml
 WORKLOADS_EFFECT = "Only workloads change, and no node: the changed manifests are what `kubectl apply` gets."
-WHOLE_EFFECTS: Mapping[Kind, str] = {
-    Kind.ADDED: "The spec is new: it adds a cluster and changes no other.",
-    Kind.REMOVED: "The spec is deleted, and nothing else: the cluster, its jobs and its cost stay until `gpucluster down NAME` deletes them.",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +187,8 @@ class Diff:
     worst: UpdateClass | None  # None: nothing changed
     engine_note: str | None  # if the resources' class is worse than that of the spec's changes
     whole: Kind | None = None  # ADDED: a new spec; REMOVED: a deleted one; None: both revisions have it
+    whole_effect: str = ""  # the sentence of a new or deleted spec
+    stay: int = 0  # resources of a deleted spec: nobody deletes them yet
     rights: tuple[RightChange, ...] | None = None
     unseen: tuple[str, ...] = ()
     effects: Effects | None = None  # None: nothing changed, or only the sentence of `effect` is true
@@ -198,6 +196,8 @@ class Diff:
     @property
     def access(self) -> tuple[SpecChange, ...]:
         """The changes of who gets in: people, their keys and networks, the rights of roles and jobs."""
+        if self.whole is Kind.REMOVED:  # nothing is applied
+            return ()
         return tuple(one for one in self.spec if _ACCESS.match(one.path))
 
     @property
@@ -208,7 +208,7 @@ class Diff:
     def effect(self) -> str | None:
         """The sentence of a new or deleted spec, or of workloads. Else None: `effects` has what happens."""
         if self.whole is not None:
-            return WHOLE_EFFECTS[self.whole]
+            return self.whole_effect
         if self.spec and not self.consequences and all(one.path.startswith(WORKLOADS) for one in self.spec):
             return WORKLOADS_EFFECT
         return None

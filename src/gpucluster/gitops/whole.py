@@ -11,8 +11,11 @@ from gpucluster.gitops.model import ABSENT, Compared, Diff, Kind, PoolRow, Revis
 from gpucluster.gitops.rights import with_rights
 from gpucluster.gitops.walk import flow
 from gpucluster.plan import names
+from gpucluster.plan.model import SlurmOnAws, SlurmOnHosts
 from gpucluster.spec import UpdateClass
 from gpucluster.spec.tree import plain
+
+_NEW = "The spec is new: it adds a cluster and changes no other."
 
 
 def created(new: Revision, compared: Compared) -> Diff:
@@ -22,9 +25,11 @@ def created(new: Revision, compared: Compared) -> Diff:
 
 
 def deleted(old: Revision, compared: Compared) -> Diff:
-    """Return what a deleted spec described."""
+    """Return what a deleted spec described. Nothing is applied, so no resource and no right changes."""
     empty = replace(old.cost, lines=())
-    return _whole(old, Kind.REMOVED, compared, (old.cost, empty))
+    kept = None if compared.resources is None else ()
+    found = _whole(old, Kind.REMOVED, replace(compared, resources=kept, rights=kept), (old.cost, empty))
+    return replace(found, stay=len(compared.resources or ()))
 
 
 def _whole(side: Revision, kind: Kind, compared: Compared, cost: tuple[Estimate, Estimate]) -> Diff:
@@ -38,6 +43,7 @@ def _whole(side: Revision, kind: Kind, compared: Compared, cost: tuple[Estimate,
         old=ABSENT if is_new else side.label,
         new=side.label if is_new else ABSENT,
         whole=kind,
+        whole_effect=_NEW if is_new else f"The spec is deleted, and nothing else: {_left(side)}.",
         spec=tuple(_fields(side, kind, update)),
         consequences=(),
         files=compare_files(nothing, files) if is_new else compare_files(files, nothing),
@@ -50,6 +56,16 @@ def _whole(side: Revision, kind: Kind, compared: Compared, cost: tuple[Estimate,
         worst=update,
         engine_note=None,
     )
+
+
+def _left(side: Revision) -> str:
+    """Return what stays, and what deletes it."""
+    if isinstance(side.plan, SlurmOnAws):
+        name = side.spec.name
+        return f"the cluster, its jobs and its cost stay until `gpucluster down {name}` deletes them"
+    if isinstance(side.plan, SlurmOnHosts):
+        return "the hosts, their jobs and their data stay as they are"
+    return "the cluster, its pods and its cost stay until it is deleted by hand"
 
 
 def _fields(side: Revision, kind: Kind, update: UpdateClass) -> Iterator[SpecChange]:

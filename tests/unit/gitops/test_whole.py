@@ -2,11 +2,13 @@
 
 from decimal import Decimal
 
+import pytest
 from support.builders import a_spec_text
+from support.expert_pairs import KUBE, LAB
 from support.reviewed import a_diff, a_side
 
 from gpucluster.cost import Amount
-from gpucluster.gitops.model import ABSENT, Compared, Kind
+from gpucluster.gitops.model import ABSENT, Compared, Kind, ResourceChange, RightChange
 from gpucluster.gitops.report.markdown import markdown
 from gpucluster.gitops.report.text import text
 from gpucluster.gitops.report.values import values
@@ -43,6 +45,34 @@ def test_deleted_spec_says_what_stays() -> None:
     assert "the cluster, its jobs and its cost stay until" in comment
     assert "until the cluster is deleted" in comment
     assert "### What the deleted spec has" in comment
+
+
+def test_deleted_spec_changes_no_access_right_or_resource() -> None:
+    """Regression: `deleted, and nothing else` stood beside `Who gets in changes` and `62 removed`."""
+    side = a_side(a_spec_text(*EAST, ("partitions:", "access: {ssm: true}\npartitions:")))
+    gone = ResourceChange(type="aws:ec2/vpc:Vpc", name="burst", kind=Kind.REMOVED, update=UpdateClass.REPLACE)
+    right = RightChange(
+        type="aws:iam/role:Role", name="burst-head", kind=Kind.REMOVED, removed=("Allow",), added=()
+    )
+    found = deleted(side, Compared(resources=(gone,), rights=(right,)))
+    for shown in (text(found), markdown(found, version="0", command="x")):
+        assert "ets in" not in shown
+        assert "1 removed" not in shown
+        assert "esources: 1 of the cluster stay" in shown
+        assert "Allow" not in shown
+        assert "until `gpucluster down burst` deletes them" in shown.replace("\\", "")
+    assert (found.access, found.resources, found.rights) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [(LAB, "the hosts, their jobs and their data stay as they are"), (KUBE, "until it is deleted by hand")],
+)
+def test_deleted_spec_names_no_command_that_does_not_apply(spec: str, words: str) -> None:
+    """Regression: `gpucluster down NAME` was said of hosts and of Kubernetes, too."""
+    shown = text(deleted(a_side(spec), Compared()))
+    assert words in shown
+    assert "gpucluster down" not in shown
 
 
 def test_who_gets_in_is_shown_for_a_new_spec() -> None:

@@ -65,7 +65,7 @@ def _summary(diff: Diff) -> Iterator[str]:
     if diff.resources is None:
         yield "Resources were not compared."
     else:
-        yield f"Resources: {words.counted(diff.resources)}; {words.NOT_COMPARED}."
+        yield f"Resources: {words.compared_resources(diff)}."
 
 
 def _said(diff: Diff) -> str:

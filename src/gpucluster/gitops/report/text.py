@@ -97,7 +97,7 @@ def _resources(diff: Diff) -> Iterator[str]:
     if diff.resources is None:
         return
     yield ""
-    yield f"resources: {words.counted(diff.resources)}; {words.NOT_COMPARED}"
+    yield f"resources: {words.compared_resources(diff)}"
     for one in diff.resources:
         yield from _resource(one)
 

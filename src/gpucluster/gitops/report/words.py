@@ -50,6 +50,16 @@ def counted(resources: tuple[ResourceChange, ...]) -> str:
     return ", ".join(parts) or "none touched"
 
 
+def compared_resources(diff: Diff) -> str:
+    """Return what a report says of resources that were compared."""
+    if diff.whole is Kind.REMOVED:
+        return f"{diff.stay} of the cluster stay"
+    found = counted(diff.resources or ())
+    if not diff.resources and diff.unseen:
+        found = "no change is seen, apart from what was not looked at"
+    return f"{found}; {NOT_COMPARED}"
+
+
 def nodes(facts: PoolFacts) -> str:
     """Return `0 to 16`, or `4` for a pool of fixed size."""
     return str(facts.most) if facts.least == facts.most else f"{facts.least} to {facts.most}"
