@@ -33,6 +33,7 @@ class SideError(SpecError):
         lines = (line for side, problems in wrong.items() for line in _problem_lines(side, problems))
         super().__init__(tuple(lines))
         self.found = tuple(problem for problems in wrong.values() for problem in problems)
+        self.new_is_wrong = set(wrong) != {"old"}
 
 
 def diff(  # noqa: PLR0917  typer's options

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gpucluster.gitops.model import Diff
 
+_WRONG = 2  # exit code: a spec of the branch is not valid
 _STACK = re.compile(r"(?:stacks/(?:lookups/)?|workloads/)([^/]+)\.yaml")
 
 
@@ -46,12 +47,16 @@ def review(  # noqa: PLR0917  typer's options
         found = list(changed_stacks(base, head))
         reviews = [_reviewed(one, to, prices, with_resources=resources) for one in found]
         if output is Output.JSON:
-            answer(ok=True, reviews=reviews)
-            return
-        for one in reviews:
-            print_result(f"{one['name']}: {one['worst'] or 'no change'}: {one['comment']}")
-        if not reviews:
+            answer(ok=not any(one["wrong"] == "new" for one in reviews), reviews=reviews)
+        for one in reviews if output is not Output.JSON else ():
+            print_result(f"{one['name']}: {_verdict(one)}: {one['comment']}")
+        if not reviews and output is not Output.JSON:
             print_result(f"no stack differs between {base} and {head}")
+    raise typer.Exit(_WRONG if any(one["wrong"] == "new" for one in reviews) else 0)
+
+
+def _verdict(review: dict[str, object]) -> object:
+    return "not compared" if review["wrong"] else review["worst"] or "no change"
 
 
 def changed_stacks(base: str, head: str) -> "Iterator[Changed]":
@@ -95,14 +100,35 @@ def _run(*words: str) -> str | None:
 
 
 def _reviewed(one: Changed, to: Path, prices: Path | None, *, with_resources: bool) -> dict[str, object]:
-    from gpucluster.cli.diff import as_markdown, compared_files
+    """Write the comment of a stack. A wrong spec is told in its comment, and stops no other stack."""
+    from gpucluster.cli.diff import SideError, as_markdown, compared_files
+    from gpucluster.gitops.report.markdown import not_compared
 
-    found, problems = compared_files(one.old, one.new, prices_from(prices), with_resources=with_resources)
+    comment = to / f"{one.name}.md"
+    worst, wrong = None, ""
+    try:
+        found, problems = compared_files(one.old, one.new, prices_from(prices), with_resources=with_resources)
+        worst, text = _worst(found), as_markdown(found, with_resources=with_resources, prices=prices)
+    except SideError as error:
+        problems, wrong = error.found, "new" if error.new_is_wrong else "old"
+        text = not_compared(one.name, _reason(one, wrong), tuple(map(str, problems)))
     for problem in problems:
         progress(str(problem))
-    comment = to / f"{one.name}.md"
-    _write(comment, as_markdown(found, with_resources=with_resources, prices=prices))
-    return {"name": one.name, "worst": _worst(found), "comment": os.fspath(comment)}
+    _write(comment, text)
+    return {"name": one.name, "worst": worst, "wrong": wrong or None, "comment": os.fspath(comment)}
+
+
+def _reason(one: Changed, wrong: str) -> str:
+    """Return why there is nothing to compare, and what follows."""
+    from gpucluster.gitops.model import ABSENT
+
+    if wrong == "new":
+        return "The spec of this branch is not valid, so nothing is compared. It cannot be applied."
+    rest = "The branch deletes it." if one.new == ABSENT else "The spec of this branch is valid."
+    return (
+        f"The spec of the base is not valid for this version of gpucluster, so nothing is compared. {rest} "
+        "What applying it does to a cluster that runs: `pulumi preview`."
+    )
 
 
 def _worst(found: "Diff") -> str | None:

@@ -23,12 +23,11 @@ _STEP = (
 
 def inspect_given(given: str) -> "Report":
     """Read a file or a revision. A file comes first if both exist."""
-    from gpucluster import catalog
-    from gpucluster.spec import inspect, inspect_text
+    from gpucluster.spec import inspect, inspect_file
 
     if _is_file(given):
         return inspect(Path(given))
-    return inspect_text(_of_revision(given), given, catalog.load())
+    return inspect_file(_of_revision(given), given)
 
 
 def answers_beside(given: str, name: str) -> "tuple[Path, tuple[Recording, ...]]":

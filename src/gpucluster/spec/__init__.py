@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     )
     from gpucluster.spec.model import ClusterSpec, UpdateClass
     from gpucluster.spec.problem import Level, Problem
-    from gpucluster.spec.reading import InvalidSpecError, Report, inspect, inspect_text, load
+    from gpucluster.spec.reading import InvalidSpecError, Report, inspect, inspect_file, inspect_text, load
     from gpucluster.spec.workloads import WorkloadsSpec
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "WorkloadsSpec",
     "inspect",
     "inspect_any",
+    "inspect_file",
     "inspect_text",
     "inspect_workloads",
     "inspect_workloads_text",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "reading": ("InvalidSpecError", "Report", "inspect", "inspect_text", "load"),
+    "reading": ("InvalidSpecError", "Report", "inspect", "inspect_file", "inspect_text", "load"),
     "load_workloads": ("WorkloadsReport", "inspect_any", "inspect_workloads", "inspect_workloads_text"),
     "model": ("ClusterSpec", "UpdateClass"),
     "problem": ("Level", "Problem"),

@@ -65,7 +65,7 @@ def inspect(path: FilePath) -> Report:
     return inspect_file(text_of(path), path)
 
 
-def inspect_file(text: str, path: FilePath) -> Report:
+def inspect_file(text: str, path: FilePath | str) -> Report:
     """Check the text of a file, and the name of the file."""
     catalog = catalogs.load()
     return read(text, str(path), ClusterSpec, lambda spec: rules.check(spec, catalog, str(path)))

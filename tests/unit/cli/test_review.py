@@ -105,6 +105,69 @@ def test_each_stack_of_the_branch_has_a_comment(repository: Path, tmp_path: Path
     assert "`pools[h200].nodes.max`: `16 -> 32`" in (tmp_path / "out/changed.md").read_text()
 
 
+BROKEN = SPEC.replace("name: burst", "name: bad").replace("idle: 5m", "idle: 5")
+
+
+@pytest.mark.parametrize(
+    ("repair", "words"),
+    [(a_spec_of("bad"), "The spec of this branch is valid."), (None, "The branch deletes it.")],
+    ids=["repaired", "deleted"],
+)
+def test_a_wrong_spec_of_the_base_stops_no_other_comment(
+    repository: Path, tmp_path: Path, capsys: Said, repair: str | None, words: str
+) -> None:
+    """Regression: `review` ended at it with 2, so its repair could not be reviewed, nor any stack behind it."""
+    git("checkout", "-q", "main")
+    (repository / "stacks/bad.yaml").write_text(BROKEN)
+    commit("broken")
+    git("checkout", "-q", "-b", "repair")
+    (repository / "stacks/bad.yaml").unlink()
+    if repair:
+        (repository / "stacks/bad.yaml").write_text(repair)
+    (repository / "stacks/same.yaml").write_text(a_spec_of("same").replace("max: 16", "max: 32"))
+    commit("repair")
+    out = tmp_path / "out"
+    assert program.run(["review", "--base", "main", "--to", str(out), "--no-resources"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"bad: not compared: {out}/bad.md",
+        f"same: live: {out}/same.md",
+    ]
+    comment = (out / "bad.md").read_text()
+    assert comment.startswith("<!-- gpucluster:diff:bad -->\n\n## bad: not compared\n")
+    assert words in comment
+    assert "pools[h200].idle" in comment
+
+
+def test_a_wrong_spec_of_the_branch_has_its_comment_and_exit_code_2(
+    repository: Path, tmp_path: Path, capsys: Said
+) -> None:
+    (repository / "stacks/changed.yaml").write_text(BROKEN)
+    commit("broken")
+    out = tmp_path / "out"
+    argv = ["review", "--base", "main", "--to", str(out), "--no-resources", "-o", "json"]
+    assert program.run(argv) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], [(one["name"], one["wrong"]) for one in found["reviews"]]) == (
+        False,
+        [("changed", "new"), ("fresh", None), ("gone", None)],
+    )
+    assert "It cannot be applied." in (out / "changed.md").read_text()
+
+
+def test_a_spec_with_the_name_of_another_file_is_refused(
+    repository: Path, tmp_path: Path, capsys: Said
+) -> None:
+    """Regression: `check` refused it, `review` did not, and two such files overwrote each other's comment."""
+    (repository / "stacks/mismatch.yaml").write_text(a_spec_of("other"))
+    commit("mismatch")
+    out = tmp_path / "out"
+    assert program.run(["review", "--base", "main", "--to", str(out), "--no-resources"]) == 2
+    assert f"mismatch: not compared: {out}/mismatch.md" in capsys.readouterr().out
+    comment = (out / "mismatch.md").read_text()
+    assert comment.startswith("<!-- gpucluster:diff:mismatch -->")
+    assert "name-not-file" in comment
+
+
 def test_recorded_lookups_alone_are_a_change(repository: Path, tmp_path: Path, capsys: Said) -> None:
     git("checkout", "-q", "main")
     git("checkout", "-q", "-b", "answers")
@@ -162,7 +225,7 @@ def test_wrong_spec_of_the_branch_exits_2(repository: Path, tmp_path: Path, caps
     (repository / "stacks/fresh.yaml").write_text("{")
     commit("broken")
     assert program.run(["review", "--base", "main", "--to", str(tmp_path / "out"), "--no-resources"]) == 2
-    assert "new is not a valid spec" in capsys.readouterr().err
+    assert "HEAD:stacks/fresh.yaml:1:2: error[yaml]" in capsys.readouterr().err
 
 
 def test_second_run_updates_its_own_comment_only(posting: Comments, tmp_path: Path, capsys: Said) -> None:

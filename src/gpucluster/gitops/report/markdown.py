@@ -44,6 +44,14 @@ def markdown(diff: Diff, *, version: str, command: str) -> str:
     return "\n\n".join((summary, *kept, *_left_out(left_out), end))
 
 
+def not_compared(name: str, reason: str, problems: tuple[str, ...]) -> str:
+    """Return the comment of a stack of which one spec is not valid."""
+    shown = _bounded(list(problems), _LIST)
+    more = [f"and {len(problems) - len(shown)} more problems"] if len(shown) < len(problems) else []
+    parts = (marker(name), f"## {name}: not compared", prose(reason), fence("\n".join(shown), "text"), *more)
+    return "\n\n".join(parts)
+
+
 def _summary(diff: Diff) -> Iterator[str]:
     yield marker(diff.name)
     yield f"## {diff.name}: {diff.worst or 'no change'}"
