@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gpucluster.cli.output import PlanOutput, answer, print_result, progress
+from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
     from gpucluster.cli.context import ResolvedSpec
@@ -54,7 +55,7 @@ def show(resolved: "ResolvedSpec", file: Path, packs: Sequence[Path], output: Pl
 
 
 def _second_look(packs: "Sequence[Pack]", report: "Report", resolved: "ResolvedSpec", file: Path) -> "Report":
-    """Check values that the cloud decides with placeholders. Values that the program cannot compute with placeholders stay unknown."""
+    """Check values that the cloud decides with placeholders. A gate that cannot read them is not green."""
     from gpucluster.cli.resources import recorded
     from gpucluster.engine.offline import ProgramError
     from gpucluster.engine.policy import evaluate, with_decided_texts
@@ -62,8 +63,10 @@ def _second_look(packs: "Sequence[Pack]", report: "Report", resolved: "ResolvedS
     try:
         again = recorded(resolved.plan, file, assume=True)
     except ProgramError as error:
-        progress(f"policies of texts are not checked, because placeholder names do not work: {error}")
-        return report
+        raise GpuclusterError(
+            f"policies of texts are not checked, because placeholder names do not work: {error.message}",
+            next_step="record the account's answers: gpucluster plan FILE --resources --live --record",
+        ) from error
     return report if again is None else with_decided_texts(packs, report, evaluate(packs, again.resources))
 
 

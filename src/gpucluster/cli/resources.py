@@ -56,9 +56,19 @@ def planned_of(
     from gpucluster.engine.offline import run
     from gpucluster.text import printable
 
+    known = _assumed(plan, answers) if assume else answers
     return run(
-        PROGRAM, plan, answers=answers, assume=assume, report=lambda line: progress(f"  {printable(line)}")
+        PROGRAM, plan, answers=known, assume=assume, report=lambda line: progress(f"  {printable(line)}")
     )
+
+
+def _assumed(plan: "ClusterPlan", answers: "tuple[Recording, ...]") -> "tuple[Recording, ...]":
+    """Complete the answers with placeholders, also where a person left a look-up open."""
+    from gpucluster.aws.placeholder_answers import placeholder_answers
+    from gpucluster.engine.offline.answers import merged
+
+    given = tuple(one for one in answers if one.answer is not None)
+    return merged(given, merged(placeholder_answers(plan), answers))
 
 
 def recorded(plan: "ClusterPlan", file: Path, *, assume: bool = False) -> "Planned | None":

@@ -179,6 +179,26 @@ def test_open_lookups_are_in_every_form_of_the_policy_page(tmp_path: Path, run_c
     assert (json.loads(said[1])["open_lookups"], said[2]) == ([], "")
 
 
+def test_texts_and_rights_are_read_without_an_answer_about_the_site(
+    tmp_path: Path, run_command: RunCommand
+) -> None:
+    """Regression: the placeholder of a subnet had no count of addresses. `--policy` passed unread texts, and `diff` compared no rights."""
+    files = [tmp_path / side / "burst.yaml" for side in ("old", "new")]
+    for file, jobs in zip(files, ("a", "b"), strict=True):
+        file.parent.mkdir()
+        read = ("aws:\n  kms_key", f'aws:\n  jobs: {{read: ["s3://example-{jobs}"]}}\n  kms_key')
+        file.write_text(site(NAMED, read))
+    code, out, err = run_command("plan", files[0], "--policy", "-o", "json")
+    assert (code, "not checked" in err) == (0, False)
+    texts = {"wide-policy", "secret-in-user-data"}
+    assert [one for one in json.loads(out)["findings"] if one["rule"] in texts] == []
+    code, out, err = run_command("diff", *files, "-o", "json")
+    assert code == 0, err
+    found = json.loads(out)["diff"]
+    assert not [one for one in found["unseen"] if "rights" in one]
+    assert [one["name"] for one in found["rights"]] == ["burst-jobs"]
+
+
 def test_policies_check_resources_that_use_answers(spec: Path, run_command: RunCommand) -> None:
     code, out, _ = run_command("plan", spec, "--policy", "-o", "json")
     assert (code, json.loads(out)["ok"]) == (0, True)

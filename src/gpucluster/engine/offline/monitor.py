@@ -14,6 +14,7 @@ from pulumi.runtime.proto import (
     resource_pb2_grpc,
 )
 
+from gpucluster.engine.offline import placeholders
 from gpucluster.engine.offline.answers import Answer, Recording, key
 from gpucluster.engine.offline.located import from_uri
 from gpucluster.engine.offline.lookups import ASSUMED, LOOKUPS, STACK_REFERENCE
@@ -43,18 +44,6 @@ FEATURES: Final = (
     resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_HOOKS,
     resource_pb2.RESOURCE_MONITOR_FEATURE_ERROR_HOOKS,
 )
-
-_ACCOUNT: Final = "000000000000"
-_ADDRESS: Final = "192.0.2.1"  # RFC 5737: reserved for documentation
-_REGION: Final = "us-east-1"
-_TEXT_OUTPUTS: Final = (
-    "bucket",
-    "dnsName",
-    "key",
-    "mountName",
-    "name",
-    "url",
-)  # outputs that programs put into texts
 
 
 class Context(Protocol):
@@ -124,9 +113,9 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
             )
         answer = self._answered(request.tok, shown(request.args))
         if answer is None and self._assume:
-            region = self.registry.region_of(request.provider) or _REGION
+            region = self.registry.region_of(request.provider) or placeholders.REGION
             answer = {
-                **_placeholder_outputs(request.tok, "looked-up", region),
+                **placeholders.outputs(request.tok, "looked-up", region),
                 **ASSUMED.get(request.tok, {}),
             }
         if answer is None:
@@ -201,7 +190,7 @@ def _assumed(
     urn: str, request: resource_pb2.RegisterResourceRequest
 ) -> resource_pb2.RegisterResourceResponse:
     """Return the program's values, completed with placeholders."""
-    values = to_struct(_placeholder_outputs(request.type, request.name))
+    values = to_struct(placeholders.outputs(request.type, request.name))
     identity = values["id"]
     values.MergeFrom(request.object)
     return resource_pb2.RegisterResourceResponse(urn=urn, id=str(identity), object=values)
@@ -211,20 +200,3 @@ def _referenced(name: str) -> struct_pb2.Struct:
     values = struct_pb2.Struct()
     values.update({"name": name, "outputs": UNKNOWN_ON_WIRE, "secretOutputNames": UNKNOWN_ON_WIRE})
     return values
-
-
-def _placeholder_outputs(type_: str, name: str, region: str = _REGION) -> dict[str, Value]:
-    """Return placeholder outputs by type and name of the resource. Only rules that
-    check texts (`Rule.texts`) may use them. The result is deterministic."""
-    _, _, of = type_.partition(":")
-    service, _, word = of.partition("/")
-    word = word.partition(":")[0]
-    return {
-        **{one: f"{word}-{name}-{one}" for one in _TEXT_OUTPUTS},
-        "arn": f"arn:aws:{service}:{region}:{_ACCOUNT}:{word}/{name}",
-        "id": f"{word}-{name}",
-        "latestVersion": 1,
-        "ownerId": _ACCOUNT,
-        "privateIp": _ADDRESS,
-        "publicIp": _ADDRESS,
-    }
