@@ -1,4 +1,4 @@
-"""Edits of a spec that `tools/observe_edits.py` applies to a living cluster, under a running and a queued job.
+"""Edits of a spec that `tests/sandbox/observe_edits.py` applies to a living cluster, under a running and a queued job.
 
 `tests/recorded/edits.json` has what happened. An edit that the sandbox cannot apply, or not truthfully, says why.
 """

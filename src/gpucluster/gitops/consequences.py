@@ -13,6 +13,10 @@ from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
 from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws
 from gpucluster.spec import UpdateClass
 
+# templates/k8s/nodepool.yaml.j2 forbids disruptions by drift; gpucluster makes no always-on node of Kubernetes
+_OF_KARPENTER = "Karpenter keeps its nodes until they are empty; always-on nodes are replaced by hand"
+_BY_HAND = "they are made and drained by hand"
+
 
 def consequences(
     old: ClusterPlan, new: ClusterPlan, changes: Iterable[SpecChange]
@@ -110,18 +114,16 @@ def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
 def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     was, now = _look(old), _look(new)
     if was != now:
-        message = (
-            f"the hardware of the nodes changes ({was} -> {now}): {WAITS}; then running nodes are replaced"
-        )
+        rest = f"{WAITS}; then running nodes are replaced" if isinstance(old, Pool) else _OF_KARPENTER
+        message = f"the hardware of the nodes changes ({was} -> {now}): {rest}"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
 def _always_on(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     was, now = _zone(old), _zone(new)
     if old.min and new.min and was != now:
-        message = (
-            f"the always-on nodes move from {was} to {now}: the old ones are removed when their jobs end"
-        )
+        rest = "the old ones are removed when their jobs end" if isinstance(old, Pool) else _BY_HAND
+        message = f"the always-on nodes move from {was} to {now}: {rest}"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 

@@ -1,6 +1,7 @@
 """Build a diff from two revisions. Pure: specs, plans, files, costs and resources are arguments."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -35,6 +36,7 @@ from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
 NOTHING = Compared()
+_POOL = re.compile(r"pools\[([^\]]*)\]")
 
 
 def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
@@ -42,11 +44,12 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
     resources = None if compared.resources is None else with_rights(compared.resources, compared.rights or ())
     own = _worst_first(_changes(old, new))
     follows = consequences(old.plan, new.plan, own)
-    spec = _worst_first(iter((*own, *workload_changes(old, new))))
+    workloads = tuple(workload_changes(old, new))
+    spec = _worst_first(iter((*own, *workloads)))
     by_spec = worst(one.update for one in (*spec, *follows))
     by_engine = worst(one.update for one in resources or ())
     beyond = [one for one in resources or () if worse(one.update, by_spec)]
-    told = own or follows or beyond
+    told = own or follows or beyond or workloads
     return Diff(
         name=new.spec.name,
         old=old.label,
@@ -62,19 +65,22 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         cost_after=new.cost,
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
         engine_note=_engine_note(by_spec, by_engine, resources or ()),
-        effects=_effects(old, new, own, resources or ()) if told else None,
+        effects=_effects(old, new, own, resources or (), workloads) if told else None,
     )
 
 
 def _effects(
-    old: Revision, new: Revision, changes: tuple[SpecChange, ...], resources: tuple[ResourceChange, ...]
-) -> Effects | None:
-    """Return None if nothing changes, or if the spec has another kind of cluster and the old one had no jobs."""
+    old: Revision,
+    new: Revision,
+    changes: tuple[SpecChange, ...],
+    resources: tuple[ResourceChange, ...],
+    workloads: tuple[SpecChange, ...],
+) -> Effects:
     name, apply = new.spec.name, _apply(new)
     if old.spec.name != name:
         return of_another_cluster(name, apply)
     if old.plan.slurm is None:
-        return of_pods(name, apply, worst(one.update for one in changes) or UpdateClass.NONE)
+        return of_pods(name, apply, worst(one.update for one in changes) or UpdateClass.NONE, workloads)
     after = None if new.plan.slurm is None else new.plan
     found = of_jobs(name, apply, events(old.plan, after, changes, resources), changes)
     if new.plan.aws is not None:
@@ -97,8 +103,10 @@ def _apply(side: Revision) -> tuple[str, ...]:
 def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     """Give changes without effect on the plan, such as an explicit default, the class `none`."""
     same = old.plan == new.plan
+    of_pods = {pool.name for side in (old, new) for pool in pools_of(side.plan) if not isinstance(pool, Pool)}
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
-        change = refined(found)
+        pool = _POOL.match(found.path)
+        change = refined(found, pods=pool is not None and pool[1] in of_pods)
         yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
 
 

@@ -117,7 +117,8 @@ BY_CLASS_OF_PODS: Mapping[UpdateClass, Effects] = {
         data=_PODS.data,
     ),
     UpdateClass.DRAIN: Effects(
-        running="are evicted from nodes that leave, as their disruption budgets allow",
+        running="go on: Karpenter keeps nodes until they are empty; pods are evicted from nodes that are deleted by hand, "
+        "as their disruption budgets allow",
         queued=_PODS.queued,
         sessions=_PODS.sessions,
         data=_PODS.data,
@@ -147,5 +148,24 @@ BY_CLASS_OF_PODS: Mapping[UpdateClass, Effects] = {
         sessions="that use what is removed end",
         data="is lost where it is removed",
         steps=(BACKUP,),
+    ),
+}
+
+# `kubectl apply` changes a service in place. A gang's JobSet cannot be changed: it is deleted and created again.
+BY_CLASS_OF_WORKLOADS: Mapping[UpdateClass, Effects] = {
+    UpdateClass.LIVE: Effects(
+        running="of a changed service are replaced one after another; others go on",
+        queued=_PODS.queued,
+        sessions="in pods that are replaced end",
+        data=_PODS.data,
+    ),
+    UpdateClass.REPLACE: Effects(
+        running="of a changed or removed workload end; others go on",
+        queued="of a changed or removed workload are deleted; others stay in the queue",
+        sessions="in pods that end, end",
+        data=_PODS.data,
+        steps=(
+            "kubectl delete -f FILE    # the old manifest of each such workload: `kubectl apply` does not replace it",
+        ),
     ),
 }

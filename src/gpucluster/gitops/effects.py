@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpucluster.gitops import sentences, steps
-from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS, ROWS, Note
+from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS, ROWS, Note
 from gpucluster.gitops.events import Events
-from gpucluster.gitops.model import Effects, SpecChange, worst
+from gpucluster.gitops.model import Effects, SpecChange, worse, worst
 from gpucluster.spec import UpdateClass
 
 _ITEM = re.compile(r"\[[^\]]*\]")
@@ -51,9 +51,14 @@ def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[
     )
 
 
-def of_pods(name: str, apply: tuple[str, ...], worst: UpdateClass) -> Effects:
-    """Return the effects on a Kubernetes cluster without Slurm."""
-    found = BY_CLASS_OF_PODS[worst]
+def of_pods(
+    name: str, apply: tuple[str, ...], cluster: UpdateClass, workloads: Iterable[SpecChange] = ()
+) -> Effects:
+    """Return the effects on a Kubernetes cluster without Slurm. A worse class of the cluster hides that of its workloads."""
+    found = BY_CLASS_OF_PODS[cluster]
+    own = worst(one.update for one in workloads)
+    if own is not None and not worse(cluster, own):
+        found = BY_CLASS_OF_WORKLOADS.get(own, found)
     return replace(found, steps=_named(name, (*found.steps, *apply)))
 
 

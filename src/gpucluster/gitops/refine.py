@@ -25,9 +25,13 @@ class _Row:
     why: str
 
 
-def refined(found: Found) -> SpecChange:
-    """Return the change with its class, and the reason if it differs from the field's own class."""
-    row = next((row for row in _ROWS if row.pattern == found.pattern and row.fits(found)), None)
+def refined(found: Found, *, pods: bool = False) -> SpecChange:
+    """Return the change with its class, and the reason if it differs from the field's own class.
+
+    `pods`: the change is of a pool that Kubernetes runs. It has neither a head nor a bundle.
+    """
+    rows = (*_ROWS_OF_PODS, *_ROWS) if pods else _ROWS
+    row = next((row for row in rows if row.pattern == found.pattern and row.fits(found)), None)
     return SpecChange(
         path=found.path,
         kind=found.kind,
@@ -134,6 +138,21 @@ def _changed(found: Found) -> bool:
 
 _SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
 _KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
+
+_ROWS_OF_PODS = (
+    _Row(
+        "pools[]",
+        _removed,
+        UpdateClass.DRAIN,
+        "its manifests leave the files, and `kubectl apply` deletes nothing: its nodes go when its NodePool is deleted by hand",
+    ),
+    _Row(
+        "pools[].nodes.max",
+        _lowered,
+        UpdateClass.NEW_NODES,
+        "Karpenter launches no node above the new max; nodes that run stay until they are idle",
+    ),
+)
 
 _ROWS = (
     _Row("storage[]", _of_the_site, UpdateClass.NEW_NODES, _KEPT),

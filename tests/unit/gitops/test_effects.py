@@ -1,12 +1,13 @@
 """Tests of the merged effects of a diff: one text for each subject, and commands in their order."""
 
+import pytest
 from support.builders import SPEC, a_spec_text
 from support.expert_pairs import KUBE, LAB
 from support.reviewed import a_diff
 
 from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS
-from gpucluster.gitops.effects import UNAFFECTED
-from gpucluster.gitops.model import Effects
+from gpucluster.gitops.effects import UNAFFECTED, of_pods
+from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.spec import UpdateClass
 
 STATE = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
@@ -97,3 +98,34 @@ def test_a_volume_that_leaves_the_head_is_refused_until_its_protection_is_remove
     assert "until the head is started by hand" in found.sessions
     assert any(step.startswith("pulumi state unprotect URN ") for step in found.steps)
     assert found.steps[-1].startswith("aws ec2 start-instances --instance-ids HEAD")
+
+
+def test_pods_are_told_nothing_of_a_head_or_a_bundle() -> None:
+    """Regression: a smaller pool of Kubernetes said that the head applies the bundle."""
+    smaller = a_diff(KUBE, KUBE.replace("max: 6", "max: 3"))
+    (change,) = smaller.spec
+    assert (change.path, change.update) == ("pools[serve].nodes.max", UpdateClass.NEW_NODES)
+    other = KUBE.replace("machines: [p4de.24xlarge]", "machines: [p5.48xlarge]")
+    for found in (smaller, a_diff(KUBE, other)):
+        texts = [one.why for one in found.spec] + [one.message for one in found.consequences]
+        assert not [text for text in texts if "bundle" in text or "jobs" in text]
+
+
+@pytest.mark.parametrize(
+    ("update", "running"),
+    [
+        (UpdateClass.LIVE, "of a changed service are replaced one after another; others go on"),
+        (UpdateClass.REPLACE, "of a changed or removed workload end; others go on"),
+    ],
+)
+def test_workloads_have_subjects_and_steps(update: UpdateClass, running: str) -> None:
+    """Regression: a change in workloads/ had the class `replace`, and neither subjects nor steps."""
+    change = SpecChange(
+        path="workloads.train[tune].image", kind=Kind.CHANGED, before="a", after="b", update=update
+    )
+    found = of_pods("kube", ("gpucluster render NAME --to out/NAME",), UpdateClass.NONE, (change,))
+    assert found.running == running
+    assert found.steps[-1] == "gpucluster render kube --to out/kube"
+    assert (
+        of_pods("kube", (), UpdateClass.DATA_LOSS, (change,)).running == "that use what is removed are lost"
+    )

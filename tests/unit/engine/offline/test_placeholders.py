@@ -7,7 +7,6 @@ from support.judged_stacks import _FORMS
 
 from gpucluster.engine.offline import placeholders
 
-
 KINDS = sorted(kind for kind, forms in _FORMS.items() if forms[1] and kind in placeholders._ARNS)
 
 
