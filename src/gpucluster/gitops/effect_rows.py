@@ -100,6 +100,14 @@ ROWS = (
         (Kind.REMOVED,),
     ),
     Row(
+        r"head\.standby",
+        Note(
+            queued="they are lost when the head restarts: it then has an older state of its own disk",
+            data="of slurmctld stays on the shared file system, and is not copied back",
+        ),
+        (Kind.REMOVED,),
+    ),
+    Row(
         r"storage\[\]\.fsx_lustre\.link(\[\].*)?",
         Note(data="the files of a changed link stay on both sides, and follow its new rules"),
     ),

@@ -186,7 +186,12 @@ _ROWS = (
         UpdateClass.DATA_LOSS,
         "the volume with the queue leaves the head; `pulumi up` refuses to delete it while it is protected",
     ),
-    _Row("head.standby", _removed, UpdateClass.STOP_FLEET, "the state moves back to the head's own disk"),
+    _Row(
+        "head.standby",
+        _removed,
+        UpdateClass.STOP_FLEET,
+        "nothing copies the state back: the head uses the shared folder until it restarts, and then an older state of its own disk",
+    ),
     _Row("storage[].nfs.size", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
     _Row(
         "storage[].nfs.size",

@@ -3,8 +3,9 @@
 import pytest
 from support.builders import SPEC, a_spec_text
 from support.expert_pairs import KUBE, LAB
-from support.reviewed import a_diff
+from support.reviewed import a_diff, a_side
 
+from gpucluster.agent.disks.block_devices import state_root
 from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS
 from gpucluster.gitops.effects import UNAFFECTED, of_pods
 from gpucluster.gitops.model import Effects, Kind, SpecChange
@@ -129,3 +130,19 @@ def test_workloads_have_subjects_and_steps(update: UpdateClass, running: str) ->
     assert (
         of_pods("kube", (), UpdateClass.DATA_LOSS, (change,)).running == "that use what is removed are lost"
     )
+
+
+def test_removed_standby_leaves_the_state_where_it_is() -> None:
+    """Regression: `the state moves back to the head's own disk`. The agent copies nothing where the plan names no place for it."""
+    shared = ("partitions:", "storage: [{mount: /state, efs: {}}]\npartitions:")
+    pair = (
+        "  machine: m7i.2xlarge",
+        "  machine: m7i.2xlarge\n  standby: {machine: m7i.2xlarge, zone: us-east-2b, state: /state}",
+    )
+    old, new = a_spec_text(shared, pair, NO_ADVICE), a_spec_text(shared)
+    after = a_side(new).plan
+    assert after.slurm is not None
+    assert state_root(after) is None
+    found = _effects(old, new)
+    assert "they are lost when the head restarts" in found.queued
+    assert "is not copied back" in found.data

@@ -111,6 +111,34 @@ def test_protected_resource_is_not_deleted() -> None:
     assert "protected" in _only(replace(_resource(VPC, "one"), protect=True), None).why
 
 
+def test_protected_resource_is_not_replaced() -> None:
+    """Regression: only a removal said that `pulumi up` refuses."""
+    old, new = (replace(_resource(VPC, "one", cidrBlock=cidr), protect=True) for cidr in ("a", "b"))
+    found = _only(old, new)
+    assert found.protected
+    assert found.why.endswith("`pulumi up` refuses until the protection is removed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fixed", "update"),
+    [
+        (
+            "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+            "dataRepositoryPath",
+            UpdateClass.LIVE,
+        ),
+        (SUBNET, "vpcId", UpdateClass.REPLACE),
+    ],
+)
+def test_replacement_costs_no_more_than_a_removal_that_touches_nothing(
+    kind: str, fixed: str, update: UpdateClass
+) -> None:
+    """Regression: a changed link of a Lustre with S3 was `replace`, and lost running jobs."""
+    sides = ({fixed: "s3://a"}, {fixed: "s3://b"})
+    found = _only(*(_resource(kind, "one", hangs_on=None, **one) for one in sides))
+    assert (found.kind, found.update) == (Kind.REPLACED, update)
+
+
 def test_dependents_of_replaced_resource_are_replaced_or_updated() -> None:
     def world(cidr: str) -> Planned:
         return _planned(
