@@ -335,6 +335,21 @@ EDITS = (
         never=("slurmctld restarts",),
     ),
     Audited(
+        id="no-public-subnets",
+        stack="burst",
+        changes=((_BURST_ZONES, "zones: [us-east-1a, us-east-1b], nat: none}"),),
+        worst="live",
+        is_exactly=_UNTOUCHED,
+        no_steps=("scontrol",),
+    ),
+    Audited(
+        id="own-disks-of-nodes-no-longer-mounted",
+        stack="research",
+        changes=(("  - {mount: /scratch, nvme: {}}", "  #"), ("  private_tmp: {path: /scratch}", "  #")),
+        says={"queued": "on nodes that are launched later /scratch is not mounted"},
+        is_exactly={"data": STAYS},
+    ),
+    Audited(
         id="ssh-opened-moves-login",
         stack="burst",
         base=(_LOGIN,),

@@ -207,7 +207,10 @@ def _stops_and_starts(one: ResourceChange, name: str) -> bool:
 
 def _empties_subnets(old: SlurmOnAws, new: SlurmOnAws, resources: Resources) -> bool:
     by_plan = bool(rebuilt.subnets(old) - rebuilt.subnets(new))
-    return by_plan or any(one.type in _OCCUPIED and one.kind in _GONE for one in resources)
+    names_of = rebuilt.occupied(old)
+    return by_plan or any(
+        one.type in _OCCUPIED and one.kind in _GONE and one.name in names_of for one in resources
+    )
 
 
 def _protected(old: SlurmOnAws, new: SlurmOnAws, resources: Resources) -> tuple[str, ...]:

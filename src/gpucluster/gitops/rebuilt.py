@@ -69,6 +69,11 @@ def stores(plan: SlurmOnAws) -> Mapping[str, Store]:
     return dict((*_volumes(plan), *_file_systems(plan)))
 
 
+def occupied(plan: SlurmOnAws) -> frozenset[str]:
+    """Return the names of the resources of `subnets`."""
+    return frozenset({plan.name, *(f"{plan.name}-{one.zone}" for one in plan.aws.network.subnets)})
+
+
 def retained(plan: SlurmOnAws) -> Mapping[str, str]:
     """Return what else is protected, because a Lustre of ours stands in it, by the name of its resource (`aws.vpc`)."""
     zones = frozenset(one.source.zone for one in plan.storage if isinstance(one.source, FsxLustre))
@@ -91,12 +96,11 @@ def standing(plan: SlurmOnAws) -> Mapping[str, str]:
 
 
 def subnets(plan: SlurmOnAws) -> frozenset[str]:
-    """Return what AWS does not delete while a machine is in it."""
+    """Return what AWS does not delete while a node is in it. Nodes are in private subnets."""
     network = plan.aws.network
     vpc = f"{plan.aws.region} {_vpc(plan)}"
     if isinstance(network, OwnNetwork):
-        ranges = (cidr for one in network.subnets for cidr in (one.cidr, one.public_cidr) if cidr)
-        return frozenset(f"{vpc} {cidr}" for cidr in ranges)
+        return frozenset(f"{vpc} {one.cidr}" for one in network.subnets)
     return frozenset({vpc})  # subnets of the site stay
 
 

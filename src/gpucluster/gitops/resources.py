@@ -38,7 +38,8 @@ _OF_UPDATE: Mapping[str, UpdateClass] = {
 _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:ec2/launchTemplate:LaunchTemplate": UpdateClass.NEW_NODES,  # its instances stay
     "aws:ec2/subnet:Subnet": UpdateClass.STOP_FLEET,  # AWS refuses while an interface uses it
-    "aws:ec2/routeTable:RouteTable": UpdateClass.STOP_FLEET,  # deleted with its subnet
+    "aws:ec2/routeTable:RouteTable": UpdateClass.LIVE,  # its subnets leave first
+    "aws:ec2/internetGateway:InternetGateway": UpdateClass.LIVE,  # connections through it break
     "aws:ec2/placementGroup:PlacementGroup": UpdateClass.NEW_NODES,  # the resources in it stay
     "aws:ec2/volumeAttachment:VolumeAttachment": UpdateClass.RESTART,  # the volume stays, but the head loses it
     "aws:ec2/instance:Instance": UpdateClass.RESTART,  # a login or standby machine: without a head there is no cluster
@@ -63,6 +64,8 @@ _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": UpdateClass.LIVE,
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": UpdateClass.LIVE,
 }
+_WITH_NODES = frozenset({"aws:ec2/subnet:Subnet"})
+_PUBLIC = "public"  # in the names of `aws.vpc`
 _TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
 _NEVER_LESS: Mapping[
     str, str
@@ -152,7 +155,10 @@ def _lessened(old: Resource, new: Resource) -> str:
 
 
 def _removed(old: Resource) -> ResourceChange:
-    update = UpdateClass.DATA_LOSS if _stores(old) else _OF_REMOVAL.get(old.type, UpdateClass.REPLACE)
+    removal = _OF_REMOVAL.get(old.type, UpdateClass.REPLACE)
+    if old.type in _WITH_NODES and f"-{_PUBLIC}-" in old.name:  # only gateways and login machines are in it
+        removal = UpdateClass.LIVE
+    update = UpdateClass.DATA_LOSS if _stores(old) else removal
     why = "it is protected: `pulumi up` refuses until the protection is removed" if old.protect else ""
     return ResourceChange(
         type=old.type, name=old.name, kind=Kind.REMOVED, update=update, why=why, protected=old.protect

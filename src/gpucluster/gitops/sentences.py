@@ -206,8 +206,8 @@ def _deleted(events: Events) -> Iterator[str]:
 def _moved(events: Events) -> Iterator[str]:
     if events.controller is Controller.COPIES_STATE:
         yield "of slurmctld and of the daemon moves to its new place, and its old copy stays"
-    lost = _shared(events)
-    kept = [path for path in (*events.mounts.removed, *events.mounts.changed) if path not in lost]
+    without = {*_shared(events), *events.mounts.local}
+    kept = [path for path in (*events.mounts.removed, *events.mounts.changed) if path not in without]
     if kept:
         yield f"of what was mounted at {_list(kept)} stays there, and is not copied"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpucluster.gitops import rebuilt
 from gpucluster.gitops.model import Kind, ResourceChange
-from gpucluster.plan.model import FsxLustre, Mount, NfsFromHead, SlurmOnAws, SlurmPlan
+from gpucluster.plan.model import FsxLustre, Mount, NfsFromHead, Nvme, SlurmOnAws, SlurmPlan
 from gpucluster.spec import UpdateClass
 
 Resources = tuple[ResourceChange, ...]
@@ -31,6 +31,7 @@ class Mounts:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()  # of the old ones: disks of the machine, empty at each boot
 
 
 def mounts(old: SlurmPlan, new: SlurmPlan) -> Mounts:
@@ -40,6 +41,7 @@ def mounts(old: SlurmPlan, new: SlurmPlan) -> Mounts:
         added=tuple(path for path in after if path not in before),
         removed=tuple(path for path in before if path not in after and path not in ours),
         changed=tuple(path for path in after if path in before and before[path] != after[path]),
+        local=tuple(one.path for one in old.storage if isinstance(one.source, Nvme)),
     )
 
 
