@@ -175,3 +175,4 @@ class Chart:
 
     version: str
     namespace: str
+    repository: str  # oci://..., or https://... with an index

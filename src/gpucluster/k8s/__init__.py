@@ -1,5 +1,5 @@
 """Render a plan to Kubernetes manifests, and check such manifests."""
 
-from gpucluster.k8s.render import render
+from gpucluster.k8s.render import kinds, render
 
-__all__ = ["render"]
+__all__ = ["kinds", "render"]

@@ -1,12 +1,12 @@
 """Files beside the manifests: Kustomize's file lists, a guide to apply the waves, and a list of missing values."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
-from gpucluster import catalog
 from gpucluster.k8s.manifest import dump
+from gpucluster.k8s.releases import install, releases
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
-from gpucluster.k8s.waves import CHARTS, TESTS, WAVES
+from gpucluster.k8s.waves import CHARTS, TESTS, WAVES, apply
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Bindings, FileSystemBinding, Lustre
 from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
@@ -27,9 +27,10 @@ def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
     return {**made, _FILE: _kustomization(list(there))}
 
 
-def pages(site: Site) -> dict[str, str]:
+def pages(site: Site, files: Mapping[str, str]) -> dict[str, str]:
     """Return README.md, and MISSING.md if values are missing."""
-    made = {"README.md": "\n".join(_readme(site)) + "\n"}
+    folders = {path.partition("/")[0] for path in files}
+    made = {"README.md": "\n".join(_readme(site, folders)) + "\n"}
     return {**made, "MISSING.md": "\n".join(_missing(site)) + "\n"} if missing(site) else made
 
 
@@ -37,7 +38,7 @@ def _kustomization(resources: list[str]) -> str:
     return dump([{**_KUSTOMIZATION, "resources": resources}])
 
 
-def _readme(site: Site) -> Iterator[str]:
+def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     part = site.kubernetes
     plane = part.control_plane
     where = (
@@ -60,7 +61,12 @@ def _readme(site: Site) -> Iterator[str]:
     for wave in WAVES:
         yield f"- `{wave.folder}`: {wave.holds}"
     yield ""
-    yield "Apply the existing folders in this order: `kubectl apply --server-side -k FOLDER`."
+    yield f"`gpucluster k8s up {site.plan.name}` installs the charts, applies the existing folders in this order, and checks after each. By hand:"
+    yield ""
+    yield "```sh"
+    yield from (" ".join(install(release, site.plan.name)) for release in releases(site))
+    yield from (apply(wave) for wave in WAVES if wave.folder in folders)
+    yield "```"
     if site.workloads.nccl_tests:
         yield ""
         yield f"`{TESTS.folder}` has a test of NCCL for each pool, and no wave starts it: `kubectl create -f {TESTS.folder}/NAME.yaml`, and `kubectl delete` afterwards."
@@ -72,9 +78,6 @@ def _readme(site: Site) -> Iterator[str]:
 def _needed(site: Site) -> Iterator[str]:
     """Return what our objects expect in the cluster, with its names."""
     part = site.kubernetes
-    for chart, version, namespace in _charts(site):
-        values = "" if chart in ("jobset", "lws") else f", values in `{CHARTS.folder}/{chart}.yaml`"
-        yield f"the chart `{chart}` {version} in the namespace `{namespace}`{values}"
     if part.distribution is Distribution.EKS:
         yield f"EKS's add-on `vpc-cni` with the configuration in `{CHARTS.folder}/vpc-cni.yaml`: without it no NetworkPolicy has an effect"
     else:
@@ -138,20 +141,6 @@ def _bought(pool: NodePool) -> str:
 
 def _how(distribution: Distribution) -> str:
     return ", by EKS access entries" if distribution is Distribution.EKS else ""
-
-
-def _charts(site: Site) -> Iterator[tuple[str, str, str]]:
-    pools = site.kubernetes.pools
-    wanted = {
-        "gpu-operator": any(pool.gpu_count for pool in pools),
-        "jobset": True,
-        "karpenter": any(pool.elastic for pool in pools),
-        "kueue": True,
-        "lws": any(one.nodes > 1 for one in site.workloads.services),
-    }
-    for chart, row in catalog.kubernetes_charts().items():
-        if wanted[chart]:
-            yield chart, row.version, row.namespace
 
 
 def _missing(site: Site) -> Iterator[str]:

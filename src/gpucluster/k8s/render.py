@@ -3,6 +3,7 @@
 The text of a template is not the output: it is read strictly, and the resulting documents are dumped.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
@@ -20,6 +21,8 @@ from gpucluster.k8s.waves import Wave
 from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, ClusterPlan
 from gpucluster.plan.model.workloads import Workloads
+
+_KIND = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,20 @@ def render(
     of = site(plan, workloads, bindings)
     texts = {path: text for component in COMPONENTS for path, text in _files(component, of)}
     texts |= guide.kustomizations(texts)
-    texts |= guide.pages(of)
+    texts |= guide.pages(of, texts)
     return tuple(Artifact(f"{names.K8S_DIR}/{path}", texts[path].encode()) for path in sorted(texts))
+
+
+@cache
+def kinds() -> dict[tuple[str, str], Wave]:
+    """Return every kind that a tree can have, by apiVersion and kind, with the first wave that has it."""
+    found: dict[tuple[str, str], Wave] = {}
+    for component in COMPONENTS:
+        if component.wave is not waves.CHARTS:
+            text = (shipped("templates") / "k8s" / component.template).read_text(encoding="utf-8")
+            for pair in _KIND.findall(text):
+                found.setdefault(pair, component.wave)
+    return found
 
 
 def _files(component: Component, of: Site) -> Iterator[tuple[str, str]]:

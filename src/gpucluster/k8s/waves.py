@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+FIELD_MANAGER = (
+    "gpucluster"  # whoever applies the tree by hand uses it, too: then each continues what the other applied
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Wave:
@@ -20,5 +24,11 @@ STORAGE = Wave("40-storage", "volumes and claims that pods mount")
 SERVICES = Wave("50-services", "services that answer requests")
 TRAINING = Wave("60-training", "gangs")
 TESTS = Wave("tests", "a test of NCCL for each pool; no wave: start one by hand")
+
+
+def apply(wave: Wave) -> str:
+    """Return the command that applies a wave, to be run in the folder of the tree."""
+    return f"kubectl apply --server-side --field-manager={FIELD_MANAGER} --validate=strict -k {wave.folder}"
+
 
 WAVES = (NAMESPACES, ACCESS, NODES, QUEUES, STORAGE, SERVICES, TRAINING)

@@ -602,7 +602,7 @@ def test_without_workloads_there_are_no_pods() -> None:
 def test_guide_lists_prerequisites() -> None:
     page = files()["README.md"]
     for word in (
-        "`kueue` 0.19.2",
+        "--version 0.19.2 --namespace kueue-system --create-namespace --values helm/kueue.yaml",
         "`kube-kubernetes-node`",
         "`gpucluster:role=kubernetes-node`",
         "4 nodes in us-west-2a",

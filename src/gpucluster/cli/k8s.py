@@ -1,0 +1,156 @@
+"""`gpucluster k8s`: drive kubectl and helm, so that a Kubernetes cluster has what the spec says."""
+
+import getpass
+import os
+import platform
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpucluster.cli.output import Output, OutputOption, answer, print_result, progress, reporting, steps
+from gpucluster.errors import StateError
+
+if TYPE_CHECKING:
+    from gpucluster.k8s_apply.access import Access
+    from gpucluster.k8s_apply.clock import Report
+    from gpucluster.k8s_apply.steps import Steps
+    from gpucluster.plan.model import AwsPlan
+    from gpucluster.plan.model.kubernetes import Kubernetes
+
+app = typer.Typer(
+    help="Apply the manifests and charts of a spec to its Kubernetes cluster with kubectl and helm, or delete them.",
+    no_args_is_help=True,
+)
+
+ClusterArgument = Annotated[
+    str, typer.Argument(metavar="NAME|FILE", help="A spec, or a name of stacks/, such as kube.")
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context", help="The context of the kubeconfig, instead of the spec's or the EKS cluster's."
+    ),
+]
+BindingsOption = Annotated[
+    Path | None, typer.Option("--bindings", metavar="FILE", help="File with ids from AWS, for volumes.")
+]
+NoChartsOption = Annotated[
+    bool, typer.Option("--no-charts", help="Leave the charts to others. Their kinds must be in the cluster.")
+]
+LimitOption = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="The limit of each wait, instead of its own."),
+]
+
+
+@app.command()
+def up(
+    cluster: ClusterArgument,
+    *,
+    context: ContextOption = None,
+    bindings: BindingsOption = None,
+    no_charts: NoChartsOption = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="Delete objects that the spec no longer has, except volumes, claims and namespaces.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the steps. Neither read nor change the cluster.")
+    ] = False,
+    timeout: LimitOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Install the charts, apply the waves in order, and check after each. It can be repeated, and goes on where it ended."""
+    with reporting(output):
+        from gpucluster.k8s_apply.up import up as apply
+        from gpucluster.plan.codec import to_json
+
+        target = _target(cluster, bindings)
+        if dry_run:
+            _print_steps(target, output, charts=not no_charts)
+            return
+        with _access(target, context, charts=not no_charts) as access:
+            done = apply(access, target.steps, holder=holder(), prune=prune, limit_s=timeout)
+        if output is Output.JSON:
+            answer(ok=True, name=target.plan.name, context=access.kubectl.context, applied=to_json(done))
+            return
+        changed = f"charts changed: {', '.join(done.charts) or 'none'}; waves applied: {len(done.waves)}"
+        print_result(f"{target.plan.name} is applied to {access.kubectl.context}: {changed}")
+        for ref in done.pruned:
+            print_result(f"deleted: {ref}")
+        for ref in done.leftovers:
+            print_result(f"not in the spec, and left there: {ref}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    plan: "AwsPlan"
+    kubernetes: "Kubernetes"
+    steps: "Steps"
+
+
+def _target(cluster: str, bindings: Path | None) -> _Target:
+    """Return the plan with Kubernetes of a spec, and its steps."""
+    from gpucluster.cli.context import bindings_of, resolve_file, workloads_beside
+    from gpucluster.cli.spec_files import require_spec
+    from gpucluster.k8s_apply.steps import steps as steps_of
+
+    file = require_spec(cluster)
+    resolved = resolve_file(file)
+    plan = resolved.plan
+    if plan.aws is None or plan.kubernetes is None:
+        raise StateError(
+            f"{plan.name} has no kubernetes in its spec",
+            next_step="name a spec with kubernetes, such as kube",
+        )
+    running, more = workloads_beside(file, resolved)
+    for warning in (*resolved.warnings, *more):
+        progress(str(warning))
+    return _Target(plan, plan.kubernetes, steps_of(plan, running, bindings_of(bindings, plan)))
+
+
+@contextmanager
+def _access(target: _Target, context: str | None, *, charts: bool) -> "Generator[Access]":
+    """Yield the cluster of the plan; its progress goes to stderr. StateError for another version than the plan's."""
+    from gpucluster.k8s_apply.access import Access, require_version
+    from gpucluster.k8s_apply.clock import Clock
+    from gpucluster.k8s_apply.contexts import context_of
+    from gpucluster.k8s_apply.helm import Helm
+    from gpucluster.k8s_apply.kubectl import Kubectl, kubeconfig
+
+    name = context_of(target.plan, target.kubernetes, kubeconfig(), context)
+    clock = Clock(lambda: datetime.now(UTC), time.monotonic, time.sleep)
+    with steps() as step:
+        report: Report = step
+        helm = Helm(name, target.plan.name) if charts else None
+        access = Access(Kubectl(name), helm, clock, report)
+        require_version(access, target.kubernetes.version)
+        yield access
+
+
+def _print_steps(target: _Target, output: Output, *, charts: bool) -> None:
+    from gpucluster.k8s_apply.steps import lines
+
+    found = list(lines(target.steps, charts=charts))
+    if output is Output.JSON:
+        answer(ok=True, name=target.plan.name, steps=found)
+    else:
+        print_result("\n".join(found))
+
+
+def holder() -> str:
+    """Return who works, for the lease: a user, a host and a process."""
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    return f"{user}@{platform.node()}, process {os.getpid()}"

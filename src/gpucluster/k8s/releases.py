@@ -1,0 +1,64 @@
+"""The Helm releases that our manifests need, and the line that installs one. `guide` and `gpucluster k8s up` print the same line."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gpucluster import catalog
+from gpucluster.k8s.site import Site
+from gpucluster.k8s.waves import CHARTS
+from gpucluster.plan import names
+
+WITHOUT_VALUES = ("jobset", "lws")  # their defaults are right
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A chart at its pinned version. The release has the chart's name."""
+
+    name: str
+    version: str
+    namespace: str
+    repository: str
+    values: str | None  # file of the tree
+
+    @property
+    def chart(self) -> tuple[str, ...]:
+        """Return the words of helm that name the chart."""
+        if self.repository.startswith("oci://"):
+            return (f"{self.repository}/{self.name}",)
+        return (self.name, "--repo", self.repository)
+
+
+def releases(site: Site) -> tuple[Release, ...]:
+    """Return the releases in the order in which they are installed. They do not need each other."""
+    return tuple(
+        Release(name, row.version, row.namespace, row.repository, _values(name))
+        for name, row in catalog.kubernetes_charts().items()
+        if _NEEDED[name](site)
+    )
+
+
+def install(release: Release, cluster: str) -> Iterator[str]:
+    """Yield the words of the command, to be run in the folder of the tree. The label says whose release it is."""
+    yield from ("helm", "upgrade", "--install", release.name, *release.chart, "--version", release.version)
+    yield from ("--namespace", release.namespace, "--create-namespace")
+    if release.values is not None:
+        yield from ("--values", release.values)
+    yield from ("--labels", f"{names.LABEL_CLUSTER}={cluster}", "--wait")
+
+
+def _values(name: str) -> str | None:
+    return None if name in WITHOUT_VALUES else f"{CHARTS.folder}/{name}.yaml"
+
+
+def _always(_: Site) -> bool:
+    return True
+
+
+_NEEDED: Mapping[str, Callable[[Site], bool]] = {
+    "gpu-operator": lambda site: any(pool.gpu_count for pool in site.kubernetes.pools),
+    "jobset": _always,
+    "karpenter": lambda site: any(pool.elastic for pool in site.kubernetes.pools),
+    "kueue": _always,
+    "lws": lambda site: any(one.nodes > 1 for one in site.workloads.services),
+}

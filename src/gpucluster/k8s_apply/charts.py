@@ -1,0 +1,110 @@
+"""Install the charts with helm: each at its pinned version, with our values, and only if something differs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.k8s.manifest import documents
+from gpucluster.k8s.releases import Release
+from gpucluster.k8s_apply.clock import Clock, Report, patiently
+from gpucluster.k8s_apply.faults import KubernetesError, NotFoundError
+from gpucluster.k8s_apply.helm import Helm, Installed
+from gpucluster.k8s_apply.steps import CHART_S
+from gpucluster.plan import names
+
+DEPLOYED = "deployed"
+PENDING_S = 60.0  # an operation that lasts longer while we hold the lease is abandoned
+
+
+Found = Mapping[tuple[str, str], Installed]  # by namespace and name
+NONE: Found = {}
+
+
+def require_ours(helm: Helm, releases: tuple[Release, ...]) -> Found:
+    """Return what is installed. StateError names the releases that are there and not of this cluster. Nothing is changed."""
+    there = helm.installed()
+    found = [
+        one
+        for one in releases
+        if (one.namespace, one.name) in there and not there[one.namespace, one.name].ours
+    ]
+    if found:
+        named = ", ".join(f"{one.name} in {one.namespace}" for one in found)
+        raise StateError(
+            f"these releases exist and have no label {names.LABEL_CLUSTER}={helm.cluster}: {named}",
+            next_step="if others maintain the charts: --no-charts. To give them to this cluster: `helm upgrade` with --labels",
+        )
+    return there
+
+
+def install(
+    helm: Helm, release: Release, found: Found, folder: Path, *, clock: Clock, report: Report, limit_s: float
+) -> bool:
+    """Install or upgrade the release if it differs from `found`. Return whether something changed."""
+    known = [found.get((release.namespace, release.name))]
+
+    def attempt() -> bool:
+        there = known.pop() if known else _there(helm, release)  # a repeat reads it again
+        there = _settled(helm, release, there, clock, report)
+        if there is not None and same(release, there, helm.values(release), folder):
+            return False
+        verb = "installing" if there is None else "upgrading"
+        report(f"{verb} the chart {release.name} {release.version}")
+        helm.upgrade(release, folder, limit_s)
+        return True
+
+    try:
+        return patiently(attempt, clock, report)
+    except KubernetesError as error:
+        raise GpuclusterError(
+            f"the chart {release.name} {release.version} of {release.repository} is not installed: {error.message}",
+            next_step=f"correct this, then repeat `gpucluster k8s up {helm.cluster}`; it goes on here. State: helm status {release.name} --namespace {release.namespace}",
+        ) from error
+
+
+def same(release: Release, there: Installed, values: Any, folder: Path) -> bool:
+    """Return whether the release is what the spec wants."""
+    spellings = {f"{release.name}-{v}" for v in (release.version, release.version.removeprefix("v"))}
+    return there.chart in spellings and there.status == DEPLOYED and values == wanted_values(release, folder)
+
+
+def wanted_values(release: Release, folder: Path) -> dict[str, Any]:
+    if release.values is None:
+        return {}
+    (found,) = documents((folder / release.values).read_text(encoding="utf-8"))
+    return found
+
+
+def _settled(
+    helm: Helm, release: Release, there: Installed | None, clock: Clock, report: Report
+) -> Installed | None:
+    """Return the release without an operation in progress: helm refuses another one until it ends.
+
+    We hold the lease, so an operation that goes on is of another person, or its helm was killed. It is watched before it is ended.
+    """
+    end = clock.monotonic() + PENDING_S
+    while there is not None and there.pending and clock.monotonic() < end:
+        report(f"waiting for the release {release.name}: it is {there.status}")
+        clock.sleep(PENDING_S / 6)
+        there = _there(helm, release)
+    if there is None or not there.pending:
+        return there
+    return _ended(helm, release, there, report)
+
+
+def _ended(helm: Helm, release: Release, there: Installed, report: Report) -> Installed | None:
+    how = "uninstalled" if there.revision == 1 else "rolled back"
+    report(f"the release {release.name} is {there.status} for {PENDING_S:g} s: it is {how}, then upgraded")
+    try:
+        if there.revision == 1:
+            helm.uninstall(release, CHART_S)
+        else:
+            helm.rollback(release, CHART_S)
+    except NotFoundError:
+        return None
+    return _there(helm, release)
+
+
+def _there(helm: Helm, release: Release) -> Installed | None:
+    return helm.installed().get((release.namespace, release.name))

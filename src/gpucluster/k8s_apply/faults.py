@@ -1,0 +1,74 @@
+"""What kubectl and helm say when they fail, by what the caller does next.
+
+The words are those of kubectl (pkg/cmd/util/helpers.go, StandardErrorMessage and checkErr, v0.37.0-beta.0) and of helm
+(pkg/action/action.go, pkg/storage/driver/driver.go, v4.1.0 and v3.18.4). A line decides by the first row that matches. One refused line
+refuses the whole call: the same call cannot succeed.
+"""
+
+import re
+
+from gpucluster.errors import GpuclusterError
+
+
+class KubernetesError(GpuclusterError):
+    """kubectl or helm failed. `text` is all that it said."""
+
+    def __init__(self, message: str, *, text: str = "", next_step: str | None = None) -> None:
+        super().__init__(message, next_step=next_step)
+        self.text = text or message
+
+
+class TransientError(KubernetesError):
+    """The same call can succeed later: the API server or a webhook is away or busy."""
+
+
+class UnservedError(TransientError):
+    """The server does not serve the kind, or not yet."""
+
+
+class RefusedError(KubernetesError):
+    """The same call cannot succeed."""
+
+
+class NotFoundError(RefusedError):
+    """The object does not exist."""
+
+
+class ConflictError(RefusedError):
+    """Somebody else changed or created the object first."""
+
+
+_ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
+    (r"no matches for kind|the server doesn't have a resource type|resource mapping not found", UnservedError),
+    (r"the server could not find the requested resource", UnservedError),
+    (r"\((InternalError|Timeout|ServerTimeout|TooManyRequests|ServiceUnavailable)\)", TransientError),
+    (r"because it is being terminated|status unknown for quota|not yet ready to handle request", TransientError),
+    (r"\(AlreadyExists\)|object has been modified|cannot reuse a name that is still in use", ConflictError),
+    (r"\(NotFound\)|release: not found", NotFoundError),
+    (r"\((Invalid|BadRequest|Forbidden|Unauthorized|Conflict|MethodNotAllowed)\)", RefusedError),
+    (r"is invalid|Apply failed with|must be logged in|x509|certificate", RefusedError),
+    (r"^The connection to the server .* was refused|Unable to connect to the server", TransientError),
+    (r"connection refused|connection reset|i/o timeout|TLS handshake timeout|unexpected EOF|: EOF", TransientError),
+    (r"no such host|context deadline exceeded|http2: client connection lost", TransientError),
+    (r"etcdserver|Kubernetes cluster unreachable|the server is currently unable", TransientError),
+    (r"response status code (429|5\d\d)|unexpected status.*(429|5\d\d)", TransientError),
+)  # fmt: skip
+_TABLE = tuple((re.compile(words), fault) for words, fault in _ROWS)
+_HINTS = re.compile(
+    r"^(Warning: |E\d{4} |ensure CRDs are installed|Please review|value\.|See https?:|I\d{4} |W\d{4} |level=|\* If |  )"
+)
+
+
+def fault_of(what: str, text: str) -> KubernetesError:
+    """Return the error of a failed call. Words that no row knows are a refusal: a repeat could hide them."""
+    lines = [line for line in text.splitlines() if line.strip() and not _HINTS.match(line)] or [text.strip()]
+    found = [_row(line) for line in lines]
+    decisive = next((fault for fault in found if issubclass(fault, RefusedError)), found[0])
+    return decisive(f"{what}: {' '.join(lines[:4])}", text=text)
+
+
+def _row(line: str) -> type[KubernetesError]:
+    for words, fault in _TABLE:
+        if words.search(line):
+            return fault
+    return RefusedError

@@ -1,0 +1,96 @@
+"""helm for one context: releases, their values, and the commands that change them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpucluster import shell
+from gpucluster.errors import HostError
+from gpucluster.k8s.releases import Release, install
+from gpucluster.k8s_apply.faults import fault_of
+from gpucluster.plan import names
+
+CALL_S = 120.0
+GRACE_S = 60.0  # helm ends by its own limit before ours
+_EVERY_STATE = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalling")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A release in the cluster."""
+
+    name: str
+    namespace: str
+    chart: str  # NAME-VERSION
+    status: str
+    revision: int
+    ours: bool  # has the label of this cluster
+
+    @property
+    def pending(self) -> bool:
+        """Return whether an operation has not ended: it runs, or its program was killed."""
+        return self.status.startswith("pending-")
+
+
+class Helm:
+    """One context of the kubeconfig, for one cluster of ours."""
+
+    def __init__(self, context: str, cluster: str) -> None:
+        self.context, self.cluster = context, cluster
+
+    def installed(self) -> dict[tuple[str, str], Installed]:
+        """Return all releases by namespace and name."""
+        ours = {
+            (row["namespace"], row["name"]) for row in self._rows(f"{names.LABEL_CLUSTER}={self.cluster}")
+        }
+        found = (_installed(row, ours) for row in self._rows(""))
+        return {(one.namespace, one.name): one for one in found}
+
+    def values(self, release: Release) -> Mapping[str, Any]:
+        """Return the values that the release was installed with, without the chart's own."""
+        words = ("get", "values", release.name, "--namespace", release.namespace, "--output", "json")
+        return json.loads(self._call(words) or "null") or {}
+
+    def upgrade(self, release: Release, folder: Path, timeout_s: float) -> None:
+        """Install or upgrade it, and wait until its objects are ready."""
+        words = tuple(install(release, self.cluster))[1:]
+        self._call((*words, "--timeout", f"{timeout_s:g}s"), cwd=folder, timeout_s=timeout_s + GRACE_S)
+
+    def rollback(self, release: Release, timeout_s: float) -> None:
+        """Return to the revision before the last one."""
+        words = ("rollback", release.name, "--namespace", release.namespace)
+        self._call((*words, "--timeout", f"{timeout_s:g}s"), timeout_s=timeout_s + GRACE_S)
+
+    def uninstall(self, release: Release, timeout_s: float) -> None:
+        """Uninstall it, and wait until its objects are gone."""
+        words = ("uninstall", release.name, "--namespace", release.namespace, "--wait")
+        self._call((*words, "--timeout", f"{timeout_s:g}s"), timeout_s=timeout_s + GRACE_S)
+
+    def _rows(self, selector: str) -> list[dict[str, Any]]:
+        match = ("--selector", selector) if selector else ()
+        return json.loads(
+            self._call(("list", "--all-namespaces", *_EVERY_STATE, *match, "--output", "json")) or "[]"
+        )
+
+    def _call(self, words: Sequence[str], *, cwd: Path | None = None, timeout_s: float = CALL_S) -> str:
+        argv = (*shell.ending_with_us(), "helm", "--kube-context", self.context, *words)
+        done = shell.run(argv, timeout_s=timeout_s, cwd=cwd, check=False)
+        if done.code == 127:
+            raise HostError("there is no helm in PATH", next_step="install it (helm.sh), or use --no-charts")
+        if done.code:
+            raise fault_of(f"helm {words[0]}", done.stderr or done.stdout)
+        return done.stdout
+
+
+def _installed(row: Mapping[str, Any], ours: set[tuple[str, str]]) -> Installed:
+    name, namespace = row["name"], row["namespace"]
+    return Installed(
+        name=name,
+        namespace=namespace,
+        chart=row["chart"],
+        status=row["status"],
+        revision=int(row["revision"]),
+        ours=(namespace, name) in ours,
+    )

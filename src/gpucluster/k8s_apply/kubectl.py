@@ -1,0 +1,154 @@
+"""kubectl for one context: JSON in and out, and errors by what the caller does next."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpucluster import shell
+from gpucluster.errors import HostError
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s.waves import FIELD_MANAGER
+from gpucluster.k8s_apply.faults import NotFoundError, RefusedError, UnservedError, fault_of
+from gpucluster.k8s_apply.objects import rows
+
+REQUEST_S = 60  # kubectl's own limit for one request
+CALL_S = 600.0  # for all requests of a call
+Kind = tuple[str, str]  # apiVersion and kind
+_UNSERVED = re.compile(r'no matches for kind "([^"]+)" in version "([^"]+)"')
+
+
+def kubeconfig() -> Mapping[str, Any]:
+    """Return the kubeconfig that kubectl uses, without its secrets."""
+    return json.loads(_run(("kubectl", "config", "view", "--output=json"), "read the kubeconfig") or "{}")
+
+
+class Kubectl:
+    """One context of the kubeconfig."""
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+
+    def version(self) -> tuple[int, int]:
+        """Return major and minor of the server. EKS writes `36+`."""
+        server = json.loads(self._call("version", "--output=json"))["serverVersion"]
+        return int(server["major"].rstrip("+")), int(server["minor"].rstrip("+"))
+
+    def served(self, api_version: str) -> frozenset[str]:
+        """Return the kinds of an apiVersion that the server serves now."""
+        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            found = json.loads(self._call("get", "--raw", path))
+        except (NotFoundError, UnservedError):
+            return frozenset()
+        return frozenset(row["kind"] for row in found["resources"] if "/" not in row["name"])
+
+    def get(self, wanted: Sequence[Manifest]) -> list[Manifest]:
+        """Return those of the objects that exist. A kind that is not served has no objects."""
+        left = list(wanted)
+        while left:
+            try:
+                return self._get(left)
+            except UnservedError as error:
+                unserved = {(version, kind) for kind, version in _UNSERVED.findall(error.text)}
+                kept = [one for one in left if (one["apiVersion"], one["kind"]) not in unserved]
+                if len(kept) == len(left):
+                    raise
+                left = kept
+        return []
+
+    def find(self, kinds: Sequence[Kind], selector: str = "", namespace: str = "") -> list[Manifest]:
+        """Return the objects of the kinds, in one namespace or in all. A kind that is not served has no objects."""
+        place = ("--namespace", namespace) if namespace else ("--all-namespaces",)
+        match = ("--selector", selector) if selector else ()
+
+        def call(some: Sequence[Kind]) -> list[Manifest]:
+            types = ",".join(_type(kind) for kind in some)
+            return _objects(self._call("get", types, *place, *match, "--output=json"))
+
+        return _apart(kinds, call) if kinds else []
+
+    def apply(self, folder: Path) -> None:
+        """Apply a folder with its kustomization.yaml."""
+        self._call("apply", *_APPLY, "--kustomize", str(folder))
+
+    def applied(self, manifests: Sequence[Manifest]) -> list[Manifest]:
+        """Return what the objects would be after an apply. Nothing changes."""
+        if not manifests:
+            return []
+        words = ("apply", *_APPLY, "--dry-run=server", "--output=json", "--filename", "-")
+        return _objects(self._call(*words, stdin=_list(manifests)))
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """Create an object; ConflictError if it exists."""
+        words = ("create", f"--field-manager={FIELD_MANAGER}", "--output=json", "--filename", "-")
+        return json.loads(self._call(*words, stdin=json.dumps(manifest)))
+
+    def replace(self, manifest: Manifest) -> Manifest:
+        """Replace an object; ConflictError if its resourceVersion is not the newest."""
+        words = ("replace", f"--field-manager={FIELD_MANAGER}", "--output=json", "--filename", "-")
+        return json.loads(self._call(*words, stdin=json.dumps(manifest)))
+
+    def delete(self, manifests: Sequence[Manifest]) -> None:
+        """Ask for the deletion of objects; they go when their finalizers allow it. Objects that are gone are no error."""
+        if manifests:
+            words = ("delete", "--ignore-not-found", "--wait=false", "--filename", "-")
+            self._call(*words, stdin=_list(manifests))
+
+    def _get(self, wanted: Sequence[Manifest]) -> list[Manifest]:
+        words = ("get", "--ignore-not-found", "--output=json", "--filename", "-")
+        return _objects(self._call(*words, stdin=_list(wanted)))
+
+    def _call(self, *words: str, stdin: str | None = None) -> str:
+        argv = ("kubectl", "--context", self.context, f"--request-timeout={REQUEST_S}s", *words)
+        return _run(argv, f"kubectl {words[0]}", stdin)
+
+
+_APPLY = ("--server-side", f"--field-manager={FIELD_MANAGER}", "--validate=strict")
+
+
+def _run(argv: Sequence[str], what: str, stdin: str | None = None) -> str:
+    """Run it to its end; it ends with us, so that a killed run leaves no half of it behind."""
+    words = (*shell.ending_with_us(), *argv)
+    done = shell.run(words, stdin=stdin, timeout_s=CALL_S, check=False)
+    if done.code == 127:
+        step = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
+        raise HostError("there is no kubectl in PATH", next_step=step)
+    if done.code:
+        text = "i/o timeout: " + done.stderr if done.code == 124 else done.stderr
+        raise fault_of(what, text or done.stdout)
+    return done.stdout
+
+
+def _apart(items: Sequence[Any], call: Callable[[Sequence[Any]], list[Manifest]]) -> list[Manifest]:
+    """Call for all items at once. One of an unknown kind fails the call for all, so halve until it is alone."""
+    try:
+        return call(items)
+    except UnservedError:
+        if len(items) == 1:
+            return []
+    middle = len(items) // 2
+    return _apart(items[:middle], call) + _apart(items[middle:], call)
+
+
+def _type(kind: Kind) -> str:
+    """Return `Kind.version.group`, which is never ambiguous. The core group is empty."""
+    group, _, version = kind[0].rpartition("/")
+    return f"{kind[1]}.{version}.{group}"
+
+
+def _list(manifests: Sequence[Manifest]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
+
+
+def _objects(text: str) -> list[Manifest]:
+    """Return the objects of an answer: nothing, one object, or a list."""
+    if not text.strip():
+        return []
+    found: dict[str, Any] = json.loads(text)
+    if "items" in found:
+        return rows(found, "items")
+    if "kind" not in found:
+        raise RefusedError("kubectl printed something other than objects", text=text)
+    return [found]

@@ -1,0 +1,58 @@
+"""Whose objects are there: what another spec or a person made is refused by name; what left the tree is listed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpucluster import k8s
+from gpucluster.errors import StateError
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply.clock import some
+from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.objects import Ref, ref_of, selector, strangers, top_level
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.plan import names
+
+DATA = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")  # kinds that hold data: --prune leaves them
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Objects of this cluster that are no longer in its tree, in the order in which they can be deleted."""
+
+    prunable: tuple[Manifest, ...]
+    data: tuple[Manifest, ...]
+
+
+def refuse_strangers(kubectl: Kubectl, cluster: str, manifests: Sequence[Manifest]) -> None:
+    """StateError names each object that exists and is not of this cluster. Nothing is changed."""
+    found = strangers(kubectl.get(manifests), cluster)
+    if found:
+        ref = found[0][0]
+        place = f" --namespace {ref.namespace}" if ref.namespace else ""
+        raise StateError(
+            f"{some([f'{one} exists and {why}' for one, why in found], 10)}: it is not changed",
+            next_step=f"rename it in the spec, or give it to {cluster}: kubectl label {ref.kind.lower()} {ref.name}{place}"
+            f" --overwrite {names.LABEL_CLUSTER}={cluster}",
+        )
+
+
+def ours(kubectl: Kubectl, cluster: str) -> list[Manifest]:
+    """Return all objects that the specs of this cluster made, the last wave first."""
+    kinds = k8s.kinds()
+    found = top_level(kubectl.find(list(kinds), selector(cluster)))
+    known = [one for one in found if _type(one) in kinds]
+    return sorted(known, key=lambda one: (kinds[_type(one)].folder, ref_of(one)), reverse=True)
+
+
+def leftovers(kubectl: Kubectl, steps: Steps) -> Leftovers:
+    """Return the objects of this cluster that the tree no longer has."""
+    wanted: set[Ref] = {ref_of(one) for one in steps.objects}
+    left = [one for one in ours(kubectl, steps.cluster) if ref_of(one) not in wanted]
+    return Leftovers(
+        prunable=tuple(one for one in left if one["kind"] not in DATA),
+        data=tuple(one for one in left if one["kind"] in DATA),
+    )
+
+
+def _type(one: Manifest) -> tuple[str, str]:
+    return one["apiVersion"], one["kind"]

@@ -1,0 +1,186 @@
+"""Apply the steps in order, each with its check. A second run changes nothing; a run that was killed goes on."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucluster import catalog
+from gpucluster.artifacts import write_tree
+from gpucluster.errors import GpuclusterError
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply import charts, record
+from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.clock import patiently, some, until
+from gpucluster.k8s_apply.conditions import binding_later, waiting
+from gpucluster.k8s_apply.faults import RefusedError
+from gpucluster.k8s_apply.lease import Lease, held
+from gpucluster.k8s_apply.objects import ref_of
+from gpucluster.k8s_apply.ownership import Leftovers, leftovers, refuse_strangers
+from gpucluster.k8s_apply.record import Record
+from gpucluster.k8s_apply.steps import SERVED_S, Steps, WaveStep, spec_field
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an `up` did."""
+
+    charts: tuple[str, ...]  # installed or upgraded
+    waves: tuple[str, ...]  # applied; the API server changes only what differs
+    pruned: tuple[str, ...]
+    leftovers: tuple[str, ...]  # objects of this cluster that the tree no longer has
+
+
+def up(
+    access: Access, steps: Steps, *, holder: str, prune: bool = False, limit_s: float | None = None
+) -> Applied:
+    """Apply everything. `limit_s` replaces the limit of each check."""
+    kubectl, cluster = access.kubectl, steps.cluster
+    with (
+        tempfile.TemporaryDirectory(prefix="gpucluster-k8s-") as made,
+        held(kubectl, cluster, holder, access.clock, access.report) as lease,
+    ):
+        folder = Path(made)
+        write_tree(steps.tree, folder)
+        found = _refuse(access, steps)
+        _begin(access, steps, lease)
+        changed = tuple(_charts(access, steps, found, folder, lease, limit_s=limit_s))
+        for wave in steps.waves:
+            lease.require()
+            _wave(access, steps, wave, folder, limit_s)
+        left = patiently(lambda: leftovers(kubectl, steps), access.clock, access.report)
+        pruned = _pruned(access, left, lease) if prune else ()
+        lease.require()
+        done = Record(cluster, steps.digest, complete=True)
+        patiently(lambda: record.write(kubectl, done), access.clock, access.report)
+    stay = (*(() if prune else left.prunable), *left.data)
+    return Applied(
+        charts=changed,
+        waves=tuple(wave.wave.folder for wave in steps.waves),
+        pruned=pruned,
+        leftovers=tuple(str(ref_of(one)) for one in stay),
+    )
+
+
+def _refuse(access: Access, steps: Steps) -> charts.Found:
+    """Refuse what is not ours before the first change, and return the releases that are there."""
+    kubectl, helm, found = access.kubectl, access.helm, charts.NONE
+    if helm is not None:
+        found = patiently(lambda: charts.require_ours(helm, steps.releases), access.clock, access.report)
+    patiently(lambda: refuse_strangers(kubectl, steps.cluster, steps.objects), access.clock, access.report)
+    return found
+
+
+def _begin(access: Access, steps: Steps, lease: Lease) -> None:
+    """Record that this tree is being applied, unless it is applied already."""
+    found = patiently(lambda: record.read(access.kubectl, steps.cluster), access.clock, access.report)
+    if found is None or found.digest != steps.digest:
+        lease.require()
+        begun = Record(steps.cluster, steps.digest, complete=False)
+        patiently(lambda: record.write(access.kubectl, begun), access.clock, access.report)
+
+
+def _charts(
+    access: Access, steps: Steps, found: charts.Found, folder: Path, lease: Lease, *, limit_s: float | None
+) -> Iterator[str]:
+    """Install the charts that differ, and yield their names."""
+    if access.helm is None:
+        return
+    limit = charts.CHART_S if limit_s is None else limit_s
+    for release in steps.releases:
+        lease.require()
+        if charts.install(
+            access.helm, release, found, folder, clock=access.clock, report=access.report, limit_s=limit
+        ):
+            yield release.name
+        else:
+            access.report(f"the chart {release.name} {release.version} is unchanged")
+
+
+def _wave(access: Access, steps: Steps, wave: WaveStep, folder: Path, limit_s: float | None) -> None:
+    kubectl, clock, report = access.kubectl, access.clock, access.report
+    until(
+        "the API server to serve the kinds of the charts",
+        lambda: _unserved(access, wave),
+        clock,
+        report,
+        limit_s=SERVED_S if limit_s is None else limit_s,
+        next_step="install the charts that bring these kinds: the README.md of the rendered tree lists them",
+    )
+    report(f"applying {wave.wave.folder}: {wave.wave.holds}")
+    try:
+        patiently(lambda: kubectl.apply(folder / wave.wave.folder), clock, report)
+    except RefusedError as error:
+        raise _explained(error, wave) from error
+    _await(access, steps, wave, limit_s)
+
+
+def _unserved(access: Access, wave: WaveStep) -> list[str]:
+    """Return the kinds of a wave that the server does not serve. A CustomResourceDefinition is served when it is established."""
+    built_in = catalog.kubernetes_facts().served
+    types = {(one["apiVersion"], one["kind"]) for one in wave.objects}
+    wanted = sorted(kind for kind in types if kind not in built_in)
+    served = {version: access.kubectl.served(version) for version in dict.fromkeys(v for v, _ in wanted)}
+    return [f"{kind} ({version}) is not served" for version, kind in wanted if kind not in served[version]]
+
+
+def _await(access: Access, steps: Steps, wave: WaveStep, limit_s: float | None) -> None:
+    unbound = [str(ref_of(one)) for one in wave.objects if ref_of(one) in steps.unbound]
+    if unbound:
+        access.report(
+            f"not awaited: {some(unbound)}: a volume has no id yet; pass --bindings (MISSING.md says which)"
+        )
+    checked = list(steps.awaited(wave))
+    if checked:
+        until(
+            wave.wave.folder,
+            lambda: not_ready(access, checked),
+            access.clock,
+            access.report,
+            limit_s=wave.limit_s if limit_s is None else limit_s,
+            next_step=f"when it is ready: `gpucluster k8s up {steps.cluster}`, which goes on here",
+        )
+
+
+def not_ready(access: Access, wanted: list[Manifest]) -> list[str]:
+    """Return what the objects still wait for."""
+    later = frozenset[str]()
+    if any(one["kind"] == "PersistentVolumeClaim" and one["spec"].get("storageClassName") for one in wanted):
+        later = binding_later(access.kubectl.find([("storage.k8s.io/v1", "StorageClass")]))
+    there = {ref_of(one): one for one in access.kubectl.get(wanted)}
+    lines = (
+        waiting(there[ref], later) if ref in there else f"{ref} is not there"
+        for ref in (ref_of(one) for one in wanted)
+    )
+    return [line for line in lines if line]
+
+
+def _pruned(access: Access, left: Leftovers, lease: Lease) -> tuple[str, ...]:
+    lease.require()
+    gone = [ref_of(one) for one in left.prunable]
+    if gone:
+        access.report(f"deleting what the spec no longer has: {some([str(ref) for ref in gone], 10)}")
+        patiently(
+            lambda: access.kubectl.delete([ref.manifest() for ref in gone]), access.clock, access.report
+        )
+    return tuple(str(ref) for ref in gone)
+
+
+def _explained(error: RefusedError, wave: WaveStep) -> GpuclusterError:
+    """Return the refusal with the file, the object and the field of the spec that it is about."""
+    found = [one for one in wave.objects if _names(error.text, one)]
+    lines = [f"{wave.file_of(ref_of(one))}: {ref_of(one)}" for one in found]
+    fields = dict.fromkeys(field for one in found if (field := spec_field(one)))
+    about = some(lines) if lines else wave.wave.folder
+    step = f"correct {', '.join(fields)} in the spec" if fields else "correct the spec"
+    return GpuclusterError(
+        f"the API server refuses {about}: {error.message}",
+        next_step=f"{step}; what was applied before stays, and the next `up` goes on",
+    )
+
+
+def _names(text: str, one: Manifest) -> bool:
+    """Return whether kubectl's words are about the object: they have its kind and its name."""
+    name = re.escape(one["metadata"]["name"])
+    return one["kind"].lower() in text.lower() and bool(re.search(rf"(?<![\w.-]){name}(?![\w.-])", text))

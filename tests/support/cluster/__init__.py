@@ -1,0 +1,119 @@
+"""A Kubernetes cluster for unit tests: stand-ins of kubectl and helm on PATH, which keep its state in one folder."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.clock import Clock
+from gpucluster.k8s_apply.helm import Helm
+from gpucluster.k8s_apply.kubectl import Kubectl
+from support.cluster.state import State
+
+CONTEXT = "arn:aws:eks:us-west-2:123456789012:cluster/kube"
+_TESTS = Path(__file__).parents[2]
+
+
+@dataclass
+class Cluster:
+    """The state of the stand-ins, and a clock that sleeps at once."""
+
+    folder: Path
+    said: list[str] = field(default_factory=list)
+    elapsed: float = 0.0
+    while_asleep: Callable[[], object] = str  # what happens while we sleep
+
+    def values(self) -> dict[str, Any]:
+        return json.loads((self.folder / "state.json").read_text())
+
+    def change(self, **new: Any) -> None:
+        with State(self.folder).locked() as values:
+            values.update(new)
+
+    def plant(self, match: str, stderr: str = "", *, times: int = 1, skip: int = 0, **more: Any) -> None:
+        """Let the next calls that have the words fail."""
+        with State(self.folder).locked() as values:
+            values["faults"].append({"match": match, "stderr": stderr, "times": times, "skip": skip, **more})
+
+    def put(self, *objects: dict[str, Any]) -> None:
+        """Objects that somebody else made."""
+        with State(self.folder).locked() as values:
+            for one in objects:
+                values["clock"] += 1
+                metadata = {
+                    "resourceVersion": str(values["clock"]),
+                    "generation": 1,
+                    "uid": f"uid-{values['clock']}",
+                    **one["metadata"],
+                }
+                place = (one["apiVersion"], one["kind"], metadata.get("namespace", ""), metadata["name"])
+                values["objects"]["|".join(place)] = {**one, "metadata": metadata}
+
+    def objects(self, kind: str = "") -> dict[str, Any]:
+        """Objects by their last name, of one kind or of all."""
+        found = self.values()["objects"].values()
+        return {
+            f"{o['kind']}/{o['metadata']['name']}" if not kind else o["metadata"]["name"]: o
+            for o in found
+            if kind in ("", o["kind"])
+        }
+
+    def versions(self) -> dict[str, str]:
+        """The resourceVersion of every object but the lease."""
+        found = self.values()["objects"]
+        return {key: one["metadata"]["resourceVersion"] for key, one in found.items() if "|Lease|" not in key}
+
+    def calls(self, words: str = "") -> list[str]:
+        lines = (self.folder / "calls").read_text().splitlines() if (self.folder / "calls").exists() else []
+        found = [" ".join(json.loads(line)) for line in lines]
+        return [line for line in found if words in line]
+
+    def forget_calls(self) -> None:
+        (self.folder / "calls").unlink(missing_ok=True)
+
+    def access(self, *, charts: bool = True, cluster: str = "kube") -> Access:
+        helm = Helm(CONTEXT, cluster) if charts else None
+        return Access(
+            Kubectl(CONTEXT), helm, Clock(self._now, lambda: self.elapsed, self._sleep), self.said.append
+        )
+
+    def _now(self) -> datetime:
+        return datetime(2026, 11, 25, 12, tzinfo=UTC) + timedelta(seconds=self.elapsed)
+
+    def _sleep(self, seconds: float) -> None:
+        self.elapsed += seconds
+        self.while_asleep()
+
+
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Put the stand-ins on PATH. The cluster is empty, of Kubernetes 1.36, and the kubeconfig has one context."""
+    bin_dir, state = folder / "bin", folder / "state"
+    bin_dir.mkdir()
+    state.mkdir()
+    packages = str(Path(json.__file__).parent), *(p for p in sys.path if p.endswith("site-packages"))
+    for name in ("kubectl", "helm"):
+        program = bin_dir / name
+        paths = [str(_TESTS), *packages[1:]]
+        program.write_text(
+            f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = {paths!r}\nsys.modules['support.cluster'] = type(sys)('support.cluster')\n"
+            f"sys.modules['support.cluster'].__path__ = [{str(Path(__file__).parent)!r}]\n"
+            f"from support.cluster.{name} import main\nmain({str(state)!r}, sys.argv[1:])\n"
+        )
+        program.chmod(0o755)
+    (state / "state.json").write_text(
+        json.dumps(
+            {
+                "clock": 0, "objects": {}, "releases": [], "crds": [], "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "stuck": [],
+                "version": {"major": "1", "minor": "36+"},
+                "config": {"contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}]},
+            }
+        )
+    )  # fmt: skip
+    monkeypatch.setenv("PATH", f"{bin_dir}:/usr/bin:/bin")
+    return Cluster(state)

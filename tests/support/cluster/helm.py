@@ -1,0 +1,134 @@
+"""A stand-in of helm over the file of `state`. A killed call leaves its release pending, as the real one does, and then refuses the next."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.cluster.flags import HELM, HELM_GLOBAL, UsageError, parse
+from support.cluster.state import OF_CHARTS, State, fail, suffer
+
+Row = dict[str, Any]
+REPOSITORIES = {
+    "oci://registry.k8s.io/jobset/charts/jobset": "jobset",
+    "oci://registry.k8s.io/kueue/charts/kueue": "kueue",
+    "oci://public.ecr.aws/karpenter/karpenter": "karpenter",
+    "gpu-operator": "gpu-operator",
+}
+
+
+def main(folder: str, argv: list[str]) -> None:
+    state = State(Path(folder))
+    state.log("helm", argv)
+    try:
+        verb, words, flags = parse(argv, HELM, HELM_GLOBAL)
+    except UsageError as error:
+        fail(f"Error: {error}")
+    fault = state.fault("helm", argv)
+    suffer(fault, "before")
+    if verb in ("upgrade", "rollback"):
+        with state.locked() as values:
+            problem = _begin(values, verb, words, flags)
+        if problem:
+            fail(problem)
+        suffer(fault, "during")
+    with state.locked() as values:
+        problem, out = _VERBS[verb](values, words, flags)
+    suffer(fault, "after")
+    if out:
+        sys.stdout.write(f"{out}\n")
+    if problem:
+        fail(problem)
+
+
+def _row(values: Row, name: str, namespace: str) -> Row | None:
+    return next(
+        (row for row in values["releases"] if (row["name"], row["namespace"]) == (name, namespace)), None
+    )
+
+
+def _begin(values: Row, verb: str, words: list[str], flags: dict[str, str]) -> str:
+    row = _row(values, words[0], flags["namespace"])
+    if verb == "rollback":
+        if row is None or row["revision"] < 2:
+            return "Error: release: not found"
+        row["status"] = "pending-rollback"
+        return ""
+    if words[1] not in REPOSITORIES or (words[1] == "gpu-operator") != ("repo" in flags):
+        return f"Error: failed to download {words[1]!r}: not found"
+    if row is None:
+        marks = dict(pair.split("=", 1) for pair in flags.get("labels", "").split(",") if pair)
+        row = {
+            "name": words[0],
+            "namespace": flags["namespace"],
+            "revision": 0,
+            "labels": marks,
+            "values": None,
+            "chart": "",
+        }
+        values["releases"].append(row)
+    elif row["status"].startswith("pending-"):
+        return "Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress"
+    row["revision"] += 1
+    row["chart"] = f"{REPOSITORIES[words[1]]}-{flags['version']}"
+    row["status"] = "pending-install" if row["revision"] == 1 else "pending-upgrade"
+    return ""
+
+
+def _upgrade(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    import yaml
+
+    row = _row(values, words[0], flags["namespace"])
+    assert row is not None
+    row["values"] = yaml.safe_load(Path(flags["values"]).read_text()) if "values" in flags else None
+    row["status"] = "deployed"
+    if words[0] not in values["crds"]:
+        values["crds"].append(words[0])
+    return "", f'Release "{words[0]}" has been upgraded. Happy Helming!'
+
+
+def _rollback(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    row = _row(values, words[0], flags["namespace"])
+    assert row is not None
+    row["status"], row["revision"] = "deployed", row["revision"] + 1
+    row["chart"] = "rolled-back"
+    return "", "Rollback was a success! Happy Helming!"
+
+
+def _uninstall(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    row = _row(values, words[0], flags["namespace"])
+    if row is None:
+        return f"Error: uninstall: Release not loaded: {words[0]}: release: not found", ""
+    values["releases"].remove(row)
+    if (
+        words[0] in ("kueue", "jobset") and words[0] in values["crds"]
+    ):  # their charts have the definitions as templates
+        values["crds"].remove(words[0])
+        kinds = {(version, kind) for version, found in OF_CHARTS[words[0]].items() for kind in found}
+        values["objects"] = {
+            k: o for k, o in values["objects"].items() if (o["apiVersion"], o["kind"]) not in kinds
+        }
+    return "", f'release "{words[0]}" uninstalled'
+
+
+def _list(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    key, _, value = flags.get("selector", "").partition("=")
+    rows = [row for row in values["releases"] if not key or row["labels"].get(key) == value]
+    shown = ("name", "namespace", "status", "chart")
+    return "", json.dumps(
+        [{**{k: row[k] for k in shown}, "revision": str(row["revision"]), "app_version": ""} for row in rows]
+    )
+
+
+def _get_values(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
+    row = _row(values, words[0], flags["namespace"])
+    return ("Error: release: not found", "") if row is None else ("", json.dumps(row["values"]))
+
+
+_VERBS = {
+    "upgrade": _upgrade,
+    "rollback": _rollback,
+    "uninstall": _uninstall,
+    "list": _list,
+    "get values": _get_values,
+}

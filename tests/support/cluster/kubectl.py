@@ -1,0 +1,327 @@
+"""A stand-in of kubectl over the file of `state`. It refuses flags that the real one does not have, kinds that are not served, objects in
+a missing namespace, and a stale resourceVersion. It plays the controllers: their status comes after as many reads as the test says."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.cluster.flags import KUBECTL, KUBECTL_GLOBAL, UsageError, parse
+from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, State, fail, suffer
+
+Object = dict[str, Any]
+READY = {"NodePool": "Ready", "EC2NodeClass": "Ready", "ClusterQueue": "Active", "LocalQueue": "Active"}
+
+
+def main(folder: str, argv: list[str]) -> None:
+    state = State(Path(folder))
+    state.log("kubectl", argv)
+    try:
+        verb, words, flags = parse(argv, KUBECTL, KUBECTL_GLOBAL)
+    except UsageError as error:
+        fail(f"error: {error}\nSee 'kubectl --help' for usage.")
+    fault = state.fault("kubectl", argv)
+    suffer(fault, "before")
+    stdin = sys.stdin.read() if flags.get("filename") == "-" else ""
+    out = None
+    with state.locked() as values:
+        if verb != "config view":
+            _require_context(values, flags)
+        problem, out = Server(values).call(verb, words, flags, stdin)
+    suffer(fault, "after")
+    if out:
+        sys.stdout.write(f"{out}\n")
+    if problem:
+        fail(problem)
+
+
+def _require_context(values: Object, flags: dict[str, str]) -> None:
+    if flags.get("context") not in [row["name"] for row in values["config"]["contexts"]]:
+        fail(f'error: context "{flags.get("context")}" does not exist')
+
+
+class Server:
+    """The API server, its objects by `apiVersion|kind|namespace|name`."""
+
+    def __init__(self, values: Object) -> None:
+        self.values, self.objects = values, values["objects"]
+
+    def call(self, verb: str, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        return getattr(self, f"_{verb.replace(' ', '_')}")(words, flags, stdin)
+
+    def served(self) -> dict[str, list[str]]:
+        found = {version: list(kinds) for version, kinds in BUILT_IN.items()}
+        late = self.values["unserved"]
+        for release in {*self.values["crds"]}:
+            for version, kinds in OF_CHARTS[release].items():
+                found.setdefault(version, []).extend(kind for kind in kinds if not late.get(kind))
+        return found
+
+    def _config_view(self, *_: Any) -> tuple[str, str]:
+        return "", json.dumps(self.values["config"])
+
+    def _version(self, *_: Any) -> tuple[str, str]:
+        return "", json.dumps({"clientVersion": {}, "serverVersion": self.values["version"]})
+
+    def _get(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        if "raw" in flags:
+            return self._raw(flags["raw"])
+        if flags.get("output") != "json":
+            return "the stand-in prints JSON only", ""
+        if words:
+            return self._find(words[0], flags)
+        wanted, problem = self._known(_items(stdin))
+        if problem:
+            return problem, ""
+        found = [self._read(key) for one in wanted if (key := _key(one)) in self.objects]
+        if len(found) < len(wanted) and "ignore-not-found" not in flags:
+            return "Error from server (NotFound): one of the objects not found", ""
+        return "", _print(found, single=len(found) == 1)
+
+    def _raw(self, path: str) -> tuple[str, str]:
+        version = path.removeprefix("/apis/").removeprefix("/api/")
+        late = self.values["unserved"]
+        kinds = self.served().get(version)
+        for kind in [kind for kind, left in late.items() if left]:
+            late[kind] -= 1
+        if kinds is None:
+            return "Error from server (NotFound): the server could not find the requested resource", ""
+        rows = [{"name": f"{kind.lower()}s", "kind": kind} for kind in kinds]
+        return "", json.dumps({"kind": "APIResourceList", "groupVersion": version, "resources": rows})
+
+    def _find(self, types: str, flags: dict[str, str]) -> tuple[str, str]:
+        found: list[Object] = []
+        for word in types.split(","):
+            kind, version, group = word.split(".", 2)
+            api_version = f"{group}/{version}" if group else version
+            if kind not in self.served().get(api_version, []):
+                return f'error: the server doesn\'t have a resource type "{kind.lower()}"', ""
+            keys = [
+                key
+                for key, one in self.objects.items()
+                if key.startswith(f"{api_version}|{kind}|") and _matches(one, flags)
+            ]
+            found += [self._read(key) for key in sorted(keys)]
+        return "", _print(found, single=False)
+
+    def _apply(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        dry = flags.get("dry-run") == "server"
+        items, problem = self._known(
+            _kustomized(Path(flags["kustomize"])) if "kustomize" in flags else _items(stdin)
+        )
+        found, problems = [], [problem] if problem else []
+        for one in items:
+            refused = self._refusal(one)
+            if refused:
+                problems.append(refused)
+            else:
+                found.append(self._applied(one, dry=dry))
+        if problems:
+            return "\n".join(problems), ""
+        if flags.get("output") == "json":
+            return "", _print(found, single=len(found) == 1)
+        return "", "\n".join(
+            f"{one['kind'].lower()}/{one['metadata']['name']} serverside-applied" for one in found
+        )
+
+    def _create(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        (one,) = _items(stdin)
+        if _key(one) in self.objects:
+            name = one["metadata"]["name"]
+            return (
+                f'Error from server (AlreadyExists): error when creating "STDIN": {one["kind"].lower()}s "{name}" already exists',
+                "",
+            )
+        return "", json.dumps(self._stored(one))
+
+    def _replace(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        (one,) = _items(stdin)
+        there, name = self.objects.get(_key(one)), one["metadata"]["name"]
+        if there is None:
+            return (
+                f'Error from server (NotFound): error when replacing "STDIN": {one["kind"].lower()}s "{name}" not found',
+                "",
+            )
+        version = one["metadata"].get("resourceVersion")
+        if version not in (None, there["metadata"]["resourceVersion"]):
+            return (
+                f'Error from server (Conflict): error when replacing "STDIN": Operation cannot be fulfilled on {one["kind"].lower()}s'
+                f' "{name}": the object has been modified; please apply your changes to the latest version and try again',
+                "",
+            )
+        return "", json.dumps(self._stored(one))
+
+    def _delete(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        items, problem = self._known(_items(stdin))
+        for one in items:
+            there = self.objects.get(_key(one))
+            if there is None and "ignore-not-found" not in flags:
+                problem = f'Error from server (NotFound): {one["kind"].lower()}s "{one["metadata"]["name"]}" not found'
+            elif there is not None:
+                there["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        self._collect()
+        return problem, ""
+
+    def _known(self, items: list[Object]) -> tuple[list[Object], str]:
+        served = self.served()
+        missing = [one for one in items if one["kind"] not in served.get(one["apiVersion"], [])]
+        if missing:
+            known = [one for one in items if one not in missing]
+            return known, "\n".join(_unmatched(one) for one in missing)
+        for one in items:
+            scoped = "namespace" not in one["metadata"]
+            assert scoped == (one["kind"] in CLUSTER_SCOPED), (
+                f"{one['kind']} is {'not ' * scoped}of the cluster"
+            )
+        return items, ""
+
+    def _refusal(self, one: Object) -> str:
+        namespace, name = one["metadata"].get("namespace"), one["metadata"]["name"]
+        if namespace and namespace != "kube-system":
+            there = self.objects.get(f"v1|Namespace||{namespace}")
+            if there is None:
+                return f'Error from server (NotFound): namespaces "{namespace}" not found'
+        if name in self.values["invalid"]:
+            return (
+                f'The {one["kind"]} "{name}" is invalid: spec: Invalid value: {self.values["invalid"][name]}'
+            )
+        return ""
+
+    def _applied(self, one: Object, *, dry: bool) -> Object:
+        there = self.objects.get(_key(one))
+        wanted = _merged(there, one) if there else copy.deepcopy(one)
+        if there is not None and _plain(wanted) == _plain(there):
+            return there
+        return wanted if dry else self._stored(wanted)
+
+    def _stored(self, one: Object) -> Object:
+        self.values["clock"] += 1
+        there = self.objects.get(_key(one), {"metadata": {}})
+        metadata = {**one["metadata"], "resourceVersion": str(self.values["clock"])}
+        metadata["generation"] = there["metadata"].get("generation", 0) + 1
+        metadata["uid"] = there["metadata"].get("uid", f"uid-{self.values['clock']}")
+        made = {**one, "metadata": metadata}
+        self.objects[_key(one)] = made
+        return made
+
+    def _read(self, key: str) -> Object:
+        """Return the object with the status that its controller has set by now."""
+        one = self.objects[key]
+        late = self.values["slow"].get(one["kind"], 0)
+        if late:
+            self.values["slow"][one["kind"]] = late - 1
+            return one
+        if one["kind"] in READY:
+            one["status"] = {
+                **one.get("status", {}),
+                "conditions": [{"type": READY[one["kind"]], "status": "True"}],
+            }
+        elif one["kind"] == "Deployment":
+            count = one["spec"].get("replicas", 1)
+            one["status"] = {"observedGeneration": one["metadata"]["generation"], "replicas": count, "updatedReplicas": count, "availableReplicas": count}  # fmt: skip
+        elif (
+            one["kind"] == "PersistentVolumeClaim"
+            and f"v1|PersistentVolume||{one['spec'].get('volumeName')}" in self.objects
+        ):
+            one["status"] = {"phase": "Bound"}
+        return one
+
+    def _collect(self) -> None:
+        """Remove what is being deleted and nothing holds. Karpenter ends machines only while it runs."""
+        gone = [
+            key
+            for key, one in self.objects.items()
+            if "deletionTimestamp" in one["metadata"] and not self._held(one)
+        ]
+        for key in gone:
+            one = self.objects.pop(key, None)
+            if one is None:
+                continue
+            if one["kind"] == "Namespace":
+                for other in [
+                    k
+                    for k, o in self.objects.items()
+                    if o["metadata"].get("namespace") == one["metadata"]["name"]
+                ]:
+                    del self.objects[other]
+            for other in self.objects.values():
+                owners = other["metadata"].get("ownerReferences", [])
+                if any(owner["uid"] == one["metadata"].get("uid") for owner in owners):
+                    other["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        if gone:
+            self._collect()
+
+    def _held(self, one: Object) -> bool:
+        karpenter = any(row["name"] == "karpenter" for row in self.values["releases"])
+        claims = [o for o in self.objects.values() if o["kind"] == "NodeClaim"]
+        if one["kind"] == "NodeClaim":
+            return not karpenter or one["metadata"]["name"] in self.values["stuck"]
+        if one["kind"] == "NodePool":
+            mine = [
+                o
+                for o in claims
+                if o["metadata"]["labels"]["karpenter.sh/nodepool"] == one["metadata"]["name"]
+            ]
+            for claim in mine:
+                claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            return bool(mine) or not karpenter
+        if one["kind"] == "EC2NodeClass":
+            return bool(claims) or not karpenter
+        return f"{one['kind']}/{one['metadata']['name']}" in self.values["stuck"]
+
+
+def _unmatched(one: Object) -> str:
+    name, place = one["metadata"]["name"], one["metadata"].get("namespace", "")
+    what = f'no matches for kind "{one["kind"]}" in version "{one["apiVersion"]}"'
+    return f'error: resource mapping not found for name: "{name}" namespace: "{place}" from "STDIN": {what}\nensure CRDs are installed first'
+
+
+def _items(text: str) -> list[Object]:
+    found = json.loads(text)
+    return found["items"] if found["kind"] == "List" else [found]
+
+
+def _kustomized(folder: Path) -> list[Object]:
+    import yaml
+
+    (names,) = yaml.safe_load_all((folder / "kustomization.yaml").read_text())
+    assert set(names) == {"apiVersion", "kind", "resources"}, names
+    return [one for name in names["resources"] for one in yaml.safe_load_all((folder / name).read_text())]
+
+
+def _print(found: list[Object], *, single: bool) -> str:
+    if single:
+        return json.dumps(found[0])
+    return (
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": found, "metadata": {"resourceVersion": ""}})
+        if found
+        else ""
+    )
+
+
+def _key(one: Object) -> str:
+    metadata = one["metadata"]
+    return "|".join((one["apiVersion"], one["kind"], metadata.get("namespace", ""), metadata["name"]))
+
+
+def _plain(one: Object) -> Object:
+    server = ("resourceVersion", "generation", "uid", "deletionTimestamp")
+    return {**one, "metadata": {k: v for k, v in one["metadata"].items() if k not in server}}
+
+
+def _merged(there: Object, one: Object) -> Object:
+    """Server-side apply by one manager: what it sets is set; lists of the manifest replace those that are there."""
+    made = copy.deepcopy(there)
+    for key, value in one.items():
+        mapping = isinstance(value, dict) and isinstance(made.get(key), dict)
+        made[key] = _merged(made[key], value) if mapping else value
+    return made
+
+
+def _matches(one: Object, flags: dict[str, str]) -> bool:
+    if "namespace" in flags and one["metadata"].get("namespace") != flags["namespace"]:
+        return False
+    marks = one["metadata"].get("labels", {})
+    pairs = [pair.split("=", 1) for pair in flags.get("selector", "").split(",") if pair]
+    return all(marks.get(key) == value for key, value in pairs)

@@ -1,0 +1,89 @@
+"""What the stand-ins of kubectl and helm share: one JSON file, a log of calls, and planted faults."""
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+BUILT_IN = {
+    "v1": ["ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service"],
+    "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
+    "apps/v1": ["Deployment"],
+    "autoscaling/v2": ["HorizontalPodAutoscaler"],
+    "coordination.k8s.io/v1": ["Lease"],
+    "networking.k8s.io/v1": ["NetworkPolicy"],
+    "policy/v1": ["PodDisruptionBudget"],
+    "rbac.authorization.k8s.io/v1": ["Role", "RoleBinding"],
+    "scheduling.k8s.io/v1": ["PriorityClass"],
+    "storage.k8s.io/v1": ["StorageClass"],
+}  # fmt: skip
+OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
+    "gpu-operator": {},
+    "jobset": {"jobset.x-k8s.io/v1alpha2": ["JobSet"]},
+    "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"]},
+    "kueue": {"kueue.x-k8s.io/v1beta2": ["ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Workload", "WorkloadPriorityClass"]},
+}  # fmt: skip
+CLUSTER_SCOPED = {
+    "ClusterQueue", "Cohort", "EC2NodeClass", "Namespace", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
+    "ResourceFlavor", "StorageClass", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "WorkloadPriorityClass",
+}  # fmt: skip
+
+
+def fail(text: str, code: int = 1) -> NoReturn:
+    """End as the real program does."""
+    sys.stderr.write(f"{text}\n")
+    sys.exit(code)
+
+
+class State:
+    """The values of the file while a call holds its lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "state.json"
+
+    @contextmanager
+    def locked(self) -> Generator[dict[str, Any]]:
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            values = json.loads(self.file.read_text())
+            yield values
+            self._write(values)
+
+    def _write(self, values: dict[str, Any]) -> None:
+        new = self.folder / "state.new"
+        new.write_text(json.dumps(values))
+        new.replace(self.file)
+
+    def log(self, program: str, argv: list[str]) -> None:
+        with (self.folder / "calls").open("a") as file:
+            file.write(json.dumps([program, *argv]) + "\n")
+
+    def fault(self, program: str, argv: list[str]) -> dict[str, Any] | None:
+        """Return the planted fault of this call, if there is one. `skip` calls go well before it, then `times` fail."""
+        line = f"{program} {' '.join(argv)}"
+        with self.locked() as values:
+            for row in values["faults"]:
+                if row["match"] in line and row["times"]:
+                    if row.get("skip"):
+                        row["skip"] -= 1
+                        return None
+                    row["times"] -= 1
+                    return dict(row)
+        return None
+
+
+def suffer(fault: dict[str, Any] | None, when: str) -> None:
+    """Fail, or kill the program that called, before or after the effect."""
+    if fault is None or fault.get("when", "before") != when:
+        return
+    if fault.get("kill"):
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)  # setpriv kills us with the parent
+    fail(fault["stderr"], fault.get("code", 1))

@@ -1,0 +1,18 @@
+"""The steps of the usual spec with Kubernetes and its workloads, changed."""
+
+from gpucluster import catalog
+from gpucluster.k8s_apply.steps import Steps, steps
+from gpucluster.plan.model import Bindings
+from gpucluster.plan.resolve import resolve
+from support.builders import a_kube_spec, some_workloads
+from support.kube import BOUND, Change
+
+
+def kube_steps(
+    *changes: Change, running: tuple[Change, ...] | None = (), bindings: Bindings | None = BOUND
+) -> Steps:
+    """`running=None` means no workloads."""
+    spec = a_kube_spec(*changes)
+    plan = resolve(spec, catalog.load())
+    some = None if running is None else some_workloads(plan, spec, *running)
+    return steps(plan, some, bindings)

@@ -1,0 +1,67 @@
+"""Which context leads to the cluster of a spec."""
+
+from typing import Any
+
+import pytest
+from support.builders import a_kube_plan
+
+from gpucluster.errors import StateError
+from gpucluster.k8s_apply.contexts import context_of
+
+EXISTING = (("control_plane: eks", "existing: {context: prod}"),)
+ARN = "arn:aws:eks:us-west-2:123456789012:cluster/kube"
+OTHERS = [
+    "arn:aws:eks:us-east-1:123456789012:cluster/kube",  # another region
+    "arn:aws:eks:us-west-2:123456789012:cluster/kube-tune",
+    "kube",
+]
+
+
+def config(*names: str, **aliases: str) -> dict[str, Any]:
+    rows = {**{name: name for name in names}, **aliases}
+    return {"contexts": [{"name": name, "context": {"cluster": cluster}} for name, cluster in rows.items()]}
+
+
+def chosen(found: dict[str, Any], given: str | None = None, *changes: tuple[str, str]) -> str:
+    plan = a_kube_plan(*changes)
+    assert plan.kubernetes is not None
+    return context_of(plan, plan.kubernetes, found, given)
+
+
+def test_eks_has_the_context_of_its_arn() -> None:
+    assert chosen(config(*OTHERS, ARN)) == ARN
+
+
+def test_alias_of_the_arn_is_found() -> None:
+    assert chosen(config(*OTHERS, mine=ARN)) == "mine"
+
+
+def test_none_says_how_to_make_it() -> None:
+    with pytest.raises(StateError) as found:
+        chosen(config(*OTHERS))
+    assert found.value.next_step == "aws eks update-kubeconfig --region us-west-2 --name kube"
+    assert "there are: arn:aws:eks:us-east-1" in found.value.message
+
+
+def test_empty_kubeconfig() -> None:
+    """kubectl prints null for an empty list."""
+    with pytest.raises(StateError, match="there are: none"):
+        chosen({"contexts": None})
+
+
+def test_two_are_named() -> None:
+    with pytest.raises(StateError, match="2 contexts") as found:
+        chosen(config(ARN, admin=ARN))
+    assert found.value.next_step == "name one: --context admin"
+    assert chosen(config(ARN, admin=ARN), "admin") == "admin"
+
+
+def test_existing_cluster_has_the_context_of_the_spec() -> None:
+    assert chosen(config("prod", ARN), None, *EXISTING) == "prod"
+    with pytest.raises(StateError, match=r"existing\.context is prod"):
+        chosen(config(ARN), None, *EXISTING)
+
+
+def test_context_that_is_given_must_exist() -> None:
+    with pytest.raises(StateError, match="--context says nowhere"):
+        chosen(config(ARN), "nowhere")

@@ -1,0 +1,50 @@
+"""Words of kubectl and helm by what the caller does next. The rows are outputs of the real programs, or texts of their source."""
+
+import pytest
+
+from gpucluster.k8s_apply.faults import (
+    ConflictError,
+    KubernetesError,
+    NotFoundError,
+    RefusedError,
+    TransientError,
+    UnservedError,
+    fault_of,
+)
+
+ROWS: list[tuple[str, type[KubernetesError]]] = [
+    ("The connection to the server 127.0.0.1:9 was refused - did you specify the right host or port?", TransientError),
+    ('E1125 19:30:00.543589   16253 memcache.go:265] "Unhandled Error" err="couldn\'t get current server API group list"\n'
+     'error: unable to recognize "STDIN": Get "http://127.0.0.1:9/api?timeout=32s": dial tcp 127.0.0.1:9: connect: connection refused',
+     TransientError),
+    ('error: error validating "/tmp/x": error validating data: failed to download openapi: Get "http://127.0.0.1:9/openapi/v2?timeout=32s":'
+     ' dial tcp 127.0.0.1:9: connect: connection refused; if you choose to ignore these errors, turn validation off with --validate=false',
+     TransientError),
+    ("Unable to connect to the server: net/http: TLS handshake timeout", TransientError),
+    ("Unable to connect to the server: tls: failed to verify certificate: x509: certificate signed by unknown authority", RefusedError),
+    ("error: You must be logged in to the server (Unauthorized)", RefusedError),
+    ('error: context "no" does not exist', RefusedError),
+    ("Error from server (InternalError): an error on the server has prevented the request from succeeding", TransientError),
+    ('error: resource mapping not found for name: "x" namespace: "" from "STDIN": no matches for kind "A" in version "b/v1"\nensure CRDs are installed first', UnservedError),
+    ('error: the server doesn\'t have a resource type "clusterqueues"', UnservedError),
+    ("Error from server (NotFound): the server could not find the requested resource", UnservedError),
+    ('Error from server (NotFound): namespaces "x" not found', NotFoundError),
+    ('Error from server (AlreadyExists): error when creating "STDIN": leases.coordination.k8s.io "x" already exists', ConflictError),
+    ('Error from server (Conflict): error when replacing "STDIN": Operation cannot be fulfilled on leases.coordination.k8s.io "x": the object has been modified; please apply your changes to the latest version and try again', ConflictError),
+    ('error: Apply failed with 1 conflict: conflict with "kubectl-edit" using apps/v1: .spec.replicas\nPlease review the fields above--they currently have other managers.', RefusedError),
+    ('The ClusterQueue "x" is invalid: spec.cohortName: Invalid value: "A": no', RefusedError),
+    ('The Pod "x" is invalid: \n* spec.a: Required value\n* spec.b: Invalid value: "connection refused"', RefusedError),
+    ('Warning: unknown field\nError from server (TooManyRequests): slow down', TransientError),
+    ("Error from server (Timeout): a\nError from server (Invalid): b", RefusedError),
+    ("Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress", RefusedError),
+    ("Error: Kubernetes cluster unreachable: Get \"https://x/version\": dial tcp: lookup x: no such host", TransientError),
+    ("Error: release: not found", NotFoundError),
+    ("Error: UPGRADE FAILED: context deadline exceeded", TransientError),
+    ("", RefusedError),
+    ("something new", RefusedError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind"), ROWS, ids=lambda row: str(row)[:60])
+def test_kind_of_fault(text: str, kind: type[KubernetesError]) -> None:
+    assert type(fault_of("kubectl apply", text)) is kind

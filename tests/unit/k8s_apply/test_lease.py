@@ -1,0 +1,113 @@
+"""Two `up` at once, and an `up` that was killed at each step."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster
+
+from gpucluster.errors import StateError
+from gpucluster.k8s.waves import WAVES
+from gpucluster.k8s_apply.lease import DURATION_S, acquire, held
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.up import up
+
+TESTS = Path(__file__).parents[2]
+PROGRAM = f"""
+import sys
+sys.path[:0] = [{str(TESTS)!r}]
+from pathlib import Path
+from support.cluster import Cluster
+from support.kube_steps import kube_steps
+from gpucluster.k8s_apply.up import up
+up(Cluster(Path(sys.argv[1])).access(), kube_steps(), holder="killed@desk")
+"""
+
+
+def take(cluster: Cluster, holder: str) -> object:
+    access = cluster.access()
+    return acquire(access.kubectl, "kube", holder, access.clock, access.report)
+
+
+def test_second_up_is_refused_and_names_the_holder(cluster: Cluster, bound: Steps) -> None:
+    take(cluster, "ann@desk, process 7")
+    with pytest.raises(StateError, match="ann@desk, process 7 works on kube now") as found:
+        up(cluster.access(), bound, holder="bob@desk")
+    assert f"{DURATION_S} s after the last renewal" in str(found.value)
+    assert cluster.objects().keys() == {"Lease/gpucluster-kube"}
+    assert cluster.calls(" apply ") == cluster.calls("upgrade") == []
+
+
+def test_lease_of_a_dead_holder_is_taken_over_after_its_duration(cluster: Cluster) -> None:
+    take(cluster, "ann@desk")
+    cluster.elapsed = DURATION_S - 1
+    with pytest.raises(StateError):
+        take(cluster, "bob@desk")
+    cluster.elapsed = DURATION_S + 1
+    take(cluster, "bob@desk")
+    spec = cluster.objects("Lease")["gpucluster-kube"]["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("bob@desk", 1)
+    assert any("lease of ann@desk expired" in line for line in cluster.said)
+
+
+def test_holder_with_a_slow_clock_keeps_its_lease(cluster: Cluster) -> None:
+    """Its renewals look old here. While the expired lease is watched, it renews, and the server refuses the takeover."""
+    access = cluster.access()
+    ann = acquire(access.kubectl, "kube", "ann@desk", access.clock, access.report)
+    cluster.elapsed = DURATION_S + 1
+    cluster.while_asleep = ann.renew
+    with pytest.raises(StateError, match="ann@desk works on kube now"):
+        take(cluster, "bob@desk")
+
+
+def test_holder_that_lost_its_lease_changes_nothing_more(cluster: Cluster) -> None:
+    access = cluster.access()
+    lease = acquire(access.kubectl, "kube", "ann@desk", access.clock, access.report)
+    cluster.elapsed = DURATION_S + 1
+    take(cluster, "bob@desk")
+    with pytest.raises(StateError, match="not ours any more"):
+        lease.require()
+
+
+def test_lease_is_free_after_the_run(cluster: Cluster) -> None:
+    access = cluster.access()
+    with held(access.kubectl, "kube", "ann@desk", access.clock, access.report):
+        pass
+    take(cluster, "bob@desk")
+
+
+def test_race_for_a_new_lease_has_one_winner(cluster: Cluster) -> None:
+    cluster.plant(
+        "create",
+        'Error from server (AlreadyExists): leases.coordination.k8s.io "gpucluster-kube" already exists',
+    )
+    with pytest.raises(StateError, match="works on kube now"):
+        take(cluster, "bob@desk")
+
+
+KILLS = [("upgrade --install jobset", "during"), ("upgrade --install karpenter", "after"), *(
+    (wave.folder, when) for wave, when in zip(WAVES, ["before", "after"] * 4, strict=False)
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "when"), KILLS)
+def test_up_that_was_killed_goes_on(cluster: Cluster, bound: Steps, step: str, when: str) -> None:
+    cluster.plant(step, kill=True, when=when)
+    killed = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(cluster.folder)], check=False, capture_output=True
+    )
+    assert killed.returncode == -9, killed.stderr.decode()
+    cluster.elapsed = 3600.0
+    cluster.forget_calls()
+    up(cluster.access(), bound, holder="bob@desk")
+    assert set(cluster.objects()) >= {f"{one['kind']}/{one['metadata']['name']}" for one in bound.objects}
+    assert {row["status"] for row in cluster.values()["releases"]} == {"deployed"}
+    assert cluster.objects("ConfigMap")["gpucluster-kube"]["data"] == {
+        "cluster": "kube",
+        "complete": "true",
+        "digest": bound.digest,
+    }
+    first = cluster.versions()
+    assert up(cluster.access(), bound, holder="bob@desk").charts == ()
+    assert cluster.versions() == first

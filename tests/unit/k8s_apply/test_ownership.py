@@ -1,0 +1,109 @@
+"""Objects of others are never touched; objects that left the spec are listed, and deleted only with --prune."""
+
+from typing import Any
+
+import pytest
+from support.cluster import Cluster
+from support.kube_steps import kube_steps
+
+from gpucluster import k8s
+from gpucluster.errors import StateError
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.up import up
+from gpucluster.plan import names
+
+
+def of_others(**labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research", "labels": labels}}
+
+
+@pytest.fixture(scope="module")
+def small() -> Steps:
+    return kube_steps(running=None)
+
+
+@pytest.mark.parametrize(("labels", "words"), [
+    ({}, "Namespace/research exists and has no label gpucluster/cluster"),
+    ({names.LABEL_CLUSTER: "other"}, "Namespace/research exists and is of the cluster other"),
+])  # fmt: skip
+def test_object_of_others_is_refused_before_the_first_change(
+    cluster: Cluster, small: Steps, labels: dict[str, str], words: str
+) -> None:
+    cluster.put(of_others(**labels))
+    before = cluster.objects("Namespace")
+    with pytest.raises(StateError, match=words) as found:
+        up(cluster.access(), small, holder="ann")
+    assert "kubectl label namespace research --overwrite gpucluster/cluster=kube" in str(found.value)
+    assert cluster.objects("Namespace") == before
+    assert cluster.calls(" apply ") == cluster.calls(" upgrade ") == []
+
+
+def test_object_that_was_given_to_the_cluster_is_applied(cluster: Cluster, small: Steps) -> None:
+    """The hint's command is what makes the next run go on."""
+    cluster.put(of_others(**{names.LABEL_CLUSTER: "kube"}))
+    up(cluster.access(), small, holder="ann")
+    assert cluster.objects("Namespace")["research"]["metadata"]["labels"][names.LABEL_TEAM] == "research"
+
+
+def test_release_of_others_is_refused(cluster: Cluster, small: Steps) -> None:
+    row = {
+        "name": "kueue",
+        "namespace": "kueue-system",
+        "revision": 1,
+        "status": "deployed",
+        "chart": "kueue-0.17.0",
+    }
+    cluster.change(releases=[{**row, "labels": {}, "values": None}])
+    with pytest.raises(StateError, match="kueue in kueue-system") as found:
+        up(cluster.access(), small, holder="ann")
+    assert "--no-charts" in str(found.value)
+    assert cluster.calls(" upgrade ") == cluster.calls(" apply ") == []
+
+
+def test_without_charts_the_kinds_of_others_are_used(cluster: Cluster, small: Steps) -> None:
+    cluster.change(crds=["jobset", "karpenter", "kueue"])
+    assert up(cluster.access(charts=False), small, holder="ann").charts == ()
+    assert cluster.calls("helm") == []
+    assert "kube-research" in cluster.objects("ClusterQueue")
+
+
+def test_without_charts_and_their_kinds_the_run_says_what_is_missing(cluster: Cluster, small: Steps) -> None:
+    with pytest.raises(StateError, match=r"NodePool \(karpenter.sh/v1\) is not served") as found:
+        up(cluster.access(charts=False), small, holder="ann", limit_s=10.0)
+    assert "install the charts" in str(found.value)
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_what_left_the_spec_is_listed_and_pruned_on_request(
+    cluster: Cluster, small: Steps, prune: bool
+) -> None:
+    marks = {names.LABEL_CLUSTER: "kube", "app.kubernetes.io/managed-by": "gpucluster"}
+    cluster.change(crds=["kueue", "karpenter", "jobset"])
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "kube-gone", "labels": marks},
+        "spec": {},
+    }
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone", "labels": marks}}
+    foreign = {**queue, "metadata": {"name": "other-gone", "labels": {**marks, names.LABEL_CLUSTER: "other"}}}
+    child = {
+        **queue,
+        "metadata": {
+            "name": "child",
+            "labels": marks,
+            "ownerReferences": [{"uid": "x", "kind": "Y", "name": "z"}],
+        },
+    }
+    cluster.put(queue, space, foreign, child)
+    done = up(cluster.access(charts=False), small, holder="ann", prune=prune)
+    queues = cluster.objects("ClusterQueue")
+    assert ("kube-gone" in queues) is not prune
+    assert done.pruned == (("ClusterQueue/kube-gone",) if prune else ())
+    assert done.leftovers == (("Namespace/gone",) if prune else ("ClusterQueue/kube-gone", "Namespace/gone"))
+    assert {"other-gone", "child"} <= queues.keys()
+    assert "gone" in cluster.objects("Namespace")
+
+
+def test_every_kind_of_a_tree_is_looked_for(bound: Steps) -> None:
+    assert {(one["apiVersion"], one["kind"]) for one in bound.objects} <= k8s.kinds().keys()

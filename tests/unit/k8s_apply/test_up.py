@@ -1,0 +1,153 @@
+"""`up` with stand-ins of kubectl and helm: order, checks, repeats, faults."""
+
+import pytest
+from support.cluster import Cluster
+from support.kube_steps import kube_steps
+
+from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.k8s.waves import WAVES
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.up import Applied, up
+
+REFUSED = "The connection to the server 10.0.0.1:443 was refused - did you specify the right host or port?"
+NO_WEBHOOK = (
+    'Error from server (InternalError): Internal error occurred: failed calling webhook "mclusterqueue.kb.io": failed to call webhook:'
+    ' Post "https://kueue-webhook-service.kueue-system.svc:443/mutate": dial tcp 10.0.0.2:9443: connect: connection refused'
+)
+
+
+def apply(cluster: Cluster, steps: Steps, **more: object) -> Applied:
+    return up(cluster.access(), steps, holder="ann@desk", **more)  # type: ignore[arg-type]
+
+
+def test_charts_come_first_then_the_waves_in_order(cluster: Cluster, bound: Steps) -> None:
+    done = apply(cluster, bound)
+    changes = [line for line in cluster.calls() if " upgrade " in line or " apply " in line]
+    assert [line.split()[5] for line in changes[:4]] == ["gpu-operator", "jobset", "karpenter", "kueue"]
+    assert [line.rpartition("/")[2] for line in changes[4:]] == [wave.folder for wave in WAVES]
+    assert done.charts == ("gpu-operator", "jobset", "karpenter", "kueue")
+    assert set(cluster.objects()) >= {f"{one['kind']}/{one['metadata']['name']}" for one in bound.objects}
+
+
+def test_second_run_changes_nothing(cluster: Cluster, bound: Steps) -> None:
+    apply(cluster, bound)
+    first, releases = cluster.versions(), cluster.values()["releases"]
+    assert apply(cluster, bound).charts == ()
+    assert cluster.versions() == first
+    assert cluster.values()["releases"] == releases
+
+
+def test_changed_values_upgrade_their_chart_alone(cluster: Cluster, bound: Steps) -> None:
+    apply(cluster, bound)
+    cluster.change(
+        releases=[
+            {**row, "values": {"other": 1}} if row["name"] == "kueue" else row
+            for row in cluster.values()["releases"]
+        ]
+    )
+    assert apply(cluster, bound).charts == ("kueue",)
+
+
+def test_api_server_away_in_the_middle_of_a_wave(cluster: Cluster, bound: Steps) -> None:
+    """The wave's objects are there, and its call fails: the same wave is applied again."""
+    cluster.plant("30-queues", REFUSED, times=3, when="after")
+    apply(cluster, bound)
+    assert len(cluster.calls("30-queues")) == 4
+    assert any("again in a moment" in line and "was refused" in line for line in cluster.said)
+
+
+def test_api_server_that_stays_away_ends_the_run_and_the_next_goes_on(cluster: Cluster, bound: Steps) -> None:
+    cluster.plant("apply", REFUSED, times=1000, skip=3)
+    with pytest.raises(GpuclusterError, match="was refused"):
+        apply(cluster, bound)
+    cluster.change(faults=[])
+    assert apply(cluster, bound).charts == ()
+    assert set(cluster.objects()) >= {f"{one['kind']}/{one['metadata']['name']}" for one in bound.objects}
+
+
+@pytest.mark.parametrize("words", [
+    NO_WEBHOOK,
+    "Error from server (TooManyRequests): the server has received too many requests and has asked us to try again later",
+    "Error from server (ServiceUnavailable): the server is currently unable to handle the request",
+    'error: resource mapping not found for name: "a" namespace: "" from "x": no matches for kind "ClusterQueue" in version "kueue.x-k8s.io/v1beta2"\nensure CRDs are installed first',
+    'Error from server (Forbidden): pods "x" is forbidden: unable to create new content in namespace research because it is being terminated',
+])  # fmt: skip
+def test_what_is_over_soon_is_tried_again(cluster: Cluster, bound: Steps, words: str) -> None:
+    cluster.plant("apply", words, times=2, skip=3)
+    apply(cluster, bound)
+    assert "gpucluster-kube" in cluster.objects("ConfigMap")
+
+
+def test_kinds_that_are_not_served_yet_are_awaited_by_name(cluster: Cluster, bound: Steps) -> None:
+    cluster.change(unserved={"ClusterQueue": 5})
+    apply(cluster, bound)
+    assert any("ClusterQueue (kueue.x-k8s.io/v1beta2) is not served" in line for line in cluster.said)
+
+
+def test_status_is_awaited_by_name(cluster: Cluster, bound: Steps) -> None:
+    cluster.change(slow={"NodePool": 2})
+    apply(cluster, bound)
+    assert any("NodePool/kube-serve-0: no controller has set Ready" in line for line in cluster.said)
+
+
+def test_status_that_does_not_come_ends_the_run_with_what_it_waits_for(
+    cluster: Cluster, bound: Steps
+) -> None:
+    cluster.change(slow={"ClusterQueue": 10000})
+    with pytest.raises(
+        StateError, match=r"20 s: 30-queues: ClusterQueue/kube-research: no controller has set Active"
+    ) as found:
+        apply(cluster, bound, limit_s=20.0)
+    assert "gpucluster k8s up kube" in str(found.value)
+    assert cluster.calls("40-storage") == []
+
+
+def test_refused_manifest_names_file_object_and_field(cluster: Cluster, bound: Steps) -> None:
+    cluster.change(invalid={"kube-research": "no"})
+    with pytest.raises(GpuclusterError) as found:
+        apply(cluster, bound)
+    words = str(found.value)
+    assert "30-queues/clusterqueue-research.yaml: ClusterQueue/kube-research" in words
+    assert "the team research in kubernetes.teams" in words
+    assert cluster.calls("40-storage") == []
+    assert len(cluster.calls("30-queues")) == 1
+
+
+def test_chart_that_cannot_be_had_is_named_with_its_source(cluster: Cluster, bound: Steps) -> None:
+    cluster.plant(
+        "upgrade --install karpenter",
+        'Error: failed to perform "FetchReference" on source: oci://public.ecr.aws/karpenter/karpenter:1.14.1: not found',
+        times=10,
+    )
+    with pytest.raises(
+        GpuclusterError, match=r"the chart karpenter 1\.14\.1 of oci://\S+ is not installed"
+    ) as found:
+        apply(cluster, bound)
+    assert "goes on here" in str(found.value)
+    assert cluster.calls("upgrade --install kueue") == []
+    assert cluster.calls(" apply ") == []
+
+
+def test_registry_that_is_away_for_a_moment_is_asked_again(cluster: Cluster, bound: Steps) -> None:
+    cluster.plant(
+        "upgrade --install kueue", 'Error: Get "https://x/v2/": dial tcp: lookup x: i/o timeout', times=2
+    )
+    assert "kueue" in apply(cluster, bound).charts
+
+
+def test_volume_without_an_id_is_told_and_not_awaited(cluster: Cluster) -> None:
+    apply(cluster, kube_steps(bindings=None))
+    words = next(line for line in cluster.said if line.startswith("not awaited: "))
+    assert "research/PersistentVolumeClaim/data" in words
+    assert "serving/Deployment/chat" in "".join(cluster.said)
+
+
+def test_dead_helm_is_rolled_back_and_its_chart_upgraded(cluster: Cluster, bound: Steps) -> None:
+    apply(cluster, bound)
+    cluster.change(
+        releases=[{**row, "status": "pending-upgrade", "revision": 2} for row in cluster.values()["releases"]]
+    )
+    apply(cluster, bound)
+    assert {row["status"] for row in cluster.values()["releases"]} == {"deployed"}
+    assert len(cluster.calls("helm --kube-context")) > 0
+    assert len(cluster.calls(" rollback ")) == 4
