@@ -91,6 +91,56 @@ def up(
             print_result(f"not in the spec, and left there: {ref}")
 
 
+@app.command()
+def down(
+    cluster: ClusterArgument,
+    *,
+    context: ContextOption = None,
+    no_charts: NoChartsOption = False,
+    delete_data: Annotated[
+        bool,
+        typer.Option("--delete-data", help="Also delete claims and volumes. A file system keeps its files."),
+    ] = False,
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", help="The cluster's name, as confirmation of --delete-data.")
+    ] = None,
+    delete_others: Annotated[
+        bool, typer.Option("--delete-others", help="Also delete what teams run beside the spec.")
+    ] = False,
+    timeout: LimitOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Delete gangs and services, Karpenter's machines, queues, namespaces without claims, then the charts. It can be repeated."""
+    with reporting(output):
+        from gpucluster.k8s_apply.down import down as empty
+        from gpucluster.plan.codec import to_json
+
+        target = _target(cluster, None)
+        name = target.plan.name
+        if delete_data and confirm != name:
+            raise StateError(
+                f"--delete-data needs the cluster's name as confirmation, and found {confirm!r}: nothing was deleted",
+                next_step=f"gpucluster k8s down {name} --delete-data --confirm {name}",
+            )
+        with _access(target, context, charts=not no_charts) as access:
+            done = empty(
+                access,
+                target.steps,
+                holder=holder(),
+                delete_data=delete_data,
+                delete_others=delete_others,
+                limit_s=timeout,
+            )
+        if output is Output.JSON:
+            answer(ok=True, name=name, context=access.kubectl.context, emptied=to_json(done))
+            return
+        print_result(
+            f"{name}: {done.deleted} objects deleted; charts uninstalled: {', '.join(done.charts) or 'none'}"
+        )
+        for line in (*done.retained, *(f"the chart {chart}" for chart in done.charts_left)):
+            print_result(f"stays: {line}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
     plan: "AwsPlan"

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 BUILT_IN = {
     "v1": ["ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service"],
     "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
-    "apps/v1": ["Deployment"],
+    "apps/v1": ["Deployment", "StatefulSet"],
+    "batch/v1": ["Job"],
     "autoscaling/v2": ["HorizontalPodAutoscaler"],
     "coordination.k8s.io/v1": ["Lease"],
     "networking.k8s.io/v1": ["NetworkPolicy"],

@@ -1,0 +1,62 @@
+"""Uninstall the charts, the last one first. A chart stays if objects of others need it: its definitions would go, and they with it."""
+
+from gpucluster import catalog
+from gpucluster.k8s.releases import Release
+from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.clock import patiently, some
+from gpucluster.k8s_apply.faults import NotFoundError
+from gpucluster.k8s_apply.lease import Lease
+from gpucluster.k8s_apply.objects import labels, ref_of, top_level
+from gpucluster.k8s_apply.steps import CHART_S, Steps
+from gpucluster.plan import names
+
+GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions
+    "gpu-operator": ("nvidia.com",),
+    "jobset": ("jobset.x-k8s.io",),
+    "karpenter": ("karpenter.k8s.aws", "karpenter.sh"),
+    "kueue": ("kueue.x-k8s.io",),
+}
+MADE_BY_CHART = ("ClusterPolicy",)  # the GPU operator's chart makes it
+
+
+def uninstall(access: Access, steps: Steps, lease: Lease) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of what was uninstalled, and what stays with the reason."""
+    helm = access.helm
+    if helm is None:
+        return (), ()
+    gone, left = list[str](), list[str]()
+    there = patiently(helm.installed, access.clock, access.report)
+    for release in reversed(steps.releases):
+        found = there.get((release.namespace, release.name))
+        if found is None or not found.ours:
+            continue
+        users = _users(access, release, steps.cluster)
+        if users:
+            left.append(f"{release.name} in {release.namespace}, for {some(users)}")
+            continue
+        lease.require()
+        access.report(f"uninstalling the chart {release.name}")
+        _uninstalled(access, release)
+        gone.append(release.name)
+    return tuple(gone), tuple(left)
+
+
+def _uninstalled(access: Access, release: Release) -> None:
+    helm = access.helm
+    try:
+        if helm is not None:
+            patiently(lambda: helm.uninstall(release, CHART_S), access.clock, access.report)
+    except NotFoundError:
+        return  # an earlier try did it, and its answer was lost
+
+
+def _users(access: Access, release: Release, cluster: str) -> list[str]:
+    """Return objects of others that the chart's definitions and controllers serve."""
+    groups = GROUPS[release.name]
+    kinds = [
+        kind
+        for kind in catalog.crd_schemas()
+        if kind[0].partition("/")[0] in groups and kind[1] not in MADE_BY_CHART
+    ]
+    found = patiently(lambda: access.kubectl.find(kinds), access.clock, access.report) if kinds else []
+    return [str(ref_of(one)) for one in top_level(found) if labels(one).get(names.LABEL_CLUSTER) != cluster]

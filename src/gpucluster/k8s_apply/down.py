@@ -1,0 +1,196 @@
+"""Delete what a spec made, in the order in which each thing can go: pods, then Karpenter's machines while Karpenter runs, then the rest.
+
+Claims and volumes stay unless their deletion is asked for, and a namespace stays as long as it has a claim. Each wait is bounded, and a
+second run goes on where the first one ended.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gpucluster import k8s
+from gpucluster.errors import StateError
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s.waves import ACCESS, NODES, QUEUES, SERVICES, TRAINING, Wave
+from gpucluster.k8s_apply import record
+from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.charts_removal import uninstall
+from gpucluster.k8s_apply.clock import patiently, some, until
+from gpucluster.k8s_apply.lease import Lease, held
+from gpucluster.k8s_apply.objects import condition, labels, ref_of, rows, section, top_level
+from gpucluster.k8s_apply.ownership import ours
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.plan import names
+
+CLAIM = ("v1", "PersistentVolumeClaim")
+MACHINE = ("karpenter.sh/v1", "NodeClaim")
+POD = ("v1", "Pod")
+_RUN_PODS = (
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("batch/v1", "Job"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    POD,
+)
+GONE_S = 600.0
+MACHINES_S = 1800.0  # GPU machines terminate slowly
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """What a `down` did."""
+
+    deleted: int
+    charts: tuple[str, ...]  # uninstalled
+    charts_left: tuple[str, ...]  # with what needs them
+    retained: tuple[str, ...]  # claims, volumes, and the namespaces of claims
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run of `down`: its access, and what it has deleted."""
+
+    access: Access
+    cluster: str
+    lease: Lease
+    limit_s: float | None
+    deleted: int = 0
+
+    def find(self, *kinds: tuple[str, str], selector: str = "", namespace: str = "") -> list[Manifest]:
+        access = self.access
+        return patiently(lambda: access.kubectl.find(kinds, selector, namespace), access.clock, access.report)
+
+    def ours(self) -> list[Manifest]:
+        return patiently(
+            lambda: ours(self.access.kubectl, self.cluster), self.access.clock, self.access.report
+        )
+
+    def of(self, *waves: Wave) -> list[Manifest]:
+        """Return our objects of these waves, the last wave first."""
+        kinds = k8s.kinds()
+        return [one for one in self.ours() if kinds[one["apiVersion"], one["kind"]] in waves]
+
+    def delete(self, found: Sequence[Manifest], what: str, limit_s: float = GONE_S) -> None:
+        """Delete the objects and wait until they are gone."""
+        if not found:
+            return
+        access, wanted = self.access, [ref_of(one).manifest() for one in found]
+        self.lease.require()
+        access.report(f"deleting {what}: {some([str(ref_of(one)) for one in found])}")
+        patiently(lambda: access.kubectl.delete(wanted), access.clock, access.report)
+        self.wait(what, lambda: [_held(one) for one in access.kubectl.get(wanted)], limit_s)
+        self.deleted += len(found)
+
+    def wait(self, what: str, left: Callable[[], list[str]], limit_s: float) -> None:
+        limit = limit_s if self.limit_s is None else self.limit_s
+        step = f"when it can go: `gpucluster k8s down {self.cluster}`, which goes on here"
+        until(
+            f"the end of {what}", left, self.access.clock, self.access.report, limit_s=limit, next_step=step
+        )
+
+
+def down(
+    access: Access,
+    steps: Steps,
+    *,
+    holder: str,
+    delete_data: bool = False,
+    delete_others: bool = False,
+    limit_s: float | None = None,
+) -> Emptied:
+    """Delete everything of the cluster except its data. `limit_s` replaces the limit of each wait."""
+    with held(access.kubectl, steps.cluster, holder, access.clock, access.report) as lease:
+        run = _Run(access, steps.cluster, lease, limit_s)
+        _require_karpenter(run)
+        others = _others(run)
+        if others and not delete_others:
+            raise _of_teams(others)
+        run.delete(run.of(TRAINING, SERVICES), "gangs and services")
+        run.delete(others, "what teams run beside the spec")
+        run.wait("pods", lambda: _pods(run), GONE_S)
+        _machines(run)
+        if delete_data:
+            run.delete(_data(run), "claims and volumes")
+        run.delete(run.of(QUEUES), "queues")
+        run.delete(run.of(ACCESS), "roles, limits and policies")
+        run.delete(_free_namespaces(run), "namespaces")
+        retained = tuple(str(ref_of(one)) for one in run.ours())
+        gone, left = uninstall(access, steps, lease)
+        lease.require()
+        patiently(lambda: record.delete(access.kubectl, steps.cluster), access.clock, access.report)
+        patiently(lambda: access.kubectl.delete([lease.manifest]), access.clock, access.report)
+    return Emptied(run.deleted, gone, left, retained)
+
+
+def _require_karpenter(run: _Run) -> None:
+    """StateError if there are machines of Karpenter's and no Karpenter: nobody would end them."""
+    machines = run.find(MACHINE, selector=f"{names.LABEL_CLUSTER}={run.cluster}")
+    pools = [one for one in run.of(NODES) if one["kind"] == "NodePool"]
+    if not machines and not pools:
+        return
+    selector = "app.kubernetes.io/name=karpenter"
+    running = (
+        section(one, "status").get("availableReplicas", 0)
+        for one in run.find(("apps/v1", "Deployment"), selector=selector)
+    )
+    if not any(running):
+        raise StateError(
+            f"{len(machines)} NodeClaims and {len(pools)} NodePools are there, and no Deployment with the label {selector} is available:"
+            " nobody would end the machines, and nothing was deleted",
+            next_step=f"`gpucluster k8s up {run.cluster}` installs Karpenter again; then repeat `gpucluster k8s down {run.cluster}`",
+        )
+
+
+def _others(run: _Run) -> list[Manifest]:
+    """Return what teams run in their namespaces beside the spec. It would end with the namespace."""
+    spaces = [one["metadata"]["name"] for one in run.ours() if one["kind"] == "Namespace"]
+    found = (one for space in spaces for one in top_level(run.find(*_RUN_PODS, namespace=space)))
+    return [one for one in found if labels(one).get(names.LABEL_CLUSTER) != run.cluster]
+
+
+def _of_teams(others: Sequence[Manifest]) -> StateError:
+    named = some([str(ref_of(one)) for one in others], 10)
+    step = "wait for them, delete them, or repeat with --delete-others"
+    return StateError(f"teams run what is not in the spec: {named}; nothing was deleted", next_step=step)
+
+
+def _pods(run: _Run) -> list[str]:
+    found = run.access.kubectl.find([POD], f"{names.LABEL_CLUSTER}={run.cluster}")
+    return [f"{ref_of(one)} on {section(one, 'spec').get('nodeName', 'no node')}" for one in found]
+
+
+def _machines(run: _Run) -> None:
+    """Delete the NodePools, wait until Karpenter has ended every machine, then delete what the machines needed."""
+    nodes = run.of(NODES)
+    run.delete(
+        [one for one in nodes if one["kind"] == "NodePool"], "node pools and their machines", MACHINES_S
+    )
+    selector = f"{names.LABEL_CLUSTER}={run.cluster}"
+    run.wait(
+        "machines", lambda: [_held(one) for one in run.access.kubectl.find([MACHINE], selector)], MACHINES_S
+    )
+    run.delete([one for one in nodes if one["kind"] != "NodePool"], "node classes")
+
+
+def _data(run: _Run) -> list[Manifest]:
+    """Return our claims and volumes; the claims first, because a claim protects its volume."""
+    return [one for one in run.ours() if one["kind"] in ("PersistentVolumeClaim", "PersistentVolume")]
+
+
+def _free_namespaces(run: _Run) -> list[Manifest]:
+    """Return our namespaces without a claim of anybody."""
+    spaces = [one for one in run.ours() if one["kind"] == "Namespace"]
+    return [one for one in spaces if not run.find(CLAIM, namespace=one["metadata"]["name"])]
+
+
+def _held(one: Manifest) -> str:
+    """Return what keeps an object that is being deleted."""
+    reasons = [str(row["message"]) for row in _refusals(one)] or rows(one["metadata"], "finalizers")
+    return f"{ref_of(one)}" + (f" ({some([str(reason) for reason in reasons])})" if reasons else "")
+
+
+def _refusals(one: Manifest) -> Iterable[dict[str, str]]:
+    """Return conditions of Karpenter that say why a machine does not go, such as a budget that forbids an eviction."""
+    for name in ("Drained", "VolumesDetached", "InstanceTerminating"):
+        row = condition(one, name)
+        if row.get("status") == "False" and row.get("message"):
+            yield {"message": row["message"]}

@@ -1,0 +1,80 @@
+"""`gpucluster k8s` on the command line, with stand-ins of kubectl and helm."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cluster import CONTEXT, Cluster, installed
+
+from gpucluster.cli import main as program
+
+STACK = str(Path(__file__).parents[3] / "stacks" / "kube.yaml")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return installed(tmp_path, monkeypatch)
+
+
+def said(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = program.run(["k8s", *argv])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_dry_run_reads_nothing_and_prints_the_steps(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(capsys, "up", STACK, "--dry-run")
+    assert code == 0
+    assert cluster.calls() == []
+    assert out.startswith("1. helm upgrade --install gpu-operator")
+    assert (
+        "11. kubectl apply --server-side --field-manager=gpucluster --validate=strict -k 60-training" in out
+    )
+
+
+def test_up_then_down_as_json(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "up", STACK, "-o", "json")
+    done = json.loads(out)
+    assert (code, done["ok"], done["context"]) == (0, True, CONTEXT)
+    assert done["applied"]["charts"] == ["gpu-operator", "jobset", "karpenter", "kueue"]
+    objects = cluster.values()["objects"]
+    del objects[
+        "karpenter.sh/v1|NodePool||kube-serve-0"
+    ]  # else `down` wants a running Karpenter, which no stand-in plays
+    cluster.change(objects=objects)
+    code, out, _ = said(capsys, "down", STACK, "-o", "json", "--delete-data", "--confirm", "kube")
+    assert (code, json.loads(out)["emptied"]["retained"]) == (0, [])
+    assert cluster.objects() == {}
+
+
+def test_deletion_of_data_needs_the_name(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "down", STACK, "--delete-data", "--confirm", "other")
+    assert code == 2
+    assert "found 'other': nothing was deleted" in err
+    assert cluster.calls() == []
+
+
+def test_other_minor_version_is_refused(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.change(version={"major": "1", "minor": "35+"})
+    code, _, err = said(capsys, "up", STACK)
+    assert code == 2
+    assert "leads to Kubernetes 1.35, the spec says 1.36" in err
+    assert cluster.objects() == {}
+
+
+def test_spec_without_kubernetes(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "up", str(Path(STACK).with_name("burst.yaml")))
+    assert code == 2
+    assert "burst has no kubernetes in its spec" in err
+
+
+def test_missing_kubectl(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "setpriv").symlink_to("/usr/bin/setpriv")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = said(capsys, "up", STACK)
+    assert code == 2
+    assert "there is no kubectl in PATH" in err

@@ -1,0 +1,149 @@
+"""`down`: the order, what stays, what blocks."""
+
+from typing import Any
+
+import pytest
+from support.cluster import Cluster
+
+from gpucluster.errors import StateError
+from gpucluster.k8s_apply.down import Emptied, down
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.up import up
+from gpucluster.plan import names
+
+MARKS = {names.LABEL_CLUSTER: "kube", "karpenter.sh/nodepool": "kube-serve-0"}
+KARPENTER = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1}, "metadata": {
+    "name": "karpenter", "namespace": "karpenter", "labels": {"app.kubernetes.io/name": "karpenter"}}}  # fmt: skip
+JOB = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "metadata": {"name": "own", "namespace": "research"},
+    "spec": {},
+}
+
+
+def machine(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": MARKS, "finalizers": ["karpenter.sh/termination"]},
+    }
+
+
+@pytest.fixture
+def running(cluster: Cluster, bound: Steps) -> Cluster:
+    """All of the spec's objects, as `up` leaves them, with two machines."""
+    releases = [
+        {"name": one.name, "namespace": one.namespace, "revision": 1, "status": "deployed", "chart": "x",
+         "labels": {names.LABEL_CLUSTER: "kube"}, "values": None} for one in bound.releases]  # fmt: skip
+    cluster.change(releases=releases, crds=[one.name for one in bound.releases])
+    cluster.put(*bound.objects, KARPENTER, machine("m-1"), machine("m-2"))
+    return cluster
+
+
+def empty(cluster: Cluster, steps: Steps, **more: Any) -> Emptied:
+    return down(cluster.access(), steps, holder="ann@desk", **more)
+
+
+def test_machines_end_while_karpenter_runs_and_data_stays(running: Cluster, bound: Steps) -> None:
+    done = empty(running, bound)
+    left = running.objects()
+    kinds = {name.partition("/")[0] for name in left}
+    assert kinds == {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "Deployment"}
+    assert "Deployment/karpenter" in left
+    assert done.charts == ("kueue", "karpenter", "jobset", "gpu-operator")
+    assert running.values()["releases"] == []
+    assert set(done.retained) >= {
+        "research/PersistentVolumeClaim/data",
+        "Namespace/research",
+        "PersistentVolume/kube-research.data",
+    }
+
+
+def test_order_of_the_deletions(running: Cluster, bound: Steps) -> None:
+    empty(running, bound, delete_data=True)
+    told = [line for line in running.said if line.startswith(("deleting", "uninstalling"))]
+    assert [line.partition(":")[0] for line in told] == [
+        "deleting gangs and services", "deleting node pools and their machines", "deleting node classes", "deleting claims and volumes",
+        "deleting queues", "deleting roles, limits and policies", "deleting namespaces", "uninstalling the chart kueue",
+        "uninstalling the chart karpenter", "uninstalling the chart jobset", "uninstalling the chart gpu-operator",
+    ]  # fmt: skip
+    assert running.objects().keys() == {"Deployment/karpenter"}  # which the real helm uninstalls
+
+
+def test_machine_that_does_not_go_is_named_and_its_class_stays(running: Cluster, bound: Steps) -> None:
+    running.change(stuck=["m-2"])
+    with pytest.raises(StateError, match=r"not done after 20 s: the end of node pools") as found:
+        empty(running, bound, limit_s=20.0)
+    assert "gpucluster k8s down kube" in str(found.value)
+    assert {
+        "EC2NodeClass/kube-serve",
+        "NodeClaim/m-2",
+        "ClusterQueue/kube-research",
+    } <= running.objects().keys()
+    assert running.values()["releases"] != []
+    running.change(stuck=[])
+    empty(running, bound)
+    assert running.objects("NodeClaim") == {}
+
+
+def test_without_karpenter_nothing_is_deleted(running: Cluster, bound: Steps) -> None:
+    objects = running.values()["objects"]
+    del objects["apps/v1|Deployment|karpenter|karpenter"]
+    running.change(objects=objects)
+    with pytest.raises(StateError, match="2 NodeClaims and 1 NodePools are there") as found:
+        empty(running, bound)
+    assert "gpucluster k8s up kube" in str(found.value)
+    assert running.calls(" delete ") == []
+
+
+def test_what_teams_run_beside_the_spec_is_named_first(running: Cluster, bound: Steps) -> None:
+    running.put(JOB)
+    with pytest.raises(StateError, match="research/JobSet/own; nothing was deleted"):
+        empty(running, bound)
+    assert running.calls(" delete ") == []
+    empty(running, bound, delete_others=True)
+    assert running.objects("JobSet") == {}
+
+
+def test_claim_of_a_team_keeps_its_namespace(running: Cluster, bound: Steps) -> None:
+    mine = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "mine", "namespace": "research"},
+        "spec": {},
+    }
+    running.put(mine)
+    done = empty(running, bound, delete_data=True)
+    assert done.retained == ("Namespace/research",)
+    assert running.objects("PersistentVolumeClaim").keys() == {"mine"}
+
+
+def test_chart_that_others_need_stays(running: Cluster, bound: Steps) -> None:
+    other = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "theirs", "labels": {}},
+        "spec": {},
+    }
+    running.put(other)
+    done = empty(running, bound)
+    assert done.charts_left == ("kueue in kueue-system, for ClusterQueue/theirs",)
+    assert "theirs" in running.objects("ClusterQueue")
+
+
+def test_release_of_others_stays(running: Cluster, bound: Steps) -> None:
+    running.change(releases=[{**row, "labels": {}} for row in running.values()["releases"]])
+    assert empty(running, bound).charts == ()
+    assert len(running.values()["releases"]) == 4
+
+
+def test_down_of_nothing(cluster: Cluster, bound: Steps) -> None:
+    assert empty(cluster, bound) == Emptied(0, (), (), ())
+    assert cluster.objects() == {}
+
+
+def test_up_after_down(running: Cluster, bound: Steps) -> None:
+    empty(running, bound, delete_data=True)
+    up(running.access(), bound, holder="ann@desk")
+    assert set(running.objects()) >= {f"{one['kind']}/{one['metadata']['name']}" for one in bound.objects}
