@@ -92,6 +92,35 @@ def up(
 
 
 @app.command()
+def status(
+    cluster: ClusterArgument,
+    *,
+    context: ContextOption = None,
+    bindings: BindingsOption = None,
+    no_charts: NoChartsOption = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the cluster is as the spec says.")] = False,
+    timeout: LimitOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show charts, waves, node pools, queues, gangs and services, and what they wait for. Exit 2: the API server does not answer."""
+    with reporting(output):
+        from gpucluster.cli.k8s_text import lines
+        from gpucluster.k8s_apply.status import WAIT_S, await_settled
+        from gpucluster.k8s_apply.status import status as read
+        from gpucluster.plan.codec import to_json
+
+        target = _target(cluster, bindings)
+        with _access(target, context, charts=not no_charts) as access:
+            if wait:
+                await_settled(access, target.steps, WAIT_S if timeout is None else timeout)
+            found = read(access, target.steps)
+        if output is Output.JSON:
+            answer(ok=True, name=target.plan.name, context=access.kubectl.context, status=to_json(found))
+        else:
+            print_result("\n".join(lines(found)))
+
+
+@app.command()
 def down(
     cluster: ClusterArgument,
     *,

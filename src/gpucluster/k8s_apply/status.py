@@ -1,0 +1,231 @@
+"""What is there, beside what the spec wants. It reads, and asks the server what an apply would change without changing it."""
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucluster.artifacts import write_tree
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply import charts, record, workload_states
+from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.clock import patiently, until
+from gpucluster.k8s_apply.conditions import waiting
+from gpucluster.k8s_apply.faults import RefusedError
+from gpucluster.k8s_apply.objects import Ref, condition, ref_of, rows, section, selector
+from gpucluster.k8s_apply.ownership import leftovers
+from gpucluster.k8s_apply.steps import Steps, WaveStep
+from gpucluster.k8s_apply.up import not_ready
+from gpucluster.k8s_apply.workload_states import WorkloadState
+
+WAIT_S = 1800.0
+_QUEUE = ("kueue.x-k8s.io/v1beta2", "ClusterQueue")
+_POOL = ("karpenter.sh/v1", "NodePool")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartState:
+    """A chart of the spec. `installed` is empty if it is not there."""
+
+    name: str
+    wanted: str
+    installed: str
+    state: str  # of helm, and `other values`
+
+
+@dataclass(frozen=True, slots=True)
+class WaveState:
+    """A wave of the spec."""
+
+    folder: str
+    objects: int
+    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """A NodePool of Karpenter's."""
+
+    name: str
+    nodes: str
+    limits: dict[str, str]
+    waiting: str  # empty: ready
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUse:
+    """A resource of a flavor in a queue."""
+
+    flavor: str
+    resource: str
+    quota: str
+    used: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A ClusterQueue."""
+
+    name: str
+    uses: tuple[QueueUse, ...]
+    admitted: int
+    pending: int
+    waiting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The whole table. `unsettled` has what `up` would still do or await; empty: the cluster is as the spec says."""
+
+    applied: str  # digest of the tree; empty if none is applied
+    wanted: str
+    charts: tuple[ChartState, ...]
+    waves: tuple[WaveState, ...]
+    pools: tuple[PoolState, ...]
+    queues: tuple[QueueState, ...]
+    workloads: tuple[WorkloadState, ...]
+    leftovers: tuple[str, ...]
+    unsettled: tuple[str, ...]
+
+
+def status(access: Access, steps: Steps) -> Status:
+    """Read everything once."""
+    kubectl, cluster = access.kubectl, steps.cluster
+    found = patiently(lambda: record.read(kubectl, cluster), access.clock, access.report)
+    there = {ref_of(one): one for one in kubectl.get(steps.objects)}
+    waves = tuple(_wave(access, wave, there) for wave in steps.waves)
+    installed = _charts(access, steps)
+    left = leftovers(kubectl, steps)
+    awaited = [one for wave in steps.waves for one in steps.awaited(wave)]
+    unsettled = (
+        *(f"the chart {one.name} is {one.state}" for one in installed if one.state != charts.DEPLOYED),
+        *(f"{name} is missing" for wave in waves for name in wave.missing),
+        *(f"{name} differs" for wave in waves for name in wave.changed),
+        *not_ready(access, [one for one in awaited if ref_of(one) in there]),
+    )
+    return Status(
+        applied=found.digest if found is not None and found.complete else "",
+        wanted=steps.digest,
+        charts=installed,
+        waves=waves,
+        pools=tuple(_pool(one) for one in kubectl.find([_POOL], selector(cluster))),
+        queues=tuple(_queue(one) for one in kubectl.find([_QUEUE], selector(cluster))),
+        workloads=workload_states.of(kubectl, steps, there),
+        leftovers=tuple(str(ref_of(one)) for one in (*left.prunable, *left.data)),
+        unsettled=unsettled,
+    )
+
+
+def await_settled(access: Access, steps: Steps, limit_s: float) -> None:
+    """Return when the cluster is as the spec says. StateError tells what is missing after `limit_s`."""
+    until(
+        f"{steps.cluster} to be as its spec says",
+        lambda: list(status(access, steps).unsettled),
+        access.clock,
+        access.report,
+        limit_s=limit_s,
+        next_step=f"gpucluster k8s up {steps.cluster}",
+    )
+
+
+def _charts(access: Access, steps: Steps) -> tuple[ChartState, ...]:
+    helm = access.helm
+    if helm is None:
+        return ()
+    there = patiently(helm.installed, access.clock, access.report)
+    with tempfile.TemporaryDirectory(prefix="gpucluster-k8s-") as folder:
+        write_tree(steps.tree, Path(folder))
+        found = list[ChartState]()
+        for release in steps.releases:
+            one = there.get((release.namespace, release.name))
+            state = "missing" if one is None else one.status
+            if one is not None and not one.ours:
+                state = "of others"
+            elif (
+                one is not None
+                and state == charts.DEPLOYED
+                and not charts.same(release, one, helm.values(release), Path(folder))
+            ):
+                state = "of another version or with other values"
+            found.append(ChartState(release.name, release.version, "" if one is None else one.chart, state))
+    return tuple(found)
+
+
+def _wave(access: Access, wave: WaveStep, there: Mapping[Ref, Manifest]) -> WaveState:
+    refs = [ref_of(one) for one in wave.objects]
+    present = [one for one in wave.objects if ref_of(one) in there]
+    return WaveState(
+        folder=wave.wave.folder,
+        objects=len(refs),
+        missing=tuple(str(ref) for ref in refs if ref not in there),
+        changed=tuple(_changed(access.kubectl.applied, present, there)),
+    )
+
+
+def _changed(
+    applied: Callable[[Sequence[Manifest]], list[Manifest]],
+    present: Sequence[Manifest],
+    there: Mapping[Ref, Manifest],
+) -> Iterable[str]:
+    """Yield the objects that an apply would change, or that the server would refuse, with its words. One refusal fails a call, so halve."""
+    if not present:
+        return
+    try:
+        made = applied(present)
+    except RefusedError as error:
+        if len(present) == 1:
+            yield f"{ref_of(present[0])} ({error.message})"
+            return
+        middle = len(present) // 2
+        yield from _changed(applied, present[:middle], there)
+        yield from _changed(applied, present[middle:], there)
+        return
+    yield from (str(ref_of(one)) for one in made if _fields(one) != _fields(there[ref_of(one)]))
+
+
+def _fields(one: Manifest) -> Manifest:
+    """Return what people set: without the status and what the server counts."""
+    counted = ("generation", "managedFields", "resourceVersion")
+    metadata = {key: value for key, value in one["metadata"].items() if key not in counted}
+    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": metadata}
+
+
+def _pool(one: Manifest) -> PoolState:
+    resources = section(section(one, "status"), "resources")
+    words = waiting(one).partition(": ")[2]
+    return PoolState(
+        one["metadata"]["name"],
+        str(resources.get("nodes", "0")),
+        section(section(one, "spec"), "limits"),
+        words,
+    )
+
+
+def _queue(one: Manifest) -> QueueState:
+    state = section(one, "status")
+    used = {
+        (flavor["name"], resource["name"]): str(resource.get("total", "0"))
+        for flavor in rows(state, "flavorsUsage")
+        for resource in rows(flavor, "resources")
+    }
+    uses = (
+        QueueUse(
+            flavor["name"],
+            resource["name"],
+            str(resource["nominalQuota"]),
+            used.get((flavor["name"], resource["name"]), "0"),
+        )
+        for group in rows(section(one, "spec"), "resourceGroups")
+        for flavor in rows(group, "flavors")
+        for resource in rows(flavor, "resources")
+    )
+    row = condition(one, "Active")
+    words = "" if row.get("status") == "True" else str(row.get("message") or "not active")
+    return QueueState(
+        name=one["metadata"]["name"],
+        uses=tuple(uses),
+        admitted=int(state.get("admittedWorkloads", 0)),
+        pending=int(state.get("pendingWorkloads", 0)),
+        waiting=words,
+    )

@@ -1,0 +1,71 @@
+"""The gangs and services of a spec: their state, and why one waits, in the words of Kueue and of the controllers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s.waves import SERVICES, TRAINING
+from gpucluster.k8s_apply.conditions import waiting
+from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.objects import Ref, condition, ref_of, rows
+from gpucluster.k8s_apply.steps import Steps
+
+_WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadState:
+    """A gang or a service."""
+
+    name: str
+    state: str
+    why: str  # empty: it does not wait
+
+
+def of(kubectl: Kubectl, steps: Steps, there: Mapping[Ref, Manifest]) -> tuple[WorkloadState, ...]:
+    """Return the state of each gang and service of the spec."""
+    wanted = [
+        ref_of(one) for wave in steps.waves if wave.wave in (SERVICES, TRAINING) for one in wave.objects
+    ]
+    shown = [ref for ref in wanted if ref.kind in ("Deployment", "JobSet")]
+    if not shown:
+        return ()
+    queued = {
+        (one["metadata"]["namespace"], owner["kind"], owner["name"]): one
+        for one in kubectl.find([_WORKLOAD])
+        for owner in rows(one["metadata"], "ownerReferences")
+    }
+    return tuple(
+        _state(ref, there.get(ref), queued.get((ref.namespace, ref.kind, ref.name))) for ref in shown
+    )
+
+
+def _state(ref: Ref, one: Manifest | None, queued: Manifest | None) -> WorkloadState:
+    name = f"{ref.namespace}/{ref.name}"
+    if one is None:
+        return WorkloadState(name, "missing", "")
+    if one["kind"] == "Deployment":
+        words = waiting(one).partition(": ")[2]
+        return WorkloadState(name, "waiting" if words else "available", words or "")
+    for ended in ("Completed", "Failed"):
+        row = condition(one, ended)
+        if row.get("status") == "True":
+            return WorkloadState(
+                name, ended.lower(), str(row.get("message", "")) if ended == "Failed" else ""
+            )
+    return _queued(name, queued)
+
+
+def _queued(name: str, queued: Manifest | None) -> WorkloadState:
+    """Return the state by the conditions of Kueue's Workload: QuotaReserved, Admitted, PodsReady, Evicted."""
+    if queued is None:
+        return WorkloadState(name, "waiting", "Kueue has not seen it")
+    ready, admitted = condition(queued, "PodsReady"), condition(queued, "Admitted")
+    if admitted.get("status") == "True":
+        runs = ready.get("status") == "True"
+        return WorkloadState(
+            name, "running" if runs else "starting", "" if runs else str(ready.get("message", ""))
+        )
+    reasons = (condition(queued, kind) for kind in ("QuotaReserved", "Admitted", "Evicted"))
+    words = next((str(row["message"]) for row in reasons if row.get("message")), "Kueue has not judged it")
+    return WorkloadState(name, "queued", words)

@@ -1,0 +1,122 @@
+"""`status`: what is there, what differs, and why something waits."""
+
+from typing import Any
+
+import pytest
+from support.cluster import Cluster
+
+from gpucluster.cli.k8s_text import lines
+from gpucluster.errors import StateError
+from gpucluster.k8s_apply.status import Status, await_settled, status
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.up import up
+
+GANG = {"kind": "JobSet", "name": "tune", "apiVersion": "jobset.x-k8s.io/v1alpha2", "uid": "x"}
+
+
+@pytest.fixture
+def applied(cluster: Cluster, bound: Steps) -> Cluster:
+    up(cluster.access(), bound, holder="ann@desk")
+    return cluster
+
+
+def read(cluster: Cluster, steps: Steps) -> Status:
+    return status(cluster.access(), steps)
+
+
+def queued(**conditions: Any) -> dict[str, Any]:
+    rows = [{"type": name, **row} for name, row in conditions.items()]
+    metadata = {"name": "jobset-tune", "namespace": "research", "ownerReferences": [GANG]}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": metadata,
+        "status": {"conditions": rows},
+    }
+
+
+def edited(cluster: Cluster, key: str, **spec: Any) -> None:
+    objects = cluster.values()["objects"]
+    objects[key]["spec"].update(spec)
+    cluster.change(objects=objects)
+
+
+QUEUE = "kueue.x-k8s.io/v1beta2|ClusterQueue||kube-research"
+
+
+def test_applied_cluster_is_settled(applied: Cluster, bound: Steps) -> None:
+    before = applied.versions()
+    found = read(applied, bound)
+    assert (found.applied, found.unsettled) == (bound.digest, ())
+    assert {one.state for one in found.charts} == {"deployed"}
+    assert applied.versions() == before
+    assert applied.calls("--dry-run=server") != []
+
+
+def test_empty_cluster_misses_everything(cluster: Cluster, bound: Steps) -> None:
+    found = read(cluster, bound)
+    assert found.applied == ""
+    assert [one.state for one in found.charts] == ["missing"] * 4
+    assert sum(len(wave.missing) for wave in found.waves) == len(bound.objects)
+
+
+def test_what_was_deleted_and_edited_is_named(applied: Cluster, bound: Steps) -> None:
+    edited(applied, QUEUE, cohortName="other")
+    objects = applied.values()["objects"]
+    del objects["v1|Service|serving|chat"]
+    applied.change(objects=objects)
+    found = read(applied, bound)
+    assert found.unsettled == ("serving/Service/chat is missing", "ClusterQueue/kube-research differs")
+    up(applied.access(), bound, holder="ann@desk")  # mends both
+    assert read(applied, bound).unsettled == ()
+
+
+def test_refused_object_is_named_with_the_words_of_the_server(applied: Cluster, bound: Steps) -> None:
+    applied.change(invalid={"kube-serving": "no"})
+    (words,) = read(applied, bound).unsettled
+    assert words.startswith(
+        'ClusterQueue/kube-serving (kubectl apply: The ClusterQueue "kube-serving" is invalid'
+    )
+
+
+def test_queue_has_quota_use_and_pending(applied: Cluster, bound: Steps) -> None:
+    objects = applied.values()["objects"]
+    usage = [{"name": "kube-tune", "resources": [{"name": "nvidia.com/gpu", "total": "8", "borrowed": "0"}]}]
+    objects[QUEUE]["status"] = {"flavorsUsage": usage, "pendingWorkloads": 3, "admittedWorkloads": 1}
+    applied.change(objects=objects)
+    queue = next(one for one in read(applied, bound).queues if one.name == "kube-research")
+    assert (queue.admitted, queue.pending) == (1, 3)
+    assert ("nvidia.com/gpu", "32", "8") in [(use.resource, use.quota, use.used) for use in queue.uses]
+
+
+@pytest.mark.parametrize(("conditions", "state", "why"), [
+    ({}, "queued", "Kueue has not judged it"),
+    ({"QuotaReserved": {"status": "False", "message": "insufficient quota"}}, "queued", "insufficient quota"),
+    ({"QuotaReserved": {"status": "True"}, "Admitted": {"status": "True"}, "PodsReady": {"status": "False", "message": "Not all pods are ready"}}, "starting", "Not all pods are ready"),
+    ({"Admitted": {"status": "True"}, "PodsReady": {"status": "True"}}, "running", ""),
+    ({"Admitted": {"status": "False"}, "Evicted": {"status": "True", "message": "preempted"}}, "queued", "preempted"),
+])  # fmt: skip
+def test_gang_and_why_it_waits(applied: Cluster, bound: Steps, conditions: Any, state: str, why: str) -> None:
+    applied.put(queued(**conditions))
+    gang = next(one for one in read(applied, bound).workloads if one.name == "research/tune")
+    assert (gang.state, gang.why) == (state, why)
+
+
+def test_wait_ends_with_what_is_missing(applied: Cluster, bound: Steps) -> None:
+    await_settled(applied.access(), bound, 0.0)
+    edited(applied, QUEUE, cohortName="other")
+    with pytest.raises(StateError, match="ClusterQueue/kube-research differs"):
+        await_settled(applied.access(), bound, 0.0)
+
+
+def test_text_has_a_line_for_each_thing(applied: Cluster, bound: Steps) -> None:
+    applied.put(queued(QuotaReserved={"status": "False", "message": "insufficient\x1b[31m quota"}))
+    text = list(lines(read(applied, bound)))
+    assert text[0] == f"the tree {bound.digest[:12]} is applied"
+    assert any(line.split()[:4] == ["chart", "kueue", "0.19.2", "kueue-0.19.2"] for line in text)
+    assert any(line.split()[:3] == ["wave", "30-queues", "12"] for line in text)
+    assert any(line.startswith("pool") and "kube-serve-0" in line for line in text)
+    assert any(
+        line.startswith("workload") and "research/tune" in line and "insufficient" in line for line in text
+    )
+    assert not any("\x1b" in line for line in text)
