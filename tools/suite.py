@@ -117,7 +117,7 @@ SUITES: dict[str, tuple[Lane, ...]] = {
                         options=("-n", "2", "-p", "randomly", f"--randomly-seed={SEED}")),
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44")),
             CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
-            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "47"),
+            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "55"),
                         after=KUBERNETES),
         ),
         (

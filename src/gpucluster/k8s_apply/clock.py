@@ -9,6 +9,7 @@ import tenacity
 
 from gpucluster.errors import StateError
 from gpucluster.k8s_apply.faults import TransientError, UnservedError
+from gpucluster.text import printable
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -80,6 +81,6 @@ def until(
 
 
 def some(lines: list[str], most: int = 3) -> str:
-    """Return the first lines in one, and how many more there are."""
+    """Return the first lines in one, and how many more there are. Words of a controller are untrusted."""
     more = f"; and {len(lines) - most} more" if len(lines) > most else ""
-    return "; ".join(lines[:most]) + more
+    return "; ".join(printable(line) for line in lines[:most]) + more

@@ -8,6 +8,7 @@ refuses the whole call: the same call cannot succeed.
 import re
 
 from gpucluster.errors import GpuclusterError
+from gpucluster.text import printable
 
 
 class KubernetesError(GpuclusterError):
@@ -64,7 +65,7 @@ def fault_of(what: str, text: str) -> KubernetesError:
     lines = [line for line in text.splitlines() if line.strip() and not _HINTS.match(line)] or [text.strip()]
     found = [_row(line) for line in lines]
     decisive = next((fault for fault in found if issubclass(fault, RefusedError)), found[0])
-    return decisive(f"{what}: {' '.join(lines[:4])}", text=text)
+    return decisive(f"{what}: {printable(' '.join(lines[:4]), 1000)}", text=text)
 
 
 def _row(line: str) -> type[KubernetesError]:

@@ -69,6 +69,13 @@ def strangers(found: Iterable[Manifest], cluster: str) -> list[tuple[Ref, str]]:
     return [(ref, _whose(owner)) for ref, owner in sorted(owners, key=lambda row: row[0]) if owner != cluster]
 
 
+def set_fields(one: Manifest) -> Manifest:
+    """Return what people set: the object without its status and without what the server counts."""
+    counted = ("generation", "managedFields", "resourceVersion")
+    metadata = {key: value for key, value in one["metadata"].items() if key not in counted}
+    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": metadata}
+
+
 _NOTHING: Mapping[str, Any] = {}
 
 

@@ -1,7 +1,7 @@
 """What is there, beside what the spec wants. It reads, and asks the server what an apply would change without changing it."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,10 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, until
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.faults import RefusedError
-from gpucluster.k8s_apply.objects import Ref, condition, ref_of, rows, section, selector
+from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.objects import Ref, condition, ref_of, rows, section, selector, set_fields
 from gpucluster.k8s_apply.ownership import leftovers
+from gpucluster.k8s_apply.refusals import refused
 from gpucluster.k8s_apply.steps import Steps, WaveStep
 from gpucluster.k8s_apply.up import not_ready
 from gpucluster.k8s_apply.workload_states import WorkloadState
@@ -159,36 +161,20 @@ def _wave(access: Access, wave: WaveStep, there: Mapping[Ref, Manifest]) -> Wave
         folder=wave.wave.folder,
         objects=len(refs),
         missing=tuple(str(ref) for ref in refs if ref not in there),
-        changed=tuple(_changed(access.kubectl.applied, present, there)),
+        changed=tuple(_changed(access.kubectl, present, there)),
     )
 
 
-def _changed(
-    applied: Callable[[Sequence[Manifest]], list[Manifest]],
-    present: Sequence[Manifest],
-    there: Mapping[Ref, Manifest],
-) -> Iterable[str]:
-    """Yield the objects that an apply would change, or that the server would refuse, with its words. One refusal fails a call, so halve."""
-    if not present:
-        return
+def _changed(kubectl: Kubectl, present: Sequence[Manifest], there: Mapping[Ref, Manifest]) -> Iterable[str]:
+    """Yield the objects that an apply would change, and those that the server would refuse, with its words."""
+    bad = dict[Ref, str]()
     try:
-        made = applied(present)
-    except RefusedError as error:
-        if len(present) == 1:
-            yield f"{ref_of(present[0])} ({error.message})"
-            return
-        middle = len(present) // 2
-        yield from _changed(applied, present[:middle], there)
-        yield from _changed(applied, present[middle:], there)
-        return
-    yield from (str(ref_of(one)) for one in made if _fields(one) != _fields(there[ref_of(one)]))
-
-
-def _fields(one: Manifest) -> Manifest:
-    """Return what people set: without the status and what the server counts."""
-    counted = ("generation", "managedFields", "resourceVersion")
-    metadata = {key: value for key, value in one["metadata"].items() if key not in counted}
-    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": metadata}
+        made = kubectl.applied(present)
+    except RefusedError:
+        bad = {ref_of(one): words for one, words in refused(kubectl, present)}
+        made = kubectl.applied([one for one in present if ref_of(one) not in bad])
+    yield from (f"{ref} ({words})" for ref, words in bad.items())
+    yield from (str(ref_of(one)) for one in made if set_fields(one) != set_fields(there[ref_of(one)]))
 
 
 def _pool(one: Manifest) -> PoolState:

@@ -1,6 +1,5 @@
 """Apply the steps in order, each with its check. A second run changes nothing; a run that was killed goes on."""
 
-import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +7,6 @@ from pathlib import Path
 
 from gpucluster import catalog
 from gpucluster.artifacts import write_tree
-from gpucluster.errors import GpuclusterError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply import charts, record
 from gpucluster.k8s_apply.access import Access
@@ -19,7 +17,8 @@ from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import ref_of
 from gpucluster.k8s_apply.ownership import Leftovers, leftovers, refuse_strangers
 from gpucluster.k8s_apply.record import Record
-from gpucluster.k8s_apply.steps import SERVED_S, Steps, WaveStep, spec_field
+from gpucluster.k8s_apply.refusals import explained
+from gpucluster.k8s_apply.steps import SERVED_S, Steps, WaveStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _wave(access: Access, steps: Steps, wave: WaveStep, folder: Path, limit_s: f
     try:
         patiently(lambda: kubectl.apply(folder / wave.wave.folder), clock, report)
     except RefusedError as error:
-        raise _explained(error, wave) from error
+        raise explained(error, wave, access) from error
     _await(access, steps, wave, limit_s)
 
 
@@ -165,22 +164,3 @@ def _pruned(access: Access, left: Leftovers, lease: Lease) -> tuple[str, ...]:
             lambda: access.kubectl.delete([ref.manifest() for ref in gone]), access.clock, access.report
         )
     return tuple(str(ref) for ref in gone)
-
-
-def _explained(error: RefusedError, wave: WaveStep) -> GpuclusterError:
-    """Return the refusal with the file, the object and the field of the spec that it is about."""
-    found = [one for one in wave.objects if _names(error.text, one)]
-    lines = [f"{wave.file_of(ref_of(one))}: {ref_of(one)}" for one in found]
-    fields = dict.fromkeys(field for one in found if (field := spec_field(one)))
-    about = some(lines) if lines else wave.wave.folder
-    step = f"correct {', '.join(fields)} in the spec" if fields else "correct the spec"
-    return GpuclusterError(
-        f"the API server refuses {about}: {error.message}",
-        next_step=f"{step}; what was applied before stays, and the next `up` goes on",
-    )
-
-
-def _names(text: str, one: Manifest) -> bool:
-    """Return whether kubectl's words are about the object: they have its kind and its name."""
-    name = re.escape(one["metadata"]["name"])
-    return one["kind"].lower() in text.lower() and bool(re.search(rf"(?<![\w.-]){name}(?![\w.-])", text))

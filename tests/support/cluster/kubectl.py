@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from support.cluster.controllers import Controllers
 from support.cluster.flags import KUBECTL, KUBECTL_GLOBAL, UsageError, parse
 from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, State, fail, suffer
 
 Object = dict[str, Any]
-READY = {"NodePool": "Ready", "EC2NodeClass": "Ready", "ClusterQueue": "Active", "LocalQueue": "Active"}
 
 
 def main(folder: str, argv: list[str]) -> None:
@@ -41,11 +41,8 @@ def _require_context(values: Object, flags: dict[str, str]) -> None:
         fail(f'error: context "{flags.get("context")}" does not exist')
 
 
-class Server:
+class Server(Controllers):
     """The API server, its objects by `apiVersion|kind|namespace|name`."""
-
-    def __init__(self, values: Object) -> None:
-        self.values, self.objects = values, values["objects"]
 
     def call(self, verb: str, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
         return getattr(self, f"_{verb.replace(' ', '_')}")(words, flags, stdin)
@@ -74,7 +71,7 @@ class Server:
         wanted, problem = self._known(_items(stdin))
         if problem:
             return problem, ""
-        found = [self._read(key) for one in wanted if (key := _key(one)) in self.objects]
+        found = [self.read(key) for one in wanted if (key := _key(one)) in self.objects]
         if len(found) < len(wanted) and "ignore-not-found" not in flags:
             return "Error from server (NotFound): one of the objects not found", ""
         return "", _print(found, single=len(found) == 1)
@@ -102,7 +99,7 @@ class Server:
                 for key, one in self.objects.items()
                 if key.startswith(f"{api_version}|{kind}|") and _matches(one, flags)
             ]
-            found += [self._read(key) for key in sorted(keys)]
+            found += [self.read(key) for key in sorted(keys)]
         return "", _print(found, single=False)
 
     def _apply(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
@@ -160,7 +157,7 @@ class Server:
                 problem = f'Error from server (NotFound): {one["kind"].lower()}s "{one["metadata"]["name"]}" not found'
             elif there is not None:
                 there["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        self._collect()
+        self.collect()
         return problem, ""
 
     def _known(self, items: list[Object]) -> tuple[list[Object], str]:
@@ -204,71 +201,6 @@ class Server:
         made = {**one, "metadata": metadata}
         self.objects[_key(one)] = made
         return made
-
-    def _read(self, key: str) -> Object:
-        """Return the object with the status that its controller has set by now."""
-        one = self.objects[key]
-        late = self.values["slow"].get(one["kind"], 0)
-        if late:
-            self.values["slow"][one["kind"]] = late - 1
-            return one
-        if one["kind"] in READY:
-            one["status"] = {
-                **one.get("status", {}),
-                "conditions": [{"type": READY[one["kind"]], "status": "True"}],
-            }
-        elif one["kind"] == "Deployment":
-            count = one["spec"].get("replicas", 1)
-            one["status"] = {"observedGeneration": one["metadata"]["generation"], "replicas": count, "updatedReplicas": count, "availableReplicas": count}  # fmt: skip
-        elif (
-            one["kind"] == "PersistentVolumeClaim"
-            and f"v1|PersistentVolume||{one['spec'].get('volumeName')}" in self.objects
-        ):
-            one["status"] = {"phase": "Bound"}
-        return one
-
-    def _collect(self) -> None:
-        """Remove what is being deleted and nothing holds. Karpenter ends machines only while it runs."""
-        gone = [
-            key
-            for key, one in self.objects.items()
-            if "deletionTimestamp" in one["metadata"] and not self._held(one)
-        ]
-        for key in gone:
-            one = self.objects.pop(key, None)
-            if one is None:
-                continue
-            if one["kind"] == "Namespace":
-                for other in [
-                    k
-                    for k, o in self.objects.items()
-                    if o["metadata"].get("namespace") == one["metadata"]["name"]
-                ]:
-                    del self.objects[other]
-            for other in self.objects.values():
-                owners = other["metadata"].get("ownerReferences", [])
-                if any(owner["uid"] == one["metadata"].get("uid") for owner in owners):
-                    other["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        if gone:
-            self._collect()
-
-    def _held(self, one: Object) -> bool:
-        karpenter = any(row["name"] == "karpenter" for row in self.values["releases"])
-        claims = [o for o in self.objects.values() if o["kind"] == "NodeClaim"]
-        if one["kind"] == "NodeClaim":
-            return not karpenter or one["metadata"]["name"] in self.values["stuck"]
-        if one["kind"] == "NodePool":
-            mine = [
-                o
-                for o in claims
-                if o["metadata"]["labels"]["karpenter.sh/nodepool"] == one["metadata"]["name"]
-            ]
-            for claim in mine:
-                claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            return bool(mine) or not karpenter
-        if one["kind"] == "EC2NodeClass":
-            return bool(claims) or not karpenter
-        return f"{one['kind']}/{one['metadata']['name']}" in self.values["stuck"]
 
 
 def _unmatched(one: Object) -> str:

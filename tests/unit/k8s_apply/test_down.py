@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from support.cluster import Cluster
 
+from gpucluster import catalog, k8s
 from gpucluster.errors import StateError
+from gpucluster.k8s_apply.charts_removal import GROUPS
 from gpucluster.k8s_apply.down import Emptied, down
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
@@ -147,3 +149,10 @@ def test_up_after_down(running: Cluster, bound: Steps) -> None:
     empty(running, bound, delete_data=True)
     up(running.access(), bound, holder="ann@desk")
     assert set(running.objects()) >= {f"{one['kind']}/{one['metadata']['name']}" for one in bound.objects}
+
+
+def test_every_chart_has_its_groups() -> None:
+    assert GROUPS.keys() == catalog.kubernetes_charts().keys()
+    assert {
+        kind[0].partition("/")[0] for kind in k8s.kinds() if kind not in catalog.kubernetes_facts().served
+    } <= {group for groups in GROUPS.values() for group in groups}

@@ -113,6 +113,21 @@ def test_refused_manifest_names_file_object_and_field(cluster: Cluster, bound: S
     assert len(cluster.calls("30-queues")) == 1
 
 
+def test_refusal_without_a_name_is_traced_by_the_server(cluster: Cluster, bound: Steps) -> None:
+    """A strict decoding error names the field and not the object: each object is asked for alone, without a change."""
+    cluster.plant(
+        "30-queues",
+        'Error from server (BadRequest): ClusterQueue in version "v1beta2" cannot be handled: strict decoding error: unknown field "spec.no"',
+    )
+    cluster.change(invalid={"kube-research": "no"})
+    with pytest.raises(
+        GpuclusterError,
+        match=r"30-queues/clusterqueue-research\.yaml: ClusterQueue/kube-research.*unknown field",
+    ):
+        apply(cluster, bound)
+    assert cluster.objects("ClusterQueue") == {}
+
+
 def test_chart_that_cannot_be_had_is_named_with_its_source(cluster: Cluster, bound: Steps) -> None:
     cluster.plant(
         "upgrade --install karpenter",

@@ -1,0 +1,53 @@
+"""Which file, which object and which field of the spec a refusal of the API server is about."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpucluster.errors import GpuclusterError
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.clock import some
+from gpucluster.k8s_apply.faults import KubernetesError, RefusedError
+from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.objects import ref_of
+from gpucluster.k8s_apply.steps import WaveStep, spec_field
+
+
+def explained(error: RefusedError, wave: WaveStep, access: Access) -> GpuclusterError:
+    """Return the refusal with the file, the object and the field of the spec that it is about."""
+    found = [one for one in wave.objects if _names(error.text, one)] or _asked(access, wave)
+    lines = [f"{wave.file_of(ref_of(one))}: {ref_of(one)}" for one in found]
+    fields = dict.fromkeys(field for one in found if (field := spec_field(one)))
+    about = some(lines) if lines else wave.wave.folder
+    step = f"correct {', '.join(fields)} in the spec" if fields else "correct the spec"
+    return GpuclusterError(
+        f"the API server refuses {about}: {error.message}",
+        next_step=f"{step}; what was applied before stays, and the next `up` goes on",
+    )
+
+
+def refused(kubectl: Kubectl, manifests: Sequence[Manifest]) -> Iterator[tuple[Manifest, str]]:
+    """Yield the objects that the server would refuse, with its words. One refusal fails a call, so halve until it is alone."""
+    try:
+        kubectl.applied(manifests)
+    except RefusedError as error:
+        if len(manifests) == 1:
+            yield manifests[0], error.message
+            return
+        middle = len(manifests) // 2
+        yield from refused(kubectl, manifests[:middle])
+        yield from refused(kubectl, manifests[middle:])
+
+
+def _asked(access: Access, wave: WaveStep) -> list[Manifest]:
+    """Ask the server about each object, where its words name none. Nothing changes."""
+    try:
+        return [one for one, _ in refused(access.kubectl, wave.objects)]
+    except KubernetesError:
+        return []  # the first refusal is what people must read
+
+
+def _names(text: str, one: Manifest) -> bool:
+    """Return whether kubectl's words are about the object: they have its kind and its name."""
+    name = re.escape(one["metadata"]["name"])
+    return one["kind"].lower() in text.lower() and bool(re.search(rf"(?<![\w.-]){name}(?![\w.-])", text))
