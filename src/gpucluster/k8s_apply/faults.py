@@ -40,6 +40,7 @@ class ConflictError(RefusedError):
 
 
 _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
+    (r"getting credentials|executable \S+ not found", RefusedError),  # the kubeconfig's program, such as `aws`
     (r"no matches for kind|the server doesn't have a resource type|resource mapping not found", UnservedError),
     (r"the server could not find the requested resource", UnservedError),
     (r"\((InternalError|Timeout|ServerTimeout|TooManyRequests|ServiceUnavailable)\)", TransientError),

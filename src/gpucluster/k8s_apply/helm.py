@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpucluster import shell
+from gpucluster import catalog, shell
 from gpucluster.errors import HostError
 from gpucluster.k8s.releases import Release, install
 from gpucluster.k8s_apply.faults import fault_of
@@ -14,6 +14,10 @@ from gpucluster.plan import names
 
 CALL_S = 120.0
 GRACE_S = 60.0  # helm ends by its own limit before ours
+_OURS = (
+    "--filter",
+    f"^({'|'.join(catalog.kubernetes_charts())})$",
+)  # a list without it ends after 256 releases
 _EVERY_STATE = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalling")
 
 
@@ -71,7 +75,8 @@ class Helm:
     def _rows(self, selector: str) -> list[dict[str, Any]]:
         match = ("--selector", selector) if selector else ()
         return json.loads(
-            self._call(("list", "--all-namespaces", *_EVERY_STATE, *match, "--output", "json")) or "[]"
+            self._call(("list", "--all-namespaces", *_EVERY_STATE, *_OURS, *match, "--output", "json"))
+            or "[]"
         )
 
     def _call(self, words: Sequence[str], *, cwd: Path | None = None, timeout_s: float = CALL_S) -> str:

@@ -1,6 +1,7 @@
 """A stand-in of helm over the file of `state`. A killed call leaves its release pending, as the real one does, and then refuses the next."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ def _uninstall(values: Row, words: list[str], flags: dict[str, str]) -> tuple[st
 
 def _list(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
     key, _, value = flags.get("selector", "").partition("=")
-    rows = [row for row in values["releases"] if not key or row["labels"].get(key) == value]
+    named = [row for row in values["releases"] if re.search(flags.get("filter", ""), row["name"])]
+    rows = [row for row in named if not key or row["labels"].get(key) == value][:256]
     shown = ("name", "namespace", "status", "chart")
     return "", json.dumps(
         [{**{k: row[k] for k in shown}, "revision": str(row["revision"]), "app_version": ""} for row in rows]

@@ -22,6 +22,7 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
      TransientError),
     ("Unable to connect to the server: net/http: TLS handshake timeout", TransientError),
     ("Unable to connect to the server: tls: failed to verify certificate: x509: certificate signed by unknown authority", RefusedError),
+    ("Unable to connect to the server: getting credentials: exec: executable aws failed with exit code 255", RefusedError),
     ("error: You must be logged in to the server (Unauthorized)", RefusedError),
     ('error: context "no" does not exist', RefusedError),
     ("Error from server (InternalError): an error on the server has prevented the request from succeeding", TransientError),

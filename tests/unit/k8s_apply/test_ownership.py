@@ -60,6 +60,22 @@ def test_release_of_others_is_refused(cluster: Cluster, small: Steps) -> None:
     assert cluster.calls(" upgrade ") == cluster.calls(" apply ") == []
 
 
+def test_release_of_others_is_found_among_many(cluster: Cluster, small: Steps) -> None:
+    """A list of helm ends after 256 releases."""
+    row = {
+        "namespace": "a",
+        "revision": 1,
+        "status": "deployed",
+        "chart": "x-1",
+        "labels": {},
+        "values": None,
+    }
+    many = [{**row, "name": f"a-{number}"} for number in range(300)]
+    cluster.change(releases=[*many, {**row, "name": "kueue", "namespace": "kueue-system"}])
+    with pytest.raises(StateError, match="kueue in kueue-system"):
+        up(cluster.access(), small, holder="ann")
+
+
 def test_without_charts_the_kinds_of_others_are_used(cluster: Cluster, small: Steps) -> None:
     cluster.change(crds=["jobset", "karpenter", "kueue"])
     assert up(cluster.access(charts=False), small, holder="ann").charts == ()
