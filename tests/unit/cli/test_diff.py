@@ -180,7 +180,7 @@ def test_json_has_a_stable_head(tmp_path: Path, capsys: Said) -> None:
     assert (said["schema"], said["ok"]) == (1, True)
     assert said["diff"].keys() == {
         "name", "old", "new", "differs", "worst", "jobs", "engine_note", "changes", "consequences", "files",
-        "resources", "pools", "cost", "who_gets_in", "whole", "rights", "unseen", "effects", "steps",
+        "resources", "pools", "cost", "who_gets_in", "whole", "rights", "unseen", "effects", "steps", "refused", "stay",
     }  # fmt: skip
     assert (said["diff"]["worst"], said["diff"]["resources"]) == ("live", None)
     assert said["diff"]["changes"] == [
@@ -241,7 +241,8 @@ def test_new_and_deleted_spec(repository: Path, capsys: Said) -> None:
     assert program.run(["diff", "main:stacks/burst.yaml", "/dev/null", "-o", "json"]) == 0
     said = json.loads(capsys.readouterr().out)["diff"]
     assert (said["whole"], said["worst"], said["new"]) == ("removed", "data-loss", "/dev/null")
-    assert {one["kind"] for one in said["resources"]} == {"removed"}
+    assert (said["resources"], said["rights"]) == ([], [])
+    assert said["stay"] > 10, "nobody deletes them"
     assert program.run(["diff", "/dev/null", "/dev/null"]) == 2
     assert "/dev/null on both sides: there is no spec" in capsys.readouterr().err
 

@@ -31,6 +31,7 @@ def values(diff: Diff) -> Object:
         "consequences": to_json(diff.consequences),
         "files": to_json(diff.files),
         "resources": to_json(diff.resources),
+        "stay": diff.stay,
         "rights": to_json(diff.rights),
         "unseen": to_json(diff.unseen),
         "pools": [
