@@ -64,9 +64,10 @@ def test_unknown_fabric_is_an_error() -> None:
 
 
 def test_no_template_sets_a_variable_of_the_table_itself() -> None:
-    """One truth: Slurm's and Kubernetes' templates and code take the variables from the catalog."""
+    """One truth: Slurm's and Kubernetes' templates and code take the variables from the catalog. `lint` reads those of others."""
     root = Path(__file__).parents[3]
     named = {row["name"] for _, row in ALL}
-    files = [*(root / "templates").rglob("*.j2"), *(root / "src/gpucluster").rglob("*.py")]
+    sources = [file for file in (root / "src/gpucluster").rglob("*.py") if file.parent.name != "lint"]
+    files = [*(root / "templates").rglob("*.j2"), *sources]
     found = [(file.name, name) for file in files for name in named if name in file.read_text()]
     assert found == []
