@@ -15,6 +15,7 @@ GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions
     "jobset": ("jobset.x-k8s.io",),
     "karpenter": ("karpenter.k8s.aws", "karpenter.sh"),
     "kueue": ("kueue.x-k8s.io",),
+    "lws": ("leaderworkerset.x-k8s.io",),
 }
 MADE_BY_CHART = ("ClusterPolicy",)  # the GPU operator's chart makes it
 

@@ -1,7 +1,7 @@
 """What an object still waits for, by its status. An empty text: nothing.
 
 Sources: Kubernetes' API reference (Deployment, PersistentVolumeClaim, CustomResourceDefinition), Kueue's v1beta2 (Active of ClusterQueue
-and LocalQueue), Karpenter's v1 (Ready of NodePool and EC2NodeClass).
+and LocalQueue), LeaderWorkerSet's v1 (Available), Karpenter's v1 (Ready of NodePool and EC2NodeClass).
 """
 
 from collections.abc import Callable, Mapping
@@ -66,6 +66,7 @@ _ROWS: Mapping[str, Callable[[Manifest, frozenset[str]], str]] = {
     "CustomResourceDefinition": _true("Established"),
     "Deployment": _deployment,
     "EC2NodeClass": _true("Ready"),
+    "LeaderWorkerSet": _true("Available"),
     "LocalQueue": _true("Active"),
     "NodePool": _true("Ready"),
     "PersistentVolumeClaim": _claim,

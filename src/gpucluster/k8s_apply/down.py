@@ -29,6 +29,7 @@ _RUN_PODS = (
     ("apps/v1", "StatefulSet"),
     ("batch/v1", "Job"),
     ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
     POD,
 )
 GONE_S = 600.0

@@ -82,7 +82,7 @@ class Steps:
             ref_of(one) for one in self.objects if one["kind"] == _CLAIM and _volume(one) not in (*made, None)
         ]
         names_of = {(ref.namespace, ref.name) for ref in claims}
-        services = (one for one in self.objects if one["kind"] == "Deployment")
+        services = (one for one in self.objects if one["kind"] in SERVICE_KINDS)
         return frozenset([*claims, *(ref_of(one) for one in services if names_of & set(_mounts(one)))])
 
 
@@ -143,6 +143,7 @@ def _counts(objects: Sequence[Manifest]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
 
 
+SERVICE_KINDS = ("Deployment", "LeaderWorkerSet")
 _CLAIM = "PersistentVolumeClaim"
 
 
@@ -152,7 +153,13 @@ def _volume(claim: Manifest) -> str | None:
 
 def _mounts(service: Manifest) -> Iterator[tuple[str, str]]:
     """Yield namespace and name of the claims that its pods mount."""
-    pod = section(section(section(service, "spec"), "template"), "spec")
-    for volume in rows(pod, "volumes"):
+    spec = section(service, "spec")
+    group = section(spec, "leaderWorkerTemplate")
+    templates = (
+        section(spec, "template"),
+        section(group, "leaderTemplate"),
+        section(group, "workerTemplate"),
+    )
+    for volume in (one for template in templates for one in rows(section(template, "spec"), "volumes")):
         if name := section(volume, "persistentVolumeClaim").get("claimName"):
             yield service["metadata"]["namespace"], name

@@ -8,7 +8,7 @@ from gpucluster.k8s.waves import SERVICES, TRAINING
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import Ref, condition, ref_of, rows
-from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
 
 _WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
 
@@ -27,7 +27,7 @@ def of(kubectl: Kubectl, steps: Steps, there: Mapping[Ref, Manifest]) -> tuple[W
     wanted = [
         ref_of(one) for wave in steps.waves if wave.wave in (SERVICES, TRAINING) for one in wave.objects
     ]
-    shown = [ref for ref in wanted if ref.kind in ("Deployment", "JobSet")]
+    shown = [ref for ref in wanted if ref.kind in (*SERVICE_KINDS, "JobSet")]
     if not shown:
         return ()
     queued = {
@@ -44,7 +44,7 @@ def _state(ref: Ref, one: Manifest | None, queued: Manifest | None) -> WorkloadS
     name = f"{ref.namespace}/{ref.name}"
     if one is None:
         return WorkloadState(name, "missing", "")
-    if one["kind"] == "Deployment":
+    if one["kind"] in SERVICE_KINDS:
         words = waiting(one).partition(": ")[2]
         return WorkloadState(name, "waiting" if words else "available", words or "")
     for ended in ("Completed", "Failed"):

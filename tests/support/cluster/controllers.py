@@ -3,7 +3,13 @@
 from typing import Any
 
 Object = dict[str, Any]
-READY = {"NodePool": "Ready", "EC2NodeClass": "Ready", "ClusterQueue": "Active", "LocalQueue": "Active"}
+READY = {
+    "NodePool": "Ready",
+    "EC2NodeClass": "Ready",
+    "ClusterQueue": "Active",
+    "LocalQueue": "Active",
+    "LeaderWorkerSet": "Available",
+}
 
 
 class Controllers:

@@ -13,6 +13,7 @@ Row = dict[str, Any]
 REPOSITORIES = {
     "oci://registry.k8s.io/jobset/charts/jobset": "jobset",
     "oci://registry.k8s.io/kueue/charts/kueue": "kueue",
+    "oci://registry.k8s.io/lws/charts/lws": "lws",
     "oci://public.ecr.aws/karpenter/karpenter": "karpenter",
     "gpu-operator": "gpu-operator",
 }

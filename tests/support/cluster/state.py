@@ -29,6 +29,7 @@ OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     "jobset": {"jobset.x-k8s.io/v1alpha2": ["JobSet"]},
     "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"]},
     "kueue": {"kueue.x-k8s.io/v1beta2": ["ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Workload", "WorkloadPriorityClass"]},
+    "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"]},
 }  # fmt: skip
 CLUSTER_SCOPED = {
     "ClusterQueue", "Cohort", "EC2NodeClass", "Namespace", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
