@@ -42,8 +42,7 @@ TMPFS = {
     True: "src/plugins/namespace/tmpfs/read_jcconf.c",
 }
 TYPES = {
-    "UINT16": "number", "UINT32": "number", "UINT64": "number", "LONG": "number", "DOUBLE": "number",
-    "FLOAT": "number", "LONG_DOUBLE": "number", "BOOLEAN": "yes-no", "STRING": "text", "PLAIN_STRING": "text",
+    "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "BOOLEAN": "yes-no", "STRING": "text", "PLAIN_STRING": "text",
     "ARRAY": "line", "LINE": "line", "IGNORE": "text", "POINTER": "text", "EXPLINE": "line",
 }  # fmt: skip
 TOKEN_KEYS = (  # comma-separated lists; most ignore an unknown word without an error
@@ -52,10 +51,17 @@ TOKEN_KEYS = (  # comma-separated lists; most ignore an unknown word without an 
     "SchedulerParameters", "SelectTypeParameters", "SlurmctldParameters", "SlurmdParameters", "TaskPluginParam",
     "TopologyParam",
 )  # fmt: skip
+MORE_WORDS = {  # words that the sources take and slurm.conf(5) does not list one level below the key
+    "PriorityFlags": ("FAIR_TREE",),  # once a word, now the default: slurmctld ignores it
+    "PrivateData": ("all",),
+    "SchedulerParameters": ("bf_yield_rpc_count", "max_rpc_count"),
+    "SelectTypeParameters": ("CR_Memory",),
+}
 PLUGIN_KINDS = (
-    "accounting_storage", "auth", "cgroup", "cred", "hash", "job_container", "job_submit", "jobacct_gather", "jobcomp",
-    "mpi", "namespace", "preempt", "priority", "proctrack", "sched", "select", "site_factor", "switch", "task", "tls",
-    "topology",
+    "accounting_storage", "acct_gather_energy", "acct_gather_filesystem", "acct_gather_interconnect",
+    "acct_gather_profile", "auth", "cgroup", "cli_filter", "cred", "hash", "http_parser", "job_container", "job_submit", "jobacct_gather", "jobcomp",
+    "mcs", "metrics", "mpi", "namespace", "preempt", "prep", "priority", "proctrack", "sched", "select", "site_factor", "switch", "task", "tls",
+    "topology", "url_parser",
 )  # fmt: skip
 
 
@@ -155,7 +161,7 @@ def tokens(page: list[str], key: str, known: Collection[str]) -> list[str]:
             break
         if depth == 1 and before.startswith(".TP"):
             found.add(re.split(r"[=\s]", re.sub(r"\\f[BIR]|\\", "", line))[0])
-    return sorted(found)
+    return sorted(found | set(MORE_WORDS.get(key, ())))
 
 
 def plugins(tree: Path) -> list[str]:

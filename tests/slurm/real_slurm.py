@@ -129,7 +129,7 @@ _STALE_ERRNO = re.compile(
 
 
 _FIRST_START = re.compile(
-    r"error: (Could not open (node|job|reservation|trigger|part) state file /var/spool/slurmctld/\w+: No such file"
+    r"error: (Could not open (node|job|reservation|trigger|part|partition) state file /var/spool/slurmctld/\w+: No such file"
     r"|NOTE: Trying backup (state|partition state) save file)"
 )
 
@@ -279,11 +279,15 @@ class RealSlurm:
         return eventually(what, holds, within=within, picture=lambda: self.log("slurmctld")[-3000:])
 
     # --- Slurm ---------------------------------------------------------------------------------------
-    def start_controller(self, *options: str) -> None:
-        """Start munged and slurmctld; return when slurmctld answers. AssertionError with its log if it ends."""
+    def start_munge(self) -> None:
+        """Start munged, once."""
         if not self.path("/run/munge/munge.socket.2").exists():
             self.spawn("/usr/sbin/munged", "--foreground", user="munge")
             self.wait(lambda: self.path("/run/munge/munge.socket.2").exists(), "munge's socket")
+
+    def start_controller(self, *options: str) -> None:
+        """Start munged and slurmctld; return when slurmctld answers. AssertionError with its log if it ends."""
+        self.start_munge()
         self.controller = self.spawn("/usr/sbin/slurmctld", "-D", *options, user="slurm")
 
         def answers() -> bool:

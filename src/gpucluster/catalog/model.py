@@ -55,7 +55,7 @@ class SlurmKey:
     """A key of one file or line kind: its type, and the versions that accept it."""
 
     name: str  # as the manual writes it
-    type: str  # number, yes-no, text; line: it begins a line of its own
+    type: str  # uint16, uint32, uint64, yes-no, text; line: it begins a line of its own
     known_in: tuple[str, ...]  # versions, oldest first
     defunct_in: tuple[str, ...]  # versions that only log an error for it
 

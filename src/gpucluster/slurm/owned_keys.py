@@ -10,6 +10,9 @@ from collections.abc import Mapping
 _PORTS = "the security groups and the agents know this port"
 _UNITS = "the units and the image have this path or user"
 _GROUPS = "the GPUs of a job are its own only with this value"
+_HEAD = "the field `head`"
+_OWN_FILE = "its plugin reads a file or a program of its own, which gpucluster does not write"
+_JWT = "it needs auth/jwt, which the image does not have"
 _NODE = "the field `machine` or `capacity[].machines` of the pool"
 _POWER = "the fields `idle` and `boot_timeout` of the pools"
 _ACCOUNTING = "the field `slurm.accounting`"
@@ -18,7 +21,13 @@ _PROLOG_LIMIT = "gpucluster's own programs end earlier, and on AWS PrologSlurmct
 
 OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what to use instead, or why not
     "slurm.conf": {
-        "clustername": "the field `name`", "slurmctldhost": "the field `head`", "slurmctldport": _PORTS,
+        "clustername": "the field `name`", "slurmctldhost": _HEAD, "slurmctldport": _PORTS,
+        "controlmachine": _HEAD, "controladdr": _HEAD, "backupcontroller": _HEAD, "backupaddr": _HEAD,
+        "slurmctldaddr": _HEAD, "plugindir": _UNITS, "cryptotype": "the head makes munge's key",
+        "burstbuffertype": _OWN_FILE, "burstbufferparameters": _OWN_FILE, "nodefeaturesplugins": _OWN_FILE,
+        "certgentype": _OWN_FILE, "certgenparameters": _OWN_FILE, "certmgrtype": _OWN_FILE, "certmgrparameters": _OWN_FILE,
+        "slurmctldhttpauthparameters": _JWT, "slurmdhttpauthparameters": _JWT,
+        "maxnodecount": "the nodes are those of the field `pools`; it is for nodes that register themselves",
         "slurmdport": _PORTS, "srunportrange": _PORTS, "slurmuser": _UNITS, "slurmduser": _UNITS,
         "authtype": "the head makes munge's key", "credtype": "the head makes munge's key",
         "authinfo": "a requeued job waits for this time, and the daemon knows it",
@@ -45,13 +54,14 @@ OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what 
         "preemptmode": "the field `slurm.preemption`", "preemptexempttime": "the field `slurm.preemption`",
         "resumeprogram": _POWER, "suspendprogram": _POWER, "resumefailprogram": _POWER, "resumerate": _POWER,
         "suspendrate": _POWER, "suspendtime": _POWER, "resumetimeout": _POWER, "suspendtimeout": _POWER,
-        "suspendexcnodes": _POWER, "plugstackconfig": "the field `slurm.containers`",
+        "suspendexcnodes": _POWER, "suspendexcparts": _POWER, "suspendexcstates": _POWER, "plugstackconfig": "the field `slurm.containers`",
         "nodename": "the field `pools`", "partitionname": "the field `partitions`", "nodeset": "the field `pools`",
         "downnodes": "`scontrol update` or `gpucluster node`", "slurmdparameters": _NODE,
     },
     "node": {
         "nodename": "the field `pools[].name`, or `hosts`", "nodeaddr": "the field `addresses`",
-        "nodehostname": "the field `hosts`", "port": _PORTS, "cpus": _NODE, "procs": _NODE, "boards": _NODE, "sockets": _NODE,
+        "nodehostname": "the field `hosts`", "bcastaddr": "a node has one address, that of the field `addresses`",
+        "port": _PORTS, "cpus": _NODE, "procs": _NODE, "boards": _NODE, "sockets": _NODE,
         "socketsperboard": _NODE, "corespersocket": _NODE, "threadspercore": _NODE, "realmemory": _NODE,
         "gres": "the fields `machine` and `sharing`", "feature": "the field `name` of the pool",
         "features": "the field `name` of the pool", "state": "`scontrol update` or `gpucluster node`",
@@ -86,6 +96,37 @@ REMOVED: Mapping[
     "accountingstorejobcomment": "write AccountingStoreFlags: job_comment",
     "sallocdefaultcommand": "gpucluster writes LaunchParameters=use_interactive_step",
     "accountingstorageloc": _ACCOUNTING,
+}
+RENAMED: Mapping[str, str] = {  # keys that slurmctld still reads, with an error line: what to write
+    "sbcastparameters": "write BcastParameters",
+    "keepalivetime": "write CommunicationParameters: {keepalivetime: SECONDS}",
+}
+REPLACES: Mapping[
+    tuple[str, str], str
+] = {  # (kind, key) -> the default of ours that it replaces; Slurm takes one of them
+    ("partition", "defmempernode"): "defmempercpu",
+    ("partition", "maxmempernode"): "maxmempercpu",
+    ("slurm.conf", "propagateresourcelimits"): "propagateresourcelimitsexcept",
+}
+SITE_WIDE: Mapping[
+    str, str
+] = {  # key of slurm.conf -> the default of ours on each partition line that it replaces
+    "defmempercpu": "defmempercpu",
+    "defmempernode": "defmempercpu",
+    "defcpupergpu": "defcpupergpu",
+}
+REFUSED_WORDS: Mapping[
+    str, Mapping[str, str]
+] = {  # key -> word of its list that does not go with what we write: why
+    "slurmctldparameters": {
+        "reboot_from_controller": "slurmctld would run RebootProgram, /sbin/reboot, on the head"
+    },
+    "communicationparameters": {"disableipv4": "the addresses of a spec are of IPv4"},
+    "jobacctgatherparams": {
+        "overmemorykill": "task/cgroup already ends a job above its memory, and slurmd refuses both",
+        "noshared": "it is of jobacct_gather/linux, and gpucluster writes jobacct_gather/cgroup",
+        "usepss": "it is of jobacct_gather/linux, and gpucluster writes jobacct_gather/cgroup",
+    },
 }
 LISTS: Mapping[str, frozenset[str]] = {  # key -> words that are ours; `extra` sets the others
     "slurmctldparameters": frozenset(

@@ -16,7 +16,7 @@ from gpucluster.plan.resolve import resolve
 from gpucluster.slurm.config.render import render
 from gpucluster.slurm.owned_keys import DEFAULTS, LISTS, OWNED
 from gpucluster.spec import UpdateClass, inspect_text
-from gpucluster.spec.rules.extra import UNKILLABLE_S
+from gpucluster.spec.rules.extra_needs import UNKILLABLE_S
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 POOL, PARTITION = '"192.0.2.[11-14]"}', "default: true}"
@@ -48,6 +48,14 @@ def test_extra_of_slurm(version: str, fields: str, expected: str) -> None:
         (POOL, '"192.0.2.[11-14]", remove: [MemSpecLimit]}', "remove-unknown"),
         (PARTITION, "default: true, extra: {MaxTime: 5}}", "extra-owned"),
         (PARTITION, "default: true, extra: {GraceTime: soon}}", "extra-value"),
+        (PARTITION, "default: true, extra: {State: SLEEPING}}", "extra-value"),
+        (PARTITION, "default: true, extra: {OverTimeLimit: -1}}", "extra-value"),
+        (PARTITION, "default: true, extra: {CpuBind: nonsense}}", "extra-value"),
+        (PARTITION, "default: true, extra: {DenyQos: other}}", "extra-needs"),
+        (PARTITION, "default: true, extra: {DefMemPerNode: 5, DefMemPerCPU: 5}}", "extra-needs"),
+        (POOL, '"192.0.2.[11-14]", extra: {CoreSpecCount: 1.5}}', "extra-value"),
+        (POOL, '"192.0.2.[11-14]", extra: {MemSpecLimit: 4000000}}', "extra-needs"),
+        (POOL, '"192.0.2.[11-14]", extra: {CPUSpecList: "0,224"}}', "extra-needs"),
     ],
 )
 def test_extra_of_pools_and_partitions_is_checked(old: str, new: str, expected: str) -> None:
@@ -82,6 +90,40 @@ def test_extra_is_in_the_rendered_file_once() -> None:
     assert "GraceTime=120" in partition
     assert "LLN=YES" in partition
     assert "DefMemPerCPU" not in partition
+
+
+@pytest.mark.parametrize(
+    ("changes", "site_wide"),
+    [
+        (('version: "26.05"', 'version: "26.05"\n  extra: {DefMemPerCPU: 4000}'), "DefMemPerCPU=4000"),
+        (('version: "26.05"', 'version: "26.05"\n  extra: {DefMemPerNode: 9000}'), "DefMemPerNode=9000"),
+    ],
+)
+def test_a_site_wide_default_counts_in_every_partition(changes: tuple[str, str], site_wide: str) -> None:
+    """The partition lines had DefMemPerCPU of ours, which overrules that of slurm.conf."""
+    lines = slurm_conf(a_lab_plan(changes))
+    assert lines.count(site_wide) == 1
+    assert not [x for x in lines if x.startswith("PartitionName=") and "DefMemPerCPU" in x]
+    assert [x for x in lines if x.startswith("PartitionName=") and "DefCpuPerGPU" in x]
+
+
+@pytest.mark.parametrize(
+    ("key", "gone"), [("DefMemPerNode", "DefMemPerCPU"), ("MaxMemPerNode", "MaxMemPerCPU")]
+)
+def test_a_key_replaces_our_default_of_the_same_meaning(key: str, gone: str) -> None:
+    """Slurm takes one of the two, and reports the other as an error."""
+    plan = a_lab_plan((PARTITION, f"default: true, max_cpus_per_node: 8, extra: {{{key}: 5000}}}}"))
+    (line,) = [x for x in slurm_conf(plan) if x.startswith("PartitionName=")]
+    assert f" {key}=5000" in line
+    assert gone not in line
+
+
+def test_limits_of_resources_replace_their_exceptions() -> None:
+    lines = slurm_conf(
+        a_lab_plan(('version: "26.05"', 'version: "26.05"\n  extra: {PropagateResourceLimits: NONE}'))
+    )
+    assert "PropagateResourceLimits=NONE" in lines
+    assert not [x for x in lines if x.startswith("PropagateResourceLimitsExcept")]
 
 
 def test_each_setting_is_explained() -> None:

@@ -1,0 +1,263 @@
+"""What a key of `extra` needs beside it: another key, a field, or no other key of the same meaning.
+
+Each row is a check of slurmctld's or slurmd's, with what the program does otherwise.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gpucluster.catalog import Catalog, Machine
+from gpucluster.plan import defaults
+from gpucluster.spec.model import ClusterSpec, Pool
+from gpucluster.spec.problem import Path
+
+UNKILLABLE_S = 180  # UnkillableStepTimeout of templates/slurm/slurm.conf.j2
+MESSAGE_S = 30  # MessageTimeout of the same file
+LAST_JOB_ID = 67043328  # MaxJobId, if it is not set
+MOST_PRIORITY = 2**32 - 1
+BF_MAX_JOB_TEST = 500  # if it is not set
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines that `extra` changes: those of slurm.conf, of a pool or of a partition."""
+
+    spec: ClusterSpec
+    catalog: Catalog
+    kind: str
+    at: Path
+
+    def cpus(self) -> int:
+        """The CPUs of a node of the pool, the least of its machines."""
+        found = [s * c * t for s, c, t, _ in self._machines()]
+        return min(found, default=MOST_PRIORITY)
+
+    def memory_mib(self) -> int:
+        """RealMemory of a node of the pool."""
+        least = min((memory for *_, memory in self._machines()), default=MOST_PRIORITY)
+        return least * int(defaults.MEMORY_PERCENT.value) // 100
+
+    def gpu_models(self) -> Iterator[str]:
+        """The GPU models of the cluster, as TRES name them."""
+        own = (machine.gpus for machine in self.spec.machines.values())
+        yield from (gpus.model.lower() for gpus in own if gpus is not None)
+        for pool in self.spec.pools:
+            for machine in self._of_aws(pool):
+                if machine.gpu is not None:
+                    yield machine.gpu.model.lower()
+
+    def qos(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.spec.qos)
+
+    def _machines(self) -> Iterator[tuple[int, int, int, int]]:
+        pool = self.spec.pools[int(self.at[1])]
+        own = self.spec.machines.get(pool.machine or "")
+        if own is not None:
+            yield own.sockets, own.cores_per_socket, own.threads_per_core, own.memory
+        for one in self._of_aws(pool):
+            yield one.sockets, one.cores_per_socket, one.threads_per_core, one.memory_mib
+
+    def _of_aws(self, pool: Pool) -> Iterator[Machine]:
+        names = (name for source in pool.capacity for name in source.machines)
+        yield from (machine for name in names if (machine := self.catalog.machines.get(name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """A key of `extra`, as written, and what it needs."""
+
+    key: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """`extra` with its keys in lower case."""
+
+    lines: Lines
+    values: Mapping[str, str]
+
+    def number(self, key: str, otherwise: int) -> int:
+        return _amount(self.values.get(key, ""), otherwise)
+
+
+def _amount(value: str, otherwise: int) -> int:
+    """The number of a value; INFINITE is the largest. `otherwise` for an empty value and for one that another rule reports."""
+    if value.lower() in ("infinite", "unlimited"):
+        return MOST_PRIORITY
+    digits, kilo = (value[:-1], 1024) if value[-1:] in ("k", "K") else (value, 1)
+    return int(digits) * kilo if digits.isdecimal() else otherwise
+
+
+def missing(lines: Lines, extra: Mapping[str, str]) -> Iterator[Needs]:
+    """Return what each key lacks."""
+    given = _Given(lines, {key.lower(): value for key, value in extra.items()})
+    written = {key.lower(): key for key in extra}
+    for kind, key, rule in _RULES:
+        if kind == lines.kind and key in given.values and (what := rule(given)):
+            yield Needs(written[key], what)
+
+
+_Rule = Callable[[_Given], str]
+
+
+def _without(other: str, name: str) -> _Rule:
+    """The two keys set one value; Slurm ignores one of them with an error."""
+    return lambda given: f"{name} to be left out: Slurm takes one of the two" if other in given.values else ""
+
+
+def _with(other: str, sentence: str) -> _Rule:
+    return lambda given: "" if other in given.values else sentence
+
+
+def _accounting(key: str) -> _Rule:
+    def rule(given: _Given) -> str:
+        if given.lines.spec.slurm is None or given.lines.spec.slurm.accounting is not None:
+            return ""
+        without = "`slurm.accounting`: without slurmdbd slurmctld ignores it with an error"
+        return without if given.values[key].strip("0") else ""
+
+    return rule
+
+
+def _log_file(given: _Given) -> str:
+    needed = given.values["slurmschedloglevel"].strip("0") and "slurmschedlogfile" not in given.values
+    return "SlurmSchedLogFile: without it slurmctld does not start" if needed else ""
+
+
+def _longer_kill(given: _Given) -> str:
+    """MessageTimeout, or the timeout itself: 5 times the first is the least of the second."""
+    least = 5 * given.number("messagetimeout", MESSAGE_S)
+    if given.number("unkillablesteptimeout", UNKILLABLE_S) >= least:
+        return ""
+    return f"UnkillableStepTimeout: {least} or more: slurmctld reports a shorter one as an error"
+
+
+def _shorter_wait(given: _Given) -> str:
+    if "messagetimeout" in given.values:
+        return ""  # reported there
+    least = 5 * MESSAGE_S
+    if given.number("unkillablesteptimeout", UNKILLABLE_S) >= least:
+        return ""
+    return f"a value of {least} or more, 5 times MessageTimeout: slurmctld reports a shorter one as an error"
+
+
+def _reset(given: _Given) -> str:
+    zero = not given.values["prioritydecayhalflife"].strip("0-:")
+    needed = zero and "priorityusageresetperiod" not in given.values
+    return "PriorityUsageResetPeriod: without a decay or a reset slurmctld does not start" if needed else ""
+
+
+def _scheduler(given: _Given) -> str:
+    parts = (word.lower().partition("=") for word in given.values["schedulerparameters"].split(","))
+    words = {name: value for name, _, value in parts}
+    if "bf_max_job_user" in words and "bf_max_job_assoc" in words:
+        return "one of bf_max_job_user and bf_max_job_assoc: slurmctld ignores the first with an error"
+    tested = _amount(words.get("bf_max_job_test", ""), BF_MAX_JOB_TEST)
+    if _amount(words.get("bf_max_job_part", ""), 0) >= tested:
+        return f"bf_max_job_part below bf_max_job_test, which is {tested}: slurmctld reports it as an error"
+    half = given.number("messagetimeout", MESSAGE_S) // 2
+    if _amount(words.get("max_sched_time", ""), 0) > half:
+        return f"max_sched_time of at most {half}, half of MessageTimeout: slurmctld ignores it with an error"
+    return ""
+
+
+def _group(given: _Given) -> str:
+    needed = given.values["mcsplugin"].lower() == "mcs/group" and "mcsparameters" not in given.values
+    return "MCSParameters: without it slurmctld does not start" if needed else ""
+
+
+def _jwt(given: _Given) -> str:
+    key = (
+        "jwt_key=" in given.values.get("authaltparameters", "") or given.values["authalttypes"] != "auth/jwt"
+    )
+    return "" if key else "AuthAltParameters: {jwt_key: PATH}: without it slurmctld does not start"
+
+
+def _below_last_id(given: _Given) -> str:
+    last = given.number("maxjobid", LAST_JOB_ID)
+    return "" if given.number("firstjobid", 1) <= last else f"MaxJobId above it, which is {last}"
+
+
+def _sum_of_weights(given: _Given) -> str:
+    accounting = given.lines.spec.slurm is not None and given.lines.spec.slurm.accounting is not None
+    total = sum(given.number(key, ours if accounting else 0) for key, ours in _WEIGHTS.items())
+    if total <= MOST_PRIORITY:
+        return ""
+    return f"a sum of all PriorityWeight keys of at most {MOST_PRIORITY}: above it the priority of a job overflows"
+
+
+def _tres(key: str) -> _Rule:
+    """A TRES of GPUs exists with slurmdbd only (assoc_mgr.c), and gpucluster names those of the spec's GPUs."""
+
+    def rule(given: _Given) -> str:
+        spec = given.lines.spec
+        names = {word.partition("=")[0].lower() for word in given.values[key].split(",")}
+        gpus = {name for name in names if name.startswith("gres/")}
+        if not gpus:
+            return ""
+        if spec.slurm is None or spec.slurm.accounting is None:
+            return f"`slurm.accounting` for {sorted(gpus)[0]}: without slurmdbd slurmctld does not know it and ends"
+        known = {"gres/gpu", *(f"gres/gpu:{model}" for model in given.lines.gpu_models())}
+        unknown = sorted(gpus - known)
+        return f"a TRES of the spec instead of {unknown[0]}: {', '.join(sorted(known))}" if unknown else ""
+
+    return rule
+
+
+def _qos_of_spec(given: _Given) -> str:
+    unknown = [word for word in given.values["denyqos"].split(",") if word not in given.lines.qos()]
+    return f"a QOS {unknown[0]} in `qos`: slurmctld ignores the key with an error" if unknown else ""
+
+
+def _memory_left(given: _Given) -> str:
+    memory = given.lines.memory_mib()
+    least = given.number("memspeclimit", 0) < memory
+    return (
+        ""
+        if least
+        else f"a value below the memory of the node, {memory} MiB: slurmd ignores it with an error"
+    )
+
+
+def _cpus_of_node(given: _Given) -> str:
+    cpus = given.lines.cpus()
+    ids = (int(end) for end in given.values["cpuspeclist"].replace("-", ",").split(",") if end.isdecimal())
+    last = max(ids, default=0)
+    return "" if last < cpus else f"CPU ids below {cpus}: slurmd ignores the list with an error"
+
+
+_WEIGHTS = {
+    "priorityweightage": int(defaults.WEIGHT_AGE.value),
+    "priorityweightassoc": 0,
+    "priorityweightfairshare": int(defaults.WEIGHT_FAIRSHARE.value),
+    "priorityweightjobsize": 0,
+    "priorityweightpartition": 0,
+    "priorityweightqos": int(defaults.WEIGHT_QOS.value),
+}
+_RULES: tuple[tuple[str, str, _Rule], ...] = (
+    ("slurm.conf", "priorityweightage", _accounting("priorityweightage")),
+    ("slurm.conf", "priorityweightfairshare", _accounting("priorityweightfairshare")),
+    *(("slurm.conf", key, _sum_of_weights) for key in _WEIGHTS),
+    ("slurm.conf", "priorityweighttres", _tres("priorityweighttres")),
+    ("partition", "tresbillingweights", _tres("tresbillingweights")),
+    ("node", "tresweights", _tres("tresweights")),
+    ("slurm.conf", "slurmschedloglevel", _log_file),
+    ("slurm.conf", "messagetimeout", _longer_kill),
+    ("slurm.conf", "unkillablesteptimeout", _shorter_wait),
+    ("slurm.conf", "prioritydecayhalflife", _reset),
+    ("slurm.conf", "schedulerparameters", _scheduler),
+    ("slurm.conf", "defmempernode", _without("defmempercpu", "DefMemPerCPU")),
+    ("slurm.conf", "maxmempernode", _without("maxmempercpu", "MaxMemPerCPU")),
+    ("slurm.conf", "mcsparameters", _with("mcsplugin", "MCSPlugin: without it slurmctld does not start")),
+    ("slurm.conf", "mcsplugin", _group),
+    ("slurm.conf", "authalttypes", _jwt),
+    ("slurm.conf", "firstjobid", _below_last_id),
+    ("partition", "denyqos", _qos_of_spec),
+    ("node", "memspeclimit", _memory_left),
+    ("node", "cpuspeclist", _cpus_of_node),
+    ("partition", "defmempernode", _without("defmempercpu", "DefMemPerCPU")),
+    ("partition", "maxmempernode", _without("maxmempercpu", "MaxMemPerCPU")),
+    ("partition", "exclusivetopo", _without("exclusiveuser", "ExclusiveUser")),
+    ("node", "corespeccount", _without("cpuspeclist", "CPUSpecList")),
+)
