@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from gpucluster.catalog.slurm_values import Weights, slurm_values
 from gpucluster.importer import keys
 from gpucluster.importer.site import Settings
 from gpucluster.slurm.owned_keys import LISTS, OWNED
 
-_REFUSED = re.compile(r"(slurm|pools|partitions)(?:\[.*\])?\.extra\.'?([A-Za-z0-9_]+)'?")
+_REFUSED = re.compile(r"(slurm|pools|partitions)(?:\[(.*)\])?\.extra\.'?([A-Za-z0-9_]+)'?")
 _VALUE = re.compile(r"[!-~]{1,1000}")
-_PLUGINS = frozenset(
+PLUGINS = frozenset(
     ("mpidefault", "jobsubmitplugins", "clifilterplugins", "debugflags")
 )  # the check of rendered keys refuses values that `extra` takes
 _NEVER = "/#\"'\\`…"  # a path or a plugin of the site's machines, a quote, and a hidden password
@@ -29,9 +30,16 @@ def extra_of(kind: str, every: Iterable[Settings]) -> dict[str, str]:
     )
 
 
-def refused(paths: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """(part, key) of each finding about a key of `extra`."""
-    return frozenset((m[1], m[2].lower()) for path in paths if (m := _REFUSED.match(path)))
+def refused(path: str) -> tuple[str, str, str] | None:
+    """(part, name of the pool or partition, key) of a finding about a key of `extra`."""
+    match = _REFUSED.match(path)
+    return None if match is None else (match[1], match[2] or "", match[3].lower())
+
+
+def _never(kind: str, key: str) -> set[str]:
+    """The names of TRES have a slash: GRES/gpu."""
+    weights = isinstance(slurm_values().form(kind, key, ""), Weights)
+    return set(_NEVER) - {"/"} if weights else set(_NEVER)
 
 
 def _same(key: str, value: str, other: Settings) -> bool:
@@ -42,7 +50,7 @@ def _candidates(kind: str, values: Mapping[str, str], settings: Settings) -> Ite
     for key, value in values.items():
         written = settings[key].written
         if (
-            key in _PLUGINS
+            key in PLUGINS
             or key in OWNED[kind]
             or written.lower() in OWNED[kind]
             or " " in key
@@ -52,5 +60,5 @@ def _candidates(kind: str, values: Mapping[str, str], settings: Settings) -> Ite
         ours = LISTS.get(key, frozenset())
         words = [word for word in value.split(",") if word.partition("=")[0] not in ours]
         kept = ",".join(words)
-        if _VALUE.fullmatch(kept) and not set(kept) & set(_NEVER):
+        if _VALUE.fullmatch(kept) and not set(kept) & _never(kind, key):
             yield keys.spelled(kind, written), kept

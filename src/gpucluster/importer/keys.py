@@ -18,6 +18,7 @@ OLD_NAMES = {  # (kind, key) -> the key that has taken its place, with the same 
     ("node", "sockets"): "socketsperboard",
     ("partition", "shared"): "oversubscribe",
     ("partition", "allocqos"): "allowqos",
+    ("partition", "priority"): "prioritytier",  # it sets PriorityJobFactor, too
     ("gres.conf", "cpus"): "cores",
     ("gres.conf", "files"): "file",
     ("gres.conf", "link"): "links",

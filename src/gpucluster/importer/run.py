@@ -96,7 +96,7 @@ def _valid(made: Made, site: Site, files: Mapping[str, tuple[str, str]]) -> tupl
         lambda errors: _without_topology(made, site, errors),
     )
     for take_out in parts:
-        if report.spec is None and take_out(report.errors):
+        while report.spec is None and take_out(report.errors):
             text, report = _checked(made)
     return text, report
 
@@ -156,16 +156,24 @@ def _checked(made: Made) -> tuple[str, Report]:
     return text, inspect_text(text, f"{made.spec['name']}.yaml", catalog.load())
 
 
+_KINDS_OF_PARTS = {"slurm": "slurm.conf", "pools": "node", "partitions": "partition"}
+
+
 def _without_extra(made: Made, errors: Sequence[Problem]) -> bool:
-    """Take the keys out of `extra` that the rules refuse: the list of differences then has them as lost."""
-    wrong = refused(problem.path for problem in errors)
-    for part in ("slurm", "pools", "partitions"):
+    """Take the keys out of `extra` that the rules refuse: the list of differences then has them as lost, with the rule's reason."""
+    wrong = {found: problem.message for problem in errors if (found := refused(problem.path))}
+    made.refused |= {(_KINDS_OF_PARTS[part], name, key): why for (part, name, key), why in wrong.items()}
+    for part in _KINDS_OF_PARTS:
         value = made.spec[part]
-        keys = frozenset(key for of, key in wrong if of == part)
         if isinstance(value, Mapping):
-            made.spec[part] = _less(value, keys)
+            made.spec[part] = _less(value, frozenset(key for of, _, key in wrong if of == part))
         elif isinstance(value, list):
-            made.spec[part] = [_less(one, keys) if isinstance(one, Mapping) else one for one in value]
+            made.spec[part] = [
+                _less(one, frozenset(key for of, name, key in wrong if (of, name) == (part, one["name"])))
+                if isinstance(one, Mapping)
+                else one
+                for one in value
+            ]
     return bool(wrong)
 
 

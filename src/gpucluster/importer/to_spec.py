@@ -7,10 +7,11 @@ Names that a spec refuses are changed, and addresses that the files do not have 
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpucluster.importer import keys
 from gpucluster.importer.extra import extra_of
+from gpucluster.importer.gpus import gpus_of
 from gpucluster.importer.site import Settings, Site
 from gpucluster.importer.topology import several_of, topology_of
 from gpucluster.importer.write_yaml import Value
@@ -28,8 +29,8 @@ MOST_LICENSES = 1_000_000
 NO_MEMORY_MIB = 1024  # of a node without RealMemory, for each CPU
 LEAST_MEMORY_MIB = 512
 _UNSCHEDULED = ("future",)
+_YES = ("yes", "true", "up", "1")
 _MOST = {"socketsperboard": 64, "corespersocket": 1024, "threadspercore": 8, "gpus": 64}
-_GPU = re.compile(r"gpu(?::([A-Za-z][^:,()]*))?(?::([0-9]+))?(?:\([^)]*\))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Hardware:
     memory_mib: int  # RealMemory
     gpu_model: str
     gpu_count: int
+    sharing: tuple[str, int] | None = None  # the key of `sharing`, and the parts of each GPU
+    slices: bool = False  # its GPUs are MIG slices
 
 
 @dataclass(slots=True)
@@ -54,6 +57,9 @@ class Made:
     left_out: dict[str, str]  # node -> why it is in no pool
     made_up: tuple[str, ...]  # sentences
     switches: dict[str, str] = field(default_factory=dict[str, str])
+    refused: dict[tuple[str, str, str], str] = field(
+        default_factory=dict[tuple[str, str, str], str]
+    )  # (kind, pool or partition, key) of `extra` -> why the rules refuse it
 
 
 def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
@@ -89,6 +95,7 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
                 "machine": machines[group[0]],
                 "hosts": fold(renamed[node] for node in members),
                 "addresses": fold(addresses.of(_address(site.nodes[node])) for node in members),
+                **_sharing(group[0]),
                 **_with_extra("node", [site.nodes[node] for node in members]),
             }
             for group, members in groups.items()
@@ -189,27 +196,18 @@ def hardware_of(settings: Settings) -> Hardware:
         ):  # CPUs alone: one socket with so many cores is as good
             sockets, cores = 1, max(1, number["cpus"] // threads)
     sockets = sockets or 1
-    gpu_model, gpu_count = _gpus(settings)
+    gpus = gpus_of(settings)
     cpus = sockets * cores * threads
     return Hardware(
         sockets=min(sockets, _MOST["socketsperboard"]),
         cores=min(cores, _MOST["corespersocket"]),
         threads=min(threads, _MOST["threadspercore"]),
         memory_mib=_number(settings, "realmemory") or NO_MEMORY_MIB * cpus,
-        gpu_model=gpu_model,
-        gpu_count=min(gpu_count, _MOST["gpus"], cpus),
+        gpu_model=_partition_name(gpus.model) or "gpu" if gpus.count else "",
+        gpu_count=min(gpus.count, _MOST["gpus"], cpus),
+        sharing=gpus.sharing,
+        slices=gpus.slices,
     )
-
-
-def _gpus(settings: Settings) -> tuple[str, int]:
-    """Type and number of the GPUs; the first type, if there are several."""
-    if "gres" not in settings:
-        return "", 0
-    for word in settings["gres"].value.split(","):
-        match = _GPU.fullmatch(word.strip())
-        if match is not None:
-            return _partition_name(match[1] or "") or "gpu", int(match[2] or 1)
-    return "", 0
 
 
 def _number(settings: Settings, key: str) -> int | None:
@@ -221,15 +219,22 @@ def _number(settings: Settings, key: str) -> int | None:
     )
 
 
+def _sharing(hardware: Hardware) -> dict[str, Value]:
+    return {} if hardware.sharing is None else {"sharing": {hardware.sharing[0]: hardware.sharing[1]}}
+
+
 def _machines(groups: Iterable[_Group]) -> dict[Hardware, str]:
     """A name for each kind of hardware: its GPUs, or its cores."""
     made: dict[Hardware, str] = {}
+    alike: dict[Hardware, str] = {}  # how the GPUs are shared is of the pool
     for hardware, _ in groups:
-        if hardware not in made:
-            cpus = hardware.sockets * hardware.cores * hardware.threads
+        if (same := alike.get(replace(hardware, sharing=None))) is not None:
+            made[hardware] = same
+        elif hardware not in made:
+            cpus = _cpus(hardware)
             gpus = _short_name(hardware.gpu_model, "gpu")[:12].rstrip("-")
             base = f"{gpus}-x{hardware.gpu_count}" if hardware.gpu_count else f"cpu-{cpus}"
-            made[hardware] = _unused(base, set(made.values()))
+            made[hardware] = alike[replace(hardware, sharing=None)] = _unused(base, set(made.values()))
     return made
 
 
@@ -272,15 +277,15 @@ def _partitions(
     pools: Mapping[_Group, str],
     named: Mapping[str, Value],
 ) -> Iterator[dict[str, Value]]:
-    chosen = False
+    chosen = _default(site, renamed)
     for name, new in renamed.items():
         settings = site.partitions[name]
         of = [pools[group] for group in groups if name in group[1]]
         if not of:
             continue
         made: dict[str, Value] = {"name": new, "pools": of}
-        if "default" in settings and settings["default"].value.lower() in ("yes", "true", "1") and not chosen:
-            made["default"] = chosen = True
+        if name == chosen:
+            made["default"] = True
         longest = _minutes(settings, "maxtime")
         if longest is not None and longest <= LONGEST_TIME_MIN:
             made["max_time"] = keys.duration(max(1, longest))
@@ -292,13 +297,33 @@ def _partitions(
         tier = _number(settings, "prioritytier")
         if tier is not None and 1 < tier <= MOST_TIER:
             made["tier"] = tier
+        most = _number(settings, "maxcpuspernode")
+        if most is not None and 0 < most <= min(_cpus(group[0]) for group in groups if name in group[1]):
+            made["max_cpus_per_node"] = most
         if "oversubscribe" in settings and settings["oversubscribe"].value.upper() == "EXCLUSIVE":
             made["exclusive"] = True
         yield {**made, **_with_extra("partition", [settings])}
 
 
+def _default(site: Site, renamed: Iterable[str]) -> str:
+    """The default partition: slurmctld takes the last line with Default=YES (_build_single_partitionline_info)."""
+    marked = [
+        name
+        for name in renamed
+        if "default" in site.partitions[name] and site.partitions[name]["default"].value.lower() in _YES
+    ]
+    return marked[-1] if marked else ""
+
+
+def _cpus(hardware: Hardware) -> int:
+    return hardware.sockets * hardware.cores * hardware.threads
+
+
 def _with_extra(kind: str, lines: list[Settings]) -> dict[str, Value]:
     found: dict[str, Value] = {**extra_of(kind, lines)}
+    tier = lines[0].get("prioritytier")
+    if kind == "partition" and tier is not None and tier.written == "Priority":
+        found.setdefault("PriorityJobFactor", tier.value)
     return {"extra": found} if found else {}
 
 
@@ -401,6 +426,12 @@ def _sentences(addresses: _Addresses, site: Site) -> Iterator[str]:
             "Write the real ones before `gpucluster inventory NAME`."
         )
     yield "hosts.ssh.user is made up: slurm.conf does not name the account for Ansible."
+    slices = sorted({_host_name(node) for node, one in site.nodes.items() if gpus_of(one).slices})
+    if slices:
+        yield (
+            f"each MIG slice of {', '.join(slices[:3])}{' and more' if len(slices) > 3 else ''} counts as a GPU: the files do not "
+            "name the GPUs. Write the machine's GPUs, and `sharing.mig` of the pool, before real nodes."
+        )
     without = sum(1 for settings in site.nodes.values() if "realmemory" not in settings)
     if without:
         yield f"the memory of {without} nodes is made up, {NO_MEMORY_MIB} MiB a CPU: their lines have no RealMemory."

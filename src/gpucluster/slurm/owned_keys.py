@@ -113,6 +113,8 @@ SITE_WIDE: Mapping[
 ] = {  # key of slurm.conf -> the default of ours on each partition line that it replaces
     "defmempercpu": "defmempercpu",
     "defmempernode": "defmempercpu",
+    "maxmempercpu": "maxmempercpu",
+    "maxmempernode": "maxmempercpu",
     "defcpupergpu": "defcpupergpu",
 }
 REFUSED_WORDS: Mapping[

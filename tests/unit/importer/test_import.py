@@ -12,7 +12,8 @@ from support.golden_tree import Golden
 from gpucluster import catalog
 from gpucluster.cli.import_ import report
 from gpucluster.importer import keys
-from gpucluster.importer.differences import _FIELDS, Change, Difference
+from gpucluster.importer.differences import Change, Difference
+from gpucluster.importer.reasons import _FIELDS
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.plan.resolve import resolve
 from gpucluster.slurm.config.render import render

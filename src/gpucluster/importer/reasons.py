@@ -1,0 +1,223 @@
+"""Why a setting of a site is lost or changed in the rendered files: the sentence of each row of the report."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpucluster import catalog
+from gpucluster.importer import keys
+from gpucluster.importer.extra import PLUGINS
+from gpucluster.importer.site import Key, Setting
+from gpucluster.importer.to_spec import LONGEST_TIME_MIN, MOST_TIER, Made
+from gpucluster.slurm.owned_keys import LISTS, OWNED
+
+
+class Change(StrEnum):
+    """The class of a difference, in the order of the report."""
+
+    LOST = "lost"
+    CHANGED = "changed"
+    MOVED = "moved"
+    DEFAULTED = "defaulted"
+    SAME = "same"
+
+
+def why(change: Change, at: Key, old: Setting | None, new: Setting | None, why_lost: "WhyLost") -> str:
+    if old is None:
+        return _DEFAULTED.get((at[0], at[2]), "the site's files do not set it; gpucluster writes it")
+    if new is None:
+        return why_lost(at, old)
+    if change is Change.MOVED:
+        return f"{old.written} is {new.written} now"
+    if change is Change.SAME:
+        return ""
+    return _why_changed(at, old, why_lost.made)
+
+
+def _why_changed(at: Key, old: Setting, made: Made) -> str:
+    kind, _, key = at
+    if refused := _refused(at, made):
+        return refused
+    if (kind, key) in keys.TIMES:
+        return _why_time(old.value)
+    if reason := _CHANGED.get((kind, key)):
+        return reason
+    owned = _owned(kind, old)
+    return f"gpucluster writes its own value: {owned}" if owned else "gpucluster writes its own value"
+
+
+def _why_time(value: str) -> str:
+    try:
+        found = keys.minutes(value)
+    except ValueError:
+        return "it is no time of Slurm's"
+    if found is None or found > LONGEST_TIME_MIN:
+        return f"a time of a spec is at most {LONGEST_TIME_MIN // 1440} days"
+    return "a time of a spec is at least 1 min" if not found else "a default time is at most the longest time"
+
+
+def _why_tier(value: str) -> str:
+    if not value.isdecimal():
+        return "not imported: it is no number"
+    return f"not imported: `partitions[].tier` is at most {MOST_TIER}" if int(value) > MOST_TIER else ""
+
+
+def _refused(at: Key, made: Made) -> str:
+    """What the rules of the spec say about the value, which `extra` would have."""
+    kind, name, key = at
+    of = {one for (of, _, low), one in made.refused.items() if (of, low) == (kind, key)}
+    why = made.refused.get((kind, name, key)) or next(iter(sorted(of)), "")
+    return f"not imported: {why}" if why else ""
+
+
+def _owned(kind: str, old: Setting) -> str:
+    return OWNED.get(kind, {}).get(old.written.lower(), "")
+
+
+@dataclass(frozen=True, slots=True)
+class WhyLost:
+    """Why a setting of the site has no place in the rendered files; the first reason that applies."""
+
+    made: Made
+    version: str
+
+    def __call__(self, at: Key, old: Setting) -> str:
+        kind, name, key = at
+        reasons = (
+            self.made.left_out.get(name, "") if kind in ("node", "gres.conf") else "",
+            "no node of the partition is imported"
+            if kind == "partition" and name not in self.made.partitions.values()
+            else "",
+            _LINES_OF_OTHERS.get(kind, ""),
+            "a spec for hosts has one head"
+            if kind == "slurm.conf" and key.startswith("slurmctldhost ")
+            else "",
+            "" if keys.known(kind, old.written, self.version) else _unknown(kind, old.written, self.version),
+            "it is Slurm's own default: nothing changes"
+            if (kind, key, old.value.lower()) in _SLURMS_DEFAULT
+            else "",
+            "the hosts of a spec are always on: nothing powers them down" if key in _ELASTIC else "",
+            _FILES_OF_OTHERS.get(kind, ""),
+            f"not imported: {_PROGRAMS[key]}" if kind == "slurm.conf" and key in _PROGRAMS else "",
+            f"not imported: write `{field}`" if (field := _field_of(kind, key)) else "",
+            _why_tier(old.value) if (kind, key) == ("partition", "prioritytier") else "",
+            _refused(at, self.made),
+            f"not imported: {owned}" if (owned := _owned(kind, old)) else "",
+            _not_extra(kind, old),
+        )
+        return next((reason for reason in reasons if reason), "the spec has no field for it")
+
+
+def _not_extra(kind: str, old: Setting) -> str:
+    """Why a key that `extra` takes is not there."""
+    low = old.written.lower()
+    if low not in _EXTRA_KINDS.get(kind, ()):
+        return ""
+    ours = sorted({word for word in LISTS.get(low, ()) if word.lower() in old.value.lower().split(",")})
+    if ours:
+        return f"not imported: gpucluster writes {ours[0]} itself where it is needed"
+    if "/" in old.value or low in PLUGINS:
+        return "not imported: it is a path or a plugin of the site's machines; write it under `extra` if the new ones have it"
+    return "not imported: `extra` takes no such value"
+
+
+def _field_of(kind: str, key: str) -> str:
+    return next((field for of, start, field in _FIELDS if kind == of and key.startswith(start)), "")
+
+
+def _unknown(kind: str, written: str, version: str) -> str:
+    having = keys.versions(kind, written)
+    if not having:
+        return "no Slurm of 22.05 to 26.05 knows it"
+    which = f"{having[0]} does" if len(having) == 1 else f"{having[0]} to {having[-1]} do"
+    return f"Slurm {version} does not know it; {which}"
+
+
+_CHANGED = {
+    ("slurm.conf", "clustername"): "a spec's name has a-z, 0-9 and '-', and Slurm writes it in lower case",
+    ("slurm.conf", "slurmctldhost"): "the head of a spec is a short host name, and no node",
+    ("slurm.conf", "slurmctldhost address"): "the head of a spec has an IPv4 address",
+    ("node", "nodename"): "a host of a spec has a short name of a-z, 0-9 and '-'",
+    ("node", "nodeaddr"): "a host of a spec has an IPv4 address of its own",
+    ("node", "state"): "the hosts of a spec are always on; `scontrol update` drains one",
+    (
+        "node",
+        "gres",
+    ): "a machine of a spec has GPUs of one type with a name; no_consume and other GRES have no field",
+    ("partition", "default"): "slurmctld takes the last partition with Default=YES, and so does the spec",
+    ("partition", "partitionname"): "a partition of a spec has letters, digits, '.', '_' and '-'",
+    ("partition", "nodes"): "a partition of a spec has the hosts of its pools",
+}
+_DEFAULTED = {("partition", "priorityjobfactor"): "Priority of the site sets it, too"}
+_SLURMS_DEFAULT = frozenset(
+    (
+        ("partition", "hidden", "no"),
+        ("partition", "rootonly", "no"),
+        ("partition", "disablerootjobs", "no"),
+        ("partition", "exclusiveuser", "no"),
+        ("partition", "lln", "no"),
+        ("partition", "minnodes", "1"),
+        ("partition", "minnodes", "0"),
+        ("partition", "maxnodes", "unlimited"),
+        ("partition", "maxnodes", "infinite"),
+        ("partition", "allowgroups", "all"),
+        ("partition", "allowaccounts", "all"),
+        ("partition", "allowqos", "all"),
+        ("partition", "allocnodes", "all"),
+        ("partition", "oversubscribe", "no"),
+        ("partition", "priorityjobfactor", "1"),
+        ("partition", "prioritytier", "1"),
+        ("partition", "reqresv", "no"),
+        ("partition", "gracetime", "0"),
+        ("node", "weight", "1"),
+        ("node", "tmpdisk", "0"),
+        ("slurm.conf", "killwait", "30"),
+        ("slurm.conf", "minjobage", "300"),
+        ("slurm.conf", "inactivelimit", "0"),
+        ("slurm.conf", "waittime", "0"),
+        ("slurm.conf", "switchtype", "switch/none"),
+        ("slurm.conf", "mpidefault", "none"),
+        ("slurm.conf", "crypto", "crypto/munge"),
+        ("slurm.conf", "slurmctlddebug", "info"),
+        ("slurm.conf", "slurmddebug", "info"),
+        ("slurm.conf", "slurmctlddebug", "3"),
+        ("slurm.conf", "slurmddebug", "3"),
+        ("slurm.conf", "jobacctgatherfrequency", "30"),
+        ("slurm.conf", "jobcomptype", "jobcomp/none"),
+        ("slurm.conf", "jobacctgathertype", "jobacct_gather/none"),
+        ("slurm.conf", "prioritytype", "priority/multifactor"),
+        ("slurm.conf", "slurmduser", "root"),
+        ("slurm.conf", "accountingstoragetype", "accounting_storage/none"),
+    )
+)
+_ELASTIC = frozenset(
+    (
+        "resumeprogram", "suspendprogram", "resumefailprogram", "resumerate", "suspendrate", "suspendtime",
+        "suspendtimeout", "suspendexcnodes", "suspendexcparts", "suspendexcstates", "powerdownonidle",
+    )
+)  # fmt: skip
+_FILES_OF_OTHERS = {"slurmdbd.conf": "not imported: write `slurm.accounting`"}
+_PROGRAMS = {  # a program of the site: what to do with it
+    "healthcheckprogram": "write `health`: gpucluster's checks run on idle nodes",
+    "prolog": "write `health`: gpucluster's checks run before each job. What the program prepares belongs into the hosts' own set-up or into `slurm.private_tmp`",
+    "epilog": "write `health`: gpucluster's checks run after each job. slurmd itself ends what a job leaves; `slurm.private_tmp` removes its files",
+    "taskprolog": "move its variables to the profile of the users, or to a module",
+    "taskepilog": "move it to the job scripts",
+    "prologslurmctld": "move it to the job scripts",
+    "epilogslurmctld": "read the records of accounting instead, or jobs.log",
+}
+_FIELDS = (  # the beginning of keys, and the field of a spec for the same purpose; its values are other ones
+    ("slurm.conf", "accountingstorage", "slurm.accounting"),
+    ("slurm.conf", "preempt", "slurm.preemption"),
+    ("slurm.conf", "priorityweight", "slurm.accounting"),
+    ("slurm.conf", "healthcheck", "health"),
+    ("partition", "allowaccounts", "partitions[].accounts"),
+    ("partition", "allowqos", "partitions[].allow_qos"),
+    ("partition", "qos", "partitions[].qos"),
+    ("partition", "preemptmode", "slurm.preemption"),
+    ("partition", "maxcpuspernode", "partitions[].max_cpus_per_node"),
+)
+_EXTRA_KINDS = {kind: catalog.slurm_key_names(kind).keys() for kind in OWNED}
+_LINES_OF_OTHERS = {
+    "nodeset": "the partitions of a spec name pools instead",
+    "downnodes": "`scontrol update` sets the state of a node",
+}
