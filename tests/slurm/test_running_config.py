@@ -1,6 +1,6 @@
 """What people change in slurmctld by hand: found by one check of `validate`, and healed by the commands of its remedy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from asking import finding, heal
@@ -8,6 +8,7 @@ from real_slurm import VERSIONS, RealSlurm
 from support.builders import a_lab_plan, a_plan
 
 from gpucluster.checks.check import CheckStatus
+from gpucluster.slurm.config.render import render
 
 CHECKS = ("ctl.conf", "part.up", "nodes.hw", "ctl.resv")
 SPEC = (
@@ -93,3 +94,20 @@ def test_a_cluster_on_aws_has_the_rendered_configuration(version: str) -> None:
         keys = {"24.11": ("PrologEpilogTimeout",), "26.05": ("PrologTimeout", "EpilogTimeout")}[version]
         longest = int(shown["ResumeTimeout"].split()[0])
         assert [int(shown[key].split()[0]) for key in keys] == [longest + 120, 120][: len(keys)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_new_feature_of_a_pool_is_there_after_a_reconfigure(version: str) -> None:
+    """`pools[].features` is of the class live."""
+    more = ('"192.0.2.[11-14]"}', '"192.0.2.[11-14]", features: [ib]}')
+    with RealSlurm(version, a_lab_plan(), nodes=False) as slurm:
+        slurm.start_controller()
+        assert "ib" not in slurm.show("nodes")[0]["AvailableFeatures"].split(",")
+        plan = replace(a_lab_plan(more), slurm=replace(a_lab_plan(more).slurm, version=version))
+        text = next(a.content for a in render(plan) if a.path == "slurm/slurm.conf").decode()
+        slurm.write("/etc/slurm/slurm.conf", text)
+        slurm.must("scontrol", "reconfigure")
+        slurm.wait(
+            lambda: "ib" in slurm.show("nodes")[0]["ActiveFeatures"].split(","), "the feature is active"
+        )
+        assert slurm.errors() == []

@@ -292,12 +292,12 @@ HOST_ROWS: list[tuple[str, list[Change], str]] = [
             *OF_24_11,
             (f"{{tree: {{spine: {TREE}}}}}", '{block: {blocks: {b1: "gpu[01-03]", b2: gpu04}, sizes: [3]}}'),
         ],
-        "6:53: error[small-block] slurm.topology.block.blocks.b2: the block has 1 hosts, fewer than the base size 3: slurmctld 24.11 ends. Slurm 25.05 takes it",
+        "6:53: error[small-block] slurm.topology.block.blocks.b2: the block has 1 host, fewer than the base size 3: slurmctld 24.11 ends. Slurm 26.05 takes it",
     ),
     (
         "several topologies before 25.05",
         [*OF_24_11, (f"{{tree: {{spine: {TREE}}}}}", "{named: {a: {flat: true, default: true}}}")],
-        "6:21: error[slurm-lacks] slurm.topology.named: Slurm 24.11 cannot have several topologies; 25.05 can",
+        "6:21: error[slurm-lacks] slurm.topology.named: Slurm 24.11 cannot have several topologies; 26.05 can",
     ),
     (
         "a topology that the spec has not",

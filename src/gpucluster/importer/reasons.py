@@ -139,6 +139,7 @@ _CHANGED = {
     ("node", "nodename"): "a host of a spec has a short name of a-z, 0-9 and '-'",
     ("node", "nodeaddr"): "a host of a spec has an IPv4 address of its own",
     ("node", "state"): "the hosts of a spec are always on; `scontrol update` drains one",
+    ("node", "features"): "gpucluster adds the names of the pool, the machine and the GPU model",
     (
         "node",
         "gres",

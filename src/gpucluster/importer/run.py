@@ -21,6 +21,7 @@ from gpucluster.plan import names
 from gpucluster.plan.resolve import resolve
 from gpucluster.slurm.config.render import render
 from gpucluster.spec import Problem, Report, inspect_text
+from gpucluster.spec.yaml import MAX_BYTES
 
 _KINDS = (  # a part of the file's name -> its kind; other files are read only if slurm.conf includes them
     ("gres", "gres.conf"),
@@ -59,11 +60,16 @@ def import_files(files: Sequence[Path], *, version: str, name: str | None = None
         listed = "".join(f"\n  {complaint}" for complaint in site.complaints[:20])
         raise GpuclusterError(
             f"{files[0]}: {error}{listed}",
-            next_step="name a slurm.conf with NodeName and PartitionName lines",
+            next_step="name a slurm.conf with NodeName and PartitionName lines; of a large site, one with a part of them",
         ) from None
     _with_accounts(made, site, of_accounts)
     with_restrictions(made, site)
     text, report = _valid(made, site, of_accounts)
+    if len(text.encode()) > MAX_BYTES:
+        raise GpuclusterError(
+            f"{files[0]}: the spec of this site has {len(text) >> 10} KiB, and a spec is at most {MAX_BYTES >> 10} KiB",
+            next_step="import the site in parts: a slurm.conf with some of its nodes and partitions",
+        )
     if report.spec is None:
         wrong = "".join(f"\n  {problem}" for problem in report.errors[:20])
         raise GpuclusterError(

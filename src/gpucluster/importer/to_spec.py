@@ -18,6 +18,7 @@ from gpucluster.importer.write_yaml import Value
 from gpucluster.plan import defaults
 from gpucluster.slurm.hostlist import fold
 from gpucluster.spec.fields import MAX_NAME, MAX_NODES
+from gpucluster.spec.yaml import MAX_BYTES
 from gpucluster.text import format_size
 
 MADE_UP = ipaddress.IPv4Network(
@@ -26,9 +27,11 @@ MADE_UP = ipaddress.IPv4Network(
 LONGEST_TIME_MIN = 365 * 1440
 MOST_TIER = MAX_NODES  # of a spec; Slurm takes up to 65533
 MOST_LICENSES = 1_000_000
+MOST_POOLS = MAX_BYTES // 100  # a line of a pool has more than 100 characters
 NO_MEMORY_MIB = 1024  # of a node without RealMemory, for each CPU
 LEAST_MEMORY_MIB = 512
 _UNSCHEDULED = ("future",)
+_FEATURE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _YES = ("yes", "true", "up", "1")
 _MOST = {"socketsperboard": 64, "corespersocket": 1024, "threadspercore": 8, "gpus": 64}
 
@@ -72,6 +75,11 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
             f"no node of the files can be imported: {next(iter(left_out.values()), _no_line(site))}"
         )
     groups = _groups(site, renamed)
+    if len(groups) > MOST_POOLS:
+        raise ValueError(
+            f"its {len(site.partitions)} partitions divide the {len(renamed)} nodes into {len(groups)} sets of the same hardware and "
+            f"the same partitions. Each is a pool, and a spec of at most {MAX_BYTES // 1024} KiB has room for about {MOST_POOLS}"
+        )
     pools = _pool_names(groups)
     partitions, _ = _names(
         [name for name in site.partitions if site.members(site.partitions[name])], _partition_name
@@ -96,6 +104,7 @@ def to_spec(site: Site, *, version: str, name: str | None = None) -> Made:
                 "hosts": fold(renamed[node] for node in members),
                 "addresses": fold(addresses.of(_address(site.nodes[node])) for node in members),
                 **_sharing(group[0]),
+                **({"features": list(group[2])} if group[2] else {}),
                 **_with_extra("node", [site.nodes[node] for node in members]),
             }
             for group, members in groups.items()
@@ -165,7 +174,7 @@ def _short_name(text: str, otherwise: str) -> str:
     return low[:MAX_NAME].rstrip("-") or otherwise
 
 
-_Group = tuple[Hardware, tuple[str, ...]]
+_Group = tuple[Hardware, tuple[str, ...], tuple[str, ...]]  # hardware, partitions, features
 
 
 def _groups(site: Site, renamed: Mapping[str, str]) -> dict[_Group, list[str]]:
@@ -176,9 +185,15 @@ def _groups(site: Site, renamed: Mapping[str, str]) -> dict[_Group, list[str]]:
             memberships.setdefault(node, []).append(name)
     groups: dict[_Group, list[str]] = {}
     for node in renamed:
-        key = hardware_of(site.nodes[node]), tuple(memberships[node])
+        key = hardware_of(site.nodes[node]), tuple(memberships[node]), _features(site.nodes[node])
         groups.setdefault(key, []).append(node)
     return groups
+
+
+def _features(settings: Settings) -> tuple[str, ...]:
+    """The features that a spec takes, in their order."""
+    words = settings["features"].value.split(",") if "features" in settings else []
+    return tuple(dict.fromkeys(word for one in words if _FEATURE.fullmatch(word := one.strip())))
 
 
 def hardware_of(settings: Settings) -> Hardware:
@@ -227,7 +242,7 @@ def _machines(groups: Iterable[_Group]) -> dict[Hardware, str]:
     """A name for each kind of hardware: its GPUs, or its cores."""
     made: dict[Hardware, str] = {}
     alike: dict[Hardware, str] = {}  # how the GPUs are shared is of the pool
-    for hardware, _ in groups:
+    for hardware, *_ in groups:
         if (same := alike.get(replace(hardware, sharing=None))) is not None:
             made[hardware] = same
         elif hardware not in made:

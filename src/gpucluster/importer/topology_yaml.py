@@ -9,6 +9,8 @@ from gpucluster.spec.tree import ListNode, MapNode, Node, plain
 from gpucluster.spec.yaml import TreeError, parse
 from gpucluster.text import quoted
 
+_KEYS = ("topology", "cluster_default", "tree", "block", "flat")
+
 
 def read_topology_yaml(site: Site, shown: str, text: str) -> None:
     """Add the topologies of the file to the site; what is not of its form is reported by its line."""
@@ -26,6 +28,14 @@ def read_topology_yaml(site: Site, shown: str, text: str) -> None:
         name = _text(entries.get("topology"))
         if not name or name in site.named:
             site.complain(place, f"a topology has no name, or that of another: {quoted(name)}")
+            continue
+        strange = [key for key in entries if key not in _KEYS]
+        if strange:
+            of = ", ".join(map(quoted, strange))
+            site.complain(
+                place,
+                f"the topology {quoted(name)} is not imported: a spec has tree, block and flat, not {of}",
+            )
             continue
         site.named[name] = _named(site, entries, place, shown)
     return None

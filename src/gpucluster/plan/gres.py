@@ -71,6 +71,15 @@ def units(shape: NodeShape) -> int:
     return shape.gpu_count * each
 
 
+def gpu_types(shape: NodeShape) -> tuple[str, ...]:
+    """The types of the resource `gpu` of a node, as jobs ask for them: its model, or the profiles of its MIG slices."""
+    if shape.gpu_model is None:
+        return ()
+    if isinstance(shape.sharing, Mig):
+        return tuple(one.profile for one in shape.sharing.slices)
+    return (shape.gpu_model,)
+
+
 def slices(shape: NodeShape) -> Iterator[SliceDevice]:
     """The MIG slices of a node, by GPU, in the order in which the agent creates them: the largest first."""
     if not isinstance(shape.sharing, Mig):

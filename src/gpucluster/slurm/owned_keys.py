@@ -11,6 +11,7 @@ _PORTS = "the security groups and the agents know this port"
 _UNITS = "the units and the image have this path or user"
 _GROUPS = "the GPUs of a job are its own only with this value"
 _HEAD = "the field `head`"
+_SHARE = "the field `exclusive`; jobs that share cores (FORCE, YES) have no field"
 _OWN_FILE = "its plugin reads a file or a program of its own, which gpucluster does not write"
 _JWT = "it needs auth/jwt, which the image does not have"
 _NODE = "the field `machine` or `capacity[].machines` of the pool"
@@ -34,14 +35,14 @@ OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what 
         "statesavelocation": "the field `head.state`", "slurmdspooldir": _UNITS, "slurmctldpidfile": _UNITS,
         "slurmdpidfile": _UNITS, "slurmctldlogfile": _UNITS, "slurmdlogfile": _UNITS,
         "prolog": _HEALTH, "epilog": _HEALTH, "prologslurmctld": "the elastic daemon's waiter",
-        "prologflags": _HEALTH, "taskprolog": "the fields `aws.jobs` and `sharing.mps`", "healthcheckprogram": _HEALTH,
+        "prologflags": "Alloc and Contain are for the GPUs of a job and for its checks; X11 and others have no field", "taskprolog": "the fields `aws.jobs` and `sharing.mps`", "healthcheckprogram": _HEALTH,
         "prologepilogtimeout": _PROLOG_LIMIT, "prologtimeout": _PROLOG_LIMIT, "epilogtimeout": _PROLOG_LIMIT,
         "healthcheckinterval": _HEALTH, "healthchecknodestate": _HEALTH,
         "jobcontainertype": "the field `slurm.private_tmp`", "namespacetype": "the field `slurm.private_tmp`",
         "proctracktype": _GROUPS, "taskplugin": _GROUPS, "returntoservice": "the daemon's table of node states",
         "rebootprogram": "/sbin/reboot of the node, on hosts and on AWS",
         "schedulertype": "the daemon reads the plans of sched/backfill",
-        "selecttype": _GROUPS, "selecttypeparameters": "memory and cores are given out by the plan's shapes",
+        "selecttype": _GROUPS, "selecttypeparameters": "jobs get cores and memory by the plan's shapes; CR_ONE_TASK_PER_CORE and others have no field",
         "grestypes": "the fields `machine` and `sharing` of the pools",
         "topologyplugin": "the field `slurm.topology`", "jobrequeue": "the field `slurm.requeue`",
         "licenses": "the field `slurm.licenses`", "jobsubmitplugins": "the field `partitions[].requires_gpus`",
@@ -56,22 +57,22 @@ OWNED: Mapping[str, Mapping[str, str]] = {  # kind -> key in lower case -> what 
         "suspendrate": _POWER, "suspendtime": _POWER, "resumetimeout": _POWER, "suspendtimeout": _POWER,
         "suspendexcnodes": _POWER, "suspendexcparts": _POWER, "suspendexcstates": _POWER, "plugstackconfig": "the field `slurm.containers`",
         "nodename": "the field `pools`", "partitionname": "the field `partitions`", "nodeset": "the field `pools`",
-        "downnodes": "`scontrol update` or `gpucluster node`", "slurmdparameters": _NODE,
+        "downnodes": "`scontrol update` or `gpucluster node`", "slurmdparameters": "the hardware of a node is that of its `machine`; words that change what slurmd reports have no field",
     },
     "node": {
         "nodename": "the field `pools[].name`, or `hosts`", "nodeaddr": "the field `addresses`",
         "nodehostname": "the field `hosts`", "bcastaddr": "a node has one address, that of the field `addresses`",
         "port": _PORTS, "cpus": _NODE, "procs": _NODE, "boards": _NODE, "sockets": _NODE,
         "socketsperboard": _NODE, "corespersocket": _NODE, "threadspercore": _NODE, "realmemory": _NODE,
-        "gres": "the fields `machine` and `sharing`", "feature": "the field `name` of the pool",
-        "features": "the field `name` of the pool", "state": "`scontrol update` or `gpucluster node`",
+        "gres": "the fields `machine` and `sharing`", "feature": "the field `features` of the pool",
+        "features": "the field `features` of the pool", "state": "`scontrol update` or `gpucluster node`",
         "suspendtime": _POWER, "topology": "the field `slurm.topology`",
     },
     "partition": {
         "partitionname": "the field `name`", "nodes": "the field `pools`", "default": "the field `default`",
         "maxtime": "the field `max_time`", "defaulttime": "the field `default_time`",
         "suspendtime": _POWER, "resumetimeout": _POWER, "suspendtimeout": _POWER, "prioritytier": "the field `tier`",
-        "priority": "the field `tier`", "oversubscribe": "the field `exclusive`", "shared": "the field `exclusive`",
+        "priority": "the field `tier`", "oversubscribe": _SHARE, "shared": _SHARE,
         "exclusive": "the field `exclusive`", "qos": "the field `qos`", "allowaccounts": "the field `accounts`",
         "allowqos": "the field `allow_qos`", "maxcpuspernode": "the field `max_cpus_per_node`",
         "topology": "the field `topology`", "preemptmode": "the field `slurm.preemption`",

@@ -203,6 +203,12 @@ class Pool(Part):
     addresses: Addresses | None = spec_field(
         UpdateClass.DRAIN, "Addresses of the hosts, in the same order: `192.0.2.[11-14]`.", default=None
     )
+    features: tuple[SlurmName, ...] = spec_field(
+        UpdateClass.LIVE,
+        "More Slurm features of the nodes, for `--constraint`: `ib`. The pool, the machine and the GPU model are features already.",
+        default=(),
+        min_length=1,
+    )
     extra: Mapping[ExtraKey, ExtraValue] = extra_field("the pool's NodeName lines")
     remove: tuple[ExtraKey, ...] = remove_field("the pool's NodeName lines")
 

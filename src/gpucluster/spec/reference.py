@@ -75,6 +75,7 @@ _EXAMPLES: Mapping[str, str] = {
     "slurm.requeue": "true",
     "slurm.extra": "{KillWait: 60, SchedulerParameters: {bf_max_job_user: 50}}",
     "slurm.remove": "[MaxArraySize]",
+    "pools[].features": "[ib, avx512]",
     "pools[].extra": "{MemSpecLimit: 4096}",
     "pools[].remove": "[Weight]",
     "partitions[].extra": "{GraceTime: 120, LLN: true}",

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpucluster import catalog
+from gpucluster.errors import GpuclusterError
 from gpucluster.importer.differences import Change
 from gpucluster.importer.gpus import Gpus, gpus_of
 from gpucluster.importer.lines import Place
@@ -158,3 +159,33 @@ def test_another_name_of_the_head_is_not_kept(tmp_path: Path) -> None:
         tmp_path, "ControlMachine=h1", "NodeName=a CPUs=8", "PartitionName=p Nodes=a Default=YES"
     )
     assert not [line for line in rendered(found) if line.startswith("ControlMachine")]
+
+
+def test_nodes_keep_their_features(tmp_path: Path) -> None:
+    """`sbatch -C ib` of the site works on: nodes with other features are another pool."""
+    found = imported(
+        tmp_path,
+        'NodeName=a[1-2] CPUs=8 Feature="ib, amd"',
+        "NodeName=a3 CPUs=8 Feature=amd",
+        "PartitionName=p Nodes=a[1-3] Default=YES",
+    )
+    features = {
+        words[0]: next(word for word in words if word.startswith("Feature="))
+        .removeprefix("Feature=")
+        .split(",")
+        for line in rendered(found)
+        if line.startswith("NodeName=") and (words := line.split())
+    }
+    assert {"ib", "amd"} <= set(features["NodeName=a[1-2]"])
+    assert "amd" in features["NodeName=a3"]
+    assert "ib" not in features["NodeName=a3"]
+    assert {
+        row.why for row in found.differences if row.key == "Feature" and row.change is Change.CHANGED
+    } == {"gpucluster adds the names of the pool, the machine and the GPU model"}
+
+
+def test_a_site_with_too_many_pools_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """It ended after 17 seconds as a fault of gpucluster."""
+    nodes = [f"NodeName=n{i} CPUs=2 RealMemory={2000 + i}" for i in range(3000)]
+    with pytest.raises(GpuclusterError, match="divide the 3000 nodes into 3000 sets of the same hardware"):
+        imported(tmp_path, *nodes, "PartitionName=p Nodes=ALL Default=YES")

@@ -154,7 +154,7 @@ REFUSED = [
     ("a circle", "SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=c\nSwitchName=c Switches=b\n", "its switches form a circle"),
     ("an unknown switch", "SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=x\n", "a switch is above one that is not defined"),
     ("switches and blocks", "SwitchName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\n", "it has switches and blocks"),
-    ("a small block", "BlockName=a Nodes=n[1-3]\nBlockName=b Nodes=n4\nBlockSizes=3\n", "the block has 1 hosts, fewer than the base size 3: slurmctld 24.11 ends. Slurm 25.05 takes it"),
+    ("a small block", "BlockName=a Nodes=n[1-3]\nBlockName=b Nodes=n4\nBlockSizes=3\n", "the block has 1 host, fewer than the base size 3: slurmctld 24.11 ends. Slurm 26.05 takes it"),
 ]  # fmt: skip
 
 

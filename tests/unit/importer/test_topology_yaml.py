@@ -63,7 +63,7 @@ def test_topologies_and_the_one_of_a_partition_are_those_of_the_site(tmp_path: P
 def test_version_without_several_topologies_is_reported(tmp_path: Path) -> None:
     found = _import(tmp_path, YAML, "24.11")
     assert [one.message for one in found.complaints] == [
-        "the topology is not imported: Slurm 24.11 cannot have several topologies; 25.05 can"
+        "the topology is not imported: Slurm 24.11 cannot have several topologies; 26.05 can"
     ]
     assert "topology" not in found.text
 
@@ -85,3 +85,16 @@ def test_other_forms_are_reported_by_their_line(tmp_path: Path, yaml: str, told:
     complaints = [str(one).replace(f"{tmp_path}/", "") for one in found.complaints]
     assert any(one.startswith(told) for one in complaints), complaints
     assert "topology" not in found.text
+
+
+def test_topology_of_another_kind_is_reported_and_left_out(tmp_path: Path) -> None:
+    """A ring became a flat topology without a word (26.05 has topology/ring and topology/torus3d)."""
+    ring = '- topology: around\n  ring:\n    rings:\n      - {ring: r1, nodes: "n[1-4]"}\n'
+    found = _import(tmp_path, YAML + ring)
+    (complaint,) = found.complaints
+    assert complaint.place.line == YAML.count("\n") + 1
+    assert complaint.message == (
+        "the topology 'around' is not imported: a spec has tree, block and flat, not 'ring'"
+    )
+    assert "around" not in found.text
+    assert "nvl" in found.text

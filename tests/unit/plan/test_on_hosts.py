@@ -95,8 +95,8 @@ def test_explanation_has_values_that_the_spec_does_not_contain() -> None:
     notes = {note.path: note for note in explain(spec, catalog.load(), a_lab_plan())}
     assert notes["pools[h100].memory"].value == "1945600 MiB"
     assert notes["storage[/home].server"].value == "192.0.2.10"
-    assert notes["topology"].value == "2 leaves below 1 switches at the top"
-    assert "no job spans" in notes["topology"].reason
+    assert notes["topology"].value == "2 leaves below 1 switch at the top"
+    assert "any nodes" in notes["topology"].reason
     assert not [path for path in notes if "zone" in path or "idle" in path]
 
 

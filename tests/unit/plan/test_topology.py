@@ -78,7 +78,7 @@ def test_plan_survives_its_json(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value", "why"),
     [
-        (DEEP, "3 leaves below 1 switches at the top", "no job spans them"),
+        (DEEP, "3 leaves below 1 switch at the top", "a job may use any nodes"),
         (BLOCK, "2 blocks, sizes 2, 4", "whole blocks"),
     ],
 )
@@ -149,7 +149,7 @@ def test_no_default_and_a_version_without_several_topologies_are_both_reported()
     found = {p.id: p.message for p in problems if p.id != "slurm-support"}
     assert found == {
         "default-topology": "none is the default; write `default: true` at one",
-        "slurm-lacks": "Slurm 24.11 cannot have several topologies; 25.05 can",
+        "slurm-lacks": "Slurm 24.11 cannot have several topologies; 26.05 can",
     }
 
 

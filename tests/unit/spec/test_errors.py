@@ -89,7 +89,7 @@ ROWS: list[tuple[str, list[Change], str]] = [
     (
         "a key near no other",
         [("idle: 5m", "idle: 5m\n    colour: red")],
-        "16:5: error[unknown-key] pools[h200].colour: unknown key 'colour'; known here are name, runs, nodes, idle, boot_timeout, capacity, spares, termination, job_heartbeat, breaker, on_boot, image, placement, sharing, machine, hosts, addresses, extra, remove",
+        "16:5: error[unknown-key] pools[h200].colour: unknown key 'colour'; known here are name, runs, nodes, idle, boot_timeout, capacity, spares, termination, job_heartbeat, breaker, on_boot, image, placement, sharing, machine, hosts, addresses, features, extra, remove",
     ),
     (
         "a boot script that is not in S3",

@@ -40,7 +40,11 @@ def on_hosts(spec: ClusterSpec, plan: SlurmOnHosts) -> Iterator[Note]:
         at = f"topologies[{one.name}]" if one.name else "topology"
         if isinstance(one, Blocks):
             why = "from the spec. A job gets whole blocks of the smallest size that it fits in, and `--segment` divides it"
-            yield Note(at, f"{len(one.blocks)} blocks, sizes {', '.join(map(str, one.sizes))}", why)
+            yield Note(
+                at,
+                f"{_counted(len(one.blocks), 'block', 'blocks')}, sizes {', '.join(map(str, one.sizes))}",
+                why,
+            )
             if not _has_sizes(requested, one.name):
                 why = "the smallest block: a job of at most so many nodes gets them from one block"
                 yield Note(f"{at}.sizes", ", ".join(map(str, one.sizes)), why)
@@ -52,8 +56,10 @@ def on_hosts(spec: ClusterSpec, plan: SlurmOnHosts) -> Iterator[Note]:
             yield Note(at, "flat", "from the spec: all its nodes are equally near")
         else:
             top = sum(1 for switch in (*one.leaves, *one.spines) if not _above(one, switch.name))
-            why = "from the spec; two switches at the top have no connection, so no job spans them"
-            yield Note(at, f"{len(one.leaves)} leaves below {top} switches at the top", why)
+            why = "two switches at the top have no connection, so no job spans them"
+            one_top = "one switch is above all others, so a job may use any nodes"
+            text = f"{_counted(len(one.leaves), 'leaf', 'leaves')} below {_counted(top, 'switch', 'switches')} at the top"
+            yield Note(at, text, f"from the spec; {one_top if top == 1 else why}")
             yield from _each(
                 f"{at}.leaves", one.leaves, "hosts of one switch: Slurm gives a job as few leaves as possible"
             )
@@ -71,6 +77,10 @@ def _each(at: str, leaves: Sequence[Leaf], why: str) -> Iterator[Note]:
         yield Note(
             at, f"and {len(leaves) - MOST} more", "`gpucluster render NAME --to FOLDER` writes all of them"
         )
+
+
+def _counted(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"
 
 
 def _nodes(leaf: Leaf) -> str:

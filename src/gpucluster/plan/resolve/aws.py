@@ -118,7 +118,7 @@ def pool(
         ),
         sources=sources,
         slots=tuple(_slots(pool.name, nodes.max, site.region, zone) for zone in zones if zone in used),
-        features=features_of(pool.name, sources, catalog),
+        features=tuple(sorted({*features_of(pool.name, sources, catalog), *pool.features})),
         templates=templates,
         health_limit=operations.health_limit(health, nodes.max),
         replacements_per_hour=operations.replacements_per_hour(health, nodes.max),

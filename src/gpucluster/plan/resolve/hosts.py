@@ -40,7 +40,7 @@ def pool(requested: PoolSpec, machines: Mapping[str, HostMachine], health: Healt
         boot_timeout_s=int(boot_s),
         shape=shared(shape_of(machine), requested.sharing),
         slots=spans(require(requested.hosts)),
-        features=_features(requested.name, name, machines),
+        features=tuple(sorted({*_features(requested.name, name, machines), *requested.features})),
         health_limit=operations.health_limit(health, len(require(requested.addresses))),
         addresses=require(requested.addresses),
         hardware=_hardware(name, machine),

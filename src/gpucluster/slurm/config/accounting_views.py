@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.plan import defaults, names
+from gpucluster.plan import defaults, gres, names
 from gpucluster.plan.model import Accounting, ExternalDatabase, LocalDatabase, Partition, Pool, SlurmPlan
 from gpucluster.slurm.config.times import slurm_seconds, slurm_time
 
@@ -170,8 +170,8 @@ def accounting(plan: SlurmPlan) -> Iterator[AccountingLines]:
 
 
 def _gpu_tres(plan: SlurmPlan) -> Iterator[str]:
-    """What is counted in addition to CPUs, memory and nodes: GPUs, and GPUs of each model."""
-    models = sorted({pool.shape.gpu_model for pool in plan.pools if pool.shape.gpu_model})
+    """What is counted in addition to CPUs, memory and nodes: GPUs, and GPUs of each type: a model, or a MIG profile."""
+    models = sorted({model for pool in plan.pools for model in gres.gpu_types(pool.shape)})
     if models:
         yield from ("gres/gpu", *(f"gres/gpu:{model}" for model in models))
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from gpucluster.plan.model import Blocks, Flat, Leaf, SlurmPlan, Topology
 
 _NO_COMMON_SWITCH = "Each pool has one leaf switch in each zone, and no switch connects them: every job has nodes of one pool in one zone."
-_TREE = "Switches of the spec. No switch connects two at the top, so no job uses nodes of both."
+_TREE = "Switches of the spec. No switch connects two of {tops}, so no job uses nodes of both."
+_ONE_TREE = "Switches of the spec. {top} connects all others, so a job may use any nodes."
 _BLOCKS = "Blocks of the spec. Each size is a number of nodes."
 
 
@@ -91,7 +92,7 @@ def topology_conf(plan: SlurmPlan) -> TopologyConf:
     blocks = next((one for one in plan.topologies if isinstance(one, Blocks)), None)
     return TopologyConf(
         cluster=plan.name,
-        comment=_NO_COMMON_SWITCH if plan.hosts is None else _TREE if blocks is None else _BLOCKS,
+        comment=_comment(plan, blocks),
         leaves=tuple(LeafLine(name=leaf.name, nodes=_nodes(leaf)) for leaf in plan.leaves),
         spines=tuple(SpineLine(name=one.name, switches=",".join(one.switches)) for one in plan.spines),
         blocks=()
@@ -99,6 +100,16 @@ def topology_conf(plan: SlurmPlan) -> TopologyConf:
         else tuple(BlockLine(name=b.name, nodes=_nodes(b)) for b in blocks.blocks),
         sizes="" if blocks is None else ",".join(map(str, blocks.sizes)),
     )
+
+
+def _comment(plan: SlurmPlan, blocks: Blocks | None) -> str:
+    if plan.hosts is None:
+        return _NO_COMMON_SWITCH
+    if blocks is not None:
+        return _BLOCKS
+    below = {name for spine in plan.spines for name in spine.switches}
+    tops = [one.name for one in (*plan.spines, *plan.leaves) if one.name not in below]
+    return _ONE_TREE.format(top=tops[0]) if len(tops) == 1 else _TREE.format(tops=", ".join(tops))
 
 
 def topology_yaml(plan: SlurmPlan) -> TopologyYaml:

@@ -182,6 +182,7 @@ class GresConf:
     """templates/slurm/gres.conf.j2"""
 
     cluster: str
+    autodetect: str  # why it is off
     gpus: tuple[GpuLine, ...]
     shared: tuple[SharedLine, ...]
 
@@ -363,6 +364,9 @@ def slurm_conf(plan: SlurmPlan) -> SlurmConf:
 def gres_conf(plan: SlurmPlan) -> GresConf:
     return GresConf(
         cluster=plan.name,
+        autodetect="AutoDetect cannot be used with cloud nodes."
+        if plan.hosts is None
+        else "AutoDetect needs a slurmd that is built with NVML.",
         gpus=tuple(line for pool in plan.pools for span in pool.slots for line in _gpus(pool.shape, span)),
         shared=tuple(
             line for pool in plan.pools for span in pool.slots for line in _shared(pool.shape, span)

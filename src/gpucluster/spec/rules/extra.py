@@ -40,6 +40,14 @@ def _wide_tree(version: str) -> str:
 def of_pool(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
     pool = spec.pools[index]
     yield from _checked(spec, catalog, "node", ("pools", index), pool.extra, pool.remove)
+    if pool.features and spec.slurm is None:
+        yield error(
+            "pools",
+            index,
+            "features",
+            id="extra-without-slurm",
+            message="`features` are Slurm's, and the spec has none",
+        )
 
 
 def of_partition(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Finding]:
@@ -115,7 +123,9 @@ def _other_version(key: SlurmKey, version: str) -> str:
     if version in key.defunct_in:
         return f"Slurm {version} ignores {key.name} with an error; it was a setting until {key.known_in[-1]}"
     if version < key.known_in[0]:
-        return f"Slurm {version} does not know {key.name}; {key.known_in[0]} does"
+        known = facts_of.load().slurm_supported
+        first = next((one for one in key.known_in if one in known), key.known_in[0])
+        return f"Slurm {version} does not know {key.name}; {first} does"
     return f"Slurm {version} no longer knows {key.name}; {key.known_in[-1]} was the last"
 
 

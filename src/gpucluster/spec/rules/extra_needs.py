@@ -37,14 +37,14 @@ class Lines:
         least = min((memory for *_, memory in self._machines()), default=MOST_PRIORITY)
         return least * int(defaults.MEMORY_PERCENT.value) // 100
 
-    def gpu_models(self) -> Iterator[str]:
-        """The GPU models of the cluster, as TRES name them."""
-        own = (machine.gpus for machine in self.spec.machines.values())
-        yield from (gpus.model.lower() for gpus in own if gpus is not None)
+    def gpu_types(self) -> Iterator[str]:
+        """The types of GPUs of the cluster, as TRES name them: models, and profiles of MIG slices."""
         for pool in self.spec.pools:
-            for machine in self._of_aws(pool):
-                if machine.gpu is not None:
-                    yield machine.gpu.model.lower()
+            own = self.spec.machines.get(pool.machine or "")
+            gpus = [one.gpu.model for one in self._of_aws(pool) if one.gpu is not None]
+            gpus += [own.gpus.model] if own is not None and own.gpus is not None else []
+            slices = pool.sharing.mig if pool.sharing is not None else None
+            yield from (name.lower() for name in (slices if gpus and slices else gpus))
 
     def qos(self) -> frozenset[str]:
         return frozenset(one.name for one in self.spec.qos)
@@ -198,7 +198,7 @@ def _tres(key: str) -> _Rule:
             return ""
         if spec.slurm is None or spec.slurm.accounting is None:
             return f"`slurm.accounting` for {sorted(gpus)[0]}: without slurmdbd slurmctld does not know it and ends"
-        known = {"gres/gpu", *(f"gres/gpu:{model}" for model in given.lines.gpu_models())}
+        known = {"gres/gpu", *(f"gres/gpu:{model}" for model in given.lines.gpu_types())}
         unknown = sorted(gpus - known)
         return f"a TRES of the spec instead of {unknown[0]}: {', '.join(sorted(known))}" if unknown else ""
 

@@ -1,6 +1,6 @@
 """The topology of existing hosts: each host once, every switch once, sizes of blocks, and the version that has it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpucluster import catalog as catalogs
 from gpucluster.catalog import Catalog
@@ -38,9 +38,9 @@ def versions(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     several = catalogs.slurm_key_versions("partition")["topology"]
     for path, one in _each(topology):
         if or_none(lambda one=one: one.block) is not None and version not in blocks:
-            yield _lacks((*path, "block"), version, "blocks", blocks[0])
+            yield _lacks((*path, "block"), version, "blocks", _offered(blocks, catalog))
     if or_none(lambda: topology.named) is not None and version not in several:
-        yield _lacks((*AT, "named"), version, "several topologies", several[0])
+        yield _lacks((*AT, "named"), version, "several topologies", _offered(several, catalog))
 
 
 def names_and_hosts(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
@@ -172,8 +172,8 @@ def _sizes(block: Block, at: Path, version: str, catalog: Catalog) -> Iterator[F
     known = catalog.slurm_known
     if smallest < base and version in known and known.index(version) < known.index(SMALL_BLOCKS_SINCE):
         message = (
-            f"the block has {smallest} hosts, fewer than the base size {base}: slurmctld {version} ends. "
-            f"Slurm {SMALL_BLOCKS_SINCE} takes it"
+            f"the block has {smallest} host{'' if smallest == 1 else 's'}, fewer than the base size {base}: slurmctld {version} ends. "
+            f"Slurm {_offered(known[known.index(SMALL_BLOCKS_SINCE) :], catalog)} takes it"
         )
         yield error(*at, "blocks", name, id="small-block", message=message)
 
@@ -181,6 +181,11 @@ def _sizes(block: Block, at: Path, version: str, catalog: Catalog) -> Iterator[F
 def _is_multiple(size: int, base: int) -> bool:
     times, rest = divmod(size, base)
     return rest == 0 and times > 0 and times & (times - 1) == 0 and times <= 2**MOST_DOUBLINGS
+
+
+def _offered(having: Sequence[str], catalog: Catalog) -> str:
+    """The first of the versions that `slurm.version` takes."""
+    return next((one for one in having if one in catalog.slurm_supported), having[0])
 
 
 def _lacks(at: Path, version: str, what: str, since: str) -> Finding:
