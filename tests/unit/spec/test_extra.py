@@ -137,6 +137,27 @@ def test_each_setting_is_explained() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "instead"),
+    [
+        ((PARTITION, "default: true, extra: {DefMemPerNode: 5000}}"), "DefMemPerNode of the partition"),
+        (
+            ('version: "26.05"', 'version: "26.05"\n  extra: {DefMemPerCPU: 4000}'),
+            "DefMemPerCPU of slurm.conf",
+        ),
+    ],
+)
+def test_a_default_that_another_key_replaces_is_explained(change: tuple[str, str], instead: str) -> None:
+    """The note said that the spec leaves it out, and that Slurm's own default holds."""
+    spec = inspect_text(a_lab_text(change), "lab.yaml", catalog.load()).result()
+    (note,) = [
+        n
+        for n in explain(spec, catalog.load(), resolve(spec, catalog.load()))
+        if n.path == "partitions[gpu].remove"
+    ]
+    assert (note.value, instead in note.reason) == ("DefMemPerCPU", True)
+
+
+@pytest.mark.parametrize(
     ("key", "update"),
     [("KillWait: 60", UpdateClass.LIVE), ("CommunicationParameters: EnableIPv6", UpdateClass.RESTART)],
 )

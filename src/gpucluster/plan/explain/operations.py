@@ -5,10 +5,21 @@ from collections.abc import Iterator
 from gpucluster.catalog import Prices
 from gpucluster.plan import defaults, gres, names
 from gpucluster.plan.defaults import Note, of_default
-from gpucluster.plan.model import AwsPool, Budget, HostPool, Mig, Mps, Pool, Shards, SlurmOnAws, SlurmPlan
+from gpucluster.plan.model import (
+    AwsPool,
+    Budget,
+    HostPool,
+    Mig,
+    Mps,
+    Pool,
+    Shards,
+    SlurmOnAws,
+    SlurmPlan,
+    SlurmSetting,
+)
 from gpucluster.plan.model.values import Market
 from gpucluster.slurm import reservations
-from gpucluster.slurm.owned_keys import RESTART
+from gpucluster.slurm.owned_keys import REPLACES, RESTART, SITE_WIDE
 from gpucluster.spec.health import Health as HealthSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.model import Slurm
@@ -191,6 +202,23 @@ def of_isolation(requested: Slurm, plan: SlurmPlan) -> Iterator[Note]:
         )
 
 
+def _why_left_out(plan: SlurmPlan, one: SlurmSetting) -> str:
+    """The key that replaces a default of ours on this line or for the whole site, or the field `remove`."""
+    low = one.key.lower()
+    for other in plan.slurm.settings:
+        name = other.key.lower()
+        if other.value is None:
+            continue
+        if (other.kind, other.of) == (one.kind, one.of) and REPLACES.get((one.kind, name)) == low:
+            return f"{other.key} of the {_LINE[one.kind]} takes its place"
+        if (other.kind, one.kind) == ("slurm.conf", "partition") and SITE_WIDE.get(name) == low:
+            return f"{other.key} of slurm.conf holds for every partition"
+    return "left out by the spec: Slurm's own default holds"
+
+
+_LINE = {"slurm.conf": "file", "node": "pool", "partition": "partition"}
+
+
 def of_settings(plan: SlurmPlan) -> Iterator[Note]:
     """Each key that the spec sets or leaves out by itself."""
     at = {"slurm.conf": "slurm", "node": "pools", "partition": "partitions"}
@@ -198,8 +226,6 @@ def of_settings(plan: SlurmPlan) -> Iterator[Note]:
         place = f"{at[one.kind]}[{one.of}]" if one.of else at[one.kind]
         how = "a restart of slurmctld" if one.key.lower() in RESTART else "`scontrol reconfigure`"
         if one.value is None:
-            yield Note(
-                f"{place}.remove", one.key, f"left out by the spec: Slurm's own default holds, after {how}"
-            )
+            yield Note(f"{place}.remove", one.key, f"{_why_left_out(plan, one)}, after {how}")
         else:
             yield Note(f"{place}.extra.{one.key}", one.value, f"set by the spec, after {how}")
