@@ -131,7 +131,7 @@ VERBS: Mapping[tuple[str, ...], MachineVerb] = {
 DESK_ONLY = frozenset(  # they need the spec, or they reach machines from outside
     {
         "init", "check", "schema", "plan", "render", "diff", "cost", "review", "comment", "lint", "env", "jobs",
-        "validate", "logs", "exec", "sandbox", "import", "inventory", "down", "image", "doctor",
+        "validate", "logs", "exec", "sandbox", "import", "inventory", "k8s", "down", "image", "doctor",
     }
 )  # fmt: skip
 
