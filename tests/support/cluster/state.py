@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 BUILT_IN = {
-    "v1": ["ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service"],
+    "v1": ["ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
     "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
     "apps/v1": ["Deployment", "StatefulSet"],
     "batch/v1": ["Job"],
