@@ -103,6 +103,23 @@ def _encryption(given: dict[str, Value]) -> dict[str, Value]:
     return {"bucketEncryption": {"serverSideEncryptionConfiguration": rules}}
 
 
+def _cluster(given: dict[str, Value]) -> dict[str, Value]:
+    fields = dict(given)
+    types = [{"type": one} for one in fields.pop("enabledClusterLogTypes")]
+    network = fields.pop("vpcConfig")
+    return {**fields, "logging": {"clusterLogging": {"enabledTypes": types}}, "resourcesVpcConfig": network}
+
+
+def _access_policy(given: dict[str, Value]) -> dict[str, Value]:
+    """CloudFormation has the association as a property of the entry."""
+    policy = {"policyArn": given["policyArn"], "accessScope": given["accessScope"]}
+    return {
+        "clusterName": given["clusterName"],
+        "principalArn": given["principalArn"],
+        "accessPolicies": [policy],
+    }
+
+
 _ONLY_PULUMI = "an instruction to the provider; AWS has no such field"
 _NO_TAGS = "CloudFormation's resource has no tags"
 _OF_RULES = {
@@ -123,6 +140,7 @@ ROWS: Mapping[str, Row] = {
         shape=lambda given: {"targets": [{"arn": given["arn"], "id": given["targetId"]}]},
         beside={"EventPattern": {"source": ["aws.ec2"]}},
     ),
+    "aws:cloudwatch/logGroup:LogGroup": Row(type="AWS::Logs::LogGroup", names={"name": "LogGroupName"}),
     "aws:ebs/volume:Volume": Row(type="AWS::EC2::Volume", names={"type": "VolumeType"}),
     "aws:ec2/eip:Eip": Row(type="AWS::EC2::EIP", names={"instance": "InstanceId"}),
     "aws:ec2/instance:Instance": Row(
@@ -165,6 +183,11 @@ ROWS: Mapping[str, Row] = {
     "aws:ec2/vpcEndpoint:VpcEndpoint": Row(
         type="AWS::EC2::VPCEndpoint", names={"policy": "PolicyDocument"}, shape=_parsed("policy")
     ),
+    "aws:eks/accessEntry:AccessEntry": Row(type="AWS::EKS::AccessEntry"),
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Row(
+        type="AWS::EKS::AccessEntry", shape=_access_policy
+    ),
+    "aws:eks/cluster:Cluster": Row(type="AWS::EKS::Cluster", shape=_cluster),
     "aws:efs/accessPoint:AccessPoint": Row(type="AWS::EFS::AccessPoint", names={"tags": "AccessPointTags"}),
     "aws:efs/fileSystem:FileSystem": Row(type="AWS::EFS::FileSystem", names={"tags": "FileSystemTags"}),
     "aws:efs/fileSystemPolicy:FileSystemPolicy": Row(
@@ -194,6 +217,14 @@ ROWS: Mapping[str, Row] = {
         names={"policy": "PolicyDocument", "role": "RoleName", "name": "PolicyName"},
         shape=_parsed("policy"),
         beside={"PolicyName": "drawn-by-pulumi"},
+    ),
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": Row(
+        type="AWS::IAM::Role",
+        shape=lambda given: {"roleName": given["role"], "managedPolicyArns": [given["policyArn"]]},
+        beside={"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}},
+    ),
+    "aws:kms/key:Key": Row(
+        type="AWS::KMS::Key", names={"deletionWindowInDays": "PendingWindowInDays", "policy": "KeyPolicy"}
     ),
     "aws:s3/bucket:Bucket": Row(
         type="AWS::S3::Bucket", names={"bucket": "BucketName"}, left_out={"forceDestroy": _ONLY_PULUMI}

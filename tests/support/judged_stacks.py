@@ -14,10 +14,11 @@ from pulumi.runtime import MockCallArgs, MockResourceArgs
 from gpucluster.aws.program import declare
 from gpucluster.catalog import load as load_catalog
 from gpucluster.files import checkout
-from gpucluster.plan.model import SiteEfs, SiteLustre, SiteNetwork, SiteSubnet, SlurmOnAws
+from gpucluster.plan.model import AwsPlan, SiteEfs, SiteLustre, SiteNetwork, SiteSubnet, SlurmOnAws
 from gpucluster.plan.model.storage import Mount
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import load as load_spec
+from support import eks_plans
 from support.aws_plans import aws, both, mounts, own_image, research, standby
 from support.builders import a_plan
 from support.declared import ACCOUNT, Declared, Recorder, declared_by
@@ -32,6 +33,7 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     ),
     "aws:cloudwatch/eventRule:EventRule": ("{name}", "arn:aws:events:{region}:{account}:rule/{name}"),
     "aws:cloudwatch/eventTarget:EventTarget": ("{name}-queue", ""),
+    "aws:cloudwatch/logGroup:LogGroup": ("{name}", "arn:aws:logs:{region}:{account}:log-group:{id}"),
     "aws:ebs/volume:Volume": ("vol-{hex}", _EC2 + ":volume/{id}"),
     "aws:ec2/eip:Eip": ("eipalloc-{hex}", _EC2 + ":elastic-ip/{id}"),
     "aws:ec2/instance:Instance": ("i-{hex}", _EC2 + ":instance/{id}"),
@@ -55,6 +57,12 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     ),
     "aws:efs/fileSystemPolicy:FileSystemPolicy": ("fs-{hex}", ""),
     "aws:efs/mountTarget:MountTarget": ("fsmt-{hex}", ""),
+    "aws:eks/accessEntry:AccessEntry": (
+        "{name}",
+        "arn:aws:eks:{region}:{account}:access-entry/{name}",
+    ),
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": ("{name}", ""),
+    "aws:eks/cluster:Cluster": ("{name}", "arn:aws:eks:{region}:{account}:cluster/{id}"),
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": (
         "dra-{hex}",
         "arn:aws:fsx:{region}:{account}:association/{id}",
@@ -154,12 +162,17 @@ STACKS: Mapping[str, Callable[[], SlurmOnAws]] = {
     "standby": lambda: both(standby, own_image)(a_plan()),
     "site's VPC": lambda: _in_a_site_vpc(a_plan()),
 }
+ON_EKS: Mapping[str, Callable[[], AwsPlan]] = {
+    "kube": eks_plans.the_stack,
+    "every kind on EKS": eks_plans.everything,
+}
+EVERY: Mapping[str, Callable[[], AwsPlan]] = {**STACKS, **ON_EKS}
 
 
 @cache
 def judged(name: str) -> JudgedStack:
-    """Declare a stack of STACKS; a third of a second of CPU."""
-    plan = STACKS[name]()
+    """Declare a stack of EVERY; a third of a second of CPU."""
+    plan = EVERY[name]()
     region = plan.aws.region
     found = declared_by(partial(declare, plan), _RealNames(name, region))
     kept = tuple(r for r in found if r.name and r.type.startswith("aws:"))

@@ -3,6 +3,7 @@
 Change = tuple[str, str]
 Row = tuple[str, list[Change], str]
 
+PRINCIPAL = "arn:aws:iam::123456789012:role/platform"
 _NO_STORAGE = ("storage:\n  - {mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}\n", "")
 BOTH = [
     _NO_STORAGE,
@@ -151,6 +152,39 @@ CLUSTER_ROWS: list[Row] = [
         "no control plane",
         [("  control_plane: eks\n", "")],
         "7:3: error[control-plane] kubernetes: write exactly one of 'control_plane' and 'existing'",
+    ),
+    (
+        "admins of a cluster that exists",
+        [("control_plane: eks", f"existing: {{context: prod}}\n  admins: [{PRINCIPAL}]")],
+        "9:11: error[not-here] kubernetes.admins: 'admins' is for a control plane that gpucluster creates; the owner of an existing cluster decides it",
+    ),
+    (
+        "members of a team of a cluster that exists",
+        [
+            ("control_plane: eks", "existing: {context: prod}"),
+            ("may_borrow: true", f"may_borrow: true, members: [{PRINCIPAL}]"),
+        ],
+        "10:87: error[not-here] kubernetes.teams[serving].members: 'members' is for a control plane that gpucluster creates; the owner of an existing cluster decides it",
+    ),
+    (
+        "an admin who is named twice",
+        [("control_plane: eks", f"control_plane: eks\n  admins: [{PRINCIPAL}, {PRINCIPAL}]")],
+        f"9:53: error[repeated] kubernetes.admins[1]: the principal '{PRINCIPAL}' is named twice",
+    ),
+    (
+        "an admin by the ARN of a session",
+        [
+            (
+                "control_plane: eks",
+                "control_plane: eks\n  admins: ['arn:aws:sts::123456789012:assumed-role/platform/me']",
+            )
+        ],
+        "9:12: error[bad-arn] kubernetes.admins[0]: 'arn:aws:sts::123456789012:assumed-role/platform/me' is not the ARN of an IAM role or user, such as arn:aws:iam::123456789012:role/platform",
+    ),
+    (
+        "an API server that is open to the internet",
+        [("control_plane: eks", "control_plane: eks\n  api_from: [10.0.0.0/8, 0.0.0.0/0]")],
+        "9:26: warning[open-to-all] kubernetes.api_from[1]: 0.0.0.0/0 is a large part of the internet: write the site's own address ranges",
     ),
     (
         "a queueing system of a later release",

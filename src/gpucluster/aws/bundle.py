@@ -13,11 +13,12 @@ from gpucluster.aws.events import Events
 from gpucluster.aws.iam_roles import NodeIdentity
 from gpucluster.aws.network import Network
 from gpucluster.aws.pools import Pools
-from gpucluster.aws.storage import FileSystem, Stores
+from gpucluster.aws.storage import FileSystem, Storage, Stores
 from gpucluster.plan import codec
 from gpucluster.plan.model import (
     Bindings,
     FileSystemBinding,
+    KubernetesOnAws,
     SlurmOnAws,
     TemplateBinding,
 )
@@ -87,6 +88,24 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
         jobs_role=seen["jobs_role"],
         groups=dict(seen["groups"]),
     )
+
+
+def kubernetes_bindings(plan: KubernetesOnAws, network: Network, storage: Storage) -> Output[str]:
+    """Return the bindings of a cluster without Slurm, for `gpucluster render --bindings`. It has no bucket and no munge key."""
+    known = Output.all(
+        subnets=dict(network.vpc_context.private),
+        file_systems={path: _fields(made) for path, made in storage.file_systems.items()},
+    )
+    nothing: dict[str, Any] = {
+        "bucket": "",
+        "secret": "",
+        "ids": {},
+        "versions": {},
+        "queue": "",
+        "volumes": {},
+    }
+    more: dict[str, Any] = {"placement_groups": {}, "jobs_role": "", "groups": {}}
+    return known.apply(lambda seen: codec.dumps(bindings(plan.aws.region, {**nothing, **more, **seen})))
 
 
 def bundle(plan: SlurmOnAws, bindings_text: str) -> bytes:

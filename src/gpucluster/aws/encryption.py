@@ -8,7 +8,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output
 
-from gpucluster.plan.model import SlurmOnAws
+from gpucluster.plan.model import AwsPlan
 
 Key = Output[str] | None  # ARN of the key; None: each service uses the key that AWS manages for it
 _EXPECTED: Mapping[str, str] = {
@@ -18,7 +18,7 @@ _EXPECTED: Mapping[str, str] = {
 }
 
 
-def look_up_key(plan: SlurmOnAws, provider: pulumi.ProviderResource) -> Key:
+def look_up_key(plan: AwsPlan, provider: pulumi.ProviderResource) -> Key:
     """Return the ARN of the key that the spec names. A key that EBS cannot use ends the program with the field's name.
 
     EBS and EC2 check a key after they answer, so a wrong key would only show as machines that end at once (T51).

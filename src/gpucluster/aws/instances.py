@@ -8,7 +8,7 @@ import pulumi_aws as aws
 from pulumi import Output
 
 from gpucluster.aws.encryption import Key
-from gpucluster.plan.model import AwsPool, Image, ImageById, SlurmOnAws
+from gpucluster.plan.model import AwsPlan, AwsPool, Image, ImageById, SlurmOnAws
 from gpucluster.plan.names import AGENT_UNIT, BUNDLE_KEY, TAG_CLUSTER, TAG_ROLE, USER_DATA_FILE
 
 
@@ -38,7 +38,7 @@ def tags(name: str, role: str) -> dict[str, str]:
     return {"Name": name, TAG_ROLE: role}
 
 
-def cost_tags(plan: SlurmOnAws) -> dict[str, str]:
+def cost_tags(plan: AwsPlan) -> dict[str, str]:
     """Return the tags for cost allocation: those of the site, and the cluster."""
     return {**dict(plan.aws.tags), TAG_CLUSTER: plan.name}
 

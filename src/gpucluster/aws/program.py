@@ -1,5 +1,6 @@
 """The Pulumi program: declare the resources of a plan in order, and export the bindings."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
@@ -7,8 +8,9 @@ import pulumi_aws as aws
 
 from gpucluster.aws.bucket import Bucket, MungeSecret
 from gpucluster.aws.budget import Budget
-from gpucluster.aws.bundle import Bundle
-from gpucluster.aws.encryption import look_up_key
+from gpucluster.aws.bundle import Bundle, kubernetes_bindings
+from gpucluster.aws.eks.declare import declare_eks
+from gpucluster.aws.encryption import Key, look_up_key
 from gpucluster.aws.events import Events
 from gpucluster.aws.head import Head
 from gpucluster.aws.iam_roles import HeadIdentity, LoginIdentity, NodeIdentity
@@ -19,8 +21,11 @@ from gpucluster.aws.pools import Pools
 from gpucluster.aws.storage import Storage, Stores
 from gpucluster.engine.program import apply_overlays, explain_failures
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan.model import ClusterPlan, KubernetesOnAws, SlurmOnAws, SlurmOnHosts
+from gpucluster.plan.model import AwsPlan, ClusterPlan, KubernetesOnAws, SlurmOnAws, SlurmOnHosts
 from gpucluster.plan.model import Login as LoginPlan
+from gpucluster.plan.model.eks import EksControlPlane
+from gpucluster.plan.model.kubernetes import Kubernetes
+from gpucluster.plan.security_rules import eks_of
 
 
 def main() -> None:
@@ -37,19 +42,56 @@ def main() -> None:
 
 
 def declare(plan: ClusterPlan) -> None:
-    """Declare every resource of the plan inside a running program, and export bindings, bucket, head and login addresses."""
-    if not isinstance(plan, SlurmOnAws):
-        raise _unable(plan)
+    """Declare every resource of the plan inside a running program, and export what its users read."""
+    match plan:
+        case SlurmOnAws():
+            _slurm(plan)
+        case KubernetesOnAws(kubernetes=Kubernetes(control_plane=EksControlPlane() as plane)):
+            _kubernetes(plan, plane)
+        case _:
+            raise _unable(plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """What every cluster on AWS begins with."""
+
+    provider: aws.Provider
+    options: pulumi.ResourceOptions
+    key: Key
+    network: Network
+
+
+def _site(plan: AwsPlan) -> _Site:
     provider = aws.Provider(  # region and tags come from the spec alone, keys from the environment
         "aws", region=plan.aws.region, default_tags={"tags": cost_tags(plan)}
     )
     options = pulumi.ResourceOptions(provider=provider)
+    return _Site(
+        provider=provider,
+        options=options,
+        key=look_up_key(plan, provider),
+        network=Network(plan, options),
+    )
+
+
+def _kubernetes(plan: KubernetesOnAws, plane: EksControlPlane) -> None:
+    """Declare a cluster with Kubernetes alone."""
+    site = _site(plan)
+    storage = Storage(plan, site.network, site.key, site.options)
+    cluster = declare_eks(plan, plan.kubernetes, plane, network=site.network, key=site.key, opts=site.options)
+    pulumi.export("bindings", kubernetes_bindings(plan, site.network, storage))
+    pulumi.export("cluster", cluster.name)
+
+
+def _slurm(plan: SlurmOnAws) -> None:
+    """Declare a cluster with Slurm, and the Kubernetes beside it if EKS runs it."""
+    site = _site(plan)
+    options, key, network = site.options, site.key, site.network
     # An S3 object takes ten tags, and the site may have forty: objects get no default tags. `override_provider` of an
     # object is no way: Pulumi's provider merges the default tags before it reads that (`applyTags`).
     objects = aws.Provider("aws-objects", region=plan.aws.region)
-    images = Images(plan, provider)
-    key = look_up_key(plan, provider)
-    network = Network(plan, options)
+    images = Images(plan, site.provider)
     bucket = Bucket(plan.name, key, options)
     secrets = MungeSecret(plan.name, key, options)
     storage = Storage(plan, network, key, options)
@@ -85,6 +127,9 @@ def declare(plan: ClusterPlan) -> None:
         after=[bundle, identity, node, network, *storage.ready],
         opts=options,
     )
+    plane = eks_of(plan)
+    if plan.kubernetes is not None and plane is not None:
+        declare_eks(plan, plan.kubernetes, plane, network=network, key=key, opts=options)
     if plan.budget is not None:
         Budget(plan.name, plan.budget, options)
     pulumi.export("bindings", bundle.bindings)
@@ -120,9 +165,9 @@ def _login(
 
 
 def _unable(plan: SlurmOnHosts | KubernetesOnAws) -> GpuclusterError:
-    """Return the error for another kind of cluster: Pulumi creates only clusters with Slurm on AWS."""
-    lacks = "`aws:`" if plan.aws is None else "`slurm:`"
+    """Return the error for a cluster on hosts or in a Kubernetes that exists: Pulumi creates nothing for it."""
+    why = "its spec has no `aws:`" if plan.aws is None else "its spec names a Kubernetes that exists"
     return GpuclusterError(
-        f"Pulumi makes nothing of the cluster '{plan.name}', for its spec has no {lacks}",
+        f"Pulumi creates nothing for the cluster '{plan.name}', for {why}",
         next_step=f"gpucluster render stacks/{plan.name}.yaml, for a cluster that is there already",
     )

@@ -12,9 +12,9 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Input, Output, ResourceOptions
 
-from gpucluster.plan.model import SlurmOnAws
-from gpucluster.plan.names import ROLE_HEAD, ROLE_LOGIN, ROLE_NODE
-from gpucluster.plan.security_rules import EFS, ENDPOINTS, LUSTRE, Rule, roles, rules
+from gpucluster.plan.model import AwsPlan
+from gpucluster.plan.names import ROLE_HEAD, ROLE_KUBERNETES, ROLE_LOGIN, ROLE_NODE, TAG_ROLE
+from gpucluster.plan.security_rules import CONTROL_PLANE, EFS, ENDPOINTS, LUSTRE, Rule, roles, rules
 
 ALL = "-1"  # every protocol and port
 
@@ -26,7 +26,13 @@ DESCRIPTIONS: Mapping[str, str] = {
     ENDPOINTS: "The endpoints of a gpucluster",
     EFS: "The EFS of a gpucluster",
     LUSTRE: "The Lustre of a gpucluster",
+    CONTROL_PLANE: "The control plane of a gpucluster",
+    ROLE_KUBERNETES: "The Kubernetes nodes of a gpucluster",
 }
+
+
+# Karpenter finds the group of its nodes by this tag and the cluster's (`k8s/views/nodes.py`).
+_DISCOVERED: Mapping[str, Mapping[str, str]] = {ROLE_KUBERNETES: {TAG_ROLE: ROLE_KUBERNETES}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +45,7 @@ class Groups:
 
 
 def declare_groups(
-    plan: SlurmOnAws, vpc_id: Input[str], *, retained: frozenset[str], child: ResourceOptions
+    plan: AwsPlan, vpc_id: Input[str], *, retained: frozenset[str], child: ResourceOptions
 ) -> Groups:
     """Declare groups and rules as children of `child`'s parent. `retained` are the groups of protected resources."""
     made: dict[str, aws.ec2.SecurityGroup] = {}
@@ -49,7 +55,7 @@ def declare_groups(
             name,
             vpc_id=vpc_id,
             description=DESCRIPTIONS[role],
-            tags={"Name": name},
+            tags={"Name": name, **_DISCOVERED.get(role, {})},
             opts=ResourceOptions.merge(child, ResourceOptions(protect=role in retained or None)),
         )
     found: dict[str, list[pulumi.Resource]] = defaultdict(list)

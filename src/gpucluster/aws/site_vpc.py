@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from pulumi import Output
 
 from gpucluster.aws.vpc import VpcContext
-from gpucluster.plan.model import AwsPool, InterfaceKind, SiteNetwork, SlurmOnAws
+from gpucluster.plan.model import AwsPlan, AwsPool, InterfaceKind, SiteNetwork
 
 RESERVED = 5  # addresses of each subnet that AWS reserves
 
@@ -38,7 +38,7 @@ class SubnetRequirement:
     fixed: Mapping[str, str]  # user -> its own address
 
 
-def look_up_vpc(plan: SlurmOnAws, network: SiteNetwork, parent: pulumi.Resource) -> VpcContext:
+def look_up_vpc(plan: AwsPlan, network: SiteNetwork, parent: pulumi.Resource) -> VpcContext:
     """Look up VPC and subnets. A mismatch ends the program with the name of the field."""
     opts = pulumi.InvokeOutputOptions(parent=parent)
     vpc = aws.ec2.get_vpc_output(id=network.vpc, opts=opts)
@@ -68,14 +68,14 @@ def look_up_vpc(plan: SlurmOnAws, network: SiteNetwork, parent: pulumi.Resource)
     )
 
 
-def private_requirement(plan: SlurmOnAws, vpc: str, zone: str) -> SubnetRequirement:
+def private_requirement(plan: AwsPlan, vpc: str, zone: str) -> SubnetRequirement:
     """Return the addresses that head, standby and the nodes of each pool need at most."""
     need = {f"pool {pool.name}": _addresses(pool, zone) for pool in plan.pools}
     fixed: dict[str, str] = {}
     head = plan.head
-    if head.zone == zone:
+    if head is not None and head.zone == zone:
         need["head"], fixed["head.address"] = 1, head.address
-    if head.standby is not None and head.standby.zone == zone:
+    if head is not None and head.standby is not None and head.standby.zone == zone:
         need["standby"], fixed["head.standby.address"] = 1, head.standby.address
     where = f"aws.network.subnets.{zone}"
     return SubnetRequirement(
@@ -83,7 +83,7 @@ def private_requirement(plan: SlurmOnAws, vpc: str, zone: str) -> SubnetRequirem
     )
 
 
-def public_requirement(plan: SlurmOnAws, vpc: str, zone: str) -> SubnetRequirement:
+def public_requirement(plan: AwsPlan, vpc: str, zone: str) -> SubnetRequirement:
     login = plan.login
     need = {"login": len(login.names)} if login is not None and login.zone == zone else {}
     return SubnetRequirement(field=f"aws.network.public.{zone}", vpc=vpc, zone=zone, need=need, fixed={})

@@ -15,7 +15,7 @@ from gpucluster.aws.encryption import Key
 from gpucluster.aws.lustre import LustreFound, declare_lustre, look_up_lustre
 from gpucluster.aws.network import Network
 from gpucluster.plan import security_rules
-from gpucluster.plan.model import Efs, FsxLustre, Mount, SiteEfs, SiteLustre, SlurmOnAws
+from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, Mount, SiteEfs, SiteLustre
 from gpucluster.plan.mounts import heads_only
 from gpucluster.plan.names import volume_name
 from gpucluster.plan.stores import only_machines
@@ -41,7 +41,7 @@ class Storage(pulumi.ComponentResource):
     file_systems: Mapping[str, FileSystem]
     volumes: Mapping[str, Output[str]]  # Volume.key -> id
 
-    def __init__(self, plan: SlurmOnAws, network: Network, key: Key, opts: ResourceOptions) -> None:
+    def __init__(self, plan: AwsPlan, network: Network, key: Key, opts: ResourceOptions) -> None:
         super().__init__("gpucluster:aws:FileSystems", plan.name, None, opts)
         self._plan, self._network, self._key = plan, network, key
         self._child = ResourceOptions(parent=self)
@@ -138,6 +138,8 @@ class Storage(pulumi.ComponentResource):
     def _volumes(self) -> dict[str, Output[str]]:
         head = self._plan.head
         made: dict[str, Output[str]] = {}
+        if head is None:
+            return made
         for volume in head.volumes:
             name = f"{self._plan.name}-{volume.key}"
             made[volume.key] = aws.ebs.Volume(

@@ -7,8 +7,9 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from gpucluster.plan.model import FsxLustre, OwnNetwork, SlurmOnAws, Subnet
-from gpucluster.plan.security_rules import ANYWHERE
+from gpucluster.plan.model import AwsPlan, FsxLustre, OwnNetwork, Subnet
+from gpucluster.plan.names import ROLE_KUBERNETES, TAG_ROLE
+from gpucluster.plan.security_rules import ANYWHERE, eks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +21,11 @@ class VpcContext:
     private: Mapping[str, Output[str]]  # zone -> subnet id
     private_arns: Mapping[str, Output[str]]
     public: Mapping[str, Output[str]]
+    spare: Output[str] | None = None  # subnet in a second zone, for the control plane of EKS alone
     ready: list[pulumi.Resource] = field(default_factory=list[pulumi.Resource])
 
 
-def retained_zones(plan: SlurmOnAws) -> frozenset[str]:
+def retained_zones(plan: AwsPlan) -> frozenset[str]:
     """Return the zones whose subnet a protected Lustre file system uses. An EFS can remain without mount targets."""
     return frozenset(m.source.zone for m in plan.storage if isinstance(m.source, FsxLustre))
 
@@ -32,21 +34,23 @@ def _account_of(arn: str) -> str:
     return arn.split(":")[4]
 
 
-def fixed_addresses(plan: SlurmOnAws, zone: str) -> list[str]:
+def fixed_addresses(plan: AwsPlan, zone: str) -> list[str]:
     """Return the addresses of head and standby in a zone."""
+    if plan.head is None:
+        return []
     machines = [plan.head, *([] if plan.head.standby is None else [plan.head.standby])]
     return [one.address for one in machines if one.zone == zone]
 
 
-def declare_vpc(plan: SlurmOnAws, network: OwnNetwork, child: ResourceOptions) -> VpcContext:
+def declare_vpc(plan: AwsPlan, network: OwnNetwork, child: ResourceOptions) -> VpcContext:
     """Declare the VPC as children of `child`'s parent. Every name has its zone, so a new zone changes no other resource."""
     return _Vpc(plan, network, child).vpc_context
 
 
 class _Vpc:
-    def __init__(self, plan: SlurmOnAws, network: OwnNetwork, child: ResourceOptions) -> None:
+    def __init__(self, plan: AwsPlan, network: OwnNetwork, child: ResourceOptions) -> None:
         self._name, self._child, self._retained = plan.name, child, retained_zones(plan)
-        self._network = network
+        self._network, self._eks = network, eks_of(plan)
         self._vpc = aws.ec2.Vpc(
             plan.name,
             cidr_block=self._network.cidr,
@@ -71,6 +75,7 @@ class _Vpc:
             private={zone: self._after(subnet, reserved[zone]) for zone, subnet in private.items()},
             private_arns={zone: subnet.arn for zone, subnet in private.items()},
             public={zone: subnet.id for zone, subnet in public.items()},
+            spare=None if self._eks is None or self._eks.spare is None else self._spare(self._eks.spare),
             ready=self._ready,
         )
 
@@ -106,12 +111,17 @@ class _Vpc:
 
     def _private(self, span: Subnet, table: aws.ec2.RouteTable) -> aws.ec2.Subnet:
         name = f"{self._name}-{span.zone}"
-        subnet = self._subnet(name, span.zone, span.cidr, self._protected(span.zone in self._retained))
+        retained = self._protected(span.zone in self._retained)
+        subnet = self._subnet(name, span.zone, span.cidr, retained, self._discovered())
         joined = aws.ec2.RouteTableAssociation(
             name, route_table_id=table.id, subnet_id=subnet.id, opts=self._child
         )
         self._ready.append(joined)
         return subnet
+
+    def _spare(self, span: Subnet) -> Output[str]:
+        """Declare the subnet with the name that it keeps if its zone joins the network. The control plane needs no route."""
+        return self._subnet(f"{self._name}-{span.zone}", span.zone, span.cidr, self._child).id
 
     def _reserve(
         self, addresses: Sequence[str], subnet: aws.ec2.Subnet
@@ -135,14 +145,20 @@ class _Vpc:
             return subnet.id
         return Output.all(subnet.id, *(one.id for one in reserved)).apply(lambda ids: str(ids[0]))
 
-    def _subnet(self, name: str, zone: str, cidr: str, opts: ResourceOptions) -> aws.ec2.Subnet:
+    def _discovered(self) -> Mapping[str, str]:
+        """Return the tag by which Karpenter finds private subnets. The cluster's own tag is on public ones, too."""
+        return {} if self._eks is None else {TAG_ROLE: ROLE_KUBERNETES}
+
+    def _subnet(
+        self, name: str, zone: str, cidr: str, opts: ResourceOptions, more: Mapping[str, str] | None = None
+    ) -> aws.ec2.Subnet:
         return aws.ec2.Subnet(
             name,
             vpc_id=self._vpc.id,
             cidr_block=cidr,
             availability_zone=zone,
             map_public_ip_on_launch=False,
-            tags={"Name": name},
+            tags={"Name": name, **(more or {})},
             opts=opts,
         )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Known = tuple[Path, tuple[Recording, ...]]  # where a side's look-ups are answered, and how
     Side = tuple[str, Revision | None, Known]  # the word for messages, the revision, its answers
 
-NO_SLURM = "resources are not compared: the program creates no AWS resources for a spec without Slurm"
+NO_SLURM = "resources are not compared: the program creates no AWS resources for a Kubernetes that exists"
 
 
 def compared(old: "Revision | None", new: "Revision | None") -> "Compared":

@@ -39,13 +39,16 @@ def show(
     from gpucluster.engine.offline.answers import place, read
     from gpucluster.errors import GpuclusterError
     from gpucluster.plan.model import SlurmOnAws
+    from gpucluster.plan.security_rules import eks_of
 
     backend = _backend(state, state_key)
     plan = resolved.plan
     # Types and names do not depend on the answers of look-ups, so an account without any rights can be prepared.
     planned = planned_of(plan, read(place(file, plan.name)))
-    if planned is None or not isinstance(plan, SlurmOnAws):
+    if planned is None:
         raise GpuclusterError(why_not(plan) or "Pulumi creates nothing for this spec")
+    if not isinstance(plan, SlurmOnAws) or eks_of(plan) is not None:
+        raise GpuclusterError(f"{plan.name}: policies of the operator do not know EKS yet")
     made = documents(PolicyRole(role), scope_of(plan, planned, backend))
     if to is not None:
         _write(made, to)

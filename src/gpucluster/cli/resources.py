@@ -122,12 +122,14 @@ def _asked(region: str, questions: "tuple[Lookup, ...]") -> "tuple[Recording, ..
 
 def why_not(plan: "ClusterPlan") -> str | None:
     """Return why there are no resources, in one sentence; None if there are."""
+    from gpucluster.plan.model.kubernetes import ExistingControlPlane
+
     if plan.aws is None:
         return f"{plan.name}: Pulumi creates nothing for this spec: it has no `aws:`, and its hosts exist"
-    if plan.slurm is None:
+    if plan.slurm is None and isinstance(plan.kubernetes.control_plane, ExistingControlPlane):
         return (
-            f"{plan.name}: Pulumi creates nothing for this spec: it has no `slurm:`;"
-            " `gpucluster render NAME --to FOLDER` writes the Kubernetes manifests"
+            f"{plan.name}: Pulumi creates nothing for this spec: its Kubernetes exists;"
+            " `gpucluster render NAME --to FOLDER` writes the manifests"
         )
     return None
 

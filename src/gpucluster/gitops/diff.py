@@ -32,6 +32,7 @@ from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
 from gpucluster.plan.model import KubernetesOnAws, Pool
+from gpucluster.plan.security_rules import eks_of
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
@@ -91,7 +92,8 @@ def _effects(
 def _apply(side: Revision) -> tuple[str, ...]:
     """Return the commands that apply a spec."""
     if isinstance(side.plan, KubernetesOnAws):
-        return ("gpucluster render NAME --to out/NAME    # then as out/NAME/k8s/README.md says",)
+        waves = "gpucluster render NAME --to out/NAME    # then as out/NAME/k8s/README.md says"
+        return (waves,) if eks_of(side.plan) is None else ("pulumi up --stack NAME", waves)
     if side.plan.aws is not None:
         return ("pulumi up --stack NAME",)
     return (

@@ -52,7 +52,10 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     yield ""
     yield "## Before the first wave"
     yield ""
-    yield "gpucluster does not create the control plane, always-on nodes, roles and file systems yet. These must exist before the first wave:"
+    if part.distribution is Distribution.EKS:
+        yield "`pulumi up` creates the EKS cluster, its network and its file systems. It does not create nodes, add-ons and roles yet. These must exist before the first wave:"
+    else:
+        yield "These must exist before the first wave:"
     yield ""
     yield from (f"- {line}" for line in _needed(site))
     yield ""

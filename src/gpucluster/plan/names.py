@@ -219,6 +219,17 @@ def kubernetes_node_role(cluster: str) -> str:
     return f"{cluster}-kubernetes-node"
 
 
+def log_group(cluster: str) -> str:
+    """The log group to which EKS writes the logs of a control plane; EKS fixes the name."""
+    return f"/aws/eks/{cluster}/cluster"
+
+
+def principal_word(arn: str) -> str:
+    """`platform-0a1b2c` of a role's ARN, for names of resources. The digest keeps two accounts apart."""
+    name = re.sub("[^A-Za-z0-9]+", "-", arn.rpartition("/")[2]).strip("-")[:40]
+    return f"{name or 'x'}-{hashlib.sha256(arn.encode()).hexdigest()[:6]}"
+
+
 def interruption_queue(cluster: str) -> str:
     """The SQS queue in which Karpenter reads spot notices."""
     return f"{cluster}-interruptions"

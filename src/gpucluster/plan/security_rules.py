@@ -6,11 +6,14 @@ From outside only ssh is open, from the ranges of the spec.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.plan.model import Efs, FsxLustre, InterfaceKind, NfsFromHead, SlurmOnAws
+from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, InterfaceKind, NfsFromHead, SlurmOnAws
+from gpucluster.plan.model.eks import EksControlPlane
+from gpucluster.plan.model.values import EFA as EFA_RESOURCE
 from gpucluster.plan.names import (
     LUSTRE_PORTS,
     NFS_PORT,
     ROLE_HEAD,
+    ROLE_KUBERNETES,
     ROLE_LOGIN,
     ROLE_NODE,
     SLURMD_PORT,
@@ -21,6 +24,11 @@ from gpucluster.plan.names import (
 ANYWHERE = "0.0.0.0/0"
 SSH_PORT, HTTPS_PORT = 22, 443
 ENDPOINTS, EFS, LUSTRE = "endpoints", "efs", "lustre"
+CONTROL_PLANE = "control-plane"  # of EKS
+KUBELET_PORT = 10250
+# Ports on which webhooks and extension API servers of the usual charts listen; Kueue and JobSet use 9443. The list is that
+# of the node group in https://github.com/terraform-aws-modules/terraform-aws-eks/blob/master/node_groups.tf.
+WEBHOOK_PORTS = (443, 4443, 6443, 8443, 9443)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +43,20 @@ class Rule:
     out: bool = False
 
 
-def roles(plan: SlurmOnAws) -> tuple[str, ...]:
+def eks_of(plan: AwsPlan) -> EksControlPlane | None:
+    """Return the control plane that the program creates; None without Kubernetes, or with an existing one."""
+    plane = None if plan.kubernetes is None else plan.kubernetes.control_plane
+    return plane if isinstance(plane, EksControlPlane) else None
+
+
+def roles(plan: AwsPlan) -> tuple[str, ...]:
     """Return the groups that the plan needs."""
+    slurm, eks = plan.slurm is not None, eks_of(plan) is not None
     need = {
-        ROLE_HEAD: True,
-        ROLE_NODE: True,
+        ROLE_HEAD: slurm,
+        ROLE_NODE: slurm,
+        CONTROL_PLANE: eks,
+        ROLE_KUBERNETES: eks,
         ROLE_LOGIN: plan.login is not None,
         ENDPOINTS: bool(plan.aws.network.endpoints),
         EFS: any(isinstance(m.source, Efs) for m in plan.storage),
@@ -48,9 +65,10 @@ def roles(plan: SlurmOnAws) -> tuple[str, ...]:
     return tuple(role for role, needed in need.items() if needed)
 
 
-def rules(plan: SlurmOnAws) -> tuple[Rule, ...]:
+def rules(plan: AwsPlan) -> tuple[Rule, ...]:
     """Return every rule of the groups of the plan."""
-    parts = (_slurm(plan), _login(plan), _standby(plan), _file_systems(plan), _endpoints(plan), _egress(plan))
+    slurm = (_slurm(plan), _login(plan), _standby(plan)) if isinstance(plan, SlurmOnAws) else ()
+    parts = (*slurm, _kubernetes(plan), _file_systems(plan), _endpoints(plan), _egress(plan))
     return tuple(rule for part in parts for rule in part)
 
 
@@ -108,10 +126,28 @@ def _standby(plan: SlurmOnAws) -> Iterator[Rule]:
         yield _in("head-head-slurmdbd", ROLE_HEAD, ROLE_HEAD, "both slurmdbds", _port(SLURMDBD_PORT))
 
 
-def _file_systems(plan: SlurmOnAws) -> Iterator[Rule]:
+def _kubernetes(plan: AwsPlan) -> Iterator[Rule]:
+    """EKS puts its own group beside ours on its interfaces, so that traffic from the control plane counts as from ours."""
+    plane = eks_of(plan)
+    if plane is None:
+        return
+    yield _in("control-plane-nodes", CONTROL_PLANE, ROLE_KUBERNETES, "the API server from nodes", _port(HTTPS_PORT))  # fmt: skip
+    for span in plane.private_from:
+        name = f"control-plane-{span.replace('/', '-')}"
+        yield _in(name, CONTROL_PLANE, span, f"the API server from {span}", _port(HTTPS_PORT))
+    for port in (*WEBHOOK_PORTS, KUBELET_PORT):
+        why = "the kubelet" if port == KUBELET_PORT else f"webhooks on {port}"
+        yield _in(f"{ROLE_KUBERNETES}-control-plane-{port}", ROLE_KUBERNETES, CONTROL_PLANE, f"{why} from the control plane", _port(port))  # fmt: skip
+    yield _in(f"{ROLE_KUBERNETES}-self", ROLE_KUBERNETES, ROLE_KUBERNETES, "nodes and pods among themselves")
+
+
+MACHINES = (ROLE_HEAD, ROLE_NODE, ROLE_KUBERNETES, ROLE_LOGIN)
+
+
+def _file_systems(plan: AwsPlan) -> Iterator[Rule]:
     """The ports of each file system, from every role that mounts it."""
     own = roles(plan)
-    machines = [role for role in (ROLE_HEAD, ROLE_NODE, ROLE_LOGIN) if role in own]
+    machines = [role for role in MACHINES if role in own]
     if any(isinstance(m.source, NfsFromHead) for m in plan.storage):
         for role in machines[1:]:
             yield _in(f"head-{role}-nfs", ROLE_HEAD, role, f"NFS from {role}", _port(NFS_PORT))
@@ -126,23 +162,31 @@ def _file_systems(plan: SlurmOnAws) -> Iterator[Rule]:
             yield _in(f"lustre-lustre-{ports[0]}", LUSTRE, LUSTRE, "Lustre's servers", ports)
 
 
-def _endpoints(plan: SlurmOnAws) -> Iterator[Rule]:
+def _endpoints(plan: AwsPlan) -> Iterator[Rule]:
     own = roles(plan)
     if ENDPOINTS in own:
-        for role in (ROLE_HEAD, ROLE_NODE, ROLE_LOGIN):
+        for role in MACHINES:
             if role in own:
                 yield _in(f"endpoints-{role}", ENDPOINTS, role, f"AWS's APIs from {role}", _port(HTTPS_PORT))
 
 
-def _egress(plan: SlurmOnAws) -> Iterator[Rule]:
+def _egress(plan: AwsPlan) -> Iterator[Rule]:
     """Declare the egress rules, because the provider removes the default one. Mount targets and endpoints need none."""
     own = roles(plan)
-    for role in (ROLE_HEAD, ROLE_NODE, ROLE_LOGIN, LUSTRE):
+    for role in (*MACHINES, LUSTRE):
         if role in own:
             yield Rule(name=f"{role}-out", group=role, peer=ANYWHERE, why=f"{role} to anywhere", out=True)
     kinds = {i.kind for pool in plan.pools for template in pool.templates for i in template.interfaces}
     if kinds - {InterfaceKind.ENA}:  # EFA requires a rule with the group itself; a range is not enough (T30)
         yield Rule(name="node-node-out", group=ROLE_NODE, peer=ROLE_NODE, why="EFA among nodes", out=True)
+    if ROLE_KUBERNETES in own and _pods_have_efa(plan):
+        name = f"{ROLE_KUBERNETES}-self-out"
+        yield Rule(name=name, group=ROLE_KUBERNETES, peer=ROLE_KUBERNETES, why="EFA among nodes", out=True)
+
+
+def _pods_have_efa(plan: AwsPlan) -> bool:
+    part = plan.kubernetes
+    return part is not None and any(EFA_RESOURCE in pool.allocatable for pool in part.pools)
 
 
 def _in(name: str, group: str, peer: str, why: str, ports: tuple[int, int] | None = None) -> Rule:

@@ -30,6 +30,7 @@ _TAG_KEY = Form(r"[A-Za-z0-9 _.:/=+@-]{1,128}")
 _TAG_VALUE = Form(r"[A-Za-z0-9 _.:/=+@-]{0,256}")
 _ACCOUNT = "(?:aws|[0-9]{12})"
 _POLICY = Form(rf"arn:aws(?:-[a-z]+)*:iam::{_ACCOUNT}:policy/[A-Za-z0-9_+=,.@/-]{{1,512}}")
+_PRINCIPAL = Form(r"arn:aws(?:-[a-z]+)*:iam::[0-9]{12}:(?:role|user)/[A-Za-z0-9_+=,.@/-]{1,512}")
 _SECRET = Form(
     r"arn:aws(?:-[a-z]+)*:secretsmanager:[a-z0-9-]{1,32}:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]{1,512}"
 )
@@ -188,6 +189,15 @@ TagValue = Annotated[str, *_text(parse_tag_value, _TAG_VALUE.pattern, "research"
 Range = Annotated[str, *_text(parse_range, NETWORK, "198.51.100.0/24")]
 PolicyArn = Annotated[
     str, *_form(_POLICY, "bad-arn", "the ARN of a policy", "arn:aws:iam::123456789012:policy/bound")
+]
+PrincipalArn = Annotated[
+    str,
+    *_form(
+        _PRINCIPAL,
+        "bad-arn",
+        "the ARN of an IAM role or user",
+        "arn:aws:iam::123456789012:role/platform",
+    ),
 ]
 KmsKey = Annotated[
     str,

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from gpucluster.plan.model.values import Distribution
 from gpucluster.spec.accounting import Share
-from gpucluster.spec.aws_fields import S3Url
+from gpucluster.spec.aws_fields import PrincipalArn, Range, S3Url
 from gpucluster.spec.fields import (
     Flag,
     PositiveCount,
@@ -127,6 +127,12 @@ class Team(Part):
     service_accounts: tuple[ServiceAccount, ...] = spec_field(
         UpdateClass.LIVE, "Service accounts of its namespace with rights in S3.", default=(), min_length=1
     )
+    members: tuple[PrincipalArn, ...] = spec_field(
+        UpdateClass.LIVE,
+        "IAM roles and users whose owners are people of the team. EKS puts them into the team's group.",
+        default=(),
+        min_length=1,
+    )
 
 
 class Kubernetes(Part):
@@ -159,12 +165,29 @@ class Kubernetes(Part):
     priorities: tuple[PriorityClass, ...] = spec_field(
         UpdateClass.LIVE, "Priorities that workloads may name.", default=(), min_length=1
     )
+    admins: tuple[PrincipalArn, ...] = spec_field(
+        UpdateClass.LIVE,
+        "IAM roles and users that may do everything in the cluster, besides who creates it.",
+        default=(),
+        min_length=1,
+    )
+    api_from: tuple[Range, ...] = spec_field(
+        UpdateClass.LIVE,
+        "Address ranges that reach the API server: a private range through the VPC, a public range over the internet. Without a public range the API server has no public address.",
+        default=(),
+        min_length=1,
+    )
     teams: tuple[Team, ...] = spec_field(UpdateClass.LIVE, "Teams that share the pools.", min_length=1)
 
 
 def distribution(part: Kubernetes) -> Distribution:
     """Whose control plane it is."""
     return Distribution.EKS if part.existing is None else Distribution.EXISTING
+
+
+def on_eks(part: Kubernetes | None) -> bool:
+    """Whether gpucluster creates the control plane."""
+    return part is not None and part.existing is None
 
 
 class Sharing(Part):

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support import eks_plans
 from support.aws_plans import declared_of, research
 from support.builders import a_kube_plan, a_lab_plan, a_plan
 from support.declared import Declared, declared_by
@@ -16,7 +17,7 @@ from gpucluster.catalog import load as load_catalog
 from gpucluster.errors import GpuclusterError
 from gpucluster.files import checkout
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import Bindings, ClusterPlan
+from gpucluster.plan.model import AwsPlan, Bindings, ClusterPlan
 from gpucluster.plan.resolve import resolve
 from gpucluster.sandbox.provider.check import check
 from gpucluster.sandbox.provider.servicer import KEYS
@@ -31,13 +32,15 @@ def resources() -> tuple[Declared, ...]:
 
 @pytest.fixture(scope="module")
 def everything() -> tuple[Declared, ...]:
-    return declared_of(research())
+    return (*declared_of(research()), *eks_plans.resources_of(eks_plans.everything()))
 
 
-def the_stack(name: str) -> ClusterPlan:
+def the_stack(name: str) -> AwsPlan:
     root = checkout()
     assert root is not None
-    return resolve(load_spec(root / "stacks" / f"{name}.yaml"), load_catalog())
+    plan = resolve(load_spec(root / "stacks" / f"{name}.yaml"), load_catalog())
+    assert isinstance(plan, AwsPlan)
+    return plan
 
 
 def of(resources: tuple[Declared, ...], kind: str) -> dict[str, Any]:
@@ -52,8 +55,7 @@ def test_stand_in_provider_has_every_resource_type(everything: tuple[Declared, .
     asked = {"aws:ec2/getAmi:getAmi"}
     used = {r.type for r in everything if r.type.startswith("aws:")} - asked
     assert used - TYPES.keys() == set()
-    rows = TYPES.keys() - {"aws:iam/rolePolicyAttachment:RolePolicyAttachment"}  # a site's own program may
-    assert rows - used == set(), "a row that no program uses is not tested"
+    assert TYPES.keys() - used == set(), "a row that no program uses is not tested"
 
 
 def test_stand_in_provider_has_every_property(everything: tuple[Declared, ...]) -> None:
@@ -72,13 +74,14 @@ def test_components_have_type_tokens_of_gpucluster(everything: tuple[Declared, .
         for name in (
             *("Network", "Bucket", "Secrets", "FileSystems", "NodeIdentity", "Pools", "Events"),
             *("HeadIdentity", "LoginIdentity", "Bundle", "Head", "Login", "Budget"),
+            *("EksAccess", "EksCluster"),
         )
     }
 
 
-@pytest.mark.parametrize("name", ["burst", "research"])
+@pytest.mark.parametrize("name", ["burst", "kube", "research"])
 def test_graph_is_golden(name: str, resources: tuple[Declared, ...], golden: Any) -> None:
-    found = resources if name == "burst" else declared_of(the_stack(name))
+    found = resources if name == "burst" else eks_plans.resources_of(the_stack(name))
     graph = [
         {"type": r.type, "name": r.name, "inputs": r.inputs} for r in found if r.type != "pulumi:pulumi:Stack"
     ]
@@ -214,8 +217,15 @@ def test_main_reads_the_spec_with_the_name_of_the_stack(
     assert {r.type for r in by_hand} == {r.type for r in resources}
 
 
-@pytest.mark.parametrize(("plan", "lacks"), [(a_kube_plan(), "`slurm:`"), (a_lab_plan(), "`aws:`")])
-def test_cluster_without_slurm_on_aws_is_refused_before_any_resource(plan: ClusterPlan, lacks: str) -> None:
+EXISTING = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
+
+
+@pytest.mark.parametrize(
+    ("plan", "lacks"), [(EXISTING, "a Kubernetes that exists"), (a_lab_plan(), "`aws:`")]
+)
+def test_cluster_without_resources_on_aws_is_refused_before_any_resource(
+    plan: ClusterPlan, lacks: str
+) -> None:
     with pytest.raises(GpuclusterError, match=lacks) as caught:
         declare(plan)
     assert caught.value.exit_code == 2

@@ -269,7 +269,8 @@ def test_no_difference_exits_0_with_exit_code_option(tmp_path: Path, capsys: Sai
 
 
 def test_cluster_without_pulumi_program_is_compared_without_resources(tmp_path: Path, capsys: Said) -> None:
-    kube = (Path(__file__).parents[3] / "stacks/kube.yaml").read_text()
+    stack = (Path(__file__).parents[3] / "stacks/kube.yaml").read_text()
+    kube = stack.replace("control_plane: eks", "existing: {context: prod}")
     old, new = _two(tmp_path, kube, kube.replace("gpu: 32}", "gpu: 24}"))
     assert program.run(["diff", old, new, "-o", "json"]) == 0
     out, err = capsys.readouterr()
@@ -277,7 +278,7 @@ def test_cluster_without_pulumi_program_is_compared_without_resources(tmp_path: 
     assert "resources are not compared" in err
     assert found["resources"] is None
     assert found["unseen"] == [
-        "resources are not compared: the program creates no AWS resources for a spec without Slurm"
+        "resources are not compared: the program creates no AWS resources for a Kubernetes that exists"
     ]
     (change,) = found["changes"]
     assert change["path"] == "kubernetes.teams[research].quota[nvidia.com/gpu]"

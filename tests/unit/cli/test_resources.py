@@ -70,19 +70,20 @@ def test_options_without_effect_together_are_refused(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-KUBERNETES_ALONE, NO_CLOUD = a_kube_plan(), a_lab_plan()
+KUBERNETES_EXISTS = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
+NO_CLOUD = a_lab_plan()
 
 
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
         (
-            KUBERNETES_ALONE,
-            "it has no `slurm:`; `gpucluster render NAME --to FOLDER` writes the Kubernetes manifests",
+            KUBERNETES_EXISTS,
+            "its Kubernetes exists; `gpucluster render NAME --to FOLDER` writes the manifests",
         ),
         (NO_CLOUD, "it has no `aws:`, and its hosts exist"),
     ],
-    ids=["kubernetes alone", "no cloud"],
+    ids=["kubernetes exists", "no cloud"],
 )
 def test_spec_without_pulumi_resources_gives_the_reason(plan: ClusterPlan, said: str) -> None:
     assert planned_of(plan) is None, "and no program is run"
@@ -139,5 +140,5 @@ def test_answered_lookups_are_known_in_the_plan(good: str, capsys: pytest.Captur
 def test_examples_have_an_entry_for_each_lookup() -> None:
     stacks = Path(BURST).parent
     named = {path.stem for path in (stacks / "lookups").glob("*.yaml")}
-    wanted = {path.stem for path in stacks.glob("*.yaml") if why_not(resolve_file(path).plan) is None}
-    assert named == wanted
+    planned = {path.stem: planned_of(resolve_file(path).plan) for path in stacks.glob("*.yaml")}
+    assert named == {name for name, found in planned.items() if found is not None and found.lookups}

@@ -83,7 +83,12 @@ def test_hosts_are_applied_by_ansible_and_pods_by_kubectl() -> None:
     assert "ansible-playbook -i site/inventory.yml playbooks/site.yml" in hosts.steps
     assert not any("power_down" in step for step in hosts.steps), "no host is powered down"
     pods = _effects(KUBE, KUBE.replace("may_borrow: true, share: 2", "may_borrow: false"))
-    assert pods.steps == ("gpucluster render kube --to out/kube    # then as out/kube/k8s/README.md says",)
+    waves = "gpucluster render kube --to out/kube    # then as out/kube/k8s/README.md says"
+    assert pods.steps == ("pulumi up --stack kube", waves)
+    accounts = KUBE[KUBE.index("      service_accounts:") : KUBE.index("storage:")]
+    existing = KUBE.replace("control_plane: eks", "existing: {context: prod}").replace(accounts, "")
+    alone = _effects(existing, existing.replace("may_borrow: true, share: 2", "may_borrow: false"))
+    assert alone.steps == (waves,)
 
 
 def test_another_name_leaves_the_old_cluster_alone() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.cloudformation import NOT_MAPPED, ROWS, Translated, refusals, translate
 from support.declared import Declared
-from support.judged_stacks import STACKS, judged
+from support.judged_stacks import EVERY, judged
 
 # (rule, property) -> (part of the message, why the finding is no fault). A row that no stack needs is refused.
 ALLOWED: Mapping[tuple[str, str], tuple[str, str]] = {
@@ -20,7 +20,7 @@ ALLOWED: Mapping[tuple[str, str], tuple[str, str]] = {
 
 def every() -> Iterator[tuple[str, str, Declared]]:
     """(stack, region, resource)"""
-    for name in STACKS:
+    for name in EVERY:
         stack = judged(name)
         yield from ((name, stack.region, resource) for resource in stack.resources)
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from gpucluster.catalog import Catalog
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.defaults import Default, Note
+from gpucluster.plan.explain import eks
+from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Share, Team
 from gpucluster.plan.model.values import CPU, GANG, HUGE_PAGES, MEMORY, SERVICE, quantity
 from gpucluster.spec import ClusterSpec
@@ -26,6 +28,8 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
         why = "release of EKS's AL2023 image in the catalog; nodes of one gang have one driver"
         yield Note("kubernetes.node_image", plan.node_image or "latest", why)
     yield from _queueing(spec, plan)
+    if isinstance(plan.control_plane, EksControlPlane):
+        yield from eks.explain(plan.control_plane)
     for team in plan.teams:
         yield from _team(team)
         for one in plan.identities(team.name):

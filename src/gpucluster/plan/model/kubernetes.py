@@ -4,16 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.pools import Interface, Source
 from gpucluster.plan.model.values import Distribution, Level, Market
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EksControlPlane:
-    """An EKS cluster with the plan's name."""
-
-    kind: ClassVar[Literal["eks"]] = "eks"
-    distribution: ClassVar[Distribution] = Distribution.EKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

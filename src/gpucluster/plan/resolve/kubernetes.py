@@ -10,7 +10,6 @@ from gpucluster.plan.kubernetes import allocatable, gpus_of, has_topology, level
 from gpucluster.plan.launches import Part, parts
 from gpucluster.plan.model import Interface, InterfaceKind, Source
 from gpucluster.plan.model.kubernetes import (
-    EksControlPlane,
     ExistingControlPlane,
     Kubernetes,
     NodePool,
@@ -22,6 +21,7 @@ from gpucluster.plan.model.kubernetes import (
     Team,
 )
 from gpucluster.plan.model.values import CPU, EFA, GANG, SERVICE, Distribution, accelerators
+from gpucluster.plan.resolve import eks
 from gpucluster.plan.resolve.places import s3_access
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
@@ -46,7 +46,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
     taken = shares.promised(pools, [quota_of(team) for team in requested.teams])
     return Kubernetes(
         version=requested.version,
-        control_plane=EksControlPlane()
+        control_plane=eks.control_plane(requested, site, catalog)
         if requested.existing is None
         else ExistingControlPlane(context=requested.existing.context),
         queueing=requested.queueing,

@@ -4,6 +4,7 @@ from gpucluster.plan.aws import endpoints, nat_zones, public_of, subnet_of
 from gpucluster.plan.model import Network, OwnNetwork, SiteNetwork, SiteSubnet, Subnet
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.aws import Aws as AwsSpec
+from gpucluster.spec.kubernetes import on_eks
 from gpucluster.spec.part import require
 
 
@@ -19,8 +20,12 @@ def network(spec: ClusterSpec, aws: AwsSpec) -> Network:
             for zone, subnet in field.subnets.items()
         )
         return SiteNetwork(vpc=field.vpc, subnets=subnets, endpoints=found)
-    # The network of a cluster with Kubernetes only has no machine of ours; the owner of its nodes makes gateways.
-    nat = nat_zones(field.places, field.nat, field.vpc) if spec.slurm is not None else ()
+    # With an existing control plane and without Slurm the network has no machine of ours; the owner of its nodes makes gateways.
+    nat = (
+        nat_zones(field.places, field.nat, field.vpc)
+        if spec.slurm is not None or on_eks(spec.kubernetes)
+        else ()
+    )
     cidr = require(field.cidr)
     subnets = tuple(
         _subnet(cidr, zone, field.places[0], public=bool(nat) or spec.login is not None)

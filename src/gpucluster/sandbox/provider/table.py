@@ -6,6 +6,7 @@ from gpucluster.sandbox.provider.schema import ResourceType
 from gpucluster.sandbox.provider.types import (
     budgets,
     efs,
+    eks,
     endpoints,
     events,
     fsx,
@@ -13,6 +14,8 @@ from gpucluster.sandbox.provider.types import (
     groups,
     identity,
     instances,
+    keys,
+    logs,
     network,
     placement,
     routes,
@@ -39,5 +42,8 @@ TYPES: Mapping[str, ResourceType] = {
         *efs.ROWS,
         *fsx.ROWS,
         *budgets.ROWS,
+        *eks.ROWS,
+        *keys.ROWS,
+        *logs.ROWS,
     )
 }

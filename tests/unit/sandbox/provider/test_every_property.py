@@ -64,6 +64,8 @@ DIRECTED: tuple[tuple[str, str, dict[str, Any], dict[str, Any], bool], ...] = (
     ("a first scratch Lustre does not even grow", "fsx/lustreFileSystem:LustreFileSystem", {"storageCapacity": 1200, "deploymentType": "SCRATCH_1"}, {"storageCapacity": 2400, "deploymentType": "SCRATCH_1"}, True),
     ("a Lustre's metadata gets faster", "fsx/lustreFileSystem:LustreFileSystem", {"metadataConfiguration": {"mode": "USER_PROVISIONED", "iops": 1500}}, {"metadataConfiguration": {"mode": "USER_PROVISIONED", "iops": 3000}}, False),
     ("a Lustre's metadata does not get slower", "fsx/lustreFileSystem:LustreFileSystem", {"metadataConfiguration": {"mode": "USER_PROVISIONED", "iops": 3000}}, {"metadataConfiguration": {"mode": "USER_PROVISIONED", "iops": 1500}}, True),
+    ("the secrets of a cluster get a key", "eks/cluster:Cluster", {}, {"encryptionConfig": {"provider": {"keyArn": "arn"}, "resources": ["secrets"]}}, False),
+    ("the secrets of a cluster keep a key", "eks/cluster:Cluster", {"encryptionConfig": {"provider": {"keyArn": "arn"}, "resources": ["secrets"]}}, {}, True),
     ("a root volume grows", "ec2/instance:Instance", {"rootBlockDevice": {"encrypted": True, "volumeSize": 8}}, {"rootBlockDevice": {"encrypted": True, "volumeSize": 9}}, False),
 )  # fmt: skip
 
@@ -81,6 +83,7 @@ _IDS: Mapping[str, str] = {
     "s3/bucketObjectv2:BucketObjectv2": "bucket/key",
     "budgets/budget:Budget": "123456789012:name",
     "cloudwatch/eventTarget:EventTarget": "rule/target",
+    "eks/accessPolicyAssociation:AccessPolicyAssociation": "cluster#principal#policy",
 }
 
 
@@ -265,6 +268,7 @@ def test_every_set_property_reaches_the_api(name: str) -> None:
 
 # sent in a special form
 _SET_AT_CREATION: Mapping[str, set[str]] = {
+    "kms/key:Key": {"enableKeyRotation"},  # by the name of the call
     "s3/bucketObjectv2:BucketObjectv2": {"contentBase64"},
 }
 

@@ -1,0 +1,24 @@
+"""IAM policy documents of EKS: of the control plane, of Karpenter and of pods. Plain values, with the smallest permissions."""
+
+from gpucluster.plan.stores import Statement, document
+
+# Encrypt and decrypt the secrets of the cluster. The list is that of the module terraform-aws-eks,
+# https://github.com/terraform-aws-modules/terraform-aws-eks/blob/master/main.tf, `cluster_encryption`. [not verified with AWS]
+SECRETS_KEY = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:ListGrants")
+
+
+def trust_service(service: str) -> str:
+    """Return the trust policy: only that service of AWS assumes the role."""
+    principal = {"Service": service}
+    return document({"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"})
+
+
+def secrets_policy(key: str) -> str:
+    """Return the right of the control plane to use the key of the cluster's secrets."""
+    statement: Statement = {
+        "Sid": "Secrets",
+        "Effect": "Allow",
+        "Action": list(SECRETS_KEY),
+        "Resource": [key],
+    }
+    return document(statement)

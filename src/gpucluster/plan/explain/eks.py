@@ -1,0 +1,24 @@
+"""Decisions of the control plane of EKS."""
+
+from collections.abc import Iterator
+
+from gpucluster.plan.defaults import Note
+from gpucluster.plan.eks import KEY_DAYS, LEAST_ZONES, LOG_DAYS
+from gpucluster.plan.model.eks import EksControlPlane
+
+AT = "kubernetes.control_plane"
+
+
+def explain(plane: EksControlPlane) -> Iterator[Note]:
+    """Who reaches the API server, and the defaults of logs and keys."""
+    if plane.public_from:
+        why = "the ranges of `api_from` that are not private; nodes use the private address"
+        yield Note(f"{AT}.public_from", ", ".join(plane.public_from), why)
+    else:
+        why = "`api_from` has no public range: the API server is reached from the VPC alone"
+        yield Note(f"{AT}.public_from", "none", why)
+    if plane.spare is not None:
+        why = f"EKS needs subnets in {LEAST_ZONES} zones; no node is in this one"
+        yield Note(f"{AT}.spare", f"{plane.spare.zone} {plane.spare.cidr}", why)
+    yield Note(f"{AT}.logs", f"{LOG_DAYS.value:g} days", LOG_DAYS.reason)
+    yield Note(f"{AT}.key", f"{KEY_DAYS.value:g} days", KEY_DAYS.reason)

@@ -1,0 +1,48 @@
+"""EKS: fields that only it has, and who reaches and uses it."""
+
+import ipaddress
+from collections.abc import Iterator
+
+from gpucluster.catalog import Catalog
+from gpucluster.plan.eks import is_private
+from gpucluster.spec.kubernetes import on_eks
+from gpucluster.spec.model import ClusterSpec
+from gpucluster.spec.part import require
+from gpucluster.spec.problem import Finding
+from gpucluster.spec.rules.access import WIDE
+from gpucluster.spec.rules.findings import error, or_none, repeated, warning
+
+OF_EKS = ("admins", "api_from")
+
+
+def its_fields(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse the fields of EKS for a cluster that exists: its owner decides them."""
+    part = require(spec.kubernetes)
+    if on_eks(part):
+        return
+    message = "is for a control plane that gpucluster creates; the owner of an existing cluster decides it"
+    for key in OF_EKS:
+        if or_none(lambda key=key: getattr(part, key)):
+            yield error("kubernetes", key, id="not-here", message=f"'{key}' {message}")
+    for index, team in enumerate(part.teams):
+        if or_none(lambda team=team: team.members):
+            yield error(
+                "kubernetes", "teams", index, "members", id="not-here", message=f"'members' {message}"
+            )
+
+
+def people(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    part = require(spec.kubernetes)
+    yield from repeated(part.admins, ("kubernetes", "admins"), "the principal")
+    for index, team in enumerate(part.teams):
+        members = or_none(lambda team=team: team.members) or ()
+        yield from repeated(members, ("kubernetes", "teams", index, "members"), "the principal")
+
+
+def ranges(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    found = require(spec.kubernetes).api_from
+    yield from repeated(found, ("kubernetes", "api_from"), "the range")
+    for index, one in enumerate(found):
+        if ipaddress.IPv4Network(one).prefixlen <= WIDE and not is_private(one):
+            message = f"{one} is a large part of the internet: write the site's own address ranges"
+            yield warning("kubernetes", "api_from", index, id="open-to-all", message=message)
