@@ -188,6 +188,10 @@ ROWS: Mapping[str, Row] = {
         type="AWS::EKS::AccessEntry", shape=_access_policy
     ),
     "aws:eks/cluster:Cluster": Row(type="AWS::EKS::Cluster", shape=_cluster),
+    "aws:eks/nodeGroup:NodeGroup": Row(
+        type="AWS::EKS::Nodegroup",
+        names={"nodeRoleArn": "NodeRole", "subnetIds": "Subnets", "nodeGroupName": "NodegroupName"},
+    ),
     "aws:efs/accessPoint:AccessPoint": Row(type="AWS::EFS::AccessPoint", names={"tags": "AccessPointTags"}),
     "aws:efs/fileSystem:FileSystem": Row(type="AWS::EFS::FileSystem", names={"tags": "FileSystemTags"}),
     "aws:efs/fileSystemPolicy:FileSystemPolicy": Row(

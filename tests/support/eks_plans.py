@@ -44,6 +44,25 @@ def everything() -> KubernetesOnAws:
     return a_kube_plan(*EVERYTHING)
 
 
+BLOCK, RESERVATION = "cr-0fedcba9876543210", "cr-0123456789abcdef0"
+PREPAID = (
+    (
+        "[{from: on-demand, machines: [p4de.24xlarge]}]",
+        f"[{{from: capacity-block, id: {BLOCK}, machines: [p5.48xlarge], zones: [us-west-2a]}}]",
+    ),
+    (
+        "[{from: spot, machines: [p4de.24xlarge]}]",
+        f"[{{from: reservation, id: {RESERVATION}, machines: [p4de.24xlarge], zones: [us-west-2a]}}]",
+    ),
+)
+
+
+@cache
+def prepaid() -> KubernetesOnAws:
+    """Return the plan of a capacity block and a reservation."""
+    return a_kube_plan(*PREPAID)
+
+
 def with_plane(**changes: object) -> KubernetesOnAws:
     """Return the plan with a changed control plane."""
     plan = a_kube_plan()

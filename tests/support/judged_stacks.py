@@ -63,6 +63,7 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": ("{name}", ""),
     "aws:eks/cluster:Cluster": ("{name}", "arn:aws:eks:{region}:{account}:cluster/{id}"),
+    "aws:eks/nodeGroup:NodeGroup": ("{name}", "arn:aws:eks:{region}:{account}:nodegroup/{name}"),
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": (
         "dra-{hex}",
         "arn:aws:fsx:{region}:{account}:association/{id}",
@@ -165,6 +166,7 @@ STACKS: Mapping[str, Callable[[], SlurmOnAws]] = {
 ON_EKS: Mapping[str, Callable[[], AwsPlan]] = {
     "kube": eks_plans.the_stack,
     "every kind on EKS": eks_plans.everything,
+    "prepaid on EKS": eks_plans.prepaid,
 }
 EVERY: Mapping[str, Callable[[], AwsPlan]] = {**STACKS, **ON_EKS}
 

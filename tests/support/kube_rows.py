@@ -167,6 +167,16 @@ CLUSTER_ROWS: list[Row] = [
         "10:87: error[not-here] kubernetes.teams[serving].members: 'members' is for a control plane that gpucluster creates; the owner of an existing cluster decides it",
     ),
     (
+        "a machine of the add-ons that nobody sells",
+        [("control_plane: eks", "control_plane: eks\n  system: {machine: m7i.xlargee}")],
+        "9:21: error[unknown-machine] kubernetes.system.machine: 'm7i.xlargee' is not in the catalog; did you mean 'm7i.xlarge'?",
+    ),
+    (
+        "a machine of the add-ons with GPUs",
+        [("control_plane: eks", "control_plane: eks\n  system: {machine: g6e.xlarge}")],
+        "9:21: error[gpu-without-use] kubernetes.system.machine: g6e.xlarge has GPUs, which no add-on uses: write a machine without GPUs",
+    ),
+    (
         "an admin who is named twice",
         [("control_plane: eks", f"control_plane: eks\n  admins: [{PRINCIPAL}, {PRINCIPAL}]")],
         f"9:53: error[repeated] kubernetes.admins[1]: the principal '{PRINCIPAL}' is named twice",

@@ -9,9 +9,10 @@ from pulumi import Output, ResourceOptions
 from gpucluster.aws import instances
 from gpucluster.aws.iam_roles import Identity
 from gpucluster.aws.instances import Images
+from gpucluster.aws.launch_templates import interface, reservation_target, root_disk
 from gpucluster.aws.network import Network
 from gpucluster.aws.storage import Stores
-from gpucluster.plan.model import AwsPool, Interface, LaunchTemplate, Market, SlurmOnAws, Source
+from gpucluster.plan.model import AwsPool, LaunchTemplate, Market, SlurmOnAws
 from gpucluster.plan.names import ROLE_NODE, TAG_POOL, TAG_ROLE, placement_key
 
 
@@ -53,15 +54,7 @@ class Pools(pulumi.ComponentResource):
 
     def _template(self, pool: AwsPool, template: LaunchTemplate) -> aws.ec2.LaunchTemplate:
         image = self._images.of(pool)
-        root: aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict = {
-            "encrypted": "true",
-            "delete_on_termination": "true",
-            "volume_type": "gp3",
-            "volume_size": template.root_gib,
-        }
-        if self._key is not None:
-            root["kms_key_id"] = self._key
-        interfaces = [self._interface(one) for one in template.interfaces]
+        interfaces = [interface(one, self._group) for one in template.interfaces]
         return aws.ec2.LaunchTemplate(
             f"{self._plan.name}-{template.key}",
             image_id=image.image_id,
@@ -74,23 +67,15 @@ class Pools(pulumi.ComponentResource):
             # A node that powers off terminates, so it needs no permission to terminate itself.
             instance_initiated_shutdown_behavior="terminate",
             metadata_options=instances.metadata(),
-            block_device_mappings=[{"device_name": image.root_device_name, "ebs": root}],
-            capacity_reservation_specification=_reservation_target(pool.sources[template.source]),
+            block_device_mappings=[
+                {"device_name": image.root_device_name, "ebs": root_disk(template.root_gib, self._key)}
+            ],
+            capacity_reservation_specification=reservation_target(pool.sources[template.source].reservation),
             tag_specifications=self._tag_specifications(pool, template),
             tags={TAG_POOL: pool.name},
             update_default_version=True,  # for launches by hand; the daemon names a version
             opts=ResourceOptions(parent=self),
         )
-
-    def _interface(self, one: Interface) -> aws.ec2.LaunchTemplateNetworkInterfaceArgsDict:
-        """Return one interface; the launch adds the subnet of its zone."""
-        return {
-            "network_card_index": one.card,
-            "device_index": one.device,
-            "interface_type": one.kind.value,
-            "security_groups": [self._group],
-            "delete_on_termination": "true",
-        }
 
     def _tag_specifications(
         self, pool: AwsPool, template: LaunchTemplate
@@ -118,12 +103,3 @@ def placement_zones(pool: AwsPool) -> list[str]:
     bought = (Market.SPOT, Market.ON_DEMAND)
     used = {zone for source in pool.sources if source.market in bought for zone in source.zones}
     return [span.zone for span in pool.slots if span.zone in used]
-
-
-def _reservation_target(
-    source: Source,
-) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
-    """Target a reservation by its id: if it is full, the launch fails instead of using on-demand capacity (T25)."""
-    if source.reservation is None:
-        return None
-    return {"capacity_reservation_target": {"capacity_reservation_id": source.reservation}}

@@ -158,6 +158,12 @@ def kubernetes_node_image(version: str) -> str | None:
     return table["release"] if version in table["versions"] else None
 
 
+@cache
+def kubernetes_node_release(version: str, image: str) -> str | None:
+    """Return the release of a node group for an image such as `v20260903`; None if the data has none."""
+    return read_data("kubernetes-node-images.json")["releases"].get(image, {}).get(version)
+
+
 def _pair(name: str) -> tuple[str, str]:
     api_version, _, kind = name.partition(" ")
     return api_version, kind

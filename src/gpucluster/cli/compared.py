@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Known = tuple[Path, tuple[Recording, ...]]  # where a side's look-ups are answered, and how
     Side = tuple[str, Revision | None, Known]  # the word for messages, the revision, its answers
 
-NO_SLURM = "resources are not compared: the program creates no AWS resources for a Kubernetes that exists"
+NO_PROGRAM = "resources are not compared: the program creates no AWS resources for a Kubernetes that exists"
 
 
 def compared(old: "Revision | None", new: "Revision | None") -> "Compared":
@@ -25,8 +25,8 @@ def compared(old: "Revision | None", new: "Revision | None") -> "Compared":
 
     revisions = [one for one in (old, new) if one is not None]
     if not all(_declared(one) for one in revisions):
-        progress(NO_SLURM)
-        return Compared(unseen=(NO_SLURM,))
+        progress(NO_PROGRAM)
+        return Compared(unseen=(NO_PROGRAM,))
     _require_program(revisions)
     known = _answers(old, new)
     sides = ("old", old, known[0]), ("new", new, known[1])

@@ -13,8 +13,10 @@ from gpucluster.cost.amount import Amount
 from gpucluster.cost.fixed_costs import fixed_costs
 from gpucluster.cost.price_list import Line, PriceList
 from gpucluster.plan.model import ClusterPlan, HostHead, Market, Pool, Source
+from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import HOURS_A_MONTH, Distribution
+from gpucluster.plan.names import SYSTEM_NODES
 
 AnyPool = Pool | NodePool
 
@@ -85,10 +87,15 @@ def _head(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
 
 
 def _control_plane(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
-    """EKS has an hourly fee. A version in extended support costs more."""
+    """EKS has an hourly fee; a version in extended support costs more. The nodes of its add-ons are on demand."""
     if plan.kubernetes is not None and plan.kubernetes.distribution is Distribution.EKS:
         fee = price.service("eks control plane", "eks-cluster-hour")
         yield Line(kind="control-plane", name="eks", least=fee, most=fee)
+    plane = None if plan.kubernetes is None else plan.kubernetes.control_plane
+    for group in plane.groups if isinstance(plane, EksControlPlane) else ():
+        if group.pool == SYSTEM_NODES:
+            month = price.month(group.machines[0]).times(group.nodes)
+            yield Line(kind="control-plane", name=SYSTEM_NODES, least=month, most=month)
 
 
 def _pool(pool: AnyPool, price: PriceList) -> Line:

@@ -53,7 +53,7 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     yield "## Before the first wave"
     yield ""
     if part.distribution is Distribution.EKS:
-        yield "`pulumi up` creates the EKS cluster, its network and its file systems. It does not create nodes, add-ons and roles yet. These must exist before the first wave:"
+        yield "`pulumi up` creates the EKS cluster, its network and its file systems. It creates the always-on nodes, too, but no add-ons and no roles of Karpenter yet. These must exist before the first wave:"
     else:
         yield "These must exist before the first wave:"
     yield ""
@@ -115,7 +115,8 @@ def _places(places: Sequence[str]) -> str:
 def _nodes(site: Site) -> Iterator[str]:
     """Return the always-on nodes, and what Karpenter needs for the others."""
     part, cluster = site.kubernetes, site.plan.name
-    for pool in part.pools:
+    ours = part.distribution is Distribution.EKS
+    for pool in () if ours else part.pools:
         if pool.min:
             labels = ", ".join(f"`{key}={value}`" for key, value in sorted(pool.labels.items()))
             taints = ", ".join(f"`{t.key}={t.value}:{t.effect}`" for t in pool.taints) or "none"

@@ -23,6 +23,25 @@ _PRIVATE = tuple(
 )
 
 
+SYSTEM_MACHINE = "m7i.xlarge"
+SYSTEM_MACHINE_REASON = (
+    "DNS, storage controllers, Karpenter, Kueue and the GPU operator need about 3 CPUs and 8 GiB, and no GPU"
+)
+SYSTEM_COUNT = Default(2, "one node can end while the controllers run on the other")
+
+_AMI = {  # (architecture, GPUs) -> EKS's type of image
+    ("amd64", True): "AL2023_x86_64_NVIDIA",
+    ("amd64", False): "AL2023_x86_64_STANDARD",
+    ("arm64", True): "AL2023_ARM_64_NVIDIA",
+    ("arm64", False): "AL2023_ARM_64_STANDARD",
+}
+
+
+def ami_type(arch: str, gpus: int) -> str:
+    """The type of image for nodes of an architecture, with or without GPUs."""
+    return _AMI[arch, gpus > 0]
+
+
 def is_private(span: str) -> bool:
     """Whether the range reaches the API server through the VPC."""
     network = ipaddress.IPv4Network(span)

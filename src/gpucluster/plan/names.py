@@ -143,6 +143,7 @@ RESERVATION_PREFIX = SITE_RESERVATION_PREFIX + BLOCK_RESERVATION_MARK
 K8S_DIR = "k8s"  # k8s/00-namespaces/..., applied wave by wave
 LABEL_CLUSTER = "gpucluster/cluster"  # on every object of ours
 LABEL_POOL = "gpucluster/pool"  # on nodes: their pool
+KUBERNETES_ARCH = {"x86_64": "amd64", "arm64": "arm64"}  # EC2's name of an architecture -> Kubernetes'
 LABEL_TEAM = "gpucluster/team"  # on namespaces
 LABEL_WORKLOAD = "gpucluster/workload"  # on pods: their service or gang
 LABEL_SERVICE_ACCOUNT = (
@@ -155,6 +156,8 @@ LABEL_MIG = "nvidia.com/mig.config"  # on nodes: the MIG manager slices GPUs by 
 TAINT_GPU = "nvidia.com/gpu"
 CHECKPOINT_VARIABLE = "CHECKPOINT_DIR"  # in pods of a gang with a checkpoint: its folder
 NCCL_TEST_PREFIX = "nccl-test-"  # of the job that tests NCCL in a pool
+SYSTEM_NODES = "system"  # the node group of add-ons and controllers; its nodes have this in LABEL_SYSTEM
+LABEL_SYSTEM = "gpucluster/nodes"
 LOCAL_QUEUE = "default"  # Kueue's queue for workloads without a queue label
 POD_IDENTITY_AGENT = "169.254.170.23/32"  # of EKS's agent on every node; it answers on port 80 (EKS user guide, pod-id-agent-setup)
 ROLE_KUBERNETES = "kubernetes-node"  # in TAG_ROLE, of security groups
@@ -228,6 +231,12 @@ def principal_word(arn: str) -> str:
     """`platform-0a1b2c` of a role's ARN, for names of resources. The digest keeps two accounts apart."""
     name = re.sub("[^A-Za-z0-9]+", "-", arn.rpartition("/")[2]).strip("-")[:40]
     return f"{name or 'x'}-{hashlib.sha256(arn.encode()).hexdigest()[:6]}"
+
+
+def node_group(pool: str, kind: str, machine: str, region: str, zone: str) -> str:
+    """`tune-on-demand-p4de-24xlarge-2a`: by market and machine, or by the id of a reservation. EKS takes no dot and 63 characters."""
+    what = kind if kind.startswith("cr-") else f"{kind}-{machine}"
+    return f"{pool}-{what}-{zone_suffix(region, zone)}".replace(".", "-")
 
 
 def interruption_queue(cluster: str) -> str:

@@ -12,6 +12,7 @@ from gpucluster.spec.aws_fields import PrincipalArn, Range, S3Url
 from gpucluster.spec.fields import (
     Flag,
     PositiveCount,
+    Text,
     UpdateClass,
     Version,
     Word,
@@ -135,6 +136,13 @@ class Team(Part):
     )
 
 
+class System(Part):
+    """Nodes for add-ons and controllers of EKS. They have no GPUs, and pods of teams do not need them."""
+
+    machine: Text | None = spec_field(UpdateClass.REPLACE, "Their machine type.", default=None)
+    nodes: PositiveCount | None = spec_field(UpdateClass.LIVE, "How many there are.", default=None)
+
+
 class Kubernetes(Part):
     """Kubernetes, for pools with `runs: kubernetes`."""
 
@@ -164,6 +172,9 @@ class Kubernetes(Part):
     )
     priorities: tuple[PriorityClass, ...] = spec_field(
         UpdateClass.LIVE, "Priorities that workloads may name.", default=(), min_length=1
+    )
+    system: System | None = spec_field(
+        UpdateClass.LIVE, "The nodes of add-ons and controllers.", default=None
     )
     admins: tuple[PrincipalArn, ...] = spec_field(
         UpdateClass.LIVE,

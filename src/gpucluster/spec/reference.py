@@ -49,6 +49,7 @@ _DECIDED: Mapping[str, str] = {
 
 # Examples of fields that no file of `stacks/` or `workloads/` has.
 _EXAMPLES: Mapping[str, str] = {
+    "kubernetes.system.machine": "m7i.xlarge",
     "aws.kms_key": "alias/research",
     "aws.boundary": "arn:aws:iam::111122223333:policy/bound",
     "aws.image.ami": "ami-0123456789abcdef0",

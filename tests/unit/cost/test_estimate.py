@@ -134,11 +134,11 @@ def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
     text = (STACKS / "kube.yaml").read_text().replace("us-west-2", "us-east-1")
     plan = resolve(inspect_text(text, "kube.yaml", catalog.load()).result(), catalog.load())
     least, most = _month(plan)
-    hour = Decimal("27.44705")
-    fee = Decimal("0.10")
+    hour, system, nat = Decimal("27.44705"), 2 * Decimal("0.2016"), Decimal("0.05")
+    fixed = system + nat + Decimal("0.10")
     assert (least, most) == (
-        Amount(HOURS_A_MONTH * (5 * hour + fee)),
-        Amount(HOURS_A_MONTH * (10 * hour + fee)),
+        Amount(HOURS_A_MONTH * (5 * hour + fixed)),
+        Amount(HOURS_A_MONTH * (10 * hour + fixed)),
     )
 
 

@@ -605,7 +605,6 @@ def test_guide_lists_prerequisites() -> None:
         "--version 0.19.2 --namespace kueue-system --create-namespace --values helm/kueue.yaml",
         "`kube-kubernetes-node`",
         "`gpucluster:role=kubernetes-node`",
-        "4 nodes in us-west-2a",
         "`queue_depth`",
         "`gpucluster:research`",
     ):
@@ -613,6 +612,8 @@ def test_guide_lists_prerequisites() -> None:
     other = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
     made = {a.path: a.content.decode() for a in k8s.render(other)}
     assert "the context `prod`" in made["k8s/README.md"]
+    assert "4 nodes in us-west-2a" in made["k8s/README.md"], "a cluster that exists has nodes of its owner"
+    assert "4 nodes in us-west-2a" not in page, "`pulumi up` creates them"
 
 
 def test_pool_without_gpus_is_shared_by_its_cpus() -> None:

@@ -11,6 +11,10 @@ from gpucluster.plan.model import AwsPlan
 
 _MANAGED = "arn:aws:iam::aws:policy/"
 # Policies of AWS, each with the need that it serves. Without one the need's service refuses, so none has a narrower form.
+NODE_POLICIES = (
+    "AmazonEKSWorkerNodeMinimalPolicy",  # the pod identity agent of the node gets the credentials of pods
+    "AmazonEC2ContainerRegistryPullOnly",  # the images of the add-ons, and those of the site
+)
 CLUSTER_POLICIES = (
     "AmazonEKSClusterPolicy",
 )  # the control plane's network interfaces, routes and load balancers

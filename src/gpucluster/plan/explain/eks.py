@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from gpucluster.plan.defaults import Note
-from gpucluster.plan.eks import KEY_DAYS, LEAST_ZONES, LOG_DAYS
+from gpucluster.plan.eks import KEY_DAYS, LEAST_ZONES, LOG_DAYS, SYSTEM_COUNT, SYSTEM_MACHINE_REASON
 from gpucluster.plan.model.eks import EksControlPlane
+from gpucluster.plan.names import SYSTEM_NODES
 
 AT = "kubernetes.control_plane"
 
@@ -20,5 +21,12 @@ def explain(plane: EksControlPlane) -> Iterator[Note]:
     if plane.spare is not None:
         why = f"EKS needs subnets in {LEAST_ZONES} zones; no node is in this one"
         yield Note(f"{AT}.spare", f"{plane.spare.zone} {plane.spare.cidr}", why)
+    for group in plane.groups:
+        if group.pool == SYSTEM_NODES:
+            why = f"{SYSTEM_MACHINE_REASON}; {SYSTEM_COUNT.reason}"
+            yield Note("kubernetes.system", f"{group.nodes} x {group.machines[0]}", why)
+        elif group.placement:
+            why = "always-on nodes of a gang are near each other; reserved capacity has its place already"
+            yield Note(f"pools[{group.pool}].placement", "cluster", why)
     yield Note(f"{AT}.logs", f"{LOG_DAYS.value:g} days", LOG_DAYS.reason)
     yield Note(f"{AT}.key", f"{KEY_DAYS.value:g} days", KEY_DAYS.reason)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from gpucluster.plan.model.aws import Subnet
-from gpucluster.plan.model.values import Distribution
+from gpucluster.plan.model.pools import Interface
+from gpucluster.plan.model.values import Distribution, Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,36 @@ class AccessEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint: pods without a toleration do not run on the node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """Always-on nodes of one source of a pool, or those of the add-ons: a managed node group of EKS."""
+
+    key: str  # its name in EKS
+    pool: str  # name of the NodePool, or of `names.SYSTEM_NODES`
+    market: Market
+    machines: tuple[str, ...]  # in order of preference; they have the same interfaces
+    nodes: int
+    zones: tuple[str, ...]
+    ami: str  # EKS's type of image
+    release: str | None  # of the image; None: the newest when EKS creates the group
+    reservation: str | None = None
+    interfaces: tuple[Interface, ...] = ()  # none: one ordinary interface
+    placement: bool = False
+    local_disks: bool = False  # they become one file system for pods
+    root_gib: int = 200
+    labels: dict[str, str]
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EksControlPlane:
     """An EKS cluster with the plan's name."""
 
@@ -26,4 +57,5 @@ class EksControlPlane:
     private_from: tuple[str, ...] = ()  # private ranges that reach the API server, besides the nodes
     public_from: tuple[str, ...] = ()  # public ranges; empty: the API server has no public address
     entries: tuple[AccessEntry, ...] = ()  # sorted by principal
+    groups: tuple[NodeGroup, ...] = ()  # the nodes of the add-ons first, then in the order of the pools
     spare: Subnet | None = None  # in a second zone, for the control plane alone: EKS needs two zones

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from gpucluster.plan.model.eks import EksControlPlane
+from gpucluster.plan.model.eks import EksControlPlane, Taint
 from gpucluster.plan.model.pools import Interface, Source
 from gpucluster.plan.model.values import Distribution, Level, Market
 
@@ -23,15 +23,6 @@ class PodSecurity(StrEnum):
 
     BASELINE = "baseline"
     PRIVILEGED = "privileged"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """A taint: pods without a toleration do not run on the node."""
-
-    key: str
-    value: str
-    effect: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

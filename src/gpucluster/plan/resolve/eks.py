@@ -1,26 +1,113 @@
 """The control plane of EKS: who reaches it, who may use it, and the second zone that it needs. Pure."""
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from gpucluster.catalog import Catalog
+from gpucluster.catalog import Catalog, kubernetes_node_image, kubernetes_node_release
+from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.aws import subnet_of
-from gpucluster.plan.eks import LEAST_ZONES, is_private, other_zone
-from gpucluster.plan.model import Subnet
-from gpucluster.plan.model.eks import AccessEntry, EksControlPlane
+from gpucluster.plan.eks import (
+    LEAST_ZONES,
+    SYSTEM_COUNT,
+    SYSTEM_MACHINE,
+    ami_type,
+    is_private,
+    other_zone,
+)
+from gpucluster.plan.model import Source, Subnet
+from gpucluster.plan.model.eks import AccessEntry, EksControlPlane, NodeGroup
+from gpucluster.plan.model.kubernetes import NodePool
+from gpucluster.plan.model.values import EFA, Market
+from gpucluster.plan.resolve.aws import interfaces_of
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
+from gpucluster.spec.kubernetes import System
 from gpucluster.spec.model import Aws as AwsSpec
 from gpucluster.spec.part import require
 
 
-def control_plane(requested: KubernetesSpec, site: AwsSpec, catalog: Catalog) -> EksControlPlane:
+def control_plane(
+    requested: KubernetesSpec, site: AwsSpec, catalog: Catalog, pools: Sequence[NodePool]
+) -> EksControlPlane:
     """The cluster of EKS."""
     return EksControlPlane(
         private_from=tuple(one for one in requested.api_from if is_private(one)),
         public_from=tuple(one for one in requested.api_from if not is_private(one)),
         entries=_entries(requested),
+        groups=(
+            _system(requested, site, catalog),
+            *(group for pool in pools for group in _groups(requested, pool, site.region, catalog)),
+        ),
         spare=_spare(site, catalog),
     )
+
+
+def _system(requested: KubernetesSpec, site: AwsSpec, catalog: Catalog) -> NodeGroup:
+    """The nodes of add-ons and controllers, in every zone of the network."""
+    part = requested.system or System()
+    machine = part.machine or SYSTEM_MACHINE
+    arch = names.KUBERNETES_ARCH[catalog.machines[machine].arch]
+    return NodeGroup(
+        key=f"{names.SYSTEM_NODES}-{machine}".replace(".", "-"),
+        pool=names.SYSTEM_NODES,
+        market=Market.ON_DEMAND,
+        machines=(machine,),
+        nodes=part.nodes or int(SYSTEM_COUNT.value),
+        zones=tuple(site.network.places),
+        ami=ami_type(arch, 0),
+        release=_release(requested),
+        root_gib=int(kube.ROOT_DISK_GIB.value),
+        labels={names.LABEL_SYSTEM: names.SYSTEM_NODES},
+    )
+
+
+def _groups(requested: KubernetesSpec, pool: NodePool, region: str, catalog: Catalog) -> Iterator[NodeGroup]:
+    """The always-on nodes of a pool: they fill the sources in order, each up to its `max`."""
+    left = pool.min
+    for source in pool.sources:
+        nodes = left if source.max is None else min(left, source.max)
+        left -= nodes
+        if nodes:
+            made = _group(pool, source, nodes, region, catalog)
+            yield replace(made, release=_release(requested))
+
+
+def _group(pool: NodePool, source: Source, nodes: int, region: str, catalog: Catalog) -> NodeGroup:
+    zone = pool.zone if pool.zone in source.zones else source.zones[0]
+    machines = _alike(source, catalog)
+    interfaces = interfaces_of(catalog.machines[machines[0]]) if EFA in pool.allocatable else ()
+    kind = source.reservation or source.market.value
+    return NodeGroup(
+        key=names.node_group(pool.of, kind, machines[0], region, zone),
+        pool=pool.name,
+        market=source.market,
+        machines=machines,
+        nodes=nodes,
+        zones=(zone,),
+        ami=ami_type(pool.arch, pool.gpu_count),
+        release=None,
+        reservation=source.reservation,
+        interfaces=interfaces,
+        placement=bool(interfaces) and nodes > 1 and source.market in (Market.SPOT, Market.ON_DEMAND),
+        local_disks=pool.local_disks,
+        root_gib=int(kube.ROOT_DISK_GIB.value),
+        labels=pool.labels,
+        taints=pool.taints,
+    )
+
+
+def _alike(source: Source, catalog: Catalog) -> tuple[str, ...]:
+    """The machines of a source with the interfaces of its first one: a node group has one launch template."""
+    first = interfaces_of(catalog.machines[source.machines[0]])
+    if source.market is Market.CAPACITY_BLOCK:  # the template names its only machine
+        return source.machines[:1]
+    return tuple(one for one in source.machines if interfaces_of(catalog.machines[one]) == first)
+
+
+def _release(requested: KubernetesSpec) -> str | None:
+    image = requested.node_image or kubernetes_node_image(requested.version)
+    return None if image is None else kubernetes_node_release(requested.version, image)
 
 
 def _entries(requested: KubernetesSpec) -> tuple[AccessEntry, ...]:

@@ -35,8 +35,6 @@ from gpucluster.spec.queueing import BORROW, RECLAIM, WITHIN
 from gpucluster.spec.queueing import QueuePreemption as QueuePreemptionSpec
 from gpucluster.spec.resources import in_unit
 
-KUBERNETES_ARCH = {"x86_64": "amd64", "arm64": "arm64"}
-
 
 def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -> Kubernetes:
     """The part of the plan: pools, and each team's share of them."""
@@ -46,7 +44,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
     taken = shares.promised(pools, [quota_of(team) for team in requested.teams])
     return Kubernetes(
         version=requested.version,
-        control_plane=eks.control_plane(requested, site, catalog)
+        control_plane=eks.control_plane(requested, site, catalog, pools)
         if requested.existing is None
         else ExistingControlPlane(context=requested.existing.context),
         queueing=requested.queueing,
@@ -153,7 +151,7 @@ def _pool(
         launches=(),
         zone=sources[0].zones[0],
         zones=tuple(zone for zone in site.network.places if zone in used),
-        arch=KUBERNETES_ARCH[machines[0].arch],
+        arch=names.KUBERNETES_ARCH[machines[0].arch],
         vcpus=min(machine.vcpus for machine in machines),
         gpu_model=None if machines[0].gpu is None else machines[0].gpu.model,
         gpu_count=gpus,

@@ -119,6 +119,16 @@ class Tags:
         return one == other
 
 
+class Pairs(Tags):
+    """A map in a program and in the API (labels of nodes)."""
+
+    def to_api(self, value: Value) -> Value:
+        return value
+
+    def from_api(self, value: Value) -> Value:
+        return value
+
+
 @dataclass(frozen=True, slots=True)
 class Many:
     """A list; a set if `ordered` is false."""
@@ -263,6 +273,7 @@ class ReadOnly(Refused):
 
 TEXT, NUMBER, FRACTION, FLAG = Plain(str), Plain(int), Plain(float), Plain(bool)
 FLAG_AS_TEXT, DOCUMENT, TAGS, REFUSED, AMOUNT = FlagAsText(), Document(), Tags(), Refused(), Amount()
+PAIRS = Pairs()
 READ_ONLY = ReadOnly()
 TEXTS = Many(TEXT)
 

@@ -102,6 +102,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     kubernetes.node_image,
     kubernetes.its_pools,
     eks.its_fields,
+    eks.system,
     eks.people,
     eks.ranges,
     kubernetes.team_names,

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan.eks import is_private
+from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import on_eks
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules.access import WIDE
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
+from gpucluster.text import quoted
 
-OF_EKS = ("admins", "api_from")
+OF_EKS = ("admins", "api_from", "system")
 
 
 def its_fields(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
@@ -29,6 +31,18 @@ def its_fields(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
             yield error(
                 "kubernetes", "teams", index, "members", id="not-here", message=f"'members' {message}"
             )
+
+
+def system(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
+    """Check the machine of the add-ons: its image has no GPU driver."""
+    machine = require(require(require(spec.kubernetes).system).machine)
+    found, at = catalog.machines.get(machine), ("kubernetes", "system", "machine")
+    if found is None:
+        near = did_you_mean(machine, catalog.machines)
+        yield error(*at, id="unknown-machine", message=f"{quoted(machine)} is not in the catalog{near}")
+    elif found.gpu is not None:
+        message = f"{machine} has GPUs, which no add-on uses: write a machine without GPUs"
+        yield error(*at, id="gpu-without-use", message=message)
 
 
 def people(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from gpucluster.sandbox.provider.shapes import (
     FLAG_AS_TEXT,
     FRACTION,
     NUMBER,
+    PAIRS,
     TAGS,
     TEXT,
     Many,
@@ -78,6 +79,7 @@ _FORMS: Mapping[str, tuple[Any, Any]] = {
     "userDataBase64": (base64.b64encode(b"one").decode(), base64.b64encode(b"two").decode()),
 }
 _IDS: Mapping[str, str] = {
+    "eks/nodeGroup:NodeGroup": "cluster:group",
     "iam/rolePolicy:RolePolicy": "role:name",
     "iam/rolePolicyAttachment:RolePolicyAttachment": "role/arn",
     "s3/bucketObjectv2:BucketObjectv2": "bucket/key",
@@ -129,6 +131,7 @@ def _scalars(name: str) -> dict[int, tuple[Any, Any]]:
         id(AMOUNT): ("41.5", "42.5"),
         id(DOCUMENT): (json.dumps({"one": name}), json.dumps({"two": name})),
         id(TAGS): ({"name": f"{name}-one"}, {"name": f"{name}-two"}),
+        id(PAIRS): ({"name": f"{name}-one"}, {"name": f"{name}-two"}),
     }
 
 
