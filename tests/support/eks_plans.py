@@ -15,7 +15,10 @@ from support.declared import Declared, declared_by
 ADMIN, BOTH, PERSON = (f"arn:aws:iam::123456789012:role/{word}" for word in ("platform", "lead", "vision"))
 _TEAM = "name: research, quota: {nvidia.com/gpu: 32}"
 EVERYTHING = (
-    (_TEAM, f"{_TEAM}, members: [{BOTH}, {PERSON}]"),
+    (
+        _TEAM,
+        f"{_TEAM}, members: [{BOTH}, {PERSON}], service_accounts: [{{name: trainer, read: [s3://example-data/sets], write: [s3://example-data/checkpoints]}}]",
+    ),
     (
         "control_plane: eks",
         f"control_plane: eks\n  admins: [{ADMIN}, {BOTH}]\n  api_from: [10.0.0.0/8, 198.51.100.0/24]",

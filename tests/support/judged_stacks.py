@@ -63,6 +63,11 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": ("{name}", ""),
     "aws:eks/cluster:Cluster": ("{name}", "arn:aws:eks:{region}:{account}:cluster/{id}"),
+    "aws:eks/addon:Addon": ("{name}", "arn:aws:eks:{region}:{account}:addon/{name}"),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": (
+        "a-{hex}",
+        "arn:aws:eks:{region}:{account}:podidentityassociation/{name}",
+    ),
     "aws:eks/nodeGroup:NodeGroup": ("{name}", "arn:aws:eks:{region}:{account}:nodegroup/{name}"),
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": (
         "dra-{hex}",

@@ -22,22 +22,31 @@ class Events(pulumi.ComponentResource):
 
     def __init__(self, cluster: str, opts: ResourceOptions) -> None:
         super().__init__("gpucluster:aws:Events", cluster, None, opts)
-        child = ResourceOptions(parent=self)
-        queue = aws.sqs.Queue(
-            f"{cluster}-events",
-            message_retention_seconds=RETENTION_S,
-            visibility_timeout_seconds=VISIBILITY_S,
-            receive_wait_time_seconds=POLL_S,
-            sqs_managed_sse_enabled=True,
-            opts=child,
-        )
-        rules = [_rule(f"{cluster}-{name}", pattern, queue, child) for name, pattern in PATTERNS.items()]
-        policy = Output.all(queue.arn, *(rule.arn for rule in rules)).apply(
-            lambda arns: events_to(arns[0], arns[1:])
-        )
-        aws.sqs.QueuePolicy(f"{cluster}-events", queue_url=queue.url, policy=policy, opts=child)
+        queue = declare_queue(cluster, "events", ResourceOptions(parent=self))
         self.queue, self.queue_arn = queue.url, queue.arn
         self.register_outputs({"queue": queue.url})
+
+
+def declare_queue(
+    cluster: str, word: str, child: ResourceOptions, *, name: str | None = None
+) -> aws.sqs.Queue:
+    """Declare the queue with its rules and its policy. A fixed `name` is for a reader that cannot be told the drawn one."""
+    queue = aws.sqs.Queue(
+        f"{cluster}-{word}",
+        name=name,
+        message_retention_seconds=RETENTION_S,
+        visibility_timeout_seconds=VISIBILITY_S,
+        receive_wait_time_seconds=POLL_S,
+        sqs_managed_sse_enabled=True,
+        opts=child,
+    )
+    before = "" if word == "events" else f"{word}-"
+    rules = [_rule(f"{cluster}-{before}{one}", pattern, queue, child) for one, pattern in PATTERNS.items()]
+    policy = Output.all(queue.arn, *(rule.arn for rule in rules)).apply(
+        lambda arns: events_to(arns[0], arns[1:])
+    )
+    aws.sqs.QueuePolicy(f"{cluster}-{word}", queue_url=queue.url, policy=policy, opts=child)
+    return queue
 
 
 def _rule(

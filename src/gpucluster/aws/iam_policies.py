@@ -85,7 +85,7 @@ class NodeScope:
 class JobsScope:
     """The places of jobs, `s3://BUCKET` or `s3://BUCKET/FOLDER`, and the ARN of the cluster's own bucket, which is denied."""
 
-    own_bucket: str
+    own_bucket: str | None = None  # None: the cluster has none
     read: Sequence[str] = ()
     write: Sequence[str] = ()
 
@@ -135,16 +135,14 @@ def node_policy(scope: NodeScope) -> str:
 
 def jobs_policy(scope: JobsScope) -> str:
     """Read data and write checkpoints. The cluster's own bucket is denied: a user who can write the bundle is root everywhere."""
-    own = {
-        "Sid": "NotOurs",
-        "Effect": "Deny",
-        "Action": "s3:*",
-        "Resource": [scope.own_bucket, f"{scope.own_bucket}/*"],
-    }
+    own: list[Statement] = []
+    if scope.own_bucket is not None:
+        ours = [scope.own_bucket, f"{scope.own_bucket}/*"]
+        own = [{"Sid": "NotOurs", "Effect": "Deny", "Action": "s3:*", "Resource": ours}]
     read = [_allow("Read", ["s3:GetObject"], *map(_objects_of, scope.read))] if scope.read else []
     writes = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
     write = [_allow("Write", writes, *map(_objects_of, scope.write))] if scope.write else []
-    return document(*read, *write, *_lists([*scope.read, *scope.write]), own)
+    return document(*read, *write, *_lists([*scope.read, *scope.write]), *own)
 
 
 def boot_script_arns(plan: SlurmOnAws) -> list[str]:

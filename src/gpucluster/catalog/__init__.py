@@ -16,6 +16,7 @@ from gpucluster.catalog.model import (
 from gpucluster.catalog.read import (
     crd_schema,
     crd_schemas,
+    eks_addon_versions,
     kubernetes_charts,
     kubernetes_facts,
     kubernetes_node_image,
@@ -42,6 +43,7 @@ __all__ = [
     "SlurmRelease",
     "crd_schema",
     "crd_schemas",
+    "eks_addon_versions",
     "kubernetes_charts",
     "kubernetes_facts",
     "kubernetes_node_image",

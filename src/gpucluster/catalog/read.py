@@ -164,6 +164,13 @@ def kubernetes_node_release(version: str, image: str) -> str | None:
     return read_data("kubernetes-node-images.json")["releases"].get(image, {}).get(version)
 
 
+@cache
+def eks_addon_versions(version: str) -> Mapping[str, str]:
+    """Return the pinned versions of EKS's add-ons for a Kubernetes version; empty if the data has none."""
+    rows = read_data("eks-addons.json")["versions"].get(version, {})
+    return {name: pin for name, (pin, _) in rows.items()}
+
+
 def _pair(name: str) -> tuple[str, str]:
     api_version, _, kind = name.partition(" ")
     return api_version, kind

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from gpucluster.cost.amount import Amount
 from gpucluster.cost.price_list import Line, PriceList
 from gpucluster.plan.model import ClusterPlan, Efs, FsxLustre, Mount, Network, Volume
+from gpucluster.plan.security_rules import eks_of
 
 
 def fixed_costs(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
-    """Yield the lines of resources that we create. The owner pays for existing resources and for those of Kubernetes."""
-    if plan.aws is None or plan.slurm is None:
+    """Yield the lines of resources that we create. The owner of a Kubernetes that exists pays for its resources."""
+    if plan.aws is None or (plan.slurm is None and eks_of(plan) is None):
         return
     yield from _login(plan, price)
     yield from _network(plan.aws.network, price)
-    for volume in plan.head.volumes:
+    for volume in () if plan.head is None else plan.head.volumes:
         yield _volume(volume, price)
     for mount in plan.storage:
         yield from _mount(mount, price)

@@ -6,9 +6,10 @@ from gpucluster.k8s.manifest import dump
 from gpucluster.k8s.releases import install, releases
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
-from gpucluster.k8s.waves import CHARTS, TESTS, WAVES, apply
+from gpucluster.k8s.waves import TESTS, WAVES, apply
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import Bindings, FileSystemBinding, Lustre
+from gpucluster.plan.model import Bindings, Efs, FileSystemBinding, FsxLustre, Lustre
+from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
 from gpucluster.plan.model.values import EFA, Distribution, Market
 
@@ -52,8 +53,12 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     yield ""
     yield "## Before the first wave"
     yield ""
-    if part.distribution is Distribution.EKS:
-        yield "`pulumi up` creates the EKS cluster, its network and its file systems. It creates the always-on nodes, too, but no add-ons and no roles of Karpenter yet. These must exist before the first wave:"
+    if isinstance(plane, EksControlPlane):
+        yield "`pulumi up` creates:"
+        yield ""
+        yield from (f"- {line}" for line in _created(site, plane))
+        yield ""
+        yield "It does not create these. They must exist before the first wave:"
     else:
         yield "These must exist before the first wave:"
     yield ""
@@ -81,31 +86,58 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
 def _needed(site: Site) -> Iterator[str]:
     """Return what our objects expect in the cluster, with its names."""
     part = site.kubernetes
-    if part.distribution is Distribution.EKS:
-        yield f"EKS's add-on `vpc-cni` with the configuration in `{CHARTS.folder}/vpc-cni.yaml`: without it no NetworkPolicy has an effect"
-    else:
+    ours = part.distribution is Distribution.EKS
+    if not ours:
         yield "a CNI that enforces NetworkPolicies: without one they have no effect"
     if any(EFA in pool.allocatable for pool in part.pools):
         yield f"AWS's EFA device plugin, which tolerates the taint `{names.TAINT_GPU}` and counts `{EFA}`"
-    yield from _nodes(site)
-    yield from _identities(site)
-    if any(isinstance(mount.source, Lustre) for mount in site.mounts()):
+    if not ours:
+        yield from _nodes(site)
+    if not ours and any(isinstance(mount.source, Lustre) for mount in site.mounts()):
         yield "the FSx for Lustre CSI driver"
-    groups = ", ".join(f"`{team.group}`" for team in part.teams)
-    yield f"people in the groups {groups}{_how(part.distribution)}"
+    yield from _people(site)
     if any(one.queue_depth is not None for one in site.workloads.services):
         yield "an adapter that serves the pods' metric `queue_depth` to the autoscaler (`custom.metrics.k8s.io`)"
 
 
-def _identities(site: Site) -> Iterator[str]:
-    """Return the pod identity associations, and the agent that serves them."""
-    if site.kubernetes.pod_identities:
-        yield "EKS's add-on `eks-pod-identity-agent`"
-    for one in site.kubernetes.pod_identities:
-        rights = [f"reads {_places(one.read)}"] * bool(one.read) + [f"writes {_places(one.write)}"] * bool(
-            one.write
-        )
+def _people(site: Site) -> Iterator[str]:
+    """Return the groups without a person. On EKS the spec's `members` are in theirs."""
+    plane = site.kubernetes.control_plane
+    entries = plane.entries if isinstance(plane, EksControlPlane) else ()
+    filled = {group for entry in entries for group in entry.groups}
+    empty = [team.group for team in site.kubernetes.teams if team.group not in filled]
+    if empty:
+        groups = ", ".join(f"`{group}`" for group in empty)
+        how = " (none are in `teams[].members` of the spec)" if isinstance(plane, EksControlPlane) else ""
+        yield f"people in the groups {groups}{how}"
+
+
+def _created(site: Site, plane: EksControlPlane) -> Iterator[str]:
+    """Return what the program declares. `tests/unit/k8s/test_guide_eks.py` finds each line among its resources."""
+    part, cluster = site.kubernetes, site.plan.name
+    addons = ", ".join(f"`{one.name}`" for one in plane.addons)
+    yield f"the EKS cluster `{cluster}` of Kubernetes {part.version} with the add-ons {addons}; `vpc-cni` enforces NetworkPolicies"
+    for group in plane.groups:
+        yield f"the node group `{group.key}`: {_nodes_of(group)} in {', '.join(group.zones)}"
+    for entry in plane.entries:
+        groups = ", ".join(f"`{one}`" for one in entry.groups)
+        rights = ["all rights in the cluster"] * entry.admin + [f"the groups {groups}"] * bool(groups)
+        yield f"an access entry of `{entry.principal}` with {' and '.join(rights)}"
+    if any(pool.elastic for pool in part.pools):
+        role, queue = names.kubernetes_node_role(cluster), names.interruption_queue(cluster)
+        yield f"for Karpenter: the role of its controller, the role and instance profile `{role}` of its nodes with an access entry, the SQS queue `{queue}`"
+    for one in part.pod_identities:
+        rights = [f"reads {_places(one.read)}"] * bool(one.read)
+        rights += [f"writes {_places(one.write)}"] * bool(one.write)
         yield f"a pod identity association of the service account `{one.namespace}/{one.service_account}` with a role that {' and '.join(rights)}"
+    for mount in site.plan.storage:
+        if isinstance(mount.source, FsxLustre | Efs):
+            kind = "FSx for Lustre" if isinstance(mount.source, FsxLustre) else "EFS"
+            yield f"the file system of `{mount.path}`: {kind}"
+
+
+def _nodes_of(group: NodeGroup) -> str:
+    return f"{group.nodes} node{'s' * (group.nodes > 1)}, {' or '.join(group.machines)}"
 
 
 def _places(places: Sequence[str]) -> str:
@@ -115,8 +147,7 @@ def _places(places: Sequence[str]) -> str:
 def _nodes(site: Site) -> Iterator[str]:
     """Return the always-on nodes, and what Karpenter needs for the others."""
     part, cluster = site.kubernetes, site.plan.name
-    ours = part.distribution is Distribution.EKS
-    for pool in () if ours else part.pools:
+    for pool in part.pools:
         if pool.min:
             labels = ", ".join(f"`{key}={value}`" for key, value in sorted(pool.labels.items()))
             taints = ", ".join(f"`{t.key}={t.value}:{t.effect}`" for t in pool.taints) or "none"
@@ -141,10 +172,6 @@ def _bought(pool: NodePool) -> str:
             which = f" `{source.reservation}`" if source.reservation else ""
             found.append(f"{count} {source.market}{which}, {' or '.join(source.machines)}")
     return "; ".join(found)
-
-
-def _how(distribution: Distribution) -> str:
-    return ", by EKS access entries" if distribution is Distribution.EKS else ""
 
 
 def _missing(site: Site) -> Iterator[str]:

@@ -44,7 +44,6 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.CHARTS, "values-gpu-operator.yaml.j2", charts.gpu_operators),
     Component(waves.CHARTS, "values-kueue.yaml.j2", _kueue),
     Component(waves.CHARTS, "values-karpenter.yaml.j2", charts.karpenters),
-    Component(waves.CHARTS, "values-vpc-cni.yaml.j2", charts.vpc_cnis),
     Component(waves.NAMESPACES, "namespace.yaml.j2", teams.namespaces),
     Component(waves.ACCESS, "guard.yaml.j2", teams.guards),
     Component(waves.ACCESS, "limits.yaml.j2", teams.limits),

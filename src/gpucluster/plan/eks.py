@@ -37,6 +37,22 @@ _AMI = {  # (architecture, GPUs) -> EKS's type of image
 }
 
 
+EBS, EFS, FSX = "aws-ebs-csi-driver", "aws-efs-csi-driver", "aws-fsx-csi-driver"
+# add-on -> whether its pods run on nodes. The first ones must exist before a node joins: without network and pod identity
+# it does not become ready.
+ADDONS = {
+    "vpc-cni": False,
+    "kube-proxy": False,
+    "eks-pod-identity-agent": False,
+    "coredns": True,
+    "eks-node-monitoring-agent": True,
+    EBS: True,
+    EFS: True,
+    FSX: True,
+}
+OPTIONAL = (EFS, FSX)  # the storage of the spec decides
+
+
 def ami_type(arch: str, gpus: int) -> str:
     """The type of image for nodes of an architecture, with or without GPUs."""
     return _AMI[arch, gpus > 0]

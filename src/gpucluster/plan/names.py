@@ -156,6 +156,7 @@ LABEL_MIG = "nvidia.com/mig.config"  # on nodes: the MIG manager slices GPUs by 
 TAINT_GPU = "nvidia.com/gpu"
 CHECKPOINT_VARIABLE = "CHECKPOINT_DIR"  # in pods of a gang with a checkpoint: its folder
 NCCL_TEST_PREFIX = "nccl-test-"  # of the job that tests NCCL in a pool
+KARPENTER = "karpenter"  # namespace and service account of its chart
 SYSTEM_NODES = "system"  # the node group of add-ons and controllers; its nodes have this in LABEL_SYSTEM
 LABEL_SYSTEM = "gpucluster/nodes"
 LOCAL_QUEUE = "default"  # Kueue's queue for workloads without a queue label
@@ -231,6 +232,12 @@ def principal_word(arn: str) -> str:
     """`platform-0a1b2c` of a role's ARN, for names of resources. The digest keeps two accounts apart."""
     name = re.sub("[^A-Za-z0-9]+", "-", arn.rpartition("/")[2]).strip("-")[:40]
     return f"{name or 'x'}-{hashlib.sha256(arn.encode()).hexdigest()[:6]}"
+
+
+def pods_role(namespace: str, service_account: str) -> str:
+    """`trainer-0a1b2c`, in names of resources of one service account. IAM takes 64 characters; the digest keeps two namespaces apart."""
+    digest = hashlib.sha256(f"{namespace}/{service_account}".encode()).hexdigest()
+    return f"{service_account[:20].rstrip('-')}-{digest[:6]}"
 
 
 def node_group(pool: str, kind: str, machine: str, region: str, zone: str) -> str:

@@ -74,7 +74,7 @@ def test_components_have_type_tokens_of_gpucluster(everything: tuple[Declared, .
         for name in (
             *("Network", "Bucket", "Secrets", "FileSystems", "NodeIdentity", "Pools", "Events"),
             *("HeadIdentity", "LoginIdentity", "Bundle", "Head", "Login", "Budget"),
-            *("EksAccess", "EksCluster", "EksNodeGroups"),
+            *("EksAccess", "EksAddons", "EksCluster", "EksKarpenter", "EksNodeGroups"),
         )
     }
 

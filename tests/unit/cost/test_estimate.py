@@ -135,10 +135,11 @@ def test_pools_of_kubernetes_and_its_control_plane_are_counted() -> None:
     plan = resolve(inspect_text(text, "kube.yaml", catalog.load()).result(), catalog.load())
     least, most = _month(plan)
     hour, system, nat = Decimal("27.44705"), 2 * Decimal("0.2016"), Decimal("0.05")
-    fixed = system + nat + Decimal("0.10")
+    lustre = 2400 * Decimal("0.145")
+    fixed = HOURS_A_MONTH * (system + nat + Decimal("0.10")) + lustre
     assert (least, most) == (
-        Amount(HOURS_A_MONTH * (5 * hour + fixed)),
-        Amount(HOURS_A_MONTH * (10 * hour + fixed)),
+        Amount(HOURS_A_MONTH * 5 * hour + fixed),
+        Amount(HOURS_A_MONTH * 10 * hour + fixed),
     )
 
 

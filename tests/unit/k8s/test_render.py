@@ -311,12 +311,22 @@ def test_sources_are_tried_in_order_by_weight() -> None:
 
 def test_spot_needs_the_queue_of_notices() -> None:
     assert _yaml(files()["helm/karpenter.yaml"])["settings"]["interruptionQueue"] == "kube-interruptions"
-    assert "interruptionQueue" not in files(("from: spot", "from: on-demand"))["helm/karpenter.yaml"]
+    on_demand = files(("from: spot", "from: on-demand"))
+    assert "interruptionQueue" in on_demand["helm/karpenter.yaml"], "EC2 also announces maintenance"
+    owner = files(
+        ("from: spot", "from: on-demand"),
+        ("control_plane: eks", "existing: {context: prod}"),
+        running=(("required: block", "required: zone"),),
+    )
+    assert "interruptionQueue" not in owner["helm/karpenter.yaml"]
 
 
 def test_node_class_selects_by_tags_without_ids() -> None:
     spec = _objects()["EC2NodeClass/kube-serve"]["spec"]
-    assert spec["subnetSelectorTerms"] == [{"tags": {"gpucluster:cluster": "kube"}}]
+    ours = {"gpucluster:cluster": "kube", "gpucluster:role": "kubernetes-node"}
+    assert spec["subnetSelectorTerms"] == [{"tags": ours}], "public subnets have the first tag, too"
+    assert spec["securityGroupSelectorTerms"] == [{"tags": ours}]
+    assert (spec["instanceProfile"], "role" in spec) == ("kube-kubernetes-node", False)
     assert spec["instanceStorePolicy"] == "RAID0"
     assert spec["metadataOptions"]["httpPutResponseHopLimit"] == 1
     assert "networkInterfaces" not in spec  # sliced GPUs have no fabric
@@ -603,8 +613,6 @@ def test_guide_lists_prerequisites() -> None:
     page = files()["README.md"]
     for word in (
         "--version 0.19.2 --namespace kueue-system --create-namespace --values helm/kueue.yaml",
-        "`kube-kubernetes-node`",
-        "`gpucluster:role=kubernetes-node`",
         "`queue_depth`",
         "`gpucluster:research`",
     ):
@@ -612,6 +620,8 @@ def test_guide_lists_prerequisites() -> None:
     other = a_kube_plan(("control_plane: eks", "existing: {context: prod}"))
     made = {a.path: a.content.decode() for a in k8s.render(other)}
     assert "the context `prod`" in made["k8s/README.md"]
+    for word in ("`kube-kubernetes-node`", "`gpucluster:role=kubernetes-node`"):
+        assert word in made["k8s/README.md"]
     assert "4 nodes in us-west-2a" in made["k8s/README.md"], "a cluster that exists has nodes of its owner"
     assert "4 nodes in us-west-2a" not in page, "`pulumi up` creates them"
 

@@ -7,6 +7,8 @@ from support.kube import Change, files, objects
 
 RESERVATION = "cr-0123456789abcdef0"
 ELASTIC = ("    nodes: 4\n", "    nodes: {min: 0, max: 4}\n")
+EXISTS = ("control_plane: eks", "existing: {context: prod}")  # `pulumi up` creates the nodes of EKS
+IN_A_ZONE: tuple[Change, ...] = (("required: block", "required: zone"),)
 ANYWHERE: tuple[Change, ...] = (("    topology: {required: block}\n", ""),)
 
 
@@ -52,14 +54,15 @@ def test_on_demand_after_a_reservation_is_one_nodepool() -> None:
     ],
 )
 def test_always_on_nodes_of_prepaid_capacity_are_in_the_guide(market: str, sentence: str) -> None:
-    texts = files(_from(f"{{from: {market}, id: {RESERVATION}, machines: [p5.48xlarge]}}"))
+    source = _from(f"{{from: {market}, id: {RESERVATION}, machines: [p5.48xlarge]}}")
+    texts = files(EXISTS, source, running=IN_A_ZONE)
     assert sentence in texts["README.md"]
     assert "NodePool/kube-tune-0" not in objects(texts)
 
 
 def test_always_on_nodes_fill_the_sources_in_order() -> None:
     two = f"{{from: reservation, id: {RESERVATION}, machines: [p4de.24xlarge], max: 3}}, {{from: on-demand, machines: [p4de.24xlarge]}}"
-    page = files(_from(two))["README.md"]
+    page = files(EXISTS, _from(two), running=IN_A_ZONE)["README.md"]
     assert f"(3 reservation `{RESERVATION}`, p4de.24xlarge; 1 on-demand, p4de.24xlarge)" in page
 
 
@@ -78,13 +81,8 @@ def test_nodes_have_the_image_of_a_release(version: str, image: str, alias: str)
     assert spec["amiSelectorTerms"] == [{"alias": alias}]
 
 
-def test_guide_and_configuration_enforce_network_policies() -> None:
-    """The VPC CNI ignores NetworkPolicies by default."""
-    texts = files()
-    assert 'enableNetworkPolicy: "true"' in texts["helm/vpc-cni.yaml"]
-    assert "EKS's add-on `vpc-cni` with the configuration in `helm/vpc-cni.yaml`" in texts["README.md"]
-    other = files(
-        ("control_plane: eks", "existing: {context: prod}"), running=(("required: block", "required: zone"),)
-    )
-    assert "helm/vpc-cni.yaml" not in other
+def test_guide_asks_the_owner_of_a_cluster_for_network_policies() -> None:
+    """On EKS the add-on `vpc-cni` enforces them (tests/unit/aws/eks/test_addons.py)."""
+    other = files(EXISTS, running=IN_A_ZONE)
     assert "a CNI that enforces NetworkPolicies" in other["README.md"]
+    assert "a CNI that enforces NetworkPolicies" not in files()["README.md"]

@@ -3,16 +3,22 @@
 from pulumi import ResourceOptions
 
 from gpucluster.aws.eks.access import Access
+from gpucluster.aws.eks.addons import RIGHTS, Addons
 from gpucluster.aws.eks.cluster import Cluster
+from gpucluster.aws.eks.karpenter import Karpenter
 from gpucluster.aws.eks.node_groups import NodeGroups
+from gpucluster.aws.eks.pod_identity import Pods
 from gpucluster.aws.eks.policies import trust_service
 from gpucluster.aws.eks.roles import NODE_POLICIES, declare_role
 from gpucluster.aws.encryption import Key
+from gpucluster.aws.iam_policies import JobsScope, jobs_policy
 from gpucluster.aws.network import Network
 from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.eks import EksControlPlane
-from gpucluster.plan.model.kubernetes import Kubernetes
+from gpucluster.plan.model.kubernetes import Kubernetes, PodIdentity
+from gpucluster.plan.names import pods_role
 
+KUBE_SYSTEM = "kube-system"
 # Of node groups. EKS makes an access entry for it, so Karpenter's nodes have another role with an entry of ours.
 STANDING_ROLE = "node-groups"
 
@@ -32,7 +38,14 @@ def declare_eks(
     nodes = declare_role(
         plan, STANDING_ROLE, trust=trust_service("ec2.amazonaws.com"), parent=cluster, managed=NODE_POLICIES
     )
-    NodeGroups(
+    pods = Pods(plan, cluster, network.vpc_context.account)
+    rights = {
+        name: pods.role(name, KUBE_SYSTEM, account, managed=(policy,))
+        for name, (policy, account) in RIGHTS.items()
+    }
+    early, late = ([one for one in plane.addons if one.on_nodes is on_nodes] for on_nodes in (False, True))
+    first = Addons(plan.name, "early", early, name=cluster.name, roles=rights, after=[], opts=opts)
+    groups = NodeGroups(
         plan,
         plane.groups,
         part.version,
@@ -40,7 +53,20 @@ def declare_eks(
         role=nodes,
         network=network,
         key=key,
-        after=[cluster],
+        after=first.ready,
         opts=opts,
     )
+    Addons(plan.name, "late", late, name=cluster.name, roles=rights, after=groups.ready, opts=opts)
+    if any(pool.elastic for pool in part.pools):
+        Karpenter(plan, part, cluster, pods=pods, network=network, opts=opts)
+    for identity in part.pod_identities:
+        _identity(plan, identity, pods)
     return cluster
+
+
+def _identity(plan: AwsPlan, identity: PodIdentity, pods: Pods) -> None:
+    """Declare the role of a team's service account with places in S3. The statements are those of jobs of Slurm."""
+    rights = jobs_policy(JobsScope(read=identity.read, write=identity.write))
+    word = pods_role(identity.namespace, identity.service_account)
+    role = pods.role(word, identity.namespace, identity.service_account, inline=rights)
+    pods.associate(word, identity.namespace, identity.service_account, role)

@@ -49,19 +49,6 @@ class Karpenter:
     overlay: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VpcCni:
-    """templates/k8s/values-vpc-cni.yaml.j2"""
-
-    enforce: str
-
-
-def vpc_cnis(site: Site) -> Iterator[tuple[str, VpcCni]]:
-    """The add-on of EKS. An existing cluster has a CNI of its own. AWS's schema of the add-on requires a string."""
-    if site.kubernetes.distribution is Distribution.EKS:
-        yield "vpc-cni", VpcCni(enforce=scalar("true"))
-
-
 def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
     """EKS's accelerated images include driver and toolkit. Two installers of one driver would conflict."""
     sliced = [pool for pool in site.kubernetes.pools if pool.mig]
@@ -95,7 +82,7 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
         "karpenter",
         Karpenter(
             cluster=scalar(site.plan.name if ours else None),
-            queue=scalar(names.interruption_queue(site.plan.name) if spot else None),
+            queue=scalar(names.interruption_queue(site.plan.name) if spot or ours else None),
             overlay=scalar(any(pool.mig for pool in elastic)),
         ),
     )

@@ -8,7 +8,7 @@ from gpucluster.k8s.site import Site
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Launch, NodePool
-from gpucluster.plan.model.values import CPU, MIG_PREFIX, Market
+from gpucluster.plan.model.values import CPU, MIG_PREFIX, Distribution, Market
 
 _CAPACITY_TYPES = {  # https://karpenter.sh/docs/tasks/odcrs: capacity blocks are reserved capacity, too
     Market.RESERVATION: "reserved",
@@ -16,6 +16,7 @@ _CAPACITY_TYPES = {  # https://karpenter.sh/docs/tasks/odcrs: capacity blocks ar
     Market.SPOT: "spot",
     Market.ON_DEMAND: "on-demand",
 }
+_OURS = {names.TAG_ROLE: names.ROLE_KUBERNETES}
 _FIRST_WEIGHT, _STEP, _LEAST = 100, 10, 1  # Karpenter tries the highest weight first
 
 
@@ -26,6 +27,7 @@ class NodeClass:
     name: str
     labels: str
     role: str
+    profile: str
     image: str
     subnet_tags: str
     group_tags: str
@@ -71,6 +73,7 @@ class Overlay:
 
 def classes(site: Site) -> Iterator[tuple[str, NodeClass]]:
     cluster = {names.TAG_CLUSTER: site.plan.name}
+    ours = site.kubernetes.distribution is Distribution.EKS
     for pool in _elastic(site):
         yield (
             f"class-{pool.name}",
@@ -78,14 +81,16 @@ def classes(site: Site) -> Iterator[tuple[str, NodeClass]]:
                 name=scalar(site.name(pool.name)),
                 labels=scalar(site.labels),
                 image=scalar(f"al2023@{site.kubernetes.node_image or 'latest'}"),
-                role=scalar(names.kubernetes_node_role(site.plan.name)),
-                subnet_tags=scalar(cluster),
-                group_tags=scalar({**cluster, names.TAG_ROLE: names.ROLE_KUBERNETES}),
+                role=scalar(None if ours else names.kubernetes_node_role(site.plan.name)),
+                profile=scalar(names.kubernetes_node_role(site.plan.name) if ours else None),
+                # Public subnets have the tag of the cluster, too, and no way out for a node without a public address.
+                subnet_tags=scalar({**cluster, **(_OURS if ours else {})}),
+                group_tags=scalar({**cluster, **_OURS}),
                 interfaces=scalar(_interfaces(pool) or None),
                 reservations=scalar([{"id": one} for one in _reservations(pool)] or None),
                 disks=scalar("RAID0" if pool.local_disks else None),
                 root_disk=scalar(f"{kube.ROOT_DISK_GIB.value:g}Gi"),
-                tags=scalar({**cluster, names.TAG_POOL: pool.name, names.TAG_ROLE: names.ROLE_KUBERNETES}),
+                tags=scalar({**cluster, names.TAG_POOL: pool.name, **_OURS}),
             ),
         )
 

@@ -28,5 +28,9 @@ def explain(plane: EksControlPlane) -> Iterator[Note]:
         elif group.placement:
             why = "always-on nodes of a gang are near each other; reserved capacity has its place already"
             yield Note(f"pools[{group.pool}].placement", "cluster", why)
+    for addon in plane.addons:
+        why = "the version in the catalog; an upgrade is a change of it, never of a day"
+        why = why if addon.version else "the catalog has no version for this release: EKS takes its default"
+        yield Note(f"{AT}.addons[{addon.name}]", addon.version or "default", why)
     yield Note(f"{AT}.logs", f"{LOG_DAYS.value:g} days", LOG_DAYS.reason)
     yield Note(f"{AT}.key", f"{KEY_DAYS.value:g} days", KEY_DAYS.reason)

@@ -48,6 +48,17 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Addon:
+    """An add-on that EKS installs."""
+
+    name: str
+    version: str | None  # None: EKS's default when it installs the add-on
+    on_nodes: (
+        bool  # its pods run on nodes; without them it stays degraded. Others are there before the first node
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EksControlPlane:
     """An EKS cluster with the plan's name."""
 
@@ -58,4 +69,5 @@ class EksControlPlane:
     public_from: tuple[str, ...] = ()  # public ranges; empty: the API server has no public address
     entries: tuple[AccessEntry, ...] = ()  # sorted by principal
     groups: tuple[NodeGroup, ...] = ()  # the nodes of the add-ons first, then in the order of the pools
+    addons: tuple[Addon, ...] = ()
     spare: Subnet | None = None  # in a second zone, for the control plane alone: EKS needs two zones

@@ -4,11 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpucluster.catalog import Catalog, kubernetes_node_image, kubernetes_node_release
+from gpucluster.catalog import Catalog, eks_addon_versions, kubernetes_node_image, kubernetes_node_release
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.aws import subnet_of
 from gpucluster.plan.eks import (
+    ADDONS,
+    EFS,
+    FSX,
     LEAST_ZONES,
     SYSTEM_COUNT,
     SYSTEM_MACHINE,
@@ -17,18 +20,24 @@ from gpucluster.plan.eks import (
     other_zone,
 )
 from gpucluster.plan.model import Source, Subnet
-from gpucluster.plan.model.eks import AccessEntry, EksControlPlane, NodeGroup
+from gpucluster.plan.model.eks import AccessEntry, Addon, EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import EFA, Market
 from gpucluster.plan.resolve.aws import interfaces_of
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
 from gpucluster.spec.kubernetes import System
 from gpucluster.spec.model import Aws as AwsSpec
+from gpucluster.spec.model import Storage as StorageSpec
 from gpucluster.spec.part import require
 
 
 def control_plane(
-    requested: KubernetesSpec, site: AwsSpec, catalog: Catalog, pools: Sequence[NodePool]
+    requested: KubernetesSpec,
+    site: AwsSpec,
+    catalog: Catalog,
+    *,
+    pools: Sequence[NodePool],
+    storage: Sequence[StorageSpec],
 ) -> EksControlPlane:
     """The cluster of EKS."""
     return EksControlPlane(
@@ -39,7 +48,22 @@ def control_plane(
             _system(requested, site, catalog),
             *(group for pool in pools for group in _groups(requested, pool, site.region, catalog)),
         ),
+        addons=_addons(requested.version, storage),
         spare=_spare(site, catalog),
+    )
+
+
+def _addons(version: str, storage: Sequence[StorageSpec]) -> tuple[Addon, ...]:
+    """Those that every cluster has, and a driver for each kind of file system of the spec."""
+    pins = eks_addon_versions(version)
+    used = {
+        EFS: any(one.efs is not None for one in storage),
+        FSX: any(one.fsx_lustre is not None for one in storage),
+    }
+    return tuple(
+        Addon(name=name, version=pins.get(name), on_nodes=on_nodes)
+        for name, on_nodes in ADDONS.items()
+        if used.get(name, True)
     )
 
 

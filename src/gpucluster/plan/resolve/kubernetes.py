@@ -44,7 +44,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
     taken = shares.promised(pools, [quota_of(team) for team in requested.teams])
     return Kubernetes(
         version=requested.version,
-        control_plane=eks.control_plane(requested, site, catalog, pools)
+        control_plane=eks.control_plane(requested, site, catalog, pools=pools, storage=spec.storage)
         if requested.existing is None
         else ExistingControlPlane(context=requested.existing.context),
         queueing=requested.queueing,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from support import eks_permissions
 from support.aws_plans import aws
 from support.clouds import RunningCloud
 from support.judged_stacks import STACKS
@@ -213,7 +214,7 @@ def test_scenarios_run_under_the_whole_policies(made: World) -> None:
 
 
 def test_page_is_current(request: pytest.FixtureRequest) -> None:
-    text = "\n".join(page()) + "\n"
+    text = "\n".join([*page(), *eks_permissions.page()]) + "\n"
     if request.config.getoption("--update-golden"):
         PAGE.write_text(text)
     assert PAGE.read_text() == text, (

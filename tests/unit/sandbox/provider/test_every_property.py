@@ -79,6 +79,7 @@ _FORMS: Mapping[str, tuple[Any, Any]] = {
     "userDataBase64": (base64.b64encode(b"one").decode(), base64.b64encode(b"two").decode()),
 }
 _IDS: Mapping[str, str] = {
+    "eks/addon:Addon": "cluster:addon",
     "eks/nodeGroup:NodeGroup": "cluster:group",
     "iam/rolePolicy:RolePolicy": "role:name",
     "iam/rolePolicyAttachment:RolePolicyAttachment": "role/arn",

@@ -69,6 +69,7 @@ _KEYS = frozenset(
         "ec2:islaunchtemplateresource",
         "ec2:createaction",
         "ec2:instancetype",
+        "ec2:owner",
         "ec2:instancemarkettype",
         "ec2:instanceprofile",
         "ec2:subnet",
