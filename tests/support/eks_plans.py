@@ -6,10 +6,10 @@ from functools import cache, partial
 from gpucluster.aws.program import declare
 from gpucluster.catalog import load as load_catalog
 from gpucluster.files import checkout
-from gpucluster.plan.model import AwsPlan, KubernetesOnAws
+from gpucluster.plan.model import AwsPlan, KubernetesOnAws, SlurmOnAws
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import load as load_spec
-from support.builders import a_kube_plan
+from support.builders import a_kube_plan, a_kube_spec
 from support.declared import Declared, declared_by
 
 ADMIN, BOTH, PERSON = (f"arn:aws:iam::123456789012:role/{word}" for word in ("platform", "lead", "vision"))
@@ -45,6 +45,25 @@ def the_stack() -> KubernetesOnAws:
 def everything() -> KubernetesOnAws:
     """Return the plan of a spec with every option of EKS."""
     return a_kube_plan(*EVERYTHING)
+
+
+@cache
+def hybrid() -> SlurmOnAws:
+    """Return the plan of `everything` with a pool of Slurm in the same VPC."""
+    slurm = (
+        "pools:\n",
+        """\
+slurm: {version: "26.05"}
+head: {machine: m7i.2xlarge}
+partitions: [{name: gpu, pools: [train]}]
+pools:
+  - {name: train, runs: slurm, nodes: {min: 0, max: 4}, capacity: [{from: on-demand, machines: [p4de.24xlarge]}]}
+""",
+    )
+    runs = [(f"- name: {name}\n", f"- name: {name}\n    runs: kubernetes\n") for name in ("tune", "serve")]
+    plan = resolve(a_kube_spec(*EVERYTHING, *runs, slurm), load_catalog())
+    assert isinstance(plan, SlurmOnAws)
+    return plan
 
 
 BLOCK, RESERVATION = "cr-0fedcba9876543210", "cr-0123456789abcdef0"

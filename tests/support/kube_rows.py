@@ -242,6 +242,11 @@ CLUSTER_ROWS: list[Row] = [
         "7:3: warning[node-image] kubernetes: no release of EKS's image is known for Kubernetes 1.37, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as v20260903",
     ),
     (
+        "a Kubernetes version without known add-ons",
+        [('"1.36"', '"1.37"'), _NO_STORAGE],
+        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver is known for Kubernetes 1.37, so EKS installs its default of the day, and two clusters of this spec can differ",
+    ),
+    (
         "two teams of one name",
         [("name: research", "name: serving")],
         "11:14: error[duplicate-name] kubernetes.teams[serving].name: 'serving' is already the name of teams[0]",

@@ -129,7 +129,9 @@ def _slurm(plan: SlurmOnAws) -> None:
     )
     plane = eks_of(plan)
     if plan.kubernetes is not None and plane is not None:
-        declare_eks(plan, plan.kubernetes, plane, network=network, key=key, opts=options)
+        declare_eks(
+            plan, plan.kubernetes, plane, network=network, key=key, own_bucket=bucket.arn, opts=options
+        )
     if plan.budget is not None:
         Budget(plan.name, plan.budget, options)
     pulumi.export("bindings", bundle.bindings)

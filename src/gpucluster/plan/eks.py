@@ -50,7 +50,6 @@ ADDONS = {
     EFS: True,
     FSX: True,
 }
-OPTIONAL = (EFS, FSX)  # the storage of the spec decides
 
 
 def ami_type(arch: str, gpus: int) -> str:

@@ -79,9 +79,10 @@ def test_components_have_type_tokens_of_gpucluster(everything: tuple[Declared, .
     }
 
 
-@pytest.mark.parametrize("name", ["burst", "kube", "research"])
+@pytest.mark.parametrize("name", ["burst", "hybrid", "kube", "research"])
 def test_graph_is_golden(name: str, resources: tuple[Declared, ...], golden: Any) -> None:
-    found = resources if name == "burst" else eks_plans.resources_of(the_stack(name))
+    other = eks_plans.hybrid if name == "hybrid" else lambda: the_stack(name)
+    found = resources if name == "burst" else eks_plans.resources_of(other())
     graph = [
         {"type": r.type, "name": r.name, "inputs": r.inputs} for r in found if r.type != "pulumi:pulumi:Stack"
     ]

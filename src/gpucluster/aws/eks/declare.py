@@ -1,6 +1,6 @@
 """The components of an EKS cluster in their order."""
 
-from pulumi import ResourceOptions
+from pulumi import Output, ResourceOptions
 
 from gpucluster.aws.eks.access import Access
 from gpucluster.aws.eks.addons import RIGHTS, Addons
@@ -30,9 +30,10 @@ def declare_eks(
     *,
     network: Network,
     key: Key,
+    own_bucket: Output[str] | None = None,
     opts: ResourceOptions,
 ) -> Cluster:
-    """Declare the cluster and all that EKS runs in it."""
+    """Declare the cluster and all that EKS runs in it. Beside Slurm, `own_bucket` is the ARN of the bucket that pods must not use."""
     cluster = Cluster(plan, plane, part.version, network=network, key=key, opts=opts)
     Access(plan.name, cluster.name, plane.entries, opts)
     nodes = declare_role(
@@ -60,13 +61,15 @@ def declare_eks(
     if any(pool.elastic for pool in part.pools):
         Karpenter(plan, part, cluster, pods=pods, network=network, opts=opts)
     for identity in part.pod_identities:
-        _identity(plan, identity, pods)
+        _identity(plan, identity, pods, own_bucket)
     return cluster
 
 
-def _identity(plan: AwsPlan, identity: PodIdentity, pods: Pods) -> None:
+def _identity(plan: AwsPlan, identity: PodIdentity, pods: Pods, own_bucket: Output[str] | None) -> None:
     """Declare the role of a team's service account with places in S3. The statements are those of jobs of Slurm."""
-    rights = jobs_policy(JobsScope(read=identity.read, write=identity.write))
     word = pods_role(identity.namespace, identity.service_account)
+    rights = Output.from_input(own_bucket).apply(
+        lambda own: jobs_policy(JobsScope(own_bucket=own, read=identity.read, write=identity.write))
+    )
     role = pods.role(word, identity.namespace, identity.service_account, inline=rights)
     pods.associate(word, identity.namespace, identity.service_account, role)

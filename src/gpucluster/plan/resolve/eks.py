@@ -10,8 +10,6 @@ from gpucluster.plan import names
 from gpucluster.plan.aws import subnet_of
 from gpucluster.plan.eks import (
     ADDONS,
-    EFS,
-    FSX,
     LEAST_ZONES,
     SYSTEM_COUNT,
     SYSTEM_MACHINE,
@@ -24,6 +22,7 @@ from gpucluster.plan.model.eks import AccessEntry, Addon, EksControlPlane, NodeG
 from gpucluster.plan.model.kubernetes import NodePool
 from gpucluster.plan.model.values import EFA, Market
 from gpucluster.plan.resolve.aws import interfaces_of
+from gpucluster.spec.addons import addons_of
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
 from gpucluster.spec.kubernetes import System
 from gpucluster.spec.model import Aws as AwsSpec
@@ -56,14 +55,8 @@ def control_plane(
 def _addons(version: str, storage: Sequence[StorageSpec]) -> tuple[Addon, ...]:
     """Those that every cluster has, and a driver for each kind of file system of the spec."""
     pins = eks_addon_versions(version)
-    used = {
-        EFS: any(one.efs is not None for one in storage),
-        FSX: any(one.fsx_lustre is not None for one in storage),
-    }
     return tuple(
-        Addon(name=name, version=pins.get(name), on_nodes=on_nodes)
-        for name, on_nodes in ADDONS.items()
-        if used.get(name, True)
+        Addon(name=name, version=pins.get(name), on_nodes=ADDONS[name]) for name in addons_of(storage)
     )
 
 

@@ -103,6 +103,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     kubernetes.its_pools,
     eks.its_fields,
     eks.system,
+    eks.addons,
     eks.people,
     eks.ranges,
     kubernetes.team_names,

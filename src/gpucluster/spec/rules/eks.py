@@ -3,8 +3,9 @@
 import ipaddress
 from collections.abc import Iterator
 
-from gpucluster.catalog import Catalog
+from gpucluster.catalog import Catalog, eks_addon_versions
 from gpucluster.plan.eks import is_private
+from gpucluster.spec.addons import addons_of
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.kubernetes import on_eks
 from gpucluster.spec.model import ClusterSpec
@@ -43,6 +44,18 @@ def system(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     elif found.gpu is not None:
         message = f"{machine} has GPUs, which no add-on uses: write a machine without GPUs"
         yield error(*at, id="gpu-without-use", message=message)
+
+
+def addons(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
+    """Warn of an add-on without a version in the catalog: EKS would choose it on the day of `pulumi up`."""
+    part = require(spec.kubernetes)
+    if not on_eks(part) or part.version not in catalog.kubernetes_known:
+        return  # `version` reports an unknown one
+    pins = eks_addon_versions(part.version)
+    missing = [name for name in addons_of(spec.storage) if name not in pins]
+    if missing:
+        message = f"no version of the add-ons {', '.join(missing)} is known for Kubernetes {part.version}, so EKS installs its default of the day, and two clusters of this spec can differ"
+        yield warning("kubernetes", "version", id="addon-version", message=message)
 
 
 def people(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:

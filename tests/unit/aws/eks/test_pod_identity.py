@@ -121,3 +121,20 @@ def test_boundary_of_the_site_limits_every_role() -> None:
     roles = of(resources_of(eks_plans.with_aws(boundary=boundary)), "Role")
     assert len(roles) >= 5
     assert {one.get("permissionsBoundary") for one in roles.values()} == {boundary}
+
+
+def test_pods_beside_slurm_never_reach_the_bucket_of_the_cluster() -> None:
+    """Who writes the bundle is root on every machine of Slurm. The fault: the policy had no Deny in a hybrid cluster."""
+    resources = resources_of(eks_plans.hybrid())
+    document = json.loads(of(resources, "RolePolicy")[f"kube-{TRAINER}"]["policy"])
+    (deny,) = [one for one in document["Statement"] if one["Effect"] == "Deny"]
+    (bucket,) = of(resources, "BucketPolicy")
+    assert deny["Action"] == "s3:*"
+    assert [one.removesuffix("/*").rpartition("/")[2] for one in deny["Resource"]] == [bucket, bucket]
+
+
+def test_clusters_of_slurm_and_eks_have_disjoint_node_pools_in_one_vpc() -> None:
+    resources = resources_of(eks_plans.hybrid())
+    assert len(of(resources, "Vpc")) == 1
+    groups = {one["nodeGroupName"].partition("-")[0] for one in of(resources, "NodeGroup").values()}
+    assert groups == {"system", "tune", "serve"}
