@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support import planned_programs
-from support.builders import a_plan, image_name_of, on_aws
+from support.builders import a_plan, image_name_of
 from support.engine_stack import Cluster, a_cluster
 from support.previews import compare
 
@@ -24,6 +24,7 @@ from gpucluster.engine.events import EventCollector
 from gpucluster.engine.offline import Planned, Resource
 from gpucluster.engine.offline.data_sources import query_account
 from gpucluster.engine.process import EngineProcess, clean_environment
+from gpucluster.plan.model import AwsPlan, SlurmOnAws
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "gpucluster.aws.program:declare"
@@ -58,13 +59,14 @@ def previewed(cluster: Cluster, program: Callable[[], None]) -> Preview:
 
 STACKS = sorted(p for p in (ROOT / "stacks").glob("*.yaml") if why_not(resolve_file(p).plan) is None)
 
-KEEPS_DATA = ("first", "research")  # their heads have a data disk
+KEEPS_DATA = ("first", "kube", "research")  # a data disk of the head, or a file system
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Cluster]:
     """One cloud with every stack's image. No test creates a resource in it."""
-    first, *others = (on_aws(resolve_file(file).plan) for file in STACKS)  # all are in one region
+    plans = [resolve_file(file).plan for file in STACKS]  # all are in one region
+    first, *others = (plan for plan in plans if isinstance(plan, SlurmOnAws))  # nodes of EKS have AWS's image
     with a_cluster(tmp_path_factory.mktemp("stacks") / "state", pulumi, first) as cluster:
         for name in sorted({image_name_of(plan) for plan in others} - {image_name_of(first)}):
             cluster.api.moto.register_image(name)
@@ -80,11 +82,13 @@ def test_offline_plan_of_every_stack_equals_engine(
     """With recorded answers of the account, the machine image and the key are equal, too."""
     for name, value in site.target.environment.items():
         monkeypatch.setenv(name, value)
-    plan = on_aws(resolve_file(file).plan)
+    plan = resolve_file(file).plan
+    assert isinstance(plan, AwsPlan)
     asked = offline.run(PROGRAM, plan).lookups
     answers = query_account(plan.aws.region, asked)
     found = {one.token: one.answer for one in answers if one.answer}
-    assert found["aws:ec2/getAmi:getAmi"]["name"] == image_name_of(plan)
+    if isinstance(plan, SlurmOnAws):
+        assert found["aws:ec2/getAmi:getAmi"]["name"] == image_name_of(plan)
     assert ("aws:kms/getKey:getKey" in found) is (plan.aws.kms_key is not None)
     planned = offline.run(PROGRAM, plan, answers=answers)
     target = replace(site.target, stack=plan.name)

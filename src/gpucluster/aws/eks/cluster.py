@@ -64,16 +64,16 @@ class Cluster(pulumi.ComponentResource):
             bootstrap_self_managed_addons=False,  # `addons.py` installs them with pinned versions
             enabled_cluster_log_types=list(LOG_TYPES),
             encryption_config={"provider": {"key_arn": secrets}, "resources": ["secrets"]},
-            vpc_config={
-                "subnet_ids": [
+            vpc_config=aws.eks.ClusterVpcConfigArgs(
+                subnet_ids=[
                     *context.private.values(),
                     *([] if context.spare is None else [context.spare]),
                 ],
-                "security_group_ids": [network.groups.ids[CONTROL_PLANE]],
-                "endpoint_private_access": True,
-                "endpoint_public_access": bool(plane.public_from),
-                "public_access_cidrs": list(plane.public_from) or None,
-            },
+                security_group_ids=[network.groups.ids[CONTROL_PLANE]],
+                endpoint_private_access=True,
+                endpoint_public_access=bool(plane.public_from),
+                public_access_cidrs=list(plane.public_from) or None,  # None: the class leaves the key out
+            ),
             opts=ResourceOptions(parent=self, depends_on=[logs, *role.ready]),
         )
         self.name, self.arn = made.name, made.arn
