@@ -121,7 +121,8 @@ def test_a_list_of_the_region_ends_the_warning_about_a_cluster_of_eks(tmp_path: 
     assert program.run(["cost", kube]) == 0
     assert "eks control plane (no price for us-west-2)" in capsys.readouterr().err
     (tmp_path / "west.yaml").write_text(
-        "date: 2026-11-01\nregion: us-west-2\nmachines: {p4de.24xlarge: 27.45}\nservices: {eks-cluster-hour: 0.10}\n"
+        "date: 2026-11-01\nregion: us-west-2\nmachines: {p4de.24xlarge: 27.45, m7i.xlarge: 0.21}\n"
+        "services: {eks-cluster-hour: 0.10, nat-hour: 0.05, public-address-hour: 0.005, fsx-lustre-125-gib-month: 0.15}\n"
     )
     assert program.run(["cost", kube, "--prices", str(tmp_path / "west.yaml")]) == 0
     assert "no-price" not in capsys.readouterr().err
