@@ -239,12 +239,13 @@ CLUSTER_ROWS: list[Row] = [
     (
         "a Kubernetes version without a known node image",
         [('"1.36"', '"1.37"')],
-        "7:3: warning[node-image] kubernetes: no release of EKS's image is known for Kubernetes 1.37, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as v20260903",
+        "7:3: warning[node-image] kubernetes: no release of EKS's image is known for Kubernetes 1.37, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as v20260903\n"
+        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver, aws-fsx-csi-driver is known for Kubernetes 1.37, so EKS installs its default of the day, and two clusters of this spec can differ",
     ),
     (
         "a Kubernetes version without known add-ons",
-        [('"1.36"', '"1.37"'), _NO_STORAGE],
-        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver is known for Kubernetes 1.37, so EKS installs its default of the day, and two clusters of this spec can differ",
+        [('"1.36"', '"1.34"'), _NO_STORAGE],
+        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver is known for Kubernetes 1.34, so EKS installs its default of the day, and two clusters of this spec can differ",
     ),
     (
         "two teams of one name",

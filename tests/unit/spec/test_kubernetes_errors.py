@@ -20,7 +20,8 @@ Change = tuple[str, str]
 )
 def test_kubernetes_error_has_place_and_reason(changes: list[Change], expected: str) -> None:
     report = inspect_text(changed(KUBE, *changes), "spec.yaml", catalog.load())
-    assert [str(problem).splitlines()[0] for problem in report.problems] == [f"spec.yaml:{expected}"]
+    found = [str(problem).splitlines()[0] for problem in report.problems]
+    assert found == [f"spec.yaml:{line}" for line in expected.splitlines()]
     assert (report.spec is None) == ("error[" in expected)
 
 
