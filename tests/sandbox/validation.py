@@ -21,10 +21,12 @@ def validated(cluster: Cluster, *options: str, code: int | None = None) -> dict[
     argv = ("validate", cluster.name, "--output", "json", *options)
     done = forked_cli.run(argv, folder=ROOT, timeout=BOUND_S)
     answer = json.loads(done.stdout or "{}")
-    assert code in (None, done.returncode), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "results" in answer, done.stdout + done.stderr
+    results = {result["id"]: result for result in answer["results"]}
+    wrong = {ident: one["found"] for ident, one in results.items() if one["verdict"] != "pass"}
+    assert code in (None, done.returncode), f"exit {done.returncode}: {wrong} {done.stderr}"
     assert answer["ok"] == (done.returncode == 0)
-    return {result["id"]: result for result in answer["results"]}
+    return results
 
 
 @contextmanager

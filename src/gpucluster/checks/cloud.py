@@ -20,6 +20,7 @@ from gpucluster.cloud.tags import tag_step
 from gpucluster.plan import names
 from gpucluster.text import short
 
+STARTS_S = 8  # the daemon listens 1 s after its start; a busy head takes longer
 ENDED = ("shutting-down", "terminated")
 _FIXED = (names.ROLE_LOGIN, names.ROLE_STANDBY)
 UP = "pulumi up --refresh --stack {cluster}"  # the step for what Pulumi creates
@@ -115,18 +116,18 @@ def tags_of(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 def query_daemon(want: Daemon) -> tuple[Query, ...]:
-    argv = (
-        "curl",
-        "--silent",
-        "--output",
-        "/dev/null",
-        "--write-out",
-        "%{http_code}",
-        "--max-time",
-        "4",
-        want.url,
+    """curl tries again while nothing listens: systemd says `active` at once, and the daemon listens a second later."""
+    once = ("--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "4")
+    again = (
+        "--retry-connrefused",
+        "--retry",
+        str(STARTS_S),
+        "--retry-delay",
+        "1",
+        "--retry-max-time",
+        str(STARTS_S),
     )
-    return (Query(argv=argv),)
+    return (Query(argv=("curl", "--silent", *once, *again, want.url), limit_s=STARTS_S + 10),)
 
 
 def parse_daemon(got: tuple[QueryOutput, ...]) -> str:

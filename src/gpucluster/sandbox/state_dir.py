@@ -5,6 +5,7 @@ keys), `plan.json`, `console/`, `i/` (machines' disks), `supervisor.log`, `pulum
 A dead sandbox leaves only these files and empty control groups; `clean` removes both.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -34,7 +35,7 @@ ENGINE_PLUGINS = {  # program on PATH that the engine starts -> module that it r
     "pulumi-language-python": "gpucluster.sandbox.language",  # for the CLI; the Automation API has its own
 }
 _NAME = re.compile(r"[a-z][a-z0-9-]*")  # the form that the spec allows; never a path
-_PATIENCE_S = 10.0  # a killed capsule ends within 0.2 s; a busy machine may take longer
+_PATIENCE_S = 60.0  # a killed capsule ends within 0.2 s; a busy machine takes longer
 
 
 class OtherVersionError(StateError):
@@ -259,14 +260,25 @@ def end(home: SandboxDir, *, patience_s: float = _PATIENCE_S) -> None:
     deadline = time.monotonic() + patience_s
     while alive(home):
         capsule = home.read_capsule()
-        if capsule is not None and started_at(capsule.init) == capsule.started:
-            os.kill(capsule.init, signal.SIGKILL)
+        if capsule is not None:
+            _kill(capsule)
         if time.monotonic() > deadline:
             raise StateError(
                 f"the sandbox '{home.name}' is still held by another command after {patience_s:g} s",
                 next_step="wait for the `gpucluster sandbox up` that is running, or end it with Ctrl-C",
             )
         time.sleep(0.02)
+
+
+def _kill(capsule: CapsuleRecord) -> None:
+    """Kill PID 1 of the capsule, unless it has ended: then its number may be another process's."""
+    with contextlib.suppress(ProcessLookupError):  # it ends before the signal
+        handle = os.pidfd_open(capsule.init)
+        try:
+            if started_at(capsule.init) == capsule.started:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
 
 
 def clean(home: SandboxDir, trees: Iterable[CgroupTree]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,18 @@ def test_pid_is_valid_only_with_its_start_time(home):
 def test_kill_of_an_ended_process_is_no_error(home):
     home.path.mkdir()
     state_dir.end(home)
+
+
+def test_kill_of_a_process_that_ends_in_between_is_no_error(home, monkeypatch):
+    """PID 1 of the capsule ended between the look at its start time and the signal, and `down` broke off."""
+    lock = state_dir.claim(home)
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    home.capsule.write_text(codec.dumps(CapsuleRecord(init=ended.pid, started=7, port=1, layers=())))
+    monkeypatch.setattr(state_dir, "started_at", lambda pid: 7)
+    with pytest.raises(StateError, match="still held by another command"):
+        state_dir.end(home, patience_s=0.05)
+    os.close(lock)
 
 
 def test_missing_process_has_no_start_time():
