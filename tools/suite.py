@@ -92,14 +92,14 @@ ENGINE = (  # the real engine makes, changes and deletes one stack; the offline 
 )
 LONG = ("tests/engine", "tests/judges", "tests/monitoring", "tests/simulated", "tests/sandbox")
 BUILD, KUBERNETES = "build", "build of kubernetes"
-CHECK = (
+STATIC = (
     CommandStage(name="format", argv=("ruff", "format", "--check", "--quiet", ".")),
     CommandStage(name="lint", argv=("ruff", "check", "--quiet", ".")),
     CommandStage(name="imports", argv=("lint-imports",), quiet=True),
     CommandStage(name="types", argv=("pyright",)),
     CommandStage(name="fixtures", argv=("pytest", "--setup-plan", "-q", *LONG, "tests/slurm"), quiet=True),
-    PytestStage(name="unit", tests=("tests/unit",), options=("-n", "2")),
 )
+CHECK = (*STATIC, PytestStage(name="unit", tests=("tests/unit",), options=("-n", "2")))
 SUITES: dict[str, tuple[Lane, ...]] = {
     "check": (CHECK,),
     "gate": (
@@ -112,7 +112,7 @@ SUITES: dict[str, tuple[Lane, ...]] = {
     ),
     "all": (
         (
-            *CHECK,
+            *STATIC,  # the gate has run the unit tests in the tree's order
             PytestStage(name="unit in another order", tests=("tests/unit",), elsewhere=True,
                         options=("-n", "2", "-p", "randomly", f"--randomly-seed={SEED}")),
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44")),

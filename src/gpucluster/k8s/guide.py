@@ -78,6 +78,9 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     if site.workloads.nccl_tests:
         yield ""
         yield f"`{TESTS.folder}` has a test of NCCL for each pool, and no wave starts it: `kubectl create -f {TESTS.folder}/NAME.yaml`, and `kubectl delete` afterwards."
+    yield ""
+    yield f"With Flux: commit the output of `gpucluster render {site.plan.name} --to {site.plan.name}` at the root of the repository of the GitRepository"
+    yield f"`flux-system`, and apply `flux/kustomizations.yaml` once. Then use `gpucluster k8s status {site.plan.name} --no-charts`: helm's releases are Flux's."
     if missing(site):
         yield ""
         yield "`MISSING.md` lists file systems without an id; pods that need them wait."

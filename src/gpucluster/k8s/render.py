@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from gpucluster.artifacts import Artifact
 from gpucluster.files import shipped
-from gpucluster.k8s import guide, waves
+from gpucluster.k8s import flux, guide, waves
 from gpucluster.k8s.manifest import Manifest, documents, dump, scalar
 from gpucluster.k8s.site import Site, site
 from gpucluster.k8s.views import charts, gangs, leader_workers, nodes, queues, services, storage, teams
@@ -79,8 +79,8 @@ def render(
     """Return the whole tree below `k8s/`. ValueError for a plan without Kubernetes."""
     of = site(plan, workloads, bindings)
     texts = {path: text for component in COMPONENTS for path, text in _files(component, of)}
-    texts |= guide.kustomizations(texts)
-    texts |= guide.pages(of, texts)
+    beside = flux.flux(of, texts) | guide.kustomizations(texts) | guide.pages(of, texts)
+    texts |= beside
     return tuple(Artifact(f"{names.K8S_DIR}/{path}", texts[path].encode()) for path in sorted(texts))
 
 

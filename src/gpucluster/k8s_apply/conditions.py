@@ -7,6 +7,7 @@ and LocalQueue), LeaderWorkerSet's v1 (Available), Karpenter's v1 (Ready of Node
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpucluster.k8s.awaited import CONDITIONS
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.objects import condition, ref_of, section
 
@@ -62,13 +63,9 @@ def _because(name: str, row: Mapping[str, Any]) -> str:
 
 
 _ROWS: Mapping[str, Callable[[Manifest, frozenset[str]], str]] = {
-    "ClusterQueue": _true("Active"),
+    **{kind: _true(name) for (_, kind), name in CONDITIONS.items()},
     "CustomResourceDefinition": _true("Established"),
     "Deployment": _deployment,
-    "EC2NodeClass": _true("Ready"),
-    "LeaderWorkerSet": _true("Available"),
-    "LocalQueue": _true("Active"),
-    "NodePool": _true("Ready"),
     "PersistentVolumeClaim": _claim,
 }
 CHECKED = frozenset(_ROWS)  # kinds

@@ -92,7 +92,9 @@ def test_kustomize_names_exactly_the_files() -> None:
         f"{wave}/{file}" for wave in top for file in _yaml(texts[f"{wave}/kustomization.yaml"])["resources"]
     }
     beside = {
-        path for path in texts if path.endswith((".md", "kustomization.yaml")) or path.startswith("helm/")
+        path
+        for path in texts
+        if path.endswith((".md", "kustomization.yaml")) or path.startswith(("helm/", "flux/"))
     }
     assert named == texts.keys() - beside
     assert top == sorted(top) == [w.folder for w in WAVES]

@@ -179,7 +179,8 @@ def pytest_stages(name: str) -> list[PytestStage]:
 
 def test_suites_name_what_exists() -> None:
     for name, lanes in suite.SUITES.items():
-        assert lanes[0][: len(suite.CHECK)] == suite.CHECK, name
+        assert lanes[0][: len(suite.STATIC)] == suite.STATIC, name
+        assert ("tests/unit",) in [stage.tests for stage in pytest_stages(name)], name
         for word in (word for stage in pytest_stages(name) for word in stage.tests):
             file, _, test = word.partition("::")
             assert (ROOT / file).exists(), word

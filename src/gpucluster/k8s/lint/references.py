@@ -106,6 +106,8 @@ def _cluster_scoped() -> frozenset[str]:
 
 
 def _namespace(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
+    if thing.namespace == "flux-system" and thing.group.endswith(".toolkit.fluxcd.io"):
+        return  # `flux bootstrap` makes the namespace
     if manifests.is_namespaced(thing):
         yield from _resolve(manifests, thing, ("metadata", "namespace"), "Namespace", thing.namespace)
 
