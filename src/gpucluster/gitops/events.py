@@ -128,7 +128,7 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         smaller=tuple(storage_events.smaller(old, new)),
         stalls=tuple(storage_events.stalls(old, new, lost)),
         mounts=storage_events.mounts(old, new),
-        new_nodes=any(one.update is UpdateClass.NEW_NODES for one in (*changes, *resources)),
+        new_nodes=_only_new_nodes(old, new, changes, resources),
         anew=not gone and any(_needs_a_start(one) for one in changes),
     )
 
@@ -210,6 +210,14 @@ def _empties_subnets(old: SlurmOnAws, new: SlurmOnAws, resources: Resources) -> 
     names_of = rebuilt.occupied(old)
     return by_plan or any(
         one.type in _OCCUPIED and one.kind in _GONE and one.name in names_of for one in resources
+    )
+
+
+def _only_new_nodes(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resources) -> bool:
+    """Whether only nodes that are launched later have a change. Launch templates of Kubernetes' node groups are not Slurm's."""
+    ours = rebuilt.launched_from(old) | rebuilt.launched_from(new)
+    return any(one.update is UpdateClass.NEW_NODES for one in changes) or any(
+        one.update is UpdateClass.NEW_NODES and one.name in ours for one in resources
     )
 
 

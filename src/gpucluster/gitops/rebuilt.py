@@ -69,6 +69,13 @@ def stores(plan: SlurmOnAws) -> Mapping[str, Store]:
     return dict((*_volumes(plan), *_file_systems(plan)))
 
 
+def launched_from(plan: SlurmOnAws) -> frozenset[str]:
+    """Return the names of the launch templates and placement groups of Slurm's nodes."""
+    templates = {f"{plan.name}-{one.key}" for pool in plan.pools for one in pool.templates}
+    groups = {f"{plan.name}-{pool.name}-{span.zone}" for pool in plan.pools for span in pool.slots}
+    return frozenset(templates | groups)
+
+
 def occupied(plan: SlurmOnAws) -> frozenset[str]:
     """Return the names of the resources of `subnets`."""
     return frozenset({plan.name, *(f"{plan.name}-{one.zone}" for one in plan.aws.network.subnets)})
