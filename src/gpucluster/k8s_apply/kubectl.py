@@ -67,7 +67,12 @@ class Kubectl:
             types = ",".join(_type(kind) for kind in some)
             return _objects(self._call("get", types, *place, *match, "--output=json"))
 
-        return _apart(kinds, call) if kinds else []
+        try:
+            return call(kinds) if kinds else []
+        except UnservedError:
+            versions = self._versions()
+        left = [kind for kind in kinds if kind[0] in versions]
+        return _apart(left, call) if left else []
 
     def apply(self, folder: Path) -> None:
         """Apply a folder with its kustomization.yaml."""
@@ -99,6 +104,13 @@ class Kubectl:
     def _get(self, wanted: Sequence[Manifest]) -> list[Manifest]:
         words = ("get", "--ignore-not-found", "--output=json", "--filename", "-")
         return _objects(self._call(*words, stdin=_list(wanted)))
+
+    def _versions(self) -> frozenset[str]:
+        """Return the apiVersions that the server serves."""
+        groups = rows(json.loads(self._call("get", "--raw", "/apis")), "groups")
+        return frozenset(
+            {"v1", *(one["groupVersion"] for group in groups for one in rows(group, "versions"))}
+        )
 
     def _call(self, *words: str, stdin: str | None = None) -> str:
         argv = ("kubectl", "--context", self.context, f"--request-timeout={REQUEST_S}s", *words)

@@ -97,6 +97,8 @@ def _pytest(hooks: _Hooks, junit: Path | None) -> int:
             "no:cacheprovider",
             "-p",
             "no:terminal",
+            "-p",
+            "no:unraisableexception",  # it collects garbage, which takes seconds beside a large heap
             "--disable-plugin-autoload",
         ]
         with _without(*_USERS_OPTIONS):

@@ -77,6 +77,19 @@ class Server(Controllers):
         return "", _print(found, single=len(found) == 1)
 
     def _raw(self, path: str) -> tuple[str, str]:
+        if path == "/apis":
+            groups: dict[str, list[str]] = {}
+            for one in self.served():
+                if "/" in one:
+                    groups.setdefault(one.partition("/")[0], []).append(one)
+            made = [
+                {
+                    "name": name,
+                    "versions": [{"groupVersion": v, "version": v.partition("/")[2]} for v in found],
+                }
+                for name, found in groups.items()
+            ]
+            return "", json.dumps({"kind": "APIGroupList", "apiVersion": "v1", "groups": made})
         version = path.removeprefix("/apis/").removeprefix("/api/")
         late = self.values["unserved"]
         kinds = self.served().get(version)
