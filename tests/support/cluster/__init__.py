@@ -1,7 +1,6 @@
 """A Kubernetes cluster for unit tests: stand-ins of kubectl and helm on PATH, which keep its state in one folder."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,10 +13,10 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import Clock
 from gpucluster.k8s_apply.helm import Helm
 from gpucluster.k8s_apply.kubectl import Kubectl
+from support.cluster.programs import install
 from support.cluster.state import State
 
 CONTEXT = "arn:aws:eks:us-west-2:123456789012:cluster/kube"
-_TESTS = Path(__file__).parents[2]
 
 
 @dataclass
@@ -96,16 +95,8 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     bin_dir, state = folder / "bin", folder / "state"
     bin_dir.mkdir()
     state.mkdir()
-    packages = str(Path(json.__file__).parent), *(p for p in sys.path if p.endswith("site-packages"))
     for name in ("kubectl", "helm"):
-        program = bin_dir / name
-        paths = [str(_TESTS), *packages[1:]]
-        program.write_text(
-            f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = {paths!r}\nsys.modules['support.cluster'] = type(sys)('support.cluster')\n"
-            f"sys.modules['support.cluster'].__path__ = [{str(Path(__file__).parent)!r}]\n"
-            f"from support.cluster.{name} import main\nmain({str(state)!r}, sys.argv[1:])\n"
-        )
-        program.chmod(0o755)
+        install(bin_dir / name, name, state)
     (state / "state.json").write_text(
         json.dumps(
             {

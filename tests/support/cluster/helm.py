@@ -2,12 +2,13 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from support.cluster.flags import HELM, HELM_GLOBAL, UsageError, parse
-from support.cluster.state import OF_CHARTS, State, fail, suffer
+from support.cluster.state import OF_CHARTS, Call, State, fail, suffer
 
 Row = dict[str, Any]
 REPOSITORIES = {
@@ -19,13 +20,17 @@ REPOSITORIES = {
 }
 
 
-def main(folder: str, argv: list[str]) -> None:
+def main(call: Call) -> str:
+    """Return what it prints; EndedError if it fails."""
+    folder, argv = call.folder, call.argv
     state = State(Path(folder))
     state.log("helm", argv)
     try:
         verb, words, flags = parse(argv, HELM, HELM_GLOBAL)
     except UsageError as error:
         fail(f"Error: {error}")
+    if "values" in flags:
+        flags["values"] = str(Path(call.cwd, flags["values"]))
     fault = state.fault("helm", argv)
     suffer(fault, "before")
     if verb in ("upgrade", "rollback"):
@@ -37,10 +42,9 @@ def main(folder: str, argv: list[str]) -> None:
     with state.locked() as values:
         problem, out = _VERBS[verb](values, words, flags)
     suffer(fault, "after")
-    if out:
-        sys.stdout.write(f"{out}\n")
     if problem:
-        fail(problem)
+        fail(problem, out=out)
+    return out
 
 
 def _row(values: Row, name: str, namespace: str) -> Row | None:
@@ -78,11 +82,12 @@ def _begin(values: Row, verb: str, words: list[str], flags: dict[str, str]) -> s
 
 
 def _upgrade(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, str]:
-    import yaml
 
     row = _row(values, words[0], flags["namespace"])
     assert row is not None
-    row["values"] = yaml.safe_load(Path(flags["values"]).read_text()) if "values" in flags else None
+    row["values"] = (
+        yaml.load(Path(flags["values"]).read_text(), yaml.CSafeLoader) if "values" in flags else None
+    )
     row["status"] = "deployed"
     if words[0] not in values["crds"]:
         values["crds"].append(words[0])

@@ -3,37 +3,39 @@ a missing namespace, and a stale resourceVersion. It plays the controllers: thei
 
 import copy
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from support.cluster.controllers import Controllers
 from support.cluster.flags import KUBECTL, KUBECTL_GLOBAL, UsageError, parse
-from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, State, fail, suffer
+from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, Call, State, fail, suffer
 
 Object = dict[str, Any]
 
 
-def main(folder: str, argv: list[str]) -> None:
+def main(call: Call) -> str:
+    """Return what it prints; EndedError if it fails."""
+    folder, argv = call.folder, call.argv
     state = State(Path(folder))
     state.log("kubectl", argv)
     try:
         verb, words, flags = parse(argv, KUBECTL, KUBECTL_GLOBAL)
     except UsageError as error:
         fail(f"error: {error}\nSee 'kubectl --help' for usage.")
+    if "kustomize" in flags:
+        flags["kustomize"] = str(Path(call.cwd, flags["kustomize"]))
     fault = state.fault("kubectl", argv)
     suffer(fault, "before")
-    stdin = sys.stdin.read() if flags.get("filename") == "-" else ""
-    out = None
     with state.locked() as values:
         if verb != "config view":
             _require_context(values, flags)
-        problem, out = Server(values).call(verb, words, flags, stdin)
+        problem, out = Server(values).call(verb, words, flags, call.stdin)
     suffer(fault, "after")
-    if out:
-        sys.stdout.write(f"{out}\n")
     if problem:
-        fail(problem)
+        fail(problem, out=out)
+    return out
 
 
 def _require_context(values: Object, flags: dict[str, str]) -> None:
@@ -228,11 +230,14 @@ def _items(text: str) -> list[Object]:
 
 
 def _kustomized(folder: Path) -> list[Object]:
-    import yaml
 
     (names,) = yaml.safe_load_all((folder / "kustomization.yaml").read_text())
     assert set(names) == {"apiVersion", "kind", "resources"}, names
-    return [one for name in names["resources"] for one in yaml.safe_load_all((folder / name).read_text())]
+    return [
+        one
+        for name in names["resources"]
+        for one in yaml.load_all((folder / name).read_text(), yaml.CSafeLoader)
+    ]
 
 
 def _print(found: list[Object], *, single: bool) -> str:

@@ -2,12 +2,9 @@
 
 import fcntl
 import json
-import os
-import signal
-import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,10 +34,31 @@ CLUSTER_SCOPED = {
 }  # fmt: skip
 
 
-def fail(text: str, code: int = 1) -> NoReturn:
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of kubectl or helm, and the folder of the cluster's state."""
+
+    folder: str
+    argv: list[str]
+    stdin: str
+    cwd: str
+
+
+class EndedError(Exception):
+    """The program ends with these words on stderr."""
+
+    def __init__(self, text: str, code: int, out: str = "") -> None:
+        super().__init__(text)
+        self.text, self.code, self.out = text, code, out
+
+
+class CallerIsKilledError(Exception):
+    """The program that called is killed, and the stand-in with it."""
+
+
+def fail(text: str, code: int = 1, *, out: str = "") -> NoReturn:
     """End as the real program does."""
-    sys.stderr.write(f"{text}\n")
-    sys.exit(code)
+    raise EndedError(text, code, out)
 
 
 class State:
@@ -86,6 +104,5 @@ def suffer(fault: dict[str, Any] | None, when: str) -> None:
     if fault is None or fault.get("when", "before") != when:
         return
     if fault.get("kill"):
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(60)  # setpriv kills us with the parent
+        raise CallerIsKilledError
     fail(fault["stderr"], fault.get("code", 1))
