@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from support.clouds import RunningCloud, a_network, running_cloud
 
 from gpucluster.cloud.eventbridge import SPOT_WARNING
-from gpucluster.cloud.port import CloudError, Fault, NoticePort, QueueNotice
+from gpucluster.cloud.port import CloudError, Fault, InstanceState, NoticePort, QueueNotice
 from gpucluster.cloud.queue import SqsNotices
 from gpucluster.plan.messages import NoticeKind
 from gpucluster.plan.stores import PATTERNS, document, events_to
@@ -64,6 +64,8 @@ def made() -> Generator[Post, None, None]:
             MinCount=1,
             MaxCount=1,
         )["Instances"]
+        cloud.clock.move(600)
+        assert cloud.model.describe((one["InstanceId"],), cloud.clock.now)[0].state is InstanceState.RUNNING
         yield Post(cloud, url, arn, one["InstanceId"])
 
 
