@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from support.cluster.flags import HELM, HELM_GLOBAL, UsageError, parse
-from support.cluster.state import OF_CHARTS, Call, State, fail, suffer
+from support.cluster.state import OF_CHARTS, Begun, fail, suffer
 
 Row = dict[str, Any]
 REPOSITORIES = {
@@ -20,31 +19,17 @@ REPOSITORIES = {
 }
 
 
-def main(call: Call) -> str:
-    """Return what it prints; EndedError if it fails."""
-    folder, argv = call.folder, call.argv
-    state = State(Path(folder))
-    state.log("helm", argv)
-    try:
-        verb, words, flags = parse(argv, HELM, HELM_GLOBAL)
-    except UsageError as error:
-        fail(f"Error: {error}")
-    if "values" in flags:
-        flags["values"] = str(Path(call.cwd, flags["values"]))
-    fault = state.fault("helm", argv)
-    suffer(fault, "before")
+def run(begun: Begun) -> tuple[str, str]:
+    """Return the problem, or empty, and what it prints."""
+    verb, words, flags = begun.verb, begun.words, begun.flags
     if verb in ("upgrade", "rollback"):
-        with state.locked() as values:
+        with begun.state.locked() as values:
             problem = _begin(values, verb, words, flags)
         if problem:
             fail(problem)
-        suffer(fault, "during")
-    with state.locked() as values:
-        problem, out = _VERBS[verb](values, words, flags)
-    suffer(fault, "after")
-    if problem:
-        fail(problem, out=out)
-    return out
+        suffer(begun.fault, "during")
+    with begun.state.locked() as values:
+        return _VERBS[verb](values, words, flags)
 
 
 def _row(values: Row, name: str, namespace: str) -> Row | None:

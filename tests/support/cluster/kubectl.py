@@ -9,33 +9,17 @@ from typing import Any
 import yaml
 
 from support.cluster.controllers import Controllers
-from support.cluster.flags import KUBECTL, KUBECTL_GLOBAL, UsageError, parse
-from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, Call, State, fail, suffer
+from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, Begun, fail
 
 Object = dict[str, Any]
 
 
-def main(call: Call) -> str:
-    """Return what it prints; EndedError if it fails."""
-    folder, argv = call.folder, call.argv
-    state = State(Path(folder))
-    state.log("kubectl", argv)
-    try:
-        verb, words, flags = parse(argv, KUBECTL, KUBECTL_GLOBAL)
-    except UsageError as error:
-        fail(f"error: {error}\nSee 'kubectl --help' for usage.")
-    if "kustomize" in flags:
-        flags["kustomize"] = str(Path(call.cwd, flags["kustomize"]))
-    fault = state.fault("kubectl", argv)
-    suffer(fault, "before")
-    with state.locked() as values:
-        if verb != "config view":
-            _require_context(values, flags)
-        problem, out = Server(values).call(verb, words, flags, call.stdin)
-    suffer(fault, "after")
-    if problem:
-        fail(problem, out=out)
-    return out
+def run(begun: Begun) -> tuple[str, str]:
+    """Return the problem, or empty, and what it prints."""
+    with begun.state.locked() as values:
+        if begun.verb != "config view":
+            _require_context(values, begun.flags)
+        return Server(values).call(begun.verb, begun.words, begun.flags, begun.stdin)
 
 
 def _require_context(values: Object, flags: dict[str, str]) -> None:

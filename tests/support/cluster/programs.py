@@ -6,15 +6,36 @@ A Python with the stand-in's modules takes 35 ms of CPU to start, the client 12;
 import marshal
 import socket
 import sys
-import tempfile
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from support.cluster import helm, kubectl
-from support.cluster.state import Call, CallerIsKilledError, EndedError
+from support.cluster.flags import HELM, HELM_GLOBAL, KUBECTL, KUBECTL_GLOBAL, UsageError, parse
+from support.cluster.state import Begun, CallerIsKilledError, EndedError, State, fail, suffer
 
-_MAINS = {"helm": helm.main, "kubectl": kubectl.main}
+Flags = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The words of a program, its error for others, the flag that names files, and the stand-in."""
+
+    verbs: dict[str, Flags]
+    of_all: Flags
+    usage: str
+    files: str
+    run: Callable[[Begun], tuple[str, str]]
+
+
+_PROGRAMS = {
+    "helm": Program(HELM, HELM_GLOBAL, "Error: {}", "values", helm.run),
+    "kubectl": Program(
+        KUBECTL, KUBECTL_GLOBAL, "error: {}\nSee 'kubectl --help' for usage.", "kustomize", kubectl.run
+    ),
+}
 _CLIENT = """#!{python} -IS
 import _socket, marshal, os, sys
 argv = sys.argv[1:]
@@ -45,14 +66,13 @@ def install(program: Path, name: str, folder: Path) -> None:
 
 
 @cache
-def _address() -> str:
-    """Serve all clusters of this process; return the path of the socket, which is short enough for the kernel."""
-    path = f"{tempfile.mkdtemp(prefix='stand-ins-')}/socket"
+def _address() -> bytes:
+    """Serve all clusters of this process; return the socket's address, which is no file: the kernel chooses it."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(path)
+    server.bind(b"")
     server.listen(64)
     threading.Thread(target=_serve, args=(server,), daemon=True).start()
-    return path
+    return server.getsockname()
 
 
 def _serve(server: socket.socket) -> None:
@@ -63,11 +83,30 @@ def _serve(server: socket.socket) -> None:
 
 def _answer(connection: socket.socket) -> None:
     with connection, connection.makefile("rb") as asked:
-        name, *call = marshal.loads(asked.read())  # noqa: S302  from our own clients
+        call = marshal.loads(asked.read())  # noqa: S302  from our own clients
         try:
-            answer = (_MAINS[name](Call(*call)), "", 0)
+            answer = (_run(*call), "", 0)
         except EndedError as error:
             answer = (error.out, error.text, error.code)
         except CallerIsKilledError:
             answer = ("", "", None)
         connection.sendall(marshal.dumps(answer))
+
+
+def _run(name: str, folder: str, argv: list[str], stdin: str, cwd: str) -> str:
+    """Return what the program prints; EndedError if it fails."""
+    program, state = _PROGRAMS[name], State(Path(folder))
+    state.log(name, argv)
+    try:
+        verb, words, flags = parse(argv, program.verbs, program.of_all)
+    except UsageError as error:
+        fail(program.usage.format(error))
+    if program.files in flags:
+        flags[program.files] = str(Path(cwd, flags[program.files]))
+    fault = state.fault(name, argv)
+    suffer(fault, "before")
+    problem, out = program.run(Begun(state, verb, words, flags, stdin, fault))
+    suffer(fault, "after")
+    if problem:
+        fail(problem, out=out)
+    return out

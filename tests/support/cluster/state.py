@@ -34,16 +34,6 @@ CLUSTER_SCOPED = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of kubectl or helm, and the folder of the cluster's state."""
-
-    folder: str
-    argv: list[str]
-    stdin: str
-    cwd: str
-
-
 class EndedError(Exception):
     """The program ends with these words on stderr."""
 
@@ -97,6 +87,18 @@ class State:
                     row["times"] -= 1
                     return dict(row)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A call whose words are known, and its planted fault."""
+
+    state: State
+    verb: str
+    words: list[str]
+    flags: dict[str, str]
+    stdin: str
+    fault: dict[str, Any] | None
 
 
 def suffer(fault: dict[str, Any] | None, when: str) -> None:

@@ -99,3 +99,16 @@ def test_schemas_of_flux_take_the_tree_and_no_other_field() -> None:
     assert check(ours, known) == ()
     wrong = changed("Kustomization/kube-charts", "spec/waits", True, manifests=ours)
     assert [(one.rule, one.path) for one in check(wrong, known)] == [("unknown-field", "spec.waits")]
+
+
+def test_only_kinds_of_flux_may_be_in_its_namespace_without_it() -> None:
+    documents, known = rendered()
+    ours = [deepcopy(one.value) for one in documents if "/flux/" in one.file]
+    other = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "flux-system"},
+        "data": {},
+    }
+    (found,) = check([*ours, other], known)
+    assert (found.rule, found.kind) == ("reference", "ConfigMap")
