@@ -107,6 +107,8 @@ def nodes_in_use(shared_cluster: Cluster) -> Iterator[tuple[str, str]]:
     first, second = shared_cluster.exec(
         "head", "scontrol", "show", "hostnames", shared_cluster.job(job)["nodes"]
     ).split()
+    # a job runs before the agent's last step, which a test would stop
+    shared_cluster.wait("the agents have ended their boots", lambda: is_healthy(shared_cluster))
     yield first, second
     assert shared_cluster.state(job) == "RUNNING"  # no test disturbed the user's job
     shared_cluster.exec("head", "scancel", str(job), user=USER)

@@ -9,6 +9,13 @@ from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput,
 from gpucluster.text import short
 
 _LINE = re.compile(r"([0-7]{1,4}) (\S+) (/.*)")
+# A node takes jobs before its agent has written the files of sshd, which is its last step.
+APPEARS_S = 8
+_STAT = f"""\
+tries=0
+until ls -d -- "$@" >/dev/null 2>&1 || [ $tries -ge {APPEARS_S} ]; do sleep 1; tries=$((tries + 1)); done
+exec stat --dereference --format='%a %U %n' -- "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +44,9 @@ class Mode:
 
 
 def query_modes(want: FilesWant) -> tuple[Query, ...]:
+    """Wait a few seconds for what is missing: the machine may have just booted."""
     paths = (one.path for one in want.files)
-    return (Query(argv=("stat", "--dereference", "--format=%a %U %n", "--", *paths)),)
+    return (Query(argv=("sh", "-c", _STAT, "sh", *paths), limit_s=APPEARS_S + 10.0),)
 
 
 def parse_modes(got: tuple[QueryOutput, ...]) -> dict[str, Mode]:
