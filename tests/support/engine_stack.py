@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import boto3
 from moto.moto_api._internal.models import moto_api_backend
+from typing_extensions import TypeVar
 
 from gpucluster.aws.program import declare
 from gpucluster.cli.down import ClusterAccess
@@ -22,7 +23,7 @@ from gpucluster.cloud.occupants import AwsOccupants
 from gpucluster.engine import run
 from gpucluster.engine.events import Outcome
 from gpucluster.engine.target import Target
-from gpucluster.plan.model import SlurmOnAws
+from gpucluster.plan.model import AwsPlan, SlurmOnAws
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.ec2.state.values import Timing
 from gpucluster.sandbox.cloud import Api, Listener, start
@@ -32,15 +33,16 @@ from support.waiting import BOUND_S
 
 OPERATOR = ("AKIAOPERATORKEY00001", "operator-secret-of-the-test")
 REGION = "us-east-2"
+P = TypeVar("P", bound=AwsPlan, default=SlurmOnAws)
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Generic[P]):
     """One stack, its API, and the commands on both."""
 
     target: Target
     api: Api
-    plan: SlurmOnAws
+    plan: P
 
     @property
     def program(self) -> Callable[[], None]:
@@ -98,12 +100,19 @@ def a_place(cluster: Cluster) -> ClusterAccess:
 @contextmanager
 def a_cluster(state_dir: Path, pulumi: Path, plan: SlurmOnAws | None = None) -> Generator[Cluster]:
     """The cloud runs and is empty; nothing is declared yet. Without a plan it is burst's."""
-    plan = plan or a_plan()
+    with cluster_of(plan or a_plan(), state_dir, pulumi) as made:
+        yield made
+
+
+@contextmanager
+def cluster_of(plan: P, state_dir: Path, pulumi: Path) -> Generator[Cluster[P]]:
+    """The same for any plan on AWS."""
     region = plan.aws.region
     moto_api_backend.reset()  # moto's state belongs to the process
     timing = Timing(
         pending_s=0.1, ending_s=0.1, linger_s=0.5, gateway_s=0.2, system_s=0.1,
         target_s=0.2, lustre_s=0.3, link_s=0.2, rules_s=0.5, secret_s=0.5,
+        cluster_s=0.5, nodegroup_s=0.5, addon_s=0.2, update_s=0.3,
     )  # fmt: skip
     model = CloudModel(random.Random(1), timing=timing, region=region)  # noqa: S311
     with socket.create_server(("127.0.0.1", 0), backlog=64) as bound:
@@ -112,7 +121,7 @@ def a_cluster(state_dir: Path, pulumi: Path, plan: SlurmOnAws | None = None) -> 
             [Listener(bound)],
             None,
             clock=time.time,
-            images=[image_name_of(plan)],
+            images=[image_name_of(plan)] if isinstance(plan, SlurmOnAws) else [],
             operator=OPERATOR,
         )
         if plan.aws.kms_key is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from gpucluster.engine import eks_fields
 from gpucluster.plan.model import (
     ClusterPlan,
     Efs,
@@ -34,6 +35,9 @@ class Cause:
     meaning: str
     next_step: str  # placeholders: {field}, {action} and {code}
     field: Callable[[ClusterPlan, str, str], str] | None = None  # plan, the resource's own field, the message
+    text: re.Pattern[str] = re.compile(
+        ""
+    )  # a part of the message, where a service has one code for many causes
 
 
 def explainer(plan: ClusterPlan) -> Explain:
@@ -50,7 +54,7 @@ def field_of(plan: ClusterPlan, kind: str, name: str) -> str:
 def _explain(plan: ClusterPlan, kind: str, name: str, words: str) -> str:
     code, action = _code(words)
     own = field_of(plan, kind, name)
-    cause = next((one for one in CAUSES if one.codes.search(code or words)), None)
+    cause = next((one for one in CAUSES if one.codes.search(code or words) and one.text.search(words)), None)
     if cause is None:
         return f"{own}: {words}" if own else words
     field = (cause.field(plan, own, words) if cause.field else "") or own
@@ -77,13 +81,15 @@ def _code(words: str) -> tuple[str, str]:
 # --- spec fields -----------------------------------------------------------------------------------
 def _template(plan: ClusterPlan, name: str) -> str:
     found = ((pool, one) for pool in plan.pools for one in pool.templates if one.key == name)
-    return next((f"pools[{pool.name}].capacity[{one.source}].machines" for pool, one in found), "")
+    own = next((f"pools[{pool.name}].capacity[{one.source}].machines" for pool, one in found), "")
+    return own or eks_fields.node_group(plan, name)
 
 
 def _placement(plan: ClusterPlan, name: str) -> str:
     """Compare whole names: the pool `h200` is not the pool `h200-big`."""
     pools = ((pool, f"{pool.name}-{span.zone}") for pool in plan.pools for span in pool.slots)
-    return next((f"pools[{pool.name}].capacity" for pool, full in pools if full == name), "")
+    own = next((f"pools[{pool.name}].capacity" for pool, full in pools if full == name), "")
+    return own or eks_fields.node_group(plan, name)
 
 
 def _address(plan: ClusterPlan, name: str) -> str:
@@ -143,6 +149,12 @@ _FIELDS: Mapping[str, Field] = {
     "aws:ec2/vpcEndpoint:VpcEndpoint": _always("aws.network.endpoints"),
     "aws:ec2/subnetCidrReservation:SubnetCidrReservation": _always("head.zone"),
     "aws:budgets/budget:Budget": _always("budget"),
+    "aws:eks/cluster:Cluster": eks_fields.cluster,
+    "aws:eks/nodeGroup:NodeGroup": eks_fields.node_group,
+    "aws:eks/addon:Addon": _always("kubernetes.version"),
+    "aws:eks/accessEntry:AccessEntry": eks_fields.access_entry,
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": eks_fields.access_entry,
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": eks_fields.pod_identity,
 }
 
 
@@ -183,7 +195,79 @@ def _reservations(pools: tuple[Pool, ...]) -> Iterator[tuple[str, str]]:
                 yield f"pools[{pool.name}].capacity[{source.position}].id", source.reservation
 
 
+def _in_spec(field: str) -> Callable[[ClusterPlan, str, str], str]:
+    return lambda _plan, _own, _words: field
+
+
+# EKS has one code for all parameters that it does not take; docs/facts/eks.md has the sources of the messages
+_EKS: tuple[Cause, ...] = (
+    Cause(
+        re.compile(r"^InvalidParameterException$"),
+        "EKS does not have this version of Kubernetes",
+        "a version that EKS supports in {field}",
+        _in_spec("kubernetes.version"),
+        re.compile(r"unsupported Kubernetes version"),
+    ),
+    Cause(
+        re.compile(r"^InvalidParameterException$"),
+        "EKS goes one minor version up at a time",
+        "the next minor version in {field}, then the same command, and so on",
+        _in_spec("kubernetes.version"),
+        re.compile(r"Unsupported Kubernetes minor version update"),
+    ),
+    Cause(
+        re.compile(r"^InvalidParameterException$"),
+        "EKS does not have this version of the add-on for the cluster",
+        "aws eks describe-addon-versions lists what it has; another {field}, or a newer gpucluster",
+        text=re.compile(r"Addon.*specified is not supported"),
+    ),
+    Cause(
+        re.compile(r"^ResourceInUseException$"),
+        "the add-on was installed without this stack",
+        "aws eks delete-addon --preserve for the one of the message, then the same command again",
+        text=re.compile(r"Addon already exists"),
+    ),
+    Cause(
+        re.compile(r"^InvalidParameterException$"),
+        "the account has no such role or user",
+        "create it, or take it out of {field}; then the same command again",
+        text=re.compile(r"invalid principal"),
+    ),
+    Cause(
+        re.compile(r"^ResourceInUseException$"),
+        "the cluster admits this principal already, without this stack",
+        "aws eks delete-access-entry for it, or take it out of {field}; then the same command again",
+        text=re.compile(r"access entry resource is already in use"),
+    ),
+    Cause(
+        re.compile(r"^ResourceNotFoundException$"),
+        "the access entry was deleted by hand",
+        "pulumi refresh, then pulumi up: {field} makes it again",
+        text=re.compile(r"principalArn could not be found"),
+    ),
+    Cause(
+        re.compile(r"^InvalidParameterException$"),
+        "EKS does not take these ranges",
+        "public ranges that are yours in {field}",
+        _in_spec("kubernetes.api_from"),
+        re.compile(r"publicAccessCidrs"),
+    ),
+    Cause(
+        re.compile(r"^InvalidParameterException$|^UnsupportedAvailabilityZoneException$"),
+        "EKS needs two zones that it supports",
+        "other zones in {field}",
+        _in_spec("aws.network.zones"),
+        re.compile(r"two different AZs|vailability [Zz]one"),
+    ),
+    Cause(
+        re.compile(r"InsufficientInstanceCapacity"),
+        "the cloud has none left now, and EKS keeps the node group as failed",
+        "another machine or zone in {field}; or later `pulumi up --replace URN`, with the URN of the node group",
+        text=re.compile(r"Could not launch .* Instances"),
+    ),
+)
 CAUSES: tuple[Cause, ...] = (  # the first match applies
+    *_EKS,
     Cause(
         re.compile(r"^(RequestLimitExceeded|Throttling\w*|TooManyRequestsException)$"),
         "the cloud was asked too fast",

@@ -24,6 +24,8 @@ from gpucluster.sandbox.aws.ec2.rights import Ec2Rights
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.ec2.state.values import Refusal
 from gpucluster.sandbox.aws.efs import calls as efs
+from gpucluster.sandbox.aws.eks import calls as eks
+from gpucluster.sandbox.aws.eks import rights as eks_rights
 from gpucluster.sandbox.aws.events import rights as events
 from gpucluster.sandbox.aws.fsx import calls as fsx
 from gpucluster.sandbox.aws.iam import calls as iam
@@ -76,6 +78,7 @@ _RIGHTS: Mapping[str, Callable[[ApiRequest, Moto], Iterable[Need]]] = {  # the r
 }
 _OF_MODEL: Mapping[str, Callable[[ApiRequest, CloudModel, Moto, float], Iterable[Need]]] = {
     "budgets": budgets.rights,
+    "eks": eks_rights.rights,
     "elasticfilesystem": efs.rights,
     "fsx": fsx.rights,
     "ssm": ssm.rights,
@@ -142,6 +145,7 @@ class FrontEnd:
             "elasticfilesystem": efs.calls(model, moto),
             "fsx": fsx.calls(model, moto),
             "budgets": budgets.calls(model),
+            "eks": eks.calls(model, moto),
             "servicequotas": quotas.calls(model),
         }
         self._run_command = ssm.calls(model, moto, agents, self._granted)  # moto has the rest of the service
@@ -300,8 +304,12 @@ class FrontEnd:
         known = calls.get(operation)
         if known is None:
             raise Refusal("UnsupportedOperation", f"the sandbox has no {service}:{operation}")
+        who = inbound.principal
+        caller = who.arn if who.role is None else self._moto.role_arn(who.role)
         with self._model.lock:
-            result = known(shapes.ServiceCall(operation=operation, asked=asked, now=inbound.now))
+            result = known(
+                shapes.ServiceCall(operation=operation, asked=asked, now=inbound.now, caller=caller)
+            )
         status, body = shapes.answer(service, operation, result)
         return protocols.Answer(status=status, body=body, content_type="application/x-amz-json-1.1")
 

@@ -4,13 +4,14 @@ Calls into moto take `lock`: its backends are plain dictionaries, and the server
 """
 
 import base64
+import functools
 import hashlib
 import ipaddress
 import json
 import threading
 import uuid
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
@@ -199,6 +200,19 @@ class Moto:
         with self.lock:
             found = [g for by_id in self._ec2.groups.values() for g in by_id.values()]
             return {g.id: Group(id=g.id, name=g.name, vpc=g.vpc_id, named=_named_groups(g)) for g in found}
+
+    def make_group(self, vpc: str, name: str) -> str:
+        """Make a security group of a service in the VPC: all traffic inside it, and all out."""
+        with self.lock:
+            made = self._ec2.create_security_group(name, "created by a service of AWS", vpc)
+            return str(made.id)
+
+    def drop_group(self, group: str) -> None:
+        """Delete a security group that a service made; one that another group names stays."""
+        from moto.core.exceptions import ServiceException  # noqa: PLC0415
+
+        with self.lock, suppress(ServiceException):
+            self._ec2.delete_security_group(group_id=group)
 
     def open_ports(self, group: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """The TCP port ranges that a group allows in and out."""
@@ -393,6 +407,21 @@ class Moto:
             f"Value ({value}) for parameter iamInstanceProfile.{part} is invalid. Invalid IAM Instance Profile {part}",
         )
 
+    def make_profile(self, name: str, role: str) -> None:
+        """Make an instance profile of a service with the role."""
+        with self.lock:
+            self._iam.create_instance_profile(name, "/", [])
+            self._iam.add_role_to_instance_profile(name, role)
+
+    def drop_profile(self, name: str) -> None:
+        """Delete an instance profile that a service made."""
+        from moto.core.exceptions import ServiceException  # noqa: PLC0415
+
+        with self.lock, suppress(ServiceException):
+            for role in [one.name for one in self._iam.get_instance_profile(name).roles]:
+                self._iam.remove_role_from_instance_profile(name, role)
+            self._iam.delete_instance_profile(name)
+
     def profile_id(self, arn: str) -> str:
         """The profile's id; empty if it was deleted while its instances run."""
         try:
@@ -408,6 +437,18 @@ class Moto:
                     managed = [_document(p) for p in found.managed_policies.values()]
                     return [*(str(p) for p in found.policies.values()), *managed]
         return []
+
+    def know_policy(self, arn: str) -> None:
+        """Let moto have a policy of AWS; it loads none by itself, because all of them take a second."""
+        from moto.iam.models import AWSManagedPolicy  # noqa: PLC0415
+
+        row = _aws_policies().get(arn.rpartition("/")[2])
+        with self.lock:
+            if row is None or arn in self._iam.managed_policies:
+                return
+            policy = AWSManagedPolicy.from_data(arn.rpartition("/")[2], ACCOUNT, self.region, row)
+            if policy.arn == arn:
+                self._iam.managed_policies[arn] = policy
 
     def role_boundary(self, role: str) -> tuple[str, str] | None:
         """ARN and JSON of the permission boundary of a role; None without one. A boundary that is gone allows nothing."""
@@ -582,6 +623,14 @@ def _disable_bucket_policies_of_moto() -> None:
 
     bucket: Any = FakeBucket
     bucket.get_permission = undecided
+
+
+@functools.cache
+def _aws_policies() -> Mapping[str, Any]:
+    """The policies of AWS by name, as moto lists them."""
+    from moto.iam.aws_managed_policies import aws_managed_policies_data  # noqa: PLC0415
+
+    return json.loads(aws_managed_policies_data)
 
 
 def _document(policy: Any) -> str:

@@ -25,6 +25,7 @@ SERVICES: Mapping[str, str] = {
     "sqs": "json",
     "events": "json",
     "elasticfilesystem": "rest-json",
+    "eks": "rest-json",
     "fsx": "json",
     "budgets": "json",
     "servicequotas": "json",

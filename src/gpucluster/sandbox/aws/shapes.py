@@ -26,6 +26,7 @@ class ServiceCall:
     operation: str
     asked: Mapping[str, Any]
     now: float
+    caller: str = ""  # ARN of the user or the role
 
 
 Calls = Mapping[str, Callable[[ServiceCall], Mapping[str, Any]]]

@@ -48,6 +48,11 @@ NOT_YET = (
         "scheduled for deletion",
     ),  # a forced deletion of a secret takes effect later (T38)
     ("ConflictException", ""),
+    # EKS: new roles and principals, as `internal/service/eks` of the upstream provider tries them again
+    ("InvalidParameterException", "does not exist"),
+    ("InvalidParameterException", "the trusted entity is not correct"),
+    ("InvalidParameterException", "doesn't have the Amazon EKS Managed Policies"),
+    ("InvalidParameterException", "invalid principal"),
     ("QueueDeletedRecently", ""),  # a queue's name stays reserved for a minute after its deletion (T41)
     ("AWS.SimpleQueueService.QueueDeletedRecently", ""),
 )

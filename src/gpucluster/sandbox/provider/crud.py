@@ -61,8 +61,10 @@ class Crud:
             if kind.complete is not None:
                 kind.complete(made)
             return identifier, self._read_young(made).outputs
-        except FailedError as error:  # it conflicts with nothing, and the next `up` creates another one
-            self.delete(kind, identifier, inputs, 0)
+        except FailedError as error:
+            if kind.keeps_failed:
+                raise HalfMadeError(identifier, Observed(inputs, inputs), str(error)) from error
+            self.delete(kind, identifier, inputs, 0)  # the next `up` creates another one
             raise RuntimeError(str(error)) from error
         except CLOUD_ERRORS as error:
             raise HalfMadeError(identifier, Observed(inputs, inputs), str(error)) from error

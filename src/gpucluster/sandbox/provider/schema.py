@@ -92,6 +92,7 @@ class ResourceType:
     update: Callable[["Call", frozenset[str]], None] | None = None
     autoname: Autoname | None = None
     delete_first: bool = False  # exclusive without a name: creating first would conflict
+    keeps_failed: bool = False  # one that fails stays in the cloud and in the state, as upstream leaves it
     create_minutes: float = 10  # the upstream provider's timeout
     update_minutes: float = 10
     delete_minutes: float = 15

@@ -20,11 +20,8 @@ from gpucluster.sandbox.aws.rights import ASKED
 from gpucluster.sandbox.provider.cloud import Cloud
 
 _CODE, _MESSAGE = re.compile(rb"<Code>([^<]*)</Code>"), re.compile(rb"<Message>([^<]*)</Message>")
-_BY_CALL = (
-    "ec2",
-    "elasticfilesystem",
-    "fsx",
-)  # each action with a resource is one of this provider's calls, too
+# each action with a resource is one of this provider's calls, too
+_BY_CALL = ("ec2", "eks", "elasticfilesystem", "fsx", "kms", "logs")
 _READS = ("Describe", "Get", "List", "View")
 _OBJECTS = ("Object", "ObjectVersion", "ObjectTagging")
 

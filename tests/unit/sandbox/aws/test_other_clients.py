@@ -34,7 +34,7 @@ def test_command_on_a_machine_is_refused(cloud: RunningCloud, ec2: Any, instance
         ("pricing", "get_products", {"ServiceCode": "AmazonEC2"}),  # json
         ("cloudwatch", "list_metrics", {}),  # smithy-rpc-v2-cbor
         ("cloudtrail", "lookup_events", {}),
-        ("eks", "list_clusters", {}),  # rest-json
+        ("batch", "describe_job_queues", {}),  # rest-json
         ("resourcegroupstaggingapi", "get_resources", {}),
         ("dynamodb", "list_tables", {}),
         ("lambda", "list_functions", {}),
@@ -57,7 +57,7 @@ def test_absent_service_refuses_a_wrong_key_in_its_own_protocol(cloud: RunningCl
     wrong = Key(access_key="AKIANOBODY0000000001", secret="x", principal=Principal(arn="", user_id=""))
     for service, call in (
         ("dynamodb", "list_tables"),
-        ("eks", "list_clusters"),
+        ("batch", "describe_job_queues"),
         ("cloudwatch", "list_metrics"),
     ):
         assert code_of(getattr(cloud.client(service, wrong), call)) == "UnrecognizedClientException"

@@ -68,7 +68,10 @@ def _bound(moto: Moto, role: str) -> str | None:
 
 
 def check(moto: Moto, operation: str, request: SignedRequest) -> None:
-    """Refuse inline policies of a role that are too long together."""
+    """Refuse inline policies of a role that are too long together; let moto know a policy of AWS."""
+    named = protocols.query_fields(request.target, request.body).get("PolicyArn", "")
+    if named.startswith("arn:aws:iam::aws:policy/"):
+        moto.know_policy(named)
     if operation != "PutRolePolicy":
         return
     fields = protocols.query_fields(request.target, request.body)

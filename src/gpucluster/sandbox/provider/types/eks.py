@@ -1,7 +1,11 @@
 """Clusters of EKS."""
 
+from functools import partial
 from typing import Any
 
+from botocore.exceptions import ClientError
+
+from gpucluster.engine.aws_account import code_of
 from gpucluster.engine.values import Value, Values
 from gpucluster.sandbox.provider.calls import await_gone, await_state
 from gpucluster.sandbox.provider.cloud import Cloud
@@ -69,6 +73,7 @@ _CLUSTER_INPUTS = (
 
 
 def _create_cluster(call: Call) -> str:
+    """Create it; the crud of the provider tries again while its role is new (NOT_YET)."""
     answer = call.cloud.client("eks").create_cluster(**call.api(*_CLUSTER_INPUTS), **tags_of(call))
     return answer["cluster"]["name"]
 
@@ -81,8 +86,11 @@ def _active(call: Call) -> None:
     await_state(call, state, "ACTIVE", frozenset({"FAILED"}))
 
 
-def _read_cluster(cloud: Cloud, identifier: str, _: Values) -> Seen:
-    return tagged(cloud.client("eks").describe_cluster(name=identifier)["cluster"])
+def _read_cluster(cloud: Cloud, identifier: str, inputs: Values) -> Seen:
+    """Read it. EKS does not repeat whether it installs add-ons itself, so upstream keeps what the program says."""
+    seen = tagged(cloud.client("eks").describe_cluster(name=identifier)["cluster"])
+    own = inputs.get("bootstrapSelfManagedAddons")
+    return seen if own is None else {**seen, "bootstrapSelfManagedAddons": own}
 
 
 def _update_cluster(call: Call, changed: frozenset[str]) -> None:
@@ -91,22 +99,49 @@ def _update_cluster(call: Call, changed: frozenset[str]) -> None:
     if "version" in changed:
         eks.update_cluster_version(name=call.id, version=call.inputs["version"])
         _active(call)
-    for name in ("accessConfig", "enabledClusterLogTypes", "vpcConfig"):
+    for name in ("accessConfig", "enabledClusterLogTypes"):
         if name in changed:
             given = call.api(name)
             if name == "accessConfig":
                 given["accessConfig"].pop("bootstrapClusterCreatorAdminPermissions", None)
             eks.update_cluster_config(name=call.id, **given)
             _active(call)
+    if "vpcConfig" in changed:
+        _update_vpc(call)
     if "encryptionConfig" in changed:
         eks.associate_encryption_config(clusterName=call.id, **call.api("encryptionConfig"))
         _active(call)
     retag(call, (_read_cluster(call.cloud, call.id, {}) or {})["arn"])
 
 
+# The parts of `vpcConfig` that upstream changes in one call. EKS refuses two kinds of change in one.
+_VPC_UPDATES = (
+    ("endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs"),
+    ("subnetIds",),
+    ("securityGroupIds",),
+)
+
+
+def _update_vpc(call: Call) -> None:
+    old: Values = call.olds.get("vpcConfig") or {}
+    new: Values = call.inputs.get("vpcConfig") or {}
+    whole = call.api("vpcConfig")["resourcesVpcConfig"]
+    for names in _VPC_UPDATES:
+        if any(old.get(name) != new.get(name) for name in names):
+            part = {name: whole[name] for name in names if name in whole}
+            call.cloud.client("eks").update_cluster_config(name=call.id, resourcesVpcConfig=part)
+            _active(call)
+
+
 def _delete_cluster(call: Call) -> None:
-    call.cloud.client("eks").delete_cluster(name=call.id)
+    """Delete it; an update that still runs is waited for, as upstream does."""
+    delete = partial(call.cloud.client("eks").delete_cluster, name=call.id)
+    call.cloud.retry(call.seconds, _is_in_progress, delete)
     await_gone(call)
+
+
+def _is_in_progress(error: ClientError) -> bool:
+    return code_of(error) == "ResourceInUseException" and "in progress" in str(error)
 
 
 def _without_key(_old: Values, new: Values) -> bool:

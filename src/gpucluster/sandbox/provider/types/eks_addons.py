@@ -101,6 +101,7 @@ ADDON = ResourceType(
     read=_read_addon,
     update=_update_addon,
     delete=_delete_addon,
+    keeps_failed=True,
     create_minutes=20,
     update_minutes=20,
     delete_minutes=40,

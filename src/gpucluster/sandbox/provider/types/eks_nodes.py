@@ -129,6 +129,7 @@ NODE_GROUP = ResourceType(
     read=_read_group,
     update=_update_group,
     delete=_delete_group,
+    keeps_failed=True,
     create_minutes=60,
     update_minutes=60,
     delete_minutes=60,

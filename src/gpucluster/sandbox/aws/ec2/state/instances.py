@@ -28,6 +28,7 @@ from gpucluster.sandbox.aws.ec2.state.values import (
     Timing,
 )
 from gpucluster.sandbox.aws.efs.state import Efs
+from gpucluster.sandbox.aws.eks.state import Eks
 from gpucluster.sandbox.aws.fsx.state import Fsx
 
 
@@ -38,7 +39,7 @@ class CloudModel(AccountNetwork):
         self, dice: RandomSource, *, timing: Timing | None = None, region: str = "us-east-1"
     ) -> None:
         super().__init__(dice, timing=timing, region=region)
-        self.efs, self.fsx = Efs(self), Fsx(self)
+        self.efs, self.fsx, self.eks = Efs(self), Fsx(self), Eks(self)
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -47,6 +47,12 @@ class Timing:
         10.0  # a secret keeps its name so long after a forced deletion (T38); AWS gives no number
     )
     invocation_s: float = 0.5  # GetCommandInvocation does not find a younger command (T53)
+    cluster_s: float = (
+        3.0  # a cluster of EKS is CREATING, and later DELETING, for so long; 10 to 15 minutes on AWS
+    )
+    nodegroup_s: float = 3.0  # a node group likewise, and its updates
+    addon_s: float = 1.0  # an add-on likewise
+    update_s: float = 2.0  # a cluster is UPDATING for so long
     rules_s: float = 2.0  # FSx does not see rules of a group that are younger (T45)
 
 
