@@ -118,7 +118,7 @@ def errors_of(log: str) -> list[str]:
 
 _BUSY_HOST = re.compile(
     r"error: High latency for 1000 calls to gettimeofday\(\)"
-    r"|slurm_bufs_sendto\(msg_type=SRUN_JOB_COMPLETE\) failed: Connection reset by peer"  # srun had ended before
+    r"|slurm_bufs_sendto\(msg_type=SRUN_\w+\) failed: Connection reset by peer"  # srun had ended before
 )
 
 
