@@ -89,9 +89,10 @@ def verify(request: SignedRequest, ring: KeyRing, *, now: float, wall: float) ->
     key = ring.find(credential.access_key)
     if key is None:
         raise BadSignature(Flaw.UNKNOWN)
-    _check_time(request.headers.get("x-amz-date", ""), wall)
+    stamp = request.headers.get("x-amz-date", "")
+    _check_time(stamp, wall)
     _check_body(request)
-    if not hmac.compare_digest(_signature(request, credential, key), credential.signature):
+    if not hmac.compare_digest(signature(request, credential, key, stamp), credential.signature):
         raise BadSignature(Flaw.WRONG)
     if key.token and not hmac.compare_digest(request.headers.get("x-amz-security-token", ""), key.token):
         raise BadSignature(Flaw.UNKNOWN)
@@ -120,7 +121,8 @@ class _S3(_HeadersAsSigned, S3SigV4Auth):
     pass
 
 
-def _signature(request: SignedRequest, credential: Scope, key: Key) -> str:
+def signature(request: SignedRequest, credential: Scope, key: Key, stamp: str) -> str:
+    """Return the signature that `key` gives to the request at the time `stamp` of the client."""
     kind: Any = _S3 if credential.service == "s3" else _Plain
     signer: Any = kind(Credentials(key.access_key, key.secret), credential.service, credential.region)
     signer.signed = credential.signed
@@ -130,16 +132,20 @@ def _signature(request: SignedRequest, credential: Scope, key: Key) -> str:
         headers=dict(request.headers),
         data=request.body,
     )
-    made.context["timestamp"] = request.headers.get("x-amz-date", "")
+    made.context["timestamp"] = stamp
     return signer.signature(signer.string_to_sign(made, signer.canonical_request(made)), made)
 
 
-def _check_time(stamp: str, wall: float) -> None:
+def signed_at(stamp: str) -> float:
+    """Return the time of a client's stamp, in seconds since the epoch; BadSignature for another text."""
     try:
-        signed_at = calendar.timegm(time.strptime(stamp, "%Y%m%dT%H%M%SZ"))
+        return calendar.timegm(time.strptime(stamp, "%Y%m%dT%H%M%SZ"))
     except ValueError:
         raise BadSignature(Flaw.WRONG) from None
-    if abs(wall - signed_at) > _SKEW_S:
+
+
+def _check_time(stamp: str, wall: float) -> None:
+    if abs(wall - signed_at(stamp)) > _SKEW_S:
         raise BadSignature(Flaw.SKEWED)
 
 

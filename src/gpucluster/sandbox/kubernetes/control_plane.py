@@ -42,11 +42,14 @@ class ControlPlane:
 
 
 @contextmanager
-def running(programs: Programs, folder: Path) -> Generator[ControlPlane]:
-    """Start a control plane with its state in `folder`; at the end kill its processes."""
+def running(programs: Programs, folder: Path, *, authenticator: str = "") -> Generator[ControlPlane]:
+    """Start a control plane with its state in `folder`; at the end kill its processes.
+
+    `authenticator` is the URL of a webhook that knows more bearer tokens than those of service accounts.
+    """
     processes = Processes(folder)
     try:
-        plane = _Start(programs, folder, processes).start()
+        plane = _Start(programs, folder, processes, authenticator).start()
         try:
             yield plane
         finally:
@@ -58,8 +61,9 @@ def running(programs: Programs, folder: Path) -> Generator[ControlPlane]:
 class _Start:
     """The steps of a start, in order."""
 
-    def __init__(self, programs: Programs, folder: Path, processes: Processes) -> None:
+    def __init__(self, programs: Programs, folder: Path, processes: Processes, authenticator: str) -> None:
         self._programs, self._folder, self._processes = programs, folder, processes
+        self._authenticator = authenticator
         self._authority = Authority("control-plane")
         ports = processes.ports()
         self._etcd, self._peer, self._api = next(ports), next(ports), next(ports)
@@ -107,11 +111,26 @@ class _Start:
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
             f"--cert-dir={own / 'api-server'}",
+            *self._authentication(),
         ]
         self._run("kube-apiserver", argv)
         self._processes.await_ready(
             "kube-apiserver", f"https://{HOST}:{self._api}/readyz", self._trusts_ours()
         )
+
+    def _authentication(self) -> list[str]:
+        if not self._authenticator:
+            return []
+        config = self._folder / "authenticator.json"
+        row = {"name": "authenticator", "cluster": {"server": self._authenticator}}
+        context = {"name": "authenticator", "context": {"cluster": "authenticator"}}
+        words = {"apiVersion": "v1", "kind": "Config", "current-context": "authenticator"}
+        config.write_text(json.dumps({**words, "clusters": [row], "contexts": [context]}))
+        return [
+            f"--authentication-token-webhook-config-file={config}",
+            "--authentication-token-webhook-version=v1",
+            "--authentication-token-webhook-cache-ttl=0s",  # the API server itself remembers a token for ten seconds
+        ]
 
     def _start_controllers(self) -> None:
         own = self._folder

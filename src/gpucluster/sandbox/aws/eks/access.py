@@ -7,7 +7,17 @@ from typing import Any, cast
 from gpucluster.sandbox.aws.ec2 import views
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.ec2.state.values import Refusal
-from gpucluster.sandbox.aws.eks.state import Cluster, Eks, Entry, in_use, invalid, wrong
+from gpucluster.sandbox.aws.eks.state import (
+    LINUX,
+    STANDARD,
+    Cluster,
+    Eks,
+    Entry,
+    Granted,
+    in_use,
+    invalid,
+    wrong,
+)
 from gpucluster.sandbox.aws.moto_state import ACCOUNT, Moto
 from gpucluster.sandbox.aws.shapes import Calls, ServiceCall
 
@@ -20,7 +30,6 @@ _POLICIES = frozenset(
     for name in ("AmazonEKSAdminPolicy", "AmazonEKSClusterAdminPolicy", "AmazonEKSAdminViewPolicy", "AmazonEKSEditPolicy",
                  "AmazonEKSViewPolicy")
 )  # fmt: skip
-STANDARD, LINUX = "STANDARD", "EC2_LINUX"
 _GROUPS_OF: Mapping[str, tuple[str, ...]] = {LINUX: ("system:nodes",)}
 _RESERVED = ("system:", "eks:", "aws:", "amazon:", "iam:")  # EKS user guide, "Create access entries"
 
@@ -42,8 +51,7 @@ def calls(model: CloudModel, moto: Moto) -> Calls:
 
 def admit_creator(eks: Eks, cluster: Cluster, now: float) -> None:
     """The entry of the caller of CreateCluster, who may do everything."""
-    scope: dict[str, Any] = {"accessScope": {"type": "cluster", "namespaces": []}, "at": now}
-    _put(eks, _entry(eks, cluster.name, cluster.creator, STANDARD, now), policies={ADMIN: scope})
+    _put(eks, _entry(eks, cluster.name, cluster.creator, STANDARD, now), policies={ADMIN: Granted(at=now)})
 
 
 def admit_nodes(eks: Eks, cluster: str, role: str, now: float) -> None:
@@ -132,7 +140,7 @@ class _Access:
         spaces = list(cast(Sequence[str], scope.get("namespaces") or ()))
         if (scope.get("type") == "namespace") != bool(spaces):
             raise invalid("The namespaces of an access scope go with the type namespace")
-        row = {"accessScope": {"type": scope.get("type"), "namespaces": spaces}, "at": call.now}
+        row = Granted(at=call.now, kind=str(scope.get("type")), namespaces=tuple(spaces))
         _put(self._eks, found, policies={**found.policies, policy: row})
         return {
             "clusterName": found.cluster,
@@ -183,9 +191,9 @@ def _check_groups(groups: Iterable[str]) -> None:
             raise invalid(f"The kubernetes group name {one} is invalid, it cannot start with {_RESERVED[0]}")
 
 
-def _policy(arn: str, row: Mapping[str, Any]) -> Result:
-    at = views.when(row["at"])
-    return {"policyArn": arn, "accessScope": row["accessScope"], "associatedAt": at, "modifiedAt": at}
+def _policy(arn: str, row: Granted) -> Result:
+    at, scope = views.when(row.at), {"type": row.kind, "namespaces": list(row.namespaces)}
+    return {"policyArn": arn, "accessScope": scope, "associatedAt": at, "modifiedAt": at}
 
 
 def _shape(one: Entry) -> Result:

@@ -9,6 +9,7 @@ from gpucluster.sandbox.aws.ec2.state.vpc_context import VpcContext
 from gpucluster.sandbox.aws.eks.planes import Planes
 
 Tags = Mapping[str, str]
+STANDARD, LINUX = "STANDARD", "EC2_LINUX"  # types of access entries: people and roles, nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,15 @@ class Addon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """An access policy of an entry: for the whole cluster, or for namespaces."""
+
+    at: float
+    kind: str = "cluster"
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An access entry: who comes in, and as whom."""
 
@@ -102,7 +112,7 @@ class Entry:
     kind: str
     username: str
     groups: tuple[str, ...] = ()
-    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    policies: Mapping[str, Granted] = field(default_factory=dict[str, Granted])  # by ARN
     tags: Tags = field(default_factory=dict[str, str])
 
 
