@@ -26,7 +26,7 @@ USED = {
     "kueue.x-k8s.io/v1beta2": KUEUE,
     "kueue.x-k8s.io/v1beta1": KUEUE,  # never rendered: for the check of other manifests, which reports them as deprecated
     "jobset.x-k8s.io/v1alpha2": ("JobSet",),
-    "karpenter.sh/v1": ("NodePool",),
+    "karpenter.sh/v1": ("NodeClaim", "NodePool"),
     "leaderworkerset.x-k8s.io/v1": ("LeaderWorkerSet",),
     "karpenter.sh/v1alpha1": ("NodeOverlay",),
     "karpenter.k8s.aws/v1": ("EC2NodeClass",),

@@ -17,7 +17,7 @@ from gpucluster.plan.messages import NoticeKind
 
 if TYPE_CHECKING:
     from gpucluster.engine.events import Change
-    from gpucluster.plan.model import ClusterPlan, SlurmOnHosts, SlurmPlan
+    from gpucluster.plan.model import ClusterPlan, KubernetesOnAws, SlurmOnHosts, SlurmPlan
     from gpucluster.sandbox.aws.scenario_client import SandboxControl
     from gpucluster.sandbox.machines.inside import RunningMachine
     from gpucluster.sandbox.state_dir import SandboxDir
@@ -69,7 +69,6 @@ def up(
     with reporting(output):
         from gpucluster.cli.context import resolve_file
         from gpucluster.cli.spec_files import require_spec
-        from gpucluster.sandbox import preexisting
         from gpucluster.sandbox import up as sandbox
 
         file = require_spec(cluster)
@@ -82,10 +81,8 @@ def up(
         if scale is not None:
             raise StateError("--scale is for existing hosts", next_step="lower `nodes.max` of the pools")
         if resolved.plan.slurm is None:
-            raise StateError(
-                f"{resolved.plan.name} has no Slurm, and the sandbox does not support Kubernetes yet",
-                next_step=f"gpucluster render {file}, gpucluster lint FOLDER --spec {file}",
-            )
+            _up_kubernetes(resolved.plan, file, cloud_only=cloud_only, output=output)
+            return
         machines = resolved.catalog.machines.items()
         with steps() as step:
             done = sandbox.up(
@@ -93,7 +90,7 @@ def up(
                 gpus={name: machine.gpu.count if machine.gpu else 0 for name, machine in machines},
                 program=_declare,
                 progress=step,
-                scripts=file.parent / preexisting.SCRIPTS,
+                spec=file,
                 real_times=real_times,
                 cloud_only=cloud_only,
             )
@@ -406,6 +403,44 @@ def _up_text(done: "RunningSandbox") -> str:
             f"  gpucluster sandbox exec {name} head {first_job(done.home.read_plan())}",
             f"  gpucluster sandbox exec {name} head -- sinfo",
             f"  gpucluster sandbox down {name}",
+        )
+    )
+
+
+def _up_kubernetes(plan: "KubernetesOnAws", file: Path, *, cloud_only: bool, output: Output) -> None:
+    """Start a rehearsal with Kubernetes alone."""
+    from gpucluster.plan.security_rules import eks_of
+    from gpucluster.sandbox import up_kubernetes
+
+    if eks_of(plan) is None:
+        raise StateError(
+            f"{plan.name} names an existing Kubernetes: there is nothing to rehearse on AWS",
+            next_step=f"gpucluster k8s up {file} --context CONTEXT, with a context of a test cluster",
+        )
+    with steps() as step:
+        done = up_kubernetes.up(plan, file, program=_declare, progress=step, cloud_only=cloud_only)
+    endpoint = f"http://127.0.0.1:{done.port}"
+    if output is Output.JSON:
+        answer(
+            ok=True,
+            name=done.home.name,
+            endpoint=endpoint,
+            state=str(done.home.path),
+            differences=list(done.differences),
+            seconds=dict(done.seconds),
+        )
+        return
+    name = done.home.name
+    first = "pulumi up" if cloud_only else "kubectl get clusterqueues"
+    typer.echo(
+        "\n".join(
+            (
+                f"{name}: AWS at {endpoint}{'' if cloud_only else ', with the cluster and its waves'}. Differences from AWS:",
+                *(f"  - {line}" for line in done.differences),
+                "Next:",
+                f"  gpucluster sandbox shell {name} -- {first}",
+                f"  gpucluster sandbox down {name}",
+            )
         )
     )
 

@@ -105,8 +105,21 @@ def _environment(home: "SandboxDir", target: "Target") -> Mapping[str, str]:
     from gpucluster.engine.target import typed_environment
     from gpucluster.sandbox.language.request import AMEND_VARIABLE
 
-    typed = typed_environment(target)
+    typed = {**typed_environment(target), **_kubernetes(home, target)}
     return {**typed, "GPUCLUSTER_PATH": typed["PATH"], AMEND_VARIABLE: PLAN_OVERLAY, SANDBOX: home.name}
+
+
+def _kubernetes(home: "SandboxDir", target: "Target") -> Mapping[str, str]:
+    """Return what `kubectl` and `gpucluster k8s` need, if the plan has a cluster of EKS."""
+    from gpucluster.engine.target import typed_environment
+    from gpucluster.sandbox.kubernetes import programs
+
+    if not home.has_kubernetes():
+        return {}
+    from gpucluster.sandbox.kubernetes.access import environment
+
+    built = programs.find_or_build(progress)
+    return environment(home, built, path=typed_environment(target)["PATH"])
 
 
 def _banner(home: "SandboxDir", target: "Target", project: Project) -> tuple[str, ...]:

@@ -74,6 +74,11 @@ def explain(plan: SlurmPlan, mode: CgroupMode, *, real_times: bool = False) -> t
     return (*sentences, *(() if real_times else _explain_times(plan)))
 
 
+def of_kubernetes() -> tuple[str, ...]:
+    """Every difference of a rehearsal with Kubernetes as a sentence."""
+    return tuple(f"{row['what']}: {row['because']}" for row in _file()["kubernetes"])
+
+
 def _marked(key: str, value: str, on: str) -> bool:
     """Return whether a `thing` of the file has this value of `stand_in` or `left_out`."""
     return any(row.get(key) == value and row.get("on") in (None, on) for row in _file()["thing"])

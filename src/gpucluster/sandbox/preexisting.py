@@ -6,12 +6,15 @@ then refuses every call that only their owner may make (T50), and shows none of 
 
 import hashlib
 import ipaddress
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from gpucluster.plan.model import BootScript, ClusterPlan, FsxLustre, Market, SiteNetwork, SlurmOnAws
+from gpucluster.plan.model.eks import EksControlPlane
+from gpucluster.sandbox.aws.moto_state import ACCOUNT
 
 OWNER = "210987654321"  # of the site's network and reservations; the account of the sandbox is another one
 SCRIPTS = "scripts"  # beside the spec: the files that the site has in S3 as boot scripts, by any name
@@ -46,6 +49,12 @@ class Buckets(Protocol):
     def create_bucket(self, *, Bucket: str) -> object: ...  # noqa: N803 - S3's word
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> object: ...  # noqa: N803 - S3's words
+
+
+class Roles(Protocol):
+    """The used part of an IAM client."""
+
+    def create_role(self, *, RoleName: str, Path: str, AssumeRolePolicyDocument: str) -> object: ...  # noqa: N803 - IAM's words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +146,23 @@ def make_buckets(plan: ClusterPlan, client: Buckets, folder: Path) -> None:
             client.put_object(Bucket=script.bucket, Key=script.key, Body=file.read_bytes())
 
 
+def people(plan: ClusterPlan) -> tuple[str, ...]:
+    """The roles that the plan admits to its EKS cluster, by ARN."""
+    part = plan.kubernetes
+    plane = None if part is None else part.control_plane
+    entries = plane.entries if isinstance(plane, EksControlPlane) else ()
+    return tuple(sorted(one.principal for one in entries if ":role/" in one.principal))
+
+
+def make_people(plan: ClusterPlan, client: Roles) -> None:
+    """Create the roles, for anybody of the account."""
+    statement = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}  # fmt: skip
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    for arn in people(plan):
+        path, _, name = arn.partition(":role")[2].rpartition("/")
+        client.create_role(RoleName=name, Path=f"{path}/", AssumeRolePolicyDocument=trust)
+
+
 def explain(plan: ClusterPlan, folder: Path) -> tuple[str, ...]:
     """One sentence for each, for people who rehearse."""
     return tuple(_sentences(plan, folder))
@@ -150,6 +176,7 @@ def _sentences(plan: ClusterPlan, folder: Path) -> Iterator[str]:
     if key is not None:
         yield f"KMS key {key}: made here, enabled, with the policy of a new key"
     yield from (f"bucket {name}: made here" for name in buckets(plan))
+    yield from (f"role {arn}: made here, for anybody of the account" for arn in people(plan))
     for script, file in boot_scripts(plan, folder).items():
         if file is None:
             pools = ", ".join(pool.name for pool in plan.pools if script in pool.on_boot)

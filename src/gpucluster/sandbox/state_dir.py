@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
-from gpucluster.plan.model import SlurmOnHosts, SlurmPlan
+from gpucluster.plan.model import AwsPlan, SlurmOnHosts, SlurmPlan
+from gpucluster.plan.security_rules import eks_of
 from gpucluster.sandbox import paths
 from gpucluster.sandbox.capsule import cgroups
 from gpucluster.sandbox.host_checks import CgroupTree
@@ -112,6 +113,11 @@ class SandboxDir:
         return self.path / "pulumi"
 
     @property
+    def kubeconfig(self) -> Path:
+        """For kubectl: the context of its EKS cluster, as `aws eks update-kubeconfig` writes it."""
+        return self.path / "kubeconfig"
+
+    @property
     def rehearsal(self) -> Path:
         """The options of its `up`: `real_times`."""
         return self.path / "rehearsal.json"
@@ -145,6 +151,14 @@ class SandboxDir:
     def read_plan_on_hosts(self) -> SlurmOnHosts:
         """The same, of a sandbox of hosts."""
         return self._read_plan(lambda text: codec.loads(SlurmOnHosts, text))
+
+    def has_kubernetes(self) -> bool:
+        """Whether its plan has a cluster of EKS. False for a plan of another version."""
+        try:
+            plan = codec.load_plan(self.plan.read_text())
+        except (OSError, ValueError):
+            return False
+        return isinstance(plan, AwsPlan) and eks_of(plan) is not None
 
     def _read_plan(self, parse: Callable[[str], _Plan]) -> _Plan:
         try:

@@ -18,6 +18,7 @@ from gpucluster.engine.error_attribution import explainer
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import ImageByName, SlurmOnAws
+from gpucluster.plan.security_rules import eks_of
 from gpucluster.sandbox import differences, paths, preexisting, state_dir
 from gpucluster.sandbox import host_checks as host
 from gpucluster.sandbox.capsule import process
@@ -56,29 +57,33 @@ def up(
     gpus: Mapping[str, int],
     program: Callable[[SlurmOnAws], None],
     progress: Progress,
-    scripts: Path,
+    spec: Path,
     real_times: bool = False,
     cloud_only: bool = False,
     root: Path = paths.STATE_ROOT,
 ) -> RunningSandbox:
     """Create the plan's cluster; `gpus` is by machine type, `program` declares the plan's resources.
 
-    `scripts` is the folder with the site's boot scripts, which the sandbox finds by their hashes and puts into S3.
+    Beside `spec` is the folder with the site's boot scripts, which the sandbox finds by their hashes and puts into S3. If EKS runs
+    beside Slurm, the waves of the spec are applied to it.
     `cloud_only` leaves the cloud empty: the first `pulumi up` is typed in `sandbox shell`.
 
     Raise HostError before anything is made, StateError if it is up already. Whatever else is raised leaves nothing.
     """
     found = host.check(host.observe(root))
+    scripts = spec.parent / preexisting.SCRIPTS
     options = _Options(
         plan=differences.apply(plan, found.cgroup, real_times=real_times),
         host=found,
         gpus=gpus,
         home=SandboxDir(name=plan.name, root=root),
+        spec=spec,
         scripts=scripts,
         real_times=real_times,
         cloud_only=cloud_only,
         differences=(
             *differences.explain(plan, found.cgroup, real_times=real_times),
+            *(differences.of_kubernetes() if eks_of(plan) is not None else ()),
             *preexisting.explain(plan, scripts),
         ),
     )
@@ -93,25 +98,29 @@ class _Options:
     gpus: Mapping[str, int]
     home: SandboxDir
     differences: tuple[str, ...]
+    spec: Path
     scripts: Path
     real_times: bool
     cloud_only: bool
 
 
 def _up(options: _Options, lock: int, program: Program, progress: Progress) -> RunningSandbox:
-    watch, home = _Watch(), options.home
+    watch, home = Watch(), options.home
     home.plan.write_text(codec.dumps(options.plan))
     home.rehearsal.write_text(json.dumps({"real_times": options.real_times}) + "\n")
-    _write_operator(home)
+    write_operator(home)
     pulumi = _Background(lambda: engine.find_or_build(progress))
+    kubernetes = _kubernetes(options.plan, progress)
     image = layers.find_or_build(progress, slurm=options.plan.slurm.version)
     watch.lap("image")
-    running = _start(options, lock, image)
+    running = _start(options, lock, image, nodes=0 if kubernetes is None else kubernetes.nodes)
     try:
         watch.lap("capsule")
         preexisting.make(options.plan, control(home))
         if preexisting.buckets(options.plan):
             preexisting.make_buckets(options.plan, home.client("s3"), options.scripts)
+        if preexisting.people(options.plan):
+            preexisting.make_people(options.plan, home.client("iam"))
         found = pulumi.result()
         outputs: Mapping[str, Any] = {}
         if not options.cloud_only:
@@ -120,6 +129,9 @@ def _up(options: _Options, lock: int, program: Program, progress: Progress) -> R
             watch.lap("engine")
             await_head(home, str(outputs["bucket"]), str(outputs["head"]), progress)
             watch.lap("head")
+            if kubernetes is not None:
+                kubernetes.apply(home, options.spec, str(outputs["bindings"]), progress)
+                watch.lap("waves")
         running.keep()
     except BaseException:
         running.kill()
@@ -185,7 +197,30 @@ def _image_name(plan: SlurmOnAws) -> str:
     return plan.image.name if isinstance(plan.image, ImageByName) else ""
 
 
-def _start(options: _Options, lock: int, image: Image) -> process.RunningCapsule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kubernetes:
+    """What a plan with EKS beside Slurm needs more. `nodes` is the room for its nodes."""
+
+    nodes: int
+    apply: Callable[[SandboxDir, Path, str, Progress], None]  # the spec, the output `bindings`
+
+
+def _kubernetes(plan: SlurmOnAws, progress: Progress) -> _Kubernetes | None:
+    """Build the control plane's programs if the plan has EKS."""
+    if plan.kubernetes is None or eks_of(plan) is None:
+        return None
+    from gpucluster.sandbox.kubernetes import access, programs  # noqa: PLC0415  most plans do without
+
+    built = programs.find_or_build(progress)
+
+    def apply(home: SandboxDir, spec: Path, bindings: str, progress: Progress) -> None:
+        access.write_kubeconfig(home, built)
+        access.apply_waves(home, built, spec, bindings, progress)
+
+    return _Kubernetes(nodes=access.nodes_of(plan.kubernetes), apply=apply)
+
+
+def _start(options: _Options, lock: int, image: Image, *, nodes: int) -> process.RunningCapsule:
     running = process.start(
         options.home,
         lock,
@@ -195,6 +230,7 @@ def _start(options: _Options, lock: int, image: Image) -> process.RunningCapsule
         trees=options.host.trees,
         gpus=options.gpus,
         room=options.host.machines,
+        nodes=nodes,
     )
     record = {"endpoint": f"http://127.0.0.1:{running.port}", "region": options.plan.aws.region}
     options.home.endpoint.write_text(json.dumps(record, indent=1) + "\n")
@@ -209,7 +245,8 @@ def _engine_up(options: _Options, pulumi: Path, program: Program, progress: Prog
     return done.outputs
 
 
-def _write_operator(home: SandboxDir) -> None:
+def write_operator(home: SandboxDir) -> None:
+    """Write the keys of the operator, for its owner alone."""
     keys = {"access_key": f"AKIA{secrets.token_hex(8).upper()}", "secret": secrets.token_urlsafe(30)}
     descriptor = os.open(home.operator, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -272,7 +309,7 @@ class _Background(Generic[T]):
             self._done.set()
 
 
-class _Watch:
+class Watch:
     """The duration of each part."""
 
     def __init__(self) -> None:

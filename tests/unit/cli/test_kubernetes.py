@@ -133,6 +133,8 @@ def test_check_reads_both_kinds_of_files(kube: Path, capsys: Said) -> None:
     assert capsys.readouterr().out.splitlines() == [f"{kube}: ok", f"{beside}: ok"]
 
 
-def test_sandbox_refuses_kubernetes(kube: Path, capsys: Said) -> None:
+def test_sandbox_refuses_an_existing_kubernetes(kube: Path, capsys: Said) -> None:
+    text = kube.read_text().replace("control_plane: eks", "existing: {context: prod}")
+    kube.write_text(text)
     assert program.run(["sandbox", "up", str(kube)]) == 2
-    assert "kube has no Slurm, and the sandbox does not support Kubernetes yet" in capsys.readouterr().err
+    assert "kube names an existing Kubernetes: there is nothing to rehearse on AWS" in capsys.readouterr().err

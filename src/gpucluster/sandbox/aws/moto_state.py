@@ -330,14 +330,22 @@ class Moto:
                 (i.id for i in self._ec2.amis.values() if i.name == name and i.owner_id == ACCOUNT), None
             )
 
-    def register_image(self, name: str, tags: Mapping[str, str] | None = None) -> str:
-        """Register an AMI of ours; its id depends only on the name, so that plans are stable."""
+    def image_owner(self, image_id: str) -> str:
+        """The AMI's owner as EC2's condition key has it: an account, or `amazon`."""
+        with self.lock:
+            image = self._ec2.amis.get(image_id)
+            return "" if image is None else str(image.owner_id)
+
+    def register_image(
+        self, name: str, tags: Mapping[str, str] | None = None, *, owner: str = ACCOUNT
+    ) -> str:
+        """Register an AMI, by default of ours; its id depends only on the name, so that plans are stable."""
         image_id = "ami-0" + hashlib.sha256(name.encode()).hexdigest()[:16]
         with self.lock:
             if image_id not in self._ec2.amis:
                 image = self._ec2.register_image(name, f"gpucluster sandbox image {name}")
                 del self._ec2.amis[image.id]
-                image.id, image.owner_id, image.state = image_id, ACCOUNT, "available"
+                image.id, image.owner_id, image.state = image_id, owner, "available"
                 image.architecture, image.root_device_type, image.root_device_name = (
                     "x86_64",
                     "ebs",

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -52,6 +53,10 @@ class SupervisorInput:
     hello: int
     lock: int
     state_root: str
+    nodes: int = 0  # room for nodes of Kubernetes, for which no machine starts
+    door: int = (
+        -1
+    )  # descriptor of a listener of this host for the API server of Kubernetes; -1: there is none
     plain: tuple[PlainMachine, ...] = ()  # machines of a plan on existing hosts
     shares: tuple[str, ...] = ()  # folders of this host that they share
 
@@ -93,9 +98,12 @@ def start(
     module: str = SUPERVISOR,
     plain: tuple[PlainMachine, ...] = (),
     shares: tuple[str, ...] = (),
+    nodes: int = 0,
 ) -> RunningCapsule:
-    """Start the capsule, wait for its API, and write its record."""
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+    """Start the capsule, wait for its API, and write its record. With `nodes` it has EKS."""
+    with ExitStack() as held:
+        listener = held.enter_context(_listener())
+        door = held.enter_context(_listener()) if nodes else None
         ours, theirs = socket.socketpair()
         with theirs:
             charge = SupervisorInput(
@@ -110,6 +118,8 @@ def start(
                 hello=theirs.fileno(),
                 lock=lock,
                 state_root=str(home.root),
+                nodes=nodes,
+                door=-1 if door is None else door.fileno(),
                 plain=plain,
                 shares=shares,
             )
@@ -122,6 +132,10 @@ def start(
         running.kill()
         raise
     return running
+
+
+def _listener() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0), backlog=64)
 
 
 def argv(charge: SupervisorInput, module: str) -> list[str]:
@@ -145,7 +159,12 @@ def _spawn(charge: SupervisorInput, home: SandboxDir, module: str) -> subprocess
     with home.log.open("ab") as log:
         return subprocess.Popen(
             argv(charge, module),
-            pass_fds=(charge.listener, charge.hello, charge.lock),
+            pass_fds=(
+                charge.listener,
+                charge.hello,
+                charge.lock,
+                *([charge.door] if charge.door >= 0 else []),
+            ),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucluster import gc_control
 from gpucluster.plan import codec
@@ -34,6 +34,9 @@ from gpucluster.sandbox.machines.machine import MachineHost
 from gpucluster.sandbox.machines.volumes import AttachedVolumes
 from gpucluster.sandbox.state_dir import SandboxDir
 
+if TYPE_CHECKING:
+    from gpucluster.sandbox.capsule.kubernetes_part import KubernetesPart
+
 log = logging.getLogger("gpucluster.sandbox")
 
 _STEP_S = 0.05  # from RunInstances to the first instruction of the machine
@@ -48,7 +51,7 @@ def main(text: str) -> int:
     prepare()
     timing = Timing(pending_s=None, ending_s=None, linger_s=_LINGER_S)
     model = CloudModel(random.SystemRandom(), timing=timing, region=charge.region)
-    model.set_host_limit(charge.room)  # EC2 refuses more machines than the host can run
+    model.set_host_limit(charge.room + charge.nodes)  # EC2 refuses more machines than the host can run
     with socket.socket(fileno=charge.hello) as hello, socket.socket(fileno=charge.listener) as operator:
         inner = socket.create_server((paths.API_ADDRESS, paths.API_PORT), backlog=64)
         served = api.start(
@@ -64,11 +67,30 @@ def main(text: str) -> int:
         gc_control.freeze_loaded()  # the garbage collector took half of the loading time
         hello.sendall(b"ready\n")
         threading.Thread(target=watch, args=(hello,), daemon=True).start()
-        launcher = Launcher(served.model, ground_of(charge, home), gpus=charge.gpus, room=charge.room)
+        kubernetes = _kubernetes(served, charge, home)
+        launcher = Launcher(
+            served.model,
+            ground_of(charge, home),
+            gpus=charge.gpus,
+            room=charge.room,
+            ours=(lambda _: True) if kubernetes is None else kubernetes.is_machine,
+        )
         disks = AttachedVolumes(served.model, home.path / "volumes", partial(leader, charge))
         serve_mounts(served, charge, home)
         _run(launcher.step, lambda: served.deliver(time.time()), disks.step)
     return 0
+
+
+def _kubernetes(served: api.Api, charge: SupervisorInput, home: SandboxDir) -> "KubernetesPart | None":
+    """The part of EKS, if the plan has it."""
+    if charge.door < 0:
+        return None
+    from gpucluster.sandbox.capsule.kubernetes_part import KubernetesPart  # noqa: PLC0415  half a second
+
+    plan = codec.load_plan(home.plan.read_text())
+    if plan.aws is None:
+        return None
+    return KubernetesPart(served, plan, home, socket.socket(fileno=charge.door))
 
 
 def prepare() -> None:

@@ -136,6 +136,7 @@ class _Start:
         own = self._folder
         tokens = [f"--service-account-private-key-file={own}/tokens.key", f"--root-ca-file={own}/ca.crt"]
         tokens += ["--use-service-account-credentials=true"]
+        tokens += ["--node-monitor-grace-period=3600s"]  # kwok's nodes report every ten minutes
         self._component("kube-controller-manager", self._controllers, tokens)
         self._component("kube-scheduler", self._scheduler, [])
 

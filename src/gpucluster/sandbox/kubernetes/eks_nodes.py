@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpucluster.plan.model import values
+from gpucluster.sandbox.aws.ec2.state.placement import layers_of, network_nodes
 from gpucluster.sandbox.aws.ec2.state.values import Ec2Instance
 from gpucluster.sandbox.aws.eks.state import NodeGroup
 
@@ -15,6 +16,14 @@ _EFFECTS: Mapping[str, str] = {
     "PREFER_NO_SCHEDULE": "PreferNoSchedule",
 }
 _PODS = "250"  # EKS's limit for machines of this size
+
+
+def network(instance: Ec2Instance) -> dict[str, str]:
+    """The labels of the network topology, as AWS's cloud controller sets them from DescribeInstanceTopology."""
+    if not layers_of(instance.spec.machine):
+        return {}
+    found = enumerate(network_nodes(instance), start=1)
+    return {f"topology.k8s.aws/network-node-layer-{number}": name for number, name in found}
 
 
 def nodes(
@@ -34,6 +43,7 @@ def nodes(
             "node.kubernetes.io/instance-type": instance.spec.machine,
             "topology.kubernetes.io/region": region,
             "topology.kubernetes.io/zone": instance.zone,
+            **network(instance),
         }
         taints = [
             {"key": one["key"], "value": one.get("value", ""), "effect": _EFFECTS[one["effect"]]}

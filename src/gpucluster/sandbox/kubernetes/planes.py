@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 Node = Mapping[str, Any]
 UrlOf = Callable[[str, int], str]  # cluster and port of its API server -> the address that clients use
+Charts = Callable[[ControlPlane], None]  # starts what stands for charts
 # the groups of EKS's access policies -> what they may do (aws.eks.tokens.policy_group)
 _POLICIES: Mapping[str, str] = {"eks:AmazonEKSClusterAdminPolicy": "cluster-admin"}
 _MADE_BY = "gpucluster/sandbox-node"  # a label of nodes that stand for instances
@@ -45,8 +46,9 @@ class RealPlanes(Planes):
         identify: Identify,
         *,
         url_of: UrlOf = lambda _, port: f"https://127.0.0.1:{port}",
+        charts: Charts = lambda _: None,
     ) -> None:
-        self._programs, self._folder, self._url_of = programs, folder, url_of
+        self._programs, self._folder, self._url_of, self._charts = programs, folder, url_of, charts
         self._authenticator = Authenticator(identify)
         self._running: dict[str, _Running] = {}
 
@@ -94,17 +96,11 @@ class RealPlanes(Planes):
         plane = self.plane(cluster)
         if plane is None:
             return
-        names = {str(one["metadata"]["name"]) for one in wanted}
-        known = {
-            str(one["metadata"]["name"]) for one in plane.client.list("v1", "Node", labelSelector=_MADE_BY)
-        }
+        found = plane.client.list("v1", "Node", labelSelector=_MADE_BY)
+        known = {str(one["metadata"]["name"]): one for one in found}
         for one in wanted:
-            if one["metadata"]["name"] not in known:
-                labels = {**one["metadata"].get("labels", {}), _MADE_BY: "yes"}
-                made = {**one, "metadata": {**one["metadata"], "labels": labels}}
-                plane.client.apply({k: v for k, v in made.items() if k != "status"})
-                plane.client.patch_status({k: made[k] for k in ("apiVersion", "kind", "metadata", "status")})
-        for name in known - names:
+            _register(plane, one, known.get(str(one["metadata"]["name"])))
+        for name in known.keys() - {str(one["metadata"]["name"]) for one in wanted}:
             plane.client.delete("v1", "Node", name)
 
     def _hold(self, cluster: str, one: _Running) -> None:
@@ -115,6 +111,7 @@ class RealPlanes(Planes):
             with control_plane.running(self._programs, folder, authenticator=url) as plane:
                 for binding in _bindings():
                     plane.client.apply(binding)
+                self._charts(plane)
                 one.plane = plane
                 one.over.wait()
                 one.plane = None
@@ -122,6 +119,16 @@ class RealPlanes(Planes):
             log.exception("the control plane of %s does not run", cluster)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _register(plane: ControlPlane, node: Node, known: Node | None) -> None:
+    """Make a node with its capacity. kwok gives a node without one 1,000 CPUs, and may do so while we write."""
+    labels = {**node["metadata"].get("labels", {}), _MADE_BY: "yes"}
+    whole = {**node, "metadata": {**node["metadata"], "labels": labels}}
+    if known is None:
+        plane.client.apply(whole)
+    elif known["status"].get("allocatable") != node["status"]["allocatable"]:
+        plane.client.patch_status({k: whole[k] for k in ("apiVersion", "kind", "metadata", "status")})
 
 
 def _bindings() -> Iterator[dict[str, Any]]:

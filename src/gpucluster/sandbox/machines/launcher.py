@@ -43,9 +43,10 @@ class Launcher:
         room: int,
         clock: Callable[[], float] = time.time,
         build: Callable[[MachineSpec, MachineHost], RunnableMachine] = Machine,
+        ours: Callable[[Ec2Instance], bool] = lambda _: True,
     ) -> None:
         self._model, self._ground, self._gpus, self._room, self._clock = model, ground, gpus, room, clock
-        self._build = build
+        self._build, self._ours = build, ours
         self._machines: dict[str, RunnableMachine] = {}
         self._made = 0
 
@@ -53,9 +54,9 @@ class Launcher:
         """Handle ended machines first, then terminations, then launches; otherwise a dead machine starts again."""
         for instance_id in tuple(self._machines):
             self._look_after(instance_id)
-        for instance in self._model.ending(self._clock()):
+        for instance in filter(self._ours, self._model.ending(self._clock())):
             self._end(instance)
-        for instance in self._model.wanted(self._clock()):
+        for instance in filter(self._ours, self._model.wanted(self._clock())):
             if instance.id not in self._machines:
                 self._start(instance)
 

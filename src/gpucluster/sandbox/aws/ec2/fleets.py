@@ -16,6 +16,7 @@ _CONFIGS = 50  # launch template configs in one fleet
 _LEAST = 1000  # limit of MinTargetCapacity
 _MINE = ("InstanceType", "SubnetId", "ImageId")  # keys of an override
 _TAKEN = ("InstanceType", "ImageId", "Placement")  # the subnet is handled apart
+_LAUNCHED = ("instance", "volume")  # what a fleet's own tags can reach of its launches, as Karpenter uses it
 _ALIAS = "resolve:ssm:"  # an image by the name of an SSM parameter
 Part = Mapping[str, Any]
 
@@ -112,7 +113,7 @@ def _fleet_tags(asked: Part) -> dict[str, str]:
 
 def _as_launch(asked: Part, config: Part, override: Part, lifecycle: str, count: int) -> dict[str, Any]:
     """The override as a RunInstances request; the fleet sets the market, whatever the template says."""
-    tags = [s for s in asked.get("TagSpecifications") or () if s.get("ResourceType") == "instance"]
+    tags = [s for s in asked.get("TagSpecifications") or () if s.get("ResourceType") in _LAUNCHED]
     market: dict[str, Any] = {}
     if lifecycle != "on-demand":
         price = override.get("MaxPrice")

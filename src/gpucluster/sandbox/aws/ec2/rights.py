@@ -179,6 +179,8 @@ class Ec2Rights:
         if spec.template is not None:
             ids.append(spec.template[0])
         used: list[tuple[str, Context]] = [(self._arn_of(one), resource_tags(self._tags(one))) for one in ids]
+        owner = {"ec2:owner": (self._moto.image_owner(spec.image),)}
+        used = [(arn, {**context, **owner} if ":image/" in arn else context) for arn, context in used]
         if spec.reservation is not None:
             used.append((self._arn("capacity-reservation", spec.reservation), {}))
         if spec.placement_group is not None:

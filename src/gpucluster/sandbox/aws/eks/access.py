@@ -179,8 +179,9 @@ class _Access:
             raise invalid(
                 "The caller is not allowed to modify access entries with a principalArn value of a Service Linked Role"
             )
-        kind = principal.rpartition(":")[2].partition("/")[0]
-        known = kind == "user" or (kind == "role" and self._moto.role(principal) is not None)
+        kind, account = principal.rpartition(":")[2].partition("/")[0], principal.split(":")[4:5]
+        here = account == [ACCOUNT]  # of another account nobody here knows the roles
+        known = kind == "user" or (kind == "role" and (not here or self._moto.role(principal) is not None))
         if not principal.startswith("arn:aws:iam::") or not known:
             raise invalid("The specified principalArn is invalid: invalid principal.")
 

@@ -196,7 +196,8 @@ class _Groups:
 
     def _image(self, ami: str, version: str, release: str) -> str:
         kind = ami.lower().replace("_", "-").replace("x86-64", "x86_64").replace("arm-64", "arm64")
-        return self._moto.register_image(f"amazon-eks-node-{kind}-{version}-v{release.rpartition('-')[2]}")
+        name = f"amazon-eks-node-{kind}-{version}-v{release.rpartition('-')[2]}"
+        return self._moto.register_image(name, owner="amazon")
 
     def _begin(self, after: NodeGroup, kind: str, call: ServiceCall) -> Result:
         lasts = self._model.timing.nodegroup_s

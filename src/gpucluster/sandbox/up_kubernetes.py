@@ -1,0 +1,104 @@
+"""`sandbox up` for Kubernetes on EKS: the program makes the cluster, a real API server serves it, and the waves are applied.
+
+The pods' lives are kwok's. `aws` and `kubectl` reach the cluster with the words of a real one.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucluster import engine
+from gpucluster.engine.error_attribution import explainer
+from gpucluster.plan import codec
+from gpucluster.plan.model import KubernetesOnAws
+from gpucluster.sandbox import differences, paths, preexisting
+from gpucluster.sandbox import host_checks as host
+from gpucluster.sandbox.capsule import process
+from gpucluster.sandbox.images.layers import Progress
+from gpucluster.sandbox.kubernetes import programs
+from gpucluster.sandbox.kubernetes.access import apply_waves, nodes_of, write_kubeconfig
+from gpucluster.sandbox.name_lock import claimed
+from gpucluster.sandbox.state_dir import SandboxDir
+from gpucluster.sandbox.status import control
+from gpucluster.sandbox.up import Watch, write_operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningKubernetes:
+    """A rehearsal with Kubernetes alone."""
+
+    home: SandboxDir
+    plan: KubernetesOnAws
+    port: int
+    differences: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+
+def up(
+    plan: KubernetesOnAws,
+    file: Path,
+    *,
+    program: Callable[[KubernetesOnAws], None],
+    progress: Progress,
+    cloud_only: bool = False,
+    root: Path = paths.STATE_ROOT,
+) -> RunningKubernetes:
+    """Create the plan's cluster and apply the waves of `file`, its spec. Whatever is raised leaves nothing.
+
+    `cloud_only` leaves the cloud empty: the first `pulumi up` is typed in `sandbox shell`.
+    """
+    found = host.check(host.observe(root))
+    scripts = file.parent / preexisting.SCRIPTS
+    home = SandboxDir(name=plan.name, root=root)
+    with claimed(home, found.trees, progress) as lock:
+        watch = Watch()
+        home.plan.write_text(codec.dumps(plan))
+        home.rehearsal.write_text(json.dumps({"real_times": False}) + "\n")
+        write_operator(home)
+        built = programs.find_or_build(progress)
+        pulumi = engine.find_or_build(progress)
+        watch.lap("programs")
+        running = process.start(
+            home, lock, region=plan.aws.region, image="", layers=(), trees=found.trees, gpus={},
+            room=0, nodes=nodes_of(plan.kubernetes),
+        )  # fmt: skip
+        try:
+            where = {"endpoint": f"http://127.0.0.1:{running.port}", "region": plan.aws.region}
+            home.endpoint.write_text(json.dumps(where, indent=1) + "\n")
+            watch.lap("capsule")
+            _furnish(plan, home, scripts)
+            if not cloud_only:
+                progress(f"running the Pulumi program against http://127.0.0.1:{running.port}")
+                bindings = _engine_up(plan, home, pulumi, lambda: program(plan), progress)
+                watch.lap("engine")
+                write_kubeconfig(home, built)
+                apply_waves(home, built, file, bindings, progress)
+                watch.lap("waves")
+            running.keep()
+        except BaseException:
+            running.kill()
+            raise
+    said = (*differences.of_kubernetes(), *preexisting.explain(plan, scripts))
+    return RunningKubernetes(home=home, plan=plan, port=running.port, differences=said, seconds=watch.laps)
+
+
+def _furnish(plan: KubernetesOnAws, home: SandboxDir, scripts: Path) -> None:
+    """Make what the plan names and the account has: keys, reservations, buckets, people."""
+    preexisting.make(plan, control(home))
+    if preexisting.people(plan):
+        preexisting.make_people(plan, home.client("iam"))
+    if preexisting.buckets(plan):
+        preexisting.make_buckets(plan, home.client("s3"), scripts)
+
+
+def _engine_up(
+    plan: KubernetesOnAws, home: SandboxDir, pulumi: Path, program: Callable[[], None], progress: Progress
+) -> str:
+    """Run the program; return the output with the ids of volumes."""
+    from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
+
+    done = run.up(
+        home.target(pulumi), program, report=lambda step: progress(str(step)), explain=explainer(plan)
+    )
+    return str(done.outputs["bindings"])

@@ -1,0 +1,165 @@
+"""`gpucluster sandbox up` of Kubernetes on EKS, by the words that a person types: program, engine, API server, waves, gang, end."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.waiting import eventually
+
+from gpucluster.sandbox import state_dir
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
+ROOT = Path(__file__).parents[2]
+NAME = "rehearsal"
+
+
+def run(*argv: str, check: bool = True, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucluster.cli", *argv],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800, cwd=cwd, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 or not check, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@dataclass
+class Rehearsal:
+    """A sandbox of stacks/kube.yaml and its workloads, under another name."""
+
+    folder: Path  # with Pulumi.yaml, stacks/ and workloads/
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "stacks" / f"{NAME}.yaml"
+
+    def typed(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """A command in the shell of the sandbox."""
+        return run("sandbox", "shell", NAME, "--", *words, check=check, cwd=self.folder)
+
+    def objects(self, kind: str, namespace: str = "") -> list[dict[str, Any]]:
+        place = ("-n", namespace) if namespace else ("--all-namespaces",)
+        return json.loads(self.typed("kubectl", "get", kind, *place, "-o", "json").stdout)["items"]
+
+    def instances(self) -> list[dict[str, Any]]:
+        found = json.loads(run("sandbox", "status", NAME, "--output", "json").stdout)["instances"]
+        return [one for one in found if one["state"] in ("pending", "running")]
+
+    def running(self, namespace: str) -> list[dict[str, Any]]:
+        return [one for one in self.objects("pods", namespace) if one["status"].get("phase") == "Running"]
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("Pulumi.yaml", "__main__.py"):
+        (folder / name).write_text((ROOT / name).read_text())
+    for part, line in (("stacks", "name: kube\n"), ("workloads", "cluster: kube\n")):
+        (folder / part).mkdir()
+        text = (ROOT / part / "kube.yaml").read_text()
+        (folder / part / f"{NAME}.yaml").write_text(text.replace(line, line.replace("kube", NAME), 1))
+    if any(home.name == NAME for home in state_dir.homes()):
+        run("sandbox", "down", NAME)  # of a run that was killed
+    made = Rehearsal(folder)
+    done = run("sandbox", "up", str(made.spec), "--output", "json")
+    try:
+        assert json.loads(done.stdout)["ok"]
+        yield made
+    finally:
+        run("sandbox", "down", NAME)
+        assert not Path("/var/lib/gpucluster-sandbox", NAME).exists()
+
+
+def test_nodes_are_the_instances_of_the_node_groups(rehearsal: Rehearsal) -> None:
+    nodes = rehearsal.objects("nodes")
+    ids = {one["spec"]["providerID"].rpartition("/")[2] for one in nodes}
+    assert ids == {one["id"] for one in rehearsal.instances()}
+    pools = sorted(one["metadata"]["labels"].get("gpucluster/pool", "system") for one in nodes)
+    assert pools.count("tune") == 4
+    assert pools.count("serve") == 1
+
+
+def test_gang_runs_whole_in_one_zone(rehearsal: Rehearsal) -> None:
+    def gang() -> list[dict[str, Any]] | None:
+        found = rehearsal.running("research")
+        return found if len(found) == 4 else None
+
+    pods = eventually("four pods of the gang run", gang)
+    names = {one["spec"]["nodeName"] for one in pods}
+    assert len(names) == 4
+    zones = {
+        one["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        for one in rehearsal.objects("nodes")
+        if one["metadata"]["name"] in names
+    }
+    assert len(zones) == 1
+
+
+def test_status_has_nothing_to_wait_for(rehearsal: Rehearsal) -> None:
+    done = rehearsal.typed(
+        *(sys.executable, "-m", "gpucluster.cli", "k8s", "status", str(rehearsal.spec)),
+        *("--no-charts", "--bindings", str(state_dir.SandboxDir(name=NAME).path / "bindings.json")),
+        *("--wait", "--output", "json"),
+    )
+    found = json.loads(done.stdout)["status"]
+    assert all(wave["missing"] == [] for wave in found["waves"])
+
+
+def test_pod_that_fits_nowhere_gets_a_node_by_karpenters_own_rights(rehearsal: Rehearsal) -> None:
+    """The only node of the pool takes no more pods, as one that somebody maintains."""
+    before = {one["id"] for one in rehearsal.instances()}
+    (full,) = (
+        one
+        for one in rehearsal.objects("nodes")
+        if one["metadata"]["labels"].get("gpucluster/pool") == "serve"
+    )
+    rehearsal.typed("kubectl", "cordon", full["metadata"]["name"])
+    rehearsal.typed("kubectl", "delete", "pod", "-n", "serving", "--all", "--wait=false")
+    more = eventually(
+        "another instance is there", lambda: {one["id"] for one in rehearsal.instances()} - before
+    )
+    (claim,) = rehearsal.objects("nodeclaims")
+    assert {claim["status"]["providerID"].rpartition("/")[2]} == more
+
+    def moved() -> bool:
+        pods = rehearsal.running("serving")
+        return bool(pods) and all(one["spec"]["nodeName"] == node() for one in pods)
+
+    def node() -> str:
+        (known,) = rehearsal.objects("nodeclaims")
+        return str(known["status"].get("nodeName"))
+
+    assert eventually("the service runs on the new node", moved)
+
+
+def test_lost_node_queues_its_gang_again(rehearsal: Rehearsal) -> None:
+    pods = rehearsal.running("research")
+    node = next(
+        one for one in rehearsal.objects("nodes") if one["metadata"]["name"] == pods[0]["spec"]["nodeName"]
+    )
+    lost = node["spec"]["providerID"].rpartition("/")[2]
+    old = {one["metadata"]["uid"] for one in pods}
+    rehearsal.typed("aws", "ec2", "terminate-instances", "--instance-ids", lost)
+
+    def whole_again() -> bool:
+        found = rehearsal.running("research")
+        return len(found) == 4 and not old & {one["metadata"]["uid"] for one in found}
+
+    assert eventually("four other pods run", whole_again)
+
+
+def test_down_ends_every_machine_of_karpenter_and_then_the_cluster(rehearsal: Rehearsal) -> None:
+    assert rehearsal.objects("nodeclaims")
+    spec = str(rehearsal.spec)
+    rehearsal.typed(
+        sys.executable, "-m", "gpucluster.cli", "k8s", "down", spec, "--no-charts", "--delete-others"
+    )
+    assert rehearsal.objects("nodeclaims") == []
+    groups = {one["spec"]["providerID"].rpartition("/")[2] for one in rehearsal.objects("nodes")}
+    assert {one["id"] for one in rehearsal.instances()} == groups
+    rehearsal.typed("pulumi", "destroy", "--yes", "--skip-preview", "--exclude-protected")
+    assert rehearsal.instances() == []
