@@ -16,19 +16,25 @@ class SshServer:
         self.key = paramiko.RSAKey.generate(2048)
         self._authorized = authorized
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
         self.port: int = self._listener.getsockname()[1]
         self._transports: list[paramiko.Transport] = []
         self.commands: list[str] = []
         self.stuck = "\0"  # a command that contains this is never answered
 
     def __enter__(self) -> "SshServer":
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._listener.close()
+        """End the thread first: one that still waits in accept(2) when its descriptor is closed takes the connections
+        of whatever socket gets the number next, as soon as a signal restarts the call.
+        """
+        self._listener.shutdown(socket.SHUT_RDWR)
         for transport in self._transports:
             transport.close()
+        self._acceptor.join()
+        self._listener.close()
 
     def known_hosts(self, file: Path, key: paramiko.PKey | None = None) -> Path:
         """The file with this server's key, or with another key in its place."""

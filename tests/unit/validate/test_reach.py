@@ -1,5 +1,7 @@
 """Connections to machines: unchanged argv, time limits, strict host keys."""
 
+import threading
+
 import paramiko
 import pytest
 from support.ssh_server import SshServer
@@ -87,6 +89,14 @@ def test_ssh_accepts_only_the_known_host_key(by_paramiko, identity, tmp_path):
             assert step in (raised.value.next_step or "")
             refusing.close()
         assert len(server.commands) == ran
+
+
+@pytest.mark.loopback
+def test_server_of_these_tests_leaves_no_thread():
+    before = set(threading.enumerate())
+    with SshServer(KEY):
+        pass
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.loopback

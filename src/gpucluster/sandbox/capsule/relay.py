@@ -3,6 +3,7 @@
 The listening socket was made outside. A socket keeps the network in which it was made, whoever accepts from it.
 """
 
+import errno
 import socket
 import threading
 from collections.abc import Callable
@@ -12,14 +13,21 @@ Target = Callable[[], tuple[str, int] | None]  # where connections go; None: now
 _CHUNK = 64 * 1024
 
 
-def serve(listener: socket.socket, target: Target) -> None:
-    """Accept connections in a thread, until the process ends."""
-    threading.Thread(target=_accept, args=(listener, target), name="relay", daemon=True).start()
+def serve(listener: socket.socket, target: Target) -> threading.Thread:
+    """Accept connections in a thread, until the listener is shut down or the process ends."""
+    thread = threading.Thread(target=_accept, args=(listener, target), name="relay", daemon=True)
+    thread.start()
+    return thread
 
 
 def _accept(listener: socket.socket, target: Target) -> None:
     while True:
-        outside, _ = listener.accept()
+        try:
+            outside, _ = listener.accept()
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # shut down, accept(2)
+                return
+            raise
         threading.Thread(target=_join, args=(outside, target), daemon=True).start()
 
 
