@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from gpucluster import shell
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import Clock
 from gpucluster.k8s_apply.helm import Helm
 from gpucluster.k8s_apply.kubectl import Kubectl
-from support.cluster.programs import install
+from support.cluster.programs import install, without_processes
 from support.cluster.state import State
 
 CONTEXT = "arn:aws:eks:us-west-2:123456789012:cluster/kube"
@@ -90,8 +91,11 @@ class Cluster:
         self.while_asleep()
 
 
-def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Put the stand-ins on PATH. The cluster is empty, of Kubernetes 1.36, and the kubeconfig has one context."""
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, *, processes: bool = True) -> Cluster:
+    """Put the stand-ins on PATH. The cluster is empty, of Kubernetes 1.36, and the kubeconfig has one context.
+
+    Without `processes`, our own calls start none.
+    """
     bin_dir, state = folder / "bin", folder / "state"
     bin_dir.mkdir()
     state.mkdir()
@@ -107,4 +111,6 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         )
     )  # fmt: skip
     monkeypatch.setenv("PATH", f"{bin_dir}:/usr/bin:/bin")
+    if not processes:
+        monkeypatch.setattr(shell, "run", without_processes(bin_dir, state, shell.run))
     return Cluster(state)

@@ -1,17 +1,24 @@
 """The programs on PATH: a small client each, which has the stand-in answer in the process of the tests.
 
-A Python with the stand-in's modules takes 35 ms of CPU to start, the client 12; a test makes up to a hundred calls.
+A Python with the stand-in's modules takes 35 ms of CPU to start, the client 12, a call without a process 2; a test
+makes up to a hundred calls.
 """
 
 import marshal
+import os
+import shutil
+import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from gpucluster import shell
+from gpucluster.shell import Result
 from support.cluster import helm, kubectl
 from support.cluster.flags import HELM, HELM_GLOBAL, KUBECTL, KUBECTL_GLOBAL, UsageError, parse
 from support.cluster.state import Begun, CallerIsKilledError, EndedError, State, fail, suffer
@@ -56,6 +63,37 @@ sys.stdout.write(out + "\\n" if out else "")
 sys.stderr.write(text + "\\n" if text else "")
 sys.exit(code)
 """
+
+
+def without_processes(programs: Path, folder: Path, run: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a `shell.run` that answers calls of the programs in the folder `programs` itself; `run` takes all others.
+
+    A planted kill ends a process that was forked from this one.
+    """
+    owner = os.getpid()
+
+    def answer(argv: Sequence[str], **options: Any) -> Result:
+        begin = len(shell.ending_with_us())
+        name, words = argv[begin], list(argv[begin + 1 :])
+        if name not in _PROGRAMS or shutil.which(name) != str(programs / name):
+            return run(argv, **options)
+        stdin = (options.get("stdin") or "") if "-" in words else ""
+        assert options.get("check") is False
+        try:
+            out, text, code = (
+                _run(name, str(folder), words, stdin, str(options.get("cwd") or Path.cwd())),
+                "",
+                0,
+            )
+        except EndedError as error:
+            out, text, code = error.out, error.text, error.code
+        except CallerIsKilledError:
+            if os.getpid() != owner:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise
+        return Result(tuple(argv), code, f"{out}\n" if out else "", f"{text}\n" if text else "")
+
+    return answer
 
 
 def install(program: Path, name: str, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A cluster of stand-ins, and the steps of the usual spec."""
+"""A cluster of stand-ins, and the steps of the usual spec. Processes call the stand-ins in tests/unit/cli/test_k8s.py."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from gpucluster.k8s_apply.steps import Steps
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    return installed(tmp_path, monkeypatch)
+    return installed(tmp_path, monkeypatch, processes=False)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,10 @@
 """Two `up` at once, and an `up` that was killed at each step."""
 
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,18 +89,35 @@ def test_race_for_a_new_lease_has_one_winner(cluster: Cluster) -> None:
         take(cluster, "bob@desk")
 
 
-KILLS = [("upgrade --install jobset", "during"), ("upgrade --install karpenter", "after"), *(
-    (wave.folder, when) for wave, when in zip(WAVES, ["before", "after"] * 4, strict=False)
-)]  # fmt: skip
+def in_a_process(cluster: Cluster, _steps: Steps) -> int:
+    """Run `up` as a process of its own, which starts kubectl and helm; return its exit status."""
+    argv = [sys.executable, "-c", PROGRAM, str(cluster.folder)]
+    return subprocess.run(argv, check=False, capture_output=True).returncode
 
 
-@pytest.mark.parametrize(("step", "when"), KILLS)
-def test_up_that_was_killed_goes_on(cluster: Cluster, bound: Steps, step: str, when: str) -> None:
+def in_a_fork(cluster: Cluster, steps: Steps) -> int:
+    child = os.fork()
+    if not child:
+        try:
+            up(cluster.access(), steps, holder="killed@desk")
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+KILLS = [
+    ("upgrade --install jobset", "during", in_a_process),
+    ("upgrade --install karpenter", "after", in_a_process),
+    *((wave.folder, when, in_a_fork) for wave, when in zip(WAVES, ["before", "after"] * 4, strict=False)),
+]
+
+
+@pytest.mark.parametrize(("step", "when", "run"), KILLS, ids=[f"{step}-{when}" for step, when, _ in KILLS])
+def test_up_that_was_killed_goes_on(
+    cluster: Cluster, bound: Steps, step: str, when: str, run: Callable[[Cluster, Steps], int]
+) -> None:
     cluster.plant(step, kill=True, when=when)
-    killed = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(cluster.folder)], check=False, capture_output=True
-    )
-    assert killed.returncode == -9, killed.stderr.decode()
+    assert run(cluster, bound) == -signal.SIGKILL
     cluster.elapsed = 3600.0
     cluster.forget_calls()
     up(cluster.access(), bound, holder="bob@desk")
