@@ -1,6 +1,7 @@
 """`gpucluster sandbox up` of Kubernetes on EKS, by the words that a person types: program, engine, API server, waves, gang, end."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.readme import instead
 from support.waiting import eventually
 
 from gpucluster.sandbox import state_dir
@@ -107,6 +109,71 @@ def test_status_has_nothing_to_wait_for(rehearsal: Rehearsal) -> None:
     )
     found = json.loads(done.stdout)["status"]
     assert all(wave["missing"] == [] for wave in found["waves"])
+
+
+def validated(rehearsal: Rehearsal) -> dict[str, dict[str, Any]]:
+    """The results of `gpucluster validate NAME` outside the sandbox's shell that do not pass, by id."""
+    done = run("validate", NAME, "--output", "json", check=False, cwd=rehearsal.folder)
+    answer = json.loads(done.stdout)
+    assert "results" in answer, done.stdout + done.stderr
+    assert done.returncode == (0 if answer["ok"] else 1)
+    assert {"kube.api[cluster]", "kube.offer[tune]", "kube.instances[cluster]"} <= {
+        one["id"] for one in answer["results"]
+    }
+    return {one["id"]: one for one in answer["results"] if one["verdict"] != "pass"}
+
+
+def test_validate_is_green(rehearsal: Rehearsal) -> None:
+    assert eventually("every check passes", lambda: validated(rehearsal) == {})
+
+
+def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehearsal) -> None:
+    """A node cordoned, a NetworkPolicy and a DaemonSet deleted, all at once."""
+    node = next(
+        one["metadata"]["name"]
+        for one in rehearsal.objects("nodes")
+        if one["metadata"]["labels"].get("gpucluster/pool") == "tune"
+    )
+    kept = rehearsal.typed(
+        "kubectl", "get", "daemonset", "aws-node", "-n", "kube-system", "-o", "json"
+    ).stdout
+    plant = f"kubectl cordon {node}; kubectl delete networkpolicy default-deny -n research; kubectl delete daemonset aws-node -n kube-system"
+    rehearsal.typed("bash", "-ec", plant)
+    found = validated(rehearsal)
+    assert {name: one["verdict"] for name, one in found.items()} == {
+        "kube.nodes[tune]": "fail",
+        "kube.controllers[cluster]": "fail",
+        "kube.objects[cluster]": "fail",
+    }
+    assert f"{node}: cordoned" in found["kube.nodes[tune]"]["found"]
+    assert "kube-system/aws-node: missing" in found["kube.controllers[cluster]"]["found"]
+    assert "misses research/NetworkPolicy/default-deny" in found["kube.objects[cluster]"]["found"]
+    assert found["kube.objects[cluster]"]["remedy"] == f"gpucluster k8s up {NAME}"
+    (rehearsal.folder / "aws-node.json").write_text(kept)  # EKS gives an add-on back; nothing here does
+    words = ("--no-charts", "--bindings", str(state_dir.SandboxDir(name=NAME).path / "bindings.json"))
+    rehearsal.typed("bash", "-ec", f"kubectl uncordon {node}; kubectl create -f aws-node.json")
+    rehearsal.typed(sys.executable, "-m", "gpucluster.cli", "k8s", "up", str(rehearsal.spec), *words)
+    assert eventually("every check passes again", lambda: validated(rehearsal) == {})
+
+
+def test_lines_of_the_page_work(rehearsal: Rehearsal) -> None:
+    """Those of docs/kubernetes.md for kubectl, and the one that writes the bindings."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/kubernetes.md").read_text(), re.DOTALL)
+    lines = [
+        " ".join(instead(line.split(), kube=NAME))
+        for line in "".join(blocks).splitlines()
+        if line.startswith(("kubectl ", "pulumi stack output "))
+    ]
+    assert len(lines) == 7
+    for name in ("token", "registry.json", "api-key"):
+        (rehearsal.folder / name).write_text("{}")
+    rehearsal.typed("bash", "-ec", "\n".join(lines))
+    ours = state_dir.SandboxDir(name=NAME).path / "bindings.json"
+    assert json.loads((rehearsal.folder / "bindings.json").read_text()) == json.loads(ours.read_text())
+    assert {one["metadata"]["name"] for one in rehearsal.objects("secrets", "research")} >= {
+        "registry",
+        "wandb",
+    }
 
 
 def test_pod_that_fits_nowhere_gets_a_node_by_karpenters_own_rights(rehearsal: Rehearsal) -> None:

@@ -16,6 +16,7 @@ from gpucluster.catalog.model import (
 from gpucluster.catalog.read import (
     crd_schema,
     crd_schemas,
+    eks_addon_controllers,
     eks_addon_versions,
     kubernetes_charts,
     kubernetes_facts,
@@ -43,6 +44,7 @@ __all__ = [
     "SlurmRelease",
     "crd_schema",
     "crd_schemas",
+    "eks_addon_controllers",
     "eks_addon_versions",
     "kubernetes_charts",
     "kubernetes_facts",

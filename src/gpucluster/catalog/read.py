@@ -171,6 +171,13 @@ def eks_addon_versions(version: str) -> Mapping[str, str]:
     return {name: pin for name, (pin, _) in rows.items()}
 
 
+@cache
+def eks_addon_controllers(addon: str) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of what an add-on of EKS runs in `kube-system`; empty if the data has none."""
+    rows = read_data("eks-addons.json")["controllers"].get(addon, {})
+    return tuple((kind, name) for kind, names in rows.items() for name in names)
+
+
 def _pair(name: str) -> tuple[str, str]:
     api_version, _, kind = name.partition(" ")
     return api_version, kind

@@ -37,6 +37,8 @@ class Location(StrEnum):
     JOB = "job"  # a job of its own, until its end; argv goes to sbatch
     SAMPLES = "samples"  # the samples of the job's nodes, from before they boot until they are off
     CLOUD = "cloud"  # an answer of AWS: argv is its name in `validate.cloud_reader`, and words `key=value`
+    API = "api"  # an answer of Kubernetes' API server: argv are words of kubectl
+    STATUS = "status"  # the JSON of `gpucluster k8s status`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

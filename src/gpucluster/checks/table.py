@@ -34,6 +34,7 @@ from gpucluster.checks import (
     users,
 )
 from gpucluster.checks.check import Check
+from gpucluster.checks.kubernetes.table import KUBERNETES
 
 _LOG = "journalctl --no-pager -n 30 -u"
 
@@ -577,4 +578,4 @@ _ALL: tuple[Check[Any, Any], ...] = (
     ),
 )
 
-CHECKS: Mapping[str, Check[Any, Any]] = {check.id: check for check in _ALL}
+CHECKS: Mapping[str, Check[Any, Any]] = {check.id: check for check in (*_ALL, *KUBERNETES)}

@@ -74,11 +74,11 @@ def up(
         from gpucluster.k8s_apply.up import up as apply
         from gpucluster.plan.codec import to_json
 
-        target = _target(cluster, bindings)
+        target = target_of(cluster, bindings)
         if dry_run:
             _print_steps(target, output, charts=not no_charts)
             return
-        with _access(target, context, charts=not no_charts) as access:
+        with access_to(target, context, charts=not no_charts) as access:
             done = apply(access, target.steps, holder=holder(), prune=prune, limit_s=timeout)
         if output is Output.JSON:
             answer(ok=True, name=target.plan.name, context=access.kubectl.context, applied=to_json(done))
@@ -109,8 +109,8 @@ def status(
         from gpucluster.k8s_apply.status import status as read
         from gpucluster.plan.codec import to_json
 
-        target = _target(cluster, bindings)
-        with _access(target, context, charts=not no_charts) as access:
+        target = target_of(cluster, bindings)
+        with access_to(target, context, charts=not no_charts) as access:
             if wait:
                 await_settled(access, target.steps, WAIT_S if timeout is None else timeout)
             found = read(access, target.steps)
@@ -144,14 +144,14 @@ def down(
         from gpucluster.k8s_apply.down import down as empty
         from gpucluster.plan.codec import to_json
 
-        target = _target(cluster, None)
+        target = target_of(cluster, None)
         name = target.plan.name
         if delete_data and confirm != name:
             raise StateError(
                 f"--delete-data needs the cluster's name as confirmation, and found {confirm!r}: nothing was deleted",
                 next_step=f"gpucluster k8s down {name} --delete-data --confirm {name}",
             )
-        with _access(target, context, charts=not no_charts) as access:
+        with access_to(target, context, charts=not no_charts) as access:
             done = empty(
                 access,
                 target.steps,
@@ -171,13 +171,15 @@ def down(
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class Target:
+    """A plan with Kubernetes, and its steps."""
+
     plan: "AwsPlan"
     kubernetes: "Kubernetes"
     steps: "Steps"
 
 
-def _target(cluster: str, bindings: Path | None) -> _Target:
+def target_of(cluster: str, bindings: Path | None) -> Target:
     """Return the plan with Kubernetes of a spec, and its steps."""
     from gpucluster.cli.context import bindings_of, resolve_file, workloads_beside
     from gpucluster.cli.spec_files import require_spec
@@ -194,12 +196,14 @@ def _target(cluster: str, bindings: Path | None) -> _Target:
     running, more = workloads_beside(file, resolved)
     for warning in (*resolved.warnings, *more):
         progress(str(warning))
-    return _Target(plan, plan.kubernetes, steps_of(plan, running, bindings_of(bindings, plan)))
+    return Target(plan, plan.kubernetes, steps_of(plan, running, bindings_of(bindings, plan)))
 
 
 @contextmanager
-def _access(target: _Target, context: str | None, *, charts: bool) -> "Generator[Access]":
-    """Yield the cluster of the plan; its progress goes to stderr. StateError for another version than the plan's."""
+def access_to(
+    target: Target, context: str | None, *, charts: bool, any_version: bool = False
+) -> "Generator[Access]":
+    """Yield the cluster of the plan; its progress goes to stderr. StateError for another version than the plan's, if not `any_version`."""
     from gpucluster.k8s_apply.access import Access, require_version
     from gpucluster.k8s_apply.clock import Clock
     from gpucluster.k8s_apply.contexts import context_of
@@ -212,11 +216,12 @@ def _access(target: _Target, context: str | None, *, charts: bool) -> "Generator
         report: Report = step
         helm = Helm(name, target.plan.name) if charts else None
         access = Access(Kubectl(name), helm, clock, report)
-        require_version(access, target.kubernetes.version)
+        if not any_version:
+            require_version(access, target.kubernetes.version)
         yield access
 
 
-def _print_steps(target: _Target, output: Output, *, charts: bool) -> None:
+def _print_steps(target: Target, output: Output, *, charts: bool) -> None:
     from gpucluster.k8s_apply.steps import lines
 
     found = list(lines(target.steps, charts=charts))

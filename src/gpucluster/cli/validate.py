@@ -5,16 +5,23 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from gpucluster.cli.k8s import BindingsOption, ContextOption, NoChartsOption
 from gpucluster.cli.output import Output, OutputOption, answer, print_result, reporting
 from gpucluster.cli.transport import KNOWN_HOSTS
+from gpucluster.cli.validate_kubernetes import (
+    KubernetesOptions,
+    has_kubernetes_alone,
+    validate_kubernetes,
+)
 from gpucluster.cli.validate_ways import Backend, SshOptions, Ways, find_ways
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
+    from gpucluster.validate.expectation import Expectation
     from gpucluster.validate.results import Run
 
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # never an option of runuser or ssh
@@ -24,7 +31,7 @@ def validate(
     name: Annotated[
         str,
         typer.Argument(
-            help="A running sandbox, or a spec file or stack: hosts by ssh, AWS by Systems Manager."
+            help="A running sandbox, or a spec file or stack: hosts by ssh, AWS by Systems Manager, Kubernetes by kubectl."
         ),
     ],
     *,
@@ -62,6 +69,9 @@ def validate(
     ssh_port: Annotated[
         int | None, typer.Option("--ssh-port", min=1, max=65535, help="Value instead of the spec's.")
     ] = None,
+    context: ContextOption = None,
+    bindings: BindingsOption = None,
+    no_charts: NoChartsOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Check that a running cluster is what its plan says. Exit 0 healthy, 1 not proven healthy, 2 could not run."""
@@ -70,6 +80,11 @@ def validate(
         _require_user("--ssh-user", ssh_user)
         _require_writable("--html", html)
         _require_writable("--junit", junit)
+        words = [word for word in only.split(",") if word]
+        if has_kubernetes_alone(name):
+            options = KubernetesOptions(context=context, bindings=bindings, charts=not no_charts)
+            run = validate_kubernetes(name, options, lambda every: _chosen(every, tier, words), junit)
+            _end(run, html, output)
         ssh = SshOptions(
             paramiko=backend is Backend.PARAMIKO,
             known_hosts=known_hosts.expanduser(),
@@ -79,10 +94,14 @@ def validate(
             port=ssh_port,
         )
         ways = find_ways(name, backend, ssh, user)
-        run = _run(ways, tier, [word for word in only.split(",") if word], junit)
-        _write(html, run)
-        _print_run(run, output)
-        raise typer.Exit(0 if run.ok else 1)
+        run = _run(ways, tier, words, junit)
+        _end(run, html, output)
+
+
+def _end(run: "Run", html: Path | None, output: Output) -> NoReturn:
+    _write(html, run)
+    _print_run(run, output)
+    raise typer.Exit(0 if run.ok else 1)
 
 
 def _print_run(run: "Run", output: Output) -> None:
@@ -114,16 +133,23 @@ def _require_writable(option: str, path: Path | None) -> None:
 
 def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run":
     from gpucluster.cli.validate_table import Live
-    from gpucluster.validate.expect import expectations, select
+    from gpucluster.validate.expect import expectations
     from gpucluster.validate.run import run
     from gpucluster.validate.session import RunContext
 
+    every = expectations(ways.plan, ways.bindings, up=ways.up, bundle=ways.bundle, folders=ways.folders)
+    chosen = _chosen(every, tier, only)
+    context = RunContext(plan=ways.plan, user=ways.user, sudo=ways.sudo, aws=ways.aws)
+    with Live(len(chosen), sys.stderr) as live:
+        return run(context, ways.reach, chosen, on_progress=live.update, on_wait=live.wait, junit=junit)
+
+
+def _chosen(every: "Sequence[Expectation]", tier: int, only: Sequence[str]) -> "Sequence[Expectation]":
+    """The expectations of the options; GpuclusterError if there is none."""
+    from gpucluster.validate.expect import select
+
     try:
-        chosen = select(
-            expectations(ways.plan, ways.bindings, up=ways.up, bundle=ways.bundle, folders=ways.folders),
-            tier=tier,
-            only=only,
-        )
+        chosen = select(every, tier=tier, only=only)
     except ValueError as error:
         raise GpuclusterError(
             str(error), next_step="--only takes checks, or one of a target: --only 'disk[head]'"
@@ -133,9 +159,7 @@ def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run
             f"tier {tier} has no checks of {', '.join(only)}",
             next_step="without --only, or with --tier 1",
         )
-    context = RunContext(plan=ways.plan, user=ways.user, sudo=ways.sudo, aws=ways.aws)
-    with Live(len(chosen), sys.stderr) as live:
-        return run(context, ways.reach, chosen, on_progress=live.update, on_wait=live.wait, junit=junit)
+    return chosen
 
 
 def _write(path: Path | None, run: "Run") -> None:

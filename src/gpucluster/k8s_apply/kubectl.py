@@ -74,6 +74,10 @@ class Kubectl:
         left = [kind for kind in kinds if kind[0] in versions]
         return _apart(left, call) if left else []
 
+    def read(self, *words: str) -> str:
+        """Return what a command prints. The words are those after `kubectl`; they change nothing."""
+        return self._call(*words)
+
     def apply(self, folder: Path) -> None:
         """Apply a folder with its kustomization.yaml."""
         self._call("apply", *_APPLY, "--kustomize", str(folder))

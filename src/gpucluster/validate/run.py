@@ -16,7 +16,7 @@ from gpucluster.validate.boots import OnWait, await_boots, boot_limit_s, nodes_t
 from gpucluster.validate.expectation import Expectation
 from gpucluster.validate.reach import Reach
 from gpucluster.validate.results import Result, Run, find
-from gpucluster.validate.session import RunContext, Session
+from gpucluster.validate.session import AnySession, RunContext, Session
 from gpucluster.validate.suite import plugin
 
 _USERS_OPTIONS = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
@@ -33,12 +33,31 @@ def run(
     junit: Path | None = None,
 ) -> Run:
     """Run the checks of `selection`, after standing nodes that boot are up. All our jobs are cancelled when this returns or raises."""
-    began = time.monotonic()
     session = Session(context, ways, selection)
-    hooks = _Hooks(session, selection, on_progress)
-    try:
+
+    def await_nodes() -> None:
         nodes, limit_s = nodes_to_await(context.plan, selection), boot_limit_s(context.plan)
         await_boots(nodes, session.nodes, limit_s, on_wait=on_wait)
+
+    return run_session(
+        context.plan.name, session, selection, before=await_nodes, on_progress=on_progress, junit=junit
+    )
+
+
+def run_session(
+    name: str,
+    session: AnySession,
+    selection: Sequence[Expectation],
+    *,
+    before: Callable[[], None] = lambda: None,
+    on_progress: OnProgress = lambda _expectation, _result: None,
+    junit: Path | None = None,
+) -> Run:
+    """Run the checks of `selection` in a session, after `before`, and close it."""
+    began = time.monotonic()
+    hooks = _Hooks(session, selection, on_progress)
+    try:
+        before()
         code = _pytest(hooks, junit)
     finally:
         session.close()
@@ -52,13 +71,15 @@ def run(
             f"no result of {listed(lost)}: {hooks.broke}",
             next_step="please report it: this is a bug of gpucluster",
         )
-    return Run(name=context.plan.name, results=tuple(session.results), seconds=time.monotonic() - began)
+    return Run(name=name, results=tuple(session.results), seconds=time.monotonic() - began)
 
 
 class _Hooks:
     """A pytest plugin that provides the session and reports the progress of each item."""
 
-    def __init__(self, session: Session, selection: Sequence[Expectation], on_progress: OnProgress) -> None:
+    def __init__(
+        self, session: AnySession, selection: Sequence[Expectation], on_progress: OnProgress
+    ) -> None:
         self._session, self._selection, self._on_progress = session, tuple(selection), on_progress
         self.broke = "the check did not run"
 

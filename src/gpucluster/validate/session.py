@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gpucluster.checks import slurmctld
 from gpucluster.checks.check import (
@@ -50,6 +50,20 @@ class RunContext:
     user: str
     sudo: bool = False
     aws: Callable[[str], Any] | None = None
+
+
+class AnySession(Protocol):
+    """One run of checks, on machines or on Kubernetes."""
+
+    results: list[Result]
+
+    def result(self, expectation: Expectation) -> Result:
+        """The result of the expectation, also stored in `results`."""
+        ...
+
+    def close(self) -> None:
+        """End everything that the run started."""
+        ...
 
 
 class Session:

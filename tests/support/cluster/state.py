@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 BUILT_IN = {
-    "v1": ["ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
+    "v1": ["ConfigMap", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
     "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
-    "apps/v1": ["Deployment", "StatefulSet"],
+    "apps/v1": ["DaemonSet", "Deployment", "StatefulSet"],
     "batch/v1": ["Job"],
     "autoscaling/v2": ["HorizontalPodAutoscaler"],
     "coordination.k8s.io/v1": ["Lease"],
@@ -29,7 +29,7 @@ OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"]},
 }  # fmt: skip
 CLUSTER_SCOPED = {
-    "ClusterQueue", "Cohort", "EC2NodeClass", "Namespace", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
+    "ClusterQueue", "Cohort", "EC2NodeClass", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
     "ResourceFlavor", "StorageClass", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "WorkloadPriorityClass",
 }  # fmt: skip
 

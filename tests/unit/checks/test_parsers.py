@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support import builders
 from support.account_rows import a_site_plan, with_containers
 from support.builders import on_aws
+from support.kube_steps import kube_steps
 
 from gpucluster.checks import (
     cloud,
@@ -32,6 +33,7 @@ from gpucluster.plan.model import Bindings, Containers
 from gpucluster.plan.model.bindings import FileSystemBinding
 from gpucluster.slurm.values import NodeHardware
 from gpucluster.validate.expect import expectations
+from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 
 STACKS = Path(__file__).parents[3] / "stacks"
 RECORDED = Path(__file__).parents[2] / "recorded/checks/24.11"
@@ -59,7 +61,7 @@ WANTS = {
         BURST,
     )
     for e in expectations(plan, BINDINGS, bundle="0" * 64)
-}
+} | {e.check: e.want for e in kubernetes_expectations(builders.a_kube_plan(), kube_steps(), charts=True)}
 
 
 def recorded(name: str, code: int = 0) -> tuple[QueryOutput, ...]:

@@ -26,6 +26,7 @@ from gpucluster.sandbox.aws.signature import BadSignature
 from gpucluster.sandbox.capsule import relay
 from gpucluster.sandbox.cloud import Api
 from gpucluster.sandbox.kubernetes import charts, eks_nodes, programs
+from gpucluster.sandbox.kubernetes.addons import Addons
 from gpucluster.sandbox.kubernetes.authenticator import Identity
 from gpucluster.sandbox.kubernetes.karpenter import Karpenter
 from gpucluster.sandbox.kubernetes.karpenter_ec2 import CLAIM_TAG
@@ -63,6 +64,7 @@ class KubernetesPart:
         )
         self._nodes = Nodes(served.model, served.moto)
         self._karpenter: Karpenter | None = None
+        self._addons: Addons | None = None
         self._controller: tuple[Key, Any] | None = None
         served.model.eks.planes = self._planes
         relay.serve(door, self._target)
@@ -94,8 +96,13 @@ class KubernetesPart:
                 self._model.mark_ended(instance.id, now)
         plane = self._planes.plane(self._plan.name)
         if plane is None:
-            self._karpenter = None
+            self._karpenter = self._addons = None
             return
+        if self._addons is None:
+            self._addons = Addons(plane.client)
+        with self._model.lock:
+            addons = [name for owner, name in self._model.eks.addons if owner == self._plan.name]
+        self._addons.follow(addons)
         if self._karpenter is None:
             self._karpenter = Karpenter(
                 plane.client,

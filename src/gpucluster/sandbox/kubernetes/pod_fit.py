@@ -13,16 +13,20 @@ _PODS = 250_000  # thousandths of a pod: EKS's limit for machines of this size
 
 
 def waits(pod: Object) -> bool:
-    """Say whether the scheduler has found no node for the pod."""
+    """Say whether the scheduler has found no node for the pod. A pod of a DaemonSet waits for its own node, and needs no other."""
     unscheduled = condition(dict(pod), "PodScheduled").get("reason") == "Unschedulable"
-    return unscheduled and not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+    leaves = pod["metadata"].get("deletionTimestamp")
+    return unscheduled and not pod["spec"].get("nodeName") and not leaves and not _of_daemon_set(pod)
 
 
 def holds_a_node(pod: Object) -> bool:
     """Say whether a node with the pod is not empty: a pod of a DaemonSet, or one that has ended, holds none."""
-    owners = rows(pod["metadata"], "ownerReferences")
     ended = section(pod, "status").get("phase") in ("Succeeded", "Failed")
-    return not ended and not any(one["kind"] == "DaemonSet" for one in owners)
+    return not ended and not _of_daemon_set(pod)
+
+
+def _of_daemon_set(pod: Object) -> bool:
+    return any(one["kind"] == "DaemonSet" for one in rows(pod["metadata"], "ownerReferences"))
 
 
 def requests(pod: Object) -> Amounts:

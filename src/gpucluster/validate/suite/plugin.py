@@ -15,9 +15,9 @@ from gpucluster.validate import reach
 from gpucluster.validate.expect import expectations, select
 from gpucluster.validate.expectation import Expectation
 from gpucluster.validate.results import Result
-from gpucluster.validate.session import RunContext, Session
+from gpucluster.validate.session import AnySession, RunContext, Session
 
-SESSION = pytest.StashKey[Session]()
+SESSION = pytest.StashKey[AnySession]()
 SELECTION = pytest.StashKey[tuple[Expectation, ...]]()
 EXPECTATION = pytest.StashKey[Expectation]()
 

@@ -77,6 +77,7 @@ def test_full_node_takes_no_more() -> None:
         ({}, True),
         ({"spec": {"nodeName": "n"}}, False),
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False),
+        ({"metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}}, False),
         ({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}}, False),
     ],
 )  # fmt: skip

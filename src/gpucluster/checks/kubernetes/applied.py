@@ -1,0 +1,145 @@
+"""Check what `gpucluster k8s status` tells: the objects of each folder, charts, NodePools, queues, gangs and services."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpucluster.checks import json_fields
+from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, failed, listed, passed
+from gpucluster.text import short
+
+_FAULTS = (("missing", "misses"), ("changed", "differs in"))  # keys of a folder in the status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """The folders of the tree, in their order."""
+
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charts:
+    """The charts of the plan."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launchers:
+    """The number of Karpenter's NodePools."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queues:
+    """The teams' ClusterQueues."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workloads:
+    """`NAMESPACE/NAME` of the gangs and services of the workloads file."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One row of the status: a folder, a chart, a NodePool, a queue, a gang or a service. `fault` is empty if it is good."""
+
+    name: str
+    fault: str
+
+
+def query_status(_: object) -> tuple[Query, ...]:
+    return (Query(at=Location.STATUS),)
+
+
+def parse_objects(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
+    """A row for each folder."""
+    return tuple(map(_folder, json_fields.members(_status(outputs), "waves")))
+
+
+def parse_charts(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
+    return tuple(
+        State(name=json_fields.text(row, "name"), fault=_unless(json_fields.text(row, "state"), "deployed"))
+        for row in json_fields.members(_status(outputs), "charts")
+    )
+
+
+def parse_launchers(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
+    return _waiting(outputs, "pools")
+
+
+def parse_queues(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
+    return _waiting(outputs, "queues")
+
+
+def parse_workloads(outputs: tuple[QueryOutput, ...]) -> tuple[State, ...]:
+    """A gang that waits in its queue is no fault; one that failed or is missing is one, and a service without its replicas."""
+    return tuple(
+        State(name=json_fields.text(row, "name"), fault=_of_workload(row))
+        for row in json_fields.members(_status(outputs), "workloads")
+    )
+
+
+def evaluate_objects(found: tuple[State, ...], want: Objects) -> CheckResult:
+    return _judged(found, want.folders, "folders", f"{len(want.folders)} folders as the spec says")
+
+
+def evaluate_charts(found: tuple[State, ...], want: Charts) -> CheckResult:
+    return _judged(found, want.names, "charts", f"deployed: {', '.join(want.names)}")
+
+
+def evaluate_launchers(found: tuple[State, ...], want: Launchers) -> CheckResult:
+    if len(found) < want.count:
+        return failed(f"{len(found)} NodePools", f"{want.count} ready NodePools")
+    return _judged(found, (), "NodePools", f"{want.count} ready NodePools")
+
+
+def evaluate_queues(found: tuple[State, ...], want: Queues) -> CheckResult:
+    return _judged(found, want.names, "queues", f"active: {', '.join(want.names)}")
+
+
+def evaluate_workloads(found: tuple[State, ...], want: Workloads) -> CheckResult:
+    return _judged(found, want.names, "gangs and services", "none failed or missing")
+
+
+def _judged(found: tuple[State, ...], needed: tuple[str, ...], what: str, expected: str) -> CheckResult:
+    faults = {row.name: row.fault for row in found if row.fault}
+    faults |= {name: "missing" for name in needed if name not in {row.name for row in found}}
+    if faults:
+        said = [f"{name} {words}" for name, words in faults.items()]
+        return failed(listed(said), expected, tuple(faults))
+    return passed(f"{len(found)} {what}", expected)
+
+
+def _status(outputs: tuple[QueryOutput, ...]) -> Mapping[str, Any]:
+    (output,) = outputs
+    return json_fields.table(output.text())
+
+
+def _folder(wave: Mapping[str, Any]) -> State:
+    faults = ((words, json_fields.strings(wave, key)) for key, words in _FAULTS)
+    said = [f"{words} {listed(names)}" for words, names in faults if names]
+    return State(name=json_fields.text(wave, "folder"), fault=short("; ".join(said), 300))
+
+
+def _waiting(outputs: tuple[QueryOutput, ...], key: str) -> tuple[State, ...]:
+    return tuple(
+        State(name=json_fields.text(row, "name"), fault=short(json_fields.text(row, "waiting")))
+        for row in json_fields.members(_status(outputs), key)
+    )
+
+
+def _unless(state: str, good: str) -> str:
+    return "" if state == good else f"is {short(state, 80)}"
+
+
+def _of_workload(row: Mapping[str, Any]) -> str:
+    state, why = json_fields.text(row, "state"), json_fields.text(row, "why")
+    bad = state in ("missing", "failed") or (state == "waiting" and why != "Kueue has not seen it")
+    return short(f"is {state}{': ' if why else ''}{why}") if bad else ""

@@ -1,0 +1,93 @@
+"""What a Kubernetes cluster must be, from its plan and the steps of `gpucluster k8s up`. Pure."""
+
+from collections.abc import Iterator
+
+from gpucluster.catalog import eks_addon_controllers
+from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes
+from gpucluster.checks.kubernetes.table import CLUSTER
+from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
+from gpucluster.plan import names
+from gpucluster.plan.model import AwsPlan
+from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
+from gpucluster.validate.expectation import Expectation, expect
+
+SYSTEM_NAMESPACE = "kube-system"
+
+
+def kubernetes_expectations(plan: AwsPlan, steps: Steps, *, charts: bool) -> tuple[Expectation, ...]:
+    """Return every expectation, in the order of the run. Without `charts`, somebody else installs them."""
+    if plan.kubernetes is None:
+        raise ValueError(f"{plan.name} has no Kubernetes")
+    return tuple(_expected(plan, plan.kubernetes, steps, charts=charts))
+
+
+def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) -> Iterator[Expectation]:
+    yield expect("kube.api", CLUSTER, api.ApiServer(version=part.version))
+    if isinstance(part.control_plane, EksControlPlane):
+        yield from _system_nodes(part.control_plane)
+    for pool in part.pools:
+        want = _pool(pool)
+        yield expect("kube.nodes", pool.name, want)
+        yield expect("kube.offer", pool.name, want)
+    yield expect("kube.controllers", CLUSTER, _controllers(part, steps, charts=charts))
+    if charts and steps.releases:
+        wanted = tuple(one.name for one in steps.releases)
+        yield expect("kube.charts", CLUSTER, applied.Charts(names=wanted))
+    folders = tuple(step.wave.folder for step in steps.waves)
+    yield expect("kube.objects", CLUSTER, applied.Objects(folders=folders))
+    launchers = sum(one["kind"] == "NodePool" for one in steps.objects)
+    if launchers:
+        yield expect("kube.launchers", CLUSTER, applied.Launchers(count=launchers))
+    yield expect("kube.queues", CLUSTER, applied.Queues(names=tuple(team.queue for team in part.teams)))
+    running = tuple(_workloads(steps))
+    if running:
+        yield expect("kube.workloads", CLUSTER, applied.Workloads(names=running))
+    yield expect("kube.instances", CLUSTER, instances.KubernetesInstances(cluster=plan.name))
+
+
+def _controllers(part: Kubernetes, steps: Steps, *, charts: bool) -> controllers.Controllers:
+    """What EKS's add-ons run must be there; of charts, what is there must have its pods."""
+    plane = part.control_plane
+    addons = plane.addons if isinstance(plane, EksControlPlane) else ()
+    needed = [name for addon in addons for _, name in eks_addon_controllers(addon.name)]
+    namespaces = {SYSTEM_NAMESPACE, *(one.namespace for one in steps.releases if charts)}
+    return controllers.Controllers(
+        namespaces=tuple(sorted(namespaces)), needed=tuple(f"{SYSTEM_NAMESPACE}/{name}" for name in needed)
+    )
+
+
+def _pool(pool: NodePool) -> nodes.PoolNodes:
+    return nodes.PoolNodes(
+        selector=f"{names.LABEL_POOL}={pool.name}",
+        min=pool.min,
+        max=pool.max,
+        labels=pool.labels,
+        taints=tuple((one.key, one.value, one.effect) for one in pool.taints),
+        offer=pool.allocatable,
+    )
+
+
+def _system_nodes(plane: EksControlPlane) -> Iterator[Expectation]:
+    """The nodes of add-ons and controllers."""
+    groups = [one for one in plane.groups if one.pool == names.SYSTEM_NODES]
+    if groups:
+        yield expect("kube.nodes", names.SYSTEM_NODES, _system(groups))
+
+
+def _system(groups: list[NodeGroup]) -> nodes.PoolNodes:
+    count = sum(one.nodes for one in groups)
+    return nodes.PoolNodes(
+        selector=f"{names.LABEL_SYSTEM}={names.SYSTEM_NODES}",
+        min=count,
+        max=2 * count,  # a new version of the group launches before it ends
+        labels=groups[0].labels,
+        taints=tuple((one.key, one.value, one.effect) for one in groups[0].taints),
+        offer={},
+    )
+
+
+def _workloads(steps: Steps) -> Iterator[str]:
+    for one in steps.objects:
+        if one["kind"] in (*SERVICE_KINDS, "JobSet"):
+            yield f"{one['metadata']['namespace']}/{one['metadata']['name']}"

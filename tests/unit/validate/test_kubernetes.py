@@ -1,0 +1,223 @@
+"""`validate` of Kubernetes over stand-ins of kubectl, helm and EC2: each fault is found by its own checks alone."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builders import a_kube_plan
+from support.cluster import Cluster, installed
+from support.kube_steps import kube_steps
+
+from gpucluster.catalog import eks_addon_controllers
+from gpucluster.checks.check import CheckStatus
+from gpucluster.k8s_apply.up import up
+from gpucluster.plan import names
+from gpucluster.plan.model import KubernetesOnAws
+from gpucluster.plan.model.eks import EksControlPlane
+from gpucluster.plan.model.values import quantity
+from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
+from gpucluster.validate.kubernetes_session import KubernetesSession
+from gpucluster.validate.results import Result
+from gpucluster.validate.run import run_session
+
+Object = dict[str, Any]
+STEPS = kube_steps()
+
+
+def plan() -> KubernetesOnAws:
+    found = a_kube_plan()
+    assert isinstance(found, KubernetesOnAws)
+    return found
+
+
+def nodes_of(of: KubernetesOnAws) -> Iterator[Object]:
+    """The always-on nodes of each pool, and those of the add-ons, as EKS makes them."""
+    part, number = of.kubernetes, 0
+    plane = part.control_plane
+    assert isinstance(plane, EksControlPlane)
+    system = [one for one in plane.groups if one.pool == names.SYSTEM_NODES]
+    rows = [(pool.min, pool.labels, pool.taints, pool.allocatable) for pool in part.pools]
+    for count, labels, taints, offer in [*rows, *((g.nodes, g.labels, g.taints, {}) for g in system)]:
+        for _ in range(count):
+            number += 1
+            yield {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": f"ip-10-60-0-{number}", "labels": dict(labels)},
+                "spec": {
+                    "providerID": f"aws:///us-west-2a/i-{number:017x}",
+                    "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints],
+                },
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "allocatable": {name: quantity(name, amount) for name, amount in offer.items()},
+                },
+            }
+
+
+@dataclass
+class Ec2:
+    """A stand-in of DescribeInstances: an instance for each node, launched an hour ago."""
+
+    cluster: Cluster
+    gone: set[str] = field(default_factory=set)
+    more: list[Object] = field(default_factory=list)
+
+    def __call__(self, service: str) -> "Ec2":
+        assert service == "ec2"
+        return self
+
+    def get_paginator(self, operation: str) -> "Ec2":
+        assert operation == "describe_instances"
+        return self
+
+    def paginate(self, **filters: Any) -> list[Object]:
+        assert filters == {"Filters": [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": ["kube"]}]}
+        ids = [one["spec"]["providerID"].rpartition("/")[2] for one in self.cluster.objects("Node").values()]
+        rows = [self.instance(one) for one in ids if one not in self.gone]
+        return [
+            {
+                "Reservations": [
+                    {"ReservationId": f"r-{i}", "Instances": [one]}
+                    for i, one in enumerate([*rows, *self.more])
+                ]
+            }
+        ]
+
+    def instance(
+        self, ident: str, age_s: float = 3600, role: str = names.ROLE_KUBERNETES, state: str = "running"
+    ) -> Object:
+        launched = self.cluster.access().clock.now() - timedelta(seconds=age_s)
+        tags = [{"Key": names.TAG_ROLE, "Value": role}]
+        return {"InstanceId": ident, "LaunchTime": launched, "State": {"Name": state}, "Tags": tags}
+
+
+@dataclass
+class World:
+    """A healthy cluster. `edit` changes an object in place."""
+
+    cluster: Cluster
+    ec2: Ec2
+
+    def edit(self, key: str, change: Callable[[Object], Any]) -> None:
+        """Also keep its controller from setting its status again."""
+        objects = self.cluster.values()["objects"]
+        (found,) = [one for name, one in objects.items() if name.endswith(key)]
+        change(found)
+        self.cluster.change(objects=objects, slow={found["kind"]: 10_000})
+
+    def without(self, key: str) -> None:
+        """Delete an object."""
+        objects = self.cluster.values()["objects"]
+        (gone,) = [name for name in objects if name.endswith(key)]
+        del objects[gone]
+        self.cluster.change(objects=objects)
+
+    def results(self) -> dict[str, Result]:
+        session = KubernetesSession(self.cluster.access(), STEPS, self.ec2)
+        found = run_session("kube", session, kubernetes_expectations(plan(), STEPS, charts=True))
+        return {one.id: one for one in found.results}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    cluster = installed(tmp_path, monkeypatch, processes=False)
+    up(cluster.access(), STEPS, holder="ann@desk")
+    plane = plan().kubernetes.control_plane
+    assert isinstance(plane, EksControlPlane)
+    addons = [row for one in plane.addons for row in eks_addon_controllers(one.name)]
+    assert len(addons) > len(plane.addons)
+    cluster.put(*nodes_of(plan()), *(controller(kind, name) for kind, name in addons))
+    return World(cluster, Ec2(cluster))
+
+
+def controller(kind: str, name: str) -> Object:
+    counts = {
+        "Deployment": {"replicas": 2, "availableReplicas": 2, "updatedReplicas": 2, "observedGeneration": 1},
+        "DaemonSet": {
+            "desiredNumberScheduled": 5, "numberAvailable": 5, "updatedNumberScheduled": 5, "observedGeneration": 1,
+        },
+    }  # fmt: skip
+    metadata = {"name": name, "namespace": "kube-system"}
+    spec = {"replicas": 2} if kind == "Deployment" else {}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec, "status": counts[kind]}
+
+
+def test_healthy_cluster_passes(world: World) -> None:
+    found = world.results()
+    assert {name: one.found for name, one in found.items() if one.verdict is not CheckStatus.PASS} == {}
+    assert {
+        "kube.api[cluster]",
+        "kube.nodes[tune]",
+        "kube.nodes[system]",
+        "kube.offer[serve]",
+    } <= found.keys()
+    assert {one.check for one in found.values()} == {
+        "kube.api", "kube.nodes", "kube.offer", "kube.controllers", "kube.charts", "kube.objects", "kube.launchers",
+        "kube.queues", "kube.workloads", "kube.instances",
+    }  # fmt: skip
+
+
+def ready(status: str, message: str = "") -> Callable[[Object], None]:
+    def change(one: Object) -> None:
+        one["status"]["conditions"] = [{"type": "Ready", "status": status, "message": message}]
+
+    return change
+
+
+def inactive(one: Object) -> None:
+    one["status"] = {"conditions": [{"type": "Active", "status": "False", "message": "its flavor is gone"}]}
+
+
+NODE, QUEUE = "|Node||ip-10-60-0-1", "|ClusterQueue||kube-research"
+FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
+    ("node not ready", lambda w: w.edit(NODE, ready("False", "the kubelet stopped")), {"kube.nodes[tune]": "not ready (the kubelet stopped)"}),
+    ("node cordoned", lambda w: w.edit(NODE, lambda one: one["spec"].update(unschedulable=True)), {"kube.nodes[tune]": "cordoned"}),
+    ("taint gone", lambda w: w.edit(NODE, lambda one: one["spec"].update(taints=[])), {"kube.nodes[tune]": "no taint"}),
+    ("taint by hand", lambda w: w.edit(NODE, lambda one: one["spec"]["taints"].append({"key": "repair", "effect": "NoSchedule"})), {"kube.nodes[tune]": "taint repair=:NoSchedule"}),
+    ("GPU gone", lambda w: w.edit(NODE, lambda one: one["status"]["allocatable"].update({"nvidia.com/gpu": "7"})), {"kube.offer[tune]": "7 of 8 nvidia.com/gpu"}),
+    ("no EFA plugin", lambda w: w.edit(NODE, lambda one: one["status"]["allocatable"].pop("vpc.amazonaws.com/efa")), {"kube.offer[tune]": "0 of 4 vpc.amazonaws.com/efa"}),
+    ("network plugin deleted", lambda w: w.without("|DaemonSet|kube-system|aws-node"), {"kube.controllers[cluster]": "kube-system/aws-node: missing"}),
+    ("DNS away", lambda w: w.edit("|coredns", lambda one: one["status"].update(availableReplicas=0)), {"kube.controllers[cluster]": "kube-system/coredns: 0 of 2 pods"}),
+    ("network plugin away on a node", lambda w: w.edit("|aws-node", lambda one: one["status"].update(numberAvailable=4)), {"kube.controllers[cluster]": "kube-system/aws-node: 4 of 5 pods"}),
+    ("object deleted", lambda w: w.without("|NetworkPolicy|research|default-deny"), {"kube.objects[cluster]": "misses research/NetworkPolicy/default-deny"}),
+    ("queue inactive", lambda w: w.edit(QUEUE, inactive), {"kube.queues[cluster]": "its flavor is gone"}),
+    ("node pool not ready", lambda w: w.edit("|NodePool||kube-serve-0", ready("False", "no subnet")), {"kube.launchers[cluster]": "no subnet"}),
+    ("gang failed", lambda w: w.edit("|JobSet|research|tune", lambda one: one.update(status={"conditions": [{"type": "Failed", "status": "True", "message": "attempts used"}]})), {"kube.workloads[cluster]": "attempts used"}),
+    ("instance of a node gone", lambda w: w.ec2.gone.add(f"i-{1:017x}"), {"kube.instances[cluster]": "the node ip-10-60-0-1 has no instance"}),
+    ("instance never joined", lambda w: w.ec2.more.append(w.ec2.instance("i-lost", 1200)), {"kube.instances[cluster]": "the instance i-lost is no node after 20 min"}),
+    ("other version", lambda w: w.cluster.change(version={"major": "1", "minor": "35+"}), {"kube.api[cluster]": "Kubernetes 1.35"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("plant", "expected"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+def test_fault_is_found_by_its_own_check(
+    world: World, plant: Callable[[World], Any], expected: dict[str, str]
+) -> None:
+    plant(world)
+    found = world.results()
+    bad = {name: one for name, one in found.items() if not one.healthy and not one.blocked_by}
+    assert bad.keys() == expected.keys(), {name: one.found for name, one in bad.items()}
+    for name, words in expected.items():
+        assert bad[name].verdict is CheckStatus.FAIL
+        assert words in bad[name].found
+        assert bad[name].remedy
+        assert "{" not in bad[name].remedy
+
+
+def test_other_version_blocks_all_other_checks(world: World) -> None:
+    world.cluster.change(version={"major": "1", "minor": "35+"})
+    found = world.results()
+    assert {one.blocked_by for one in found.values() if one.check != "kube.api"} == {"kube.api[cluster]"}
+
+
+def test_instance_that_boots_and_one_of_slurm_are_no_fault(world: World) -> None:
+    world.ec2.more += [
+        world.ec2.instance("i-boots", 60),
+        world.ec2.instance("i-slurm", 9999, names.ROLE_NODE),
+        world.ec2.instance("i-ended", 9999, state="terminated"),
+    ]
+    assert world.results()["kube.instances[cluster]"].found == "7 nodes, 1 instances boot"
