@@ -10,7 +10,9 @@ import pytest
 from support.builders import a_kube_plan
 from support.eks_plans import ADMIN, BOTH, EVERYTHING, PERSON, everything, hybrid
 from support.engine_stack import Cluster, cluster_of
+from support.operators import as_operator
 
+from gpucluster.aws.operator_documents import PolicyRole
 from gpucluster.aws.program import declare
 from gpucluster.engine import run
 from gpucluster.engine.error_attribution import explainer
@@ -68,7 +70,9 @@ def living(cluster: Cluster[AwsPlan]) -> list[str]:
 
 @pytest.mark.parametrize("kube", [everything(), hybrid()], ids=["alone", "beside Slurm"], indirect=True)
 def test_cluster_is_made_settles_and_goes(kube: Cluster[AwsPlan]) -> None:
-    kube.up()
+    """By an operator who has exactly the generated policies."""
+    operator, reader = as_operator(kube, PolicyRole.APPLY), as_operator(kube, PolicyRole.PLAN)
+    operator.up()
     plane = eks_of(kube.plan)
     assert plane is not None
     assert {*states(kube).values()} == {"ACTIVE"}
@@ -81,10 +85,10 @@ def test_cluster_is_made_settles_and_goes(kube: Cluster[AwsPlan]) -> None:
     assert len(living(kube)) == head + sum(group.nodes for group in plane.groups)
     principals = kube.client("eks").list_access_entries(clusterName=kube.plan.name)["accessEntries"]
     assert {ADMIN, BOTH, PERSON} <= {*principals}
-    assert changes(kube.up()) == []
-    assert changes(kube.refresh()) == []
+    assert changes(operator.up()) == []
+    assert changes(run.preview_refreshed(reader.target, reader.program)) == []
     if kube.plan.slurm is None:  # with Slurm, `gpucluster down` empties the cluster first
-        kube.destroy()
+        operator.destroy()
         assert kube.client("eks").list_clusters()["clusters"] == []
         assert living(kube) == []
 

@@ -2,33 +2,34 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 
 from gpucluster.aws.operator_documents import PolicyRole, documents
 from gpucluster.aws.operator_policies import OperatorScope, StateBackend, scope_of
 from gpucluster.engine.offline import run as run_offline
-from gpucluster.plan.model import SlurmOnAws
+from gpucluster.plan.model import AwsPlan
 from gpucluster.sandbox.aws.moto_state import ACCOUNT
 from support.engine_stack import Cluster
 
+P = TypeVar("P", bound=AwsPlan)
 STATE = StateBackend(bucket="research-pulumi-state", key="alias/pulumi")
 
 
-def a_scope(plan: SlurmOnAws) -> OperatorScope:
+def a_scope(plan: AwsPlan) -> OperatorScope:
     """Return the scope of a plan without an account, as the command does."""
     return scope_of(plan, run_offline("gpucluster.aws.program:declare", plan), STATE)
 
 
-def as_operator(cluster: Cluster, role: PolicyRole) -> Cluster:
+def as_operator(cluster: Cluster[P], role: PolicyRole) -> Cluster[P]:
     """Return the cluster with the keys of an operator who has exactly the policies of `role`."""
     scope = a_scope(cluster.plan)
     texts = [one.text for one in documents(role, scope)]
     return as_caller(cluster, f"operator-{role}", texts)
 
 
-def as_caller(cluster: Cluster, name: str, texts: list[str], boundary: str | None = None) -> Cluster:
+def as_caller(cluster: Cluster[P], name: str, texts: list[str], boundary: str | None = None) -> Cluster[P]:
     """Return the cluster with the keys of a role that has these managed policies."""
     iam = cluster.client("iam")
     trust = {
@@ -53,7 +54,7 @@ def as_caller(cluster: Cluster, name: str, texts: list[str], boundary: str | Non
     return replace(cluster, target=replace(cluster.target, environment=environment))
 
 
-def own_client(cluster: Cluster, service: str) -> Any:
+def own_client(cluster: Cluster[P], service: str) -> Any:
     """Return a client with the keys of the cluster's environment."""
     env = cluster.target.environment
     session: Any = boto3.Session(

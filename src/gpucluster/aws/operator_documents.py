@@ -26,6 +26,7 @@ from gpucluster.aws.operator_policies import (
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import Efs, Market, SiteNetwork, SlurmOnAws
 from gpucluster.plan.names import ROLE_JOBS, ROLE_NODE
+from gpucluster.plan.security_rules import eks_of
 
 MANAGED_MAX = 6144  # characters of a managed policy, without white space
 ATTACHED_MAX = 10  # managed policies of a role, the default quota
@@ -112,6 +113,11 @@ def boundary_statements(scope: OperatorScope) -> list[Statement]:
     The statements are those of the roles, with patterns for names that only `pulumi up` knows.
     """
     plan = scope.plan
+    if not isinstance(plan, SlurmOnAws) or eks_of(plan) is not None:
+        raise GpuclusterError(
+            f"{plan.name} has no boundary: the roles of EKS have AWS's own policies",
+            next_step="set your own: aws.boundary of the spec",
+        )
     head = _head(plan)
     wide = NodeScope(
         bucket=head.bucket,

@@ -5,16 +5,19 @@ resources by tag, name, region or id, as far as IAM can. The account is `*` in e
 only, and subnets of a shared VPC belong to another one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpucluster.aws import operator_eks
 from gpucluster.aws.iam_policies import VOLUME_KEY, Statement
+from gpucluster.aws.operator_statements import allow
 from gpucluster.catalog.calls import CallFacts, call_facts
 from gpucluster.cloud.run_command import DOCUMENT
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan.model import Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
+from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
 from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, TAG_CLUSTER
+from gpucluster.plan.security_rules import eks_of
 
 if TYPE_CHECKING:
     from gpucluster.engine.offline import Planned
@@ -27,6 +30,8 @@ ROLE, PROFILE, RULE = (
 )
 EFS, LUSTRE = "aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+_NAMED = (ROLE, PROFILE, "aws:sqs/queue:Queue")
 _TAG = "ec2:CreateTags"
 
 # Queries of `gpucluster doctor` that read nothing of the program's own resources.
@@ -147,8 +152,11 @@ _OBJECTS = frozenset(
 )
 _CHANGES_BOUND = frozenset({"iam:CreateRole", "iam:DeleteRolePolicy", "iam:PutRolePolicy"})
 _BOUNDARY_CALLS = frozenset({"iam:PutRolePermissionsBoundary", "iam:DeleteRolePermissionsBoundary"})
-_SPECIAL = frozenset({"iam:AttachRolePolicy", "iam:CreateServiceLinkedRole", "iam:PassRole"})
+_SPECIAL = frozenset(
+    {"iam:AttachRolePolicy", "iam:CreateServiceLinkedRole", "iam:DetachRolePolicy", "iam:PassRole"}
+)
 _LINKED = {
+    **operator_eks.LINKED,
     EFS: ("elasticfilesystem.amazonaws.com", "AWSServiceRoleForAmazonElasticFileSystem"),
     LUSTRE: ("fsx.amazonaws.com", "AWSServiceRoleForAmazonFSx"),
     LINK: (
@@ -171,20 +179,32 @@ class StateBackend:
 class OperatorScope:
     """The resources of the policies: declared types with the names of their resources, and look-ups."""
 
-    plan: SlurmOnAws
+    plan: AwsPlan
     declared: Mapping[str, Sequence[str]]  # type -> logical names
+    fixed: Mapping[
+        tuple[str, str], str
+    ]  # type and logical name -> the name in AWS, where the program sets it
+    attached: Sequence[str]  # ARNs of AWS's own policies
     lookups: Sequence[str]  # data sources
     state: StateBackend | None = None
 
 
-def scope_of(plan: SlurmOnAws, planned: "Planned", state: StateBackend | None) -> OperatorScope:
+def scope_of(plan: AwsPlan, planned: "Planned", state: StateBackend | None) -> OperatorScope:
     """Return the scope of a planned program."""
     declared: dict[str, list[str]] = {}
+    fixed: dict[tuple[str, str], str] = {}
+    attached: list[str] = []
     for one in planned.resources:
         if one.type.startswith("aws:"):
             declared.setdefault(one.type, []).append(one.name)
+        if one.type in _NAMED and isinstance(name := one.properties.get("name"), str):
+            fixed[one.type, one.name] = name
+        if one.type == ATTACHMENT:
+            attached.append(str(one.properties["policyArn"]))
     lookups = sorted({one.token for one in planned.lookups} & call_facts().lookups.keys())
-    return OperatorScope(plan=plan, declared=declared, lookups=lookups, state=state)
+    return OperatorScope(
+        plan=plan, declared=declared, fixed=fixed, attached=attached, lookups=lookups, state=state
+    )
 
 
 def plan_statements(scope: OperatorScope) -> list[Statement]:
@@ -215,7 +235,7 @@ def command_statements(scope: OperatorScope) -> list[Statement]:
     The document is AWS's own, which has no account. `validate` reads the published bundle.
     """
     plan, region = scope.plan, scope.plan.aws.region
-    if not plan.access.ssm:
+    if not isinstance(plan, SlurmOnAws) or not plan.access.ssm:
         raise GpuclusterError(
             f"{plan.name} has no commands by Systems Manager",
             next_step="write `access: {ssm: true}` in the spec",
@@ -227,15 +247,15 @@ def command_statements(scope: OperatorScope) -> list[Statement]:
     output = {"StringLike": {"s3:prefix": f"{COMMAND_OUTPUT}/*"}}
     send = ["ssm:SendCommand"]
     return [
-        *_allow("Find", ["ec2:DescribeInstances"], ["*"]),
-        *_allow("UserData", ["ec2:DescribeInstanceAttribute"], [machines], {"StringEquals": own}),
-        *_allow("SendToMachines", send, [machines], {"StringEquals": of_cluster}),
-        *_allow("SendScript", send, [f"arn:aws:ssm:{region}::document/{DOCUMENT}", bucket]),
+        *allow("Find", ["ec2:DescribeInstances"], ["*"]),
+        *allow("UserData", ["ec2:DescribeInstanceAttribute"], [machines], {"StringEquals": own}),
+        *allow("SendToMachines", send, [machines], {"StringEquals": of_cluster}),
+        *allow("SendScript", send, [f"arn:aws:ssm:{region}::document/{DOCUMENT}", bucket]),
         # these calls have no narrower resource
-        *_allow("Results", ["ssm:DescribeInstanceInformation", "ssm:GetCommandInvocation"], ["*"]),
-        *_allow("Bundle", ["s3:GetObject"], [f"{bucket}/{BUNDLE_KEY}"]),
-        *_allow("ListOutput", ["s3:ListBucketVersions"], [bucket], output),
-        *_allow("Output", ["s3:DeleteObjectVersion", "s3:GetObject"], [f"{bucket}/{COMMAND_OUTPUT}/*"]),
+        *allow("Results", ["ssm:DescribeInstanceInformation", "ssm:GetCommandInvocation"], ["*"]),
+        *allow("Bundle", ["s3:GetObject"], [f"{bucket}/{BUNDLE_KEY}"]),
+        *allow("ListOutput", ["s3:ListBucketVersions"], [bucket], output),
+        *allow("Output", ["s3:DeleteObjectVersion", "s3:GetObject"], [f"{bucket}/{COMMAND_OUTPUT}/*"]),
         *_Rights(scope).key_use(writes=False),
         *_validate_statements(plan),
     ]
@@ -244,23 +264,23 @@ def command_statements(scope: OperatorScope) -> list[Statement]:
 def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
     """Yield what `validate` reads of the cloud beside the machines: `validate/cloud_reader.py`, `validate/store_reader.py`."""
     region, sources = plan.aws.region, [mount.source for mount in plan.storage]
-    yield from _allow("ValidateLists", VALIDATE, ["*"])
+    yield from allow("ValidateLists", VALIDATE, ["*"])
     bucket = [
         *("s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock"),
         *("s3:GetBucketVersioning", "s3:GetEncryptionConfiguration"),
     ]
-    yield from _allow("ValidateBucket", bucket, [f"arn:aws:s3:::{plan.name}{SUFFIX}"])
+    yield from allow("ValidateBucket", bucket, [f"arn:aws:s3:::{plan.name}{SUFFIX}"])
     queue = f"arn:aws:sqs:{region}:*:{plan.name}-events{SUFFIX}"
-    yield from _allow("ValidateQueue", ["sqs:GetQueueAttributes"], [queue])
+    yield from allow("ValidateQueue", ["sqs:GetQueueAttributes"], [queue])
     secret = f"arn:aws:secretsmanager:{region}:*:secret:{plan.name}-munge{SUFFIX}-??????"
     calls = ["secretsmanager:DescribeSecret", "secretsmanager:GetResourcePolicy"]
-    yield from _allow("ValidateSecret", calls, [secret])
+    yield from allow("ValidateSecret", calls, [secret])
     if any(isinstance(source, Efs | SiteEfs) for source in sources):
         names = ("DescribeFileSystemPolicy", "DescribeFileSystems", "DescribeMountTargets")
         arn = f"arn:aws:elasticfilesystem:{region}:*:file-system/*"
-        yield from _allow("ValidateEfs", [f"elasticfilesystem:{name}" for name in names], [arn])
+        yield from allow("ValidateEfs", [f"elasticfilesystem:{name}" for name in names], [arn])
     if any(isinstance(source, FsxLustre | SiteLustre) for source in sources):
-        yield from _allow("ValidateLustre", ["fsx:DescribeFileSystems"], ["*"])
+        yield from allow("ValidateLustre", ["fsx:DescribeFileSystems"], ["*"])
 
 
 def _reads(scope: OperatorScope) -> frozenset[str]:
@@ -284,16 +304,18 @@ class _Rights:
 
     def of(self, actions: frozenset[str]) -> Iterator[Statement]:
         """Yield statements for all actions but those of tags, roles of services and keys."""
-        known = actions - {*_RETAG} - _SPECIAL - {"kms:DescribeKey"}
+        eks = frozenset(a for a in actions if a.partition(":")[0] in operator_eks.SERVICES)
+        known = actions - {*_RETAG} - _SPECIAL - eks
         plain = {a for a in known if not self._facts.kinds[a]} | (known & {"servicequotas:GetServiceQuota"})
         created = known & {"elasticfilesystem:CreateFileSystem"}
         regional = {a for a in plain if a.startswith("ec2:Delete")}
-        yield from _allow("Read", plain - created - regional, ["*"])
+        yield from allow("Read", plain - created - regional, ["*"])
         # The call names no resource but a random id.
-        yield from _allow("Reservations", regional, ["*"], {"StringEquals": {"aws:RequestedRegion": self._region}})  # fmt: skip
+        yield from allow("Reservations", regional, ["*"], {"StringEquals": {"aws:RequestedRegion": self._region}})  # fmt: skip
         yield from self._ec2({a for a in known if a.startswith("ec2:")})
         yield from self._named(known - plain)
         yield from self._file_systems(known, created)
+        yield from operator_eks.statements(self._plan.name, self._region, self._scope.declared, eks)
 
     # --- EC2 -----------------------------------------------------------------------------------
     def _ec2(self, actions: set[str]) -> Iterator[Statement]:
@@ -304,7 +326,7 @@ class _Rights:
                     groups.setdefault(kind, set()).add(action)
             for kind, found in sorted(groups.items()):
                 arns, condition = self._place(kind, when) if sid == "Own" else ([self._ec2_arn(kind)], when)
-                yield from _allow(sid + _word(kind), found, arns, condition)
+                yield from allow(sid + _word(kind), found, arns, condition)
 
     def _place(self, kind: str, when: Statement | None) -> tuple[list[str], Statement | None]:
         """Return where existing resources are: by tag, or by id in the VPC of a site, which has no tag of ours."""
@@ -320,12 +342,12 @@ class _Rights:
         kinds = {kind for action in actions & MADE.keys() for kind in MADE[action]}
         calls = sorted({action.removeprefix("ec2:") for action in actions & MADE.keys()})
         when = {"StringEquals": {**self._requested()["StringEquals"], "ec2:CreateAction": calls}}
-        yield from _allow("TagAtCreation", [_TAG], [self._ec2_arn(k) for k in sorted(kinds)], when)
+        yield from allow("TagAtCreation", [_TAG], [self._ec2_arn(k) for k in sorted(kinds)], when)
 
     def retag(self) -> Iterator[Statement]:
         actions = _writes(self._scope)
         kinds = {kind for action in actions & MADE.keys() for kind in MADE[action]}
-        yield from _allow("Retag", _RETAG, [self._ec2_arn(k) for k in sorted(kinds)], self._tagged())
+        yield from allow("Retag", _RETAG, [self._ec2_arn(k) for k in sorted(kinds)], self._tagged())
 
     # --- services with names ---------------------------------------------------------------------
     def _named(self, actions: set[str] | frozenset[str]) -> Iterator[Statement]:
@@ -343,7 +365,7 @@ class _Rights:
         for (kind, limit), found in sorted(groups.items()):
             when = {"StringEquals": {"iam:PermissionsBoundary": bound}} if limit else None
             sid = f"Own{_word(kind)}{_word(limit) if limit else ''}"
-            yield from _allow(sid, found, self._arns(kind), when)
+            yield from allow(sid, found, self._arns(kind), when)
 
     def _arns(self, kind: str) -> list[str]:
         """Return the ARNs of the program's resources: their names with the characters that Pulumi adds."""
@@ -368,7 +390,12 @@ class _Rights:
         if kind in fixed:  # AWS's own: of the account, and of the private names of endpoints
             return [fixed[kind]]
         token, form = forms[kind]
-        return [form.format(name + SUFFIX) for name in sorted(self._scope.declared[token])]
+        return [form.format(name) for name in sorted(self._names(token).values())]
+
+    def _names(self, token: str) -> Mapping[str, str]:
+        """Logical name -> the name in AWS: the one that the program sets, or the logical one with what Pulumi adds."""
+        known = self._scope.fixed
+        return {one: known.get((token, one), one + SUFFIX) for one in self._scope.declared.get(token, ())}
 
     # --- EFS and FSx -----------------------------------------------------------------------------
     def _file_systems(self, actions: frozenset[str], created: frozenset[str]) -> Iterator[Statement]:
@@ -378,7 +405,7 @@ class _Rights:
         }
         fsx = {k: f"arn:aws:fsx:{self._region}:*:{k}/*" for k in ("association", "file-system")}
         fsx["association"] += "/*"  # its name is that of its file system, and its own
-        yield from _allow("MakeEfs", created, ["*"], requested)
+        yield from allow("MakeEfs", created, ["*"], requested)
         for prefix, arns, word in (("elasticfilesystem", efs, "Efs"), ("fsx", fsx, "Fsx")):
             of = {a for a in actions if a.startswith(f"{prefix}:") and self._facts.kinds[a]}
             new = of & {"fsx:CreateFileSystem", "fsx:CreateDataRepositoryAssociation"}
@@ -386,12 +413,12 @@ class _Rights:
                 fits = {a for a in of - new if kind in self._facts.kinds[a]}
                 # What is deleted has no tag any more, and a deletion waits until the resource is not found.
                 reads = {a for a in fits if a.partition(":")[2].startswith("Describe")}
-                yield from _allow(f"Read{word}{_word(kind)}", reads, [arn])
-                yield from _allow(f"Own{word}{_word(kind)}", fits - reads, [arn], tagged)
+                yield from allow(f"Read{word}{_word(kind)}", reads, [arn])
+                yield from allow(f"Own{word}{_word(kind)}", fits - reads, [arn], tagged)
                 made = {a for a in new if kind in self._facts.kinds[a]}
                 own = made - ({"fsx:CreateFileSystem"} if kind == "file-system" else made)
-                yield from _allow(f"Make{word}{_word(kind)}", made - own, [arn], requested)
-                yield from _allow(f"Link{word}", own, [arn], tagged)
+                yield from allow(f"Make{word}{_word(kind)}", made - own, [arn], requested)
+                yield from allow(f"Link{word}", own, [arn], tagged)
         yield from self._tag_file_systems(actions, [*efs.values()], [*fsx.values()])
         yield from self._site_file_systems()
 
@@ -404,7 +431,7 @@ class _Rights:
             reads = {a for token in self._scope.lookups for a in self._facts.lookups[token]}
             named = {a for a in reads if a.startswith(f"{service}:") and self._facts.kinds[a]}
             arns = [f"arn:aws:{service}:{self._region}:*:file-system/{one}" for one in ids]
-            yield from _allow(f"Site{word}", named, arns)
+            yield from allow(f"Site{word}", named, arns)
 
     def _tag_file_systems(
         self, actions: frozenset[str], efs: Sequence[str], fsx: Sequence[str]
@@ -413,39 +440,49 @@ class _Rights:
         requested = self._requested()["StringEquals"]
         calls = ["CreateAccessPoint", "CreateFileSystem"]
         at_creation = {"StringEquals": {**requested, "elasticfilesystem:CreateAction": calls}}
-        yield from _allow("TagEfsAtCreation", actions & {"elasticfilesystem:TagResource"}, efs, at_creation)
-        yield from _allow("TagFsx", actions & {"fsx:TagResource"}, fsx, {"StringEquals": requested})
+        yield from allow("TagEfsAtCreation", actions & {"elasticfilesystem:TagResource"}, efs, at_creation)
+        yield from allow("TagFsx", actions & {"fsx:TagResource"}, fsx, {"StringEquals": requested})
 
     # --- roles -----------------------------------------------------------------------------------
     def roles(self) -> Iterator[Statement]:
-        """Yield the right to pass the machines' roles to EC2, and to create the roles of services."""
-        roles = [
-            f"arn:aws:iam::*:role/{name}{SUFFIX}" for name in sorted(self._scope.declared.get(PROFILE, ()))
-        ]
+        """Yield the right to pass roles to the services that take them, to attach AWS's policies, and to create the roles of services."""
+        every = {one: f"arn:aws:iam::*:role/{name}" for one, name in self._names(ROLE).items()}
+        profiles = {*self._scope.declared.get(PROFILE, ())}
+        machines = {one: arn for one, arn in every.items() if one in profiles}
         to_ec2 = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-        yield from _allow("PassMachines", ["iam:PassRole"], roles, to_ec2)
+        yield from allow(
+            "PassMachines", ["iam:PassRole"], [machines[one] for one in sorted(machines)], to_ec2
+        )
+        if operator_eks.CLUSTER in self._scope.declared:
+            yield from operator_eks.passed(
+                self._plan.name, {k: v for k, v in every.items() if k not in profiles}
+            )
+            yield from operator_eks.attached(sorted(every.values()), self._scope.attached)
+            groups = () if (plane := eks_of(self._plan)) is None else plane.groups
+            reserved = sorted({one.reservation for one in groups if one.reservation is not None})
+            yield from operator_eks.launches(self._plan.name, self._region, reserved)
         for token, (service, role) in _LINKED.items():
             if token in self._scope.declared:
                 arn = f"arn:aws:iam::*:role/aws-service-role/{service}/{role}"
                 named = {"StringLike": {"iam:AWSServiceName": service}}
-                yield from _allow(f"Service{_word(token.rpartition(':')[2])}", ["iam:CreateServiceLinkedRole"], [arn], named)  # fmt: skip
+                yield from allow(f"Service{_word(token.rpartition(':')[2])}", ["iam:CreateServiceLinkedRole"], [arn], named)  # fmt: skip
                 if token == LINK:
-                    yield from _allow("ServicePolicy", ["iam:AttachRolePolicy", "iam:PutRolePolicy"], [arn])
+                    yield from allow("ServicePolicy", ["iam:AttachRolePolicy", "iam:PutRolePolicy"], [arn])
 
     # --- account checks and keys ------------------------------------------------------------------
     def doctor(self) -> Iterator[Statement]:
         """Yield what `gpucluster doctor` reads by name: roles of services, and the secret of the directory."""
         arn = "arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
-        yield from _allow("DoctorRoles", ["iam:GetRole"], [arn])
-        directory = self._plan.directory
+        yield from allow("DoctorRoles", ["iam:GetRole"], [arn])
+        directory = self._plan.directory if isinstance(self._plan, SlurmOnAws) else None
         if directory is not None and directory.secret is not None:
-            yield from _allow("DoctorSecret", ["secretsmanager:DescribeSecret"], [directory.secret])
+            yield from allow("DoctorSecret", ["secretsmanager:DescribeSecret"], [directory.secret])
 
     def key(self, *, writes: bool) -> Iterator[Statement]:
         """Yield the rights on the key of the spec: to look it up, and to use it."""
         if self._plan.aws.kms_key is not None:
             arn, when = _key(self._plan.aws.kms_key, self._region)
-            yield from _allow("KeyRead", ["kms:DescribeKey"], [arn], when)
+            yield from allow("KeyRead", ["kms:DescribeKey"], [arn], when)
             yield from self.key_use(writes=writes)
 
     def key_use(self, *, writes: bool) -> Iterator[Statement]:
@@ -455,12 +492,13 @@ class _Rights:
             return
         arn, when = _key(named, self._region)
         services = ["s3", *(["ec2", "elasticfilesystem", "fsx", "secretsmanager"] if writes else [])]
+        services += ["eks"] if writes and eks_of(self._plan) is not None else []
         via = {"kms:ViaService": [f"{one}.{self._region}.amazonaws.com" for one in sorted(services)]}
         actions = {*VOLUME_KEY, "kms:GenerateDataKey"} if writes else {"kms:Decrypt"}
-        yield from _allow("KeyUse", actions, [arn], _merged(when, {"StringEquals": via}))
+        yield from allow("KeyUse", actions, [arn], _merged(when, {"StringEquals": via}))
         if writes:
             granted = {"StringEquals": via, "Bool": {"kms:GrantIsForAWSResource": "true"}}
-            yield from _allow("KeyGrant", ["kms:CreateGrant"], [arn], _merged(when, granted))
+            yield from allow("KeyGrant", ["kms:CreateGrant"], [arn], _merged(when, granted))
 
     def _requested(self) -> Statement:
         return {"StringEquals": {f"aws:RequestTag/{TAG_CLUSTER}": self._plan.name}}
@@ -492,11 +530,11 @@ def _state(scope: OperatorScope, *, writes: bool) -> Iterator[Statement]:
     folder = f"{state.folder.strip('/')}/" if state.folder.strip("/") else ""
     bucket = f"arn:aws:s3:::{state.bucket}"
     objects = ["s3:GetObject", *(["s3:DeleteObject", "s3:PutObject"] if writes else [])]
-    yield from _allow("StateList", ["s3:ListBucket"], [bucket])
-    yield from _allow("State", objects, [f"{bucket}/{folder}.pulumi/*"])
+    yield from allow("StateList", ["s3:ListBucket"], [bucket])
+    yield from allow("State", objects, [f"{bucket}/{folder}.pulumi/*"])
     if state.key is not None:
         arn, when = _key(state.key, scope.plan.aws.region)
-        yield from _allow("StateKey", ["kms:Decrypt", *(["kms:Encrypt"] if writes else [])], [arn], when)
+        yield from allow("StateKey", ["kms:Decrypt", *(["kms:Encrypt"] if writes else [])], [arn], when)
 
 
 def _merged(first: Statement | None, second: Statement) -> Statement:
@@ -527,16 +565,6 @@ def _kind(action: str) -> str:
 
 def _word(kind: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in kind.split("-"))
-
-
-def _allow(
-    sid: str, actions: Iterable[str], resources: Sequence[str], when: Statement | None = None
-) -> Iterator[Statement]:
-    """Yield the statement, if it has actions and resources."""
-    found = sorted(set(actions))
-    if found and resources:
-        statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": found, "Resource": list(resources)}
-        yield statement | ({"Condition": when} if when else {})
 
 
 def unknown_actions(facts: CallFacts) -> list[str]:

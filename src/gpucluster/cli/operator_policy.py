@@ -38,8 +38,7 @@ def show(
     from gpucluster.cli.resources import planned_of, why_not
     from gpucluster.engine.offline.answers import place, read
     from gpucluster.errors import GpuclusterError
-    from gpucluster.plan.model import SlurmOnAws
-    from gpucluster.plan.security_rules import eks_of
+    from gpucluster.plan.model import AwsPlan
 
     backend = _backend(state, state_key)
     plan = resolved.plan
@@ -47,8 +46,8 @@ def show(
     planned = planned_of(plan, read(place(file, plan.name)))
     if planned is None:
         raise GpuclusterError(why_not(plan) or "Pulumi creates nothing for this spec")
-    if not isinstance(plan, SlurmOnAws) or eks_of(plan) is not None:
-        raise GpuclusterError(f"{plan.name}: policies of the operator do not know EKS yet")
+    if not isinstance(plan, AwsPlan):
+        raise GpuclusterError(why_not(plan) or "Pulumi creates nothing for this spec")
     made = documents(PolicyRole(role), scope_of(plan, planned, backend))
     if to is not None:
         _write(made, to)

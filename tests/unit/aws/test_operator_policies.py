@@ -9,7 +9,7 @@ import pytest
 from support.aws_plans import aws
 from support.builders import a_plan
 from support.iam_reference import actions as known_actions
-from support.judged_stacks import STACKS, judged
+from support.judged_stacks import EVERY, ON_EKS, STACKS, judged
 from support.operators import a_scope
 
 from gpucluster.aws import operator_documents
@@ -22,8 +22,14 @@ from gpucluster.aws.operator_documents import (
 from gpucluster.aws.operator_policies import OperatorScope, unknown_actions
 from gpucluster.catalog.calls import call_facts
 from gpucluster.errors import GpuclusterError
+from gpucluster.plan import names
+from gpucluster.plan.model import SlurmOnAws
 from gpucluster.sandbox.aws.iam.policies import Need, allows
 
+MADE_ON_EKS = {
+    "eks:CreateCluster",
+    "kms:CreateKey",
+}  # the reference has no type for them; the tag limits them
 # Actions with a resource type that are allowed on everything, and why
 ON_ANYTHING: Mapping[str, str] = {
     "servicequotas:GetServiceQuota": "it reads one number, and its quota has no ARN before the first request",
@@ -34,12 +40,14 @@ ON_ANYTHING: Mapping[str, str] = {
 @cache
 def scope_of(name: str) -> OperatorScope:
     """Run the program of a stack once."""
-    return a_scope(STACKS[name]())
+    return a_scope(EVERY[name]())
 
 
 def roles_of(name: str) -> list[PolicyRole]:
-    """The policies that a spec has: commands need `access.ssm`."""
-    return [r for r in PolicyRole if r is not PolicyRole.COMMANDS or scope_of(name).plan.access.ssm]
+    """The policies that a spec has: commands need `access.ssm`, and EKS has no boundary."""
+    plan = scope_of(name).plan
+    some = [PolicyRole.PLAN, PolicyRole.APPLY, *([PolicyRole.BOUNDARY] if name in STACKS else [])]
+    return [*some, PolicyRole.COMMANDS] if isinstance(plan, SlurmOnAws) and plan.access.ssm else some
 
 
 @cache
@@ -47,7 +55,7 @@ def statements(name: str, role: PolicyRole) -> list[dict[str, Any]]:
     return [s for one in documents(role, scope_of(name)) for s in json.loads(one.text)["Statement"]]
 
 
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_apply_has_every_call_of_the_declared_types(name: str) -> None:
     scope, facts = scope_of(name), call_facts()
     rows = [facts.types[token] for token in scope.declared]
@@ -58,7 +66,7 @@ def test_apply_has_every_call_of_the_declared_types(name: str) -> None:
     assert needed - {a for s in statements(name, PolicyRole.PLAN) for a in s["Action"]} != set()
 
 
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_types_that_the_spec_does_not_have_get_no_rights(name: str) -> None:
     declared = scope_of(name).declared
     services = {a.partition(":")[0] for s in statements(name, PolicyRole.APPLY) for a in s["Action"]}
@@ -66,7 +74,7 @@ def test_types_that_the_spec_does_not_have_get_no_rights(name: str) -> None:
     assert ("budgets" in services) == any("budgets/" in token for token in declared)
 
 
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_plan_only_reads(name: str) -> None:
     levels = {a: level(a) for s in statements(name, PolicyRole.PLAN) for a in s["Action"]}
     assert {a for a, found in levels.items() if found not in ("List", "Read")} <= {"kms:Decrypt"}
@@ -81,7 +89,7 @@ def level(action: str) -> str:
     return _reference()[service]["privileges"][name]["access_level"]
 
 
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("role", [PolicyRole.PLAN, PolicyRole.APPLY])
 def test_what_can_be_limited_is_limited(name: str, role: PolicyRole) -> None:
     """An action on every resource is one that takes no resource type at all."""
@@ -89,7 +97,11 @@ def test_what_can_be_limited_is_limited(name: str, role: PolicyRole) -> None:
     wide = {a for s in statements(name, role) if s["Resource"] == ["*"] for a in s["Action"]}
     assert {a for a in wide if facts.kinds[a]} - ON_ANYTHING.keys() == set()
     writes = {a for a in wide if level(a) not in ("List", "Read")}
-    assert writes <= {"ec2:DeleteSubnetCidrReservation", "elasticfilesystem:CreateFileSystem"}
+    assert writes <= {"ec2:DeleteSubnetCidrReservation", "elasticfilesystem:CreateFileSystem"} | MADE_ON_EKS
+    for one in statements(name, role):
+        if one["Resource"] == ["*"] and MADE_ON_EKS & {*one["Action"]}:
+            tag = {f"aws:RequestTag/{names.TAG_CLUSTER}": scope_of(name).plan.name}
+            assert one["Condition"] == {"StringEquals": tag}
 
 
 def test_file_systems_of_the_site_are_looked_up_by_id() -> None:
@@ -108,7 +120,7 @@ def test_each_action_of_ec2_has_a_limit() -> None:
     assert unknown_actions(call_facts()) == []
 
 
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_documents_fit_and_are_the_same_each_time(name: str) -> None:
     for role in roles_of(name):
         made = documents(role, scope_of(name))
@@ -116,7 +128,44 @@ def test_documents_fit_and_are_the_same_each_time(name: str) -> None:
         assert all(one.size <= MANAGED_MAX for one in made)
         sids = [s["Sid"] for one in made for s in json.loads(one.text)["Statement"]]
         assert len(set(sids)) == len(sids)
-    assert len(documents(PolicyRole.BOUNDARY, scope_of(name))) == 1, "a role has one boundary"
+    if name in STACKS:
+        assert len(documents(PolicyRole.BOUNDARY, scope_of(name))) == 1, "a role has one boundary"
+
+
+@pytest.mark.parametrize("name", ON_EKS)
+def test_eks_has_no_boundary_of_ours(name: str) -> None:
+    with pytest.raises(GpuclusterError, match="has no boundary: the roles of EKS have AWS's own policies"):
+        documents(PolicyRole.BOUNDARY, scope_of(name))
+
+
+@pytest.mark.parametrize("name", ON_EKS)
+def test_on_eks_each_role_goes_to_its_service_and_only_policies_of_the_program_are_attached(
+    name: str,
+) -> None:
+    plan = scope_of(name).plan
+    for one in statements(name, PolicyRole.APPLY):
+        if "iam:AttachRolePolicy" in one["Action"] and one["Sid"] != "ServicePolicy":
+            assert {arn.split(":")[4] for arn in one["Condition"]["ArnEquals"]["iam:PolicyARN"]} == {"aws"}
+        if "iam:PassRole" in one["Action"]:
+            words = {arn.removeprefix(f"arn:aws:iam::*:role/{plan.name}-")[:13] for arn in one["Resource"]}
+            service = one["Condition"]["StringEquals"]["iam:PassedToService"]
+            assert ("control-plane" in words) == (service == "eks.amazonaws.com")
+            assert not words & {"jobs-???????"}
+
+
+def test_rights_on_eks_end_at_the_cluster() -> None:
+    """A cluster whose name begins alike is another one."""
+    boundary = [{"Statement": statements("kube", PolicyRole.APPLY)}]
+    base = "arn:aws:eks:us-west-2:123456789012"
+    for kind in ("nodegroup", "addon", "access-entry", "podidentityassociation"):
+        own, other = (
+            Need(action="eks:TagResource", resource=f"{base}:{kind}/{c}/x") for c in ("kube", "kube-2")
+        )
+        assert allows(boundary, own)
+        assert not allows(boundary, other)
+    assert not allows(boundary, Need(action="eks:DeleteCluster", resource=f"{base}:cluster/kube-2"))
+    key = "arn:aws:kms:us-west-2:123456789012:key/1"
+    assert not allows(boundary, Need(action="kms:ScheduleKeyDeletion", resource=key))
 
 
 def test_size_leaves_out_white_space() -> None:

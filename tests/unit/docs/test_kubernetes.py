@@ -76,7 +76,6 @@ def test_fields_of_the_page_are_those_of_the_spec() -> None:
         assert f"| `{name}` |" in schema.partition(f"### `{section}`")[2].partition("\n### ")[0], field
 
 
-def test_what_it_says_of_policies_and_down_is_so() -> None:
-    """A page that is older than the program is a fault, too."""
-    assert "has no policies for EKS yet" in TEXT
-    assert program.run(["plan", str(ROOT / "stacks/kube.yaml"), "--operator-policy", "apply"]) == 2
+def test_what_it_says_of_boundaries_is_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["plan", str(ROOT / "stacks/kube.yaml"), "--operator-policy", "boundary"]) == 2
+    assert "set your own: aws.boundary of the spec" in capsys.readouterr().err

@@ -32,6 +32,7 @@ from gpucluster.sandbox.aws.iam import calls as iam
 from gpucluster.sandbox.aws.iam import policies
 from gpucluster.sandbox.aws.iam.policies import Need, UnknownPolicyPart
 from gpucluster.sandbox.aws.kms import keys
+from gpucluster.sandbox.aws.logs import rights as logs
 from gpucluster.sandbox.aws.moto_state import Moto
 from gpucluster.sandbox.aws.rights import ApiRequest
 from gpucluster.sandbox.aws.s3 import calls as s3
@@ -72,6 +73,7 @@ _RIGHTS: Mapping[str, Callable[[ApiRequest, Moto], Iterable[Need]]] = {  # the r
     "events": events.rights,
     "iam": iam.rights,
     "kms": keys.rights,
+    "logs": logs.rights,
     "s3": s3.rights,
     "secretsmanager": secretsmanager.rights,
     "sqs": sqs.rights,

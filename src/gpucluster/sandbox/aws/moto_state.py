@@ -532,6 +532,13 @@ class Moto:
                 return None
             return Key(arn=str(key.arn), state=str(key.key_state), manager=str(key.key_manager))
 
+    def key_tags(self, arn: str) -> Mapping[str, str]:
+        """The tags of a KMS key; empty if there is no such key."""
+        with self.lock:
+            key = self._kms.keys.get(arn.rpartition("/")[2])
+            rows: Any = () if key is None else self._kms.list_resource_tags(key.id).get("Tags") or ()
+            return {str(row["TagKey"]): str(row["TagValue"]) for row in rows}
+
     def put_object(self, bucket: str, key: str, body: bytes) -> None:
         """Write an object; a Refusal without the bucket."""
         with self.lock:

@@ -7,6 +7,7 @@ from gpucluster.sandbox.aws import shapes
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.eks.state import Eks
 from gpucluster.sandbox.aws.iam.policies import Need
+from gpucluster.sandbox.aws.kms import keys
 from gpucluster.sandbox.aws.moto_state import ACCOUNT, Moto
 from gpucluster.sandbox.aws.rights import ApiRequest, linked_role, need, request_tags, resource_tags
 
@@ -29,13 +30,15 @@ _LINKED: Mapping[str, tuple[str, str]] = {
 
 
 def rights(request: ApiRequest, model: CloudModel, moto: Moto, _now: float) -> Iterable[Need]:
-    """The action on its resource; tags at creation; PassRole; a look at the role of nodes; the service-linked role."""
+    """The action on its resource; tags at creation; PassRole; the key of secrets; a look at the role of nodes; the service-linked role."""
     asked = shapes.parameters(request.service, request.operation, request.target, request.body)
     arn, tags = _resource(request, asked, model)
     requested = request_tags(cast("Mapping[str, str]", asked.get("tags") or {}))
     yield need(request, arn, {**resource_tags(tags), **requested, **_keys(request.operation, asked)})
     for role, service in _roles(request.operation, asked):
         yield Need(action="iam:PassRole", resource=role, context={"iam:passedtoservice": (service,)})
+    for row in cast("Iterable[Mapping[str, Any]]", asked.get("encryptionConfig") or ()):
+        yield from keys.cluster_needs(str((row.get("provider") or {}).get("keyArn", "")), moto)
     if request.operation == "CreateNodegroup":
         for action in ("iam:GetRole", "iam:ListAttachedRolePolicies"):
             yield Need(action=action, resource=str(asked["nodeRole"]))

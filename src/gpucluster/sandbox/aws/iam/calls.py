@@ -53,6 +53,8 @@ def rights(request: ApiRequest, moto: Moto) -> Iterable[Need]:
     tags = {fields[f"Tags.member.{n}.Key"]: fields.get(f"Tags.member.{n}.Value", "") for n in range(1, 51) if f"Tags.member.{n}.Key" in fields}  # fmt: skip
     bound = fields.get("PermissionsBoundary") or (None if profile or not role else _bound(moto, role))
     context = {**request_tags(tags), **({"iam:permissionsboundary": (bound,)} if bound else {})}
+    if named := fields.get("PolicyArn"):
+        context["iam:policyarn"] = (named,)
     yield need(request, arn or "*", context)
     kinds = {"CreateRole": "TagRole", "CreateInstanceProfile": "TagInstanceProfile"}
     if tags and request.operation in kinds:

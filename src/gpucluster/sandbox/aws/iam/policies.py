@@ -80,6 +80,7 @@ _KEYS = frozenset(
         "iam:awsservicename",
         "iam:passedtoservice",
         "iam:permissionsboundary",
+        "iam:policyarn",
         "kms:resourcealiases",
         "kms:grantisforawsresource",
         "kms:viaservice",

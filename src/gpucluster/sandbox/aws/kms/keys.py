@@ -1,15 +1,16 @@
 """What services refuse because of a customer-managed key that is missing, disabled, or not for the caller (T51)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpucluster.cloud.port import LIVING
 from gpucluster.sandbox.aws.ec2.call import Ec2Call
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.ec2.state.values import Ec2Instance, Refusal
-from gpucluster.sandbox.aws.iam.policies import Need
-from gpucluster.sandbox.aws.moto_state import Moto
-from gpucluster.sandbox.aws.rights import ApiRequest, json_body, need
+from gpucluster.sandbox.aws.iam.policies import Context, Need
+from gpucluster.sandbox.aws.moto_state import ACCOUNT, Moto
+from gpucluster.sandbox.aws.rights import ApiRequest, json_body, need, request_tags, resource_tags
 
 INVALID = "Client.InvalidKMSKey.InvalidState", "The KMS key provided is in an incorrect state"
 # a launch without rights on the key: the code and the message differ (aws/karpenter-provider-aws#1407)
@@ -34,6 +35,8 @@ _OF_SECRETS: Mapping[str, tuple[str, ...]] = {
 }
 # "Required" in the key policies that the guides of EFS and FSx give for a customer-managed key
 _OF_FILE_SYSTEMS = ("CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext")
+_OF_CLUSTERS = ("CreateGrant", "DescribeKey")
+_NEW = "00000000-0000-4000-8000-000000000000"  # of a key that does not exist yet
 Allow = Callable[[Iterable[Need]], None]
 
 
@@ -75,10 +78,26 @@ def secret_needs(operation: str, key: str | None, moto: Moto) -> Iterator[Need]:
 
 
 def rights(request: ApiRequest, moto: Moto) -> Iterable[Need]:
-    """The action on the named key; a direct call has no `kms:ViaService`."""
-    found = moto.key(str(json_body(request.body).get("KeyId", "")))
-    context = {} if found is None else {"kms:resourcealiases": moto.aliases(found.arn)}
-    yield need(request, "*" if found is None else found.arn, context)
+    """The action on the named key, and tags at its creation; a direct call has no `kms:ViaService`."""
+    asked = json_body(request.body)
+    found = moto.key(str(asked.get("KeyId", "")))
+    tags = {str(row["TagKey"]): str(row["TagValue"]) for row in asked.get("Tags") or ()}
+    context = {} if found is None else _of_key(found.arn, moto)
+    yield need(request, "*" if found is None else found.arn, {**context, **request_tags(tags)})
+    if request.operation == "CreateKey" and tags:
+        arn = f"arn:aws:kms:{request.region}:{ACCOUNT}:key/{_NEW}"
+        yield need(replace(request, operation="TagResource"), arn, request_tags(tags))
+
+
+def cluster_needs(named: str, moto: Moto) -> Iterator[Need]:
+    """The rights of who makes a cluster of EKS with a key for its secrets (EKS user guide, "Encrypt Kubernetes secrets")."""
+    found = moto.key(named)
+    if found is not None:
+        yield from _via("eks", _OF_CLUSTERS, found.arn, moto)
+
+
+def _of_key(arn: str, moto: Moto) -> Context:
+    return {"kms:resourcealiases": moto.aliases(arn), **resource_tags(moto.key_tags(arn))}
 
 
 def refused(call: Ec2Call, named: str, model: CloudModel, moto: Moto) -> tuple[str, str] | None:
@@ -120,7 +139,7 @@ def _needs(
 
 def _via(service: str, actions: Iterable[str], arn: str, moto: Moto) -> Iterator[Need]:
     via = (f"{service}.{moto.region}.amazonaws.com",)
-    context = {"kms:viaservice": via, "kms:resourcealiases": moto.aliases(arn)}
+    context = {"kms:viaservice": via, **_of_key(arn, moto)}
     for action in actions:
         granted = {"kms:grantisforawsresource": ("true",)} if action == "CreateGrant" else {}
         yield Need(action=f"kms:{action}", resource=arn, context={**context, **granted})

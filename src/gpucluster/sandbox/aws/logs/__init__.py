@@ -1,0 +1,1 @@
+"""CloudWatch Logs: moto stores the groups; here are the rights of the calls."""
