@@ -191,8 +191,18 @@ def _wide(ours: str, theirs: str) -> bool:
     """The type of the resource is written out; names may have `*`."""
     if fnmatch.fnmatchcase(ours, theirs):
         return True
-    fixed = theirs.partition("*")[0]
-    return ours.startswith(fixed) and fnmatch.fnmatchcase(ours.replace("*", "x") + "x", theirs + "*")
+    return ours.startswith(theirs.partition("*")[0]) and _have_common(ours, theirs)
+
+
+@cache
+def _have_common(one: str, other: str) -> bool:
+    """Whether some text fits both patterns. In IAM, `*` stands for slashes, too."""
+    if not one or not other:
+        return set(one + other) <= {"*"}
+    if "*" in (one[0], other[0]):
+        wild, rest = (one, other) if one[0] == "*" else (other, one)
+        return _have_common(wild[1:], rest) or _have_common(wild, rest[1:])
+    return (one[0] == other[0] or "?" in (one[0], other[0])) and _have_common(one[1:], other[1:])
 
 
 def _is_key(form: str, key: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def shortened(printed: str, shown: tuple[str, ...] = ()) -> str:
     return "".join(f"{line}\n" for line in kept)
 
 
-def instead(words: list[str], **names: str) -> list[str]:
+def instead(words: Sequence[str], **names: str) -> list[str]:
     """The command with other names: `burst` as a whole word of a path or by itself, `stacks/burst.yaml` as a file."""
     return [_renamed(word, names) for word in words]
 

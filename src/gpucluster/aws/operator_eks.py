@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.aws.iam_policies import Statement
 from gpucluster.aws.operator_statements import allow
+from gpucluster.catalog.calls import call_facts
 from gpucluster.plan.names import TAG_CLUSTER, log_group
 
 SERVICES = ("eks", "kms", "logs")
@@ -17,7 +18,13 @@ LINKED: Mapping[str, tuple[str, str]] = {  # type -> service and name of the rol
     CLUSTER: ("eks.amazonaws.com", "AWSServiceRoleForAmazonEKS"),
     NODE_GROUP: ("eks-nodegroup.amazonaws.com", "AWSServiceRoleForAmazonEKSNodegroup"),
 }
-_KINDS = ("access-entry", "addon", "nodegroup", "podidentityassociation")
+_KINDS: Mapping[str, str] = {  # kind of a resource -> its word in the ids of statements
+    "access-entry": "EksAccessEntry",
+    "addon": "EksAddon",
+    "cluster": "EksCluster",
+    "nodegroup": "EksNodeGroup",
+    "podidentityassociation": "EksPodIdentity",
+}
 _MAKES = frozenset({"eks:CreateCluster", "kms:CreateKey"})  # the calls name no resource
 _LISTS = frozenset({"logs:DescribeLogGroups"})
 # word of a role -> who takes it. All other roles of the program but Karpenter's nodes' are those of pods.
@@ -35,11 +42,11 @@ def statements(
     requested = {"StringEquals": {f"aws:RequestTag/{TAG_CLUSTER}": cluster}}
     eks = {a for a in actions if a.startswith("eks:")}
     yield from allow("MakeEks", eks & _MAKES, ["*"], requested)
-    own = [
-        f"arn:aws:eks:{region}:*:cluster/{cluster}",
-        *(f"arn:aws:eks:{region}:*:{kind}/{cluster}/*" for kind in _KINDS),
-    ]
-    yield from allow("OwnEks", eks - _MAKES, own)
+    for kind, name in _KINDS.items():
+        own = {a for a in eks - _MAKES if kind in call_facts().kinds[a]}
+        yield from allow(
+            f"Own{name}", own, [f"arn:aws:eks:{region}:*:{kind}/{cluster}{'' if kind == 'cluster' else '/*'}"]
+        )
     logs = {a for a in actions if a.startswith("logs:")}
     yield from allow("ReadLogs", logs & _LISTS, ["*"])
     group = f"arn:aws:logs:{region}:*:log-group:{log_group(cluster)}"

@@ -191,6 +191,8 @@ class Session:
                 return self._cycles(expectation)
             case Location.CLOUD:
                 return QueryOutput(code=0, stdout=json.dumps(self._cloud.read(argv), default=str))
+            case Location.API | Location.STATUS:
+                raise ValueError(f"the machines of a cluster have no place {query.at}")
 
     def _run(self, machine: str, argv: Sequence[str], as_user: bool, limit_s: float) -> QueryOutput:
         user = self._context.user if as_user else None

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from support.iam_reference import Finding, grammar, judge, judge_trust
-from support.judged_stacks import EVERY, STACKS, judged
+from support.judged_stacks import EVERY, ON_EKS, judged
 from support.operators import a_scope
 
 from gpucluster.aws.operator_documents import PolicyRole, documents
+from gpucluster.plan.model import SlurmOnAws
 
 # (Sid, kind, text) -> why the finding is no fault. A row that no stack needs is refused.
 _KARPENTER = (
@@ -65,12 +66,13 @@ def policies(name: str) -> Iterator[tuple[str, bool, str]]:
 
 def operators(name: str) -> Iterator[tuple[str, bool, str]]:
     """The policies of the operator and the boundary. The documents of one role count together, as IAM evaluates them."""
-    if name not in STACKS:
-        return  # `plan --operator-policy` refuses it
-    scope = a_scope(STACKS[name]())
+    scope = a_scope(EVERY[name]())
+    by_ssm = isinstance(scope.plan, SlurmOnAws) and scope.plan.access.ssm
     for role in PolicyRole:
-        if role is PolicyRole.COMMANDS and not scope.plan.access.ssm:
+        if role is PolicyRole.COMMANDS and not by_ssm:
             continue  # such a spec has no commands by Systems Manager
+        if role is PolicyRole.BOUNDARY and name in ON_EKS:
+            continue  # the roles of EKS have AWS's own policies
         texts = [one.text for one in documents(role, scope)]
         statements = [one for text in texts for one in json.loads(text)["Statement"]]
         yield f"Operator {role}", False, json.dumps({"Version": "2012-10-17", "Statement": statements})

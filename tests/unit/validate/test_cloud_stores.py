@@ -316,7 +316,7 @@ def rights() -> list[dict[str, Any]]:
         access=Access(ssm=True),
         storage=(Mount(path="/home", source=Efs()), Mount(path="/scratch", source=LUSTRE)),
     )
-    made = command_statements(OperatorScope(plan=plan, declared={}, lookups=()))
+    made = command_statements(OperatorScope(plan=plan, declared={}, fixed={}, attached=(), lookups=()))
     found = json.loads(json.dumps(made).replace(plan.aws.region, REGION))
     return [one for one in found if one["Sid"] in ("Find",) or one["Sid"].startswith("Validate")]
 

@@ -195,6 +195,12 @@ class Moto:
             chosen = _version(found, version or "$Default")
             return Template(id=found.id, name=found.name, version=chosen.number, content=dict(chosen.data))
 
+    def renew_template_tags(self) -> None:
+        """Show launch templates with their tags of now: moto keeps those of their creation for its answers."""
+        with self.lock:
+            for one in self._ec2.launch_templates.values():
+                one.tags = one.get_tags()
+
     def groups(self) -> dict[str, Group]:
         """Every security group by id."""
         with self.lock:

@@ -361,7 +361,7 @@ def test_stack_with_session_manager_is_reached_by_its_spec(
 
 def operator_statements() -> list[Statement]:
     """The policy of `plan --operator-policy commands`, in the Region of the test."""
-    made = command_statements(OperatorScope(plan=plan(), declared={}, lookups=()))
+    made = command_statements(OperatorScope(plan=plan(), declared={}, fixed={}, attached=(), lookups=()))
     return json.loads(json.dumps(made).replace(plan().aws.region, REGION).replace("research-???????", BUCKET))
 
 
@@ -543,7 +543,7 @@ def test_long_output_of_a_node_is_refused_and_short_output_is_not(site: Site) ->
 def test_spec_without_session_manager_has_no_such_policy() -> None:
     closed = replace(plan(), access=Access())
     with pytest.raises(GpuclusterError, match="has no commands by Systems Manager"):
-        command_statements(OperatorScope(plan=closed, declared={}, lookups=()))
+        command_statements(OperatorScope(plan=closed, declared={}, fixed={}, attached=(), lookups=()))
 
 
 # --- the stand-in -------------------------------------------------------------------------------------

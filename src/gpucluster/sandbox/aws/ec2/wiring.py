@@ -183,6 +183,7 @@ def listed_templates(asked: Mapping[str, Any], moto: Moto) -> None:
         moto.template(identifier, None, None)
     for name in cast(Sequence[str], asked.get("LaunchTemplateNames") or ()):
         moto.template(None, name, None)
+    moto.renew_template_tags()
 
 
 WIRING: Mapping[str, Wiring] = {

@@ -37,8 +37,8 @@ def rights(request: ApiRequest, model: CloudModel, moto: Moto, _now: float) -> I
     yield need(request, arn, {**resource_tags(tags), **requested, **_keys(request.operation, asked)})
     for role, service in _roles(request.operation, asked):
         yield Need(action="iam:PassRole", resource=role, context={"iam:passedtoservice": (service,)})
-    for row in cast("Iterable[Mapping[str, Any]]", asked.get("encryptionConfig") or ()):
-        yield from keys.cluster_needs(str((row.get("provider") or {}).get("keyArn", "")), moto)
+    for row in cast("Iterable[Mapping[str, Mapping[str, str]]]", asked.get("encryptionConfig") or ()):
+        yield from keys.cluster_needs(row["provider"]["keyArn"], moto)
     if request.operation == "CreateNodegroup":
         for action in ("iam:GetRole", "iam:ListAttachedRolePolicies"):
             yield Need(action=action, resource=str(asked["nodeRole"]))

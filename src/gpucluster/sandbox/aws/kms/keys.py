@@ -82,8 +82,9 @@ def rights(request: ApiRequest, moto: Moto) -> Iterable[Need]:
     asked = json_body(request.body)
     found = moto.key(str(asked.get("KeyId", "")))
     tags = {str(row["TagKey"]): str(row["TagValue"]) for row in asked.get("Tags") or ()}
-    context = {} if found is None else _of_key(found.arn, moto)
-    yield need(request, "*" if found is None else found.arn, {**context, **request_tags(tags)})
+    arn = "*" if found is None else found.arn
+    of_key: Context = _of_key(arn, moto) if found else {}
+    yield need(request, arn, {**of_key, **request_tags(tags)})
     if request.operation == "CreateKey" and tags:
         arn = f"arn:aws:kms:{request.region}:{ACCOUNT}:key/{_NEW}"
         yield need(replace(request, operation="TagResource"), arn, request_tags(tags))

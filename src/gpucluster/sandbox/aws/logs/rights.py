@@ -1,7 +1,8 @@
 """The rights of CloudWatch Logs, on the log group."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 
 from gpucluster.sandbox.aws.iam.policies import Need
 from gpucluster.sandbox.aws.moto_state import ACCOUNT
@@ -19,7 +20,7 @@ def rights(request: ApiRequest, _moto: object) -> Iterable[Need]:
     group = named.removesuffix(":*")
     if not group and asked.get("logGroupName"):
         group = f"arn:aws:logs:{request.region}:{ACCOUNT}:log-group:{asked['logGroupName']}"
-    tags = request_tags({str(k): str(v) for k, v in (asked.get("tags") or {}).items()})
+    tags = request_tags(cast("Mapping[str, str]", asked.get("tags") or {}))
     if request.operation in _LISTS or not group:
         yield need(request, "*", {})
         return

@@ -169,14 +169,7 @@ def _read_template(cloud: Cloud, identifier: str, _: Values) -> Seen:
         "LatestVersionNumber": int(seen["LatestVersionNumber"]),
         "DefaultVersionNumber": int(seen["DefaultVersionNumber"]),
         "Arn": cloud.ec2_arn("launch-template", identifier),
-        "Tags": _tags_of(cloud, identifier),
     }
-
-
-def _tags_of(cloud: Cloud, identifier: str) -> list[dict[str, str]]:
-    """Read the tags separately: moto does not return tags that were added after creation."""
-    where = [{"Name": "resource-id", "Values": [identifier]}]
-    return cloud.ec2.describe_tags(Filters=where)["Tags"]
 
 
 def _update_template(call: Call, changed: frozenset[str]) -> None:
