@@ -78,11 +78,10 @@ def _enter(home: "SandboxDir") -> None:
     """Let kubectl, aws and boto3 of this process reach the rehearsal."""
     from gpucluster.sandbox.kubernetes import access, programs
 
-    built = programs.find_or_build(_no_build)
-    os.environ.update(access.environment(home, built))
+    def missing(words: str) -> None:
+        raise GpuclusterError(
+            f"the programs of the rehearsal are gone: {words}",
+            next_step=f"gpucluster sandbox down {home.name}, then: gpucluster sandbox up FILE",
+        )
 
-
-def _no_build(words: str) -> None:
-    raise GpuclusterError(
-        f"the programs of the rehearsal are gone: {words}", next_step="gpucluster sandbox up builds them"
-    )
+    os.environ.update(access.environment(home, programs.find_or_build(missing)))

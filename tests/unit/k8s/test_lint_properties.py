@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.manifests import FACTS, good
 
-from gpucluster.k8s.lint import CHECKERS, Facts, check, documents, quantity, unchecked
+from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import CHECKERS, Facts, check, documents, unchecked
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.manifest_set import build
 

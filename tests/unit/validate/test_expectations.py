@@ -7,6 +7,8 @@ import pytest
 from support import builders
 from support.account_rows import STANDBY, a_site_plan, with_containers
 from support.builders import on_aws
+from support.eks_plans import the_stack
+from support.kube_steps import kube_steps
 
 from gpucluster.agent.boot.sshd import settings as sshd_settings
 from gpucluster.agent.roles import login
@@ -19,6 +21,7 @@ from gpucluster.plan.model import Bindings, Containers, Efs, Mount, SlurmOnAws, 
 from gpucluster.plan.model.bindings import FileSystemBinding
 from gpucluster.validate import expectations, login_expectations
 from gpucluster.validate.expect import needed_tier, select
+from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 from gpucluster.validate.pool_jobs import pool_jobs
 
 STACKS = Path(__file__).parents[3] / "stacks"
@@ -195,7 +198,10 @@ def test_every_check_of_the_table_is_expected_somewhere():
         with_containers(a_site_plan(), Containers.PYXIS),
         on_aws(resolve_file(STACKS / "research.yaml").plan),
     )
-    assert {e.check for plan in plans for e in expectations(plan, bindings, bundle="f" * 64)} == CHECKS.keys()
+    of_slurm = {e.check for plan in plans for e in expectations(plan, bindings, bundle="f" * 64)}
+    of_kubernetes = {e.check for e in kubernetes_expectations(the_stack(), kube_steps(), charts=True)}
+    assert of_slurm | of_kubernetes == CHECKS.keys()
+    assert of_slurm & of_kubernetes == set()
 
 
 def test_a_partition_that_requires_gpus_gets_jobs_with_gpus():

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpucluster import kubernetes_quantity as quantity
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import (
     CheckResult,
@@ -16,7 +17,6 @@ from gpucluster.checks.check import (
     passed,
 )
 from gpucluster.checks.kubernetes import objects
-from gpucluster.k8s.lint import quantity
 from gpucluster.plan.model.values import quantity as written
 from gpucluster.text import short
 

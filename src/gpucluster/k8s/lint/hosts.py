@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import cache
 
+from gpucluster import kubernetes_quantity as quantity
 from gpucluster.catalog import Machine, load
-from gpucluster.k8s.lint import placement, quantity
+from gpucluster.k8s.lint import placement
 from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of

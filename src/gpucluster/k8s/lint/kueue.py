@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from gpucluster.k8s.lint import quantity
+from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint.facts import ANY, PoolFacts
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text, texts

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from gpucluster.k8s.lint import quantity
+from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import GPU, is_gang
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj

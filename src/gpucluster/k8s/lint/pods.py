@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from gpucluster.k8s.lint import quantity
+from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint.manifest_set import Obj, is_built_in
 from gpucluster.k8s.lint.tree import Path, at, below, entries, items, mapping, text
 

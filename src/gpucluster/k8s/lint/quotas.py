@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from decimal import Decimal
 
-from gpucluster.k8s.lint import kueue, placement, quantity
+from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import kueue, placement
 from gpucluster.k8s.lint.facts import PoolFacts
 from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from gpucluster.k8s.lint import kueue, quantity
+from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.pods import Pods, amounts, pods_of

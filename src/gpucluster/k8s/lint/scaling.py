@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from gpucluster.k8s.lint import hosts, kueue, quantity
+from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import hosts, kueue
 from gpucluster.k8s.lint.disruption import has_gpus
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import GPU, devices

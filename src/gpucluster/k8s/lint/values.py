@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from typing import Any
 
-from gpucluster.k8s.lint import kueue, quantity, schedule
+from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.lint import kueue, schedule
 from gpucluster.k8s.lint.facts import Distribution
 from gpucluster.k8s.lint.finding import Finding, Level
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj

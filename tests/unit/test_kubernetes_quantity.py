@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpucluster.k8s.lint import quantity
+from gpucluster import kubernetes_quantity as quantity
 
 
 @pytest.mark.parametrize(
