@@ -17,9 +17,14 @@ def holder_of(pid: int) -> str:
 
 
 def sleeper(*words: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()", *words], stdin=subprocess.PIPE
+    """A Python process that runs until its input ends. Popen returns before the kernel shows the new command line."""
+    program = "import sys; print(flush=True); sys.stdin.read()"
+    made = subprocess.Popen(
+        [sys.executable, "-c", program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    assert made.stdout is not None
+    assert made.stdout.readline() == b"\n"
+    return made
 
 
 def test_running_process_has_not_ended_and_each_name_is_unique() -> None:
