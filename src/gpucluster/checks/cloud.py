@@ -66,10 +66,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """The place of the cluster; without `subnets` in it the check does not compare subnets."""
+    """The place of the cluster; without `subnets` in it the check does not compare subnets.
+
+    With `kubernetes`, EKS and Karpenter have nodes in it, too; `kube.instances` compares those with the API server.
+    """
 
     place: Place
     fixed: tuple[str, ...] = ()  # names of the login machines and the standby, which Pulumi creates
+    kubernetes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +191,9 @@ def evaluate_holdings(found: Holdings, want: Owned) -> CheckResult:
             f"without an owner: {listed(odd)}", expected, remedy=steps if len(ours) == len(odd) else ""
         )
     fixed = sum(i.role in _FIXED for i in found.instances)
-    words = f"the head{f', {fixed} for logins and standby' if fixed else ''}"
-    return passed(f"{words} and {len(found.instances) - 1 - fixed} nodes", expected)
+    others = sum(i.role == names.ROLE_KUBERNETES for i in found.instances)
+    words = f"the head{f', {fixed} for logins and standby' if fixed else ''}{f', {others} of Kubernetes' if others else ''}"
+    return passed(f"{words} and {len(found.instances) - 1 - fixed - others} nodes", expected)
 
 
 def _is_ours(instance: Instance, found: Holdings) -> bool:
@@ -216,6 +221,8 @@ def _is_owned(instance: Instance, found: Holdings, want: Owned) -> bool:
     if instance.role in _FIXED:
         twins = sum(other.name == instance.name for other in found.instances if other.role in _FIXED)
         return instance.name in want.fixed and twins == 1
+    if instance.role == names.ROLE_KUBERNETES:
+        return want.kubernetes and instance.id not in found.launched
     return instance.id in found.launched or (instance.request != "" and instance.request in found.open)
 
 

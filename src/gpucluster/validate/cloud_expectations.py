@@ -11,7 +11,7 @@ from gpucluster.checks.cloud_stores import BucketWant, FileSystemsWant, FileSyst
 from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, Efs, FsxLustre, Image, ImageById, SiteEfs, SiteLustre, SlurmOnAws
 from gpucluster.plan.model.aws import OwnNetwork
-from gpucluster.plan.security_rules import roles, rules
+from gpucluster.plan.security_rules import eks_of, roles, rules
 
 
 def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[str, Any]]:
@@ -19,7 +19,7 @@ def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[st
     place = _place(plan, bindings)
     fixed = _fixed(plan)
     of_pulumi = tuple(one.name for one in fixed if one.role != names.ROLE_HEAD)
-    yield "cloud.orphans", Owned(place=place, fixed=of_pulumi)
+    yield "cloud.orphans", Owned(place=place, fixed=of_pulumi, kubernetes=eks_of(plan) is not None)
     yield "cloud.journal", JournalWant(place=place)
     if bindings is not None:
         node_group = bindings.groups.get(names.ROLE_NODE, "")

@@ -490,6 +490,24 @@ def test_orphans():
     assert cloud.evaluate_daemon("000", cloud.Daemon(url="http://h")).verdict is FAIL
 
 
+def test_nodes_of_kubernetes_beside_slurm_have_an_owner():
+    """The remedy of an instance without an owner terminates it."""
+    head = Instance(id="i-0", cluster="both", role="head", request="", subnet="s1")
+    other = Instance(id="i-7", cluster="both", role="kubernetes-node", request="", subnet="s1")
+    known = Holdings(instances=(head, other), head="i-0", open=frozenset(), launched=frozenset())
+    slurm = Owned(place=Place(cluster="both", subnets=("s1",)))
+    both = replace(slurm, kubernetes=True)
+    finding = cloud.evaluate_holdings(known, both)
+    assert (finding.verdict, finding.found) == (PASS, "the head, 1 of Kubernetes and 0 nodes")
+    assert "i-7 (kubernetes-node)" in cloud.evaluate_holdings(known, slurm).found
+    assert (
+        "i-7 (in s9)"
+        in cloud.evaluate_holdings(replace(known, instances=(head, replace(other, subnet="s9"))), both).found
+    )
+    ours = replace(known, launched=frozenset({"i-7"}))  # the daemon's node with a changed tag
+    assert "i-7 (kubernetes-node)" in cloud.evaluate_holdings(ours, both).found
+
+
 PROGRAMS = ("aws", "gpucluster", "kubectl", "pulumi")
 
 
