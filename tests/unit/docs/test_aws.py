@@ -4,13 +4,12 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from support.aws_cli import AwsCli, aws_cli
 from support.builders import a_plan, on_aws
 from support.clouds import running_cloud
+from support.page_commands import command_of, commands_of, require_parsable
 from support.readme import matches, sessions
 
 from gpucluster import catalog
@@ -26,24 +25,10 @@ from gpucluster.spec import inspect_text
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "aws.md").read_text()
-LINES = [
-    words
-    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
-    for line in block.splitlines()
-    if (words := shlex.split(line, comments=True))
-]
+LINES = commands_of(TEXT)
 ON_HEAD = [words[1:] for words in LINES if words[:2] == ["sudo", "gpucluster"]]
 SMOKE = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)[0]
 OURS = [words for words in LINES if words[0] == "gpucluster"]
-
-
-def command_of(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that the words name, and what follows it."""
-    rest = words[1:]
-    found: Any = typer.main.get_command(program.app_of(rest))
-    while hasattr(found, "commands") and rest and rest[0] in found.commands:
-        found, rest = found.commands[rest[0]], rest[1:]
-    return found, rest
 
 
 def test_the_page_has_each_step_of_a_clusters_life() -> None:
@@ -54,9 +39,7 @@ def test_the_page_has_each_step_of_a_clusters_life() -> None:
 
 @pytest.mark.parametrize("words", OURS, ids=" ".join)
 def test_each_verb_and_option_exists_and_takes_what_is_given(words: list[str]) -> None:
-    command, rest = command_of(words)
-    assert not hasattr(command, "commands"), f"{words} names no command"
-    command.make_context(" ".join(words[:3]), list(rest), resilient_parsing=False)
+    require_parsable(words)
 
 
 def smoke_plan() -> SlurmOnAws:

@@ -4,41 +4,24 @@
 """
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from ruamel.yaml import YAML
+from support.page_commands import commands_of, require_parsable
 
 from gpucluster.cli import main as program
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "kubernetes.md").read_text()
-LINES = [
-    words
-    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
-    for line in block.splitlines()
-    if (words := shlex.split(line, comments=True))
-]
+LINES = commands_of(TEXT)
 OURS = [words for words in LINES if words[0] == "gpucluster"]
-
-
-def command_of(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that the words name, and what follows it."""
-    rest = words[1:]
-    found: Any = typer.main.get_command(program.app_of(rest))
-    while hasattr(found, "commands") and rest and rest[0] in found.commands:
-        found, rest = found.commands[rest[0]], rest[1:]
-    return found, rest
 
 
 @pytest.mark.parametrize("words", OURS, ids=" ".join)
 def test_each_verb_and_option_exists_and_takes_what_is_given(words: list[str]) -> None:
-    command, rest = command_of(words)
-    assert not hasattr(command, "commands"), f"{words} names no command"
-    command.make_context(" ".join(words[:3]), list(rest), resilient_parsing=False)
+    require_parsable(words)
 
 
 def test_the_way_goes_there_and_back() -> None:
