@@ -17,7 +17,7 @@ from gpucluster import engine
 from gpucluster.engine.error_attribution import explainer
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import ImageByName, SlurmOnAws
+from gpucluster.plan.model import AwsPlan, ImageByName, SlurmOnAws
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.sandbox import differences, paths, preexisting, state_dir
 from gpucluster.sandbox import host_checks as host
@@ -116,16 +116,11 @@ def _up(options: _Options, lock: int, program: Program, progress: Progress) -> R
     running = _start(options, lock, image, nodes=0 if kubernetes is None else kubernetes.nodes)
     try:
         watch.lap("capsule")
-        preexisting.make(options.plan, control(home))
-        if preexisting.buckets(options.plan):
-            preexisting.make_buckets(options.plan, home.client("s3"), options.scripts)
-        if preexisting.people(options.plan):
-            preexisting.make_people(options.plan, home.client("iam"))
+        furnish(options.plan, home, options.scripts)
         found = pulumi.result()
         outputs: Mapping[str, Any] = {}
         if not options.cloud_only:
-            progress(f"running the Pulumi program against http://127.0.0.1:{running.port}")
-            outputs = _engine_up(options, found, program, progress)
+            outputs = engine_up(options.plan, home, found, program, progress)
             watch.lap("engine")
             await_head(home, str(outputs["bucket"]), str(outputs["head"]), progress)
             watch.lap("head")
@@ -232,16 +227,36 @@ def _start(options: _Options, lock: int, image: Image, *, nodes: int) -> process
         room=options.host.machines,
         nodes=nodes,
     )
-    record = {"endpoint": f"http://127.0.0.1:{running.port}", "region": options.plan.aws.region}
-    options.home.endpoint.write_text(json.dumps(record, indent=1) + "\n")
+    write_endpoint(options.home, running.port, options.plan.aws.region)
     return running
 
 
-def _engine_up(options: _Options, pulumi: Path, program: Program, progress: Progress) -> Mapping[str, Any]:
+def write_endpoint(home: SandboxDir, port: int, region: str) -> None:
+    """Write where the sandbox's AWS answers."""
+    record = {"endpoint": f"http://127.0.0.1:{port}", "region": region}
+    home.endpoint.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def furnish(plan: AwsPlan, home: SandboxDir, scripts: Path) -> None:
+    """Make what the plan names and the account has: VPC, key, reservations, buckets, people."""
+    preexisting.make(plan, control(home))
+    if preexisting.buckets(plan):
+        preexisting.make_buckets(plan, home.client("s3"), scripts)
+    if preexisting.people(plan):
+        preexisting.make_people(plan, home.client("iam"))
+
+
+def engine_up(
+    plan: AwsPlan, home: SandboxDir, pulumi: Path, program: Program, progress: Progress
+) -> Mapping[str, Any]:
+    """Run the program against the sandbox's AWS; return its outputs."""
     from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
 
-    target = options.home.target(pulumi)
-    done = run.up(target, program, report=lambda step: progress(str(step)), explain=explainer(options.plan))
+    where = json.loads(home.endpoint.read_text())["endpoint"]
+    progress(f"running the Pulumi program against {where}")
+    done = run.up(
+        home.target(pulumi), program, report=lambda step: progress(str(step)), explain=explainer(plan)
+    )
     return done.outputs
 
 

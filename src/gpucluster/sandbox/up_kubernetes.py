@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucluster import engine
-from gpucluster.engine.error_attribution import explainer
 from gpucluster.plan import codec
 from gpucluster.plan.model import KubernetesOnAws
 from gpucluster.sandbox import differences, paths, preexisting
@@ -20,8 +19,7 @@ from gpucluster.sandbox.kubernetes import programs
 from gpucluster.sandbox.kubernetes.access import apply_waves, nodes_of, write_kubeconfig
 from gpucluster.sandbox.name_lock import claimed
 from gpucluster.sandbox.state_dir import SandboxDir
-from gpucluster.sandbox.status import control
-from gpucluster.sandbox.up import Watch, write_operator
+from gpucluster.sandbox.up import Watch, engine_up, furnish, write_endpoint, write_operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +62,14 @@ def up(
             room=0, nodes=nodes_of(plan.kubernetes),
         )  # fmt: skip
         try:
-            where = {"endpoint": f"http://127.0.0.1:{running.port}", "region": plan.aws.region}
-            home.endpoint.write_text(json.dumps(where, indent=1) + "\n")
+            write_endpoint(home, running.port, plan.aws.region)
             watch.lap("capsule")
-            _furnish(plan, home, scripts)
+            furnish(plan, home, scripts)
             if not cloud_only:
-                progress(f"running the Pulumi program against http://127.0.0.1:{running.port}")
-                bindings = _engine_up(plan, home, pulumi, lambda: program(plan), progress)
+                outputs = engine_up(plan, home, pulumi, lambda: program(plan), progress)
                 watch.lap("engine")
                 write_kubeconfig(home, built)
-                apply_waves(home, built, file, bindings, progress)
+                apply_waves(home, built, file, str(outputs["bindings"]), progress)
                 watch.lap("waves")
             running.keep()
         except BaseException:
@@ -81,24 +77,3 @@ def up(
             raise
     said = (*differences.of_kubernetes(), *preexisting.explain(plan, scripts))
     return RunningKubernetes(home=home, plan=plan, port=running.port, differences=said, seconds=watch.laps)
-
-
-def _furnish(plan: KubernetesOnAws, home: SandboxDir, scripts: Path) -> None:
-    """Make what the plan names and the account has: keys, reservations, buckets, people."""
-    preexisting.make(plan, control(home))
-    if preexisting.people(plan):
-        preexisting.make_people(plan, home.client("iam"))
-    if preexisting.buckets(plan):
-        preexisting.make_buckets(plan, home.client("s3"), scripts)
-
-
-def _engine_up(
-    plan: KubernetesOnAws, home: SandboxDir, pulumi: Path, program: Callable[[], None], progress: Progress
-) -> str:
-    """Run the program; return the output with the ids of volumes."""
-    from gpucluster.engine import run  # noqa: PLC0415  pulumi takes a second to import
-
-    done = run.up(
-        home.target(pulumi), program, report=lambda step: progress(str(step)), explain=explainer(plan)
-    )
-    return str(done.outputs["bindings"])
