@@ -1,4 +1,7 @@
-"""The table of all checks. To add one, write its query, parser and rule in the module of its subject, and a row here."""
+"""The table of the checks of machines, Slurm and AWS. Machines load it; the checks of Kubernetes have their own table.
+
+To add one, write its query, parser and rule in the module of its subject, and a row here.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +37,6 @@ from gpucluster.checks import (
     users,
 )
 from gpucluster.checks.check import Check
-from gpucluster.checks.kubernetes.table import KUBERNETES
 
 _LOG = "journalctl --no-pager -n 30 -u"
 
@@ -578,4 +580,4 @@ _ALL: tuple[Check[Any, Any], ...] = (
     ),
 )
 
-CHECKS: Mapping[str, Check[Any, Any]] = {check.id: check for check in (*_ALL, *KUBERNETES)}
+CHECKS: Mapping[str, Check[Any, Any]] = {check.id: check for check in _ALL}

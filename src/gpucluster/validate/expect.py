@@ -28,7 +28,6 @@ from gpucluster.checks import (
     strays,
     user_files,
 )
-from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
 from gpucluster.plan.model import (
     Bindings,
@@ -48,7 +47,7 @@ from gpucluster.validate import (
     standby_expectations,
     user_expectations,
 )
-from gpucluster.validate.expectation import CLOUD, Expectation, expect
+from gpucluster.validate.expectation import CLOUD, EVERY_CHECK, Expectation, expect
 from gpucluster.validate.order import needs_first
 from gpucluster.validate.pool_jobs import node_targets, pool_jobs, power_cycle, small_job
 
@@ -97,10 +96,10 @@ def expectations(
 
 def select(all_of: Sequence[Expectation], *, tier: int, only: Sequence[str] = ()) -> tuple[Expectation, ...]:
     """The expectations up to `tier`; with `only`, those of the named checks or ids (`gpu.count`, `disk[head]`)."""
-    known = {e.check for e in all_of} | {e.id for e in all_of} | CHECKS.keys()
+    known = {e.check for e in all_of} | {e.id for e in all_of} | EVERY_CHECK.keys()
     for word in sorted(set(only) - known):
         near = difflib.get_close_matches(word[:200], sorted(known), n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; the checks are {', '.join(CHECKS)}"
+        hint = f"; did you mean {near[0]}?" if near else f"; the checks are {', '.join(EVERY_CHECK)}"
         raise ValueError(f"there is no check {word[:200]}{hint}")
     chosen = (e for e in all_of if not only or e.check in only or e.id in only)
     return tuple(e for e in chosen if needed_tier(e) <= tier)

@@ -27,12 +27,12 @@ from gpucluster.checks import (
 )
 from gpucluster.checks.check import TIMED_OUT, CheckResult, CheckStatus, ParseError, QueryOutput
 from gpucluster.checks.machine import Disk, Unit
-from gpucluster.checks.table import CHECKS
 from gpucluster.cli.context import resolve_file
 from gpucluster.plan.model import Bindings, Containers
 from gpucluster.plan.model.bindings import FileSystemBinding
 from gpucluster.slurm.values import NodeHardware
 from gpucluster.validate.expect import expectations
+from gpucluster.validate.expectation import EVERY_CHECK as CHECKS
 from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 
 STACKS = Path(__file__).parents[3] / "stacks"

@@ -26,9 +26,9 @@ from gpucluster.checks.mounts import Mounted, Mounts, MountWant
 from gpucluster.checks.partitions import Partition, Partitions, PartitionWant
 from gpucluster.checks.power_saving import Cycles, NodeCycle, PowerCycle
 from gpucluster.checks.slurmctld import HardwareLine, HardwareLines, Nodes, NodeSettings
-from gpucluster.checks.table import CHECKS
 from gpucluster.slurm.values import NodeHardware, SlurmJob, SlurmNode
 from gpucluster.text import short
+from gpucluster.validate.expectation import EVERY_CHECK as CHECKS
 
 PASS, WARN, FAIL, UNKNOWN = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.UNKNOWN
 SHAPE = NodeHardware(cpus=192, sockets=2, cores=48, threads=2, memory_mib=1992294, gres="gpu:h200:8")

@@ -14,13 +14,13 @@ from gpucluster.agent.boot.sshd import settings as sshd_settings
 from gpucluster.agent.roles import login
 from gpucluster.checks.jobs import query_small
 from gpucluster.checks.sshd import Admission
-from gpucluster.checks.table import CHECKS
 from gpucluster.cli.context import resolve_file
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Bindings, Containers, Efs, Mount, SlurmOnAws, SlurmOnHosts
 from gpucluster.plan.model.bindings import FileSystemBinding
 from gpucluster.validate import expectations, login_expectations
 from gpucluster.validate.expect import needed_tier, select
+from gpucluster.validate.expectation import EVERY_CHECK as CHECKS
 from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 from gpucluster.validate.pool_jobs import pool_jobs
 

@@ -1,5 +1,6 @@
 """The table of the checks of a Kubernetes cluster."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.checks.check import Check
@@ -9,7 +10,7 @@ CLUSTER = "cluster"  # the target of what is no part of a pool
 _APPLY = "gpucluster k8s up {cluster}"
 _API = (f"kube.api@{CLUSTER}",)
 
-KUBERNETES: tuple[Check[Any, Any], ...] = (
+_ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="kube.api",
         tier=0,
@@ -120,3 +121,5 @@ KUBERNETES: tuple[Check[Any, Any], ...] = (
         needs=_API,
     ),
 )
+
+KUBERNETES: Mapping[str, Check[Any, Any]] = {check.id: check for check in _ALL}
