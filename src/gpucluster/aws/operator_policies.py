@@ -181,9 +181,8 @@ class OperatorScope:
 
     plan: AwsPlan
     declared: Mapping[str, Sequence[str]]  # type -> logical names
-    fixed: Mapping[
-        tuple[str, str], str
-    ]  # type and logical name -> the name in AWS, where the program sets it
+    # type and logical name -> the name in AWS, where the program sets it
+    fixed: Mapping[tuple[str, str], str]
     attached: Sequence[str]  # ARNs of AWS's own policies
     lookups: Sequence[str]  # data sources
     state: StateBackend | None = None

@@ -119,6 +119,12 @@ def tags_of(item: Mapping[str, Any]) -> dict[str, str]:
     return {json_fields.text(pair, "Key"): json_fields.text(pair, "Value") for pair in pairs}
 
 
+def instances_of(listing: QueryOutput) -> list[Mapping[str, Any]]:
+    """The items of DescribeInstances; ParseError if the answer is another one."""
+    reservations = json_fields.members(json_fields.table(listing.text()), "Reservations")
+    return [one for reservation in reservations for one in json_fields.members(reservation, "Instances")]
+
+
 def query_daemon(want: Daemon) -> tuple[Query, ...]:
     """curl tries again while nothing listens: systemd says `active` at once, and the daemon listens a second later."""
     once = ("--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "4")
@@ -164,8 +170,7 @@ def parse_holdings(got: tuple[QueryOutput, ...]) -> Holdings:
     if not re.fullmatch(r"i-[0-9a-f]{8,17}", head):
         raise ParseError(f"the head's instance id is {short(head, 40)}")
     launches = daemon_journal.parse(journal)
-    reservations = json_fields.members(json_fields.table(listing.text()), "Reservations")
-    instances = [_instance(i) for r in reservations for i in json_fields.members(r, "Instances")]
+    instances = map(_instance, instances_of(listing))
     return Holdings(
         instances=tuple(sorted((i for i in instances if i is not None), key=lambda i: i.id)),
         head=head,

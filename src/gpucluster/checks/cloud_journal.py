@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gpucluster.checks import daemon_journal, json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput
-from gpucluster.checks.cloud import Fault, Place, judged
+from gpucluster.checks.cloud import Fault, Place, instances_of, judged
 from gpucluster.checks.daemon_journal import Entry
 from gpucluster.cloud.limits import UNSEEN_S
 
@@ -50,9 +50,10 @@ def evaluate_journal(found: JournalFound, want: JournalWant) -> CheckResult:
 
 
 def _states(listing: QueryOutput) -> dict[str, str]:
-    reservations = json_fields.members(json_fields.table(listing.text()), "Reservations")
-    every = (one for reservation in reservations for one in json_fields.members(reservation, "Instances"))
-    return {json_fields.text(one, "InstanceId"): json_fields.text(one, "State", "Name") for one in every}
+    return {
+        json_fields.text(one, "InstanceId"): json_fields.text(one, "State", "Name")
+        for one in instances_of(listing)
+    }
 
 
 def _faults(found: JournalFound) -> Iterator[Fault]:

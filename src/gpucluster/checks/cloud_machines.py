@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, listed
-from gpucluster.checks.cloud import ENDED, UP, Fault, Place, is_named, judged, tags_of
+from gpucluster.checks.cloud import ENDED, UP, Fault, Place, instances_of, is_named, judged, tags_of
 from gpucluster.cloud.tags import tag_step
 from gpucluster.plan import names
 from gpucluster.text import short
@@ -81,7 +81,8 @@ def query_machines(want: Machines) -> tuple[Query, ...]:
 
 def parse_machines(got: tuple[QueryOutput, ...]) -> tuple[Machine, ...]:
     """Instances from DescribeInstances with the encryption of their volumes and the names of their images."""
-    listing, volumes, images = (json_fields.table(one.text()) for one in got)
+    listing = got[0]
+    volumes, images = (json_fields.table(one.text()) for one in got[1:])
     plain: dict[str, list[str]] = {}
     for volume in json_fields.members(volumes, "Volumes"):
         if volume.get("Encrypted") is not True:
@@ -93,8 +94,7 @@ def parse_machines(got: tuple[QueryOutput, ...]) -> tuple[Machine, ...]:
         json_fields.text(one, "ImageId"): json_fields.text(one, "Name")
         for one in json_fields.members(images, "Images")
     }
-    reservations = json_fields.members(listing, "Reservations")
-    every = (_machine(i, plain, named) for r in reservations for i in json_fields.members(r, "Instances"))
+    every = (_machine(one, plain, named) for one in instances_of(listing))
     return tuple(sorted((m for m in every if m.state not in ENDED), key=lambda m: m.id))
 
 

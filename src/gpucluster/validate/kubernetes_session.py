@@ -7,7 +7,6 @@ from typing import Any
 
 from gpucluster.checks.check import (
     CheckResult,
-    CheckStatus,
     Location,
     ParseError,
     Query,
@@ -20,10 +19,9 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.plan import codec
-from gpucluster.text import short
 from gpucluster.validate.cloud_reader import CloudReader
 from gpucluster.validate.expectation import Expectation
-from gpucluster.validate.results import Result, find
+from gpucluster.validate.results import Result, find, result_of
 
 
 class KubernetesSession:
@@ -44,18 +42,13 @@ class KubernetesSession:
         else:
             finding, step = self._evaluated(expectation)
         remedy = step or (finding.remedy or check.remedy).replace("{cluster}", self._steps.cluster)
-        result = Result(
-            check=check.id,
-            target=expectation.target,
+        result = result_of(
+            expectation,
+            finding,
             machine=expectation.target,
             tier=check.tier,
-            title=check.title,
-            verdict=finding.verdict,
-            found=short(finding.found, 400),
-            expected=short(finding.expected, 400),
-            remedy="" if finding.verdict is CheckStatus.PASS else remedy,
-            seconds=round(time.monotonic() - began, 3),
-            culprits=finding.culprits,
+            remedy=remedy,
+            seconds=time.monotonic() - began,
             blocked_by=blocker,
         )
         self.results.append(result)

@@ -4,9 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpucluster.checks.check import HEALTHY, CheckStatus
+from gpucluster.checks.check import HEALTHY, CheckResult, CheckStatus
+from gpucluster.text import short
+from gpucluster.validate.expectation import Expectation
 
 SCHEMA = 1  # of the JSON; increased when the meaning of a field changes
+_LONGEST = 400  # characters of a finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,33 @@ class Result:
     @property
     def healthy(self) -> bool:
         return self.verdict in HEALTHY
+
+
+def result_of(
+    expectation: Expectation,
+    finding: CheckResult,
+    *,
+    machine: str,
+    tier: int,
+    remedy: str,
+    seconds: float,
+    blocked_by: str,
+) -> Result:
+    """Return the result of a finding. Texts are shortened, and a pass has no remedy."""
+    return Result(
+        check=expectation.check,
+        target=expectation.target,
+        machine=machine,
+        tier=tier,
+        title=expectation.of.title,
+        verdict=finding.verdict,
+        found=short(finding.found, _LONGEST),
+        expected=short(finding.expected, _LONGEST),
+        remedy="" if finding.verdict is CheckStatus.PASS else remedy,
+        seconds=round(seconds, 3),
+        culprits=finding.culprits,
+        blocked_by=blocked_by,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

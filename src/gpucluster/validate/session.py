@@ -14,7 +14,6 @@ from gpucluster.checks import slurmctld
 from gpucluster.checks.check import (
     Check,
     CheckResult,
-    CheckStatus,
     Location,
     ParseError,
     Query,
@@ -28,7 +27,6 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.plan.names import ROLE_HEAD
 from gpucluster.slurm.values import SlurmNode
-from gpucluster.text import short
 from gpucluster.validate import node_sampler, reach
 from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
 from gpucluster.validate.expect import needed_tier
@@ -36,7 +34,7 @@ from gpucluster.validate.expectation import CLOUD, Expectation
 from gpucluster.validate.node_sampler import NodeSampler
 from gpucluster.validate.pool_jobs import pool_jobs
 from gpucluster.validate.reach import Reach, UnreachableError
-from gpucluster.validate.results import Result, find
+from gpucluster.validate.results import Result, find, result_of
 from gpucluster.validate.validation_jobs import NoJobError, ValidationJobs
 
 GONE_S = 20.0  # the cloud's list may be old by this time; an instance that it lists for longer is a leftover
@@ -96,20 +94,13 @@ class Session:
             words = f"the node is off or powers down now: {finding.found}"
             finding, blocker = warned(words, check.title), ""
         machine = self._jobs.node_now(expectation.target) or expectation.target
-        result = Result(
-            check=check.id,
-            target=expectation.target,
+        result = result_of(
+            expectation,
+            finding,
             machine=machine,
             tier=needed_tier(expectation),
-            title=check.title,
-            verdict=finding.verdict,
-            found=short(finding.found, 400),
-            expected=short(finding.expected, 400),
-            remedy=""
-            if finding.verdict is CheckStatus.PASS
-            else step or _remedy(finding.remedy or check.remedy, machine),
-            seconds=round(time.monotonic() - began, 3),
-            culprits=finding.culprits,
+            remedy=step or _remedy(finding.remedy or check.remedy, machine),
+            seconds=time.monotonic() - began,
             blocked_by=blocker,
         )
         self.results.append(result)

@@ -15,7 +15,7 @@ from gpucluster.checks.check import (
     listed,
     passed,
 )
-from gpucluster.checks.cloud import tags_of
+from gpucluster.checks.cloud import instances_of, tags_of
 from gpucluster.checks.kubernetes import objects
 from gpucluster.plan import names
 from gpucluster.text import rounded_duration, short
@@ -52,11 +52,9 @@ def query_instances(want: KubernetesInstances) -> tuple[Query, ...]:
 def parse_instances(outputs: tuple[QueryOutput, ...]) -> NodeInstances:
     listed_by_ec2, clock, nodes = outputs
     now = _time(json_fields.text(json_fields.table(clock.text()), "now"))
-    reservations = json_fields.members_if_any(json_fields.table(listed_by_ec2.text()), "Reservations")
     ages = {
         json_fields.text(one, "InstanceId"): now - _time(json_fields.text(one, "LaunchTime"))
-        for reservation in reservations
-        for one in json_fields.members_if_any(reservation, "Instances")
+        for one in instances_of(listed_by_ec2)
         if json_fields.text(one, "State", "Name") in _LIVES
         and tags_of(one).get(names.TAG_ROLE) == names.ROLE_KUBERNETES
     }
