@@ -1,5 +1,6 @@
 """Resources of a program without an engine: ids and outputs are made up."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -113,9 +114,13 @@ def declared_by(program: Callable[[], None], recorder: Recorder | None = None) -
     """Run a program to its end; return the registered resources, sorted. Outputs are never secret or unknown.
 
     The SDK is not asked where in the program each resource stands: it reads the whole stack, which is deep in a test.
+    A program that fails raises. The futures that nobody awaited log nothing: they would log a traceback when they are
+    collected, which parses sources, and Python 3.11 fails when that happens during another parse (`AST constructor
+    recursion depth mismatch`).
     """
     recorder = recorder or Recorder()
     set_mocks(recorder, project="gpucluster", stack="burst", preview=False)
+    asyncio.get_event_loop().set_exception_handler(lambda _loop, _context: None)
     with patch("pulumi.runtime.resource._get_stack_trace", StackTrace):
         pulumi.runtime.test(program)()
     return tuple(sorted(recorder.found, key=lambda one: (one.type, one.name)))

@@ -1,5 +1,6 @@
 """The customer-managed key: every volume, file system, bucket and secret names it, and only the roles that need it may use it."""
 
+import gc
 import json
 import re
 from functools import partial
@@ -109,3 +110,13 @@ def test_disabled_key_ends_the_program_with_the_field() -> None:
     plan = aws(kms_key="alias/disabled")(a_plan())
     with pytest.raises(Exception, match=r"aws\.kms_key: alias/disabled \(arn:aws:kms:.*\): it is disabled"):
         declared_by(partial(declare, plan))
+
+
+def test_program_that_failed_logs_nothing_when_it_is_collected(caplog: pytest.LogCaptureFixture) -> None:
+    """A traceback that is logged during a parse ends that parse with a SystemError (Python 3.11)."""
+    gc.collect()
+    caplog.clear()
+    with pytest.raises(Exception, match="it is disabled"):
+        declared_by(partial(declare, aws(kms_key="alias/disabled")(a_plan())))
+    gc.collect()
+    assert caplog.messages == []

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,6 +106,13 @@ def in_a_fork(cluster: Cluster, steps: Steps) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.fixture
+def own_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The temporary folder of this test: a killed `up` leaves its files there."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 KILLS = [
     ("upgrade --install jobset", "during", in_a_process),
     ("upgrade --install karpenter", "after", in_a_process),
@@ -112,6 +120,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.usefixtures("own_temp")
 @pytest.mark.parametrize(("step", "when", "run"), KILLS, ids=[f"{step}-{when}" for step, when, _ in KILLS])
 def test_up_that_was_killed_goes_on(
     cluster: Cluster, bound: Steps, step: str, when: str, run: Callable[[Cluster, Steps], int]
