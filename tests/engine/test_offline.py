@@ -59,7 +59,7 @@ def previewed(cluster: Cluster, program: Callable[[], None]) -> Preview:
 
 STACKS = sorted(p for p in (ROOT / "stacks").glob("*.yaml") if why_not(resolve_file(p).plan) is None)
 
-KEEPS_DATA = ("first", "kube", "research")  # a data disk of the head, or a file system
+KEEPS_DATA = ("first", "hybrid", "kube", "research")  # a data disk of the head, or a file system
 
 
 @pytest.fixture(scope="module")

@@ -2,78 +2,25 @@
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from rehearsal import ROOT, Rehearsal, rehearsed
 from support.readme import instead
 from support.waiting import eventually
 
 from gpucluster.sandbox import state_dir
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
-ROOT = Path(__file__).parents[2]
 NAME = "rehearsal"
-
-
-def run(*argv: str, check: bool = True, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpucluster.cli", *argv],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800, cwd=cwd, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 or not check, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done
-
-
-@dataclass
-class Rehearsal:
-    """A sandbox of stacks/kube.yaml and its workloads, under another name."""
-
-    folder: Path  # with Pulumi.yaml, stacks/ and workloads/
-
-    @property
-    def spec(self) -> Path:
-        return self.folder / "stacks" / f"{NAME}.yaml"
-
-    def typed(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """A command in the shell of the sandbox."""
-        return run("sandbox", "shell", NAME, "--", *words, check=check, cwd=self.folder)
-
-    def objects(self, kind: str, namespace: str = "") -> list[dict[str, Any]]:
-        place = ("-n", namespace) if namespace else ("--all-namespaces",)
-        return json.loads(self.typed("kubectl", "get", kind, *place, "-o", "json").stdout)["items"]
-
-    def instances(self) -> list[dict[str, Any]]:
-        found = json.loads(run("sandbox", "status", NAME, "--output", "json").stdout)["instances"]
-        return [one for one in found if one["state"] in ("pending", "running")]
-
-    def running(self, namespace: str) -> list[dict[str, Any]]:
-        return [one for one in self.objects("pods", namespace) if one["status"].get("phase") == "Running"]
 
 
 @pytest.fixture(scope="module")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
-    folder = tmp_path_factory.mktemp("checkout")
-    for name in ("Pulumi.yaml", "__main__.py"):
-        (folder / name).write_text((ROOT / name).read_text())
-    for part, line in (("stacks", "name: kube\n"), ("workloads", "cluster: kube\n")):
-        (folder / part).mkdir()
-        text = (ROOT / part / "kube.yaml").read_text()
-        (folder / part / f"{NAME}.yaml").write_text(text.replace(line, line.replace("kube", NAME), 1))
-    if any(home.name == NAME for home in state_dir.homes()):
-        run("sandbox", "down", NAME)  # of a run that was killed
-    made = Rehearsal(folder)
-    done = run("sandbox", "up", str(made.spec), "--output", "json")
-    try:
-        assert json.loads(done.stdout)["ok"]
+    with rehearsed("kube", NAME, tmp_path_factory.mktemp("checkout")) as made:
         yield made
-    finally:
-        run("sandbox", "down", NAME)
-        assert not Path("/var/lib/gpucluster-sandbox", NAME).exists()
 
 
 def test_nodes_are_the_instances_of_the_node_groups(rehearsal: Rehearsal) -> None:
@@ -111,20 +58,8 @@ def test_status_has_nothing_to_wait_for(rehearsal: Rehearsal) -> None:
     assert all(wave["missing"] == [] for wave in found["waves"])
 
 
-def validated(rehearsal: Rehearsal) -> dict[str, dict[str, Any]]:
-    """The results of `gpucluster validate NAME` outside the sandbox's shell that do not pass, by id."""
-    done = run("validate", NAME, "--output", "json", check=False, cwd=rehearsal.folder)
-    answer = json.loads(done.stdout)
-    assert "results" in answer, done.stdout + done.stderr
-    assert done.returncode == (0 if answer["ok"] else 1)
-    assert {"kube.api[cluster]", "kube.offer[tune]", "kube.instances[cluster]"} <= {
-        one["id"] for one in answer["results"]
-    }
-    return {one["id"]: one for one in answer["results"] if one["verdict"] != "pass"}
-
-
 def test_validate_is_green(rehearsal: Rehearsal) -> None:
-    assert eventually("every check passes", lambda: validated(rehearsal) == {})
+    assert eventually("every check passes", lambda: rehearsal.wrong() == {})
 
 
 def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehearsal) -> None:
@@ -139,7 +74,7 @@ def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehe
     ).stdout
     plant = f"kubectl cordon {node}; kubectl delete networkpolicy default-deny -n research; kubectl delete daemonset aws-node -n kube-system"
     rehearsal.typed("bash", "-ec", plant)
-    found = validated(rehearsal)
+    found = rehearsal.wrong()
     assert {name: one["verdict"] for name, one in found.items()} == {
         "kube.nodes[tune]": "fail",
         "kube.controllers[cluster]": "fail",
@@ -153,7 +88,7 @@ def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehe
     words = ("--no-charts", "--bindings", str(state_dir.SandboxDir(name=NAME).path / "bindings.json"))
     rehearsal.typed("bash", "-ec", f"kubectl uncordon {node}; kubectl create -f aws-node.json")
     rehearsal.typed(sys.executable, "-m", "gpucluster.cli", "k8s", "up", str(rehearsal.spec), *words)
-    assert eventually("every check passes again", lambda: validated(rehearsal) == {})
+    assert eventually("every check passes again", lambda: rehearsal.wrong() == {})
 
 
 def test_lines_of_the_page_work(rehearsal: Rehearsal) -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -14,8 +14,9 @@ from gpucluster.cli.output import Output, OutputOption, answer, print_result, re
 from gpucluster.cli.transport import KNOWN_HOSTS
 from gpucluster.cli.validate_kubernetes import (
     KubernetesOptions,
-    has_kubernetes_alone,
-    validate_kubernetes,
+    KubernetesPart,
+    find_kubernetes,
+    session_for,
 )
 from gpucluster.cli.validate_ways import Backend, SshOptions, Ways, find_ways
 from gpucluster.errors import GpuclusterError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gpucluster.validate.expectation import Expectation
     from gpucluster.validate.results import Run
 
+Select = Callable[["Sequence[Expectation]"], "Sequence[Expectation]"]
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # never an option of runuser or ssh
 
 
@@ -81,10 +83,8 @@ def validate(
         _require_writable("--html", html)
         _require_writable("--junit", junit)
         words = [word for word in only.split(",") if word]
-        if has_kubernetes_alone(name):
-            options = KubernetesOptions(context=context, bindings=bindings, charts=not no_charts)
-            run = validate_kubernetes(name, options, lambda every: _chosen(every, tier, words), junit)
-            _end(run, html, output)
+        options = KubernetesOptions(context=context, bindings=bindings, charts=not no_charts)
+        kubernetes = find_kubernetes(name, options)
         ssh = SshOptions(
             paramiko=backend is Backend.PARAMIKO,
             known_hosts=known_hosts.expanduser(),
@@ -93,8 +93,14 @@ def validate(
             user=ssh_user,
             port=ssh_port,
         )
-        ways = find_ways(name, backend, ssh, user)
-        run = _run(ways, tier, words, junit)
+
+        def select(every: "Sequence[Expectation]") -> "Sequence[Expectation]":
+            return _chosen(every, tier, words)
+
+        if kubernetes is not None and kubernetes.is_alone:
+            run = _run_kubernetes(kubernetes, select, junit)
+        else:
+            run = _run(find_ways(name, backend, ssh, user), kubernetes, select, junit)
         _end(run, html, output)
 
 
@@ -131,17 +137,31 @@ def _require_writable(option: str, path: Path | None) -> None:
         raise GpuclusterError(f"{path} {why}", next_step=f"name a file in an existing folder with {option}")
 
 
-def _run(ways: Ways, tier: int, only: Sequence[str], junit: Path | None) -> "Run":
+def _run(ways: Ways, kubernetes: KubernetesPart | None, select: Select, junit: Path | None) -> "Run":
+    """Run the checks of the machines, then those of a hybrid cluster's Kubernetes."""
     from gpucluster.cli.validate_table import Live
     from gpucluster.validate.expect import expectations
     from gpucluster.validate.run import run
     from gpucluster.validate.session import RunContext
 
     every = expectations(ways.plan, ways.bindings, up=ways.up, bundle=ways.bundle, folders=ways.folders)
-    chosen = _chosen(every, tier, only)
+    chosen = select((*every, *(() if kubernetes is None else kubernetes.expectations)))
     context = RunContext(plan=ways.plan, user=ways.user, sudo=ways.sudo, aws=ways.aws)
-    with Live(len(chosen), sys.stderr) as live:
-        return run(context, ways.reach, chosen, on_progress=live.update, on_wait=live.wait, junit=junit)
+    with session_for(kubernetes, chosen) as second, Live(len(chosen), sys.stderr) as live:
+        return run(
+            context, ways.reach, chosen,
+            kubernetes=second, on_progress=live.update, on_wait=live.wait, junit=junit,
+        )  # fmt: skip
+
+
+def _run_kubernetes(kubernetes: KubernetesPart, select: Select, junit: Path | None) -> "Run":
+    from gpucluster.cli.validate_table import Live
+    from gpucluster.validate.run import run_session
+
+    chosen = select(kubernetes.expectations)
+    with kubernetes.session() as session, Live(len(chosen), sys.stderr) as live:
+        name = kubernetes.target.plan.name
+        return run_session(name, session, chosen, on_progress=live.update, junit=junit)
 
 
 def _chosen(every: "Sequence[Expectation]", tier: int, only: Sequence[str]) -> "Sequence[Expectation]":

@@ -1,21 +1,19 @@
 """`gpucluster validate` of a cluster of Kubernetes: over kubectl, helm and the AWS API."""
 
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucluster.cli.k8s import Target, access_to, target_of
-from gpucluster.errors import GpuclusterError
+from gpucluster.errors import GpuclusterError, StateError
 
 if TYPE_CHECKING:
     from gpucluster.sandbox.state_dir import SandboxDir
     from gpucluster.validate.expectation import Expectation
-    from gpucluster.validate.results import Run
-
-Select = Callable[[Sequence["Expectation"]], Sequence["Expectation"]]
+    from gpucluster.validate.kubernetes_session import KubernetesSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,40 +25,74 @@ class KubernetesOptions:
     charts: bool
 
 
-def has_kubernetes_alone(name: str) -> bool:
-    """Whether `name` is a spec with Kubernetes and without Slurm."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesPart:
+    """What the Kubernetes of a spec must be, and the way to it."""
+
+    target: Target
+    context: str | None
+    charts: bool
+    expectations: "Sequence[Expectation]"
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the cluster has no Slurm."""
+        from gpucluster.plan.model import KubernetesOnAws
+
+        return isinstance(self.target.plan, KubernetesOnAws)
+
+    @contextmanager
+    def session(self) -> "Generator[KubernetesSession]":
+        """Yield a session whose progress goes to stderr."""
+        from gpucluster.cloud.run_command import aws_clients
+        from gpucluster.validate.kubernetes_session import KubernetesSession
+
+        with access_to(self.target, self.context, charts=self.charts, any_version=True) as access:
+            yield KubernetesSession(access, self.target.steps, aws_clients(self.target.plan.aws.region))
+
+
+@contextmanager
+def session_for(
+    part: KubernetesPart | None, chosen: "Sequence[Expectation]"
+) -> "Generator[KubernetesSession | None]":
+    """Yield the session of the chosen checks of Kubernetes; None if there are none, so that the API server may be away."""
+    from gpucluster.checks.kubernetes.table import KUBERNETES
+
+    if part is None or not any(one.check in KUBERNETES for one in chosen):
+        yield None
+        return
+    with part.session() as session:
+        yield session
+
+
+def find_kubernetes(name: str, options: KubernetesOptions) -> KubernetesPart | None:
+    """Return the part of Kubernetes of a spec; None if it has none. In a rehearsal of that name, its kubeconfig, programs and credentials are used."""
     from gpucluster.cli.context import resolve_file
     from gpucluster.cli.spec_files import find_spec
-    from gpucluster.plan.model import KubernetesOnAws
-
-    file = find_spec(name)
-    return file.is_file() and isinstance(resolve_file(file).plan, KubernetesOnAws)
-
-
-def validate_kubernetes(name: str, options: KubernetesOptions, select: Select, junit: Path | None) -> "Run":
-    """Run the checks. In a rehearsal of that name, its kubeconfig, programs and credentials are used."""
-    from gpucluster.cli.validate_table import Live
-    from gpucluster.cloud.run_command import aws_clients
     from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
-    from gpucluster.validate.kubernetes_session import KubernetesSession
-    from gpucluster.validate.run import run_session
 
+    home, file = _rehearsal(name), find_spec(name)
+    if not file.is_file():
+        if home is not None:
+            raise StateError(
+                f"the sandbox {name} has Kubernetes, and its checks need the spec: there is no {file} in {Path.cwd()}",
+                next_step="repeat the command in the folder that has stacks/",
+            )
+        return None
+    if resolve_file(file).plan.kubernetes is None:
+        return None
     bindings, charts = options.bindings, options.charts
-    if (home := _rehearsal(name)) is not None:
+    if home is not None:
         _enter(home)
         bindings, charts = bindings or home.path / "bindings.json", False
-    target: Target = target_of(name, bindings)
-    chosen = select(kubernetes_expectations(target.plan, target.steps, charts=charts))
-    with access_to(target, options.context, charts=charts, any_version=True) as access:
-        session = KubernetesSession(access, target.steps, aws_clients(target.plan.aws.region))
-        with Live(len(chosen), sys.stderr) as live:
-            return run_session(target.plan.name, session, chosen, on_progress=live.update, junit=junit)
+    target = target_of(name, bindings)
+    expected = kubernetes_expectations(target.plan, target.steps, charts=charts)
+    return KubernetesPart(target=target, context=options.context, charts=charts, expectations=expected)
 
 
 def _rehearsal(name: str) -> "SandboxDir | None":
     """The living sandbox of that name with EKS, if this is not its shell already."""
     from gpucluster.cli.shell import SANDBOX
-    from gpucluster.errors import StateError
     from gpucluster.sandbox import state_dir
 
     if SANDBOX in os.environ:

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from gpucluster.checks.check import listed
+from gpucluster.checks.kubernetes.table import KUBERNETES
 from gpucluster.errors import GpuclusterError
 from gpucluster.text import short
 from gpucluster.validate.boots import OnWait, await_boots, boot_limit_s, nodes_to_await
 from gpucluster.validate.expectation import Expectation
+from gpucluster.validate.hybrid_session import HybridSession
 from gpucluster.validate.reach import Reach
 from gpucluster.validate.results import Result, Run, find
 from gpucluster.validate.session import AnySession, RunContext, Session
@@ -28,16 +30,21 @@ def run(
     ways: Reach,
     selection: Sequence[Expectation],
     *,
+    kubernetes: AnySession | None = None,
     on_progress: OnProgress = lambda _expectation, _result: None,
     on_wait: OnWait = lambda _words: None,
     junit: Path | None = None,
 ) -> Run:
-    """Run the checks of `selection`, after standing nodes that boot are up. All our jobs are cancelled when this returns or raises."""
-    session = Session(context, ways, selection)
+    """Run the checks of `selection`, after standing nodes that boot are up. All our jobs are cancelled when this returns or raises.
+
+    `kubernetes` runs the checks of a hybrid cluster's Kubernetes.
+    """
+    machines = Session(context, ways, [one for one in selection if one.check not in KUBERNETES])
+    session = machines if kubernetes is None else HybridSession(machines, kubernetes)
 
     def await_nodes() -> None:
         nodes, limit_s = nodes_to_await(context.plan, selection), boot_limit_s(context.plan)
-        await_boots(nodes, session.nodes, limit_s, on_wait=on_wait)
+        await_boots(nodes, machines.nodes, limit_s, on_wait=on_wait)
 
     return run_session(
         context.plan.name, session, selection, before=await_nodes, on_progress=on_progress, junit=junit
