@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rehearsal import ROOT, Rehearsal, rehearsed
+from rehearsal import ROOT, Rehearsal, rehearsed, run
 from support.readme import instead
 from support.waiting import eventually
 
@@ -157,11 +157,19 @@ def test_lost_node_queues_its_gang_again(rehearsal: Rehearsal) -> None:
 def test_down_ends_every_machine_of_karpenter_and_then_the_cluster(rehearsal: Rehearsal) -> None:
     assert rehearsal.objects("nodeclaims")
     spec = str(rehearsal.spec)
+    before = rehearsal.instances()
+    early = run("down", NAME, check=False)
+    assert early.returncode != 0
+    assert f"{NAME} has machines of Karpenter" in early.stderr
+    assert f"next: gpucluster k8s down {NAME}; then: gpucluster down {NAME}" in early.stderr
+    assert rehearsal.instances() == before
     rehearsal.typed(
         sys.executable, "-m", "gpucluster.cli", "k8s", "down", spec, "--no-charts", "--delete-others"
     )
     assert rehearsal.objects("nodeclaims") == []
     groups = {one["spec"]["providerID"].rpartition("/")[2] for one in rehearsal.objects("nodes")}
     assert {one["id"] for one in rehearsal.instances()} == groups
-    rehearsal.typed("pulumi", "destroy", "--yes", "--skip-preview", "--exclude-protected")
+    done = run("down", NAME, "--output", "json")
+    assert json.loads(done.stdout)["resources"] > 0
     assert rehearsal.instances() == []
+    assert json.loads(run("down", NAME, "--output", "json").stdout)["was_empty"]

@@ -130,7 +130,7 @@ class Emptied:
 
 def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emptied:
     """Delete the cluster, except its data unless `delete_data`."""
-    from gpucluster.cli.down_network import look_with, require_clear, warn
+    from gpucluster.cli.down_network import look_with, require_clear, require_no_karpenter, warn
     from gpucluster.cloud.ending import Clock, end_nodes
 
     found = access.resources()
@@ -139,8 +139,11 @@ def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emp
     region = access.region or _region(found)
     was_empty = all(one.retained for one in found) and not delete_data
     occupants = access.occupants(region)
+    if _has(found, "aws:eks/cluster:Cluster"):
+        require_no_karpenter(look_with(occupants, found, name, region, data=True), name, region)
     _stop_scaling(access, region, found)
-    launched = access.launched(region) if _has_head(found) else frozenset[str]()
+    has_head = _has(found, "aws:ec2/instance:Instance")  # a machine that can have the journal
+    launched = access.launched(region) if has_head else frozenset[str]()
     warn(look_with(occupants, found, name, region, data=True, launched=launched), name, progress)
     clock = Clock(time.monotonic, time.sleep)
     nodes = end_nodes(access.cloud(region), name, clock, report=progress)
@@ -198,9 +201,8 @@ def _stop_scaling(access: ClusterAccess, region: str, found: "tuple[DeployedReso
             raise
 
 
-def _has_head(found: "tuple[DeployedResource, ...]") -> bool:
-    """Return whether there is a machine that can have the journal."""
-    return any(one.type == "aws:ec2/instance:Instance" for one in found)
+def _has(found: "tuple[DeployedResource, ...]", kind: str) -> bool:
+    return any(one.type == kind for one in found)
 
 
 def _region(found: "tuple[DeployedResource, ...]") -> str:

@@ -28,6 +28,7 @@ _KINDS = {
     "aws:ec2/securityGroup:SecurityGroup": "groups",
 }
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+_EKS = "aws:eks/cluster:Cluster"
 
 Look = Callable[[], tuple[Blocker, ...]]
 
@@ -69,6 +70,7 @@ def look_with(
         cluster=name,
         region=region,
         ids=frozenset(one.id for one in every) | ids_in(one.outputs for one in every),
+        eks=frozenset(one.id for one in every if one.type == _EKS),
         templates=frozenset(one.id for one in every if one.type == _TEMPLATE),
         launched=launched,
     )
@@ -89,6 +91,19 @@ def warn(look: Look, name: str, report: Callable[[str], None]) -> None:
         return
     for one in _firm(found):
         report(f"in the network of {name}, and no node of it: {one}; next: {one.step}")
+
+
+def require_no_karpenter(look: Look, name: str, region: str) -> None:
+    """Raise if the cluster's Karpenter has machines: it ends them only while its pods run, and the deletion of EKS ends those."""
+    found = [one for one in look() if one.karpenter]
+    if not found:
+        return
+    ids = " ".join(one.id for one in found)
+    raise StateError(
+        f"{name} has machines of Karpenter, which would run on after its cluster is gone: {_listed(found)}; nothing was changed",
+        next_step=f"gpucluster k8s down {name}; then: gpucluster down {name}. If the API server is gone for good: "
+        f"aws ec2 terminate-instances --region {region} --instance-ids {ids}",
+    )
 
 
 def require_clear(look: Look, name: str, clock: Clock, report: Callable[[str], None]) -> None:

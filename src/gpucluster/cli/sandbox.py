@@ -164,7 +164,8 @@ def capacity(
                 f"{name} is a sandbox of hosts: it has no AWS, so it has no capacity setting",
                 next_step="`gpucluster sandbox status` lists the sandboxes",
             )
-        sources = [source for pool in plan.pools for source in pool.sources]
+        pools = (*plan.pools, *(plan.kubernetes.pools if plan.kubernetes else ()))
+        sources = [source for pool in pools for source in pool.sources]
         _one_of("--machine", machine, {one for source in sources for one in source.machines})
         _one_of("--zone", zone, {subnet.zone for subnet in plan.aws.network.subnets})
         _one_of("--market", market, {source.market.value for source in sources})
@@ -400,7 +401,7 @@ def _up_text(done: "RunningSandbox") -> str:
             *(f"  - {line}" for line in done.differences),
             f"  - at most {done.room} machines at the same time, including the head (fs.inotify.max_user_instances); then EC2 has no capacity",
             "Next:",
-            f"  gpucluster sandbox exec {name} head {first_job(done.home.read_plan())}",
+            f"  gpucluster sandbox exec {name} head {first_job(done.home.read_slurm_plan())}",
             f"  gpucluster sandbox exec {name} head -- sinfo",
             f"  gpucluster sandbox down {name}",
         )

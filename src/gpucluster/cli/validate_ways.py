@@ -119,7 +119,7 @@ def _sandbox(name: str, user: str | None) -> Ways:
 
     bindings, bundle = _offered(home)
 
-    plan = home.read_plan()
+    plan = home.read_slurm_plan()
 
     def enter(machine: str) -> Sequence[str]:
         leader = inside.find(home, trees, machine).leader

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, NetworkInterfaceTypeDef
 
+EKS_CLUSTER_TAG, EKS_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # on instances of node groups
+KARPENTER_TAG = "karpenter.sh/nodepool"  # on instances that Karpenter launched
 _ENDING = (InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED)
 _ID = re.compile(r"\b(?:eni|fs|fsmt|nat|vpce)-[0-9a-f]{8,32}\b")
 
@@ -115,6 +117,7 @@ class Blocker:
     words: str
     step: str  # what to type; empty if it ends by itself
     ends: bool = False
+    karpenter: bool = False  # a machine that the cluster's Karpenter launched
 
     def __str__(self) -> str:
         return f"{self.id} ({self.words})"
@@ -122,11 +125,15 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What the cluster's own resources are: `ids` of the state, the ids of its launch templates, the journal's instances."""
+    """What the cluster's own resources are: `ids` of the state, the ids of its launch templates, the journal's instances.
+
+    `eks`: the names of its EKS clusters. The id of a node group is `CLUSTER:GROUP`.
+    """
 
     cluster: str
     region: str
     ids: frozenset[str]
+    eks: frozenset[str] = frozenset()
     templates: frozenset[str] = frozenset()
     launched: frozenset[str] = frozenset()
 
@@ -157,7 +164,11 @@ def blockers(
 def _goes_with_the_cluster(one: Occupant, declared: Declared) -> bool:
     if {one.interface, one.holder, *_ID.findall(one.description)} & declared.ids:
         return True
+    if one.description in {f"Amazon EKS {name}" for name in declared.eks}:
+        return True  # of the control plane
     tags = one.tags if one.instance is None else one.instance.tags
+    if f"{tags.get(EKS_CLUSTER_TAG)}:{tags.get(EKS_GROUP_TAG)}" in declared.ids:
+        return True
     return _is_node(tags, declared) and (one.instance is not None or not one.attached)
 
 
@@ -183,6 +194,9 @@ def _by_instance(one: Instance, declared: Declared) -> Blocker:
     state = f"{one.machine}, {one.state.value}"
     if one.state in _ENDING:
         return Blocker(id=one.id, words=state, step="", ends=True)
+    if one.tags.get(names.TAG_CLUSTER) == declared.cluster and KARPENTER_TAG in one.tags:
+        step = f"gpucluster k8s down {declared.cluster}"
+        return Blocker(id=one.id, words=f"{state}, launched by Karpenter", step=step, karpenter=True)
     aws = f"aws ec2 %s --region {declared.region}"
     end = f"{aws % 'terminate-instances'} --instance-ids {one.id}"
     owner, role = one.tags.get(names.TAG_CLUSTER), one.tags.get(names.TAG_ROLE)

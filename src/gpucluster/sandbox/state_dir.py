@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucluster.errors import StateError
 from gpucluster.plan import codec
-from gpucluster.plan.model import AwsPlan, SlurmOnHosts, SlurmPlan
+from gpucluster.plan.model import AwsPlan, ClusterPlan, SlurmOnHosts, SlurmPlan
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.sandbox import paths
 from gpucluster.sandbox.capsule import cgroups
@@ -144,8 +144,12 @@ class SandboxDir:
                 next_step="gpucluster sandbox status",
             ) from error
 
-    def read_plan(self) -> SlurmPlan:
+    def read_plan(self) -> ClusterPlan:
         """The plan of its `up`, with the differences of a rehearsal. OtherVersionError if it does not fit."""
+        return self._read_plan(codec.load_plan)
+
+    def read_slurm_plan(self) -> SlurmPlan:
+        """The same, of a sandbox with Slurm."""
         return self._read_plan(codec.load_slurm_plan)
 
     def read_plan_on_hosts(self) -> SlurmOnHosts:

@@ -99,7 +99,7 @@ def _seen_plain(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> SandboxStatu
 def _plain(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> Iterable[dict[str, Any]]:
     """Machines of a sandbox without a cloud; `state` is whether they run."""
     running = {resident.instance: resident for resident in inside.residents(home, trees)}
-    for machine in plain_of(home.read_plan()):
+    for machine in plain_of(home.read_plan_on_hosts()):
         found = running.get(machine.name)
         yield {
             "id": machine.name,

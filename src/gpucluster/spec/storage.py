@@ -1,16 +1,21 @@
 """The file systems that every machine of the cluster mounts."""
 
+from typing import Annotated
+
+from pydantic import WithJsonSchema
+
 from gpucluster.spec.aws_fields import EfsId, Folder, Follows, FsxId, S3Url, Throughput
 from gpucluster.spec.fields import AbsolutePath, Address, Size, Text, UpdateClass, Word, spec_field
 from gpucluster.spec.part import Part
 
 KINDS = ("nfs", "efs", "fsx_lustre", "nvme", "other")
+NfsSource = Annotated[Text, WithJsonSchema({"enum": ["head"]})]  # `check` refuses other words by a rule
 
 
 class Nfs(Part):
     """An NFS export: of the head (`from: head`) or of an existing server."""
 
-    source: Text | None = spec_field(
+    source: NfsSource | None = spec_field(
         UpdateClass.DATA_LOSS, "`head`: the head exports its own disk.", default=None, alias="from"
     )
     server: Address | None = spec_field(UpdateClass.DRAIN, "Address of an existing server.", default=None)

@@ -47,6 +47,16 @@ class Time:
             self.pauses.pop(0)()
 
 
+EKS = (
+    DeployedResource(type="aws:eks/cluster:Cluster", name="burst", id="burst"),
+    DeployedResource(type="aws:eks/nodeGroup:NodeGroup", name="burst-tune", id="burst:burst-tune"),
+)
+OF_GROUP = {"eks:cluster-name": "burst", "eks:nodegroup-name": "burst-tune"}
+OF_KARPENTER = {
+    names.TAG_CLUSTER: "burst", names.TAG_ROLE: names.ROLE_KUBERNETES, "karpenter.sh/nodepool": "burst-serve-0",
+}  # fmt: skip
+
+
 def ignore(_: str) -> None:
     pass
 
@@ -81,6 +91,7 @@ class Deployed:
     head: str
     destroyed: int = 0
     launched: tuple[str, ...] = ()
+    eks: bool = False
 
     def access(self) -> ClusterAccess:
         return ClusterAccess(
@@ -101,6 +112,7 @@ class Deployed:
             DeployedResource(type="aws:ec2/vpc:Vpc", name="burst", id=self.site.vpc),
             DeployedResource(type="aws:ec2/launchTemplate:LaunchTemplate", name="t", id=self.site.template),
             DeployedResource(type="aws:ec2/instance:Instance", name="burst-head", id=self.head),
+            *(EKS if self.eks else ()),
         )
 
     def destroy(self, _: Report) -> Outcome:
@@ -178,6 +190,41 @@ def test_untagged_instance_of_the_journal_is_named_wherever_it_is(deployed: Depl
     empty(deployed.access(), "burst")
     assert deployed.destroyed == 1
     assert [deployed.state(one) for one in (mine, away, foreign)] == ["terminated", "terminated", "running"]
+
+
+@pytest.mark.loopback
+def test_machine_of_karpenter_is_named_before_anything_changes(deployed: Deployed) -> None:
+    """Karpenter alone ends it, and only while its pods run. The nodes of a node group end with their group."""
+    deployed.eks = True
+    node, of_karpenter = (
+        launch(deployed.cloud, deployed.site, NODE),
+        launch(deployed.cloud, deployed.site, OF_KARPENTER),
+    )
+    of_group = launch(deployed.cloud, deployed.site, OF_GROUP)
+    with pytest.raises(StateError, match="burst has machines of Karpenter") as caught:
+        empty(deployed.access(), "burst")
+    assert "nothing was changed" in caught.value.message
+    assert of_group not in caught.value.message
+    assert deployed.destroyed == 0
+    assert {deployed.state(one) for one in (deployed.head, node, of_karpenter, of_group)} == {"running"}
+    step = caught.value.next_step
+    assert step is not None
+    assert step.startswith("gpucluster k8s down burst; then: gpucluster down burst. ")
+    typed(deployed.cloud, step.partition("gone for good: ")[2])
+    empty(deployed.access(), "burst")
+    assert deployed.destroyed == 1
+    assert [deployed.state(one) for one in (node, of_karpenter)] == ["terminated", "terminated"]
+
+
+@pytest.mark.loopback
+def test_node_of_a_group_that_is_not_in_the_state_is_in_the_way(deployed: Deployed) -> None:
+    deployed.eks = True
+    other = launch(deployed.cloud, deployed.site, {**OF_GROUP, "eks:nodegroup-name": "by-hand"})
+    with pytest.raises(BlockedError, match=other):
+        empty(deployed.access(), "burst")
+    assert deployed.destroyed == 0
+    deployed.cloud.client("ec2").terminate_instances(InstanceIds=[other])
+    deployed.cloud.clock.move(60)
 
 
 JOURNAL = '{"open": [], "launched": ["i-1", "i-2"], "living": []}'

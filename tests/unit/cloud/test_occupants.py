@@ -8,7 +8,7 @@ import pytest
 from support.clouds import REGION, RunningCloud, a_network, running_cloud
 from support.clouds import Network as Site
 
-from gpucluster.cloud.occupants import AwsOccupants, Blocker, Declared, Network, blockers, ids_in
+from gpucluster.cloud.occupants import AwsOccupants, Blocker, Declared, Network, Occupant, blockers, ids_in
 from gpucluster.plan import names
 from gpucluster.sandbox.aws.ec2.state.values import Timing
 
@@ -59,6 +59,15 @@ def test_nodes_and_machines_of_the_state_are_not_in_the_way(cloud: RunningCloud,
     head = launch(cloud, site, {names.TAG_CLUSTER: "burst", names.TAG_ROLE: names.ROLE_HEAD})
     launch(cloud, site, TAGS)
     assert found(cloud, whole(site), declared(site, head)) == ()
+
+
+INTERFACE_OF_EKS = Occupant(interface="eni-1", description="Amazon EKS burst", attached=True, tags={})
+
+
+@pytest.mark.parametrize(("eks", "in_the_way"), [({"burst"}, 0), ({"other"}, 1), (set[str](), 1)])
+def test_interfaces_of_the_control_plane_go_with_its_cluster(eks: set[str], in_the_way: int) -> None:
+    about = Declared(cluster="burst", region=REGION, ids=frozenset(), eks=frozenset(eks))
+    assert len(blockers([INTERFACE_OF_EKS], about)) == in_the_way
 
 
 def test_node_without_its_cluster_tag_is_found_and_known_by_its_template(

@@ -253,6 +253,7 @@ def test_schema_and_check_refuse_the_same(
         ("    cidr: 10.42.0.0/16", "    vpc: vpc-0123456789abcdef0\n    cidr: 10.42.0.0/16"),
         ("aws:\n", "aws:\n  tags: {Name: x}\n"),
         ("aws:\n", f"aws:\n  tags: {{{', '.join(f't{n}: x' for n in range(MOST_TAGS + 1))}}}\n"),
+        ("partitions:", "storage: [{mount: /data, nfs: {from: x}}]\npartitions:"),
         ("partitions:", "qos: {urgent: {}}\npartitions:"),
         ("partitions:", "accounts: {lab: {}}\npartitions:"),
     ],
