@@ -284,7 +284,9 @@ def test_image_by_id_has_no_owner_check() -> None:
 )
 def test_t27_prepaid_capacity_has_no_placement_group(market: Market, groups: int) -> None:
     (pool,) = a_plan().pools
-    bought = replace(pool, sources=tuple(replace(s, market=market) for s in pool.sources), placement=True)
+    reservation = "cr-0123456789abcdef0" if market.is_reserved else None
+    sources = tuple(replace(s, market=market, reservation=reservation) for s in pool.sources)
+    bought = replace(pool, sources=sources, placement=True)
     assert len(placement_zones(bought)) == groups
 
 

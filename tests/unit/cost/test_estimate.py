@@ -3,7 +3,6 @@
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from gpucluster.plan.resolve import resolve
 from gpucluster.spec import inspect_text
 from gpucluster.spec import load as load_spec
 
+RESERVATION = "cr-0123456789abcdef0"
 EAST = (("region: us-east-2", "region: us-east-1"), ("[us-east-2a, us-east-2b]", "[us-east-1a, us-east-1b]"))
 NO_P5E = ("machines: [p5en.48xlarge, p5e.48xlarge]", "machines: [p5en.48xlarge]")
 STACKS = Path(__file__).parents[3] / "stacks"
@@ -108,7 +108,9 @@ def test_source_without_price_is_named_even_if_other_sources_fill_the_pool() -> 
 def test_prepaid_capacity_has_an_unknown_price() -> None:
     plan = a_plan(*EAST)
     pool = plan.pools[0]
-    block = replace(pool.sources[0], market=cast(Market, "capacity-block"), machines=("p5en.48xlarge",))
+    block = replace(
+        pool.sources[0], market=Market.CAPACITY_BLOCK, reservation=RESERVATION, machines=("p5en.48xlarge",)
+    )
     _, most = _month(replace(plan, pools=(replace(pool, sources=(block,)),)))
     assert most == Amount(HOURS_A_MONTH * STANDS, ("p5en.48xlarge (capacity-block: not paid by the hour)",))
 
@@ -116,7 +118,7 @@ def test_prepaid_capacity_has_an_unknown_price() -> None:
 def test_reservation_costs_list_price_and_spares_count_as_always_on() -> None:
     plan = a_plan(*EAST, NO_P5E, ("{min: 0, max: 16}", "{min: 2, max: 16}\n    spares: 1"))
     pool = plan.pools[0]
-    held = replace(pool.sources[0], market=Market.RESERVATION, max=2)
+    held = replace(pool.sources[0], market=Market.RESERVATION, reservation=RESERVATION, max=2)
     plan = replace(plan, pools=(replace(pool, sources=(held, pool.sources[1])),))
     assert _month(plan)[0] == Amount(HOURS_A_MONTH * (STANDS + 3 * P5EN))
     line = estimate(plan, catalog.prices()).line("pool", "h200")

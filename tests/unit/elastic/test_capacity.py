@@ -92,8 +92,8 @@ def bought(*sources: Source) -> SlurmOnAws:
 
 
 def source(position: int, market: Market, **changes: object) -> Source:
-    plain = Source(position=position, market=market, machines=(SPOT,), zones=(A,), max=None)
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    usual = {"machines": (SPOT,), "zones": (A,), "max": None}
+    return Source(position=position, market=market, **(usual | changes))  # type: ignore[arg-type]
 
 
 # --- joined and shared out ---------------------------------------------------------------------------

@@ -63,6 +63,7 @@ def _source(draw: st.DrawFn) -> Source:
         machines=tuple(draw(st.lists(WORDS, max_size=2))),
         zones=tuple(draw(st.lists(WORDS, max_size=2))),
         max=draw(st.none() | st.integers()),
+        reservation=draw(WORDS) if market.is_reserved else None,
         max_price=draw(st.none() | st.integers()) if market is Market.SPOT else None,
     )
 

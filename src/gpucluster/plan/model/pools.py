@@ -22,6 +22,8 @@ class Source:
     max_price: int | None = None  # the highest price of a spot instance, in micro-USD an hour
 
     def __post_init__(self) -> None:
+        if self.market.is_reserved != (self.reservation is not None):
+            raise ValueError(f"a source of {self.market} with the reservation {self.reservation}")
         if self.max_price is not None and self.market is not Market.SPOT:
             raise ValueError(f"a source of {self.market}: only spot has a max_price")
 

@@ -27,6 +27,11 @@ class Market(StrEnum):
     RESERVATION = "reservation"  # reserved capacity, at the on-demand price
     CAPACITY_BLOCK = "capacity-block"  # prepaid, for a window of time
 
+    @property
+    def is_reserved(self) -> bool:
+        """Whether its instances come from a reservation or a block that is named by its id."""
+        return self in (Market.RESERVATION, Market.CAPACITY_BLOCK)
+
 
 class Containers(StrEnum):
     """How jobs run in containers."""

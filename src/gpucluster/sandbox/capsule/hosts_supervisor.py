@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpucluster.plan import codec
 from gpucluster.sandbox.capsule.process import PlainMachine, SupervisorInput
-from gpucluster.sandbox.capsule.supervisor import ground_of, prepare, watch
+from gpucluster.sandbox.capsule.supervisor import host_of, prepare, watch
 from gpucluster.sandbox.machines.machine import REBOOT, Machine, MachineSpec
 from gpucluster.sandbox.state_dir import SandboxDir
 
@@ -29,8 +29,8 @@ def main(text: str) -> int:
     home = SandboxDir(name=charge.name, root=Path(charge.state_root))
     socket.socket(fileno=charge.listener).close()  # there is no cloud to call
     prepare()
-    ground = ground_of(charge, home)
-    machines = {spec.id: Machine(spec, ground) for spec in specs(charge.plain)}
+    host = host_of(charge, home)
+    machines = {spec.id: Machine(spec, host) for spec in specs(charge.plain)}
     with socket.socket(fileno=charge.hello) as hello:
         for name, machine in machines.items():
             machine.start()

@@ -70,7 +70,7 @@ def main(text: str) -> int:
         kubernetes = _kubernetes(served, charge, home)
         launcher = Launcher(
             served.model,
-            ground_of(charge, home),
+            host_of(charge, home),
             gpus=charge.gpus,
             room=charge.room,
             ours=(lambda _: True) if kubernetes is None else kubernetes.is_machine,
@@ -100,7 +100,7 @@ def prepare() -> None:
     network.prepare()
 
 
-def ground_of(charge: SupervisorInput, home: SandboxDir) -> MachineHost:
+def host_of(charge: SupervisorInput, home: SandboxDir) -> MachineHost:
     """Where the machines of this sandbox run."""
     trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in charge.trees.items()]
     return MachineHost(

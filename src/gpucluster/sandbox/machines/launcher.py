@@ -37,7 +37,7 @@ class Launcher:
     def __init__(
         self,
         model: CloudModel,
-        ground: MachineHost,
+        host: MachineHost,
         *,
         gpus: Mapping[str, int],
         room: int,
@@ -45,7 +45,7 @@ class Launcher:
         build: Callable[[MachineSpec, MachineHost], RunnableMachine] = Machine,
         ours: Callable[[Ec2Instance], bool] = lambda _: True,
     ) -> None:
-        self._model, self._ground, self._gpus, self._room, self._clock = model, ground, gpus, room, clock
+        self._model, self._host, self._gpus, self._room, self._clock = model, host, gpus, room, clock
         self._build, self._ours = build, ours
         self._machines: dict[str, RunnableMachine] = {}
         self._made = 0
@@ -88,7 +88,7 @@ class Launcher:
             log.warning("%s: %s", instance.id, text)
             self._model.mark_ended(instance.id, self._clock(), text, NO_ROOM)
             return
-        machine = self._build(self._spec(instance), self._ground)
+        machine = self._build(self._spec(instance), self._host)
         try:
             machine.start()
         except (OSError, GpuclusterError) as error:

@@ -55,17 +55,17 @@ class MachineHost:
 class Machine:
     """A machine from its first boot to its end; reboots keep its disk."""
 
-    def __init__(self, spec: MachineSpec, ground: MachineHost) -> None:
+    def __init__(self, spec: MachineSpec, host: MachineHost) -> None:
         self.spec = spec
-        self._ground = ground
+        self._host = host
         self._root = paths.MACHINES / spec.id
-        self._groups = cgroups.machine_groups(ground.trees, ground.name, spec.id)
+        self._groups = cgroups.machine_groups(host.trees, host.name, spec.id)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Create its disk and network, and boot it."""
-        disk = self._ground.instances / self.spec.id
-        overlay_mount(Overlay(lower=self._ground.layers, upper=disk / "u", work=disk / "w", at=self._root))
+        disk = self._host.instances / self.spec.id
+        overlay_mount(Overlay(lower=self._host.layers, upper=disk / "u", work=disk / "w", at=self._root))
         spec = self.spec
         gpu_facts.install(self._root, spec.gpu_facts)
         network.connect(spec.id, link=f"v{spec.number}", address=spec.address, mac=spec.mac)
@@ -75,9 +75,9 @@ class Machine:
         """Start its systemd: the first time, and after each reboot."""
         procs = cgroups.make(self._groups)
         devices = gpu_nodes(self.spec.gpus)
-        argv = nspawn_argv(self.spec, root=self._root, devices=devices, shares=self._ground.shares)
-        self._ground.console.mkdir(parents=True, exist_ok=True)
-        with (self._ground.console / self.spec.id).open("ab") as console:
+        argv = nspawn_argv(self.spec, root=self._root, devices=devices, shares=self._host.shares)
+        self._host.console.mkdir(parents=True, exist_ok=True)
+        with (self._host.console / self.spec.id).open("ab") as console:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(enter.__file__), *map(str, procs), "--", *argv],
                 stdin=subprocess.DEVNULL,
@@ -104,7 +104,7 @@ class Machine:
             unmount(self._root)
         cgroups.remove(self._groups)
         if not keep_disk:
-            shutil.rmtree(self._ground.instances / self.spec.id, ignore_errors=True)
+            shutil.rmtree(self._host.instances / self.spec.id, ignore_errors=True)
 
 
 def nspawn_argv(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gpucluster.catalog import Catalog, Machine
 from gpucluster.catalog.image import lacking_in_image
 from gpucluster.catalog.tag_limits import most_on_every_resource
-from gpucluster.plan.model.values import Market
 from gpucluster.spec.aws import Image
 from gpucluster.spec.aws_fields import KMS_ARN
 from gpucluster.spec.model import ClusterSpec
@@ -21,7 +20,6 @@ from gpucluster.text import quoted
 
 OWN_TAGS = 10  # of the cluster: its name, role, pool, slot, and those of a launch
 MOST_TAGS = most_on_every_resource() - OWN_TAGS
-RESERVED = (Market.RESERVATION, Market.CAPACITY_BLOCK)
 
 
 def region(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
@@ -86,7 +84,7 @@ def placement(spec: ClusterSpec, index: int, catalog: Catalog) -> Iterator[Findi
     pool, at = spec.pools[index], ("pools", index, "placement")
     if require(pool.placement) != "cluster" or spec.hosts is not None:
         return
-    if all(source.source in RESERVED for source in pool.capacity):
+    if all(source.source.is_reserved for source in pool.capacity):
         message = "reserved capacity has a fixed place: a placement group often makes its launch fail (T27)"
         yield error(*at, id="placement-reserved", message=message)
     if require(pool.nodes).max == 1:

@@ -15,17 +15,16 @@ from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.findings import collect, error, or_none, repeated, warning
 from gpucluster.text import format_money, format_rate
 
-RESERVED = (Market.RESERVATION, Market.CAPACITY_BLOCK)  # one machine type in one zone, with an id
 _WORD = {Market.RESERVATION: "a reservation", Market.CAPACITY_BLOCK: "a capacity block"}
 
 
 def source_id(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
     """A reservation or capacity block needs an id. Other sources have none."""
     source, at = _source(spec, index, position)
-    if source.source in RESERVED and source.id is None:
+    if source.source.is_reserved and source.id is None:
         message = f"'id' is missing: the id of {_WORD[source.source]}, cr-…"
         yield error(*at, id="missing-key", message=message)
-    if source.source not in RESERVED and source.id is not None:
+    if not source.source.is_reserved and source.id is not None:
         message = f"'id' belongs to a reservation or a capacity block; this source is {source.source}"
         yield error(*at, "id", id="not-here", message=message)
     others = [or_none(lambda one=one: one.id) for one in spec.pools[index].capacity[:position]]
@@ -53,7 +52,7 @@ def source_price(spec: ClusterSpec, index: int, position: int, catalog: Catalog)
 def reservation_place(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
     """A reservation has one machine type in one zone (T25)."""
     source, at = _source(spec, index, position)
-    if source.source not in RESERVED:
+    if not source.source.is_reserved:
         return
     what = _WORD[source.source]
     if len(source.machines) > 1:
@@ -70,7 +69,7 @@ def reservation_place(spec: ClusterSpec, index: int, position: int, _catalog: Ca
 def shared_reservation(spec: ClusterSpec, index: int, position: int, _catalog: Catalog) -> Iterator[Finding]:
     """Pools that share a reservation must describe it equally: EC2 refuses launches that do not match it."""
     source, at = _source(spec, index, position)
-    if source.id is None or source.source not in RESERVED:
+    if source.id is None or not source.source.is_reserved:
         return
     zones = require(spec.aws).network.places
     for pool in spec.pools[:index]:
@@ -154,7 +153,7 @@ def _described_otherwise(
 ) -> Iterator[Finding]:
     """Yield an error if another pool describes the same reservation differently."""
     for other in pool.capacity:
-        if other.id != source.id or other.source not in RESERVED:
+        if other.id != source.id or not other.source.is_reserved:
             continue
         here, there = source.zones or zones, other.zones or zones
         if (source.source, source.machines, here) != (other.source, other.machines, there):

@@ -65,10 +65,10 @@ class AccessPoint:
 
 
 class Efs:
-    """All resources of the account; `ground` gives subnets, ids and times. The caller holds its lock."""
+    """All resources of the account; `vpcs` gives subnets, ids and times. The caller holds its lock."""
 
-    def __init__(self, ground: VpcContext) -> None:
-        self._ground = ground
+    def __init__(self, vpcs: VpcContext) -> None:
+        self._vpcs = vpcs
         self._systems: dict[str, FileSystem] = {}
         self._targets: dict[str, Target] = {}
         self._points: dict[str, AccessPoint] = {}
@@ -87,10 +87,10 @@ class Efs:
                 status=409,
             )
         made = FileSystem(
-            id=self._ground.fresh_id("fs"),
+            id=self._vpcs.fresh_id("fs"),
             token=token,
             created_at=now,
-            ready_at=now + self._ground.timing.system_s,
+            ready_at=now + self._vpcs.timing.system_s,
             options=dict(options),
             tags=dict(tags),
         )
@@ -133,7 +133,7 @@ class Efs:
         """Create a mount target: one per zone, all in one VPC, after the file system is available."""
         found = self.system(system)
         self._check_target(found, subnet, groups, now)
-        name = self._ground.fresh_id("fsmt")
+        name = self._vpcs.fresh_id("fsmt")
         interface = self._interface(name, subnet, address, groups, now)
         made = Target(
             id=name,
@@ -142,7 +142,7 @@ class Efs:
             interface=interface.id,
             address=interface.address or "",
             groups=tuple(groups),
-            ready_at=now + self._ground.timing.target_s,
+            ready_at=now + self._vpcs.timing.target_s,
         )
         self._targets[name] = made
         return made
@@ -166,13 +166,13 @@ class Efs:
         found = self.target(target, now)
         _check_groups(groups)
         self._targets[target] = replace(found, groups=tuple(groups))
-        self._ground.regroup(found.interface, groups)
+        self._vpcs.regroup(found.interface, groups)
 
     def unmount(self, target: str, now: float) -> None:
         """Begin the deletion of a mount target and its interface."""
         found = self.target(target, now)
         if found.ends_at is None:
-            self._targets[target] = replace(found, ends_at=now + self._ground.timing.target_s)
+            self._targets[target] = replace(found, ends_at=now + self._vpcs.timing.target_s)
 
     # --- access points ----------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Efs:
         if known is not None:
             raise Refusal("AccessPointAlreadyExists", f"Access point '{known.id}' already exists", status=409)
         made = AccessPoint(
-            id=self._ground.fresh_id("fsap"),
+            id=self._vpcs.fresh_id("fsap"),
             system=system,
             token=token,
             options=dict(options),
@@ -222,7 +222,7 @@ class Efs:
     def _advance(self, now: float) -> None:
         for target in tuple(self._targets.values()):
             if target.ends_at is not None and now >= target.ends_at:
-                self._ground.vacate(target.interface, now)
+                self._vpcs.vacate(target.interface, now)
                 del self._targets[target.id]
 
     def _check_target(self, system: FileSystem, subnet: SubnetRef, groups: Sequence[str], now: float) -> None:
@@ -249,7 +249,7 @@ class Efs:
     ) -> Interface:
         """Translate the refusal of a full subnet into EFS's."""
         try:
-            return self._ground.occupy(subnet, f"EFS mount target for {name}", groups, now, wanted=address)
+            return self._vpcs.occupy(subnet, f"EFS mount target for {name}", groups, now, wanted=address)
         except Refusal as refusal:
             code, status = _WORDS.get(refusal.code, ("BadRequest", 400))
             raise Refusal(code, refusal.message, status=status) from refusal

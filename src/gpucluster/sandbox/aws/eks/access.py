@@ -76,7 +76,7 @@ def _entry(eks: Eks, cluster: str, principal: str, kind: str, now: float) -> Ent
     return Entry(
         cluster=cluster,
         principal=principal,
-        arn=f"{arn}/{resource.rpartition('/')[2]}/{eks.ground.fresh_id('entry')}",
+        arn=f"{arn}/{resource.rpartition('/')[2]}/{eks.vpcs.fresh_id('entry')}",
         created_at=now,
         kind=kind,
         username=node if kind == LINUX else person,

@@ -53,7 +53,7 @@ class _Addons:
         _check_values(name, asked.get("configurationValues"))
         if (cluster, name) in self._eks.addons:
             raise in_use("Addon already exists.")
-        identifier = self._eks.ground.fresh_id("addon")
+        identifier = self._eks.vpcs.fresh_id("addon")
         arn = f"arn:aws:eks:{self._model.region}:{ACCOUNT}:addon/{cluster}/{name}/{identifier}"
         made = Addon(
             cluster=cluster,

@@ -40,7 +40,7 @@ def put(
     for known in eks.identities.values():
         if (known.cluster, known.namespace, known.account) == (cluster, namespace, account):
             raise in_use(f"Association already exists: {known.id}")
-    identifier = f"a-{eks.ground.fresh_id('x')[3:]}"
+    identifier = f"a-{eks.vpcs.fresh_id('x')[3:]}"
     region = eks.clusters[cluster].arn.split(":")[3]
     made = Identity(
         cluster=cluster,

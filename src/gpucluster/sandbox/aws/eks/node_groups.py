@@ -67,7 +67,7 @@ class _Groups:
         role = roles.check_nodes(str(asked["nodeRole"]), self._moto)
         template = templates.checked(asked, self._moto)
         release = _release(version, asked.get("releaseVersion"))
-        identifier = self._eks.ground.fresh_id("ng")
+        identifier = self._eks.vpcs.fresh_id("ng")
         profile = f"eks-{identifier}"
         self._moto.make_profile(profile, role.name)
         access.admit_nodes(self._eks, cluster, str(asked["nodeRole"]), call.now)

@@ -177,10 +177,10 @@ def changed(life: Life, until: float) -> Life:
 
 
 class Eks:
-    """The clusters of the account. `ground` gives ids, interfaces and times; the caller holds its lock."""
+    """The clusters of the account. `vpcs` gives ids, interfaces and times; the caller holds its lock."""
 
-    def __init__(self, ground: VpcContext) -> None:
-        self.ground = ground
+    def __init__(self, vpcs: VpcContext) -> None:
+        self.vpcs = vpcs
         self.planes: Planes = Planes()
         self.clusters: dict[str, Cluster] = {}
         self.groups: dict[tuple[str, str], NodeGroup] = {}
@@ -287,7 +287,7 @@ class Eks:
     def update(self, cluster: str, part: str, kind: str, now: float, lasts_s: float) -> Update:
         """Begin an update; it ends by itself."""
         made = Update(
-            id=self.ground.fresh_id("update"),
+            id=self.vpcs.fresh_id("update"),
             cluster=cluster,
             part=part,
             kind=kind,
@@ -305,7 +305,7 @@ class Eks:
         for name in [k for k, one in self.clusters.items() if _over(one, now)]:
             gone = self.clusters.pop(name)
             for interface in gone.interfaces:
-                self.ground.vacate(interface, now)
+                self.vpcs.vacate(interface, now)
             for table in (self.addons, self.entries, self.identities):
                 for key in [k for k in table if k[0] == name]:
                     del table[key]

@@ -66,10 +66,10 @@ class Link:
 
 
 class Fsx:
-    """All file systems of the account; `ground` gives subnets, ids and times. The caller holds its lock."""
+    """All file systems of the account; `vpcs` gives subnets, ids and times. The caller holds its lock."""
 
-    def __init__(self, ground: VpcContext) -> None:
-        self._ground = ground
+    def __init__(self, vpcs: VpcContext) -> None:
+        self._vpcs = vpcs
         self._systems: dict[str, Lustre] = {}
         self._links: dict[str, Link] = {}
 
@@ -84,8 +84,8 @@ class Fsx:
 
     def create(self, asked: Lustre, groups: Sequence[str], now: float) -> Lustre:
         """Create one from `asked`, without its interface."""
-        interface = self._ground.occupy(asked.subnet, f"Created by Amazon FSx for {asked.id}", groups, now)
-        made = replace(asked, interface=interface.id, ready_at=now + self._ground.timing.lustre_s)
+        interface = self._vpcs.occupy(asked.subnet, f"Created by Amazon FSx for {asked.id}", groups, now)
+        made = replace(asked, interface=interface.id, ready_at=now + self._vpcs.timing.lustre_s)
         self._systems[made.id] = made
         return made
 
@@ -112,7 +112,7 @@ class Fsx:
         found = self.system(system, now)
         if found.ends_at is not None:
             return found
-        return self.put(replace(found, ends_at=now + self._ground.timing.link_s))
+        return self.put(replace(found, ends_at=now + self._vpcs.timing.link_s))
 
     def link(self, asked: Link, now: float) -> Link:
         """Create a link: at most eight, no path inside another's, none on SCRATCH_1."""
@@ -131,7 +131,7 @@ class Fsx:
                 raise Refusal(
                     "BadRequest", f"The path {asked.path} or its repository overlaps with {other.id}."
                 )
-        self._links[asked.id] = replace(asked, ready_at=now + self._ground.timing.link_s)
+        self._links[asked.id] = replace(asked, ready_at=now + self._vpcs.timing.link_s)
         return self._links[asked.id]
 
     def put_link(self, link: Link) -> Link:
@@ -151,13 +151,13 @@ class Fsx:
     def unlink(self, link: str, now: float) -> Link:
         """Begin the deletion of a link."""
         (found,) = self.links((link,), now)
-        self._links[link] = replace(found, ends_at=now + self._ground.timing.link_s)
+        self._links[link] = replace(found, ends_at=now + self._vpcs.timing.link_s)
         return self._links[link]
 
     def _advance(self, now: float) -> None:
         for system in tuple(self._systems.values()):
             if system.ends_at is not None and now >= system.ends_at:
-                self._ground.vacate(system.interface, now)
+                self._vpcs.vacate(system.interface, now)
                 del self._systems[system.id]
                 self._links = {i: link for i, link in self._links.items() if link.system != system.id}
         for link in tuple(self._links.values()):
