@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from gpucluster import agent
 from gpucluster.agent.boot import mig, mps
 from gpucluster.agent.boot.boot_state import BootState, Bundle
 from gpucluster.agent.machine import Machine
+from gpucluster.checks.check import QueryOutput
 from gpucluster.files import shipped
 from gpucluster.plan import gres, names
 from gpucluster.plan.messages import NodeAnswer
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.shell import CommandError, Result
+from gpucluster.validate.pool_jobs import pool_jobs
+from gpucluster.validate.validation_jobs import ValidationJobs
 
 CONTROL = (shipped("playbooks") / "stand-ins/nvidia-cuda-mps-control").read_text()
 CLIENT = """
@@ -29,6 +33,9 @@ client.sendall(b"client")
 print(client.recv(4096).decode())
 """
 SMI = (shipped("playbooks") / "stand-ins/nvidia-smi").read_text()
+PREP = (  # jobs without GPUs have a partition, so the other one refuses them
+    "partitions:\n", "partitions:\n  - {name: prep, pools: [h100], max_cpus_per_node: 16}\n",
+)  # fmt: skip
 A100 = {  # most on one GPU, sevenths of compute, eighths of memory
     "name": "NVIDIA H100",
     "memory_mib": 81920,
@@ -36,8 +43,9 @@ A100 = {  # most on one GPU, sevenths of compute, eighths of memory
 }
 
 
-def a_shared_plan(sharing: str) -> SlurmOnHosts:
+def a_shared_plan(sharing: str, *more: tuple[str, str]) -> SlurmOnHosts:
     return a_lab_plan(
+        *more,
         ("gpus: {model: h100, count: 8}", "gpus: {model: h100, count: 8, memory: 80GiB}"),
         ('addresses: "192.0.2.[11-14]"}', f'addresses: "192.0.2.[11-14]", sharing: {sharing}}}'),
     )
@@ -77,6 +85,20 @@ def slice_gpus(slurm: RealSlurm) -> None:
         mig.slice_gpus(machine, BootState(bundle=bundle, answer=answer))
 
 
+def assert_job_of_validation_runs(slurm: RealSlurm, plan: SlurmOnHosts) -> None:
+    """The job of `gpucluster validate`, on one node. The submission script refuses jobs without GPUs here."""
+
+    def head(argv: Sequence[str], of_user: bool, limit_s: float) -> QueryOutput:
+        done = slurm.run(*argv, user=USER if of_user else "root", timeout=limit_s)
+        return QueryOutput(code=done.code, stdout=done.out, stderr=done.err)
+
+    (wanted,) = pool_jobs(plan)
+    jobs = ValidationJobs(head)
+    jobs.submit([replace(wanted, nodes=1)])
+    assert jobs.running(wanted.pool).nodes == ("gpu01",)
+    jobs.cancel_all()
+
+
 def details(slurm: RealSlurm, job: str) -> list[str]:
     """What a job got on each of its nodes: `gpu:3g.40gb:2(IDX:0,5)`."""
     found = json.loads(slurm.must("scontrol", "-d", "show", "job", job, "--json"))["jobs"][0]
@@ -108,7 +130,8 @@ def start(slurm: RealSlurm, *options: str) -> str:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_jobs_get_the_mig_slices_that_they_request(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(names.MIG_VARIABLE, "/run/sandbox-mig-minors")
-    plan = a_shared_plan("{mig: {1g.10gb: 4, 3g.40gb: 1}}")
+    plan = a_shared_plan("{mig: {1g.10gb: 4, 3g.40gb: 1}}", PREP)
+    assert [one.requires_gpus for one in plan.partitions] == [False, True]
     with RealSlurm(version, plan, gpus=8) as slurm:
         slice_gpus(slurm)
         devices = [slurm.path(file) for one in gres.slices(plan.pools[0].shape) for file in one.files[1:]]
@@ -124,6 +147,7 @@ def test_jobs_get_the_mig_slices_that_they_request(version: str, monkeypatch: py
         assert [d.partition("(")[0] for d in details(slurm, large)] == ["gpu:3g.40gb:2"]
         small = start(slurm, "--gres=gpu:1g.10gb:32")
         assert [d.partition("(")[0] for d in details(slurm, small)] == ["gpu:1g.10gb:32"]
+        assert_job_of_validation_runs(slurm, plan)
         refused = slurm.run("sbatch", "--gres=gpu:1g.10gb:33", "--wrap", "true", user=USER)
         assert "Requested node configuration is not available" in refused.err
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpucluster.checks import jobs, power_saving
-from gpucluster.plan.model import Mig, Partition, Pool, SlurmPlan
+from gpucluster.plan.model import Mig, NodeShape, Partition, Pool, SlurmPlan
 from gpucluster.validate import node_expectations
 
 JOB_NODES = 2  # of a pool's job
@@ -18,7 +18,8 @@ class PoolJob:
     pool: str
     partition: str
     nodes: int
-    gpus: int
+    gpus: int  # whole GPUs of each node; 0: none, or slices
+    gres: str  # what it asks for on each node, as --gres takes it: all GPUs, or one slice; empty: none
     exclude: str  # hostlist of the partition's other pools
     leaves: tuple[tuple[str, ...], ...]  # the pool's nodes by leaf switch; a job stays below one
     elastic: bool
@@ -52,17 +53,25 @@ def _pool_job(plan: SlurmPlan, pool: Pool, partition: Partition) -> PoolJob:
     elastic = is_elastic(plan, pool)
     others = [p for p in plan.pools if p.name in partition.pools and p.name != pool.name]
     start_s = pool.boot_timeout_s + SLACK_S if elastic else STATIC_START_S
+    shape = pool.shape
+    gpus = 0 if isinstance(shape.sharing, Mig) else shape.gpu_count
     return PoolJob(
         pool=pool.name,
         partition=partition.name,
         nodes=min(JOB_NODES, pool.max - pool.min if elastic else len(pool.always_on())),
-        gpus=0 if isinstance(pool.shape.sharing, Mig) else pool.shape.gpu_count,
+        gpus=gpus,
+        gres=f"gpu:{gpus}" if gpus else _one_slice(shape),
         exclude=",".join(span.hostlist for other in others for span in other.slots),
         leaves=_leaves(plan, pool),
         elastic=elastic,
         start_s=start_s,
         time_limit_s=start_s + 300,
     )
+
+
+def _one_slice(shape: NodeShape) -> str:
+    """One slice, because a partition can refuse jobs without GPUs; empty without slices."""
+    return f"gpu:{shape.sharing.slices[0].profile}:1" if isinstance(shape.sharing, Mig) else ""
 
 
 def _leaves(plan: SlurmPlan, pool: Pool) -> tuple[tuple[str, ...], ...]:

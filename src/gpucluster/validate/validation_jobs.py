@@ -125,7 +125,7 @@ class ValidationJobs:
         self._head(("scancel", str(job)), True, 10)
 
     def _argv(self, job: PoolJob) -> tuple[str, ...]:
-        gpus = (f"--gres=gpu:{job.gpus}", "--cpus-per-gpu=1") if job.gpus else ("--cpus-per-task=1",)
+        gpus = (f"--gres={job.gres}", "--cpus-per-gpu=1") if job.gres else ("--cpus-per-task=1",)
         excluded = ",".join(word for word in (job.exclude, *self._up_nodes(job)) if word)
         return (
             f"--partition={job.partition}",

@@ -220,6 +220,14 @@ def test_a_partition_that_requires_gpus_gets_jobs_with_gpus():
     assert len(on_node) == len(on_head) - 1
 
 
+def test_job_of_a_pool_of_slices_asks_for_one_slice():
+    """Regression: it asked for no GPU, and the submission script refuses that where jobs without GPUs have a partition."""
+    slices = ('"192.0.2.[11-14]"}', '"192.0.2.[11-14]", sharing: {mig: {1g.10gb: 4, 3g.40gb: 1}}}')
+    memory = ("{model: h100, count: 8}", "{model: h100, count: 8, memory: 80GiB}")
+    (job,) = pool_jobs(builders.a_lab_plan(slices, memory))
+    assert (job.gpus, job.gres) == (0, "gpu:3g.40gb:1")
+
+
 def test_login_machine_has_services_files_mounts_users_and_sshd_after_the_cloud_s_answer():
     """Regression: a stopped login machine was healthy."""
     plan = on_aws(resolve_file(STACKS / "research.yaml").plan)
