@@ -19,7 +19,6 @@ from gpucluster.plan import names
 
 WHEELS = "/opt/gpucluster/wheels"  # in an image only during the build; on an existing host always
 CODE_MARK = "/opt/gpucluster/code"  # has the digest of the installed code
-GUARD_UNIT = "gpucluster-guard.service"
 _HOOKS = {
     "resume": "hook.py",
     "suspend": "hook.py",
@@ -79,7 +78,7 @@ def image_variables() -> dict[str, object]:
         "command": names.MACHINE_COMMAND,
         "command_link": names.COMMAND_LINK,
         "agent_unit": names.AGENT_UNIT,
-        "guard_unit": GUARD_UNIT,
+        "guard_unit": names.GUARD_UNIT,
         "folders": [
             *({"path": path, "owner": "root", "mode": "0755"} for path in root),
             *({"path": path, "owner": "slurm", "mode": "0700"} for path in slurm),

@@ -127,7 +127,8 @@ class StandingCluster:
 
     def units(self, _machine: str, found: re.Match[str]) -> str:
         return "\n".join(
-            f"NRestarts=0\nId={u}\nLoadState=loaded\nActiveState=active\n" for u in found[1].split()
+            f"NRestarts=0\nId={u}\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"
+            for u in found[1].split()
         )
 
     def sums(self, machine: str, _found: re.Match[str]) -> str:

@@ -31,10 +31,11 @@ _TOKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """systemd units that must be active, and units that must not."""
+    """systemd units that must be active, units that must not, and those of `units` that must start at boot."""
 
     units: tuple[str, ...]
     off: tuple[str, ...] = ()
+    at_boot: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,7 @@ class Unit:
     load: str
     active: str
     restarts: int
+    file: str = ""  # systemd's UnitFileState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class Clock:
 
 
 def query_units(want: Units) -> tuple[Query, ...]:
-    shown = "--property=Id,LoadState,ActiveState,NRestarts"
+    shown = "--property=Id,LoadState,ActiveState,NRestarts,UnitFileState"
     return (Query(argv=("systemctl", "show", shown, "--", *want.units, *want.off)),)
 
 
@@ -90,12 +92,15 @@ def parse_units(got: tuple[QueryOutput, ...]) -> dict[str, Unit]:
             load=pairs.get("LoadState", ""),
             active=pairs["ActiveState"],
             restarts=int(restarts) if re.fullmatch(r"[0-9]{1,9}", restarts) else 0,
+            file=pairs.get("UnitFileState", ""),
         )
     return found
 
 
 def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
     expected = f"active: {listed([_unit(u) for u in want.units], 9)}"
+    if want.at_boot:
+        expected += f"; started at boot: {listed([_unit(u) for u in want.at_boot], 9)}"
     if want.off:
         expected += f"; not active: {listed([_unit(u) for u in want.off], 9)}"
     bad = [unit for unit in want.units if unit not in found or found[unit].active != "active"]
@@ -107,6 +112,11 @@ def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
         words = [f"{unit} is active and must not run here" for unit in wrong]
         stop = f"on {{machine}}: systemctl disable --now {' '.join(wrong)}"
         return failed(listed(words), expected, tuple(wrong), stop)
+    late = [unit for unit in want.at_boot if found[unit].file != "enabled"]
+    if late:  # they run now, so no other check depends on it
+        words = [f"{_unit(unit)} is active, but {found[unit].file or 'without a unit file'}" for unit in late]
+        enable = f"on {{machine}}: systemctl enable {' '.join(map(_unit, late))}"
+        return failed(f"{listed(words)}: it does not start at boot", expected, (), enable)
     restless = [
         f"{_unit(u)} restarted {found[u].restarts} times" for u in want.units if found[u].restarts >= RESTARTS
     ]

@@ -45,7 +45,9 @@ HOOK_DIR = "/opt/gpucluster/bin"  # resume, suspend, resume_fail (one file), pro
 MACHINE_COMMAND = f"{HOOK_DIR}/gpucluster"  # the command on machines: gpucluster.elastic.machine_command
 COMMAND_LINK = "/usr/local/bin/gpucluster"  # a link to it, if the machine has no file of this name
 WATCH_TIMER = "gpucluster-watch.timer"  # the playbook enables it on the head of existing hosts
+ACCOUNTS_TIMER = "gpucluster-accounts.timer"  # the same, if there is accounting
 AGENT_UNIT = "gpucluster-agent.service"  # user data starts it, the image enables it
+GUARD_UNIT = "gpucluster-guard.service"  # the image enables it
 USER_DATA_FILE = (
     "/etc/gpucluster/machine.json"  # from user data: {cluster, region, bucket, key, role}; on hosts that
 )

@@ -45,6 +45,7 @@ from gpucluster.validate import (
     node_expectations,
     running_expectations,
     standby_expectations,
+    unit_expectations,
     user_expectations,
 )
 from gpucluster.validate.expectation import CLOUD, EVERY_CHECK, Expectation, expect
@@ -120,7 +121,15 @@ def _head(plan: SlurmPlan, bundle: str) -> Iterator[Expectation]:
     head = plan.head
     units = ("munge", "slurmctld", "gpucluster-agent")
     units += _accounting_units(plan)
-    yield expect("svc.active", ROLE_HEAD, machine.Units(units=_units(units, plan, daemon=True)))
+    timers = unit_expectations.timers(plan)
+    yield expect(
+        "svc.active",
+        ROLE_HEAD,
+        machine.Units(
+            units=(*_units(units, plan, daemon=True), *timers),
+            at_boot=(*unit_expectations.at_boot(plan), *timers),
+        ),
+    )
     yield expect("auth.rt", ROLE_HEAD, munge.Munge(alone=True))
     files_of_slurm = node_expectations.slurm_files(plan, names.SLURM_ETC, on_head=True)
     yield expect("files.modes", ROLE_HEAD, file_expectations.of_head(plan, tuple(files_of_slurm), STATE_SAVE))
@@ -203,7 +212,8 @@ def _node(plan: SlurmPlan, node: str) -> Iterator[Expectation]:
 
 def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation]:
     units = ("munge", "slurmd", "gpucluster-agent")
-    yield expect("svc.active", target, machine.Units(units=_units(units, plan, daemon=False)))
+    wanted = machine.Units(units=_units(units, plan, daemon=False), at_boot=unit_expectations.at_boot(plan))
+    yield expect("svc.active", target, wanted)
     yield expect("auth.rt", target, munge.Munge())
     files_of_slurm = node_expectations.slurm_files(plan, CONF_CACHE, on_head=False)
     yield expect("cfg.same", target, files.Files(sha256=files_of_slurm))

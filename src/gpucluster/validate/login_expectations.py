@@ -7,7 +7,7 @@ from typing import Any
 from gpucluster.checks import files, machine, munge, slurmctld
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmOnAws, SlurmPlan
-from gpucluster.validate import file_expectations, node_expectations, user_expectations
+from gpucluster.validate import file_expectations, node_expectations, unit_expectations, user_expectations
 
 SACKD_SINCE = (23, 11)  # older versions have no sackd and need the files
 SACKD_CACHE = "/run/slurm/conf"
@@ -23,7 +23,8 @@ def of_login(plan: SlurmOnAws, bundle: str) -> Iterator[tuple[str, Any]]:
     """The checks with their values, but those of every machine."""
     sackd = _has_sackd(plan)
     units = ("munge", *(("sackd",) if sackd else ()), "gpucluster-agent", "ssh", "gpucluster-guard")
-    yield "svc.active", machine.Units(units=tuple(f"{unit}.service" for unit in units))
+    services = tuple(f"{unit}.service" for unit in units)
+    yield "svc.active", machine.Units(units=services, at_boot=unit_expectations.at_boot(plan))
     yield "auth.rt", munge.Munge()
     yield "clock.sync", machine.Clock()
     sums = _files(plan, sackd=sackd)

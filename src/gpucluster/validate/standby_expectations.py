@@ -9,7 +9,7 @@ from typing import Any
 from gpucluster.checks import files, machine, munge
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmPlan
-from gpucluster.validate import file_expectations, node_expectations
+from gpucluster.validate import file_expectations, node_expectations, unit_expectations
 
 _UNITS = ("munge", "slurmctld", "gpucluster-agent", "gpucluster-guard", "gpucluster-elastic")
 _OFF = ("slurmd", "sackd", "mariadb", "nfs-server")  # of other roles; the database is elsewhere
@@ -24,7 +24,10 @@ def machines(plan: SlurmPlan) -> tuple[str, ...]:
 def of_standby(plan: SlurmPlan, bundle: str, state: str) -> Iterator[tuple[str, Any]]:
     """The checks with their values, but those of every machine. `state`: the folder of slurmctld's state."""
     units = (*_UNITS, *(("slurmdbd",) if plan.slurm.accounting is not None else ()))
-    yield "svc.active", machine.Units(units=_services(units), off=_services(_OFF))
+    yield (
+        "svc.active",
+        machine.Units(units=_services(units), off=_services(_OFF), at_boot=unit_expectations.at_boot(plan)),
+    )
     yield "auth.rt", munge.Munge()
     yield "clock.sync", machine.Clock()
     sums = node_expectations.slurm_files(plan, names.SLURM_ETC, on_head=True)

@@ -239,6 +239,25 @@ def test_failed_units_are_culprits():
     assert restless.verdict is WARN
 
 
+def test_unit_that_does_not_start_at_boot_fails_and_blocks_no_other_check():
+    """Regression: a disabled agent was healthy, until the machine booted again."""
+    want = Units(units=("munge.service", "gpucluster-agent.service"), at_boot=("gpucluster-agent.service",))
+    (answer,) = machine.query_units(want)
+    assert "UnitFileState" in answer.argv[2]
+    text = "Id=munge.service\nActiveState=active\nUnitFileState=disabled\n\nId=gpucluster-agent.service\nActiveState=active\nUnitFileState={}\n"
+    for state, verdict in (
+        ("enabled", PASS),
+        ("disabled", FAIL),
+        ("enabled-runtime", FAIL),
+        ("masked", FAIL),
+    ):
+        found = machine.parse_units((QueryOutput(code=0, stdout=text.format(state)),))
+        result = machine.evaluate_units(found, want)
+        assert (result.verdict, result.culprits) == (verdict, ())
+    assert result.found == "gpucluster-agent is active, but masked: it does not start at boot"
+    assert result.remedy == "on {machine}: systemctl enable gpucluster-agent"
+
+
 @pytest.mark.parametrize(
     ("root", "user", "verdict"),
     [
