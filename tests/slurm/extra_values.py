@@ -159,9 +159,14 @@ class Trials:
             "slurmctld runs or has ended",
             lambda: process.poll() is not None or "Running as primary" in told(),
         )
-        if process.poll() is None:
-            slurm.run("pkill", "--exact", "slurmctld")  # it may have ended by itself
-        process.wait(timeout=600)
+
+        def ended() -> bool:
+            """Once in thousands of trials slurmctld went on for ten minutes after one signal."""
+            if process.poll() is None:
+                slurm.run("pkill", "--exact", "slurmctld")  # it may have ended by itself
+            return process.poll() is not None
+
+        eventually("slurmctld has ended", ended, picture=lambda: f"{seen}\n{told()}")
         return [
             line for line in errors_of(told()) if "agent_fini: left" not in line
         ]  # it was ended at its start

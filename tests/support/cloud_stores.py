@@ -59,6 +59,11 @@ def declare(cloud: RunningCloud, cluster: str, made: Stores) -> None:
     sqs.set_queue_attributes(
         QueueUrl=made.queue, Attributes={**stores.QUEUE, "Policy": stores.events_to(arn, rules)}
     )
+    events: Any = cloud.client("events")
+    for one, (name, pattern) in zip(rules, stores.PATTERNS.items(), strict=True):
+        rule_name = one.rpartition("/")[2]
+        events.put_rule(Name=rule_name, EventPattern=json.dumps(pattern), State="ENABLED")
+        events.put_targets(Rule=rule_name, Targets=[{"Id": name, "Arn": arn}])
     if made.system:
         efs: Any = cloud.client("efs")
         found = efs.describe_file_systems(FileSystemId=made.system)["FileSystems"][0]

@@ -18,6 +18,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
 from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, TAG_CLUSTER
 from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.stores import PATTERNS
 
 if TYPE_CHECKING:
     from gpucluster.engine.offline import Planned
@@ -271,6 +272,8 @@ def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
     yield from allow("ValidateBucket", bucket, [f"arn:aws:s3:::{plan.name}{SUFFIX}"])
     queue = f"arn:aws:sqs:{region}:*:{plan.name}-events{SUFFIX}"
     yield from allow("ValidateQueue", ["sqs:GetQueueAttributes"], [queue])
+    rules = [f"arn:aws:events:{region}:*:rule/{plan.name}-{name}{SUFFIX}" for name in PATTERNS]
+    yield from allow("ValidateRules", ["events:DescribeRule", "events:ListTargetsByRule"], rules)
     secret = f"arn:aws:secretsmanager:{region}:*:secret:{plan.name}-munge{SUFFIX}-??????"
     calls = ["secretsmanager:DescribeSecret", "secretsmanager:GetResourcePolicy"]
     yield from allow("ValidateSecret", calls, [secret])

@@ -7,7 +7,7 @@ from typing import cast
 
 from gpucluster.checks.check import CheckResult, Location, Query, listed
 from gpucluster.checks.cloud import UP, Fault, is_named, judged
-from gpucluster.checks.store_answers import BLOCKS, Bucket, FileSystem, Queue, Secret
+from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Queue, Secret
 from gpucluster.plan import stores
 from gpucluster.text import short
 
@@ -85,7 +85,7 @@ def evaluate_bucket(found: Bucket | None, want: BucketWant) -> CheckResult:
 
 def evaluate_queue(found: Queue | None, want: QueueWant) -> CheckResult:
     name = want.url.rpartition("/")[2]
-    expected = f"{name}: encrypted, and only the cluster's rules of EventBridge send to it"
+    expected = f"{name}: encrypted, and only the cluster's rules of EventBridge send to it, each enabled"
     return judged(_queue(found, want), want.cluster, AS_DECLARED, expected)
 
 
@@ -138,6 +138,26 @@ def _queue(found: Queue | None, want: QueueWant) -> Iterator[Fault]:
     declared = stores.events_to(found.arn, rules)
     if len(rules) != len(stores.PATTERNS) or not _same_policy(found.policy, declared):
         yield Fault(words=_of_policy("its policy", found.policy), step=UP)
+    ours = {arn.rpartition("/")[2] for arn in rules}
+    for rule in found.rules:
+        if rule.name in ours:
+            yield from _event_rule(rule, found.arn, want.cluster)
+
+
+def _event_rule(rule: EventRule, queue: str, cluster: str) -> Iterator[Fault]:
+    """The daemon learns of a spot notice only by an enabled rule with the declared pattern and the queue as target."""
+    kind = next(one for one in stores.PATTERNS if is_named(rule.name, f"{cluster}-{one}"))
+    if not rule.state:
+        yield Fault(words=f"its rule {rule.name} does not exist", step=UP)
+        return
+    if rule.state != "ENABLED":
+        step = f"aws events enable-rule --name {rule.name}"
+        yield Fault(words=f"its rule {rule.name} is {short(rule.state, 20)}", step=step)
+    if _loaded(rule.pattern) != stores.PATTERNS[kind]:
+        words = f"its rule {rule.name} has another pattern: {short(rule.pattern, 120)}"
+        yield Fault(words=words, step=UP)
+    if queue not in rule.targets:
+        yield Fault(words=f"its rule {rule.name} does not send to it", step=UP)
 
 
 def _rules(policy: str, cluster: str) -> tuple[str, ...]:

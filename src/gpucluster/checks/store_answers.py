@@ -24,11 +24,22 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue in SQS."""
+    """A queue in SQS. `rules`: those of EventBridge that its policy names."""
 
     arn: str
     settings: Mapping[str, str]
     policy: str
+    rules: tuple["EventRule", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRule:
+    """A rule of EventBridge. `state` is empty if it does not exist. `targets`: ARNs."""
+
+    name: str
+    state: str
+    pattern: str
+    targets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +88,21 @@ def parse_queue(got: tuple[QueryOutput, ...]) -> Queue | None:
     if not found:
         return None
     settings = {name: _text(found, name) for name in stores.QUEUE}
-    return Queue(arn=json_fields.text(found, "QueueArn"), settings=settings, policy=_text(found, "Policy"))
+    return Queue(
+        arn=json_fields.text(found, "QueueArn"),
+        settings=settings,
+        policy=_text(found, "Policy"),
+        rules=tuple(_event_rule(one) for one in json_fields.members(found, "Rules")),
+    )
+
+
+def _event_rule(found: Mapping[str, Any]) -> EventRule:
+    return EventRule(
+        name=json_fields.text(found, "Name"),
+        state=_text(found, "State"),
+        pattern=_text(found, "EventPattern"),
+        targets=json_fields.strings(found, "Targets") if "Targets" in found else (),
+    )
 
 
 def parse_secret(got: tuple[QueryOutput, ...]) -> Secret | None:

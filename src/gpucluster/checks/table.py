@@ -551,7 +551,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="cloud.queue",
         tier=0,
-        title="only EventBridge sends to the queue of events",
+        title="the rules of EventBridge, and only they, send to the queue of events",
         query=cloud_stores.query_queue,
         parse=store_answers.parse_queue,
         evaluate=cloud_stores.evaluate_queue,

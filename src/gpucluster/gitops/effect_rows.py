@@ -48,7 +48,8 @@ ROWS = (
         r"(accounts|qos)\[\]\.limits.*",
         Note(
             running="also those above a new limit",
-            queued="those above the limit wait until jobs of the same account or QOS end",
+            queued="those above the limit wait until the jobs of the same account or QOS are below it again, "
+            "for gpu_hours_per_month until the next month, and one job that is larger than the limit until it is raised",
         ),
     ),
     Row(

@@ -1,5 +1,6 @@
 """Read what AWS says of one bucket, queue, secret or file system. A thing that does not exist is an empty answer."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,6 +8,8 @@ from gpucluster.cloud.aws import translated
 from gpucluster.cloud.port import CloudError
 
 Client = Callable[[str], Any]  # of a service
+_RULE = re.compile(r"arn:aws[a-z-]*:events:[a-z0-9-]+:[0-9]{12}:rule/([A-Za-z0-9._-]{1,64})\"")
+_MOST_RULES = 16  # a foreign policy may name many
 _GONE = {  # the services' codes for a thing that does not exist
     *("NoSuchBucket", "NoSuchBucketPolicy", "NoSuchPublicAccessBlockConfiguration"),
     "ServerSideEncryptionConfigurationNotFoundError",
@@ -32,8 +35,22 @@ def read_bucket(client: Client, name: str) -> Mapping[str, Any]:
 
 
 def read_queue(client: Client, url: str) -> Mapping[str, Any]:
+    """Its attributes, and the rules of EventBridge that its policy names."""
     answer = _asked(client("sqs").get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
-    return (answer or {}).get("Attributes", {})
+    if answer is None:
+        return {}
+    found = answer.get("Attributes", {})
+    rules = sorted(set(_RULE.findall(found.get("Policy", ""))))[:_MOST_RULES]
+    return {**found, "Rules": [_rule(client("events"), name) for name in rules]}
+
+
+def _rule(events: Any, name: str) -> Mapping[str, Any]:
+    """A rule with its targets. Only its name if it does not exist."""
+    found = _asked(events.describe_rule, Name=name)
+    if found is None:
+        return {"Name": name}
+    targets = _asked(events.list_targets_by_rule, Rule=name) or {}
+    return {**found, "Name": name, "Targets": [one["Arn"] for one in targets.get("Targets", [])]}
 
 
 def read_secret(client: Client, arn: str) -> Mapping[str, Any]:

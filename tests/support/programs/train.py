@@ -67,7 +67,11 @@ def rendezvous(rank, world):
     if socket.gethostname() != name:
         refuse(f"rank 0 runs on {socket.gethostname()}, and MASTER_ADDR is {name}")
     told, links = [mine], []
-    with socket.create_server((name, port)) as server:
+    try:
+        server = socket.create_server((name, port))
+    except OSError as error:
+        refuse(f"rank 0 cannot listen at {name}:{port}, as when another rank 0 does: {error}")
+    with server:
         server.settimeout(WAIT_S)
         while len(told) < world:
             link, _ = server.accept()

@@ -29,7 +29,7 @@ def test_the_way_goes_there_and_back() -> None:
     order = [
         "gpucluster check", "gpucluster doctor", "pulumi up", "aws eks update-kubeconfig", "kubectl create secret",
         "pulumi stack output bindings", "gpucluster k8s up", "gpucluster k8s status", "gpucluster diff", "gpucluster k8s down",
-        "pulumi destroy",
+        "gpucluster down",
     ]  # fmt: skip
     first = [next(i for i, line in enumerate(typed) if line.startswith(begin)) for begin in order]
     assert first == sorted(first)

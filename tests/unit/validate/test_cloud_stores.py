@@ -153,6 +153,14 @@ def queue_set(**attributes: str) -> Do:
     return do
 
 
+RULE = "burst-spot-89abcde"
+
+
+def gone_rule(b: Deployed) -> None:
+    b.client("events").remove_targets(Rule=RULE, Ids=["spot"])
+    b.client("events").delete_rule(Name=RULE)
+
+
 def without_target(b: Deployed) -> None:
     efs = b.client("efs")
     (first, *_) = efs.describe_mount_targets(FileSystemId=b.made.system)["MountTargets"]
@@ -175,6 +183,9 @@ OF_PULUMI: dict[str, tuple[str, Do, str]] = {
     "the queue has no policy": ("cloud.queue", queue_set(Policy=""), "^its policy is missing$"),
     "messages are in plain text": ("cloud.queue", queue_set(SqsManagedSseEnabled="false"), "^SqsManagedSseEnabled is false, not true$"),
     "messages are kept for a minute": ("cloud.queue", queue_set(MessageRetentionPeriod="60"), "^MessageRetentionPeriod is 60, not 3600$"),
+    "a rule of EventBridge is gone": ("cloud.queue", gone_rule, "^its rule burst-spot-89abcde does not exist$"),
+    "a rule has no target": ("cloud.queue", lambda b: b.client("events").remove_targets(Rule=RULE, Ids=["spot"]), "^its rule burst-spot-89abcde does not send to it$"),
+    "a rule has another pattern": ("cloud.queue", lambda b: b.client("events").put_rule(Name=RULE, EventPattern='{"source": ["aws.ec3"]}'), "^its rule burst-spot-89abcde has another pattern: "),
     "the file system admits everybody": ("cloud.file_systems", lambda b: b.client("efs").delete_file_system_policy(FileSystemId=b.made.system), "^fs-[0-9a-f]+: its policy is missing$"),
     "a mount target is gone": ("cloud.file_systems", gone_target, "^fs-[0-9a-f]+ has no mount target in subnet-[0-9a-f]+$"),
 }  # fmt: skip
@@ -221,6 +232,16 @@ def test_policy_of_the_secret_and_its_deletion_are_undone_by_their_remedies(burs
     assert result.found.endswith(" is marked for deletion")
     assert result.remedy == f"aws secretsmanager restore-secret --secret-id {secret}"
     manager.restore_secret(SecretId=secret)
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_disabled_rule_is_enabled_by_its_remedy(burst: Deployed) -> None:
+    """Regression: the daemon heard of no spot notice, and everything was healthy."""
+    burst.client("events").disable_rule(Name=RULE)
+    result = unhealthy(burst.checked())["cloud.queue"]
+    assert result.found == f"its rule {RULE} is DISABLED"
+    assert result.remedy == f"aws events enable-rule --name {RULE}"
+    burst.client("events").enable_rule(Name=RULE)
     assert unhealthy(burst.checked()) == {}
 
 
