@@ -11,6 +11,7 @@ from gpucluster.checks import (
     cloud,
     cloud_journal,
     cloud_machines,
+    cloud_roles,
     cloud_rules,
     cloud_stores,
     containers,
@@ -577,6 +578,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=cloud_stores.evaluate_systems,
         want=cloud_stores.FileSystemsWant,
         remedy="aws efs describe-file-systems; aws fsx describe-file-systems",
+    ),
+    Check(
+        id="cloud.roles",
+        tier=0,
+        title="the roles of machines have the declared policies, and no others",
+        query=cloud_roles.query_roles,
+        parse=cloud_roles.parse_roles,
+        evaluate=cloud_roles.evaluate_roles,
+        want=cloud_roles.RolesWant,
+        remedy="aws iam list-attached-role-policies --role-name ROLE; aws iam list-role-policies --role-name ROLE",
     ),
 )
 

@@ -12,7 +12,8 @@ from gpucluster.spec import ClusterSpec, UpdateClass, WorkloadsSpec
 from gpucluster.spec.tree import Node
 
 _ACCESS = re.compile(
-    r"(?:users|directory|access|hosts\.ssh|slurm\.node_ssh|aws\.boundary|aws\.jobs)(?:[.\[]|\Z)"
+    r"(?:users|directory|access|hosts\.ssh|slurm\.node_ssh|aws\.boundary|aws\.jobs"
+    r"|kubernetes\.(?:admins|api_from|teams\[[^\]]*\]\.(?:members|service_accounts)))(?:[.\[]|\Z)"
 )
 ABSENT = "/dev/null"  # git's word for a file that a revision does not have
 ORDER: Mapping[UpdateClass, int] = {update: place for place, update in enumerate(UpdateClass)}

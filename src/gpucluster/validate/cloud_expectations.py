@@ -6,6 +6,7 @@ from typing import Any
 from gpucluster.checks.cloud import Owned, Place
 from gpucluster.checks.cloud_journal import JournalWant
 from gpucluster.checks.cloud_machines import FixedMachine, Machines, NodeTemplate
+from gpucluster.checks.cloud_roles import RolesWant
 from gpucluster.checks.cloud_rules import RulesWant, RuleWant
 from gpucluster.checks.cloud_stores import BucketWant, FileSystemsWant, FileSystemWant, QueueWant, SecretWant
 from gpucluster.plan import names
@@ -35,6 +36,8 @@ def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
     if bindings.queue:
         yield "cloud.queue", QueueWant(cluster=plan.name, url=bindings.queue)
     yield "cloud.secret", SecretWant(cluster=plan.name, arn=bindings.secret, key=key)
+    roles = (names.ROLE_HEAD, names.ROLE_NODE, *((names.ROLE_LOGIN,) if plan.login is not None else ()))
+    yield "cloud.roles", RolesWant(cluster=plan.name, profiles=tuple(f"{plan.name}-{one}" for one in roles))
     subnets = tuple(sorted(bindings.subnets.values()))
     systems = tuple(
         found

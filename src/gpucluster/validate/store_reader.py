@@ -1,4 +1,4 @@
-"""Read what AWS says of one bucket, queue, secret or file system. A thing that does not exist is an empty answer."""
+"""Read what AWS says of one bucket, queue, secret, file system or of the roles of machines. A thing that does not exist is an empty answer."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from typing import Any
 
 from gpucluster.cloud.aws import translated
 from gpucluster.cloud.port import CloudError
+from gpucluster.plan import names
 
 Client = Callable[[str], Any]  # of a service
 _RULE = re.compile(r"arn:aws[a-z-]*:events:[a-z0-9-]+:[0-9]{12}:rule/([A-Za-z0-9._-]{1,64})\"")
@@ -16,6 +17,7 @@ _GONE = {  # the services' codes for a thing that does not exist
     *("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"),
     "ResourceNotFoundException",
     *("FileSystemNotFound", "PolicyNotFound"),
+    "NoSuchEntity",
 }
 
 
@@ -86,12 +88,46 @@ def read_lustre(client: Client, name: str) -> Mapping[str, Any]:
     return {} if found is None else found["FileSystems"][0]
 
 
+def read_roles(client: Client, cluster: str) -> Mapping[str, Any]:
+    """The roles of the instance profiles of the cluster's machines, with their policies. Others' profiles are not read."""
+    filters = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": [cluster]}]
+    pages = client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
+    arns = {
+        one["IamInstanceProfile"]["Arn"]
+        for page in pages
+        for reservation in page["Reservations"]
+        for one in reservation["Instances"]
+        if "IamInstanceProfile" in one
+    }
+    kinds = tuple(f"{cluster}-{role}" for role in (names.ROLE_HEAD, names.ROLE_NODE, names.ROLE_LOGIN))
+    profiles = sorted(name for arn in arns if (name := arn.rpartition("/")[2]).startswith(kinds))
+    return {"Roles": [_role(client("iam"), profile) for profile in profiles]}
+
+
+def _role(iam: Any, profile: str) -> Mapping[str, Any]:
+    """The role of a profile. Its name is empty if there is none."""
+    found = _asked(iam.get_instance_profile, InstanceProfileName=profile) or {}
+    roles = found.get("InstanceProfile", {}).get("Roles", [])
+    if not roles:
+        return {"Profile": profile, "Name": "", "Attached": [], "Inline": []}
+    name = roles[0]["RoleName"]
+    attached = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+    inline = iam.get_paginator("list_role_policies").paginate(RoleName=name)
+    return {
+        "Profile": profile,
+        "Name": name,
+        "Attached": [one["PolicyArn"] for page in attached for one in page["AttachedPolicies"]],
+        "Inline": [one for page in inline for one in page["PolicyNames"]],
+    }
+
+
 STORES: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
     "bucket": read_bucket,
     "queue": read_queue,
     "secret": read_secret,
     "efs": read_efs,
     "lustre": read_lustre,
+    "roles": read_roles,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from support.builders import a_spec_text
+from support.builders import KUBE, a_spec_text
 from support.golden_tree import Golden
 from support.reviewed import a_diff
 
@@ -102,6 +102,22 @@ def test_changes_of_who_gets_in_have_a_line_of_their_own() -> None:
     ]  # fmt: skip
     assert "**Who gets in** changes: `access: added" in _markdown(wider)
     assert values(wider)["who_gets_in"] == ["access", "aws.jobs.read", "users[vision]"]
+
+
+def test_who_gets_into_kubernetes_has_the_line_too() -> None:
+    """Regression: a new administrator of EKS was a change between others."""
+    member = "arn:aws:iam::123456789012:role/vision"
+    old, team = KUBE, "- {name: research, quota: {nvidia.com/gpu: 32}"
+    new = old.replace(
+        "  control_plane: eks\n",
+        f"  control_plane: eks\n  admins: [{member}]\n  api_from: [198.51.100.0/24]\n",
+    ).replace(
+        team, f"{team}, members: [{member}], service_accounts: [{{name: trainer, read: [s3://example-data]}}]"
+    )
+    wider = a_diff(old, new)
+    assert values(wider)["who_gets_in"] == [
+        "kubernetes.admins", "kubernetes.api_from", "kubernetes.teams[research].members", "kubernetes.teams[research].service_accounts[trainer]"
+    ]  # fmt: skip
 
 
 def test_without_changes_of_access_there_is_no_such_line() -> None:

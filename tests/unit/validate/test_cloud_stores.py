@@ -46,7 +46,7 @@ class Deployed:
         reader = CloudReader("burst", lambda service: self.cloud.client(service, key))
         found: dict[str, CheckResult] = {}
         for name, want in of_cluster(self.plan, self.bindings):
-            if name in ("cloud.bucket", "cloud.queue", "cloud.secret", "cloud.file_systems"):
+            if name in ("cloud.bucket", "cloud.queue", "cloud.secret", "cloud.roles", "cloud.file_systems"):
                 check = CHECKS[name]
                 got = tuple(
                     QueryOutput(code=0, stdout=json.dumps(reader.read(query.argv), default=str))
@@ -88,7 +88,7 @@ def test_declared_stores_pass(burst: Deployed) -> None:
     found = burst.checked()
     assert {name: one.found for name, one in found.items()} == dict.fromkeys(
         ("cloud.bucket", "cloud.queue", "cloud.secret", "cloud.file_systems"), "as declared"
-    )
+    ) | {"cloud.roles": "0 roles, as declared"}
     assert unhealthy(found) == {}
 
 
@@ -245,6 +245,45 @@ def test_disabled_rule_is_enabled_by_its_remedy(burst: Deployed) -> None:
     assert unhealthy(burst.checked()) == {}
 
 
+def with_head(b: Deployed) -> str:
+    """Run a head whose profile and role are as the program declares them; return the role's name."""
+    iam, name = b.client("iam"), "burst-head-0a1b2c3"
+    if not any(one["RoleName"] == name for one in iam.list_roles()["Roles"]):
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust_ec2())
+        iam.create_instance_profile(InstanceProfileName=name)
+        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+    iam.put_role_policy(RoleName=name, PolicyName="burst-head-4d5e6f7", PolicyDocument=NOTHING)
+    b.cloud.clock.move(60)
+    b.client("ec2").run_instances(
+        ImageId=b.cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11"),
+        InstanceType="m7i.large", SubnetId=b.subnets[0], MinCount=1, MaxCount=1,
+        IamInstanceProfile={"Name": name},
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": names.TAG_CLUSTER, "Value": "burst"}]}],
+    )  # fmt: skip
+    return name
+
+
+def test_other_policies_of_a_role_are_removed_by_their_remedies(burst: Deployed) -> None:
+    """Regression: the head could do everything in the account, and was healthy."""
+    role, iam = with_head(burst), burst.client("iam")
+    assert burst.checked()["cloud.roles"].found == "1 roles, as declared"
+    own = iam.create_policy(PolicyName="all", PolicyDocument=NOTHING)["Policy"]["Arn"]
+    iam.attach_role_policy(RoleName=role, PolicyArn=own)
+    iam.put_role_policy(RoleName=role, PolicyName="mine", PolicyDocument=NOTHING)
+    result = unhealthy(burst.checked())["cloud.roles"]
+    assert result.found == f"{role} also has the policy {own}, {role} also has the inline policy mine"
+    assert result.remedy.split("; ") == [
+        f"aws iam detach-role-policy --role-name {role} --policy-arn {own}",
+        f"aws iam delete-role-policy --role-name {role} --policy-name mine",
+    ]
+    iam.detach_role_policy(RoleName=role, PolicyArn=own)
+    iam.delete_role_policy(RoleName=role, PolicyName="mine")
+    assert unhealthy(burst.checked()) == {}
+    iam.delete_role_policy(RoleName=role, PolicyName="burst-head-4d5e6f7")
+    lost = unhealthy(burst.checked())["cloud.roles"]
+    assert (lost.found, lost.remedy) == (f"{role} has lost its inline policy", UP)
+
+
 def test_mount_target_that_ends_is_not_available(burst: Deployed) -> None:
     without_target(burst)
     result = unhealthy(burst.checked())["cloud.file_systems"]
@@ -252,6 +291,9 @@ def test_mount_target_that_ends_is_not_available(burst: Deployed) -> None:
     assert result.remedy == f"aws efs describe-mount-targets --file-system-id {burst.made.system}"
 
 
+NOTHING = json.dumps(
+    {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Resource": "*"}]}
+)
 SYSTEM = {"ResourceARN": "arn", "Lifecycle": "AVAILABLE", "StorageCapacity": 1200}
 
 
@@ -347,6 +389,7 @@ ACTIONS = [(s["Sid"], action) for s in rights() for action in s["Action"]]
 
 def read_all(burst: Deployed, key: Any) -> None:
     """Every call of `validate` about the cloud."""
+    with_head(burst)
     burst.checked(key)
     reader = CloudReader("burst", lambda service: burst.cloud.client(service, key))
     for what in ("instances", "volumes", "images", "rules"):
