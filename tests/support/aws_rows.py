@@ -308,6 +308,12 @@ AWS_ROWS: list[tuple[str, list[Change], str]] = [
         "warning[standby-zone] head.standby.zone: the head is in us-east-2a, too: a failure of the zone stops both",
     ),
     (
+        "a standby whose state is on an EFS of the site",
+        [of_head(STANDBY), storage(EFS, STATE.replace("efs: {}", "efs: {id: fs-0123456789abcdef0}"))],
+        "warning[standby-state-access] head.standby.state: /state is a file system of the site: its policy or its exports must admit the heads alone, "
+        "because who reads it reads the queue, and who writes it runs jobs as other users",
+    ),
+    (
         "a standby beside an export of the head",
         [of_head(STANDBY), storage(EFS, STATE, APPS)],
         "error[nfs-source] storage[2].nfs.from: with a standby the head cannot export: the standby cannot attach its volume; use EFS",

@@ -75,6 +75,7 @@ def _hosts(count: int) -> tuple[Change, ...]:
 
 EFS = "{mount: /home, efs: {}}"
 STATE = "{mount: /state, nfs: {server: 10.42.0.9, export: /state}}"
+OWN_STATE = "{mount: /state, efs: {}}"
 STANDBY = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  standby: {machine: m7i.2xlarge, zone: us-east-2b, state: /state}")  # fmt: skip
 ROOM_28 = (
     "10.42.0.0/16",
@@ -280,7 +281,8 @@ FITS: tuple[tuple[str, str, str, tuple[Change, ...]], ...] = (
         ),
     ),
     ("a placement group for a pool of two nodes", "placement-alone", SPEC, (("{min: 0, max: 16}", "{min: 0, max: 2}"), ("max: 4}", "max: 2}"), ("    idle: 5m", "    idle: 5m\n    placement: cluster"))),
-    ("a standby in a network of one zone", "standby-zone", SPEC, (("us-east-2a, us-east-2b", "us-east-2a"), (STANDBY[0], STANDBY[1].replace("us-east-2b", "us-east-2a")), _storage(EFS, STATE))),
+    ("a standby in a network of one zone", "standby-zone", SPEC, (("us-east-2a, us-east-2b", "us-east-2a"), (STANDBY[0], STANDBY[1].replace("us-east-2b", "us-east-2a")), _storage(EFS, OWN_STATE))),
+    ("a standby whose state is on an EFS of the cluster, beside an NFS of the site", "standby-state-access", SPEC, (STANDBY, _storage(EFS, OWN_STATE, "{mount: /d, nfs: {server: 192.0.2.5, export: /d}}"))),
     ("a mount whose name begins like that of the own disks", "mounted-within", SPEC, (_storage("{mount: /scratch, nvme: {}}", "{mount: /scratch2, efs: {}}"),)),
     (
         "a login machine in the first zone, which has a public subnet", "login-not-public", SPEC,

@@ -73,6 +73,14 @@ def standby(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         there = f"; there are {', '.join(shared)}" if shared else "; there is none"
         message = f"{quoted(part.state)} is not the mount point of an EFS or of an NFS server other than the head{there}"
         yield error(*at, "state", id="standby-state", message=message)
+    elif any(one.mount == part.state and _is_of_the_site(one) for one in spec.storage):
+        message = f"{part.state} is a file system of the site: its policy or its exports must admit the heads alone, "
+        message += "because who reads it reads the queue, and who writes it runs jobs as other users"
+        yield warning(*at, "state", id="standby-state-access", message=message)
+
+
+def _is_of_the_site(one: Storage) -> bool:
+    return or_none(lambda: one.nfs) is not None or or_none(lambda: require(one.efs).id) is not None
 
 
 def exports(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[Finding]:
