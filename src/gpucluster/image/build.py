@@ -27,6 +27,7 @@ from gpucluster.image.port import (
 )
 from gpucluster.image.recipe import Recipe
 from gpucluster.plan import names
+from gpucluster.text import short
 
 PAUSE_S = 5.0
 BOOT_S = 900.0  # until the console shows the host keys and ssh answers
@@ -269,8 +270,8 @@ def _wait_until_running(instance: str, tools: Tools) -> Builder:
         found = tools.account.builder(instance)
         if found is not None and found.state in (InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED):
             raise GpuclusterError(
-                f"the builder {instance} terminated while it booted",
-                next_step="see its state reason in EC2, and try again",
+                f"the builder {instance} terminated while it booted: {short(found.reason or 'EC2 gives no reason')}",
+                next_step=_why_it_ended(found.reason),
             )
         if found is None or found.state is not InstanceState.RUNNING or found.address is None:
             return False
@@ -279,6 +280,12 @@ def _wait_until_running(instance: str, tools: Tools) -> Builder:
 
     _wait_until(runs, BOOT_S, f"the builder {instance} does not run", tools)
     return last[-1]
+
+
+def _why_it_ended(reason: str) -> str:
+    if "KMSKey" in reason:
+        return "check that the builder's operator may use the account's default key of EBS, or the key of the image, and try again"
+    return "correct this, and try again"
 
 
 def _run_playbook(recipe: Recipe, options: BuildOptions, builder: Builder, tools: Tools) -> None:

@@ -224,6 +224,7 @@ def _builder(row: Any) -> Builder:
         build_host=_tags_of(row).get(_BUILD_HOST_TAG, "unknown"),
         launched_at=row["LaunchTime"].timestamp(),
         address=row.get("PublicIpAddress") or row.get("PrivateIpAddress"),
+        reason=str(row.get("StateReason", {}).get("Message") or row.get("StateTransitionReason") or ""),
     )
 
 

@@ -50,6 +50,7 @@ class Builder:
     build_host: str  # the machine that launched it
     launched_at: float
     address: str | None = None  # public if it has one, else private
+    reason: str = ""  # why it ended, in EC2's words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

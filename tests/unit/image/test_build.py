@@ -236,6 +236,24 @@ def test_after_any_fault_no_builder_group_or_incomplete_image_is_left(
     assert bench.build().made  # and the same command goes on from there
 
 
+def test_builder_that_ends_while_it_boots_tells_the_reason_of_ec2(bench: Bench) -> None:
+    """Regression: with a key of EBS that it may not use, the message named no reason."""
+    reason = "Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state"
+
+    class Ending(FaultyAccount):
+        def launch(self, launch: BuilderLaunch) -> str:
+            made = super().launch(launch)
+            now = bench.cloud.clock.now
+            bench.cloud.model.mark_ended(made, now, reason, "Client.InvalidKMSKey.InvalidState")
+            return made
+
+    account = Ending(REGION, lambda: bench.cloud.client("ec2"))
+    with pytest.raises(GpuclusterError, match=re.escape(f"terminated while it booted: {reason}")) as caught:
+        bench.build(account=account)
+    assert "default key of EBS" in (caught.value.next_step or "")
+    assert bench.left() == {"machines": [], "groups": []}
+
+
 def test_next_build_terminates_leftover_builders(bench: Bench) -> None:
     account = bench.account()
     ground = account.subnet(None)
