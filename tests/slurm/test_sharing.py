@@ -233,6 +233,8 @@ def test_jobs_share_the_threads_of_a_gpu_by_mps(version: str) -> None:
         assert slurm.errors("slurmd-gpu01") == []
         assert of_task(slurm, "--gres=mps:25") == {SHARE: "50", PIPES: pipes, STEP: "0"}
         assert of_script(slurm, "--gres=mps:10") == {SHARE: "20", PIPES: pipes, JOB: "0"}
+        # a job that completes still has its GPU, and then the next one gets a GPU without a daemon
+        slurm.wait(lambda: slurm.run("squeue", "-h").out == "", "both jobs are gone")
         client = ("srun", "-n1", "--mem=100", "-w", "gpu01", "--gres=mps:1", "python3", "-c", CLIENT)
         assert "connected as user 2000 (stand-in" in slurm.must(*client, user=USER)
         inherited = f"--export=ALL,{SHARE}=7,{PIPES}={names.MPS_DIR}/3"

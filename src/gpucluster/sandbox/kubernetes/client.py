@@ -4,7 +4,7 @@ import json
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPSConnection
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -120,16 +120,29 @@ class Client:
         self, method: str, path: str, body: Manifest | None = None, kind: str = "", *, raw: bool = False
     ) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
+        status, text = self._sent(method, path, data, kind or "application/json")
+        if status >= 300:
+            raise RefusedError(f"{method} {path.partition('?')[0]}", status, _message(text))
+        return {} if raw else json.loads(text)
+
+    def _sent(self, method: str, path: str, data: bytes | None, kind: str) -> tuple[int, bytes]:
+        """Send a request. The server may have closed an idle connection: then it goes over a new one, if it may run twice (RFC 9110, 9.2.2)."""
+        reused = self._connection.sock is not None
         try:
-            self._connection.request(method, path, data, {"Content-Type": kind or "application/json"})
+            return self._exchanged(method, path, data, kind)
+        except ConnectionError:
+            if not reused or method == "POST":
+                raise
+        return self._exchanged(method, path, data, kind)
+
+    def _exchanged(self, method: str, path: str, data: bytes | None, kind: str) -> tuple[int, bytes]:
+        try:
+            self._connection.request(method, path, data, {"Content-Type": kind})
             answer = self._connection.getresponse()
-            text = answer.read()
-        except OSError:
+            return answer.status, answer.read()
+        except (OSError, HTTPException):
             self._connection.close()  # the next call connects again
             raise
-        if answer.status >= 300:
-            raise RefusedError(f"{method} {path.partition('?')[0]}", answer.status, _message(text))
-        return {} if raw else json.loads(text)
 
 
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML

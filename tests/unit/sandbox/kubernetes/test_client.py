@@ -1,0 +1,71 @@
+"""The client of the rehearsal's API server, over a server that closes idle connections."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+
+import pytest
+
+from gpucluster.sandbox.kubernetes.client import Client
+
+pytestmark = pytest.mark.loopback
+ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n{"gitVersion": "v1.36.2"}\n'
+
+
+class Server:
+    """It answers one request on each connection, and closes it when the next one comes."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.requests = list[bytes]()
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            link, _ = self.listener.accept()
+            with link:
+                first = link.recv(4096)
+                if not first:  # of `end`
+                    return
+                self.requests.append(first)
+                link.sendall(ANSWER)
+                self.requests.append(link.recv(4096))
+
+    def end(self) -> None:
+        socket.create_connection(self.listener.getsockname()).close()
+        self.thread.join()
+        self.listener.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    """Without TLS."""
+    made = Client.__new__(Client)
+    made._connection = HTTPConnection(*server.listener.getsockname())  # pyright: ignore[reportAttributeAccessIssue]
+    made._resources = {}
+    yield made
+    made.close()
+
+
+def test_closed_idle_connection_is_opened_again(server: Server, client: Client) -> None:
+    """Regression: `RemoteDisconnected` after minutes without a request."""
+    assert [client.version() for _ in range(2)] == ["v1.36.2", "v1.36.2"]
+    assert len([one for one in server.requests if one.startswith(b"GET /version")]) == 3
+
+
+def test_request_that_must_not_run_twice_is_not_sent_again(server: Server, client: Client) -> None:
+    client.version()
+    with pytest.raises(ConnectionError):
+        client.token("default", "default")
+    assert len([one for one in server.requests if one.startswith(b"POST ")]) == 1
