@@ -101,7 +101,7 @@ def require_no_karpenter(look: Look, name: str, region: str) -> None:
     ids = " ".join(one.id for one in found)
     raise StateError(
         f"{name} has machines of Karpenter, which would run on after its cluster is gone: {_listed(found)}; nothing was changed",
-        next_step=f"gpucluster k8s down {name}; then: gpucluster down {name}. If the API server is gone for good: "
+        next_step=f"gpucluster k8s down {name}; then: gpucluster down {name}; if the API server is gone for good, first: "
         f"aws ec2 terminate-instances --region {region} --instance-ids {ids}",
     )
 

@@ -209,8 +209,8 @@ def test_machine_of_karpenter_is_named_before_anything_changes(deployed: Deploye
     assert {deployed.state(one) for one in (deployed.head, node, of_karpenter, of_group)} == {"running"}
     step = caught.value.next_step
     assert step is not None
-    assert step.startswith("gpucluster k8s down burst; then: gpucluster down burst. ")
-    typed(deployed.cloud, step.partition("gone for good: ")[2])
+    assert step.startswith("gpucluster k8s down burst; then: gpucluster down burst; ")
+    typed(deployed.cloud, step.partition("gone for good, first: ")[2])
     empty(deployed.access(), "burst")
     assert deployed.destroyed == 1
     assert [deployed.state(one) for one in (node, of_karpenter)] == ["terminated", "terminated"]

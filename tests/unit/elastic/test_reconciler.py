@@ -17,6 +17,7 @@ from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.reconciler import RESERVATIONS_S, YOUNG_S, Reaction, Reconciler
 from gpucluster.plan.messages import GpuFault, NodePhase, NodeReport, Notice, NoticeKind
 from gpucluster.plan.model import SlurmOnAws
+from gpucluster.plan.model.values import Market
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.slurm.values import SlurmView
@@ -304,7 +305,8 @@ def test_repeated_fault_causes_a_pass_only_if_its_severity_rises(world: World) -
 def with_reservation(plan: SlurmOnAws) -> SlurmOnAws:
     (pool,) = plan.pools
     first, *rest = pool.sources
-    return replace(plan, pools=(replace(pool, sources=(replace(first, reservation="cr-1"), *rest)),))
+    held = replace(first, market=Market.RESERVATION, reservation="cr-1")
+    return replace(plan, pools=(replace(pool, sources=(held, *rest)),))
 
 
 def test_reservations_are_queried_only_for_plans_with_reservations_and_not_each_time(
