@@ -67,11 +67,7 @@ def rendezvous(rank, world):
     if socket.gethostname() != name:
         refuse(f"rank 0 runs on {socket.gethostname()}, and MASTER_ADDR is {name}")
     told, links = [mine], []
-    try:
-        server = socket.create_server((name, port))
-    except OSError as error:
-        refuse(f"rank 0 cannot listen at {name}:{port}, as when another rank 0 does: {error}")
-    with server:
+    with listen(name, port) as server:
         server.settimeout(WAIT_S)
         while len(told) < world:
             link, _ = server.accept()
@@ -81,6 +77,14 @@ def rendezvous(rank, world):
     for link in links:
         link.sendall(b"go\n")
     print(f"rendezvous of {world} ranks on {','.join(hosts)}", flush=True)
+
+
+def listen(name, port):
+    try:
+        return socket.create_server((name, port))
+    except OSError as error:
+        refuse(f"rank 0 cannot listen at {name}:{port}, as when another rank 0 does: {error}")
+        raise
 
 
 def join(name, port, mine):

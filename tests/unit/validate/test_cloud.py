@@ -38,6 +38,9 @@ def cloud() -> Iterator[RunningCloud]:
             iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(TRUST))
             iam.create_instance_profile(InstanceProfileName=name)
             iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+            nothing = {"Effect": "Deny", "Action": "*", "Resource": "*"}
+            own = json.dumps({"Version": "2012-10-17", "Statement": [nothing]})
+            iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=own)
         yield found
 
 
@@ -206,6 +209,7 @@ def test_healthy_cluster_passes(burst: Deployed) -> None:
         "cloud.bucket": CheckStatus.PASS,
         "cloud.queue": CheckStatus.PASS,
         "cloud.secret": CheckStatus.PASS,
+        "cloud.roles": CheckStatus.PASS,
     }
     assert found["cloud.machines"].found == "1 machines and 1 nodes"
     assert found["cloud.rules"].found == f"{len(rules(burst.plan))} rules"
