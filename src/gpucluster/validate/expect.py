@@ -222,7 +222,10 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
     if plan.slurm.containers is not None:
         yield expect("ctr.run", target, CONTAINER_PROGRAMS[plan.slurm.containers])
     yield expect("slurmd.ping", target, slurmctld.Slurmd())
-    yield expect("node.strays", target, strays.StraysWant(base=plan.slurm.private_tmp or ""))
+    admins = (
+        () if plan.hosts is None else (plan.hosts.ssh_user,)
+    )  # Ansible's session ends some seconds after its run
+    yield expect("node.strays", target, strays.StraysWant(base=plan.slurm.private_tmp or "", admins=admins))
     yield expect("clock.sync", target, machine.Clock())
     if not _overridden(plan):
         yield expect("hw.real", target, node_expectations.board(pool))

@@ -223,6 +223,13 @@ def test_node_without_strays(jobs, processes):
     assert strays.evaluate_strays(found, strays.StraysWant(base="/b")).verdict is PASS
 
 
+def test_session_of_the_spec_s_administrator_is_none():
+    """Regression: right after the playbook its connection was a process without a job. A sudoers file names its user."""
+    found = look("", SYSTEM + RUNAWAY.replace("researcher", "deployer  "), "")
+    assert strays.evaluate_strays(found, strays.StraysWant(base="/b")).verdict is FAIL
+    assert strays.evaluate_strays(found, strays.StraysWant(base="/b", admins=("deployer",))).verdict is PASS
+
+
 def test_look_names_the_user_who_asks_by_sudo():
     """The ssh session of `validate` on an existing host: sudoers may name its user, and no group does."""
     env = {"PATH": os.environ["PATH"], "SUDO_USER": "operator"}
