@@ -16,14 +16,7 @@ from gpucluster.catalog.calls import CallFacts, call_facts
 from gpucluster.cloud.run_command import DOCUMENT
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
-from gpucluster.plan.names import (
-    BUNDLE_KEY,
-    COMMAND_OUTPUT,
-    ROLE_HEAD,
-    ROLE_LOGIN,
-    ROLE_NODE,
-    TAG_CLUSTER,
-)
+from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, TAG_CLUSTER
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.plan.stores import PATTERNS
 
@@ -268,9 +261,6 @@ def command_statements(scope: OperatorScope) -> list[Statement]:
     ]
 
 
-MACHINE_ROLES = (ROLE_HEAD, ROLE_NODE, ROLE_LOGIN)
-
-
 def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
     """Yield what `validate` reads of the cloud beside the machines: `validate/cloud_reader.py`, `validate/store_reader.py`."""
     region, sources = plan.aws.region, [mount.source for mount in plan.storage]
@@ -287,9 +277,9 @@ def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
     secret = f"arn:aws:secretsmanager:{region}:*:secret:{plan.name}-munge{SUFFIX}-??????"
     calls = ["secretsmanager:DescribeSecret", "secretsmanager:GetResourcePolicy"]
     yield from allow("ValidateSecret", calls, [secret])
-    profiles = [f"arn:aws:iam::*:instance-profile/{plan.name}-{role}{SUFFIX}" for role in MACHINE_ROLES]
+    profiles = [f"arn:aws:iam::*:instance-profile/{plan.name}-{role}{SUFFIX}" for role in PROFILE_ROLES]
     yield from allow("ValidateProfiles", ["iam:GetInstanceProfile"], profiles)
-    roles = [f"arn:aws:iam::*:role/{plan.name}-{role}{SUFFIX}" for role in MACHINE_ROLES]
+    roles = [f"arn:aws:iam::*:role/{plan.name}-{role}{SUFFIX}" for role in PROFILE_ROLES]
     yield from allow("ValidateRoles", ["iam:ListAttachedRolePolicies", "iam:ListRolePolicies"], roles)
     if any(isinstance(source, Efs | SiteEfs) for source in sources):
         names = ("DescribeFileSystemPolicy", "DescribeFileSystems", "DescribeMountTargets")

@@ -12,7 +12,7 @@ from gpucluster.text import short
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolesWant:
-    """Each of `profiles` has a role of its name, with one inline policy of its name. Names are without Pulumi's random characters."""
+    """Each of `profiles` that a machine has, has a role of its name, with one inline policy of its name. Names are without Pulumi's random characters."""
 
     cluster: str
     profiles: tuple[str, ...]

@@ -130,7 +130,7 @@ class Emptied:
 
 def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emptied:
     """Delete the cluster, except its data unless `delete_data`."""
-    from gpucluster.cli.down_network import look_with, require_clear, require_no_karpenter, warn
+    from gpucluster.cli.down_network import EKS, look_with, require_clear, require_no_karpenter, warn
     from gpucluster.cloud.ending import Clock, end_nodes
 
     found = access.resources()
@@ -139,7 +139,7 @@ def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emp
     region = access.region or _region(found)
     was_empty = all(one.retained for one in found) and not delete_data
     occupants = access.occupants(region)
-    if _has(found, "aws:eks/cluster:Cluster"):
+    if _has(found, EKS):
         require_no_karpenter(look_with(occupants, found, name, region, data=True), name, region)
     _stop_scaling(access, region, found)
     has_head = _has(found, "aws:ec2/instance:Instance")  # a machine that can have the journal

@@ -28,7 +28,7 @@ _KINDS = {
     "aws:ec2/securityGroup:SecurityGroup": "groups",
 }
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-_EKS = "aws:eks/cluster:Cluster"
+EKS = "aws:eks/cluster:Cluster"
 
 Look = Callable[[], tuple[Blocker, ...]]
 
@@ -70,7 +70,7 @@ def look_with(
         cluster=name,
         region=region,
         ids=frozenset(one.id for one in every) | ids_in(one.outputs for one in every),
-        eks=frozenset(one.id for one in every if one.type == _EKS),
+        eks=frozenset(one.id for one in every if one.type == EKS),
         templates=frozenset(one.id for one in every if one.type == _TEMPLATE),
         launched=launched,
     )

@@ -353,10 +353,14 @@ def reservation_view(found: "CapacityReservationTypeDef") -> Reservation:
     )
 
 
+def reason_of(instance: "InstanceTypeDef") -> str:
+    """Return why an item of DescribeInstances has its state, in EC2's words; empty if it says nothing."""
+    return instance.get("StateReason", {}).get("Message") or instance.get("StateTransitionReason") or ""
+
+
 def view(instance: "InstanceTypeDef") -> Instance:
     """Convert an item of DescribeInstances; every field but the id may be absent (T20)."""
     launched = instance.get("LaunchTime")
-    reason = instance.get("StateReason", {}).get("Message") or instance.get("StateTransitionReason")
     return Instance(
         id=instance.get("InstanceId", ""),
         state=InstanceState(instance.get("State", {}).get("Name", "pending")),
@@ -366,7 +370,7 @@ def view(instance: "InstanceTypeDef") -> Instance:
         address=instance.get("PrivateIpAddress") or None,
         launched_at=launched.timestamp() if launched else 0.0,
         token=instance.get("ClientToken") or None,
-        reason=reason or None,
+        reason=reason_of(instance) or None,
         reservation=instance.get("CapacityReservationId"),
         tags={t.get("Key", ""): t.get("Value", "") for t in instance.get("Tags", [])},
     )

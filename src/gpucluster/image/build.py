@@ -271,7 +271,7 @@ def _wait_until_running(instance: str, tools: Tools) -> Builder:
         if found is not None and found.state in (InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED):
             raise GpuclusterError(
                 f"the builder {instance} terminated while it booted: {short(found.reason or 'EC2 gives no reason')}",
-                next_step=_why_it_ended(found.reason),
+                next_step=_after_its_end(found.reason),
             )
         if found is None or found.state is not InstanceState.RUNNING or found.address is None:
             return False
@@ -282,7 +282,8 @@ def _wait_until_running(instance: str, tools: Tools) -> Builder:
     return last[-1]
 
 
-def _why_it_ended(reason: str) -> str:
+def _after_its_end(reason: str) -> str:
+    """Return what to do after the builder ended for this reason."""
     if "KMSKey" in reason:
         return "check that the builder's operator may use the account's default key of EBS, or the key of the image, and try again"
     return "correct this, and try again"

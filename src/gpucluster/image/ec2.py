@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpucluster.catalog.image import System
-from gpucluster.cloud.aws import boto3_client, client_config, translated
+from gpucluster.cloud.aws import boto3_client, client_config, reason_of, translated
 from gpucluster.cloud.port import CloudError, Fault, InstanceState
 from gpucluster.image.port import BaseImage, Builder, BuilderLaunch, BuilderSubnet, ImageState, MadeImage
 from gpucluster.plan import names
@@ -224,7 +224,7 @@ def _builder(row: Any) -> Builder:
         build_host=_tags_of(row).get(_BUILD_HOST_TAG, "unknown"),
         launched_at=row["LaunchTime"].timestamp(),
         address=row.get("PublicIpAddress") or row.get("PrivateIpAddress"),
-        reason=str(row.get("StateReason", {}).get("Message") or row.get("StateTransitionReason") or ""),
+        reason=reason_of(row),
     )
 
 

@@ -36,8 +36,8 @@ def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
     if bindings.queue:
         yield "cloud.queue", QueueWant(cluster=plan.name, url=bindings.queue)
     yield "cloud.secret", SecretWant(cluster=plan.name, arn=bindings.secret, key=key)
-    roles = (names.ROLE_HEAD, names.ROLE_NODE, *((names.ROLE_LOGIN,) if plan.login is not None else ()))
-    yield "cloud.roles", RolesWant(cluster=plan.name, profiles=tuple(f"{plan.name}-{one}" for one in roles))
+    profiles = tuple(f"{plan.name}-{role}" for role in names.PROFILE_ROLES)
+    yield "cloud.roles", RolesWant(cluster=plan.name, profiles=profiles)
     subnets = tuple(sorted(bindings.subnets.values()))
     systems = tuple(
         found

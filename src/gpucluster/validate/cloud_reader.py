@@ -7,7 +7,7 @@ from gpucluster.cloud.limits import in_filters
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.text import short
-from gpucluster.validate.store_reader import STORES
+from gpucluster.validate.store_reader import STORES, read_roles
 
 Filters = list[dict[str, Any]]
 _LISTS = {  # word of a query -> operation, list in its answer, id of an item
@@ -49,6 +49,8 @@ class CloudReader:
         groups = [value for key, value in places if key == "group"]
         subnets = [value for key, value in places if key == "vpc-of"]
         tagged: Filters = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": cluster}]
+        if what == "roles":
+            return read_roles(self._of, cluster[0], self._instances(tagged))
         if what == "volumes":
             ids = [str(one["InstanceId"]) for one in self._instances(tagged)]
             by: list[Filters] = [

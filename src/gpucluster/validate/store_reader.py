@@ -1,9 +1,10 @@
-"""Read what AWS says of one bucket, queue, secret, file system or of the roles of machines. A thing that does not exist is an empty answer."""
+"""Read what AWS says of one bucket, queue, secret or file system, and of the roles of machines. A thing that does not exist is an empty answer."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gpucluster.checks.cloud import ENDED
 from gpucluster.cloud.aws import translated
 from gpucluster.cloud.port import CloudError
 from gpucluster.plan import names
@@ -88,18 +89,11 @@ def read_lustre(client: Client, name: str) -> Mapping[str, Any]:
     return {} if found is None else found["FileSystems"][0]
 
 
-def read_roles(client: Client, cluster: str) -> Mapping[str, Any]:
+def read_roles(client: Client, cluster: str, instances: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The roles of the instance profiles of the cluster's machines, with their policies. Others' profiles are not read."""
-    filters = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": [cluster]}]
-    pages = client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-    arns = {
-        one["IamInstanceProfile"]["Arn"]
-        for page in pages
-        for reservation in page["Reservations"]
-        for one in reservation["Instances"]
-        if "IamInstanceProfile" in one
-    }
-    kinds = tuple(f"{cluster}-{role}" for role in (names.ROLE_HEAD, names.ROLE_NODE, names.ROLE_LOGIN))
+    living = (one for one in instances if one["State"]["Name"] not in ENDED)
+    arns = {one["IamInstanceProfile"]["Arn"] for one in living if "IamInstanceProfile" in one}
+    kinds = tuple(f"{cluster}-{role}" for role in names.PROFILE_ROLES)
     profiles = sorted(name for arn in arns if (name := arn.rpartition("/")[2]).startswith(kinds))
     return {"Roles": [_role(client("iam"), profile) for profile in profiles]}
 
@@ -127,7 +121,6 @@ STORES: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
     "secret": read_secret,
     "efs": read_efs,
     "lustre": read_lustre,
-    "roles": read_roles,
 }
 
 

@@ -23,6 +23,7 @@ from gpucluster.plan.model import Access, Bindings, Efs, FsxLustre, Mount, Slurm
 from gpucluster.plan.model.bindings import FileSystemBinding
 from gpucluster.validate.cloud_expectations import of_cluster
 from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
+from gpucluster.validate.store_reader import read_roles
 
 pytestmark = pytest.mark.loopback
 UP = "pulumi up --refresh --stack burst"
@@ -282,6 +283,16 @@ def test_other_policies_of_a_role_are_removed_by_their_remedies(burst: Deployed)
     iam.delete_role_policy(RoleName=role, PolicyName="burst-head-4d5e6f7")
     lost = unhealthy(burst.checked())["cloud.roles"]
     assert (lost.found, lost.remedy) == (f"{role} has lost its inline policy", UP)
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "terminated"])
+def test_profile_of_a_machine_that_ended_is_not_read(state: str) -> None:
+    """EC2 lists a terminated instance for an hour (T21); its profile may be replaced meanwhile."""
+    ended = {
+        "State": {"Name": state},
+        "IamInstanceProfile": {"Arn": "arn:aws:iam::1:instance-profile/burst-head-1"},
+    }
+    assert read_roles(pytest.fail, "burst", [ended]) == {"Roles": []}
 
 
 def test_mount_target_that_ends_is_not_available(burst: Deployed) -> None:
