@@ -1,5 +1,6 @@
 """The effects on the real machine: files, commands, the network, the clock."""
 
+import errno
 import grp
 import http.client
 import os
@@ -79,8 +80,11 @@ def _connect_from_root_port(address: str, port: int) -> socket.socket:
         try:
             connection.settimeout(POST_S)
             connection.connect((address, port))
-        except OSError:
+        except OSError as error:
             connection.close()
+            # this port has a connection to the address, or had one a minute ago
+            if error.errno == errno.EADDRNOTAVAIL:
+                continue
             raise
         return connection
     return socket.create_connection((address, port), timeout=POST_S)

@@ -258,6 +258,25 @@ def test_connections_of_a_user_do_not_block_the_agent_of_the_same_address() -> N
     assert answers == [403] * 100
 
 
+@pytest.mark.loopback
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root binds a source port below 1024")
+def test_agent_takes_another_port_if_one_has_a_connection_to_the_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: connect(2) says EADDRNOTAVAIL, also for a minute after the connection, and the post failed."""
+    server = serve("127.0.0.1", 0, Received(snapshot()).registration)
+    port = int(server.server_address[1])
+    try:
+        with effects._connect_from_root_port("127.0.0.1", port) as held:
+            used = int(held.getsockname()[1])
+            order = [used, *(one for one in effects.ROOT_PORTS if one != used)]
+            monkeypatch.setattr("random.sample", lambda _ports, _count: order)
+            assert effects.post("127.0.0.1", port, "/v1/node", b"forged").status == 403
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def _closed(one: socket.socket) -> bool:
     """Whether the other side hangs up, within the socket's time."""
     with one, contextlib.suppress(ConnectionResetError):
