@@ -211,6 +211,7 @@ _FIELDS = (  # the beginning of keys, and the field of a spec for the same purpo
     ("slurm.conf", "preempt", "slurm.preemption"),
     ("slurm.conf", "priorityweight", "slurm.accounting"),
     ("slurm.conf", "healthcheck", "health"),
+    ("slurm.conf", "switchtype", "slurm.topology.block.imex"),
     ("partition", "allowaccounts", "partitions[].accounts"),
     ("partition", "allowqos", "partitions[].allow_qos"),
     ("partition", "qos", "partitions[].qos"),

@@ -8,6 +8,7 @@ from gpucluster.importer.write_yaml import Value
 from gpucluster.slurm.hostlist import fold
 
 MAX_LEVELS = 16
+IMEX = "switch/nvidia_imex"  # SwitchType
 
 
 def topology_of(site: Site, hosts: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Value]:
@@ -41,7 +42,9 @@ def several_of(site: Site, hosts: Mapping[str, str]) -> dict[str, Value]:
             for node in site.members(settings)
             if node in hosts
         }
-        alone = Site(switches=one.switches, block_sizes=one.sizes, complaints=site.complaints)
+        alone = Site(
+            cluster=site.cluster, switches=one.switches, block_sizes=one.sizes, complaints=site.complaints
+        )
         names = {switch: switch for switch in one.switches}
         found: dict[str, Value] = topology_of(alone, used, names) if one.switches else {"flat": True}
         if not found:
@@ -56,9 +59,12 @@ def _block(site: Site, hosts: Mapping[str, str], names: Mapping[str, str]) -> di
         for block in site.switches.values()
         if any(node in hosts for node in block.nodes)
     }
-    if site.block_sizes is None:
-        return {"blocks": blocks}
-    return {"blocks": blocks, "sizes": [int(size) for size in site.block_sizes.value.split(",")]}
+    made: dict[str, Value] = {"blocks": blocks}
+    if site.block_sizes is not None:
+        made["sizes"] = [int(size) for size in site.block_sizes.value.split(",")]
+    if "switchtype" in site.cluster and site.cluster["switchtype"].value.lower() == IMEX:
+        made["imex"] = True
+    return made
 
 
 def _below(

@@ -169,6 +169,28 @@ def test_topology_that_does_not_fit_is_reported_and_the_rest_is_imported(
     assert "topology" not in found.text
 
 
+_BLOCKS = "BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-4]\nBlockSizes=2\n"
+
+
+@pytest.mark.parametrize(
+    ("topology", "has", "told"),
+    [
+        (_BLOCKS, True, "same"),
+        ("SwitchName=a Nodes=n[1-4]\n", False, "not imported: write `slurm.topology.block.imex`"),
+    ],
+    ids=["blocks", "a tree"],
+)
+def test_imex_channels_of_blocks_are_imported(tmp_path: Path, topology: str, has: bool, told: str) -> None:
+    """Regression: jobs of an NVL72 rack lost their IMEX channels."""
+    (tmp_path / "slurm.conf").write_text(f"SwitchType=switch/nvidia_imex\n{_NODES}")
+    (tmp_path / "topology.conf").write_text(topology)
+    found = import_files([tmp_path], version=VERSION)
+    assert ("imex: true" in found.text) == has
+    assert not found.complaints
+    (row,) = (one for one in found.differences if one.key.lower() == "switchtype")
+    assert told in (row.change, row.why)
+
+
 def test_topology_of_the_site_is_that_of_the_spec() -> None:
     spec = inspect_text(_import("partitions").text, "x.yaml", catalog.load()).result()
     assert spec.slurm is not None
