@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,27 +64,34 @@ KEEPS_DATA = ("first", "hybrid", "kube", "research")  # a data disk of the head,
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Cluster]:
-    """One cloud with every stack's image. No test creates a resource in it."""
-    plans = [resolve_file(file).plan for file in STACKS]  # all are in one region
-    first, *others = (plan for plan in plans if isinstance(plan, SlurmOnAws))  # nodes of EKS have AWS's image
-    with a_cluster(tmp_path_factory.mktemp("stacks") / "state", pulumi, first) as cluster:
-        for name in sorted({image_name_of(plan) for plan in others} - {image_name_of(first)}):
-            cluster.api.moto.register_image(name)
-        for key in sorted({plan.aws.kms_key for plan in others if plan.aws.kms_key is not None}):
-            cluster.api.moto.make_key(key)
-        yield cluster
+def sites(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Mapping[str, Cluster]]:
+    """Region -> a cloud with the images and keys of the stacks there. No test creates a resource in it."""
+    plans = [plan for file in STACKS if isinstance(plan := resolve_file(file).plan, AwsPlan)]
+    of_slurm = {plan.aws.region: plan for plan in plans if isinstance(plan, SlurmOnAws)}
+    with ExitStack() as stack:
+        found = {
+            region: stack.enter_context(a_cluster(tmp_path_factory.mktemp("stacks") / "state", pulumi, plan))
+            for region, plan in of_slurm.items()
+        }
+        for plan in plans:  # after all have started: a start empties moto
+            moto = found[plan.aws.region].api.moto
+            if isinstance(plan, SlurmOnAws) and moto.image_named(image_name_of(plan)) is None:
+                moto.register_image(image_name_of(plan))
+            if plan.aws.kms_key is not None and moto.key(plan.aws.kms_key) is None:
+                moto.make_key(plan.aws.kms_key)
+        yield found
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_offline_plan_of_every_stack_equals_engine(
-    site: Cluster, file: Path, monkeypatch: pytest.MonkeyPatch
+    sites: Mapping[str, Cluster], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With recorded answers of the account, the machine image and the key are equal, too."""
-    for name, value in site.target.environment.items():
-        monkeypatch.setenv(name, value)
     plan = resolve_file(file).plan
     assert isinstance(plan, AwsPlan)
+    site = sites[plan.aws.region]
+    for name, value in site.target.environment.items():
+        monkeypatch.setenv(name, value)
     asked = offline.run(PROGRAM, plan).lookups
     answers = query_account(plan.aws.region, asked)
     found = {one.token: one.answer for one in answers if one.answer}
