@@ -12,6 +12,7 @@ from gpucluster.sandbox.aws.rights import json_body
 from gpucluster.sandbox.aws.signature import SignedRequest
 
 _LISTS = ("Tags", "tags", "ResourceTags")
+_PREFIXES = ("", "Tag")  # of Key and Value; KMS has TagKey
 
 
 def check(service: str, operation: str, request: SignedRequest) -> None:
@@ -57,4 +58,5 @@ def _of_list(given: Any) -> dict[str, str]:
     if isinstance(given, Mapping):
         return {str(k): str(v) for k, v in cast(Mapping[str, Any], given).items()}
     rows = [cast(Mapping[str, Any], one) for one in cast(Iterable[Any], given) if isinstance(one, Mapping)]
-    return {str(one.get("Key", "")): str(one.get("Value", "")) for one in rows if "Key" in one}
+    pairs = ((one.get(f"{prefix}Key"), one.get(f"{prefix}Value")) for one in rows for prefix in _PREFIXES)
+    return {str(key): str(value or "") for key, value in pairs if key is not None}

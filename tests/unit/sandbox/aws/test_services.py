@@ -413,6 +413,20 @@ TAGGED: dict[str, tuple[Callable[[RunningCloud, int], Callable[[], Any]], int, s
         50,
         "LimitExceededException",
     ),
+    "a key": (
+        lambda cloud, count: lambda: cloud.client("kms").create_key(
+            Tags=[{"TagKey": one["Key"], "TagValue": one["Value"]} for one in _many(count)]
+        ),
+        50,
+        "TagException",
+    ),
+    "a log group": (
+        lambda cloud, count: lambda: cloud.client("logs").create_log_group(
+            logGroupName=f"tagged-{count}", tags={one["Key"]: one["Value"] for one in _many(count)}
+        ),
+        50,
+        "InvalidParameterException",
+    ),
 }  # fmt: skip
 
 
