@@ -15,21 +15,10 @@ from gpucluster import shell
 from gpucluster.artifacts import Artifact
 from gpucluster.errors import HostError
 from gpucluster.files import checkout
-from gpucluster.plan import names
+from gpucluster.plan import machine_files, names
 
 WHEELS = "/opt/gpucluster/wheels"  # in an image only during the build; on an existing host always
 CODE_MARK = "/opt/gpucluster/code"  # has the digest of the installed code
-_HOOKS = {
-    "resume": "hook.py",
-    "suspend": "hook.py",
-    "resume_fail": "hook.py",
-    "prolog_slurmctld": "waiter.py",
-}
-_OF_HOSTS = (f"etc/systemd/system/{names.AGENT_UNIT}", "etc/systemd/system/gpucluster-watch.", "etc/systemd/system/munge.service.d/",
-             "etc/systemd/system/slurmctld.service.d/", "etc/systemd/system/slurmd.service.d/",
-             "etc/systemd/system/gpucluster-accounts.", "etc/logrotate.d/",
-             "etc/systemd/system/gpucluster-mps@.", f"{names.HOOK_DIR}/health_".lstrip("/"), names.TASK_PROLOG.lstrip("/"),
-             names.MACHINE_COMMAND.lstrip("/"))  # fmt: skip
 _IGNORED = frozenset({"__pycache__", ".ruff_cache"})
 
 
@@ -140,7 +129,7 @@ def host_archive(found: Sources, *, scratch: Path, out: Path) -> str:
 
 def of_hosts(found: Sources) -> tuple[Artifact, ...]:
     """Return the unit of the agent, the timer of accounts, drop-ins for munge and Slurm, logrotate's file, the health programs, and the command."""
-    return tuple(a for a in ours(found) if a.path.startswith(_OF_HOSTS))
+    return tuple(a for a in ours(found) if f"/{a.path}".startswith(machine_files.OF_HOSTS))
 
 
 def ours(found: Sources) -> tuple[Artifact, ...]:
@@ -167,7 +156,7 @@ def write_tar(out: Path, artifacts: Iterable[Artifact]) -> None:
 
 
 def _hooks(found: Sources) -> Iterable[Artifact]:
-    for name, file in _HOOKS.items():
+    for name, file in machine_files.HOOKS.items():
         content = (found.package / "elastic" / file).read_bytes()
         yield Artifact(f"{names.HOOK_DIR}/{name}".lstrip("/"), content, 0o755)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cluster import ROOT, Cluster, gpucluster
 from support.reviewed import a_diff
+from validation import of_verdict, run_remedy, validated
 
 from gpucluster.plan import names
 
@@ -122,6 +123,26 @@ def test_after_a_stop_and_a_start_the_volume_is_used_again(cluster: Cluster) -> 
     cluster.wait("the head is up", lambda: answers(cluster))
     assert mounted(cluster)
     assert cluster.state(job) == "PENDING"
+
+
+def test_state_that_is_unmounted_is_found_and_bound_again_without_a_loss(cluster: Cluster) -> None:
+    """Regression: slurmctld wrote to the root disk, and everything was healthy."""
+    before = cluster.sbatch("-N1", "--gres=gpu:1", "--hold", script="true")
+    cluster.saved(before)
+    events = journal(cluster)
+    cluster.exec("head", "umount", "--lazy", STATE_DIR, JOURNAL_DIR)
+    meanwhile = cluster.sbatch("-N1", "--gres=gpu:1", "--hold", script="true")
+    results = validated(cluster, "--tier", "0", "--only", "fs.mount", code=1)
+    assert of_verdict(results, "fail") == {"fs.mount[head]"}
+    assert f"{STATE_DIR} is not mounted" in results["fs.mount[head]"]["found"]
+    run_remedy(cluster, results["fs.mount[head]"]["remedy"])
+    cluster.wait("slurmctld answers", lambda: answers(cluster))
+    assert mounted(cluster)
+    assert {cluster.state(before), cluster.state(meanwhile)} == {"PENDING"}
+    assert journal(cluster) >= events
+    assert not of_verdict(validated(cluster, "--tier", "0", "--only", "fs.mount"), "fail", "unknown")
+    cluster.exec("head", "scontrol", "release", str(meanwhile))
+    cluster.wait("its script was kept, too", lambda: cluster.state(meanwhile) == "COMPLETED")
 
 
 def state_of(cluster: Cluster, instance: str) -> str:

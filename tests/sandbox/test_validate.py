@@ -30,6 +30,8 @@ need jobs or the cloud alone are asked over one transport.
 | topology.conf edited on the head | topo.place, and cfg.same | sandbox |
 | ConstrainDevices off | job.gres, and cfg.same | sandbox |
 | nodes' memory lowered in slurm.conf | nodes.hw, and cfg.same | sandbox |
+| /tmp no longer each job's own | job.tmp, and cfg.same | sandbox |
+| jobs with the limits of who submits | job.limits, and cfg.same | sandbox |
 | the cloud refuses to end instances | burst.rt | sandbox |
 
 A node without the cluster's tag, hop limit 2 and a group open to the world are in `tests/unit/validate/test_cloud.py`, over the
@@ -47,6 +49,8 @@ the cluster is healthy afterwards. A row whose remedy is no command has its reas
 | another address for a peer in /etc/hosts | net.names of the node | sandbox, SSM |
 | a process of a user without a job, the folder of an ended job | node.strays of the node | sandbox, SSM |
 | the file of ended jobs removed | acct.log | sandbox, SSM |
+| a reservation in gpucluster's name | ctl.resv | sandbox, SSM |
+| a hook changed, a Prolog, a drop-in or logrotate's file missing or changed | files.ours of the machine | sandbox, SSM |
 """
 
 import subprocess
@@ -269,12 +273,26 @@ ROUNDS = (  # the faults of a round are in place at one time
             "/var/lib/gpucluster-tmp/OTHER/99 of an ended job",
         ),
         Sabotage("acct.log[head]", "head", "rm /var/log/slurm/jobs.log", "/var/log/slurm/jobs.log is missing"),
+        Sabotage(
+            "ctl.resv[head]", "head",
+            "scontrol create reservation reservationname=gpucluster-mine starttime=now+2hours duration=60 users=root nodes=ALL flags=ignore_jobs",
+            "gpucluster-mine is not in the plan",
+        ),
+        Sabotage(
+            "files.ours[head]", "head", "echo '# by hand' >>/opt/gpucluster/bin/suspend; rm /etc/logrotate.d/gpucluster",
+            "/opt/gpucluster/bin/suspend is another, /etc/logrotate.d/gpucluster is missing",
+        ),
+        Sabotage(
+            "files.ours[NODE]", "NODE",
+            "rm /opt/gpucluster/bin/prolog; echo '[Service]' >>/etc/systemd/system/slurmd.service.d/gpucluster.conf",
+            "/etc/systemd/system/slurmd.service.d/gpucluster.conf is another, /opt/gpucluster/bin/prolog is missing",
+        ),
     ),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "sabotages", ROUNDS, ids=["modes, limits, debug flags", "hook, default, names, strays, log"]
+    "sabotages", ROUNDS, ids=["modes, limits, debug flags", "hook, default, names, strays, log, programs"]
 )
 def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(shared_cluster, nodes_in_use, sabotages):
     """The agents are paused: they would repair some of it. Nothing but what rests on a fault is unknown."""
@@ -410,41 +428,44 @@ def test_refused_bundle_is_found(shared_cluster, nodes_in_use):
     assert "gpucluster-agent" in results["cfg.bundle[head]"]["remedy"]
 
 
-FILES = (("Switch", "topology"), ("Constrain", "cgroup"), ("Memory", "slurm"))
-LIVE = "cfg.same,nodes.hw,job.multi,topo.place,job.gres"
+LIVE = "cfg.same,nodes.hw,job.multi,topo.place,job.gres,job.tmp,job.limits"
+EDITS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # file -> edit; check that finds its effect -> part of the remedy
+    "leaves are swapped, jobs open the GPUs of others, nodes have less memory": (
+        {
+            "topology": "s/SwitchName=h200-1a/SwitchName=X/; s/SwitchName=h200-1b/SwitchName=h200-1a/; s/SwitchName=X/SwitchName=h200-1b/",
+            "cgroup": "s/ConstrainDevices=yes/ConstrainDevices=no/",
+            "slurm": "s/RealMemory=1992294/RealMemory=1992290/",
+        },
+        {"topo.place[h200]": "topology.conf", "job.gres[h200]": "ConstrainDevices", "nodes.hw[head]": "scontrol reconfigure"},
+    ),
+    "jobs share /tmp, and have the limits of who submits": (
+        {
+            "job_container": "s/Dirs=.tmp,.var.tmp,.dev.shm/Dirs=\\/var\\/tmp,\\/dev\\/shm/",
+            "slurm": "s/PropagateResourceLimitsExcept=.*/PropagateResourceLimits=MEMLOCK/",
+        },
+        {"job.tmp[h200]": "job_container.conf", "job.limits[h200]": "PropagateResourceLimits"},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("edit", "finder", "remedy"),
-    [
-        (
-            "s/SwitchName=h200-1a/SwitchName=X/; s/SwitchName=h200-1b/SwitchName=h200-1a/; s/SwitchName=X/SwitchName=h200-1b/",
-            "topo.place[h200]",
-            "topology.conf",
-        ),
-        ("s/ConstrainDevices=yes/ConstrainDevices=no/", "job.gres[h200]", "ConstrainDevices"),
-        ("s/RealMemory=1992294/RealMemory=1992290/", "nodes.hw[head]", "scontrol reconfigure"),
-    ],
-    ids=[
-        "topology.conf has swapped leaves",
-        "jobs can open the GPUs of other jobs",
-        "nodes have less memory",
-    ],
-)
-def test_edited_slurm_file_is_found_in_the_file_and_in_its_effect_and_the_remedy_of_the_file_ends_both(
-    shared_cluster, nodes_in_use, edit, finder, remedy
+@pytest.mark.parametrize(("edits", "finders"), EDITS.values(), ids=EDITS)
+def test_edited_slurm_files_are_found_and_their_effects_and_the_remedy_of_the_files_ends_both(
+    shared_cluster, nodes_in_use, edits, finders
 ):
-    file = f"/etc/slurm/{next(name for word, name in FILES if word in edit)}.conf"
-    do = f"cp -L {file} /root/c; sed '{edit}' /root/c >{file}; rm /root/c; scontrol reconfigure"
+    do = "; ".join(
+        f"cp -L /etc/slurm/{name}.conf /root/c; sed '{edit}' /root/c >/etc/slurm/{name}.conf; "
+        f"! cmp -s /root/c /etc/slurm/{name}.conf; rm /root/c"
+        for name, edit in edits.items()
+    )
     with paused(shared_cluster, AGENT, "head"):
-        shared_cluster.exec("head", "sh", "-ec", do)
+        shared_cluster.exec("head", "sh", "-ec", f"{do}; scontrol reconfigure")
         results = validated(shared_cluster, "--only", LIVE, code=1)
         run_remedy(shared_cluster, results["cfg.same[head]"]["remedy"])
-    assert of_verdict(results, "fail") >= {finder, "cfg.same[head]"}
-    assert {i for i in of_verdict(results, "fail", "unknown") if not i.startswith("cfg.same[")} == {finder}
-    assert remedy in results[finder]["remedy"]
+    bad = {i for i in of_verdict(results, "fail", "unknown") if not i.startswith("cfg.same[")}
+    assert (bad, results["cfg.same[head]"]["verdict"]) == (finders.keys(), "fail")
+    assert all(remedy in results[finder]["remedy"] for finder, remedy in finders.items())
     shared_cluster.wait(
-        "nodes have the file again",
+        "nodes have the files again",
         lambda: (
             not of_verdict(validated(shared_cluster, "--only", "cfg.same,nodes.hw", "--tier", "0"), "fail")
         ),

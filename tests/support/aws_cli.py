@@ -57,6 +57,12 @@ class AwsCli:
         assert answer.code == 0, f"{command}: {answer.code}: {answer.err.strip()}"
         return answer.out.strip()
 
+    def typed(self, step: str) -> None:
+        """Run one command of a remedy, which must be one of the AWS CLI."""
+        program, _, command = step.partition(" ")
+        assert program == "aws", step
+        self.text(command)
+
     def json(self, command: str) -> Any:
         """The output of a command that succeeds, as a value; {} if it printed nothing."""
         return json.loads(self.text(command) or "{}")

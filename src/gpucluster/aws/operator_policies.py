@@ -16,6 +16,7 @@ from gpucluster.catalog.calls import CallFacts, call_facts
 from gpucluster.cloud.run_command import DOCUMENT
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
+from gpucluster.plan.model.aws import OwnNetwork
 from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, TAG_CLUSTER
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.plan.stores import PATTERNS
@@ -55,7 +56,13 @@ VALIDATE = (
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
     "ec2:DescribeVolumes",
+    "ec2:DescribeVpcEndpoints",
 )
+VALIDATE_VPC = (
+    "ec2:DescribeNatGateways",
+    "ec2:DescribeNetworkAcls",
+    "ec2:DescribeRouteTables",
+)  # of the cluster's own
 # `gpucluster down` terminates the nodes, which no program declares, and lists what else is in their network.
 DOWN = ("ec2:DescribeInstances", "ec2:DescribeNetworkInterfaces", "ec2:TerminateInstances")
 
@@ -262,9 +269,14 @@ def command_statements(scope: OperatorScope) -> list[Statement]:
 
 
 def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
-    """Yield what `validate` reads of the cloud beside the machines: `validate/cloud_reader.py`, `validate/store_reader.py`."""
+    """Yield what `validate` reads of the cloud beside the machines: `validate/cloud_reader.py`, `network_reader.py`, `store_reader.py`."""
     region, sources = plan.aws.region, [mount.source for mount in plan.storage]
-    yield from allow("ValidateLists", VALIDATE, ["*"])
+    if isinstance(plan.aws.network, OwnNetwork):
+        yield from allow("ValidateLists", [*VALIDATE, *VALIDATE_VPC], ["*"])
+        own = {"StringEquals": {f"aws:ResourceTag/{TAG_CLUSTER}": plan.name}}
+        yield from allow("ValidateVpc", ["ec2:DescribeVpcAttribute"], [f"arn:aws:ec2:{region}:*:vpc/*"], own)
+    else:
+        yield from allow("ValidateLists", VALIDATE, ["*"])
     bucket = [
         *("s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock"),
         *("s3:GetBucketVersioning", "s3:GetEncryptionConfiguration"),

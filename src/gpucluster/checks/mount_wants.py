@@ -16,10 +16,11 @@ from gpucluster.plan.model import (
     SlurmPlan,
 )
 from gpucluster.plan.mounts import heads_only
+from gpucluster.plan.state_storage import BOUND_FOLDERS, state_root
 
 
 def wanted(plan: SlurmPlan, *, on_head: bool) -> Iterator[MountWant]:
-    """All mounts but those on a machine's own disks: a machine without disks has a folder there."""
+    """All mounts but those on a machine's own disks: a machine without disks has a folder there. `on_head`: or on the standby."""
     away = None if on_head else heads_only(plan)
     for mount in plan.storage:
         if isinstance(mount.source, Nvme) or mount.path == away:
@@ -43,3 +44,17 @@ def _mount(mount: Mount) -> MountWant:
         case Nvme():
             types, source = (), ""
     return MountWant(path=mount.path, types=types, source=source)
+
+
+def of_state(plan: SlurmPlan) -> Iterator[MountWant]:
+    """What head and standby bind: slurmctld's state and the daemon's journal."""
+    root = state_root(plan)
+    if root is not None:
+        for name, path in BOUND_FOLDERS.items():
+            yield MountWant(path=path, types=(), source="", bound=f"{root}/{name}")
+
+
+def of_volumes(plan: SlurmPlan) -> Iterator[MountWant]:
+    """The head's own volumes."""
+    for volume in plan.head.volumes:
+        yield MountWant(path=volume.path, types=("ext4",), source="")

@@ -8,15 +8,17 @@ from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput,
 from gpucluster.text import short
 
 SHM = "/dev/shm"  # noqa: S108  named, not written to
+MOUNTED_S = 120  # for the agent to mount a file system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountWant:
-    """A mount; an empty `source` or `types` is not compared."""
+    """A mount; an empty `source` or `types` is not compared. `bound`: the folder that is bound there."""
 
     path: str
     types: tuple[str, ...]
     source: str
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +76,27 @@ def _mounted(bad: tuple[str, ...], found: Mapping[str, Mounted], want: Mounts) -
     wants = {mount.path: mount for mount in want.mounts}
     others = [path for path in bad if path in found and _is_other(found[path], wants[path])]
     missing = [path for path in bad if path not in found or path in others]
+    bound = {path: wants[path].bound for path in missing if wants[path].bound}
+    of_agent = [path for path in missing if path != SHM and path not in bound]
     commands = (
         *(f"umount {path}" for path in others),
         *(f"mount -o remount,rw {path}" for path in bad if path not in missing),
         *((f"mount -t tmpfs -o nosuid,nodev tmpfs {SHM}",) if SHM in missing else ()),
-        *(("systemctl restart gpucluster-agent",) if any(path != SHM for path in missing) else ()),
+        *(("systemctl restart gpucluster-agent",) if of_agent else ()),
+        *(_bound_again(bound, of_agent) if bound else ()),
     )
     return "on {machine}: " + "; ".join(commands)
+
+
+def _bound_again(bound: Mapping[str, str], first: list[str]) -> Iterator[str]:
+    """Bring what the daemons wrote meanwhile to the storage, then bind it. `first`: what the agent mounts before."""
+    for path in first:
+        yield f"timeout {MOUNTED_S} sh -c 'until mountpoint -q {path}; do sleep 1; done'"
+    yield "systemctl stop gpucluster-elastic slurmctld"
+    for path, folder in bound.items():
+        yield f"cp -au {path}/. {folder}/"
+        yield f"mount --bind {folder} {path}"
+    yield "systemctl start slurmctld gpucluster-elastic"
 
 
 def _is_other(found: Mounted, want: MountWant) -> bool:

@@ -11,6 +11,7 @@ from gpucluster.checks import (
     cloud,
     cloud_journal,
     cloud_machines,
+    cloud_network,
     cloud_roles,
     cloud_rules,
     cloud_stores,
@@ -25,9 +26,11 @@ from gpucluster.checks import (
     modes,
     mounts,
     munge,
+    network_answers,
     partitions,
     peer_names,
     power_saving,
+    programs,
     reservations,
     running_config,
     slurmctld,
@@ -38,8 +41,10 @@ from gpucluster.checks import (
     users,
 )
 from gpucluster.checks.check import Check
+from gpucluster.plan import machine_files, names
 
 _LOG = "journalctl --no-pager -n 30 -u"
+_PROGRAMS = (*machine_files.HOOKS, "prolog", "task_prolog", "health_check", "health_prolog", "health_epilog")
 
 _ALL: tuple[Check[Any, Any], ...] = (
     Check(
@@ -204,6 +209,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         remedy="on {machine}: nvidia-smi -L; lspci -d 10de: ; then on the head: scontrol update nodename={machine} state=drain reason='[node_problem] gpu.count', and replace it",
     ),
     Check(
+        id="files.ours",
+        tier=0,
+        title="our programs and units are those of the package on the machine",
+        query=programs.query_programs,
+        parse=programs.parse_programs,
+        evaluate=programs.evaluate_programs,
+        want=programs.ProgramsWant,
+        remedy="on {machine}: gpucluster --version; if the package is broken: a new image, or playbooks/site.yml",
+    ),
+    Check(
         id="node.health",
         tier=0,
         title="the health programs are installed, answer, and find nothing",
@@ -212,6 +227,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=health.evaluate_program,
         want=health.Program,
         remedy="on {machine}: /opt/gpucluster/bin/health_check --report; journalctl --no-pager -n 30 -t gpucluster-health-check; if the program is missing: gpucluster image build, or playbooks/site.yml",
+        needs=(f"files.ours:{names.HEALTH_CHECK}",),
     ),
     Check(
         id="files.modes",
@@ -222,7 +238,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=modes.evaluate_modes,
         want=modes.FilesWant,
         remedy="on {machine}: systemctl restart gpucluster-agent",
-        needs=("svc.active:slurmd",),
+        needs=("svc.active:slurmd", *(f"files.ours:{names.HOOK_DIR}/{name}" for name in _PROGRAMS)),
     ),
     Check(
         id="hook.run",
@@ -233,7 +249,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=hooks.evaluate_hook,
         want=hooks.HookWant,
         remedy="on {machine}: findmnt --target /var/spool/gpucluster; df /var/spool/gpucluster; lsattr -d /var/spool/gpucluster/new",
-        needs=("elastic.ping@head", "files.modes@head"),
+        needs=("elastic.ping@head", "files.modes@head", f"files.ours@head:{names.HOOK_DIR}/resume"),
     ),
     Check(
         id="acct.db",
@@ -538,6 +554,16 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=cloud_rules.evaluate_rules,
         want=cloud_rules.RulesWant,
         remedy="aws ec2 describe-security-group-rules, and compare them with `gpucluster plan NAME --resources`",
+    ),
+    Check(
+        id="cloud.network",
+        tier=0,
+        title="routes, NAT gateways, endpoints and network ACLs are those of the plan",
+        query=cloud_network.query_network,
+        parse=network_answers.parse_network,
+        evaluate=cloud_network.evaluate_network,
+        want=cloud_network.NetworkWant,
+        remedy="aws ec2 describe-route-tables; aws ec2 describe-nat-gateways; aws ec2 describe-vpc-endpoints; aws ec2 describe-network-acls",
     ),
     Check(
         id="cloud.bucket",

@@ -6,6 +6,7 @@ from typing import Any
 from gpucluster.checks.cloud import Owned, Place
 from gpucluster.checks.cloud_journal import JournalWant
 from gpucluster.checks.cloud_machines import FixedMachine, Machines, NodeTemplate
+from gpucluster.checks.cloud_network import NetworkWant
 from gpucluster.checks.cloud_roles import RolesWant
 from gpucluster.checks.cloud_rules import RulesWant, RuleWant
 from gpucluster.checks.cloud_stores import BucketWant, FileSystemsWant, FileSystemWant, QueueWant, SecretWant
@@ -27,7 +28,24 @@ def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[st
         templates = _templates(plan, bindings)
         yield "cloud.machines", Machines(place=place, fixed=fixed, templates=templates, node_group=node_group)
         yield "cloud.rules", RulesWant(place=place, groups=roles(plan), rules=_rules(plan))
+        yield "cloud.network", _network(plan, bindings)
         yield from _stores(plan, bindings)
+
+
+def _network(plan: SlurmOnAws, bindings: Bindings) -> NetworkWant:
+    network = plan.aws.network
+    private = tuple(sorted(bindings.subnets.values()))
+    if not isinstance(network, OwnNetwork):
+        return NetworkWant(cluster=plan.name, own=False, private=private, endpoints=network.endpoints)
+    public = tuple(span.public_cidr for span in network.subnets if span.public_cidr is not None)
+    return NetworkWant(
+        cluster=plan.name,
+        own=True,
+        private=private,
+        public=public,
+        nat=bool(network.nat),
+        endpoints=network.endpoints,
+    )
 
 
 def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:

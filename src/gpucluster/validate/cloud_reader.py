@@ -7,6 +7,7 @@ from gpucluster.cloud.limits import in_filters
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.text import short
+from gpucluster.validate.network_reader import read_endpoints, read_network
 from gpucluster.validate.store_reader import STORES, read_roles
 
 Filters = list[dict[str, Any]]
@@ -51,6 +52,10 @@ class CloudReader:
         tagged: Filters = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": cluster}]
         if what == "roles":
             return read_roles(self._of, cluster[0], self._instances(tagged))
+        if what == "network":
+            return read_network(self._of("ec2"), self._vpcs(subnets))
+        if what == "endpoints":
+            return read_endpoints(self._of("ec2"), cluster[0], self._vpcs(subnets))
         if what == "volumes":
             ids = [str(one["InstanceId"]) for one in self._instances(tagged)]
             by: list[Filters] = [

@@ -23,12 +23,13 @@ from gpucluster.checks import (
     mounts,
     munge,
     node_health,
+    programs,
     reservations,
     slurmctld,
     strays,
     user_files,
 )
-from gpucluster.plan import names
+from gpucluster.plan import machine_files, names
 from gpucluster.plan.model import (
     Bindings,
     Containers,
@@ -242,9 +243,14 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
 def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = False) -> Iterator[Expectation]:
     if plan.aws is not None:
         yield expect("imds.guard", target, machine.Guard())
+    below = () if plan.hosts is None else machine_files.OF_HOSTS
+    yield expect("files.ours", target, programs.ProgramsWant(below=below))
     yield expect("net.names", target, running_expectations.addresses(plan))
-    wanted = (*ALWAYS, *mount_wants.wanted(plan, on_head=on_head))
-    yield expect("fs.mount", target, mounts.Mounts(mounts=wanted))
+    wanted = [*ALWAYS, *mount_wants.wanted(plan, on_head=on_head)]
+    if on_head:
+        own = mount_wants.of_volumes(plan) if target == ROLE_HEAD else ()
+        wanted += [*own, *mount_wants.of_state(plan)]
+    yield expect("fs.mount", target, mounts.Mounts(mounts=tuple(wanted)))
     yield expect("disk", target, machine.Disks(paths=("/", "/tmp", spool, *node_expectations.scratch(plan))))  # noqa: S108  asked about, not written to
 
 

@@ -9,7 +9,7 @@ from gpucluster.agent.boot import bundles, identity
 from gpucluster.agent.boot.boot_state import BootState
 from gpucluster.agent.disks import block_devices, mounts
 from gpucluster.agent.machine import NotYetError, StepError
-from gpucluster.plan import codec, names
+from gpucluster.plan import codec, names, state_storage
 from gpucluster.plan import mounts as mounting
 from gpucluster.plan.messages import NodeAnswer
 from gpucluster.plan.model import (
@@ -257,7 +257,7 @@ def test_slurms_state_and_the_journal_are_bound_onto_the_volume_as_slurms_once(t
 
 def test_with_a_standby_the_state_is_on_the_shared_mount():
     standby = Standby(machine="m7i.large", zone="us-east-1b", address="10.42.32.10", state="/home")
-    assert block_devices.state_root(with_storage(STORAGE[0], standby=standby)) == "/home/.gpucluster"
+    assert state_storage.state_root(with_storage(STORAGE[0], standby=standby)) == "/home/.gpucluster"
 
 
 def test_head_exports_to_its_subnets_and_removes_old_exports(tmp_path):

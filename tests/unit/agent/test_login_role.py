@@ -7,10 +7,10 @@ from support.fake_machine import FakeMachine, a_bundle, a_small_plan
 
 from gpucluster.agent.boot import slurmctld, sshd
 from gpucluster.agent.boot.boot_state import BootState
-from gpucluster.agent.disks import block_devices, mounts, state_move
+from gpucluster.agent.disks import mounts, state_move
 from gpucluster.agent.machine import NotYetError
 from gpucluster.agent.roles import login, standby
-from gpucluster.plan import codec, names
+from gpucluster.plan import codec, names, state_storage
 from gpucluster.plan.model import Efs, Login, Mount, Sessions, Slurm, Standby, User
 
 PLAN = replace(
@@ -35,7 +35,7 @@ def a_machine(tmp_path, plan=PLAN, role=names.ROLE_LOGIN, name="trial-login-2"):
     machine.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
     if plan.head.standby is not None:  # the head has put its state on the mount of both
         marker = state_move.Marker(cluster=plan.name, phase=state_move.Phase.IN_USE)
-        machine.put(f"{block_devices.state_root(plan)}/{state_move.MARKER}", codec.dumps(marker))
+        machine.put(f"{state_storage.state_root(plan)}/{state_move.MARKER}", codec.dumps(marker))
     return machine
 
 

@@ -187,6 +187,28 @@ def test_remedy_of_a_mount(change, remedy):
     assert (result.verdict, result.remedy) == (FAIL, f"on {{machine}}: {remedy}")
 
 
+BOUND = mounts.MountWant(path="/var/spool/slurmctld", types=(), source="", bound="/srv/state/slurmctld")
+VOLUME = mounts.MountWant(path="/srv/state", types=("ext4",), source="")
+MOUNTED = mounts.Mounted(type="ext4", source="/dev/nvme1n1", writable=True)
+
+
+@pytest.mark.parametrize("volume", [True, False])
+def test_state_that_is_not_bound_is_copied_before_it_is_bound_again(volume: bool):
+    """Regression: slurmctld wrote to the root disk, and everything was healthy."""
+    found = {"/srv/state": MOUNTED} if volume else {}
+    result = mounts.evaluate_mounts(found, mounts.Mounts(mounts=(VOLUME, BOUND)))
+    first = [] if volume else [AGENT, "timeout 120 sh -c 'until mountpoint -q /srv/state; do sleep 1; done'"]
+    steps = [
+        *first,
+        "systemctl stop gpucluster-elastic slurmctld",
+        "cp -au /var/spool/slurmctld/. /srv/state/slurmctld/",
+        "mount --bind /srv/state/slurmctld /var/spool/slurmctld",
+        "systemctl start slurmctld gpucluster-elastic",
+    ]
+    assert result.remedy == "on {machine}: " + "; ".join(steps)
+    assert result.culprits[-1] == "/var/spool/slurmctld"
+
+
 # --- strays ----------------------------------------------------------------------------------------------
 # ps and find of a node of the sandbox (24.11, Debian 13) with a job of researcher
 SYSTEM = """           0 root                                                                        1 Ss       systemd

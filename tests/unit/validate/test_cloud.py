@@ -2,15 +2,14 @@
 
 import json
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from support import builders
+from support.aws_cli import AwsCli, aws_cli
+from support.cloud_network import make_network
 from support.cloud_stores import make_stores
 from support.clouds import REGION, RunningCloud, running_cloud
 
@@ -41,6 +40,13 @@ def cloud() -> Iterator[RunningCloud]:
             nothing = {"Effect": "Deny", "Action": "*", "Resource": "*"}
             own = json.dumps({"Version": "2012-10-17", "Statement": [nothing]})
             iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=own)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def aws(cloud: RunningCloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsCli]:
+    """The real AWS CLI with the operator's key."""
+    with aws_cli(cloud, tmp_path_factory.mktemp("home")) as found:
         yield found
 
 
@@ -146,14 +152,8 @@ def permission(ports: tuple[int, int] | None, peer: str, groups: dict[str, str])
 @pytest.fixture
 def burst(cloud: RunningCloud) -> Deployed:
     plan, ec2 = builders.a_plan(), cloud.fresh().client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
-    zones = sorted({span.zone for pool in plan.pools for span in pool.slots})
-    subnets = {
-        zone: ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.42.{n}.0/24", AvailabilityZone=here)["Subnet"][
-            "SubnetId"
-        ]
-        for n, (zone, here) in enumerate((one, one.replace(plan.aws.region, REGION)) for one in zones)
-    }
+    network = make_network(cloud, plan)
+    vpc, subnets = network.vpc, network.private
     groups = groups_of(ec2, plan, vpc)
     image = cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11")
     templates: dict[str, TemplateBinding] = {}
@@ -181,20 +181,6 @@ def burst(cloud: RunningCloud) -> Deployed:
     return found
 
 
-def typed(cloud: RunningCloud, step: str) -> None:
-    """Run the command with the real AWS CLI and the operator's key."""
-    key = cloud.api.operator
-    environment = {
-        "AWS_ACCESS_KEY_ID": key.access_key,
-        "AWS_SECRET_ACCESS_KEY": key.secret,
-        "PATH": "/usr/bin:/bin",
-    }
-    always = ["--endpoint-url", cloud.endpoint, "--region", REGION]
-    argv = [sys.executable, "-m", "awscli", *always, *shlex.split(step)[1:]]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    assert (step.split(maxsplit=1)[0], done.returncode) == ("aws", 0), done.stderr
-
-
 def unhealthy(found: dict[str, CheckResult]) -> dict[str, CheckResult]:
     return {name: result for name, result in found.items() if result.verdict is not CheckStatus.PASS}
 
@@ -206,6 +192,7 @@ def test_healthy_cluster_passes(burst: Deployed) -> None:
         "cloud.journal": CheckStatus.PASS,
         "cloud.machines": CheckStatus.PASS,
         "cloud.rules": CheckStatus.PASS,
+        "cloud.network": CheckStatus.PASS,
         "cloud.bucket": CheckStatus.PASS,
         "cloud.queue": CheckStatus.PASS,
         "cloud.secret": CheckStatus.PASS,
@@ -278,7 +265,7 @@ SABOTAGES: dict[str, tuple[str, Do, str]] = {
 
 @pytest.mark.parametrize(("check", "do", "words"), SABOTAGES.values(), ids=SABOTAGES)
 def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(
-    burst: Deployed, check: str, do: Do, words: str
+    aws: AwsCli, burst: Deployed, check: str, do: Do, words: str
 ) -> None:
     do(burst)
     bad = unhealthy(burst.checked())
@@ -288,7 +275,7 @@ def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(
         result.found
     )
     for step in result.remedy.split("; "):
-        typed(burst.cloud, step)
+        aws.typed(step)
     assert unhealthy(burst.checked()) == {}
 
 
@@ -318,16 +305,16 @@ def test_drift_of_pulumis_own_resource_is_healed_by_pulumi(
     assert re.search(words.replace("HEAD", burst.head), result.found), result.found
 
 
-def test_stopped_head_is_started_by_its_remedy(burst: Deployed) -> None:
+def test_stopped_head_is_started_by_its_remedy(aws: AwsCli, burst: Deployed) -> None:
     burst.ec2.stop_instances(InstanceIds=[burst.head])
     burst.cloud.clock.move(60)
     result = burst.checked()["cloud.machines"]
     assert result.found == f"burst-head ({burst.head}) is stopped"
-    typed(burst.cloud, result.remedy)
+    aws.typed(result.remedy)
     assert unhealthy(burst.checked()) == {}
 
 
-def test_foreign_instance_in_the_vpc_is_an_orphan(burst: Deployed) -> None:
+def test_foreign_instance_in_the_vpc_is_an_orphan(aws: AwsCli, burst: Deployed) -> None:
     """Instances were listed by the cluster's tag alone."""
     plain = burst.launch(ImageId=burst.image, InstanceType="m7i.large")
     other = burst.launch(
@@ -338,7 +325,7 @@ def test_foreign_instance_in_the_vpc_is_an_orphan(burst: Deployed) -> None:
     assert f"{plain} (in the network, without the tag gpucluster:cluster)" in bad["cloud.orphans"].found
     assert f"{other} (in the network, of the cluster lab)" in bad["cloud.orphans"].found
     for one in (plain, other):
-        typed(burst.cloud, CHECKS["cloud.orphans"].remedy.rpartition("owner: ")[2].replace("ID", one))
+        aws.typed(CHECKS["cloud.orphans"].remedy.rpartition("owner: ")[2].replace("ID", one))
     assert unhealthy(burst.checked()) == {}
 
 

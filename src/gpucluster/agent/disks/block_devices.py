@@ -12,7 +12,8 @@ from gpucluster.agent.boot.boot_state import BootState, require
 from gpucluster.agent.disks import mounts, state_move
 from gpucluster.agent.machine import Machine, NotYetError, StepError
 from gpucluster.plan import names
-from gpucluster.plan.model import Nvme, SlurmPlan, Volume
+from gpucluster.plan.model import Nvme, Volume
+from gpucluster.plan.state_storage import BOUND_FOLDERS, mount_point, state_root
 from gpucluster.shell import CommandError
 
 BY_ID = "/dev/disk/by-id"
@@ -26,8 +27,6 @@ STOP_S = 120.0  # slurmctld saves its state before it ends
 MOVE_AGAIN_S = 600.0  # after a failed move: each try stops slurmctld
 NO_SIGNATURE = 2  # exit code of blkid for a disk without a signature
 SLURM_USER = "slurm"
-BOUND_FOLDERS = {"slurmctld": "/var/spool/slurmctld", "elastic": str(Path(names.JOURNAL).parent)}
-SHARED_STATE = ".gpucluster"  # the folder on a mount that head and standby share
 
 
 def mount_instance_store(machine: Machine, state: BootState) -> BootState:
@@ -79,8 +78,8 @@ def bind_state(machine: Machine, state: BootState, at: state_move.Checkpoint = l
     root = state_root(require(state.bundle).plan)
     if root is None:
         return state
-    if _outer(root) not in mounts.mount_points(machine):
-        raise NotYetError(f"{_outer(root)} is not mounted")
+    if mount_point(root) not in mounts.mount_points(machine):
+        raise NotYetError(f"{mount_point(root)} is not mounted")
     open_folders = {n: p for n, p in BOUND_FOLDERS.items() if p not in mounts.mount_points(machine)}
     if not open_folders:
         return state
@@ -109,7 +108,7 @@ def _bring_state(
     )
     if require(state.identity).role == names.ROLE_STANDBY:
         if not state_move.in_use(folders):
-            raise NotYetError(f"the head has not put its state on {_outer(root)} yet")
+            raise NotYetError(f"the head has not put its state on {mount_point(root)} yet")
         return
     failed_at = boot_state.load(machine).state_move_failed_at
     if failed_at is not None and machine.now() - failed_at < MOVE_AGAIN_S:
@@ -142,18 +141,6 @@ def _start_again(machine: Machine) -> None:
     if machine.path(names.BUNDLE_DIR).is_symlink():
         for unit in ("slurmctld", "gpucluster-elastic"):
             systemd.ensure(machine, unit)
-
-
-def state_root(plan: SlurmPlan) -> str | None:
-    """Return the folder that survives the head; None if there is no such storage."""
-    head = plan.head
-    if head.standby is not None:
-        return f"{head.standby.state}/{SHARED_STATE}"
-    return next((volume.path for volume in head.volumes if volume.key == names.STATE_VOLUME), None)
-
-
-def _outer(root: str) -> str:
-    return root.removesuffix(f"/{SHARED_STATE}")
 
 
 def _striped(machine: Machine, devices: tuple[str, ...]) -> str:

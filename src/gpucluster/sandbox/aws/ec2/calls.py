@@ -75,6 +75,7 @@ class Ec2Calls:
             **gateways.calls(model, moto),
             **spot_prices.calls(model),
             "DescribeSubnets": self._subnets,
+            "DescribeRouteTables": self._route_tables,
             "ModifyInstanceEventStartTime": self._move_event,
             "TerminateInstances": lambda c: _changes("TerminatingInstances", model.terminate(_ids(c), c.now)),
             "StopInstances": lambda c: _changes("StoppingInstances", model.stop(_ids(c), c.now)),
@@ -138,6 +139,17 @@ class Ec2Calls:
         return views.reservation(made, self._moto.groups(), _ids_by_arn(profile))
 
     # --- reading --------------------------------------------------------------------------------
+
+    def _route_tables(self, call: Ec2Call) -> Result:
+        """moto's tables; a route whose NAT gateway or internet gateway is gone is a `blackhole` (API reference, Route)."""
+        whole = self._whole(call)
+        attached = self._moto.gateway_vpcs()
+        for route in (one for table in whole.get("RouteTables", ()) for one in table.get("Routes", ())):
+            target = str(route.get("NatGatewayId") or route.get("GatewayId") or "")
+            lost = target.startswith("igw-") and not attached.get(target)
+            if lost or (target.startswith("nat-") and not self._model.gateways.serves(target, call.now)):
+                route["State"] = "blackhole"
+        return whole
 
     def _describe(self, call: Ec2Call) -> Result:
         shown, token = self._page(call)

@@ -122,6 +122,11 @@ class Gateways:
     def __contains__(self, gateway: object) -> bool:
         return gateway in self._known
 
+    def serves(self, gateway: str, now: float) -> bool:
+        """Whether the gateway exists and is not deleted."""
+        found = self._known.get(gateway)
+        return found is not None and found.state(now) != "deleted"
+
     def get(self, gateway: str) -> NatGateway:
         """One gateway by id; a Refusal if it does not exist."""
         found = self._known.get(gateway)
