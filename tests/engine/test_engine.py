@@ -26,7 +26,7 @@ from gpucluster.checks.table import CHECKS
 from gpucluster.cli.down import ClusterAccess, empty
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.occupants import AwsOccupants
+from gpucluster.cloud.network_interfaces import AwsOccupants
 from gpucluster.cloud.port import LaunchCall, LaunchSpec
 from gpucluster.engine import offline, run, user
 from gpucluster.engine.events import Outcome, Progress

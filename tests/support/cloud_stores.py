@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.plan import stores
+from gpucluster.plan import store_policies
 from support.clouds import REGION, RunningCloud
 
 BLOCKED = dict.fromkeys(
@@ -51,16 +51,19 @@ def declare(cloud: RunningCloud, cluster: str, made: Stores) -> None:
     s3.put_bucket_versioning(Bucket=made.bucket, VersioningConfiguration={"Status": "Enabled"})
     rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
     s3.put_bucket_encryption(Bucket=made.bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
-    s3.put_bucket_policy(Bucket=made.bucket, Policy=stores.only_tls(f"arn:aws:s3:::{made.bucket}"))
+    s3.put_bucket_policy(Bucket=made.bucket, Policy=store_policies.only_tls(f"arn:aws:s3:::{made.bucket}"))
     sqs: Any = cloud.client("sqs")
     arn = sqs.get_queue_attributes(QueueUrl=made.queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     account = arn.split(":")[4]
-    rules = [f"arn:aws:events:{REGION}:{account}:rule/{cluster}-{name}-89abcde" for name in stores.PATTERNS]
+    rules = [
+        f"arn:aws:events:{REGION}:{account}:rule/{cluster}-{name}-89abcde" for name in store_policies.PATTERNS
+    ]
     sqs.set_queue_attributes(
-        QueueUrl=made.queue, Attributes={**stores.QUEUE, "Policy": stores.events_to(arn, rules)}
+        QueueUrl=made.queue,
+        Attributes={**store_policies.QUEUE, "Policy": store_policies.events_to(arn, rules)},
     )
     events: Any = cloud.client("events")
-    for one, (name, pattern) in zip(rules, stores.PATTERNS.items(), strict=True):
+    for one, (name, pattern) in zip(rules, store_policies.PATTERNS.items(), strict=True):
         rule_name = one.rpartition("/")[2]
         events.put_rule(Name=rule_name, EventPattern=json.dumps(pattern), State="ENABLED")
         events.put_targets(Rule=rule_name, Targets=[{"Id": name, "Arn": arn}])
@@ -68,7 +71,7 @@ def declare(cloud: RunningCloud, cluster: str, made: Stores) -> None:
         efs: Any = cloud.client("efs")
         found = efs.describe_file_systems(FileSystemId=made.system)["FileSystems"][0]
         efs.put_file_system_policy(
-            FileSystemId=made.system, Policy=stores.only_machines(found["FileSystemArn"])
+            FileSystemId=made.system, Policy=store_policies.only_machines(found["FileSystemArn"])
         )
 
 

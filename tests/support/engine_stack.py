@@ -19,7 +19,7 @@ from gpucluster.aws.program import declare
 from gpucluster.cli.down import ClusterAccess
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.occupants import AwsOccupants
+from gpucluster.cloud.network_interfaces import AwsOccupants
 from gpucluster.engine import run
 from gpucluster.engine.events import Outcome
 from gpucluster.engine.target import Target

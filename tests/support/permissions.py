@@ -29,7 +29,7 @@ from gpucluster.cloud.queue import SqsNotices
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
 from gpucluster.plan.names import ROLE_HEAD, ROLE_JOBS, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
-from gpucluster.plan.stores import only_machines
+from gpucluster.plan.store_policies import only_machines
 from gpucluster.sandbox.aws.credentials import Key
 from gpucluster.sandbox.aws.iam.policies import Need, allows, for_everyone
 from gpucluster.sandbox.aws.moto_state import ACCOUNT

@@ -5,7 +5,7 @@ import pulumi_aws as aws
 from pulumi import Alias, Output, ResourceOptions
 
 from gpucluster.aws.encryption import Key
-from gpucluster.plan.stores import only_tls
+from gpucluster.plan.store_policies import only_tls
 
 FORMER_TYPE = "gpucluster:aws:Storage"  # once bucket and secret were in one component
 

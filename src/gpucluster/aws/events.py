@@ -11,7 +11,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from gpucluster.plan.stores import PATTERNS, POLL_S, RETENTION_S, VISIBILITY_S, events_to
+from gpucluster.plan.store_policies import PATTERNS, POLL_S, RETENTION_S, VISIBILITY_S, events_to
 
 
 class Events(pulumi.ComponentResource):

@@ -13,7 +13,7 @@ from gpucluster.plan.names import (
     TAG_CLUSTER,
     TAG_ROLE,
 )
-from gpucluster.plan.stores import EFS_CLIENT, Statement, document
+from gpucluster.plan.store_policies import EFS_CLIENT, Statement, document
 
 SEEN = ("ec2:DescribeCapacityReservations", "ec2:DescribeInstanceTopology", "ec2:DescribeInstances")
 # The actions of the SSM agent for Session Manager. The channels have no narrower resource. The first action can take an

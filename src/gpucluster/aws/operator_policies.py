@@ -19,7 +19,7 @@ from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, 
 from gpucluster.plan.model.aws import OwnNetwork
 from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, TAG_CLUSTER
 from gpucluster.plan.security_rules import eks_of
-from gpucluster.plan.stores import PATTERNS
+from gpucluster.plan.store_policies import PATTERNS
 
 if TYPE_CHECKING:
     from gpucluster.engine.offline import Planned

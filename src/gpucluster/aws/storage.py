@@ -5,6 +5,7 @@ File systems that the spec names by id are only looked up.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import pulumi
 import pulumi_aws as aws
@@ -15,10 +16,21 @@ from gpucluster.aws.encryption import Key
 from gpucluster.aws.lustre import LustreFound, declare_lustre, look_up_lustre
 from gpucluster.aws.network import Network
 from gpucluster.plan import security_rules
-from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, Mount, SiteEfs, SiteLustre
+from gpucluster.plan.model import (
+    AwsPlan,
+    Efs,
+    FsxLustre,
+    Mount,
+    NfsFromHead,
+    NfsFromServer,
+    Nvme,
+    OtherMount,
+    SiteEfs,
+    SiteLustre,
+)
 from gpucluster.plan.mounts import heads_only
 from gpucluster.plan.names import volume_name
-from gpucluster.plan.stores import only_machines
+from gpucluster.plan.store_policies import only_machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +87,10 @@ class Storage(pulumi.ComponentResource):
                 )
             case SiteLustre(id=identifier):
                 return _of_lustre(look_up_lustre(f"{self._plan.name}-lustre-{word}", identifier, self))
-            case _:
-                return None
+            case NfsFromHead() | NfsFromServer() | Nvme() | OtherMount():
+                return None  # nothing of AWS
+            case never:
+                assert_never(never)
 
     def _efs(self, name: str, mount: Mount) -> FileSystem:
         system = aws.efs.FileSystem(

@@ -1,4 +1,4 @@
-"""Check the cluster's bucket, queue, secret and file systems against what the program declares (`plan/stores.py`)."""
+"""Check the cluster's bucket, queue, secret and file systems against what the program declares (`plan/store_policies.py`)."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import cast
 from gpucluster.checks.check import CheckResult, Location, Query, listed
 from gpucluster.checks.cloud import UP, Fault, is_named, judged
 from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Queue, Secret
-from gpucluster.plan import stores
+from gpucluster.plan import store_policies
 from gpucluster.text import short
 
 AS_DECLARED = "as declared"
@@ -114,7 +114,7 @@ def _bucket(found: Bucket | None, want: BucketWant) -> Iterator[Fault]:
     if found.versioning != "Enabled":
         yield Fault(words=f"versioning is {short(found.versioning or 'off', 20)}", step=UP)
     yield from _bucket_key(found, want.key)
-    if not _same_policy(found.policy, stores.only_tls(f"arn:aws:s3:::{want.bucket}")):
+    if not _same_policy(found.policy, store_policies.only_tls(f"arn:aws:s3:::{want.bucket}")):
         yield Fault(words=_of_policy("its policy", found.policy), step=UP)
 
 
@@ -130,13 +130,13 @@ def _queue(found: Queue | None, want: QueueWant) -> Iterator[Fault]:
     if found is None:
         yield Fault(words=f"{want.url} does not exist", step=UP)
         return
-    for name, value in stores.QUEUE.items():
+    for name, value in store_policies.QUEUE.items():
         if found.settings[name] != value:
             shown = short(found.settings[name] or "not set", 40)
             yield Fault(words=f"{name} is {shown}, not {value}", step=UP)
     rules = _rules(found.policy, want.cluster)
-    declared = stores.events_to(found.arn, rules)
-    if len(rules) != len(stores.PATTERNS) or not _same_policy(found.policy, declared):
+    declared = store_policies.events_to(found.arn, rules)
+    if len(rules) != len(store_policies.PATTERNS) or not _same_policy(found.policy, declared):
         yield Fault(words=_of_policy("its policy", found.policy), step=UP)
     ours = {arn.rpartition("/")[2] for arn in rules}
     for rule in found.rules:
@@ -146,14 +146,14 @@ def _queue(found: Queue | None, want: QueueWant) -> Iterator[Fault]:
 
 def _event_rule(rule: EventRule, queue: str, cluster: str) -> Iterator[Fault]:
     """The daemon learns of a spot notice only by an enabled rule with the declared pattern and the queue as target."""
-    kind = next(one for one in stores.PATTERNS if is_named(rule.name, f"{cluster}-{one}"))
+    kind = next(one for one in store_policies.PATTERNS if is_named(rule.name, f"{cluster}-{one}"))
     if not rule.state:
         yield Fault(words=f"its rule {rule.name} does not exist", step=UP)
         return
     if rule.state != "ENABLED":
         step = f"aws events enable-rule --name {rule.name}"
         yield Fault(words=f"its rule {rule.name} is {short(rule.state, 20)}", step=step)
-    if _loaded(rule.pattern) != stores.PATTERNS[kind]:
+    if _loaded(rule.pattern) != store_policies.PATTERNS[kind]:
         words = f"its rule {rule.name} has another pattern: {short(rule.pattern, 120)}"
         yield Fault(words=words, step=UP)
     if queue not in rule.targets:
@@ -163,7 +163,7 @@ def _event_rule(rule: EventRule, queue: str, cluster: str) -> Iterator[Fault]:
 def _rules(policy: str, cluster: str) -> tuple[str, ...]:
     """The ARNs in the policy that are of the cluster's rules: Pulumi gives their names, so the plan cannot know them."""
     sources = _strings(_loaded(policy))
-    declared = [f"{cluster}-{name}" for name in stores.PATTERNS]
+    declared = [f"{cluster}-{name}" for name in store_policies.PATTERNS]
     return tuple(
         sorted(
             {
@@ -204,7 +204,7 @@ def _efs(found: FileSystem | None, want: FileSystemWant) -> Iterator[Fault]:
         return
     if not found.encrypted:
         yield Fault(words=f"{want.id} is not encrypted", step="")
-    if not _same_policy(found.policy, stores.only_machines(found.arn)):
+    if not _same_policy(found.policy, store_policies.only_machines(found.arn)):
         yield Fault(words=_of_policy(f"{want.id}: its policy", found.policy), step=UP)
     for subnet in want.subnets:
         if subnet not in found.targets:

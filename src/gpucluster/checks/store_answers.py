@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import ParseError, QueryOutput
-from gpucluster.plan import stores
+from gpucluster.plan import store_policies
 from gpucluster.text import short
 
 BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
@@ -87,7 +87,7 @@ def parse_queue(got: tuple[QueryOutput, ...]) -> Queue | None:
     found = json_fields.table(got[0].text())
     if not found:
         return None
-    settings = {name: _text(found, name) for name in stores.QUEUE}
+    settings = {name: _text(found, name) for name in store_policies.QUEUE}
     return Queue(
         arn=json_fields.text(found, "QueueArn"),
         settings=settings,

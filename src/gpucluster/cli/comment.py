@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from gpucluster.cli.comment_api import Post, Posts
 from gpucluster.cli.github_comments import github_comments
 from gpucluster.cli.gitlab_notes import gitlab_notes
 from gpucluster.cli.output import Output, OutputOption, answer, print_result, reporting
-from gpucluster.cli.posting import Post, Posts
 from gpucluster.errors import GpuclusterError
 
 _MARKER = re.compile(r"<!-- gpucluster:[a-z]+:[a-z0-9-]+ -->")

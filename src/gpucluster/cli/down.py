@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpucluster.cli.down_network import Look
     from gpucluster.cli.retained import RetainedResources
     from gpucluster.cloud.control import S3Control
-    from gpucluster.cloud.occupants import OccupantsPort
+    from gpucluster.cloud.network_interfaces import OccupantsPort
     from gpucluster.cloud.port import CloudPort
     from gpucluster.engine.deployment import DeployedResource
     from gpucluster.engine.events import Outcome, Report
@@ -131,7 +131,7 @@ class Emptied:
 def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emptied:
     """Delete the cluster, except its data unless `delete_data`."""
     from gpucluster.cli.down_network import EKS, look_with, require_clear, require_no_karpenter, warn
-    from gpucluster.cloud.ending import Clock, end_nodes
+    from gpucluster.cloud.terminate_nodes import Clock, end_nodes
 
     found = access.resources()
     if not found:
@@ -247,7 +247,7 @@ def _of_sandbox(home: "SandboxDir", pulumi: Path) -> ClusterAccess:
     from gpucluster.cli.down_network import launched_by
     from gpucluster.cloud.aws import AwsCloud
     from gpucluster.cloud.control import S3Control
-    from gpucluster.cloud.occupants import AwsOccupants
+    from gpucluster.cloud.network_interfaces import AwsOccupants
     from gpucluster.engine import run
     from gpucluster.engine.error_attribution import explainer
 
@@ -270,7 +270,7 @@ def _of_user(name: str, pulumi: Path) -> ClusterAccess:
     from gpucluster.cli.transport_ssm import SsmMachines
     from gpucluster.cloud.aws import AwsCloud
     from gpucluster.cloud.control import S3Control
-    from gpucluster.cloud.occupants import AwsOccupants
+    from gpucluster.cloud.network_interfaces import AwsOccupants
     from gpucluster.engine import user
 
     return ClusterAccess(

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from gpucluster.cloud.ending import Clock
-from gpucluster.cloud.occupants import Blocker, Declared, Network, OccupantsPort, blockers, ids_in
+from gpucluster.cloud.network_interfaces import Blocker, Declared, Network, OccupantsPort, blockers, ids_in
 from gpucluster.cloud.port import CloudError, Fault
+from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.errors import GpuclusterError, StateError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.cli.posting import PAGE, Answer, Api, Post, api_of, token_of, too_many
+from gpucluster.cli.comment_api import PAGE, Answer, Api, Post, api_of, token_of, too_many
 from gpucluster.errors import GpuclusterError
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")

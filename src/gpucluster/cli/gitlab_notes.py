@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gpucluster.cli.posting import PAGE, Answer, Api, Post, api_of, token_of, too_many
+from gpucluster.cli.comment_api import PAGE, Answer, Api, Post, api_of, token_of, too_many
 from gpucluster.errors import GpuclusterError
 
 _QUICK_ACTION = re.compile(r"^/[a-z]\S*", re.MULTILINE)

@@ -148,7 +148,7 @@ def _clouded() -> Generator[None]:
 
 @contextmanager
 def _tools(made: "Recipe", options: "BuildOptions") -> "Generator[Tools]":
-    from gpucluster.cloud.ending import Clock
+    from gpucluster.cloud.terminate_nodes import Clock
     from gpucluster.engine.build import default_cache
     from gpucluster.image.build import Tools
     from gpucluster.image.ec2 import Ec2Account

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpucluster.cli.output import progress
-from gpucluster.cloud.ending import Clock
 from gpucluster.cloud.managed_machines import ManagedMachines
 from gpucluster.cloud.run_command import ManagedMachine, RunCommand, aws_clients
+from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.errors import HostError
 from gpucluster.plan.model import ClusterPlan, SlurmOnAws
 from gpucluster.plan.names import ROLE_HEAD

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
-from gpucluster.cloud.ending import Clock
+from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.errors import GpuclusterError, HostError, StateError
 from gpucluster.plan import names
 from gpucluster.shell import Result

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpucluster.gitops import sentences, steps
-from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS, ROWS, Note
 from gpucluster.gitops.events import Events
+from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS, ROWS, Note
 from gpucluster.gitops.model import Effects, SpecChange, worse, worst
 from gpucluster.spec import UpdateClass
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from gpucluster.cloud.ending import Clock
 from gpucluster.cloud.port import CloudError, Fault, InstanceState
+from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.image.port import (
     Account,

@@ -20,7 +20,7 @@ from gpucluster.aws.iam_policies import (
     trust_role,
 )
 from gpucluster.aws.instances import LIMIT_BYTES, encoded, user_data
-from gpucluster.plan.stores import events_to, only_tls
+from gpucluster.plan.store_policies import events_to, only_tls
 from gpucluster.sandbox.aws.iam.policies import Need, allows, check
 from gpucluster.spec.rules.s3_places import MOST_LETTERS, MOST_PREFIXES
 

@@ -12,7 +12,7 @@ from gpucluster.catalog import prices
 from gpucluster.cli.down import ClusterAccess, empty
 from gpucluster.cli.main import run
 from gpucluster.cli.retained import retained_of
-from gpucluster.cloud.occupants import Network, Occupant
+from gpucluster.cloud.network_interfaces import Network, Occupant
 from gpucluster.cloud.port import CloudError, Fault, Instance
 from gpucluster.engine.deployment import DeployedResource
 from gpucluster.engine.events import Change, Outcome

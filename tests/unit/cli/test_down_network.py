@@ -17,9 +17,9 @@ from gpucluster.cli import down_network, transport_ssm
 from gpucluster.cli.down import ClusterAccess, _of_user, empty
 from gpucluster.cli.down_network import BlockedError, Watch, destroyed, launched_by, require_clear, warn
 from gpucluster.cloud.aws import AwsCloud
-from gpucluster.cloud.ending import Clock
-from gpucluster.cloud.occupants import AwsOccupants, Blocker
+from gpucluster.cloud.network_interfaces import AwsOccupants, Blocker
 from gpucluster.cloud.port import CloudError, Fault
+from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.engine.deployment import DeployedResource
 from gpucluster.engine.events import Outcome, Progress, Report
 from gpucluster.engine.run import EngineError

@@ -13,7 +13,7 @@ from gpucluster.cloud.eventbridge import SPOT_WARNING
 from gpucluster.cloud.port import CloudError, Fault, InstanceState, NoticePort, QueueNotice
 from gpucluster.cloud.queue import SqsNotices
 from gpucluster.plan.messages import NoticeKind
-from gpucluster.plan.stores import PATTERNS, document, events_to
+from gpucluster.plan.store_policies import PATTERNS, document, events_to
 from gpucluster.sandbox.aws.ec2.state.client import ModelNotices
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.events.delivery import deliver

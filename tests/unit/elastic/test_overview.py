@@ -12,8 +12,8 @@ from support.fleet import Fleet
 from support.slurm_model import SlurmModel
 
 from gpucluster import artifacts
-from gpucluster.cloud import published
-from gpucluster.cloud.published import Published
+from gpucluster.cloud import bundle_status
+from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.events import OrderGiven, Verb
 from gpucluster.elastic.inspect import status
 from gpucluster.elastic.inspect.head import ReaderClients
@@ -99,18 +99,20 @@ def write_status(folder: Path, **values: object) -> None:
 
 
 def test_folder_of_an_existing_host_has_the_bundle_and_the_status(tmp_path: Path) -> None:
-    assert published.of_folder(tmp_path).unread.startswith("the published bundle cannot be read: ")
+    assert bundle_status.of_folder(tmp_path).unread.startswith("the published bundle cannot be read: ")
     (tmp_path / names.BUNDLE_KEY).write_bytes(b"bundle")
     one = artifacts.digest(b"bundle")
-    assert published.of_folder(tmp_path).unread.startswith("the agent's status cannot be read: ")
+    assert bundle_status.of_folder(tmp_path).unread.startswith("the agent's status cannot be read: ")
     write_status(tmp_path, bundle="an earlier one", ready=True, refused="words")
-    assert published.of_folder(tmp_path) == Published(
+    assert bundle_status.of_folder(tmp_path) == Published(
         bundle=one, detail="the agent has not read the published bundle yet"
     )
     write_status(tmp_path, bundle=one, ready=False, detail="the new bundle", refused="words")
-    assert published.of_folder(tmp_path) == Published(bundle=one, detail="the new bundle", refused="words")
+    assert bundle_status.of_folder(tmp_path) == Published(
+        bundle=one, detail="the new bundle", refused="words"
+    )
     (tmp_path / names.SITE_STATUS).write_text("{")
-    assert published.of_folder(tmp_path).unread.startswith("the agent's status cannot be read: ")
+    assert bundle_status.of_folder(tmp_path).unread.startswith("the agent's status cannot be read: ")
 
 
 @pytest.mark.loopback
@@ -118,12 +120,12 @@ def test_bucket_has_the_bundle_and_the_status() -> None:
     with running_cloud() as cloud:
         s3 = cloud.client("s3")
         s3.create_bucket(Bucket="burst-0")
-        missing = published.of_bucket("us-east-1", "burst-0", lambda: s3)
+        missing = bundle_status.of_bucket("us-east-1", "burst-0", lambda: s3)
         assert missing.unread.startswith("the published bundle cannot be read: ")
         s3.put_object(Bucket="burst-0", Key=names.BUNDLE_KEY, Body=b"bundle")
         status_of = {"bundle": artifacts.digest(b"bundle"), "ready": True}
         s3.put_object(Bucket="burst-0", Key=names.STATUS_KEY, Body=json.dumps(status_of).encode())
-        found = published.of_bucket("us-east-1", "burst-0", lambda: s3)
+        found = bundle_status.of_bucket("us-east-1", "burst-0", lambda: s3)
         assert found == Published(bundle=artifacts.digest(b"bundle"), ready=True)
 
 

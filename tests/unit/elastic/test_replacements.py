@@ -7,7 +7,7 @@ import pytest
 from support.cluster_states import NOW, UP, job, node
 from support.worlds.scene import A1, A2, A3, A4, B1, SMALL, TWO, pool_with, scene, up
 
-from gpucluster.cloud.published import Published
+from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.decide import decide
 from gpucluster.elastic.events import (
     Entry,

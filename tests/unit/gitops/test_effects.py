@@ -6,8 +6,8 @@ from support.expert_pairs import KUBE, LAB
 from support.reviewed import a_diff, a_side
 
 from gpucluster.agent.disks.block_devices import state_root
-from gpucluster.gitops.effect_rows import BY_CLASS_OF_PODS
 from gpucluster.gitops.effects import UNAFFECTED, of_pods
+from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS
 from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.spec import UpdateClass
 

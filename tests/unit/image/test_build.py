@@ -12,8 +12,8 @@ from support.clouds import REGION, RunningCloud, running_cloud
 
 from gpucluster.catalog.image import System
 from gpucluster.cli.image import app
-from gpucluster.cloud.ending import Clock
 from gpucluster.cloud.port import CloudError, Fault
+from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.image.build import MAX_AGE_S, Built, Tools, build, host_keys, inspect, user_data
 from gpucluster.image.ec2 import Ec2Account

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpucluster.aws.iam_policies import SPOT_ROLE
-from gpucluster.plan.stores import Statement, document
+from gpucluster.plan.store_policies import Statement, document
 
 READS = (
     "ec2:DescribeAvailabilityZones",

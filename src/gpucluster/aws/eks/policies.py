@@ -1,6 +1,6 @@
 """IAM policy documents of EKS: of the control plane, of Karpenter and of pods. Plain values, with the smallest permissions."""
 
-from gpucluster.plan.stores import Statement, document
+from gpucluster.plan.store_policies import Statement, document
 
 # Encrypt and decrypt the secrets of the cluster. The list is that of the module terraform-aws-eks,
 # https://github.com/terraform-aws-modules/terraform-aws-eks/blob/master/main.tf, `cluster_encryption`. [not verified with AWS]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpucluster.cloud.published import Published
+from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic import ledger
 from gpucluster.elastic.decide import limits, replacements
 from gpucluster.elastic.decide.node_table import HOURLY_LIMITS, NodeTable, row_for

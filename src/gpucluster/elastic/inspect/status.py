@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gpucluster.cloud import published
-from gpucluster.cloud.published import Published
+from gpucluster.cloud import bundle_status
+from gpucluster.cloud.bundle_status import Published
 from gpucluster.elastic.inspect import head
 from gpucluster.elastic.inspect.overview import Overview, overview, text
 from gpucluster.plan import codec, names
@@ -59,7 +59,7 @@ def _values(shown: Overview, now: float) -> dict[str, codec.JSON]:
 
 
 def _look(region: str, bucket: str) -> Published:
-    return published.of_bucket(region, bucket) if region else published.of_folder()
+    return bundle_status.of_bucket(region, bucket) if region else bundle_status.of_folder()
 
 
 def _applied(where: head.HeadFiles) -> str:

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from gpucluster.catalog import Catalog, Machine, kubernetes_node_image
 from gpucluster.plan import kubernetes as kube
-from gpucluster.plan import names, shares
+from gpucluster.plan import names, quota_shares
 from gpucluster.plan.kubernetes import allocatable, gpus_of, has_topology, levels
-from gpucluster.plan.launches import Part, parts
 from gpucluster.plan.model import Interface, InterfaceKind, Source
 from gpucluster.plan.model.kubernetes import (
     ExistingControlPlane,
@@ -21,6 +20,7 @@ from gpucluster.plan.model.kubernetes import (
     Team,
 )
 from gpucluster.plan.model.values import CPU, EFA, GANG, SERVICE, Distribution, accelerators
+from gpucluster.plan.node_pools import Part, parts
 from gpucluster.plan.resolve import eks
 from gpucluster.plan.resolve.places import s3_access
 from gpucluster.spec import ClusterSpec
@@ -41,7 +41,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
     site, pools_of_it = require(spec.aws), of_kubernetes(spec)
     where = distribution(requested)
     pools = tuple(made for pool in pools_of_it for made in _pools(spec.name, pool, site, where, catalog))
-    taken = shares.promised(pools, [quota_of(team) for team in requested.teams])
+    taken = quota_shares.promised(pools, [quota_of(team) for team in requested.teams])
     return Kubernetes(
         version=requested.version,
         control_plane=eks.control_plane(requested, site, catalog, pools=pools, storage=spec.storage)
@@ -55,10 +55,10 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
         node_image=requested.node_image or kubernetes_node_image(requested.version),
         pools=pools,
         teams=tuple(
-            _team(spec.name, team, shares.shares(pools, quota_of(team), mine, limits_of(team)), pools)
+            _team(spec.name, team, quota_shares.shares(pools, quota_of(team), mine, limits_of(team)), pools)
             for team, mine in zip(requested.teams, taken, strict=True)
         ),
-        spare=shares.spare(pools, taken),
+        spare=quota_shares.spare(pools, taken),
         pod_identities=tuple(_identities(requested)),
     )
 
@@ -184,7 +184,10 @@ def _interfaces(machines: Sequence[Machine]) -> tuple[Interface, ...]:
 
 
 def _team(
-    cluster: str, requested: TeamSpec, shares_of_team: tuple[shares.Share, ...], pools: Sequence[NodePool]
+    cluster: str,
+    requested: TeamSpec,
+    shares_of_team: tuple[quota_shares.Share, ...],
+    pools: Sequence[NodePool],
 ) -> Team:
     mine = {share.pool for share in shares_of_team}
     locks = any(pool.allocatable.get(EFA) for pool in pools if pool.name in mine)

@@ -6,8 +6,8 @@ from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Kubernetes
 from gpucluster.plan.model.values import EFA, GANG, GPU
 from gpucluster.plan.model.workloads import Gang
+from gpucluster.plan.quota_shares import Place, of_node
 from gpucluster.plan.resolve.pods import FABRIC, fabric_env, places_of, shm_mib, without
-from gpucluster.plan.shares import Place, of_node
 from gpucluster.spec.workloads import NcclTest
 
 NODES = 2

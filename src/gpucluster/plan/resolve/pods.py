@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gpucluster.catalog import environment
 from gpucluster.plan import kubernetes as kube
-from gpucluster.plan import shares
+from gpucluster.plan import quota_shares
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Share
 from gpucluster.plan.model.values import EFA, HUGE_PAGES, MEMORY
 from gpucluster.spec.part import require
@@ -20,13 +20,13 @@ def fabric_env(pools: Sequence[NodePool], nodes: int, *, fabric: bool) -> dict[s
     return {one.name: one.value for one in environment.set_for(kind, machines, several=nodes > 1)}
 
 
-def places_of(kubernetes: Kubernetes, team: str) -> list[shares.Place]:
+def places_of(kubernetes: Kubernetes, team: str) -> list[quota_shares.Place]:
     """The team's pools."""
     return [_place(kubernetes.pool(share.pool), share) for share in kubernetes.team(team).shares]
 
 
-def _place(pool: NodePool, share: Share) -> shares.Place:
-    return shares.Place(
+def _place(pool: NodePool, share: Share) -> quota_shares.Place:
+    return quota_shares.Place(
         pool=pool.name,
         node=pool.allocatable,
         most=pool.max,

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from gpucluster.plan import kubernetes as kube
-from gpucluster.plan import names, shares
+from gpucluster.plan import names, quota_shares
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
 from gpucluster.plan.model.values import CPU, EFA, GANG, GPU, MEMORY, SERVICE
 from gpucluster.plan.model.workloads import Checkpoint, Gang, SecretVariable, Service, Workloads
+from gpucluster.plan.quota_shares import of_node
 from gpucluster.plan.resolve import nccl
 from gpucluster.plan.resolve.pods import FABRIC, fabric_env, places_of, shm_mib, without
-from gpucluster.plan.shares import of_node
 from gpucluster.spec.part import require
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.workloads import Checkpoint as CheckpointSpec
@@ -32,9 +32,9 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
     }
     places, several = places_of(kubernetes, requested.team), requested.nodes > 1
     found = (
-        shares.of_groups(places, wanted, requested.nodes, requested.replicas.max)
+        quota_shares.of_groups(places, wanted, requested.nodes, requested.replicas.max)
         if several
-        else shares.of_service(places, wanted, requested.replicas.max)
+        else quota_shares.of_service(places, wanted, requested.replicas.max)
     )
     pools = [kubernetes.pool(place.pool) for place in found]
     resources = _least([_of_replica(wanted, pool, fabric=several) for pool in pools])
@@ -59,7 +59,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
         shm_mib=shm_mib(requested.shm, resources),
         pools=tuple(place.pool for place in found),
         anywhere=any(place.words for place in found),
-        surge=shares.pods_of(found, wanted) >= (requested.replicas.max + 1) * requested.nodes,
+        surge=quota_shares.pods_of(found, wanted) >= (requested.replicas.max + 1) * requested.nodes,
         replicas_min=requested.replicas.min,
         replicas_max=requested.replicas.max,
         queue_depth=None if requested.scale_on is None else requested.scale_on.queue_depth,
@@ -68,7 +68,7 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
 
 def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
     word = None if requested.topology is None else requested.topology.required or requested.topology.preferred
-    found = shares.of_gang(
+    found = quota_shares.of_gang(
         places_of(kubernetes, requested.team), requested.nodes, requested.gpus_per_node, word
     )
     pools = [kubernetes.pool(place.pool) for place in found]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.catalog import Catalog, Machine, kubernetes_node_image
-from gpucluster.plan import launches
+from gpucluster.plan import node_pools
 from gpucluster.plan.kubernetes import allocatable, gpus_of
 from gpucluster.plan.model.values import CPU, accelerators
 from gpucluster.spec.decode import did_you_mean
@@ -115,10 +115,10 @@ def source_nodes(spec: ClusterSpec, index: int, _catalog: Catalog) -> Iterator[F
     if run_by(spec, pool) is not Runs.KUBERNETES:
         return
     sources = sources_of(pool, require(spec.aws).network.places)
-    for position in launches.unused(nodes.min, nodes.max, sources):
+    for position in node_pools.unused(nodes.min, nodes.max, sources):
         message = f"the sources before it take all {nodes.max - nodes.min} nodes beside the always-on ones, because Karpenter counts each source alone; write 'max' there"
         yield error("pools", index, "capacity", position, id="source-without-nodes", message=message)
-    given = nodes.min + sum(one.nodes for one in launches.launches(nodes.min, nodes.max, sources))
+    given = nodes.min + sum(one.nodes for one in node_pools.launches(nodes.min, nodes.max, sources))
     if nodes.min < nodes.max and given < nodes.max:
         message = f"the sources give at most {given} of max {nodes.max} nodes, and the quotas count on all"
         yield error("pools", index, "capacity", id="sources-below-max", message=message)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import names, shares
+from gpucluster.plan import names, quota_shares
 from gpucluster.plan.kubernetes import gpus_of, has_topology, levels
-from gpucluster.plan.launches import Part, parts
 from gpucluster.plan.model.values import CPU, EFA, MEMORY, weight
-from gpucluster.plan.shares import Place
+from gpucluster.plan.node_pools import Part, parts
+from gpucluster.plan.quota_shares import Place
 from gpucluster.spec.kubernetes import Team, distribution
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import AbsentError, require
@@ -37,15 +37,15 @@ def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[Place]:
     """Return the team's pools, as the plan will have them."""
     teams = require(cluster.kubernetes).teams
     offers = [offer for pool in of_kubernetes(cluster) for offer in _offers(pool, cluster, catalog)]
-    promised = shares.promised(offers, [amounts(team.quota) for team in teams])
+    promised = quota_shares.promised(offers, [amounts(team.quota) for team in teams])
     for team, mine in zip(teams, promised, strict=True):
         if team.name == name:
             limits = amounts(team.borrowing_limit or {}) if team.may_borrow else None
-            borrow = shares.borrowed(offers, mine, limits)
+            borrow = quota_shares.borrowed(offers, mine, limits)
             return [
                 _place(offer, {r: own + borrow[offer.name][r] for r, own in mine[offer.name].items()})
-                for offer in shares.in_order(offers)
-                if shares.has(offer, team.quota, mine[offer.name], may_borrow=team.may_borrow)
+                for offer in quota_shares.in_order(offers)
+                if quota_shares.has(offer, team.quota, mine[offer.name], may_borrow=team.may_borrow)
             ]
     raise AbsentError
 

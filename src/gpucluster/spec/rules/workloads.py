@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpucluster.catalog import Catalog
-from gpucluster.plan import names, shares
+from gpucluster.plan import names, quota_shares
 from gpucluster.plan.kubernetes import WORDS
 from gpucluster.plan.model.values import (
     CPU,
@@ -148,7 +148,7 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
         yield from above
     elif one.nodes > 1:
         yield from _groups_fit(on, one, wanted, path)
-    elif not shares.of_service(
+    elif not quota_shares.of_service(
         found := places_of(one.team, require(on.cluster), on.catalog), wanted, one.replicas.max
     ):
         message = f"{one.replicas.max} replicas must be in pools of one kind; {_by_kind(found, wanted)}"
@@ -157,7 +157,7 @@ def _serve_fits(on: _On, index: int) -> Iterator[Finding]:
 
 def _groups_fit(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) -> Iterator[Finding]:
     places = places_of(one.team, require(on.cluster), on.catalog)
-    if not shares.of_groups(places, wanted, one.nodes, one.replicas.max):
+    if not quota_shares.of_groups(places, wanted, one.nodes, one.replicas.max):
         room = ", ".join(f"{place.pods(wanted)} in {place.pool}" for place in places)
         message = f"{one.replicas.max} replicas of {one.nodes} nodes must be in one pool; there is room for pods: {room}"
         yield error(*path, id="above-quota", message=message)
@@ -188,11 +188,11 @@ def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) ->
             yield error(*path, resource, id="above-quota", message=message)
 
 
-def _by_kind(found: Sequence[shares.Place], wanted: Mapping[str, int]) -> str:
+def _by_kind(found: Sequence[quota_shares.Place], wanted: Mapping[str, int]) -> str:
     """Return the capacity by kind. Kueue places the pods of one template in pools with a topology, or in pools without one."""
     kinds = (
-        f"{'with' if some[0].words else 'without'} a topology ({', '.join(p.pool for p in some)}) there is room for {shares.pods_of(some, wanted)}"
-        for some in shares.alike(found)
+        f"{'with' if some[0].words else 'without'} a topology ({', '.join(p.pool for p in some)}) there is room for {quota_shares.pods_of(some, wanted)}"
+        for some in quota_shares.alike(found)
     )
     return ", ".join(kinds)
 
@@ -229,16 +229,16 @@ def _domain(on: _On, one: Train, pools: list[tuple[Pool, int]], path: Path) -> I
     if not fit:
         message = f"no pool has room for {one.nodes} pods of {one.gpus_per_node} GPUs at its max"
         yield error(*path, "nodes", id="gang-above-domain", message=message)
-    elif not shares.of_gang(mine, one.nodes, one.gpus_per_node, None):
+    elif not quota_shares.of_gang(mine, one.nodes, one.gpus_per_node, None):
         has = ", ".join(f"{place.reach.get(GPU, 0)} in {place.pool}" for place in mine if GPU in place.node)
         zones = " and, with EFA, in one zone" if any("." in place.pool for place in mine) else ""
         message = f"{one.nodes} x {one.gpus_per_node} GPUs must be in one pool{zones}; the team has {has}"
         yield error(*path, "nodes", id="above-quota", message=message)
-    elif word in _known(on) and not shares.of_gang(mine, one.nodes, one.gpus_per_node, word):
+    elif word in _known(on) and not quota_shares.of_gang(mine, one.nodes, one.gpus_per_node, word):
         yield error(*path, "topology", id="gang-above-domain", message=_no_level(word, one.nodes, mine))
 
 
-def _no_level(word: str, nodes: int, mine: Sequence[shares.Place]) -> str:
+def _no_level(word: str, nodes: int, mine: Sequence[quota_shares.Place]) -> str:
     if any(place.words and word not in place.words for place in mine):
         return f"EC2 does not report the {word} of every machine of the team's pools (only of p, trn and hpc)"
     return (

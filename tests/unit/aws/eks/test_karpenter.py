@@ -13,7 +13,7 @@ from support.permissions import rights_of, without
 
 from gpucluster.aws.eks.karpenter_policy import karpenter_policy
 from gpucluster.plan import names
-from gpucluster.plan.stores import PATTERNS
+from gpucluster.plan.store_policies import PATTERNS
 from gpucluster.sandbox.aws.iam.policies import Need, allows, check
 
 REFUSED: list[tuple[str, str, str, Context]] = [

@@ -19,7 +19,6 @@ from gpucluster.cli import transport_ssm
 from gpucluster.cli.context import resolve_file
 from gpucluster.cli.head import reach
 from gpucluster.cli.transport import Way
-from gpucluster.cloud.ending import Clock
 from gpucluster.cloud.managed_machines import ManagedMachines
 from gpucluster.cloud.run_command import (
     DELIVERY_S,
@@ -29,6 +28,7 @@ from gpucluster.cloud.run_command import (
     ManagedMachine,
     RunCommand,
 )
+from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.errors import GpuclusterError, HostError, StateError
 from gpucluster.plan import names
 from gpucluster.plan.model import Access, SlurmOnAws

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpucluster.plan.stores import only_machines
+from gpucluster.plan.store_policies import only_machines
 from gpucluster.sandbox.machines.network_mounts import (
     MountRequest,
     MountSource,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 from support.launches import launch_call
 
-from gpucluster.cloud.ending import Clock, NotEndedError, end_nodes
 from gpucluster.cloud.port import (
     CloudError,
     Fault,
@@ -17,6 +16,7 @@ from gpucluster.cloud.port import (
     LaunchCall,
     Reservation,
 )
+from gpucluster.cloud.terminate_nodes import Clock, NotEndedError, end_nodes
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud

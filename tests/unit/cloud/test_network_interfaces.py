@@ -8,7 +8,15 @@ import pytest
 from support.clouds import REGION, RunningCloud, a_network, running_cloud
 from support.clouds import Network as Site
 
-from gpucluster.cloud.occupants import AwsOccupants, Blocker, Declared, Network, Occupant, blockers, ids_in
+from gpucluster.cloud.network_interfaces import (
+    AwsOccupants,
+    Blocker,
+    Declared,
+    Network,
+    Occupant,
+    blockers,
+    ids_in,
+)
 from gpucluster.plan import names
 from gpucluster.sandbox.aws.ec2.state.values import Timing
 
