@@ -130,7 +130,7 @@ class Client:
         reused = self._connection.sock is not None
         try:
             return self._exchanged(method, path, data, kind)
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if not reused or method == "POST":
                 raise
         return self._exchanged(method, path, data, kind)

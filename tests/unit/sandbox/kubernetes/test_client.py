@@ -1,9 +1,11 @@
 """The client of the rehearsal's API server, over a server that closes idle connections."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,23 @@ def test_closed_idle_connection_is_opened_again(server: Server, client: Client) 
     """Regression: `RemoteDisconnected` after minutes without a request."""
     assert [client.version() for _ in range(2)] == ["v1.36.2", "v1.36.2"]
     assert len([one for one in server.requests if one.startswith(b"GET /version")]) == 3
+
+
+@pytest.mark.parametrize("error", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
+def test_tls_connection_that_the_server_closed_is_opened_again(
+    server: Server, client: Client, error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: TLS has errors of its own for a connection that the server closes while a request is sent."""
+    client.version()
+    send, refused = client._connection.request, [error]
+
+    def request(*words: Any) -> None:
+        if refused:
+            raise refused.pop()
+        send(*words)
+
+    monkeypatch.setattr(client._connection, "request", request)
+    assert client.version() == "v1.36.2"
 
 
 def test_request_that_must_not_run_twice_is_not_sent_again(server: Server, client: Client) -> None:
