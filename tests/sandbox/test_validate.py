@@ -439,7 +439,7 @@ EDITS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # file -> edit; che
         {"topo.place[h200]": "topology.conf", "job.gres[h200]": "ConstrainDevices", "nodes.hw[head]": "scontrol reconfigure"},
     ),
     "jobs share /tmp, and have the limits of who submits": (
-        {
+        {  # who submits has a small limit
             "job_container": "s/Dirs=.tmp,.var.tmp,.dev.shm/Dirs=\\/var\\/tmp,\\/dev\\/shm/",
             "slurm": "s/PropagateResourceLimitsExcept=.*/PropagateResourceLimits=MEMLOCK/",
         },
@@ -452,7 +452,8 @@ EDITS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # file -> edit; che
 def test_edited_slurm_files_are_found_and_their_effects_and_the_remedy_of_the_files_ends_both(
     shared_cluster, nodes_in_use, edits, finders
 ):
-    do = "; ".join(
+    small = "/etc/security/limits.d/small.conf"
+    do = f"echo '* - memlock 64' >{small}; " + "; ".join(
         f"cp -L /etc/slurm/{name}.conf /root/c; sed '{edit}' /root/c >/etc/slurm/{name}.conf; "
         f"! cmp -s /root/c /etc/slurm/{name}.conf; rm /root/c"
         for name, edit in edits.items()

@@ -20,11 +20,12 @@ exec stat --dereference --format='%a %U %n' -- "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileWant:
-    """A file or folder. `modes`: octal; the first is what the remedy sets."""
+    """A file or folder. `modes`: octal; the first is what the remedy sets. `packaged`: `files.ours` finds it missing."""
 
     path: str
     owner: str
     modes: tuple[str, ...]
+    packaged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,9 @@ def evaluate_modes(found: dict[str, Mode], want: FilesWant) -> CheckResult:
 
 
 def _is_right(found: Mode | None, want: FileWant) -> bool:
-    return found is not None and found.owner == want.owner and found.mode in want.modes
+    if found is None:
+        return want.packaged
+    return found.owner == want.owner and found.mode in want.modes
 
 
 def _words(found: Mode | None, want: FileWant) -> str:

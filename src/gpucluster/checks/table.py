@@ -41,10 +41,9 @@ from gpucluster.checks import (
     users,
 )
 from gpucluster.checks.check import Check
-from gpucluster.plan import machine_files, names
+from gpucluster.plan import names
 
 _LOG = "journalctl --no-pager -n 30 -u"
-_PROGRAMS = (*machine_files.HOOKS, "prolog", "task_prolog", "health_check", "health_prolog", "health_epilog")
 
 _ALL: tuple[Check[Any, Any], ...] = (
     Check(
@@ -238,7 +237,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=modes.evaluate_modes,
         want=modes.FilesWant,
         remedy="on {machine}: systemctl restart gpucluster-agent",
-        needs=("svc.active:slurmd", *(f"files.ours:{names.HOOK_DIR}/{name}" for name in _PROGRAMS)),
+        needs=("svc.active:slurmd",),
     ),
     Check(
         id="hook.run",

@@ -98,7 +98,10 @@ def _programs(*called: str) -> tuple[FileWant, ...]:
     """The programs that Slurm runs, and their folder: whoever writes there is root, or slurmctld's user."""
     if not called:
         return ()
-    below = (_file(f"{names.HOOK_DIR}/{name}", _ROOT, _PROGRAM) for name in called)
+    below = (
+        FileWant(path=f"{names.HOOK_DIR}/{name}", owner=_ROOT, modes=_PROGRAM, packaged=True)
+        for name in called
+    )
     return (_file(names.HOOK_DIR, _ROOT, _PROGRAM), *below)
 
 

@@ -5,6 +5,8 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+
 from gpucluster.checks import modes
 from gpucluster.checks.check import CheckResult, CheckStatus, QueryOutput
 
@@ -37,3 +39,13 @@ def test_file_that_never_comes_is_missing(tmp_path: Path) -> None:
     found = verdict_of(there, never)
     assert (found.verdict, found.culprits) == (CheckStatus.FAIL, (str(never),))
     assert found.found == f"{never} is missing"
+
+
+@pytest.mark.parametrize(("packaged", "verdict"), [(False, CheckStatus.FAIL), (True, CheckStatus.PASS)])
+def test_missing_file_of_the_package_is_a_fault_of_files_ours_alone(
+    packaged: bool, verdict: CheckStatus
+) -> None:
+    """One fault, one check. The agent does not install programs, and that was the remedy here."""
+    want = modes.FileWant(path="/opt/x", owner="root", modes=("755",), packaged=packaged)
+    found = modes.evaluate_modes({}, modes.FilesWant(files=(want,), heals_missing="systemctl restart x"))
+    assert found.verdict is verdict
