@@ -9,7 +9,7 @@ from real_kubernetes import Kubernetes
 from support.builders import kubernetes_of
 from support.kube import BOUND, files, golden_files, objects
 from support.kube_specs import kube_specs, workloads_for
-from waves import apply, assert_idle, kubectl_apply, standing, written
+from waves import apply, assert_idle, kubectl_apply, remove, standing, written
 
 from gpucluster import catalog, k8s
 from gpucluster.plan.resolve import resolve
@@ -29,6 +29,7 @@ def test_every_wave_of_a_stack_is_taken_twice(kubernetes: Kubernetes, stack: Pat
     texts = {path.removeprefix("k8s/"): content.decode() for path, content in golden_files(stack).items()
              if path.startswith("k8s/")}  # fmt: skip
     _twice(kubernetes, texts, tmp_path)
+    remove(kubernetes, texts)
 
 
 def test_waves_with_volumes_are_taken_twice(kubernetes: Kubernetes, tmp_path: Path) -> None:

@@ -41,6 +41,18 @@ def written(texts: Mapping[str, str], folder: Path) -> Path:
     return folder
 
 
+def remove(kubernetes: Kubernetes, texts: Mapping[str, str]) -> None:
+    """Delete a tree, the last wave first, and wait until nothing of it is left: another tree may have the same names."""
+    every = [one for wave in by_wave(texts) for one in wave]
+    for one in reversed(every):
+        names = one["metadata"]
+        kubernetes.client.delete(one["apiVersion"], one["kind"], names["name"], names.get("namespace", ""))
+    for one in every:
+        kubernetes.wait(
+            lambda one=one: kubernetes.client.read(one) is None, f"the end of {one['metadata']['name']}"
+        )
+
+
 def standing(kubernetes: Kubernetes, texts: Mapping[str, str]) -> dict[str, Any]:
     """The fields that the manifests set, as the server has them now, with the identity of each object."""
     found: dict[str, Any] = {}

@@ -66,7 +66,8 @@ def cloud() -> Iterator[RunningCloud]:
 @pytest.fixture
 def burst(cloud: RunningCloud) -> Deployed:
     ec2 = cloud.fresh(buckets=False).client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16")["Vpc"]["VpcId"]
+    ours = [{"ResourceType": "vpc", "Tags": [{"Key": names.TAG_CLUSTER, "Value": "burst"}]}]
+    vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16", TagSpecifications=ours)["Vpc"]["VpcId"]
     subnets = {
         zone: ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.42.{n}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
         for n, zone in enumerate(("us-east-1a", "us-east-1b"))
@@ -403,7 +404,7 @@ def read_all(burst: Deployed, key: Any) -> None:
     with_head(burst)
     burst.checked(key)
     reader = CloudReader("burst", lambda service: burst.cloud.client(service, key))
-    for what in ("instances", "volumes", "images", "rules"):
+    for what in ("instances", "volumes", "images", "rules", "network"):
         reader.read((what, "cluster=burst", f"vpc-of={burst.subnets[0]}"))
     reader.read(("lustre", "id=fs-0123456789abcdef0"))
 
