@@ -5,7 +5,6 @@ File systems that the spec names by id are only looked up.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
 
 import pulumi
 import pulumi_aws as aws
@@ -89,8 +88,6 @@ class Storage(pulumi.ComponentResource):
                 return _of_lustre(look_up_lustre(f"{self._plan.name}-lustre-{word}", identifier, self))
             case NfsFromHead() | NfsFromServer() | Nvme() | OtherMount():
                 return None  # nothing of AWS
-            case never:
-                assert_never(never)
 
     def _efs(self, name: str, mount: Mount) -> FileSystem:
         system = aws.efs.FileSystem(
