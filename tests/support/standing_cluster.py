@@ -233,6 +233,10 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"cat /proc/meminfo", lambda _c, _m, _f: MEMORY),
     (r"find -L /proc/42/fd", lambda _c, _m, _f: "/proc/42/fd/9\n"),
     (r"stat --dereference", StandingCluster.modes),
+    (
+        r"cmp -s --",
+        lambda _c, _m, _f: "same /opt/gpucluster/bin/health_check /opt/gpucluster/venv/health_check\n",
+    ),
     (r"runuser --user=slurm -- sh ", lambda _c, _m, _f: "4711\n"),
     (r"sh -c .*/new/.* 4711$", lambda _c, _m, _f: "taken\n"),
     (r"sha256sum", StandingCluster.sums),
