@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from gpucluster.cli.resources import why_not
 from gpucluster.engine import offline, run
 from gpucluster.engine.events import EventCollector
 from gpucluster.engine.offline import Planned, Resource
-from gpucluster.engine.offline.data_sources import query_account
+from gpucluster.engine.offline.live import query_account
 from gpucluster.engine.process import EngineProcess, clean_environment
 from gpucluster.plan.model import AwsPlan, SlurmOnAws
 
@@ -63,33 +63,48 @@ STACKS = sorted(p for p in (ROOT / "stacks").glob("*.yaml") if why_not(resolve_f
 KEEPS_DATA = ("first", "hybrid", "kube", "research")  # a data disk of the head, or a file system
 
 
+@dataclass
+class Sites:
+    """One cloud at a time, with the images and keys of the stacks in its Region: moto belongs to the process."""
+
+    folder: Path
+    pulumi: Path
+    living: ExitStack = field(default_factory=ExitStack)
+    site: Cluster | None = None
+
+    def at(self, region: str) -> Cluster:
+        """No test creates a resource in it."""
+        if self.site is not None and self.site.plan.aws.region == region:
+            return self.site
+        self.living.close()
+        plans = [plan for file in STACKS if isinstance(plan := resolve_file(file).plan, AwsPlan)]
+        here = [plan for plan in plans if plan.aws.region == region]
+        first, *others = (
+            plan for plan in here if isinstance(plan, SlurmOnAws)
+        )  # nodes of EKS have AWS's image
+        self.site = self.living.enter_context(a_cluster(self.folder / region, self.pulumi, first))
+        for name in sorted({image_name_of(plan) for plan in others} - {image_name_of(first)}):
+            self.site.api.moto.register_image(name)
+        for key in sorted({plan.aws.kms_key for plan in others if plan.aws.kms_key is not None}):
+            self.site.api.moto.make_key(key)
+        return self.site
+
+
 @pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Mapping[str, Cluster]]:
-    """Region -> a cloud with the images and keys of the stacks there. No test creates a resource in it."""
-    plans = [plan for file in STACKS if isinstance(plan := resolve_file(file).plan, AwsPlan)]
-    of_slurm = {plan.aws.region: plan for plan in plans if isinstance(plan, SlurmOnAws)}
-    with ExitStack() as stack:
-        found = {
-            region: stack.enter_context(a_cluster(tmp_path_factory.mktemp("stacks") / "state", pulumi, plan))
-            for region, plan in of_slurm.items()
-        }
-        for plan in plans:  # after all have started: a start empties moto
-            moto = found[plan.aws.region].api.moto
-            if isinstance(plan, SlurmOnAws) and moto.image_named(image_name_of(plan)) is None:
-                moto.register_image(image_name_of(plan))
-            if plan.aws.kms_key is not None and moto.key(plan.aws.kms_key) is None:
-                moto.make_key(plan.aws.kms_key)
+def sites(tmp_path_factory: pytest.TempPathFactory, pulumi: Path) -> Generator[Sites]:
+    found = Sites(tmp_path_factory.mktemp("stacks"), pulumi)
+    with found.living:
         yield found
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_offline_plan_of_every_stack_equals_engine(
-    sites: Mapping[str, Cluster], file: Path, monkeypatch: pytest.MonkeyPatch
+    sites: Sites, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With recorded answers of the account, the machine image and the key are equal, too."""
     plan = resolve_file(file).plan
     assert isinstance(plan, AwsPlan)
-    site = sites[plan.aws.region]
+    site = sites.at(plan.aws.region)
     for name, value in site.target.environment.items():
         monkeypatch.setenv(name, value)
     asked = offline.run(PROGRAM, plan).lookups

@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 from support.engine_stack import REGION, Cluster, a_cluster
 
-from gpucluster.engine.offline.data_sources import LookupRefusedError, look_up
+from gpucluster.engine.data_sources import LookupRefusedError, look_up
 from gpucluster.sandbox.provider.check import check
 from gpucluster.sandbox.provider.cloud import Cloud
 from gpucluster.sandbox.provider.crud import Crud, HalfMadeError

@@ -111,7 +111,7 @@ def _live(plan: "ClusterPlan", file: Path, *, record: bool) -> "Planned | None":
 
 
 def _asked(region: str, questions: "tuple[Lookup, ...]") -> "tuple[Recording, ...]":
-    from gpucluster.engine.offline.data_sources import (
+    from gpucluster.engine.offline.live import (
         query_account,  # boto3 is large, and only this path needs the network
     )
 

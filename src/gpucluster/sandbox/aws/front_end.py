@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gpucluster.sandbox.aws import protocols, rights, shapes, tagging, wsgi
+from gpucluster.sandbox.aws import ASKED, protocols, rights, shapes, tagging, wsgi
 from gpucluster.sandbox.aws.budgets import calls as budgets
 from gpucluster.sandbox.aws.credentials import KeyRing, Principal
 from gpucluster.sandbox.aws.ec2.call import Ec2Call, creation_tags, dry_run
@@ -195,7 +195,7 @@ class FrontEnd:
     ) -> protocols.Answer:
         now = self._clock()
         principal = verify(request, self._ring, now=now, wall=self._wall()).principal
-        if request.target == rights.ASKED:
+        if request.target == ASKED:
             return self._asked(request, principal)
         if request.target.startswith(SCENARIO_PREFIX):
             if scenario is None or principal.role is not None:

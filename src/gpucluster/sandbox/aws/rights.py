@@ -11,8 +11,6 @@ from typing import Any, cast
 from gpucluster.sandbox.aws.iam.policies import Context, Need
 from gpucluster.sandbox.aws.moto_state import ACCOUNT
 
-ASKED = "/gpucluster/rights"  # path of the question whether the caller has rights; no part of any AWS API
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:

@@ -2,15 +2,18 @@
 
 import sys
 
-from pulumi.runtime.proto import provider_pb2_grpc
-
-from gpucluster.engine.plugin import serve
-from gpucluster.sandbox.provider.engine_log import EngineLog
-from gpucluster.sandbox.provider.servicer import AwsStandIn
+from gpucluster.sandbox.provider.bare_sdk import load_messages_only
 
 
 def main() -> int:
     """Serve until the engine stops the process."""
+    load_messages_only()
+    from pulumi.runtime.proto import provider_pb2_grpc  # noqa: PLC0415  after the line above
+
+    from gpucluster.engine.plugin import serve  # noqa: PLC0415
+    from gpucluster.sandbox.provider.engine_log import EngineLog  # noqa: PLC0415
+    from gpucluster.sandbox.provider.servicer import AwsStandIn  # noqa: PLC0415
+
     stand_in = AwsStandIn(EngineLog(sys.argv[1]))
     return serve(lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(stand_in, server))
 

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from gpucluster.engine.offline.data_sources import LookupRefusedError, look_up
+from gpucluster.engine.data_sources import LookupRefusedError, look_up
 from gpucluster.engine.values import Values, from_struct, to_struct
 from gpucluster.sandbox.provider import upstream_calls
 from gpucluster.sandbox.provider.check import check

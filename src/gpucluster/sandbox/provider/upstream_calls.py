@@ -6,9 +6,10 @@ The table is `catalog/data/aws-calls.json`. Calls of this provider itself are ch
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-import boto3
+import botocore.session
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
@@ -16,7 +17,7 @@ from botocore.httpsession import URLLib3Session
 
 from gpucluster.catalog.calls import call_facts
 from gpucluster.engine.values import Values
-from gpucluster.sandbox.aws.rights import ASKED
+from gpucluster.sandbox.aws import ASKED
 from gpucluster.sandbox.provider.cloud import Cloud
 
 _CODE, _MESSAGE = re.compile(rb"<Code>([^<]*)</Code>"), re.compile(rb"<Message>([^<]*)</Message>")
@@ -96,14 +97,23 @@ def _iam_arn(cloud: Cloud, kind: str, name: str, named: str, inputs: Values) -> 
     return f"{base}:role/{role}" if role else ""
 
 
+@cache  # the engine starts this process anew for each run
+def _credentials() -> Any:
+    return botocore.session.get_session().get_credentials()
+
+
+@cache
+def _http() -> URLLib3Session:
+    return URLLib3Session()
+
+
 def _send(cloud: Cloud, needs: Sequence[Mapping[str, Any]]) -> None:
     if not needs:
         return
     url = str(cloud.client("sts").meta.endpoint_url).rstrip("/") + ASKED
     request: Any = AWSRequest(method="POST", url=url, data=json.dumps({"needs": needs}).encode())
-    credentials: Any = boto3.Session().get_credentials()
-    SigV4Auth(credentials, "sts", cloud.region).add_auth(request)
-    answer = URLLib3Session().send(request.prepare())
+    SigV4Auth(_credentials(), "sts", cloud.region).add_auth(request)
+    answer = _http().send(request.prepare())
     if answer.status_code != 200:
         code, message = _CODE.search(answer.content), _MESSAGE.search(answer.content)
         error = {

@@ -3,24 +3,17 @@
 `plan --resources --live` and the rehearsal's provider use the same table.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from gpucluster.engine.aws_account import AwsAccount, is_absent
-from gpucluster.engine.offline.answers import Answer, Recording
-from gpucluster.engine.offline.model import Lookup
 from gpucluster.engine.values import Value, Values
-from gpucluster.errors import GpuclusterError
 
 
 class LookupRefusedError(Exception):
     """The look-up has no answer. The text has the reason."""
-
-
-class LiveError(GpuclusterError):
-    """A look-up in the account failed."""
 
 
 def look_up(account: AwsAccount, token: str, arguments: Values) -> Values:
@@ -245,25 +238,3 @@ SOURCES: Mapping[str, Callable[[AwsAccount, Values], Values]] = {
 READERS: Mapping[str, Callable[[AwsAccount, str], Values]] = {
     "aws:fsx/lustreFileSystem:LustreFileSystem": _read_lustre,
 }
-
-
-def query_account(region: str, questions: Iterable[Lookup]) -> tuple[Recording, ...]:
-    """Return the answer of each look-up with the credentials of the environment. LiveError names a failed look-up."""
-    account = AwsAccount(region)
-    return tuple(
-        Recording(token=one.token, arguments=one.arguments, answer=_answer(account, one)) for one in questions
-    )
-
-
-def _answer(account: AwsAccount, question: Lookup) -> Answer:
-    try:
-        if question.token in SOURCES:
-            return look_up(account, question.token, dict(question.arguments))
-        return read(account, question.token, str(question.arguments["id"]))
-    except LookupRefusedError as error:
-        raise LiveError(str(error)) from error
-    except (ClientError, BotoCoreError) as error:
-        raise LiveError(
-            f"{question.token}: the account in {account.region} did not answer: {error}",
-            next_step="credentials come from the environment or ~/.aws, as every AWS tool takes them",
-        ) from error
