@@ -7,7 +7,6 @@ time of `running`, and slurmctld's log, in milliseconds, the times of the regist
 import json
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, figure
+from bench.sandbox import cli, copied
 
 REGISTER_LIMIT_S, RUN_LIMIT_S = 5.0, 2.0
 JOBS, NODES, PATIENCE_S = 3, 2, 120.0
 NAME = "bench"
-STACK = Path(__file__).parent.parent / "stacks" / "burst.yaml"
 LOG = "/var/log/slurm/slurmctld.log"
 RESPONDING = re.compile(r"\[(\S+)\] Node (\S+) now responding")
 BEGAN = re.compile(r"\[(\S+)\] .*Configuration for JobId=(\d+) is complete")
@@ -39,13 +38,12 @@ class Burst:
 def run() -> Iterator[Figure]:
     """Return the medians of three jobs."""
     with tempfile.TemporaryDirectory() as folder:
-        spec = Path(folder) / f"{NAME}.yaml"
-        spec.write_text(STACK.read_text().replace("name: burst\n", f"name: {NAME}\n", 1))
+        spec = copied("burst", NAME, Path(folder))
         try:
-            _sandbox("up", str(spec))
+            cli("sandbox", "up", str(spec))
             seen = [_burst() for _ in range(JOBS)]
         finally:
-            _sandbox("down", NAME)
+            cli("sandbox", "down", NAME)
     register = statistics.median(burst.register for burst in seen)
     began = statistics.median(burst.run for burst in seen)
     yield figure("burst.running_to_registered", register, "s", REGISTER_LIMIT_S)
@@ -109,20 +107,7 @@ def _log() -> str:
 
 
 def _head(*argv: str) -> str:
-    return _sandbox("exec", NAME, "head", "--", *argv)
-
-
-def _sandbox(*argv: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpucluster.cli", "sandbox", *argv],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"sandbox {argv[0]}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+    return cli("sandbox", "exec", NAME, "head", "--", *argv)
 
 
 def _wait(what: str, seen: Callable[[], bool]) -> None:

@@ -1,12 +1,11 @@
 """`gpucluster validate` of healthy clusters, ten times each: burst, steady, lab and research in the sandbox, one after the other.
 
-The limit of the findings is none: one finding of a healthy cluster is a false alarm. The seconds have no limit; they are shown beside
-the number of machines that were up. It brings up each cluster, and takes it down; it needs root and about an hour.
+One finding of a healthy cluster is a false alarm, and over the limit. The seconds of a run and the number of machines that were up are
+on standard error. It brings up each cluster, and takes it down; it needs root and about an hour.
 """
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, figure
+from bench.sandbox import cli, copied
 
 RUNS = 10
-STACKS = Path(__file__).parent.parent / "stacks"
-NAMES = ("burst", "steady", "lab", "research")
+OF_HOSTS = "lab"  # its machines are plain until the playbook has run
+NAMES = ("burst", "steady", OF_HOSTS, "research")
 
 
 def run() -> Iterator[Figure]:
-    """Return for each stack the findings of all runs, and the median of their seconds."""
+    """Return for each stack the number of findings of all runs."""
     for name in NAMES:
         yield from _of_stack(name)
 
@@ -30,41 +30,35 @@ def run() -> Iterator[Figure]:
 def _of_stack(name: str) -> Iterator[Figure]:
     cluster = f"bench-{name}"
     with tempfile.TemporaryDirectory() as folder:
-        spec = Path(folder) / f"{cluster}.yaml"
-        spec.write_text(
-            (STACKS / f"{name}.yaml").read_text().replace(f"name: {name}\n", f"name: {cluster}\n", 1)
-        )
-        (Path(folder) / "scripts").symlink_to(STACKS / "scripts")
+        spec = copied(name, cluster, Path(folder))
         try:
-            _cli("sandbox", "up", str(spec))
+            cli("sandbox", "up", str(spec))
+            if name == OF_HOSTS:
+                _play(cluster)
             seen = [_validated(cluster) for _ in range(RUNS)]
-            shown = json.loads(_cli("sandbox", "status", cluster, "--output", "json"))["instances"]
+            shown = json.loads(cli("sandbox", "status", cluster, "--output", "json"))["instances"]
             machines = sum(one["state"] == "running" for one in shown)
         finally:
-            _cli("sandbox", "down", cluster)
+            cli("sandbox", "down", cluster)
     findings = [words for _, found in seen for words in found]
-    for words in findings:
+    seconds = statistics.median(taken for taken, _ in seen)
+    for words in (*findings, f"{name}: {seconds:.1f} s (median), machines up: {machines}"):
         print(words, file=sys.stderr)
     yield figure(f"validate.{name}.findings_of_{RUNS}_runs", len(findings), "findings", 0.5)
-    yield figure(
-        f"validate.{name}.over_bare_seconds", statistics.median(taken for taken, _ in seen), "s", machines
-    )
+
+
+def _play(cluster: str) -> None:
+    from gpucluster.sandbox import state_dir  # noqa: PLC0415 -- other benches need no sandbox
+
+    inventory = state_dir.living(cluster).site / "inventory.yml"
+    ansible = Path(sys.executable).parent / "ansible-playbook"
+    cli("sandbox", "run", cluster, "--", str(ansible), "-i", str(inventory), "playbooks/site.yml")
 
 
 def _validated(cluster: str) -> tuple[float, list[str]]:
     """Return the seconds of one run, and what it finds."""
     began = time.monotonic()
-    answer = json.loads(_cli("validate", cluster, "--output", "json", ends=(0, 1)))
+    answer = json.loads(cli("validate", cluster, "--output", "json", ends=(0, 1)))
     taken = time.monotonic() - began
     bad: list[dict[str, Any]] = [one for one in answer["results"] if one["verdict"] != "pass"]
     return taken, [f"{one['id']}: {one['verdict']}: {one['found']}" for one in bad]
-
-
-def _cli(*argv: str, ends: tuple[int, ...] = (0,)) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpucluster.cli", *argv],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode not in ends:
-        sys.exit(f"{' '.join(argv[:2])}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
