@@ -5,9 +5,8 @@ from typing import Any
 
 from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.aws import OwnNetwork
+from gpucluster.plan.security_rules import ANYWHERE
 from support.clouds import REGION, RunningCloud
-
-EVERYWHERE = "0.0.0.0/0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,7 @@ def make_network(cloud: RunningCloud, plan: AwsPlan) -> MadeNetwork:
     internet = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
     ec2.attach_internet_gateway(InternetGatewayId=internet, VpcId=vpc)
     internet_table = _table(ec2, vpc)
-    ec2.create_route(RouteTableId=internet_table, DestinationCidrBlock=EVERYWHERE, GatewayId=internet)
+    ec2.create_route(RouteTableId=internet_table, DestinationCidrBlock=ANYWHERE, GatewayId=internet)
     private, public, tables, gateways = ({} for _ in range(4))
     for span in network.subnets:
         zone = span.zone.replace(plan.aws.region, REGION)
@@ -50,7 +49,7 @@ def make_network(cloud: RunningCloud, plan: AwsPlan) -> MadeNetwork:
     for zone, table in tables.items():
         if network.nat:
             gateway = gateways.get(zone, gateways[network.nat[0]])
-            ec2.create_route(RouteTableId=table, DestinationCidrBlock=EVERYWHERE, NatGatewayId=gateway)
+            ec2.create_route(RouteTableId=table, DestinationCidrBlock=ANYWHERE, NatGatewayId=gateway)
     s3 = ec2.create_vpc_endpoint(
         VpcId=vpc, ServiceName=f"com.amazonaws.{REGION}.s3", VpcEndpointType="Gateway", RouteTableIds=list(tables.values())
     )["VpcEndpoint"]["VpcEndpointId"]  # fmt: skip

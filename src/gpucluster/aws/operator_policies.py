@@ -58,11 +58,8 @@ VALIDATE = (
     "ec2:DescribeVolumes",
     "ec2:DescribeVpcEndpoints",
 )
-VALIDATE_VPC = (
-    "ec2:DescribeNatGateways",
-    "ec2:DescribeNetworkAcls",
-    "ec2:DescribeRouteTables",
-)  # of the cluster's own
+# The same of the cluster's own VPC.
+VALIDATE_VPC = ("ec2:DescribeNatGateways", "ec2:DescribeNetworkAcls", "ec2:DescribeRouteTables")
 # `gpucluster down` terminates the nodes, which no program declares, and lists what else is in their network.
 DOWN = ("ec2:DescribeInstances", "ec2:DescribeNetworkInterfaces", "ec2:TerminateInstances")
 
@@ -271,12 +268,11 @@ def command_statements(scope: OperatorScope) -> list[Statement]:
 def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
     """Yield what `validate` reads of the cloud beside the machines: `validate/cloud_reader.py`, `network_reader.py`, `store_reader.py`."""
     region, sources = plan.aws.region, [mount.source for mount in plan.storage]
-    if isinstance(plan.aws.network, OwnNetwork):
-        yield from allow("ValidateLists", [*VALIDATE, *VALIDATE_VPC], ["*"])
+    own_vpc = isinstance(plan.aws.network, OwnNetwork)
+    yield from allow("ValidateLists", [*VALIDATE, *(VALIDATE_VPC if own_vpc else ())], ["*"])
+    if own_vpc:
         own = {"StringEquals": {f"aws:ResourceTag/{TAG_CLUSTER}": plan.name}}
         yield from allow("ValidateVpc", ["ec2:DescribeVpcAttribute"], [f"arn:aws:ec2:{region}:*:vpc/*"], own)
-    else:
-        yield from allow("ValidateLists", VALIDATE, ["*"])
     bucket = [
         *("s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock"),
         *("s3:GetBucketVersioning", "s3:GetEncryptionConfiguration"),

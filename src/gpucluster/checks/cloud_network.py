@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from gpucluster.checks.check import CheckResult, Location, Query
 from gpucluster.checks.cloud import UP, Fault, judged
 from gpucluster.checks.network_answers import Acl, Endpoint, Network, RouteTable
+from gpucluster.plan.security_rules import ANYWHERE
 from gpucluster.text import short
 
-EVERYWHERE = "0.0.0.0/0"
 AVAILABLE = "available"
 _LAST_RULE = 32767  # EC2's own rule, which denies the rest
 
@@ -62,11 +62,11 @@ def _table_of(found: Network, subnet: str) -> RouteTable | None:
 
 
 def _default_route(found: Network, subnet: str, table: RouteTable, want: NetworkWant) -> Iterator[Fault]:
-    target = next((route.by for route in table.routes if route.to == EVERYWHERE), "")
+    target = next((route.by for route in table.routes if route.to == ANYWHERE), "")
     state = found.gateways.get(target, "")
     if not want.nat and target:
-        step = f"aws ec2 delete-route --route-table-id {table.id} --destination-cidr-block {EVERYWHERE}"
-        yield Fault(words=f"{subnet} has a route to {EVERYWHERE} by {target}", step=step)
+        step = f"aws ec2 delete-route --route-table-id {table.id} --destination-cidr-block {ANYWHERE}"
+        yield Fault(words=f"{subnet} has a route to {ANYWHERE} by {target}", step=step)
     elif want.nat and not target:
         yield Fault(words=f"{subnet} has no route to a NAT gateway", step=UP)
     elif want.nat and not target.startswith("nat-"):
@@ -82,7 +82,7 @@ def _is(state: str) -> str:
 def _blackholes(table: RouteTable) -> Iterator[Fault]:
     """Routes by hand whose target is gone. The default route is compared by itself."""
     for route in table.routes:
-        if route.blackhole and route.to != EVERYWHERE:
+        if route.blackhole and route.to != ANYWHERE:
             step = f"aws ec2 delete-route --route-table-id {table.id} --destination-cidr-block {route.to}"
             yield Fault(
                 words=f"the target {route.by} of the route to {route.to} is gone ({table.id})", step=step
@@ -102,7 +102,7 @@ def _public(found: Network, want: NetworkWant) -> Iterator[Fault]:
             continue
         table = _table_of(found, subnet)
         routes = () if table is None else table.routes
-        target = next((route for route in routes if route.to == EVERYWHERE), None)
+        target = next((route for route in routes if route.to == ANYWHERE), None)
         if target is None or target.blackhole or not target.by.startswith("igw-"):
             yield Fault(words=f"{subnet} has no route to the internet gateway", step=UP)
 
@@ -155,6 +155,6 @@ def _entries(acl: Acl) -> Iterator[Fault]:
         if admits is None:
             step = (
                 f"aws ec2 create-network-acl-entry --network-acl-id {acl.id} --{way} --rule-number 100"
-                f" --protocol -1 --rule-action allow --cidr-block {EVERYWHERE}"
+                f" --protocol -1 --rule-action allow --cidr-block {ANYWHERE}"
             )
             yield Fault(words=f"{acl.id} has no rule that admits everything ({way})", step=step)

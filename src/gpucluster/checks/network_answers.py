@@ -6,6 +6,7 @@ from typing import Any
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import QueryOutput
+from gpucluster.plan.security_rules import ANYWHERE
 
 TARGETS = (
     *("GatewayId", "NatGatewayId", "TransitGatewayId", "VpcPeeringConnectionId", "NetworkInterfaceId"),
@@ -27,7 +28,6 @@ class RouteTable:
     """A route table with the subnets that are associated with it by name."""
 
     id: str
-    main: bool
     subnets: tuple[str, ...]
     routes: tuple[Route, ...]
 
@@ -119,7 +119,6 @@ def _table(item: Mapping[str, Any]) -> RouteTable:
     joined = json_fields.members_if_any(item, "Associations")
     return RouteTable(
         id=json_fields.text(item, "RouteTableId"),
-        main=any(one.get("Main") is True for one in joined),
         subnets=tuple(json_fields.text(one, "SubnetId") for one in joined if "SubnetId" in one),
         routes=tuple(map(_route, json_fields.members_if_any(item, "Routes"))),
     )
@@ -154,5 +153,5 @@ def _entry(item: Mapping[str, Any]) -> AclEntry:
         out=item.get("Egress") is True,
         allow=json_fields.text(item, "RuleAction") == "allow",
         what=f"{'every protocol' if protocol == '-1' else f'protocol {protocol}'} {'to' if item.get('Egress') else 'from'} {range_}",
-        everything=protocol == "-1" and range_ == "0.0.0.0/0",
+        everything=protocol == "-1" and range_ == ANYWHERE,
     )

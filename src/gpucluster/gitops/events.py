@@ -14,6 +14,7 @@ from gpucluster.gitops.storage_events import Loss, Mounts
 from gpucluster.plan import names
 from gpucluster.plan.model import SlurmOnAws, SlurmPlan
 from gpucluster.plan.removals import Removals, removals
+from gpucluster.plan.state_storage import state_mount
 from gpucluster.spec import UpdateClass
 
 Changes = tuple[SpecChange, ...]
@@ -157,20 +158,13 @@ def _of_state(
     old: SlurmOnAws, new: SlurmOnAws, lost: tuple[Loss, ...], *, new_head: bool
 ) -> Iterator[Controller]:
     """Yield what happens to slurmctld's state. The queue is lost where a head starts without it."""
-    was, now = _state_of(old), _state_of(new)
+    was, now = state_mount(old), state_mount(new)
     if new_head:
         yield Controller.EMPTY if was is None or now is None else Controller.REPLACED
     if was in {one.path for one in lost}:
         yield Controller.EMPTY
     if now is not None and now != was:
         yield Controller.COPIES_STATE
-
-
-def _state_of(plan: SlurmOnAws) -> str | None:
-    """Return the mount point of slurmctld's state; None: it is on the head's root volume."""
-    if plan.head.standby is not None:
-        return plan.head.standby.state
-    return next((one.path for one in plan.head.volumes if one.key == names.STATE_VOLUME), None)
 
 
 def _new_head(old: SlurmOnAws, new: SlurmOnAws, resources: Resources) -> bool:

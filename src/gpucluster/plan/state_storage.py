@@ -14,14 +14,14 @@ BOUND_FOLDERS: Mapping[str, str] = {
 SHARED_STATE = ".gpucluster"  # the folder on a mount that head and standby share
 
 
+def state_mount(plan: SlurmPlan) -> str | None:
+    """Return the mount point of the storage; None: slurmctld's state is on the head's root volume."""
+    if plan.head.standby is not None:
+        return plan.head.standby.state
+    return next((volume.path for volume in plan.head.volumes if volume.key == names.STATE_VOLUME), None)
+
+
 def state_root(plan: SlurmPlan) -> str | None:
-    """Return the folder that survives the head; None if there is no such storage."""
-    head = plan.head
-    if head.standby is not None:
-        return f"{head.standby.state}/{SHARED_STATE}"
-    return next((volume.path for volume in head.volumes if volume.key == names.STATE_VOLUME), None)
-
-
-def mount_point(root: str) -> str:
-    """Return the mount point of the storage of `state_root`."""
-    return root.removesuffix(f"/{SHARED_STATE}")
+    """Return the folder on the storage that has BOUND_FOLDERS; None as above."""
+    mount = state_mount(plan)
+    return mount if mount is None or plan.head.standby is None else f"{mount}/{SHARED_STATE}"

@@ -39,6 +39,7 @@ from gpucluster.plan.model import (
     SlurmPlan,
 )
 from gpucluster.plan.names import ROLE_HEAD
+from gpucluster.plan.state_storage import BOUND_FOLDERS
 from gpucluster.validate import (
     cloud_expectations,
     file_expectations,
@@ -62,7 +63,7 @@ CONTAINER_PROGRAMS = {
     Containers.APPTAINER: containers.Program(name="apptainer", argv=containers.APPTAINER, part="apptainer"),
     Containers.PYXIS: containers.Program(name="enroot", argv=("enroot", "version"), part="pyxis"),
 }
-STATE_SAVE, NODE_SPOOL = "/var/spool/slurmctld", "/var/spool/slurmd"
+STATE_SAVE, NODE_SPOOL = BOUND_FOLDERS["slurmctld"], "/var/spool/slurmd"
 
 
 def expectations(

@@ -1,4 +1,4 @@
-"""The check of the network over the sandbox's EC2: each sabotage is found, with the remedy that heals it."""
+"""The check of the network over the sandbox's EC2: each sabotage is found. The steps for the AWS CLI are typed, those of Pulumi are not."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support import builders
 from support.aws_cli import AwsCli, aws_cli
-from support.cloud_network import EVERYWHERE, MadeNetwork, declare_dns, make_network
+from support.cloud_network import MadeNetwork, declare_dns, make_network
 from support.clouds import REGION, RunningCloud, running_cloud
 
 from gpucluster.checks.check import CheckResult, QueryOutput
@@ -17,6 +17,7 @@ from gpucluster.checks.cloud_network import NetworkWant
 from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
 from gpucluster.plan.model.aws import OwnNetwork
+from gpucluster.plan.security_rules import ANYWHERE
 from gpucluster.validate.cloud_reader import CloudReader
 
 pytestmark = pytest.mark.loopback
@@ -122,11 +123,11 @@ def forgotten_gateway(b: Deployed) -> None:
 
 
 def no_default_route(b: Deployed) -> None:
-    b.ec2.delete_route(RouteTableId=b.table(), DestinationCidrBlock=EVERYWHERE)
+    b.ec2.delete_route(RouteTableId=b.table(), DestinationCidrBlock=ANYWHERE)
 
 
 def straight_to_the_internet(b: Deployed) -> None:
-    b.ec2.replace_route(RouteTableId=b.table(), DestinationCidrBlock=EVERYWHERE, GatewayId=b.made.internet)
+    b.ec2.replace_route(RouteTableId=b.table(), DestinationCidrBlock=ANYWHERE, GatewayId=b.made.internet)
 
 
 def on_the_main_table(b: Deployed) -> None:
@@ -136,7 +137,7 @@ def on_the_main_table(b: Deployed) -> None:
 
 
 def no_way_out(b: Deployed) -> None:
-    b.ec2.delete_route(RouteTableId=b.made.internet_table, DestinationCidrBlock=EVERYWHERE)
+    b.ec2.delete_route(RouteTableId=b.made.internet_table, DestinationCidrBlock=ANYWHERE)
 
 
 def without_s3(b: Deployed) -> None:
@@ -171,7 +172,7 @@ OF_PULUMI: dict[str, tuple[Do, str]] = {
 
 
 @pytest.mark.parametrize(("do", "words"), OF_PULUMI.values(), ids=OF_PULUMI)
-def test_drift_is_named_and_pulumi_heals_it(burst: Deployed, do: Do, words: str) -> None:
+def test_drift_is_named_with_the_step_of_pulumi(burst: Deployed, do: Do, words: str) -> None:
     do(burst)
     result = burst.checked()
     assert not result.is_healthy
@@ -184,7 +185,7 @@ def acl(b: Deployed) -> str:
     return next(one["NetworkAclId"] for one in found if one["IsDefault"])
 
 
-def entry(number: int, action: str, *, out: bool = False, protocol: str = "-1", cidr: str = EVERYWHERE) -> Do:
+def entry(number: int, action: str, *, out: bool = False, protocol: str = "-1", cidr: str = ANYWHERE) -> Do:
     return lambda b: b.ec2.create_network_acl_entry(
         NetworkAclId=acl(b), RuleNumber=number, RuleAction=action, Egress=out, Protocol=protocol, CidrBlock=cidr
     )  # fmt: skip

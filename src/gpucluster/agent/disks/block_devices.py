@@ -13,7 +13,7 @@ from gpucluster.agent.disks import mounts, state_move
 from gpucluster.agent.machine import Machine, NotYetError, StepError
 from gpucluster.plan import names
 from gpucluster.plan.model import Nvme, Volume
-from gpucluster.plan.state_storage import BOUND_FOLDERS, mount_point, state_root
+from gpucluster.plan.state_storage import BOUND_FOLDERS, state_mount, state_root
 from gpucluster.shell import CommandError
 
 BY_ID = "/dev/disk/by-id"
@@ -75,11 +75,12 @@ def bind_state(machine: Machine, state: BootState, at: state_move.Checkpoint = l
 
     State on the root disk of a living head is moved there first, while both daemons are stopped. Later steps start them.
     """
-    root = state_root(require(state.bundle).plan)
+    plan = require(state.bundle).plan
+    root, mount = state_root(plan), state_mount(plan)
     if root is None:
         return state
-    if mount_point(root) not in mounts.mount_points(machine):
-        raise NotYetError(f"{mount_point(root)} is not mounted")
+    if mount not in mounts.mount_points(machine):
+        raise NotYetError(f"{mount} is not mounted")
     open_folders = {n: p for n, p in BOUND_FOLDERS.items() if p not in mounts.mount_points(machine)}
     if not open_folders:
         return state
@@ -108,7 +109,7 @@ def _bring_state(
     )
     if require(state.identity).role == names.ROLE_STANDBY:
         if not state_move.in_use(folders):
-            raise NotYetError(f"the head has not put its state on {mount_point(root)} yet")
+            raise NotYetError(f"the head has not put its state on {state_mount(plan)} yet")
         return
     failed_at = boot_state.load(machine).state_move_failed_at
     if failed_at is not None and machine.now() - failed_at < MOVE_AGAIN_S:
