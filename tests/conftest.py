@@ -1,11 +1,14 @@
 """What all tests share: the golden fixture and the profiles of hypothesis."""
 
+import gc
 import os
 from collections.abc import Mapping
 
 import hypothesis
 import pytest
 from support.golden_tree import GOLDEN, Golden, compare, rewrite
+
+from gpucluster.gc_control import freeze_loaded
 
 # How many examples a property gets; HYPOTHESIS_PROFILE names the row. No deadline, and no check that reads a clock:
 # other programs may run on this machine.
@@ -25,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden trees instead of comparing"
     )
+
+
+def pytest_collection_finish() -> None:
+    """Leave the imported modules and the 11,000 collected tests out of every collection of garbage."""
+    gc.collect()
+    freeze_loaded()
 
 
 @pytest.fixture

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 from support.engine_stack import Cluster, a_cluster
 
-from gpucluster import gc_control
 from gpucluster.engine import find_or_build
-
-
-def pytest_collection_finish() -> None:
-    """The cloud runs in the test's process."""
-    gc_control.freeze_loaded()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,6 +5,7 @@ import json
 import pytest
 from cluster import Cluster
 
+from gpucluster.agent.boot import boot_state
 from gpucluster.plan import names
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
@@ -90,6 +91,37 @@ def test_slot_whose_instance_cannot_be_terminated_is_held(burst: Cluster) -> Non
             and "DRAIN" not in burst.nodes()[slot]["state"]
         ),
     )
+
+
+def contact(burst: Cluster, machine: str, state: str) -> float:
+    """When the agent of the machine last had an answer of the head, as this file says; 0 without the file."""
+    text = burst.exec(machine, "cat", state, check=False)
+    return float(json.loads(text)["last_contact_at"]) if text else 0.0
+
+
+def test_agent_of_a_node_with_a_full_disk_and_a_full_run_starts_and_answers(burst: Cluster) -> None:
+    """systemd started the agent every two seconds, and without heartbeats the node and its job were ended."""
+    job = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 900")
+    burst.wait("the job runs", lambda: burst.state(job) == "RUNNING")
+    node = burst.job(job)["nodes"]
+    fill = f"""
+        cp -a {names.STATE_DIR} /tmp/state && mount -t tmpfs -o size=16m tmpfs {names.STATE_DIR}
+        cp -a /tmp/state/. {names.STATE_DIR}/ && ! head -c 17M /dev/zero >{names.STATE_DIR}/output
+        mount -o remount,size=$(df --output=used -k /run | tail -1)k /run
+        ! echo x 2>/dev/null >/run/more && ! echo x 2>/dev/null >{names.STATE_DIR}/more"""
+    burst.exec(node, "sh", "-e", "-c", fill)
+    burst.exec(node, "systemctl", "restart", "gpucluster-agent")
+    began = contact(burst, node, boot_state.RUN_STATE)
+    burst.wait("its heartbeats are answered", lambda: contact(burst, node, boot_state.RUN_STATE) > began + 10)
+    assert contact(burst, node, names.AGENT_STATE) <= began
+    shown = burst.exec(node, "systemctl", "show", "gpucluster-agent", "--property=NRestarts,ActiveState")
+    assert sorted(shown.split()) == ["ActiveState=active", "NRestarts=0"]
+
+    burst.exec(node, "sh", "-e", "-c", f"mount -o remount,size=1g /run; rm {names.STATE_DIR}/output")
+    burst.wait("the state is written", lambda: contact(burst, node, names.AGENT_STATE) > began + 10)
+    assert (burst.state(job), burst.job(job)["restart_cnt"]) == ("RUNNING", 0)
+    burst.exec("head", "scancel", str(job))
+    burst.exec(node, "umount", "--lazy", names.STATE_DIR)
 
 
 def test_scontrol_reboot_reboots_the_same_instance(burst: Cluster) -> None:

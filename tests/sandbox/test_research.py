@@ -20,7 +20,7 @@ from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import Control
 from gpucluster.engine import run
 from gpucluster.engine.target import Target
-from gpucluster.plan import codec, names
+from gpucluster.plan import names, plan_json
 from gpucluster.sandbox import state_dir
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
@@ -351,6 +351,20 @@ def test_unmounted_home_is_found_on_head_and_node_and_mounted_by_its_remedy(rese
     assert {results[f"fs.mount[{machine}]"]["found"] for machine in machines} == {"/home is not mounted"}
 
 
+def test_home_that_only_jobs_do_not_have_is_found_by_a_job_and_the_remedy_of_the_files_ends_it(research):
+    """Each job gets an empty /home of its own. The head's agent is paused: it would write the file again."""
+    conf, pool = "/etc/slurm/job_container.conf", NODE.partition("-")[0]
+    edit = (
+        f"cp -L {conf} /root/c; sed 's/Dirs=/&\\/home,/' /root/c >{conf}; ! cmp -s /root/c {conf}; rm /root/c"
+    )
+    with paused(research, "gpucluster-agent", "head"):
+        research.exec("head", "sh", "-ec", f"{edit}; scontrol reconfigure")
+        results = validated(research, "--only", f"cfg.same[head],job.multi[{pool}],job.home[{pool}]", code=1)
+        run_remedy(research, results["cfg.same[head]"]["remedy"])
+    only_these_fail(results, {"cfg.same[head]", f"job.home[{pool}]"})
+    research.wait("the nodes have the file again", lambda: passes(research, "cfg.same"))
+
+
 def test_stopped_services_and_a_stopped_login_machine_are_found_by_one_check_whose_remedy_heals_it(research):
     """Regression: `validate` called a cluster whose login machine was stopped healthy."""
     login = login_of(research)
@@ -590,7 +604,7 @@ def replace_head(cluster: Cluster) -> str:
 def stack_of(cluster: Cluster) -> tuple[Target, Callable[[], None]]:
     """Return the target and the program of `pulumi up`."""
     home = state_dir.living(cluster.name)
-    plan = codec.load_plan(home.plan.read_bytes())
+    plan = plan_json.load(home.plan.read_bytes())
     return home.target(engine.find_or_build(lambda _: None)), partial(declare, plan)
 
 

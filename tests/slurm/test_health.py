@@ -13,7 +13,7 @@ from real_slurm import USER, VERSIONS, RealSlurm
 from support.builders import a_lab_plan
 
 import gpucluster
-from gpucluster.checks import node_health
+from gpucluster.checks import health_wants, node_health
 from gpucluster.files import shipped
 from gpucluster.plan import codec, defaults, names
 from gpucluster.plan.model import HostPool
@@ -55,9 +55,9 @@ class Hospital(RealSlurm):
         self.write("/lab/kernel.log", "")
         pool = self.plan.pools[0]
         there = {names.KERNEL_LOG_VARIABLE: "/lab/kernel.log", names.FABRIC_VARIABLE: "/lab/fabric"}
-        for port in range(node_health.ports_of(pool)):
+        for port in range(health_wants.ports_of(pool)):
             self.write(f"/lab/fabric/mlx5_{port}/ports/1/state", "4: ACTIVE\n")
-        found = node_health.settings(self.plan, pool, "gpu01", there)
+        found = health_wants.settings(self.plan, pool, "gpu01", there)
         self.write(names.HEALTH_FILE, codec.dumps(found))
 
     def break_gpu(self, node: str, **faults: object) -> None:
@@ -307,7 +307,7 @@ def _with_links(pool: HostPool) -> HostPool:
 def test_each_check_drains_the_node_with_its_own_words(version: str) -> None:
     """A bad answer of each check on a real node: slurmctld shows the drain and our reason, and the healthy node passes."""
     plan = replace(WITH_HOME, pools=tuple(_with_links(pool) for pool in WITH_HOME.pools))
-    settings = node_health.settings(plan, plan.pools[0], "gpu01", {})
+    settings = health_wants.settings(plan, plan.pools[0], "gpu01", {})
     assert {bad.check for bad in BAD} == {check.id for check, _ in node_health.wanted(settings)}
     with Hospital(version, plan, gpus=8) as slurm:
         slurm.install()

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucluster import catalog, k8s
 from gpucluster.k8s.lint.read import read
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan.model import Bindings, ClusterPlan, FileSystemBinding
 from gpucluster.plan.resolve import resolve
 from gpucluster.spec import ClusterSpec
@@ -77,5 +77,5 @@ def golden_files(stack: Path) -> dict[str, bytes]:
 
     desk = resolve_file(stack)
     made = artifacts_of(desk.plan, workloads_beside(stack, desk)[0])
-    assert codec.load_plan(codec.dumps(desk.plan)) == desk.plan
+    assert plan_json.load(codec.dumps(desk.plan)) == desk.plan
     return {artifact.path: artifact.content for artifact in made}

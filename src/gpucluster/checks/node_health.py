@@ -1,24 +1,41 @@
-"""The checks of the health programs, and what they compare with on one node of the plan. Pure."""
+"""The checks of the health programs, and what they compare with on one node. Pure.
+
+Each job waits for these programs, so this module imports no plan: `health_wants` makes the settings of a plan's node.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.checks import hardware, health, mount_wants, mounts
+from gpucluster.checks import hardware, health, mounts
 from gpucluster.checks.check import Check
-from gpucluster.checks.table import CHECKS
-from gpucluster.plan import names
-from gpucluster.plan.health import least_memory_mib
-from gpucluster.plan.model import HostPool, InterfaceKind, Pool, SlotRange, SlurmPlan
 
-FABRICS_WITH_PORTS = ("infiniband", "roce")
 PROLOG = ("gpu.count", "gpu.smi", "gpu.ecc", "gpu.remap", "xid.scan", "fs.mount", "fabric.ports")
 EPILOG = ("gpu.count", "xid.scan")  # a job's end waits for the Epilog, so it runs no program that may be slow
 
-
+GPU_COUNT: Check[Any, Any] = Check(
+    id="gpu.count",
+    tier=0,
+    title="all GPUs exist",
+    query=hardware.query_gpus,
+    parse=hardware.parse_gpus,
+    evaluate=hardware.evaluate_gpus,
+    want=hardware.Gpus,
+    remedy="on {machine}: nvidia-smi -L; lspci -d 10de: ; then on the head: scontrol update nodename={machine} state=drain reason='[node_problem] gpu.count', and replace it",
+)
+FS_MOUNT: Check[Any, Any] = Check(
+    id="fs.mount",
+    tier=0,
+    title="the file systems are mounted and writable",
+    query=mounts.query_mounts,
+    parse=mounts.parse_mounts,
+    evaluate=mounts.evaluate_mounts,
+    want=mounts.Mounts,
+    remedy="on {machine}: systemctl restart gpucluster-agent; findmnt; dmesg | tail",
+)
 _ALL: tuple[Check[Any, Any], ...] = (
-    CHECKS["gpu.count"],
-    CHECKS["fs.mount"],
+    GPU_COUNT,
+    FS_MOUNT,
     Check(
         id="gpu.smi",
         tier=0,
@@ -109,47 +126,13 @@ class HealthSettings:
 
     node: str
     pool: str
-    slots: tuple[SlotRange, ...]  # of the pool
+    nodes: str  # of the pool, as a hostlist
     limit: int  # most nodes of the pool that are drained for their health at one time
     gpus: health.GpuWant
     memory: health.MemoryWant
     ports: health.PortWant
     mounts: mounts.Mounts
     kernel_log: str
-
-
-def settings(plan: SlurmPlan, pool: Pool, node: str, environment: Mapping[str, str]) -> HealthSettings:
-    """Return the expectations of `node`. `environment` may name other files for the kernel log and the ports (sandbox)."""
-    shape = pool.shape
-    return HealthSettings(
-        node=node,
-        pool=pool.name,
-        slots=pool.slots,
-        limit=pool.health_limit,
-        gpus=health.GpuWant(count=shape.gpu_count, memory_mib=shape.gpu_memory_mib, nvlinks=shape.nvlinks),
-        memory=health.MemoryWant(mib=least_memory_mib(plan, pool)),
-        ports=health.PortWant(
-            count=ports_of(pool), path=environment.get(names.FABRIC_VARIABLE, names.FABRIC_FOLDER)
-        ),
-        mounts=mounts.Mounts(mounts=tuple(_any_type(one) for one in mount_wants.wanted(plan, on_head=False))),
-        kernel_log=environment.get(names.KERNEL_LOG_VARIABLE, names.KERNEL_LOG),
-    )
-
-
-def ports_of(pool: Pool) -> int:
-    """Return the ports of the fabric that every machine of the pool has."""
-    if isinstance(pool, HostPool):
-        return pool.hardware.fabric_ports if pool.hardware.fabric in FABRICS_WITH_PORTS else 0
-    counts = (
-        sum(1 for interface in template.interfaces if interface.kind is not InterfaceKind.ENA)
-        for template in pool.templates
-    )
-    return min(counts, default=0)
-
-
-def _any_type(want: mounts.MountWant) -> mounts.MountWant:
-    """Type and source are of validation: a job needs that the path is mounted and writable."""
-    return mounts.MountWant(path=want.path, types=(), source="")
 
 
 def wanted(found: HealthSettings, judged_at: float = 0.0) -> Iterator[tuple[Check[Any, Any], Any]]:

@@ -69,7 +69,7 @@ def _published(machines: "SsmMachines") -> "tuple[SlurmOnAws, Bindings, str]":
     """Return plan, bindings and digest of the bundle in the bucket: what `pulumi up` published last."""
     from gpucluster import artifacts
     from gpucluster.cloud.run_command import asked
-    from gpucluster.plan import codec, names
+    from gpucluster.plan import codec, names, plan_json
     from gpucluster.plan.model import Bindings, SlurmOnAws
 
     place = {"Bucket": machines.find(ROLE_HEAD).bucket, "Key": names.BUNDLE_KEY}
@@ -78,7 +78,7 @@ def _published(machines: "SsmMachines") -> "tuple[SlurmOnAws, Bindings, str]":
     try:
         body = answer["Body"].read()
         files = {one.path: one.content for one in artifacts.unpack(body)}
-        found = codec.load_slurm_plan(files[names.PLAN_FILE])
+        found = plan_json.load_slurm(files[names.PLAN_FILE])
         bindings = codec.loads(Bindings, files[names.BINDINGS_FILE])
     except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
         raise GpuclusterError(f"{where} cannot be read: {error}", next_step="repeat pulumi up") from error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpucluster import shell
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan import codec, names
+from gpucluster.plan import codec, names, plan_json
 from gpucluster.plan.model import Accounting
 from gpucluster.slurm.accounts import apply as accounts
 from gpucluster.slurm.accounts.diff import Change, Difference
@@ -57,7 +57,7 @@ class _Slurmdbd:
 
 
 def _of_plan(path: Path) -> tuple[str, Accounting]:
-    plan = codec.load_slurm_plan(path.read_bytes())
+    plan = plan_json.load_slurm(path.read_bytes())
     if plan.slurm.accounting is None:
         step = "write `slurm: {accounting: {database: local}}` in the spec"
         raise GpuclusterError("the cluster has no accounting", next_step=step)

@@ -40,7 +40,7 @@ from gpucluster.elastic.reconciler import Reaction, Reconciler
 from gpucluster.elastic.standby import Standby, lease_of
 from gpucluster.elastic.topology_observer import TopologyObserver
 from gpucluster.errors import GpuclusterError, StateError
-from gpucluster.plan import codec, names
+from gpucluster.plan import codec, names, plan_json
 from gpucluster.plan.messages import NodeReport
 from gpucluster.plan.model import Bindings, SlurmPlan
 from gpucluster.slurm.client import Scontrol, SlurmPort
@@ -143,7 +143,7 @@ def _end_with(stop: Callable[[], None]) -> None:
 def load(bundle: Path) -> tuple[SlurmPlan, Bindings]:
     """Return the plan and the bindings of the applied bundle. StateError: they cannot be read."""
     try:
-        plan = codec.load_slurm_plan((bundle / names.PLAN_FILE).read_bytes())
+        plan = plan_json.load_slurm((bundle / names.PLAN_FILE).read_bytes())
         bindings = codec.loads(Bindings, (bundle / names.BINDINGS_FILE).read_bytes())
     except (OSError, ValueError) as error:
         raise StateError(f"the bundle cannot be read: {error}", next_step="see gpucluster-agent") from error

@@ -14,8 +14,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from gpucluster.plan.model import ClusterPlan, SlurmPlan
-
 T = TypeVar("T")
 KIND = "kind"
 JSON = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
@@ -41,16 +39,6 @@ def message(value: object) -> str:
 def loads(kind: type[T], text: str | bytes) -> T:
     """Parse JSON into `kind`; ValueError names the place of what does not fit."""
     return from_json(kind, json.loads(text))
-
-
-def load_plan(text: str | bytes) -> ClusterPlan:
-    """Parse `plan.json` of any cluster; ValueError names the place of what does not fit."""
-    return _build(ClusterPlan, json.loads(text), "plan")
-
-
-def load_slurm_plan(text: str | bytes) -> SlurmPlan:
-    """Parse `plan.json` of a cluster with Slurm; ValueError for another kind of cluster, too."""
-    return _build(SlurmPlan, json.loads(text), "plan")
 
 
 def from_json(kind: type[T], value: object, where: str = "") -> T:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucluster.errors import StateError
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan.model import AwsPlan, ClusterPlan, SlurmOnHosts, SlurmPlan
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.sandbox import paths
@@ -146,11 +146,11 @@ class SandboxDir:
 
     def read_plan(self) -> ClusterPlan:
         """The plan of its `up`, with the differences of a rehearsal. OtherVersionError if it does not fit."""
-        return self._read_plan(codec.load_plan)
+        return self._read_plan(plan_json.load)
 
     def read_slurm_plan(self) -> SlurmPlan:
         """The same, of a sandbox with Slurm."""
-        return self._read_plan(codec.load_slurm_plan)
+        return self._read_plan(plan_json.load_slurm)
 
     def read_plan_on_hosts(self) -> SlurmOnHosts:
         """The same, of a sandbox of hosts."""
@@ -159,7 +159,7 @@ class SandboxDir:
     def has_kubernetes(self) -> bool:
         """Whether its plan has a cluster of EKS. False for a plan of another version."""
         try:
-            plan = codec.load_plan(self.plan.read_text())
+            plan = plan_json.load(self.plan.read_text())
         except (OSError, ValueError):
             return False
         return isinstance(plan, AwsPlan) and eks_of(plan) is not None

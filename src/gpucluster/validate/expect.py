@@ -15,6 +15,7 @@ from gpucluster.checks import (
     files,
     hardware,
     health,
+    health_wants,
     hooks,
     jobs,
     limits,
@@ -234,7 +235,7 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
     if pool.shape.gpu_count:
         yield expect("gpu.count", target, hardware.Gpus(count=pool.shape.gpu_count))
     if plan.health is not None:
-        found = node_health.settings(plan, pool, target, {})
+        found = health_wants.settings(plan, pool, target, {})
         answers = tuple(check.id for check, _ in node_health.wanted(found))
         yield expect("node.health", target, health.Program(path=names.HEALTH_CHECK, checks=answers))
     yield from _users(plan, target, pool)

@@ -16,7 +16,7 @@ from gpucluster.aws.program import declare, main
 from gpucluster.catalog import load as load_catalog
 from gpucluster.errors import GpuclusterError
 from gpucluster.files import checkout
-from gpucluster.plan import codec, names
+from gpucluster.plan import codec, names, plan_json
 from gpucluster.plan.model import AwsPlan, Bindings, ClusterPlan
 from gpucluster.plan.resolve import resolve
 from gpucluster.sandbox.provider.check import check
@@ -195,7 +195,7 @@ def test_image_is_looked_up_by_owner_and_exact_name(resources: tuple[Declared, .
 def test_bundle_names_templates_by_version(resources: tuple[Declared, ...]) -> None:
     (bundle,) = of(resources, "BucketObjectv2").values()
     files = {a.path: a.content for a in unpack(base64.b64decode(bundle["contentBase64"]))}
-    assert codec.load_plan(files[names.PLAN_FILE]) == a_plan()
+    assert plan_json.load(files[names.PLAN_FILE]) == a_plan()
     bindings = codec.loads(Bindings, files[names.BINDINGS_FILE])
     assert {key: t.version for key, t in bindings.templates.items()} == {
         t.key: 1 for pool in a_plan().pools for t in pool.templates

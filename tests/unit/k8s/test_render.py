@@ -14,7 +14,7 @@ from gpucluster import k8s
 from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.render import COMPONENTS
 from gpucluster.k8s.waves import WAVES
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.model.values import MEMORY, quantity
 
@@ -48,7 +48,7 @@ def test_kube_stack_is_the_golden_tree(golden: Golden) -> None:
 
 
 def test_same_plan_renders_the_same_bytes() -> None:
-    assert k8s.render(a_kube_plan()) == k8s.render(codec.load_plan(codec.dumps(a_kube_plan())))
+    assert k8s.render(a_kube_plan()) == k8s.render(plan_json.load(codec.dumps(a_kube_plan())))
 
 
 def test_plan_without_kubernetes_has_no_manifests() -> None:

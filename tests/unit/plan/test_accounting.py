@@ -7,7 +7,7 @@ from support.account_rows import SITE
 from support.builders import SPEC, a_lab_plan, changed
 
 from gpucluster import catalog
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan.explain import explain
 from gpucluster.plan.model import Accounting, ExternalDatabase, Limits, LocalDatabase, SlurmPlan
 from gpucluster.plan.resolve import resolve
@@ -90,7 +90,7 @@ def test_a_database_elsewhere_has_the_systems_certificates_and_the_usual_port() 
 
 def test_a_plan_with_accounts_survives_json() -> None:
     plan = _plan(SITE)
-    assert codec.load_slurm_plan(codec.dumps(plan)) == plan
+    assert plan_json.load_slurm(codec.dumps(plan)) == plan
 
 
 def test_each_default_is_explained_with_its_reason() -> None:

@@ -4,7 +4,7 @@ import pytest
 from support.builders import LAB, a_lab_plan
 
 from gpucluster import catalog
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan.explain import explain
 from gpucluster.plan.model import Hosts, NfsFromHead, NfsFromServer, SlotRange, SlurmOnHosts
 from gpucluster.spec import inspect_text
@@ -54,7 +54,7 @@ def test_names_of_any_form_stay_in_their_order_beside_their_addresses() -> None:
 
 def test_a_plan_survives_its_json() -> None:
     for plan in (a_lab_plan(), an_odd_plan()):
-        assert codec.load_plan(codec.dumps(plan)) == plan
+        assert plan_json.load(codec.dumps(plan)) == plan
 
 
 def test_leaves_and_spines_are_the_specs_and_absent_if_it_says_nothing() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.builders import a_kube_plan, a_lab_plan, a_plan
 
 from gpucluster.cli.context import resolve_file
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan.model import (
     ClusterPlan,
     Hardware,
@@ -106,15 +106,15 @@ def _of_class(kind: Any) -> st.SearchStrategy[Any]:
 def test_plan_of_each_stack_comes_back_equal(file: Path) -> None:
     plan = resolve_file(file).plan
     text = codec.dumps(plan)
-    assert codec.load_plan(text) == plan
-    assert codec.dumps(codec.load_plan(text)) == text
+    assert plan_json.load(text) == plan
+    assert codec.dumps(plan_json.load(text)) == text
 
 
 @settings(max_examples=60)
 @given(_values(SlurmOnAws) | _values(SlurmOnHosts))
 def test_any_slurm_plan_comes_back_equal(plan: ClusterPlan) -> None:
-    assert codec.load_plan(codec.dumps(plan)) == plan
-    assert codec.load_slurm_plan(codec.dumps(plan)) == plan
+    assert plan_json.load(codec.dumps(plan)) == plan
+    assert plan_json.load_slurm(codec.dumps(plan)) == plan
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_any_slurm_plan_comes_back_equal(plan: ClusterPlan) -> None:
     ids=["aws", "hosts", "kubernetes"],
 )
 def test_kind_decides_the_class(plan: ClusterPlan, kind: type[ClusterPlan]) -> None:
-    assert type(codec.load_plan(codec.dumps(plan))) is kind
+    assert type(plan_json.load(codec.dumps(plan))) is kind
     assert json.loads(codec.dumps(plan))["kind"] == kind.kind
 
 
@@ -151,12 +151,12 @@ def _without_kind(plan: ClusterPlan, *path: str) -> str:
 )  # fmt: skip
 def test_wrong_kind_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        codec.load_plan(text)
+        plan_json.load(text)
 
 
 def test_plan_without_slurm_is_refused_where_slurm_is_needed() -> None:
     with pytest.raises(ValueError, match=r"^plan\.kind: found 'kubernetes-on-aws', expected slurm-on-aws or"):
-        codec.load_slurm_plan(codec.dumps(a_kube_plan()))
+        plan_json.load_slurm(codec.dumps(a_kube_plan()))
 
 
 def test_pool_of_hosts_has_an_address_for_each_host() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.builders import a_plan, a_spec, an_unequal_plan, on_aws
 
 from gpucluster import catalog, spec
-from gpucluster.plan import codec, defaults
+from gpucluster.plan import codec, defaults, plan_json
 from gpucluster.plan.aws import head_address, room, subnet_of, usable
 from gpucluster.plan.explain import explain
 from gpucluster.plan.model import Market, OwnNetwork, SlurmOnAws
@@ -55,7 +55,7 @@ def test_the_first_stack_becomes_its_plan() -> None:
 
 def test_a_plan_survives_its_json() -> None:
     plan = a_plan()
-    assert codec.load_plan(codec.dumps(plan)) == plan
+    assert plan_json.load(codec.dumps(plan)) == plan
 
 
 def test_a_zone_that_no_source_uses_has_a_subnet_but_no_slots_and_no_leaf() -> None:
@@ -275,7 +275,7 @@ def test_a_new_zone_moves_no_name_and_no_address(read: ClusterSpec, at: int) -> 
 def test_a_plan_is_the_same_twice_and_survives_its_json(read: ClusterSpec) -> None:
     text = codec.dumps(_resolved(read))
     assert codec.dumps(_resolved(read)) == text
-    assert codec.dumps(codec.load_plan(text)) == text
+    assert codec.dumps(plan_json.load(text)) == text
 
 
 @pytest.mark.parametrize(("cidr", "zone", "subnet"), [

@@ -8,7 +8,7 @@ import yaml
 from support.builders import LAB, a_lab_plan, a_plan, a_spec
 
 from gpucluster import catalog
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan.explain import explain
 from gpucluster.plan.model import Blocks, Flat, SlurmOnHosts, Tree
 from gpucluster.slurm.config import topology
@@ -72,7 +72,7 @@ def test_base_size_is_the_smallest_block() -> None:
 
 @pytest.mark.parametrize("text", [DEEP, BLOCK, OLD])
 def test_plan_survives_its_json(text: str) -> None:
-    assert codec.load_plan(codec.dumps(_plan(text))) == _plan(text)
+    assert plan_json.load(codec.dumps(_plan(text))) == _plan(text)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support.golden_tree import Golden
 
 import gpucluster
 from gpucluster import catalog, spec
-from gpucluster.plan import codec, defaults, names
+from gpucluster.plan import codec, defaults, names, plan_json
 from gpucluster.plan.model import SlurmLine, SlurmPlan, Standby
 from gpucluster.plan.resolve import resolve
 from gpucluster.slurm.config import key_check, prolog_limits
@@ -62,7 +62,7 @@ def test_lab_stack_matches_golden_files(golden: Golden) -> None:
 
 
 def test_same_plan_renders_the_same_bytes() -> None:
-    assert render(a_plan()) == render(codec.load_slurm_plan(codec.dumps(a_plan())))
+    assert render(a_plan()) == render(plan_json.load_slurm(codec.dumps(a_plan())))
 
 
 def test_node_reg_mem_percent_is_the_last_parameter() -> None:

@@ -16,7 +16,7 @@ from gpucluster import artifacts
 from gpucluster.agent.boot.boot_state import BootState, Bundle, require
 from gpucluster.agent.machine import BundleRefusedError, Machine, NotYetError
 from gpucluster.artifacts import Artifact
-from gpucluster.plan import codec, names
+from gpucluster.plan import codec, names, plan_json
 from gpucluster.plan.model import Bindings, SlurmPlan
 
 TREES = f"{names.STATE_DIR}/bundles"
@@ -63,7 +63,7 @@ def stored(machine: Machine, digest: str) -> Bundle | None:
     """Return the bundle of an unpacked tree; None if the tree is missing or incomplete."""
     tree = machine.path(TREES) / digest
     try:
-        plan = codec.load_slurm_plan((tree / names.PLAN_FILE).read_bytes())
+        plan = plan_json.load_slurm((tree / names.PLAN_FILE).read_bytes())
         bindings = _bindings(plan, (tree / names.BINDINGS_FILE).read_bytes)
     except (OSError, ValueError):
         return None
@@ -93,7 +93,7 @@ def _unpacked(machine: Machine, body: bytes, etag: str) -> Bundle:
     digest = artifacts.digest(body)
     try:
         members = artifacts.unpack(body)
-        plan = codec.load_slurm_plan(_member(members, names.PLAN_FILE))
+        plan = plan_json.load_slurm(_member(members, names.PLAN_FILE))
         bindings = _bindings(plan, lambda: _member(members, names.BINDINGS_FILE))
     except (ValueError, KeyError, EOFError, OSError, tarfile.TarError, zlib.error) as error:
         # a second fetch returns the same bytes

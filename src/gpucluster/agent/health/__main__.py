@@ -12,23 +12,18 @@ import contextlib
 import os
 import sys
 import syslog
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucluster.agent.health import drain, programs
-from gpucluster.agent.health.drain import Drained, Outcome
-from gpucluster.agent.health.programs import Argv
+from gpucluster.agent.health import programs
 from gpucluster.checks import node_health
-from gpucluster.checks.check import CheckResult, ParseError, QueryOutput, failed
+from gpucluster.checks.check import CheckResult, ParseError, failed
 from gpucluster.checks.node_health import HealthSettings
 from gpucluster.plan import codec, names
 from gpucluster.text import short
 
 PROLOG_S, CHECK_S = 10.0, 20.0  # for all queries of one run, which run side by side
-SCONTROL_S = 8.0  # three calls and the queries stay below HealthCheckTimeout, 60 s
-GOES_ON = "unhealthy, and not drained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +70,21 @@ def run(verb: str, found: HealthSettings, node: str) -> int:
         if verb == "check":
             _healthy_again(node)
         return 0
-    words = "; ".join(verdict.words for verdict in bad)
-    outcome = drain.drain(found, node, words, _scontrol)
-    _tell(found, node, words, outcome)
-    is_drained = outcome.outcome in (Outcome.DRAINED, Outcome.DRAINED_ALREADY)
+    is_drained = _drain(found, node, "; ".join(verdict.words for verdict in bad))
     return 1 if verb == "prolog" and is_drained else 0
+
+
+def _drain(found: HealthSettings, node: str, words: str) -> bool:
+    from gpucluster.agent.health import unhealthy  # noqa: PLC0415  slow: it imports the parser of Slurm's answers
+
+    return unhealthy.drain_node(found, node, words)
+
+
+def _healthy_again(node: str) -> None:
+    if Path(names.HEALTH_COMMENTED).exists():
+        from gpucluster.agent.health import unhealthy  # noqa: PLC0415  as above
+
+        unhealthy.remove_comment(node)
 
 
 def main(verb: str) -> int:
@@ -107,41 +112,11 @@ def _report(verdicts: Iterable[Verdict]) -> None:
         sys.stdout.write(f"{verdict.check}\t{verdict.result.verdict.value}\t{short(verdict.result.found)}\n")
 
 
-def _tell(found: HealthSettings, node: str, words: str, drained: Drained) -> None:
-    outcomes = {
-        Outcome.DRAINED: "drained",
-        Outcome.DRAINED_ALREADY: "unhealthy, and drained already",
-        Outcome.LIMIT: f"{GOES_ON}: {drained.others} other nodes of pool {found.pool} are drained for their health, and the limit is {found.limit}",
-        Outcome.NO_ANSWER: f"{GOES_ON}: slurmctld did not answer",
-    }[drained.outcome]
-    syslog.syslog(syslog.LOG_WARNING, f"{outcomes}: {short(words)}")
-    if drained.outcome is Outcome.DRAINED:
-        _save(names.HEALTH_JUDGED, f"{time.time():.3f}\n")
-    if drained.outcome is Outcome.LIMIT:
-        text = f"{GOES_ON}, because {drained.others} of pool {found.pool} are (limit {found.limit}): {words}"
-        if drain.comment(node, text, _scontrol):
-            _save(names.HEALTH_COMMENTED, "")
-
-
-def _healthy_again(node: str) -> None:
-    if Path(names.HEALTH_COMMENTED).exists() and drain.comment(node, "", _scontrol):
-        Path(names.HEALTH_COMMENTED).unlink(missing_ok=True)
-
-
 def _judged_at() -> float:
     """Return the time of the last drain since the boot: a person who resumes the node has seen what was there then."""
     with contextlib.suppress(OSError, ValueError):
         return float(Path(names.HEALTH_JUDGED).read_text())
     return 0.0
-
-
-def _save(path: str, text: str) -> None:
-    with contextlib.suppress(OSError):
-        Path(path).write_text(text)
-
-
-def _scontrol(argv: Argv) -> QueryOutput:
-    return programs.run_all([argv], SCONTROL_S, programs.MOST_OF_SLURM)[argv]
 
 
 if __name__ == "__main__":

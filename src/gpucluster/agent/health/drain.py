@@ -75,19 +75,13 @@ def comment(node: str, words: str, scontrol: Scontrol) -> bool:
 def _others(settings: HealthSettings, node: str, nodes: Iterable[SlurmNode]) -> int:
     """Return how many other nodes of the pool are drained for their health, also those that are off."""
     return sum(
-        1
-        for one in nodes
-        if one.name != node
-        and one.drained
-        and one.drain_owner is DrainOwner.HEALTH
-        and any(one.name in span for span in settings.slots)
+        1 for one in nodes if one.name != node and one.drained and one.drain_owner is DrainOwner.HEALTH
     )
 
 
 def show(settings: HealthSettings) -> Argv:
     """The command that lists the nodes of the pool."""
-    pool = ",".join(span.hostlist for span in settings.slots)
-    return ("scontrol", "--future", "show", "nodes", pool, "--json")
+    return ("scontrol", "--future", "show", "nodes", settings.nodes, "--json")
 
 
 def _nodes(settings: HealthSettings, scontrol: Scontrol) -> tuple[SlurmNode, ...]:

@@ -4,7 +4,7 @@ import os
 
 from gpucluster.agent.boot.boot_state import BootState, require
 from gpucluster.agent.machine import Machine
-from gpucluster.checks import node_health
+from gpucluster.checks import health_wants
 from gpucluster.plan import codec, names
 
 
@@ -15,6 +15,6 @@ def write(machine: Machine, state: BootState) -> BootState:
     if plan.health is None or pool is None:
         machine.path(names.HEALTH_FILE).unlink(missing_ok=True)
         return state
-    found = node_health.settings(plan, pool, require(state.answer).node, os.environ)
+    found = health_wants.settings(plan, pool, require(state.answer).node, os.environ)
     machine.write(names.HEALTH_FILE, codec.dumps(found))
     return state

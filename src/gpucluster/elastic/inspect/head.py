@@ -28,7 +28,7 @@ from gpucluster.elastic.memory import Memory, fold
 from gpucluster.elastic.model import CloudView
 from gpucluster.elastic.status_endpoint import StatusSnapshot, halted_by, unread
 from gpucluster.errors import GpuclusterError, StateError
-from gpucluster.plan import codec, names
+from gpucluster.plan import codec, names, plan_json
 from gpucluster.plan.model import Bindings, SlurmPlan
 from gpucluster.slurm.client import Scontrol, SlurmPort
 from gpucluster.slurm.values import SlurmView
@@ -113,7 +113,7 @@ def read_plan(where: HeadFiles) -> SlurmPlan:
     """Return the plan of the applied bundle."""
     path = where.bundle / names.PLAN_FILE
     try:
-        return codec.load_slurm_plan(path.read_bytes())
+        return plan_json.load_slurm(path.read_bytes())
     except PermissionError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}", next_step="be root, or slurm") from error
     except (OSError, ValueError) as error:

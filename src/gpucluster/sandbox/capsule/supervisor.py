@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucluster import gc_control
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.sandbox import cloud as api
 from gpucluster.sandbox import paths
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
@@ -87,7 +87,7 @@ def _kubernetes(served: api.Api, charge: SupervisorInput, home: SandboxDir) -> "
         return None
     from gpucluster.sandbox.capsule.kubernetes_part import KubernetesPart  # noqa: PLC0415  half a second
 
-    plan = codec.load_plan(home.plan.read_text())
+    plan = plan_json.load(home.plan.read_text())
     if plan.aws is None:
         return None
     return KubernetesPart(served, plan, home, socket.socket(fileno=charge.door))

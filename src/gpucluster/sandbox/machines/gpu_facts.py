@@ -7,7 +7,7 @@ from pathlib import Path
 from gpucluster import catalog
 from gpucluster.agent.boot import mps
 from gpucluster.catalog import nvswitch
-from gpucluster.checks.node_health import ports_of
+from gpucluster.checks.health_wants import ports_of
 from gpucluster.files import shipped
 from gpucluster.plan import names
 from gpucluster.plan.model import HostPool

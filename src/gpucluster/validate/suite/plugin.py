@@ -9,7 +9,7 @@ import pytest
 
 from gpucluster.checks.check import CheckStatus
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan import codec
+from gpucluster.plan import codec, plan_json
 from gpucluster.plan.model import Bindings, SlurmPlan
 from gpucluster.validate import reach
 from gpucluster.validate.expect import expectations, select
@@ -81,7 +81,7 @@ def _from_options(config: pytest.Config) -> None:
         raise ValueError(
             "--enter is missing; expected a program that enters a machine, such as `sandbox exec burst {machine} --`"
         )
-    plan = codec.load_slurm_plan(options.plan.read_bytes())
+    plan = plan_json.load_slurm(options.plan.read_bytes())
     bindings = None if options.bindings is None else codec.loads(Bindings, options.bindings.read_bytes())
     only = [word for word in options.only.split(",") if word]
     chosen = select(expectations(plan, bindings), tier=options.tier, only=only)
