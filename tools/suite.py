@@ -99,7 +99,8 @@ STATIC = (
     CommandStage(name="types", argv=("pyright",)),
     CommandStage(name="fixtures", argv=("pytest", "--setup-plan", "-q", *LONG, "tests/slurm"), quiet=True),
 )
-CHECK = (*STATIC, PytestStage(name="unit", tests=("tests/unit",), options=("-n", "2")))
+TWO = ("-n", "2", "--dist", "worksteal")  # by default one worker may end minutes before the other
+CHECK = (*STATIC, PytestStage(name="unit", tests=("tests/unit",), options=TWO))
 SUITES: dict[str, tuple[Lane, ...]] = {
     "check": (CHECK,),
     "gate": (
@@ -114,10 +115,11 @@ SUITES: dict[str, tuple[Lane, ...]] = {
         (
             *STATIC,  # the gate has run the unit tests in the tree's order
             PytestStage(name="unit in another order", tests=("tests/unit",), elsewhere=True,
-                        options=("-n", "2", "-p", "randomly", f"--randomly-seed={SEED}")),
+                        options=(*TWO, "-p", "randomly", f"--randomly-seed={SEED}")),
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44")),
             CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
-            PytestStage(name="kubernetes", tests=("tests/kubernetes",), options=("--tests-at-least", "55"),
+            PytestStage(name="kubernetes", tests=("tests/kubernetes",),
+                        options=("-n", "2", "--dist", "loadfile", "--tests-at-least", "55"),
                         after=KUBERNETES),
         ),
         (

@@ -200,7 +200,7 @@ class Cluster:
         return ledger.living(self.name).path
 
     def wait(
-        self, what: str, seen: Callable[[], bool], *, within: float = BOUND_S, poll: float = 0.3
+        self, what: str, seen: Callable[[], bool], *, within: float = BOUND_S, poll: float = 0.5
     ) -> None:
         """Wait until `seen()` is true. After `within` seconds an AssertionError shows the state of the cluster."""
         eventually(what, seen, within=within, poll=poll, picture=self.picture)

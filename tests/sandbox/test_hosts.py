@@ -33,6 +33,7 @@ LESS = (  # of stacks/lab.yaml: the machine that runs this may be small
         'hosts: "gpu[01-02]", addresses: "192.0.2.[11-12]"',
     ),
     ('{leaf1: "gpu[01-02]", leaf2: "gpu[03-04]"}', '{leaf1: "gpu[01-02]"}'),
+    ('slurm: {version: "24.11",', 'slurm: {version: "24.11", accounting: {database: local},'),
 )
 
 
@@ -139,6 +140,19 @@ def test_job_of_an_ordinary_user_runs_on_two_nodes(site):
     # the nodes mount the homes that the head exports
     job(site, "srun", "-N2", "sh", "-c", "touch ~/$SLURMD_NODENAME")
     assert job(site, "ls").split() == list(NODES)
+
+
+def recorded(site: Site, number: str) -> str:
+    """The state of the job in the database of the head."""
+    argv = ("sacct", "--allusers", "--allocations", "--noheader", "--parsable2", "--format=state")
+    return site.cluster.exec(HEAD, *argv, "--jobs", number, check=False).strip()
+
+
+def test_database_of_the_head_has_the_job_and_the_timer_of_limits_runs(site):
+    number = job(site, "sbatch", "--parsable", "--output=/dev/null", "--wrap=true").strip()
+    site.cluster.wait("its record", lambda: recorded(site, number) == "COMPLETED")
+    units = ("gpucluster-accounts.timer", "mariadb", "slurmdbd")
+    assert site.cluster.exec(HEAD, "systemctl", "is-active", *units).split() == ["active"] * 3
 
 
 def test_hosts_file_has_the_addresses_of_all_nodes_instead_of_loopback(site):
@@ -270,7 +284,8 @@ def test_next_run_repairs_a_run_that_failed_between_key_and_agent(site):
     """A reinstalled head has a new key. The failed run copied it to the nodes, but munged still uses the old one."""
     site.cluster.exec(HEAD, "sh", "-c", f"{NEW_KEY}; systemctl stop munge")
     site.cluster.exec("gpu01", "sh", "-c", f"cp -p {MUNGE_KEY} /root/old")
-    done = site.play("--extra-vars", json.dumps({"bundle_archive": "/nonexistent"}))
+    broken = json.dumps({"bundle_archive": "/nonexistent"})
+    done = site.play("--limit", "head,gpu01", "--extra-vars", broken)
     assert done.returncode != 0  # the run fails after the key and before the agent
     assert (
         site.cluster.exec("gpu01", "sh", "-c", f"cmp -s {MUNGE_KEY} /root/old || echo new").strip() == "new"
@@ -281,6 +296,8 @@ def test_next_run_repairs_a_run_that_failed_between_key_and_agent(site):
         "both are idle", lambda: states(site) == {node: ["IDLE"] for node in NODES}
     )  # slurmctld pings a node that is down each minute
     assert job(site, "srun", "-N2", "hostname").split()
+    number = job(site, "sbatch", "--parsable", "--output=/dev/null", "--wrap=true").strip()
+    site.cluster.wait("its record", lambda: recorded(site, number) == "COMPLETED")  # slurmdbd has the new key
 
 
 def test_rebooted_node_mounts_home_and_joins_again(site):

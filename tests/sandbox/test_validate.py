@@ -142,99 +142,122 @@ class Fault:
 REPLACED = "the machine is replaced"
 
 
-FAULTS = (
-    Fault("munge is stopped on a node", "svc.active[NODE]", "systemctl restart", "NODE", "systemctl stop munge", found="munge inactive"),
-    Fault(
-        "a node has another munge key", "auth.rt[NODE]", "munge.key", "NODE",
-        "head -c 128 /dev/urandom >/etc/munge/munge.key; systemctl restart munge",
-        may=frozenset({"nodes.state[head]"}),  # slurmctld may ping the node meanwhile, and marks it as not responding
+FAULTS = (  # those of one row are in place at one time
+    (
+        Fault("munge is stopped on a node", "svc.active[NODE]", "systemctl restart", "NODE", "systemctl stop munge", found="munge inactive"),
     ),
-    Fault(
-        "munge hangs on the head", "auth.rt[head]", "systemctl restart gpucluster-agent munge", "head",
-        "systemctl kill --signal=STOP munge", found="munged does not answer in time",
+    (
+        Fault(
+            "a node has another munge key", "auth.rt[NODE]", "munge.key", "NODE",
+            "head -c 128 /dev/urandom >/etc/munge/munge.key; systemctl restart munge",
+            may=frozenset({"nodes.state[head]"}),  # slurmctld may ping the node meanwhile, and marks it as not responding
+        ),
     ),
-    Fault(
-        "slurmd hangs on a node", "slurmd.ping[NODE]", "systemctl restart slurmd", "NODE",
-        "systemctl kill --kill-whom=main --signal=STOP slurmd",  # with its slurmstepd stopped, too, a new slurmd does not start in time
+    (
+        Fault(
+            "munge hangs on the head", "auth.rt[head]", "systemctl restart gpucluster-agent munge", "head",
+            "systemctl kill --signal=STOP munge", found="munged does not answer in time",
+        ),
     ),
-    Fault("slurmctld hangs", "ctl.ping[head]", "systemctl restart slurmctld", "head", "systemctl kill --signal=STOP slurmctld"),
-    Fault(
-        "the elastic daemon is stopped", "svc.active[head]", "systemctl restart gpucluster-elastic", "head",
-        "systemctl stop gpucluster-elastic", found="gpucluster-elastic inactive",
+    (
+        Fault(
+            "slurmd hangs on a node", "slurmd.ping[NODE]", "systemctl restart slurmd", "NODE",
+            "systemctl kill --kill-whom=main --signal=STOP slurmd",  # with its slurmstepd stopped, too, a new slurmd does not start in time
+        ),
     ),
-    Fault("the elastic daemon hangs", "elastic.ping[head]", "systemctl restart gpucluster-elastic", "head", "systemctl kill --signal=STOP gpucluster-elastic"),
-    Fault(
-        "slurm.conf is edited on the head", "cfg.same[head]", "systemctl restart gpucluster-agent", "head",
-        "echo '# by hand' >>/etc/slurm/slurm.conf",
-        may=frozenset({"cfg.same[NODE]", "cfg.same[OTHER]"}), found="/etc/slurm/slurm.conf is another",
+    (
+        Fault("slurmctld hangs", "ctl.ping[head]", "systemctl restart slurmctld", "head", "systemctl kill --signal=STOP slurmctld"),
     ),
-    Fault("a partition is down", "part.up[head]", "scontrol update partition", "head", "scontrol update partition=gpu state=down", found="gpu is DOWN"),
-    Fault("a partition's limit is changed by hand", "part.up[head]", "scontrol reconfigure", "head", "scontrol update partition=gpu maxtime=60", found="maxtime 01:00:00"),
-    Fault(
-        "a drain has a forged reason", "nodes.state[head]", "scontrol update nodename=NODE state=undrain", "head",
-        "scontrol update nodename=NODE state=drain reason='gpucluster: [nobody] by hand'", found="written by root, not by gpucluster",
+    (
+        Fault(
+            "the elastic daemon is stopped", "svc.active[head]", "systemctl restart gpucluster-elastic", "head",
+            "systemctl stop gpucluster-elastic", found="gpucluster-elastic inactive",
+        ),
     ),
-    Fault(
-        "a GPU is missing", "gpu.count[NODE]", "replace it", "NODE", "umount /dev/nvidia7; rm /dev/nvidia7",
-        undo="mknod -m 666 /dev/nvidia7 c 195 7", because=REPLACED,
-        found="nvidia7 missing", may=frozenset({"node.health[NODE]"}),
+    (
+        Fault("the elastic daemon hangs", "elastic.ping[head]", "systemctl restart gpucluster-elastic", "head", "systemctl kill --signal=STOP gpucluster-elastic"),
     ),
-    Fault(
-        "a device file of a ninth GPU", "gpu.count[NODE]", "rm /dev/nvidia8", "NODE", "mknod -m 666 /dev/nvidia8 c 195 8",
-        found="nvidia8 not in gres.conf", may=frozenset({"node.health[NODE]"}),
+    (
+        Fault(
+            "slurm.conf is edited on the head", "cfg.same[head]", "systemctl restart gpucluster-agent", "head",
+            "echo '# by hand' >>/etc/slurm/slurm.conf",
+            may=frozenset({"cfg.same[NODE]", "cfg.same[OTHER]"}), found="/etc/slurm/slurm.conf is another",
+        ),
+        Fault(
+            "a device file of a ninth GPU", "gpu.count[NODE]", "rm /dev/nvidia8", "NODE", "mknod -m 666 /dev/nvidia8 c 195 8",
+            found="nvidia8 not in gres.conf", may=frozenset({"node.health[NODE]"}),
+        ),
+        Fault("the metadata guard is gone on a node", "imds.guard[NODE]", "gpucluster-guard", "NODE", "nft delete table inet gpucluster"),
+        Fault(
+            "a node's clock is wrong", "clock.sync[NODE]", "chronyc makestep", "NODE",
+            r"""printf '#!/bin/sh\nexec /bin/date --date="+7 minutes" "$@"\n' >/usr/local/sbin/date; chmod 755 /usr/local/sbin/date""",
+            undo="rm /usr/local/sbin/date", because="the clock is right, as it is the host's: only its `date` is wrong",
+            found="off by 4",
+        ),
     ),
-    Fault(
-        "a GPU has uncorrectable ECC errors", "node.health[NODE]", "health_check --report", "NODE",
-        """echo '{"ecc": {"3": 2}}' >/run/sandbox-gpu-faults.json""",
-        undo="rm /run/sandbox-gpu-faults.json", because=REPLACED,
-        found="gpu.ecc: GPU 3 has 2 uncorrectable ECC errors",
+    (
+        Fault("a partition's limit is changed by hand", "part.up[head]", "scontrol reconfigure", "head", "scontrol update partition=gpu maxtime=60", found="maxtime 01:00:00"),
+        Fault(
+            "a drain has a forged reason", "nodes.state[head]", "scontrol update nodename=NODE state=undrain", "head",
+            "scontrol update nodename=NODE state=drain reason='gpucluster: [nobody] by hand'", found="written by root, not by gpucluster",
+        ),
+        Fault(
+            "a GPU has uncorrectable ECC errors", "node.health[NODE]", "health_check --report", "NODE",
+            """echo '{"ecc": {"3": 2}}' >/run/sandbox-gpu-faults.json""",
+            undo="rm /run/sandbox-gpu-faults.json", because=REPLACED,
+            found="gpu.ecc: GPU 3 has 2 uncorrectable ECC errors",
+        ),
+        Fault(
+            "/tmp is full", "disk[NODE]", "df -h", "NODE",
+            "mount -t tmpfs -o size=1m,mode=1777 tmpfs /tmp; head -c 1000000 /dev/zero >/tmp/full",
+            undo="umount /tmp", because="a person chooses the files that go", found="/tmp 9",
+        ),
+        Fault("the metadata guard is gone on the head", "imds.guard[head]", "gpucluster-guard", "head", "nft delete table inet gpucluster"),
     ),
-    Fault(
-        "a port of the fabric is down", "node.health[NODE]", "health_check --report", "NODE",
-        "echo '1: DOWN' >/etc/sandbox-fabric/fabric0/ports/1/state; rm -r /etc/sandbox-fabric/fabric[1-9]*",
-        undo="for n in $(seq 0 31); do mkdir -p /etc/sandbox-fabric/fabric$n/ports/1; echo '4: ACTIVE' >/etc/sandbox-fabric/fabric$n/ports/1/state; done",
-        because=REPLACED, found="fabric.ports: 0 active ports",
+    (
+        Fault("a partition is down", "part.up[head]", "scontrol update partition", "head", "scontrol update partition=gpu state=down", found="gpu is DOWN"),
+        Fault(
+            "a GPU is missing", "gpu.count[NODE]", "replace it", "NODE", "umount /dev/nvidia7; rm /dev/nvidia7",
+            undo="mknod -m 666 /dev/nvidia7 c 195 7", because=REPLACED,
+            found="nvidia7 missing", may=frozenset({"node.health[NODE]"}),
+        ),
+        Fault(
+            "a port of the fabric is down", "node.health[NODE]", "health_check --report", "NODE",
+            "echo '1: DOWN' >/etc/sandbox-fabric/fabric0/ports/1/state; rm -r /etc/sandbox-fabric/fabric[1-9]*",
+            undo="for n in $(seq 0 31); do mkdir -p /etc/sandbox-fabric/fabric$n/ports/1; echo '4: ACTIVE' >/etc/sandbox-fabric/fabric$n/ports/1/state; done",
+            because=REPLACED, found="fabric.ports: 0 active ports",
+        ),
+        Fault("/dev/shm is read-only", "fs.mount[NODE]", "remount,rw", "NODE", "mount -o remount,ro /dev/shm", found="/dev/shm is read-only"),
     ),
-    Fault("the metadata guard is gone on a node", "imds.guard[NODE]", "gpucluster-guard", "NODE", "nft delete table inet gpucluster"),
-    Fault("the metadata guard is gone on the head", "imds.guard[head]", "gpucluster-guard", "head", "nft delete table inet gpucluster"),
-    Fault(
-        "a node's clock is wrong", "clock.sync[NODE]", "chronyc makestep", "NODE",
-        r"""printf '#!/bin/sh\nexec /bin/date --date="+7 minutes" "$@"\n' >/usr/local/sbin/date; chmod 755 /usr/local/sbin/date""",
-        undo="rm /usr/local/sbin/date", because="the clock is right, as it is the host's: only its `date` is wrong",
-        found="off by 4",
-    ),
-    Fault(
-        "/tmp is full", "disk[NODE]", "df -h", "NODE",
-        "mount -t tmpfs -o size=1m,mode=1777 tmpfs /tmp; head -c 1000000 /dev/zero >/tmp/full",
-        undo="umount /tmp", because="a person chooses the files that go", found="/tmp 9",
-    ),
-    Fault("/dev/shm is read-only", "fs.mount[NODE]", "remount,rw", "NODE", "mount -o remount,ro /dev/shm", found="/dev/shm is read-only"),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.name)
-def test_fault_is_found_by_its_own_check_whose_remedy_ends_it(shared_cluster, nodes_in_use, case):
+@pytest.mark.parametrize("cases", FAULTS, ids=lambda cases: ", ".join(case.name for case in cases))
+def test_each_fault_is_found_by_its_own_check_whose_remedy_ends_it(shared_cluster, nodes_in_use, cases):
     """The agents are paused, because they would repair some of it."""
 
     def told(text: str) -> str:
         return text.replace("NODE", nodes_in_use[0]).replace("OTHER", nodes_in_use[1])
 
-    machine, finds, may = told(case.machine), told(case.finds), {told(ident) for ident in case.may}
+    finds = {told(case.finds) for case in cases}
     with paused(shared_cluster, AGENT, "head", nodes_in_use[0]):
-        shared_cluster.exec(machine, "sh", "-ec", told(case.do))
-        with asked_by_ssm(shared_cluster, {finds}) as by_ssm:
+        for case in cases:
+            shared_cluster.exec(told(case.machine), "sh", "-ec", told(case.do))
+        with asked_by_ssm(shared_cluster, finds) as by_ssm:
             results = validated(shared_cluster, "--tier", "0", code=1)
             same = by_ssm()
-        if case.undo:
-            shared_cluster.exec(machine, "sh", "-ec", case.undo)
-        else:
-            run_remedy(shared_cluster, results[finds]["remedy"])
+        for case in cases:
+            if case.undo:
+                shared_cluster.exec(told(case.machine), "sh", "-ec", case.undo)
+            else:
+                run_remedy(shared_cluster, results[told(case.finds)]["remedy"])
     shared_cluster.wait("all checks pass again", lambda: is_healthy(shared_cluster))
-    only_these_fail(results, {finds}, may)
-    assert of_verdict(same, "fail") == {finds}
-    for one in (results, same):
-        assert told(case.remedy) in one[finds]["remedy"]
-        assert case.found in one[finds]["found"]
+    only_these_fail(results, finds, {told(ident) for case in cases for ident in case.may})
+    assert of_verdict(same, "fail") == finds
+    for case in cases:
+        for one in (results, same):
+            assert told(case.remedy) in one[told(case.finds)]["remedy"]
+            assert case.found in one[told(case.finds)]["found"]
 
 
 @dataclass(frozen=True)

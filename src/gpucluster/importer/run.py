@@ -21,6 +21,7 @@ from gpucluster.plan import names
 from gpucluster.plan.resolve import resolve
 from gpucluster.slurm.config.render import render
 from gpucluster.spec import Problem, Report, inspect_text
+from gpucluster.spec.reading import item_label
 from gpucluster.spec.yaml import MAX_BYTES
 
 _KINDS = (  # a part of the file's name -> its kind; other files are read only if slurm.conf includes them
@@ -166,21 +167,32 @@ _KINDS_OF_PARTS = {"slurm": "slurm.conf", "pools": "node", "partitions": "partit
 
 
 def _without_extra(made: Made, errors: Sequence[Problem]) -> bool:
-    """Take the keys out of `extra` that the rules refuse: the list of differences then has them as lost, with the rule's reason."""
+    """Take the keys out of `extra` that the rules refuse; return whether there was one.
+
+    The list of differences then has them as lost, with the rule's reason.
+    """
     wrong = {found: problem.message for problem in errors if (found := refused(problem.path))}
-    made.refused |= {(_KINDS_OF_PARTS[part], name, key): why for (part, name, key), why in wrong.items()}
-    for part in _KINDS_OF_PARTS:
-        value = made.spec[part]
+    before = {part: made.spec[part] for part in _KINDS_OF_PARTS}
+    for part, value in before.items():
         if isinstance(value, Mapping):
-            made.spec[part] = _less(value, frozenset(key for of, _, key in wrong if of == part))
+            made.spec[part] = _without_refused(made, part, "", value, wrong)
         elif isinstance(value, list):
             made.spec[part] = [
-                _less(one, frozenset(key for of, name, key in wrong if (of, name) == (part, one["name"])))
+                _without_refused(made, part, item_label(one["name"], index), one, wrong)
                 if isinstance(one, Mapping)
                 else one
-                for one in value
+                for index, one in enumerate(value)
             ]
-    return bool(wrong)
+    return any(made.spec[part] != value for part, value in before.items())
+
+
+def _without_refused(
+    made: Made, part: str, label: str, value: Mapping[str, Value], wrong: Mapping[tuple[str, str, str], str]
+) -> dict[str, Value]:
+    keys = {key: why for (of, at, key), why in wrong.items() if (of, at) == (part, label)}
+    name = str(value.get("name", ""))
+    made.refused |= {(_KINDS_OF_PARTS[part], name, key): why for key, why in keys.items()}
+    return _less(value, frozenset(keys))
 
 
 def _less(part: Mapping[str, Value], keys: frozenset[str]) -> dict[str, Value]:

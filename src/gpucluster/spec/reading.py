@@ -151,13 +151,15 @@ def spell(path: Path, root: Node) -> str:
             )
         else:
             node = node.items[step] if isinstance(node, ListNode) else node
-            words += f"[{_name_of(node) or step}]"
+            words += f"[{item_label(_name_of(node), step)}]"
     return words.removeprefix(".")
 
 
-def _name_of(node: Node) -> str | None:
-    if not isinstance(node, MapNode) or "name" not in node.entries:
-        return None
-    name = plain(node.entries["name"].node)
+def _name_of(node: Node) -> object:
+    return plain(node.entries["name"].node) if isinstance(node, MapNode) and "name" in node.entries else None
+
+
+def item_label(name: object, index: int) -> str:
+    """How a path names an item of a list: by its name if that can be printed, else by its index."""
     fit = isinstance(name, str) and 0 < len(name) <= 40 and name.replace("-", "").isalnum() and name.isascii()
-    return str(name) if fit else None
+    return str(name) if fit else str(index)

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpucluster import catalog
 from gpucluster.errors import GpuclusterError
 from gpucluster.importer.lines import MAX_COMPLAINTS, MAX_DEPTH
 from gpucluster.importer.run import Imported, import_files
+from gpucluster.spec import inspect_text
 
 GOOD = "ClusterName=c\nSlurmctldHost=ctl(10.0.0.1)\nNodeName=n[1-2] NodeAddr=10.0.0.[2-3] CPUs=4\nPartitionName=p Nodes=n[1-2]\n"
 SITES = Path(__file__).parents[2] / "support/sites"
@@ -132,6 +134,18 @@ def test_continuation_comment_and_case(tmp_path: Path) -> None:
     assert not found.complaints
     same = {row.key.lower() for row in found.differences if row.change == "same"}
     assert {"nodename", "cpus", "realmemory", "partitionname", "nodes", "maxtime", "clustername"} <= same
+
+
+@pytest.mark.parametrize("name", ["gpu_long", "std.q", "x" * 41, "2"])
+def test_refused_value_is_left_out_whatever_the_name_of_its_partition(tmp_path: Path, name: str) -> None:
+    """Regression: a path names such a partition by its index, so its value stayed in the spec, and the import did not end."""
+    lines = f"PartitionName=one Nodes=ALL PriorityJobFactor=5\nPartitionName={name} Nodes=ALL PriorityJobFactor=.q\n"
+    found = _of(tmp_path, GOOD + lines)
+    spec = inspect_text(found.text, "c.yaml", catalog.load()).result()
+    extra = {part.name: dict(part.extra) for part in spec.partitions}
+    assert extra == {"p": {}, "one": {"PriorityJobFactor": "5"}, name: {}}
+    (lost,) = (row for row in found.differences if row.before == ".q")
+    assert (lost.names, "is a whole number of 0 to 65535" in lost.why) == ((name,), True)
 
 
 _SEEDS = [path.read_text() for path in sorted(SITES.glob("*/slurm.conf"))]
