@@ -24,7 +24,7 @@ from gpucluster.spec import inspect_text
 ANY = (
     "0", "1", "2", "4", "30", "100", "1000", "65535", "65536", "4294967295", "4294967296", "18446744073709551615",
     "99999999999999999999", "INFINITE", "1.5", "nonsense", "yes", "none", "ALL", "/x/y", "/etc/hosts", "a:b", "-1", "010",
-    "08", "0x10", "4k", "1-0", "12:00:00", "1:2:3:4", "99999999-0", "cpu=1", "cpu=x", "foo=1", "1-3", "9-1", "1,2",
+    "08", "0x10", "4k", "1-0", "12:00:00", "1:2:3:4", "99999999-0", "cpu=1", "cpu=x", "cpu=.5,mem=1.g", "foo=1", "1-3", "9-1", "1,2",
 )  # fmt: skip
 PLACES = {"slurm.conf": ("slurm",), "node": ("pools", 0), "partition": ("partitions", 0)}
 BLIND = ("slurmctlddebug", "slurmctldsyslogdebug")  # a silent slurmctld reports nothing
