@@ -106,9 +106,10 @@ def test_agent_of_a_node_with_a_full_disk_and_a_full_run_starts_and_answers(burs
     node = burst.job(job)["nodes"]
     fill = f"""
         cp -a {names.STATE_DIR} /tmp/state && mount -t tmpfs -o size=16m tmpfs {names.STATE_DIR}
-        cp -a /tmp/state/. {names.STATE_DIR}/ && ! head -c 17M /dev/zero >{names.STATE_DIR}/output
-        mount -o remount,size=$(df --output=used -k /run | tail -1)k /run
-        ! echo x 2>/dev/null >/run/more && ! echo x 2>/dev/null >{names.STATE_DIR}/more"""
+        cp -a /tmp/state/. {names.STATE_DIR}/
+        mount -o remount,size=$(($(df --output=used -k /run | tail -1) + 512))k /run
+        for folder in {names.STATE_DIR} /run; do ! head -c 17M /dev/zero >$folder/output; done
+        ! echo x >/run/more; ! echo x >{names.STATE_DIR}/more"""
     burst.exec(node, "sh", "-e", "-c", fill)
     burst.exec(node, "systemctl", "restart", "gpucluster-agent")
     began = contact(burst, node, boot_state.RUN_STATE)
@@ -117,7 +118,7 @@ def test_agent_of_a_node_with_a_full_disk_and_a_full_run_starts_and_answers(burs
     shown = burst.exec(node, "systemctl", "show", "gpucluster-agent", "--property=NRestarts,ActiveState")
     assert sorted(shown.split()) == ["ActiveState=active", "NRestarts=0"]
 
-    burst.exec(node, "sh", "-e", "-c", f"mount -o remount,size=1g /run; rm {names.STATE_DIR}/output")
+    burst.exec(node, "sh", "-e", "-c", f"rm /run/output {names.STATE_DIR}/output")
     burst.wait("the state is written", lambda: contact(burst, node, names.AGENT_STATE) > began + 10)
     assert (burst.state(job), burst.job(job)["restart_cnt"]) == ("RUNNING", 0)
     burst.exec("head", "scancel", str(job))

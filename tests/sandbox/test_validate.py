@@ -189,6 +189,12 @@ FAULTS = (  # those of one row are in place at one time
         ),
         Fault("the metadata guard is gone on a node", "imds.guard[NODE]", "gpucluster-guard", "NODE", "nft delete table inet gpucluster"),
         Fault(
+            "a port of the fabric is down", "node.health[NODE]", "health_check --report", "NODE",
+            "echo '1: DOWN' >/etc/sandbox-fabric/fabric0/ports/1/state; rm -r /etc/sandbox-fabric/fabric[1-9]*",
+            undo="for n in $(seq 0 31); do mkdir -p /etc/sandbox-fabric/fabric$n/ports/1; echo '4: ACTIVE' >/etc/sandbox-fabric/fabric$n/ports/1/state; done",
+            because=REPLACED, found="fabric.ports: 0 active ports",
+        ),
+        Fault(
             "a node's clock is wrong", "clock.sync[NODE]", "chronyc makestep", "NODE",
             r"""printf '#!/bin/sh\nexec /bin/date --date="+7 minutes" "$@"\n' >/usr/local/sbin/date; chmod 755 /usr/local/sbin/date""",
             undo="rm /usr/local/sbin/date", because="the clock is right, as it is the host's: only its `date` is wrong",
@@ -220,12 +226,6 @@ FAULTS = (  # those of one row are in place at one time
             "a GPU is missing", "gpu.count[NODE]", "replace it", "NODE", "umount /dev/nvidia7; rm /dev/nvidia7",
             undo="mknod -m 666 /dev/nvidia7 c 195 7", because=REPLACED,
             found="nvidia7 missing", may=frozenset({"node.health[NODE]"}),
-        ),
-        Fault(
-            "a port of the fabric is down", "node.health[NODE]", "health_check --report", "NODE",
-            "echo '1: DOWN' >/etc/sandbox-fabric/fabric0/ports/1/state; rm -r /etc/sandbox-fabric/fabric[1-9]*",
-            undo="for n in $(seq 0 31); do mkdir -p /etc/sandbox-fabric/fabric$n/ports/1; echo '4: ACTIVE' >/etc/sandbox-fabric/fabric$n/ports/1/state; done",
-            because=REPLACED, found="fabric.ports: 0 active ports",
         ),
         Fault("/dev/shm is read-only", "fs.mount[NODE]", "remount,rw", "NODE", "mount -o remount,ro /dev/shm", found="/dev/shm is read-only"),
     ),
