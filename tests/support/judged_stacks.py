@@ -172,6 +172,7 @@ ON_EKS: Mapping[str, Callable[[], AwsPlan]] = {
     "kube": eks_plans.the_stack,
     "every kind on EKS": eks_plans.everything,
     "prepaid on EKS": eks_plans.prepaid,
+    "hybrid": partial(_of_file, "hybrid"),
     "Slurm and EKS": eks_plans.hybrid,
 }
 EVERY: Mapping[str, Callable[[], AwsPlan]] = {**STACKS, **ON_EKS}

@@ -12,6 +12,7 @@ from support.judged_stacks import EVERY, ON_EKS, judged
 from support.operators import a_scope
 
 from gpucluster.aws.operator_documents import PolicyRole, documents
+from gpucluster.files import checkout
 from gpucluster.plan.model import SlurmOnAws
 
 # (Sid, kind, text) -> why the finding is no fault. A row that no stack needs is refused.
@@ -107,6 +108,12 @@ def test_every_policy_passes_parliament() -> None:
 
 def allowed(issue: str, detail: str) -> tuple[str, str] | None:
     return next((row for row in GRAMMAR if row[0] == issue and row[1] in detail), None)
+
+
+def test_every_stack_on_aws_is_judged() -> None:
+    root = checkout()
+    assert root is not None
+    assert {file.stem for file in (root / "stacks").glob("*.yaml")} - EVERY.keys() == {"lab"}  # existing hosts
 
 
 def test_minimum_number_of_checks() -> None:
