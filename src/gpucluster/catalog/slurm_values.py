@@ -18,7 +18,9 @@ _MOST_SECONDS = 2**31 - 1  # time_str2mins computes with an int
 _SIGNS = "+-"
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _PLAIN = re.compile(r"[0-9]{1,9}")
-_SCALED = re.compile(r"([0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9})[KMGTP]?", re.IGNORECASE)  # strtod(3) and a unit
+_SCALED = re.compile(
+    r"([0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9})[KMGTP]?", re.IGNORECASE
+)  # strtod(3) and a unit
 _GRES = re.compile(r"gres/[a-z0-9_]+(:[a-z0-9._-]+)?")
 
 

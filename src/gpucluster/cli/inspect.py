@@ -29,7 +29,7 @@ def timeline(
     way: Way,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show the events of a job from the journal: its requests, instances and nodes, with their ids. Exit 1: no such job."""
+    """Show the events of a job: its requests, instances and nodes, with their ids. Exit 1: no such job."""
     with reporting(output):
         report(reach(way), output, "inspect.timeline", str(job))
 

@@ -59,9 +59,7 @@ VERBS: Mapping[tuple[str, ...], MachineVerb] = {
         about="show why a job waits, or the state of a node",
         subject="job-or-node",
     ),
-    ("timeline",): MachineVerb(
-        module="inspect.timeline", about="show the events of a job from the journal", subject="job"
-    ),
+    ("timeline",): MachineVerb(module="inspect.timeline", about="show the events of a job", subject="job"),
     ("reconcile",): MachineVerb(
         module="inspect.reconcile", about="start a reconcile of the daemon now", options=("--dry-run",)
     ),

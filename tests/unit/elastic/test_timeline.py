@@ -17,6 +17,7 @@ from gpucluster.elastic.events import (
     InterruptionKind,
     JobPlaced,
     JobReleased,
+    JobRunning,
     JobsRequeued,
     JobsSignalled,
     OrderGiven,
@@ -26,6 +27,9 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.inspect import timeline
 from gpucluster.elastic.journal import read_only
 from gpucluster.plan import codec, names
+from gpucluster.slurm.job_records import JobRecord
+
+ACCOUNTING = ('version: "24.11"', 'version: "24.11"\n  accounting: {database: local}')
 
 
 def test_job_has_every_stage_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,3 +156,59 @@ def test_unknown_job_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert timeline.main(["7", "--json", *where]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert timeline.main(["7", "--journal", str(tmp_path / "none")]) == 2
+
+
+def test_records_say_what_held_the_job_and_how_its_runs_ended() -> None:
+    """The times of records are whole seconds, so an end may be up to a second after its time."""
+    slots = ("h200-1a-1",)
+    entries = [
+        Entry(at=NOW + 10.4, event=JobPlaced(job=7, slots=slots, submitted_at=NOW)),
+        Entry(at=NOW + 12.7, event=JobRunning(job=7)),
+        Entry(at=NOW + 14.1, event=JobReleased(job=7)),
+        Entry(at=NOW + 20.2, event=JobPlaced(job=7, slots=slots, submitted_at=NOW)),
+        Entry(at=NOW + 20.3, event=JobRunning(job=7)),
+    ]
+    second = int(NOW)
+    records = [
+        JobRecord(started_at=second + 10, ended_at=second + 12, state="PREEMPTED", reason="QOSGrpGRES", exit_code="0:0"),
+        JobRecord(started_at=second + 20, ended_at=second + 20, state="FAILED", reason="", exit_code="3:0"),
+    ]  # fmt: skip
+    found = timeline.timeline(7, entries, records)
+    assert [(one.what, one.detail) for one in found] == [
+        ("submitted", ""),
+        ("waited", "at last for QOSGrpGRES"),
+        ("placed", "h200-1a-1"),
+        ("running", ""),
+        ("preempted", "for a job that comes first"),
+        ("released", ""),
+        ("placed", "h200-1a-1"),
+        ("running", ""),
+        ("ended", "FAILED, exit code 3:0"),
+    ]
+
+
+def test_job_that_only_accounting_knows_has_its_end() -> None:
+    record = JobRecord(started_at=NOW, ended_at=NOW + 5, state="COMPLETED", reason="", exit_code="0:0")
+    assert [one.what for one in timeline.timeline(7, [], [record])] == ["ended"]
+
+
+def test_accounting_that_does_not_answer_leaves_the_journal_s_moments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / names.PLAN_FILE).write_text(codec.dumps(a_plan(ACCOUNTING)))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    sacct = tmp_path / "sacct"
+    sacct.write_text("#!/bin/sh\necho 'slurmdbd is away' >&2; exit 1\n")
+    sacct.chmod(0o755)
+    f = Fleet(a_plan(), tmp_path)
+    job = f.slurm.submit(1, lasts=30)
+    f.until(lambda: job.state == "RUNNING", 400)
+    argv = [str(job.id), "--bundle", str(tmp_path), "--journal", str(tmp_path / "journal.sqlite")]
+    assert timeline.main(argv) == 0
+    shown = capsys.readouterr()
+    assert "registered" in shown.out
+    assert "warning: without the records of accounting: " in shown.err
+    assert "slurmdbd is away" in shown.err
+    sacct.write_text(f"#!/bin/sh\necho '{job.id}|{int(NOW)}|{int(NOW) + 9}|PREEMPTED|None|0:0'\n")
+    assert timeline.main(argv) == 0
+    assert "preempted" in capsys.readouterr().out

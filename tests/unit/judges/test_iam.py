@@ -113,7 +113,9 @@ def allowed(issue: str, detail: str) -> tuple[str, str] | None:
 def test_every_stack_on_aws_is_judged() -> None:
     root = checkout()
     assert root is not None
-    assert {file.stem for file in (root / "stacks").glob("*.yaml")} - EVERY.keys() == {"lab"}  # existing hosts
+    assert {file.stem for file in (root / "stacks").glob("*.yaml")} - EVERY.keys() == {
+        "lab"
+    }  # existing hosts
 
 
 def test_minimum_number_of_checks() -> None:

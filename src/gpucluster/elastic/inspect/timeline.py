@@ -1,15 +1,16 @@
 """`python -m gpucluster.elastic.inspect.timeline JOBID [--json]`, on the head: the moments of a job and their times.
 
-It reads only the journal of a running daemon, and queries neither Slurm nor the cloud. Each moment has the ids that join
-it to others (request, instance, node) and the duration of its stage.
+It reads the journal of the daemon, and with accounting the job's records of slurmdbd: what held the job, and how each run of
+it ended. Each moment has the ids that join it to others (request, instance, node) and the duration of its stage.
 """
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpucluster import shell
 from gpucluster.elastic.events import (
     BootFailed,
     BreakerTripped,
@@ -41,8 +42,14 @@ from gpucluster.elastic.events import (
 )
 from gpucluster.elastic.inspect import head
 from gpucluster.elastic.memory.launches import served
-from gpucluster.errors import StateError
+from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec
+from gpucluster.slurm import job_records
+from gpucluster.slurm.job_records import JobRecord
+from gpucluster.slurm.states import JobState
+from gpucluster.text import short
+
+SACCT_S = 20.0
 
 # moment -> the moments that may start its stage (the last one counts), and whether they belong to the slot, the
 # request's or the job's
@@ -60,6 +67,9 @@ BEGAN: Mapping[str, tuple[tuple[str, ...], str]] = {
     "signalled": (("interrupted",), "slot"),
     "requeued": (("interrupted",), "slot"),
     "released": (("running", "placed"), "job"),
+    "waited": (("submitted", "released"), "job"),
+    "preempted": (("running", "placed"), "job"),
+    "ended": (("running", "placed"), "job"),
     "idle": (("released",), "job"),
     "terminating": (("idle", "up", "launched"), "slot"),
     "gone": (("terminating", "launched"), "slot"),
@@ -87,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         where = head.head_files(options)
-        events = timeline(options.job, head.read_journal(where))
+        events = timeline(options.job, head.read_journal(where), _records(options.job, where))
         if options.json:
             sys.stdout.write(json.dumps([codec.to_json(m) for m in events], indent=1) + "\n")
             return 0
@@ -101,6 +111,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
     return head.run(work)
+
+
+def _records(job: int, where: head.HeadFiles) -> tuple[JobRecord, ...]:
+    """The job's records, if the cluster has accounting. What is missing is said, and the journal's moments are shown."""
+    try:
+        if head.read_plan(where).slurm.accounting is None:
+            return ()
+        done = shell.run(job_records.show(job), env=job_records.IN_ENVIRONMENT, timeout_s=SACCT_S)
+        return job_records.parse(job, done.stdout)
+    except (GpuclusterError, ValueError) as error:
+        sys.stderr.write(f"warning: without the records of accounting: {short(str(error))}\n")
+        return ()
 
 
 def _cluster(where: head.HeadFiles) -> str:
@@ -117,12 +139,31 @@ def lines(events: Sequence[TimelineEvent]) -> tuple[str, ...]:
     return tuple(_line(found, first) for found in events)
 
 
-def timeline(job: int, entries: Iterable[Entry]) -> tuple[TimelineEvent, ...]:
-    """Return the moments of one job: its own, and those of its slots from its placement to their end."""
+def timeline(
+    job: int, entries: Iterable[Entry], records: Iterable[JobRecord] = ()
+) -> tuple[TimelineEvent, ...]:
+    """Return the moments of one job: its own, those of its records, and those of its slots from its placement to their end."""
     story = _Story(job)
     for entry in entries:
         story.add(entry)
-    return timed(sorted(story.events, key=lambda m: m.at))
+    return timed(sorted([*story.events, *_recorded(records)], key=_order))
+
+
+def _recorded(records: Iterable[JobRecord]) -> Iterator[TimelineEvent]:
+    for run in records:
+        if run.started_at and run.reason:
+            yield TimelineEvent(at=run.started_at, what="waited", detail=f"at last for {run.reason}")
+        if run.ended_at and run.state.startswith(JobState.PREEMPTED):
+            yield TimelineEvent(at=run.ended_at, what="preempted", detail="for a job that comes first")
+        elif run.ended_at:
+            yield TimelineEvent(
+                at=run.ended_at, what="ended", detail=f"{run.state}, exit code {run.exit_code}"
+            )
+
+
+def _order(found: TimelineEvent) -> float:
+    """The time. That of a record has no fraction: an end may be up to a second later, after what the journal has."""
+    return found.at + (0.999 if found.what in ("preempted", "ended") else 0.0)
 
 
 def timed(events: Iterable[TimelineEvent]) -> tuple[TimelineEvent, ...]:
