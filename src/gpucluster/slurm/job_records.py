@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-_FIELDS = "JobIDRaw,Start,End,State,Reason,ExitCode"
+_FIELDS = "JobIDRaw,Submit,Start,End,State,Reason,ExitCode"
 IN_ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}  # Unix seconds, for the command of `show`
 
 
@@ -10,6 +10,7 @@ IN_ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}  # Unix seconds, for the command of
 class JobRecord:
     """One run of a job. Times are whole Unix seconds; 0 means that there was none yet."""
 
+    submitted_at: float  # of a run after a requeue: the time of the requeue
     started_at: float
     ended_at: float
     state: str  # PREEMPTED, COMPLETED, CANCELLED by 5001
@@ -29,10 +30,10 @@ def parse(job: int, text: str) -> tuple[JobRecord, ...]:
         raise ValueError(f"sacct printed {'|'.join(wrong[0])[:80]!r}")
     return tuple(
         JobRecord(
-            started_at=_time(started), ended_at=_time(ended), state=state, reason="" if reason == "None" else reason,
+            submitted_at=_time(submitted), started_at=_time(started), ended_at=_time(ended), state=state, reason="" if reason == "None" else reason,
             exit_code=code,
         )
-        for number, started, ended, state, reason, code in rows
+        for number, submitted, started, ended, state, reason, code in rows
         if number == str(job)
     )  # fmt: skip
 

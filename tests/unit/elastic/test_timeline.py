@@ -170,8 +170,8 @@ def test_records_say_what_held_the_job_and_how_its_runs_ended() -> None:
     ]
     second = int(NOW)
     records = [
-        JobRecord(started_at=second + 10, ended_at=second + 12, state="PREEMPTED", reason="QOSGrpGRES", exit_code="0:0"),
-        JobRecord(started_at=second + 20, ended_at=second + 20, state="FAILED", reason="", exit_code="3:0"),
+        JobRecord(submitted_at=second, started_at=second + 10, ended_at=second + 12, state="PREEMPTED", reason="QOSGrpGRES", exit_code="0:0"),
+        JobRecord(submitted_at=second + 12, started_at=second + 20, ended_at=second + 20, state="FAILED", reason="", exit_code="3:0"),
     ]  # fmt: skip
     found = timeline.timeline(7, entries, records)
     assert [(one.what, one.detail) for one in found] == [
@@ -187,9 +187,27 @@ def test_records_say_what_held_the_job_and_how_its_runs_ended() -> None:
     ]
 
 
-def test_job_that_only_accounting_knows_has_its_end() -> None:
-    record = JobRecord(started_at=NOW, ended_at=NOW + 5, state="COMPLETED", reason="", exit_code="0:0")
-    assert [one.what for one in timeline.timeline(7, [], [record])] == ["ended"]
+def test_run_that_the_daemon_did_not_see_is_a_moment() -> None:
+    """The journal has the second run only, whose submission is the requeue."""
+    entries = [
+        Entry(at=NOW + 20.2, event=JobPlaced(job=7, slots=("h200-1a-1",), submitted_at=NOW + 12)),
+        Entry(at=NOW + 20.3, event=JobRunning(job=7)),
+    ]
+    second = int(NOW)
+    preempted = JobRecord(submitted_at=second, started_at=second + 10, ended_at=second + 12, state="PREEMPTED", reason="", exit_code="0:0")  # fmt: skip
+    again = JobRecord(submitted_at=second + 12, started_at=second + 20, ended_at=0, state="RUNNING", reason="", exit_code="0:0")  # fmt: skip
+    expected = ["submitted", "running", "preempted", "placed", "running"]
+    assert [one.what for one in timeline.timeline(7, entries, [preempted, again])] == expected
+    assert [one.what for one in timeline.timeline(7, [], [preempted, again])] == [
+        what for what in expected if what != "placed"
+    ]
+
+
+def test_job_that_is_cancelled_while_it_waits_has_its_end() -> None:
+    record = JobRecord(submitted_at=NOW, started_at=0, ended_at=NOW + 5, state="CANCELLED by 5001", reason="AssocGrpGRES", exit_code="0:0")  # fmt: skip
+    found = timeline.timeline(7, [], [record])
+    assert [one.what for one in found] == ["submitted", "waited", "ended"]
+    assert found[-1].detail == "CANCELLED by 5001, exit code 0:0"
 
 
 def test_accounting_that_does_not_answer_leaves_the_journal_s_moments(
@@ -209,6 +227,6 @@ def test_accounting_that_does_not_answer_leaves_the_journal_s_moments(
     assert "registered" in shown.out
     assert "warning: without the records of accounting: " in shown.err
     assert "slurmdbd is away" in shown.err
-    sacct.write_text(f"#!/bin/sh\necho '{job.id}|{int(NOW)}|{int(NOW) + 9}|PREEMPTED|None|0:0'\n")
+    sacct.write_text(f"#!/bin/sh\necho '{job.id}|{int(NOW)}|{int(NOW)}|{int(NOW) + 9}|PREEMPTED|None|0:0'\n")
     assert timeline.main(argv) == 0
     assert "preempted" in capsys.readouterr().out

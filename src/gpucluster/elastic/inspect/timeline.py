@@ -5,6 +5,7 @@ it ended. Each moment has the ids that join it to others (request, instance, nod
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -146,19 +147,33 @@ def timeline(
     story = _Story(job)
     for entry in entries:
         story.add(entry)
-    return timed(sorted([*story.events, *_recorded(records)], key=_order))
+    return timed(sorted(_with_records(story.events, tuple(records)), key=_order))
 
 
-def _recorded(records: Iterable[JobRecord]) -> Iterator[TimelineEvent]:
+def _with_records(events: Sequence[TimelineEvent], records: Sequence[JobRecord]) -> Iterator[TimelineEvent]:
+    """Add what only accounting knows. The daemon does not see a run of a second, nor the submission before a requeue."""
+    first = min((run.submitted_at for run in records if run.submitted_at), default=None)
+    if first is not None:
+        yield TimelineEvent(at=first, what="submitted")
+    yield from (one for one in events if one.what != "submitted" or first is None)
+    seen = [one.at for one in events if one.what == "running"]
     for run in records:
-        if run.started_at and run.reason:
-            yield TimelineEvent(at=run.started_at, what="waited", detail=f"at last for {run.reason}")
-        if run.ended_at and run.state.startswith(JobState.PREEMPTED):
-            yield TimelineEvent(at=run.ended_at, what="preempted", detail="for a job that comes first")
-        elif run.ended_at:
-            yield TimelineEvent(
-                at=run.ended_at, what="ended", detail=f"{run.state}, exit code {run.exit_code}"
-            )
+        yield from _recorded(run, seen)
+
+
+def _recorded(run: JobRecord, seen: Sequence[float]) -> Iterator[TimelineEvent]:
+    """The moments of one run; `seen` are the times at which the daemon saw the job run."""
+    if run.reason:
+        yield TimelineEvent(
+            at=run.started_at or run.ended_at, what="waited", detail=f"at last for {run.reason}"
+        )
+    end = run.ended_at + 1 if run.ended_at else math.inf
+    if run.started_at and not any(run.started_at <= at < end for at in seen):
+        yield TimelineEvent(at=run.started_at, what="running")
+    if run.ended_at and run.state.startswith(JobState.PREEMPTED):
+        yield TimelineEvent(at=run.ended_at, what="preempted", detail="for a job that comes first")
+    elif run.ended_at:
+        yield TimelineEvent(at=run.ended_at, what="ended", detail=f"{run.state}, exit code {run.exit_code}")
 
 
 def _order(found: TimelineEvent) -> float:
