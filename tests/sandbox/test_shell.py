@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from cluster import ROOT, Cluster, gpucluster
+from validation import of_verdict, validated
+
+from gpucluster.plan import names
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 
@@ -66,6 +69,72 @@ def test_typed_pulumi_and_gpucluster_use_one_stack(cloud: Cluster, checkout: Pat
     assert "no change" in gpucluster("sandbox", "preview", NAME).stdout
     done = typed(checkout, "--", "pulumi", "preview", "--json")
     assert set(json.loads(done.stdout)["changeSummary"]) == {"same"}
+
+
+def change_by_hand(cloud: Cluster) -> None:
+    """Change the network, a group, a role, the bucket and the queue of the cluster by the API."""
+    ec2, s3, sqs, iam, events = (cloud.client(name) for name in ("ec2", "s3", "sqs", "iam", "events"))
+    own = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": [NAME]}]
+    (vpc,) = (one["VpcId"] for one in ec2.describe_vpcs(Filters=own)["Vpcs"])
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": False})
+    in_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
+    gateways = [
+        (table["RouteTableId"], route["DestinationCidrBlock"])
+        for table in ec2.describe_route_tables(Filters=in_vpc)["RouteTables"]
+        for route in table["Routes"]
+        if "NatGatewayId" in route
+    ]
+    for table, block in gateways:
+        ec2.delete_route(RouteTableId=table, DestinationCidrBlock=block)
+    endpoints = ec2.describe_vpc_endpoints(Filters=in_vpc)["VpcEndpoints"]
+    ec2.delete_vpc_endpoints(
+        VpcEndpointIds=[one["VpcEndpointId"] for one in endpoints if one["ServiceName"].endswith(".s3")]
+    )
+    (group,) = (
+        one["GroupId"]
+        for one in ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"]
+        if one["GroupName"].startswith(f"{NAME}-head-")
+    )
+    rules = ec2.describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [group]}])
+    rule = next(one for one in rules["SecurityGroupRules"] if not one["IsEgress"])["SecurityGroupRuleId"]
+    ec2.revoke_security_group_ingress(GroupId=group, SecurityGroupRuleIds=[rule])
+    (role,) = (
+        one["RoleName"] for one in iam.list_roles()["Roles"] if one["RoleName"].startswith(f"{NAME}-head-")
+    )
+    for policy in iam.list_role_policies(RoleName=role)["PolicyNames"]:
+        iam.delete_role_policy(RoleName=role, PolicyName=policy)
+    user_data = json.loads(cloud.exec("head", "cat", names.USER_DATA_FILE))
+    s3.delete_public_access_block(Bucket=user_data["bucket"])
+    s3.delete_bucket_policy(Bucket=user_data["bucket"])
+    s3.put_bucket_versioning(Bucket=user_data["bucket"], VersioningConfiguration={"Status": "Suspended"})
+    (queue,) = sqs.list_queues(QueueNamePrefix=f"{NAME}-")["QueueUrls"]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"MessageRetentionPeriod": "60"})
+    (spot,) = (one["Name"] for one in events.list_rules(NamePrefix=f"{NAME}-spot")["Rules"])
+    targets = events.list_targets_by_rule(Rule=spot)["Targets"]
+    events.remove_targets(Rule=spot, Ids=[one["Id"] for one in targets])
+
+
+FOUND = {  # check -> parts of what it says after `change_by_hand`
+    "cloud.network[cloud]": ("EnableDnsHostnames of the VPC is off", "no route to a NAT gateway", "has no endpoint of S3"),
+    "cloud.rules[cloud]": ("is missing",),
+    "cloud.roles[cloud]": ("has lost its inline policy",),
+    "cloud.bucket[cloud]": ("public access is not blocked", "versioning is Suspended", "its policy is missing"),
+    "cloud.queue[cloud]": ("MessageRetentionPeriod is 60", "does not send to it"),
+}  # fmt: skip
+
+
+def test_step_of_pulumi_heals_what_was_changed_by_hand(cloud: Cluster, checkout: Path) -> None:
+    """The remedy of each check is one command, which is typed once."""
+    only = ("--tier", "0", "--only", ",".join(FOUND))
+    change_by_hand(cloud)
+    results = validated(cloud, *only, code=1)
+    assert of_verdict(results, "fail") == FOUND.keys()
+    for check, parts in FOUND.items():
+        assert [part for part in parts if part not in results[check]["found"]] == [], results[check]["found"]
+    assert {one["remedy"] for one in results.values()} == {f"pulumi up --refresh --stack {NAME}"}
+    typed(checkout, "-c", f"pulumi up --refresh --stack {NAME} --yes --skip-preview")
+    cloud.wait("all checks pass", lambda: of_verdict(validated(cloud, *only), "pass") == FOUND.keys())
+    assert "no change" in gpucluster("sandbox", "preview", NAME).stdout
 
 
 def test_next_up_completes_an_interrupted_change(cloud: Cluster, checkout: Path) -> None:

@@ -141,7 +141,7 @@ class FrontEnd:
         model.foreign, model.reserved = moto.addresses_in, moto.reserved_in
         self._calls = Ec2Calls(model, moto, self._rights, console)
         self._forward = wsgi.Forward(moto)
-        self._queues, self._replays = sqs.DeletedQueues(), Replays()
+        self._queues, self._replays = sqs.Queues(), Replays()
         self._secrets = secretsmanager.DeletedNames(moto, model.timing.secret_s)
         self._services: Mapping[str, Calls] = {
             "elasticfilesystem": efs.calls(model, moto),

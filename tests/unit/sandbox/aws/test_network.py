@@ -432,6 +432,28 @@ def test_t41_state_changes_are_sent_to_matching_rules(cloud: RunningCloud, ec2: 
     ]  # fmt: skip
 
 
+def test_attributes_of_a_queue_change_without_its_policy(cloud: RunningCloud):
+    """moto removes a policy that SetQueueAttributes does not name; AWS keeps it."""
+    sqs = cloud.client("sqs")
+    said = {"Sid": "a", "Effect": "Deny", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [said]})
+
+    def policy_of(queue: str) -> Any:
+        shown = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
+        return json.loads(shown["Policy"])["Statement"] if shown.get("Policy") else None
+
+    queue = sqs.create_queue(QueueName="kept")["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"MessageRetentionPeriod": "60"})
+    assert policy_of(queue) == [said]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"Policy": ""})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"MessageRetentionPeriod": "3600"})
+    assert not policy_of(queue)
+    other = sqs.create_queue(QueueName="made-with", Attributes={"Policy": policy})["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=other, Attributes={"MessageRetentionPeriod": "60"})
+    assert policy_of(other) == [said]
+
+
 def test_t28_port_reads_the_switches_of_more_than_a_hundred_machines_and_of_no_unsupported_type(
     cloud: RunningCloud, ec2: Any, launch: Launch
 ):

@@ -1,4 +1,7 @@
-"""Where SQS differs from moto: long polls that do not block other calls, and names of deleted queues (T41)."""
+"""Where SQS differs from moto.
+
+A long poll blocks no other call, the name of a deleted queue is kept (T41), and SetQueueAttributes changes nothing but what it names.
+"""
 
 import json
 import re
@@ -22,11 +25,12 @@ _WAIT_MAX_S = 20.0  # the limit of SQS
 Forward = Callable[[bytes], Answer]
 
 
-class DeletedQueues:
-    """The names of deleted queues; the front end passes every SQS call through `answer`."""
+class Queues:
+    """What moto forgets of queues; the front end passes every SQS call through `answer`."""
 
     def __init__(self) -> None:
         self._deleted: dict[str, float] = {}  # name -> when
+        self._policies: dict[str, str] = {}  # name -> the last policy that was set
 
     def answer(self, operation: str, body: bytes, now: float, forward: Forward) -> Answer:
         """Forward the request to moto, unless AWS refuses it."""
@@ -35,9 +39,23 @@ class DeletedQueues:
             return _receive(asked, forward)
         if operation == "CreateQueue":
             self._check_name(str(asked.get("QueueName", "")), now)
+        if operation == "SetQueueAttributes":
+            return self._set(asked, forward)
         answer = forward(body)
         if operation == "DeleteQueue" and answer.status == 200:
-            self._deleted[str(asked.get("QueueUrl", "")).rpartition("/")[2]] = now
+            self._deleted[_name(asked)] = now
+            self._policies.pop(_name(asked), None)
+        if operation == "CreateQueue" and answer.status == 200:
+            self._policies[str(asked.get("QueueName", ""))] = _attributes(asked).get("Policy", "")
+        return answer
+
+    def _set(self, asked: dict[str, Any], forward: Forward) -> Answer:
+        """Set the attributes with the present policy: moto removes a policy that the request does not name."""
+        known = self._policies.get(_name(asked))
+        attributes = ({"Policy": known} if known else {}) | _attributes(asked)
+        answer = forward(json.dumps({**asked, "Attributes": attributes}).encode())
+        if answer.status == 200:
+            self._policies[_name(asked)] = attributes.get("Policy", "")
         return answer
 
     def _check_name(self, name: str, now: float) -> None:
@@ -46,6 +64,14 @@ class DeletedQueues:
                 "AWS.SimpleQueueService.QueueDeletedRecently",
                 "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
             )
+
+
+def _name(asked: dict[str, Any]) -> str:
+    return str(asked.get("QueueUrl", "")).rpartition("/")[2]
+
+
+def _attributes(asked: dict[str, Any]) -> dict[str, str]:
+    return cast(dict[str, str], asked.get("Attributes") or {})
 
 
 def _receive(asked: dict[str, Any], forward: Forward) -> Answer:
