@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the imported modules and the 11,000 collected tests out of every collection of garbage."""
+    """Leave the imported modules and the collected tests out of every collection of garbage."""
     gc.collect()
     freeze_loaded()
 

@@ -175,7 +175,7 @@ class Cluster:
         return [{**i, "role": i["tags"].get("gpucluster:role", "")} for i in self.control().instances()]
 
     def timeline(self, job: int) -> list[str]:
-        """The kinds of the job's events in the daemon's journal, in order."""
+        """The kinds of the job's events, in order."""
         script = (
             "/opt/gpucluster/venv/bin/python",
             "-m",

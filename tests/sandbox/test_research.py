@@ -465,15 +465,8 @@ def test_urgent_job_preempts_and_the_victim_runs_again_on_the_same_machines(rese
     assert research.exec("head", *told).split() == ["start", "start", "end"]
     runs = research.records("--duplicates", f"--jobs={victim}")
     assert [row[-1] for row in runs] == ["PREEMPTED", "COMPLETED"]
-    moments = [one["what"] for one in json.loads(gpucluster("timeline", str(victim), "-c", NAME, "--output", "json").stdout)["moments"]]  # fmt: skip
-    ends = ("submitted", "running", "preempted", "ended")
-    assert [what for what in moments if what in ends] == [
-        "submitted",
-        "running",
-        "preempted",
-        "running",
-        "ended",
-    ]
+    runs_of_victim = ["submitted", "running", "preempted", "running", "ended"]
+    assert [what for what in research.timeline(victim) if what in runs_of_victim] == runs_of_victim
     assert research.launches() == before
     after = {one["node"]: one["id"] for one in research.instances() if one["node"].startswith("h100-")}
     assert after == steady

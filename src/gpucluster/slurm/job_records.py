@@ -14,7 +14,9 @@ class JobRecord:
     started_at: float
     ended_at: float
     state: str  # PREEMPTED, COMPLETED, CANCELLED by 5001
-    reason: str  # the last one that held the job, other than Priority and Resources; empty without one
+    reason: (
+        str  # the last one that held the job, other than Priority and Resources (sacct(1)); empty without one
+    )
     exit_code: str  # of the job, and of the signal that ended it: 1:0
 
 

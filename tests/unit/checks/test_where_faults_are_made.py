@@ -24,7 +24,7 @@ HEALTH = "slurm/test_health.py"  # what Slurm's health programs check, node by n
 ELSEWHERE = {
     "burst.rt": "its fault is a node that does not start or end; tests/sandbox/test_validate.py makes the latter",
     "hw.real": "a rehearsal's machines share this host's hardware, so slurm.conf overrides it and the check is left out",
-    "job.multi": "it passes wherever a job runs; tests of other checks make it fail or unknown",
+    "job.multi": "it fails if no job runs, and what stops a job is the fault of another check",
     "job.part": "a partition that takes no job is found by part.up, and a node by nodes.state",
     "login.slurm": "its own fault is a network that loses packets between login and head, which no test makes",
 }

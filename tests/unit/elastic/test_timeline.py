@@ -176,7 +176,7 @@ def test_records_say_what_held_the_job_and_how_its_runs_ended() -> None:
     found = timeline.timeline(7, entries, records)
     assert [(one.what, one.detail) for one in found] == [
         ("submitted", ""),
-        ("waited", "at last for QOSGrpGRES"),
+        ("waited", "the last reason was QOSGrpGRES"),
         ("placed", "h200-1a-1"),
         ("running", ""),
         ("preempted", "for a job that comes first"),
@@ -208,6 +208,11 @@ def test_job_that_is_cancelled_while_it_waits_has_its_end() -> None:
     found = timeline.timeline(7, [], [record])
     assert [one.what for one in found] == ["submitted", "waited", "ended"]
     assert found[-1].detail == "CANCELLED by 5001, exit code 0:0"
+
+
+def test_job_that_still_waits_has_no_end_of_its_wait() -> None:
+    record = JobRecord(submitted_at=NOW, started_at=0, ended_at=0, state="PENDING", reason="AssocGrpGRES", exit_code="0:0")  # fmt: skip
+    assert [(one.at, one.what) for one in timeline.timeline(7, [], [record])] == [(NOW, "submitted")]
 
 
 def test_accounting_that_does_not_answer_leaves_the_journal_s_moments(

@@ -145,14 +145,7 @@ def another_rule_sends(b: Deployed) -> None:
 
 
 def queue_set(**attributes: str) -> Do:
-    """moto, unlike SQS, drops a policy that the call does not name."""
-
-    def do(b: Deployed) -> None:
-        sqs = b.client("sqs")
-        here = sqs.get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["All"])["Attributes"]
-        sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": here["Policy"], **attributes})
-
-    return do
+    return lambda b: b.client("sqs").set_queue_attributes(QueueUrl=b.made.queue, Attributes=attributes)
 
 
 RULE = "burst-spot-89abcde"

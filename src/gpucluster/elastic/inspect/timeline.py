@@ -163,10 +163,9 @@ def _with_records(events: Sequence[TimelineEvent], records: Sequence[JobRecord])
 
 def _recorded(run: JobRecord, seen: Sequence[float]) -> Iterator[TimelineEvent]:
     """The moments of one run; `seen` are the times at which the daemon saw the job run."""
-    if run.reason:
-        yield TimelineEvent(
-            at=run.started_at or run.ended_at, what="waited", detail=f"at last for {run.reason}"
-        )
+    waited_until = run.started_at or run.ended_at
+    if run.reason and waited_until:
+        yield TimelineEvent(at=waited_until, what="waited", detail=f"the last reason was {run.reason}")
     end = run.ended_at + 1 if run.ended_at else math.inf
     if run.started_at and not any(run.started_at <= at < end for at in seen):
         yield TimelineEvent(at=run.started_at, what="running")

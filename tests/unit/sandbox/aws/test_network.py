@@ -444,6 +444,7 @@ def test_attributes_of_a_queue_change_without_its_policy(cloud: RunningCloud):
 
     queue = sqs.create_queue(QueueName="kept")["QueueUrl"]
     sqs.set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
+    assert sqs.create_queue(QueueName="kept")["QueueUrl"] == queue  # it exists: this changes nothing
     sqs.set_queue_attributes(QueueUrl=queue, Attributes={"MessageRetentionPeriod": "60"})
     assert policy_of(queue) == [said]
     sqs.set_queue_attributes(QueueUrl=queue, Attributes={"Policy": ""})

@@ -46,7 +46,7 @@ class Queues:
             self._deleted[_name(asked)] = now
             self._policies.pop(_name(asked), None)
         if operation == "CreateQueue" and answer.status == 200:
-            self._policies[str(asked.get("QueueName", ""))] = _attributes(asked).get("Policy", "")
+            self._policies.setdefault(str(asked.get("QueueName", "")), _attributes(asked).get("Policy", ""))
         return answer
 
     def _set(self, asked: dict[str, Any], forward: Forward) -> Answer:
