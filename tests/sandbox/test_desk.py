@@ -150,10 +150,14 @@ def test_commands_and_logs_of_every_kind_of_machine(cluster: Cluster, spec: Path
 
 
 def test_validate_runs_the_same_suite_and_finds_the_same(cluster: Cluster, spec: Path, job: int) -> None:
-    by_ssm = json.loads(typed("validate", str(spec), "--tier", "0", "-o", "json").stdout)
+    """Over Systems Manager with its jobs (tier 1), as on AWS."""
+    by_ssm = json.loads(typed("validate", str(spec), "--user", "researcher", "-o", "json").stdout)
     by_sandbox = json.loads(gpucluster("validate", NAME, "--tier", "0", "-o", "json").stdout)
-    ids = [[one["id"] for one in run["results"]] for run in (by_ssm, by_sandbox)]
+    ids = [[one["id"] for one in run["results"] if one["tier"] == 0] for run in (by_ssm, by_sandbox)]
     assert ids[0] == ids[1]
+    jobs = {one["check"]: one["verdict"] for one in by_ssm["results"] if one["tier"] == 1}
+    assert {"job.multi", "job.gres", "job.home", "burst.rt"} <= jobs.keys()
+    assert set(jobs.values()) == {"pass"}
     node = cluster.job(job)["nodes"]
     cluster.exec(node, "systemctl", "stop", "gpucluster-agent")
     try:

@@ -129,7 +129,7 @@ def test_job_on_four_nodes_resumes_after_a_spot_notice(cluster: Cluster, hanging
     cluster.wait("the site's program ran", lambda: bye(cluster, victim) != "")
     assert re.fullmatch(r"0 spot \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", bye(cluster, victim))
     found = completed(cluster, job, "a spot notice")
-    assert found.restarts == 1
+    assert found.restarts == 1, cluster.exec("head", "gpucluster", "timeline", str(job))
     assert found.step > 0
     assert found.saved < ends, "the script was signalled after the end of the instance"
     assert before[victim] not in {i["id"] for i in cluster.instances()}
@@ -143,7 +143,7 @@ def test_job_resumes_after_the_failure_of_a_gpu(cluster: Cluster, hanging: int) 
     cluster.exec(victim, "tee", "-a", names.KERNEL_LOG_STAND_IN, stdin=line)
     cluster.wait("the node is drained", lambda: "DRAIN" in cluster.nodes()[victim]["state"])
     found = completed(cluster, job, "a GPU that died")
-    assert found.restarts == 1
+    assert found.restarts == 1, cluster.exec("head", "gpucluster", "timeline", str(job))
     assert found.step > 0
     assert "XID 79 on 0000:3b:00" in cluster.job(job)["admin_comment"]
     cluster.wait(

@@ -35,10 +35,10 @@ FIRST_REGISTRATION = ("We can't find assoc", "No fed_mgr state file")  # 24.11, 
 
 
 @contextlib.contextmanager
-def with_accounting(version: str, plan: SlurmPlan, *users: str) -> Iterator[RealSlurm]:
+def with_accounting(version: str, plan: SlurmPlan, *users: str, nodes: bool = True) -> Iterator[RealSlurm]:
     """A cluster whose slurmctld reports to slurmdbd. `users` are made on the head, from uid 5001."""
     plan = dataclasses.replace(plan, slurm=dataclasses.replace(plan.slurm, version=version))
-    with RealSlurm(version, plan) as slurm:
+    with RealSlurm(version, plan, nodes=nodes) as slurm:
         for uid, user in enumerate(users, start=5001):
             slurm.must("useradd", "--uid", str(uid), "--no-create-home", user)
         start_munge(slurm)

@@ -13,6 +13,7 @@ MACHINES = (
     "p5.48xlarge", "p5en.48xlarge", "p4d.24xlarge", "p4de.24xlarge", "g5.xlarge", "g5.12xlarge", "g5.48xlarge",
     "g6.xlarge", "g6.12xlarge", "g6e.2xlarge", "g6e.24xlarge", "g6e.48xlarge", "p5.4xlarge",
 )  # fmt: skip
+WITH_ACCOUNTING = 0.2  # of the specs: a plan with a database takes eight times as long to start
 TIMES = ("30m", "1h", "90m", "4h", "1d", "36h", "7d", "30d")
 
 
@@ -37,12 +38,13 @@ def on_aws(draw: random.Random, version: str) -> str:
     zones = draw.sample(ZONES, draw.randint(1, 3))
     names = [f"{draw.choice(('a', 'gpu', 'h-x', 'z9'))}{i}" for i in range(draw.randint(1, 4))]
     pools = [_pool(draw, name) for name in names]
+    lines, site = _accounting(draw)
     login = "login: {machine: m7i.xlarge, count: 1}\n" if draw.random() < 0.3 else ""
     return (
         f"schema: 1\nname: gen{draw.randint(1, 999)}\n"
         f"aws: {{region: us-east-1, network: {{cidr: 10.{draw.randint(0, 200)}.0.0/16, zones: [{', '.join(zones)}]}}}}\n"
-        f"{_slurm(draw, version)}head:\n  machine: m7i.2xlarge\n  state: 50GiB\n{login}"
-        f"pools:\n{''.join(pools)}{_partitions(draw, names)}"
+        f"{_slurm(draw, version)}{lines}head:\n  machine: m7i.2xlarge\n  state: 50GiB\n{login}"
+        f"pools:\n{''.join(pools)}{_partitions(draw, names)}{site}"
     )
 
 
@@ -70,10 +72,11 @@ def on_hosts(draw: random.Random, version: str) -> str:
             for i, (n, c) in enumerate(zip(names, counts, strict=True))
         )
         topology = f"  topology: {{tree: {{spine: {{{leaves}}}}}}}\n"
+    lines, site = _accounting(draw)
     return (
         f"schema: 1\nname: site{draw.randint(1, 999)}\n"
         "hosts: {ssh: {user: admin}, head: {name: ctl0, address: 192.0.2.10}}\n"
-        f"{_slurm(draw, version)}{topology}machines:\n{machines}pools:\n{pools}{_partitions(draw, names)}"
+        f"{_slurm(draw, version)}{lines}{topology}machines:\n{machines}pools:\n{pools}{_partitions(draw, names)}{site}"
     )
 
 
@@ -84,6 +87,50 @@ def _slurm(draw: random.Random, version: str) -> str:
     if draw.random() < 0.3:
         lines.append("  licenses: {matlab: 3, ansys: 10}\n")
     return "".join(lines)
+
+
+PEOPLE = ("ada", "emmy", "mary", "sofia", "lise", "rosa")
+
+
+def _accounting(draw: random.Random) -> tuple[str, str]:
+    """The lines of `slurm` and the sections of a site with a database, QOS and a tree of accounts; mostly none."""
+    if draw.random() > WITH_ACCOUNTING:
+        return "", ""
+    by = draw.choice(
+        (
+            "  preemption: {by: qos, mode: requeue, exempt: 10m}\n",
+            "  preemption: {by: qos, mode: cancel}\n",
+            "",
+        )
+    )
+    qos = [f"  - {{name: normal, priority: {draw.randint(0, 100)}}}\n"]
+    for i in range(draw.randint(1, 3)):
+        preempts = ", preempts: [normal]" if by and draw.random() < 0.7 else ""
+        qos.append(f"  - {{name: q{i}, priority: {draw.choice((0, 7, 1000))}{preempts}{_limits(draw)}}}\n")
+    users = "".join(f"  - {{name: {name}, uid: {uid}}}\n" for uid, name in enumerate(PEOPLE, start=5001))
+    sections = f"users:\n{users}qos:\n{''.join(qos)}accounts:\n{_accounts(draw, ['normal', *(f'q{n}' for n in range(len(qos) - 1))])}"
+    return f"  accounting: {{database: local}}\n{by}", sections
+
+
+def _accounts(draw: random.Random, qos: list[str]) -> str:
+    """A tree of accounts. One with hours of its own has one QOS and no account below it."""
+    rows, parents = list[str](), list[str]()
+    for i, person in enumerate(draw.sample(PEOPLE, draw.randint(1, len(PEOPLE)))):
+        hours = draw.random() < 0.2
+        may = draw.sample(qos, 1 if hours else draw.randint(1, len(qos)))
+        own = f", qos: [{', '.join(may)}]" if hours or draw.random() < 0.5 else ""
+        parent = f", parent: {draw.choice(parents)}" if parents and draw.random() < 0.6 else ""
+        limits = ", limits: {gpus: 32, gpu_hours_per_month: 900}" if hours else _limits(draw)
+        share = draw.choice((1, 3, 40))
+        rows.append(f"  - {{name: acc{i}{parent}, share: {share}{own}, users: [{person}]{limits}}}\n")
+        if not hours:
+            parents.append(f"acc{i}")
+    return "".join(rows)
+
+
+def _limits(draw: random.Random) -> str:
+    chosen = [one for one in ("gpus: 64", "gpus_per_user: 16", "cpus_per_user: 96") if draw.random() < 0.3]
+    return f", limits: {{{', '.join(chosen)}}}" if chosen else ""
 
 
 def _pool(draw: random.Random, name: str) -> str:

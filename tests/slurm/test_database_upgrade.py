@@ -124,7 +124,8 @@ def _as_backup(slurm: RealSlurm) -> str:
     assert text.count(f"DbdHost={head}\n") == 1
     conf.write_text(text.replace(f"DbdHost={head}\n", f"DbdHost=gone\nDbdBackupHost={head}\n"))
     hosts = slurm.path("/etc/hosts")
-    hosts.write_text(f"{hosts.read_text()}127.0.0.9 gone\n")
+    # No route leads there. On 127.0.0.0/8 slurmdbd finds itself and gives up control each second.
+    hosts.write_text(f"{hosts.read_text()}203.0.113.9 gone\n")
     return text
 
 

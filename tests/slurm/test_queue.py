@@ -52,7 +52,9 @@ def shape(job: SlurmJob) -> SlurmJob:
 
 
 def place(job: SlurmJob | ActiveJob) -> tuple[object, ...]:
-    return job.id, job.pending, job.partitions, job.nodes, tuple(sorted(job.required_nodes))
+    """A requeued job that still leaves its nodes is pending in the JSON, and COMPLETING in the rows of active jobs."""
+    leaves = isinstance(job, SlurmJob) and "COMPLETING" in job.states
+    return job.id, job.pending and not leaves, job.partitions, job.nodes, tuple(sorted(job.required_nodes))
 
 
 def compare(slurm: RealSlurm, reader: client.Scontrol) -> Mapping[int, SlurmJob]:

@@ -38,6 +38,7 @@ from gpucluster.plan import codec, names
 from gpucluster.plan.messages import GpuFault
 from gpucluster.plan.model import AwsPool, Breaker, LaunchTemplate, Market, SlurmOnAws, Source
 from gpucluster.sandbox.aws.ec2.state.values import Lag, MaintenanceEvent
+from gpucluster.slurm.values import SlurmReservation
 from support.builders import a_plan
 from support.fleet import NO_TRIP, START, Fleet
 from support.launches import launch_call
@@ -47,6 +48,7 @@ A, B = "us-east-2a", "us-east-2b"
 QUIET_S = 9000.0  # after the end of the faults the cluster is quiet within this time: two refusal memories and a boot
 FAN = "broken fan"  # an operator's reason; Slurm may extend it and then becomes its owner
 LONG_S = 4000.0  # run time of a job that outlives most of a scenario
+LIMITS = ("JobArrayTaskLimit", "Licenses", "PartitionDown")  # reasons of Slurm that more nodes do not end
 _LEASE = ("lease", "renewal")  # a Fleet holds no lease: test_lease.py kills there
 POINTS = tuple(p for p in Failpoint if not p.value.endswith(_LEASE))
 
@@ -407,6 +409,7 @@ class Simulation(Fleet):
         theirs += self._kept_by_limit()
         if theirs:
             self.slurm.by_hand(theirs, "undrain")
+        self.slurm.allow_again()
         for job in self.slurm.jobs.values():
             if job.lasts >= LONG_S:
                 job.lasts = 20.0
@@ -510,6 +513,34 @@ class Simulation(Fleet):
     def _urgent(self, number: int) -> None:
         """A job of a higher QOS: if no slot is free it preempts running jobs, which are requeued."""
         self._job(number, urgent=True, priority=1000, lasts=60.0)
+
+    def _avoids(self, number: int) -> None:
+        """A job with --exclude: half of the slots at most, so that it can run."""
+        slots = sorted(self.slurm.nodes)
+        self._job(1, excludes=tuple(slots[: min(number, len(slots) // 2)]))
+
+    def _named_node(self, number: int) -> None:
+        """A job with --nodelist."""
+        slot = sorted(self.slurm.nodes)[-number]
+        self._job(1, requires=(slot,), pool=self.slurm.nodes[slot].pool)
+
+    def _limited(self, number: int) -> None:
+        """Jobs that wait for something else than nodes, ahead of all others: an array's throttle, a licence, a partition."""
+        for _ in range(number):
+            self._job(2, waits=LIMITS[number % len(LIMITS)], priority=500)
+
+    def _unlimited(self, number: int) -> None:
+        self.slurm.allow_again()
+
+    def _maintained(self, number: int) -> None:
+        """A maintenance window that a person sets on some slots, with IGNORE_JOBS."""
+        some = sorted(self.slurm.nodes)[:number]
+        if not self.slurm.away and not any(self.slurm.nodes[n].reservation for n in some):
+            until = self.now + 300.0 * number
+            name = f"window{self.now:.0f}"
+            self.slurm.set_reservation(
+                SlurmReservation(name=name, nodes=tuple(some), starts_at=self.now, ends_at=until)
+            )
 
     def _cancel(self, number: int) -> None:
         waiting = [j for j in self.slurm.jobs.values() if not j.ended]
@@ -711,6 +742,7 @@ class Simulation(Fleet):
 # --- scenarios --------------------------------------------------------------------------------------------
 WEIGHTS = {
     "submit": 6, "long": 3, "srun": 2, "no requeue": 2, "het": 1, "swarm": 2, "other pool": 1, "urgent": 2, "cancel": 2,
+    "avoids": 1, "named node": 1, "limited": 2, "unlimited": 1, "maintained": 1,
     "refuse a": 2, "refuse b": 2, "refuse all": 1, "refuse spot": 2, "allow": 2,
     "throttle": 2, "fails": 2, "lose reply": 2, "lose end": 1, "quota": 1, "lag": 2, "failing zone": 1, "pages": 1, "dead token": 1,
     "reclaim": 3, "notice": 3, "storm": 2, "rebalance": 1, "maintenance": 1, "news fail": 1, "xid": 2,

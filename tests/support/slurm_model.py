@@ -211,6 +211,12 @@ class SlurmModel:
         self._waits = True
         return job
 
+    def allow_again(self) -> None:
+        """End the limits, the lack of licences and the closed partitions that jobs wait for."""
+        for job in self.jobs.values():
+            job.waits = ""
+        self._waits = True
+
     def cancel(self, job: Job) -> None:
         for part in self._parts(job):
             self._free(part)
@@ -232,10 +238,11 @@ class SlurmModel:
     # --- the port ---------------------------------------------------------------------------------
     def read(self, at: float, *, reservations: bool = False) -> SlurmView:
         self._reached()
+        first = self._first_in_line()
         return SlurmView(
             at=at,
             nodes={n.name: self._shown(n) for n in self.nodes.values()},
-            jobs=tuple(self._job(j) for j in self.jobs.values()),
+            jobs=tuple(self._job(j, first) for j in self.jobs.values()),
             reservations=tuple(
                 r for r in self.reservations.values() if r.name.startswith(RESERVATION_PREFIX)
             ),
@@ -797,7 +804,7 @@ class SlurmModel:
             reservation=node.reservation,
         )
 
-    def _job(self, job: Job) -> SlurmJob:
+    def _job(self, job: Job, first: frozenset[int]) -> SlurmJob:
         states = {"CONFIGURING": {"RUNNING", "CONFIGURING"}}.get(job.state, {job.state})
         closing = self.completing(job)
         return SlurmJob(
@@ -810,7 +817,7 @@ class SlurmModel:
             batch=job.batch,
             het_id=job.het,
             priority=0 if job.held else job.priority,
-            reason=self._waits_for(job),
+            reason=self._waits_for(job, first),
             admin_comment=job.comment,
             submitted_at=job.submitted,
             begins_at=job.begins,
@@ -821,14 +828,27 @@ class SlurmModel:
             reservation=job.reservation,
         )
 
-    def _waits_for(self, job: Job) -> str:
+    def _first_in_line(self) -> frozenset[int]:
+        """Return the first due job of each partition. Only this one waits for Resources, the others for their Priority."""
+        first: dict[str, Job] = {}
+        for job in sorted(
+            (j for j in self.jobs.values() if self._is_due(j)), key=lambda j: (-j.priority, j.id)
+        ):
+            first.setdefault(self._partitions.get(job.pool, self.partition), job)
+        return frozenset(job.id for job in first.values())
+
+    def _waits_for(self, job: Job, first: frozenset[int]) -> str:
         if job.waits:
             return job.waits
         if job.held:
             return "JobHeldAdmin"
         if job.begins > self.now:
             return "BeginTime"
-        return "Resources" if job.state == "PENDING" else ""
+        if job.state != "PENDING":
+            return ""
+        if any(self.nodes[n].base == "DOWN" or "DRAIN" in self.nodes[n].flags for n in job.requires):
+            return "ReqNodeNotAvail"
+        return "Resources" if job.id in first else "Priority"
 
 
 def _copied(node: Node) -> Node:

@@ -17,7 +17,7 @@ def settings(plan: SlurmPlan, pool: Pool, node: str, environment: Mapping[str, s
     return HealthSettings(
         node=node,
         pool=pool.name,
-        nodes=",".join(span.hostlist for span in pool.slots),
+        nodes=pool.hostlist,
         limit=pool.health_limit,
         gpus=health.GpuWant(count=shape.gpu_count, memory_mib=shape.gpu_memory_mib, nvlinks=shape.nvlinks),
         memory=health.MemoryWant(mib=least_memory_mib(plan, pool)),

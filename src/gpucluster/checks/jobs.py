@@ -20,6 +20,7 @@ from gpucluster.checks.check import (
 )
 from gpucluster.checks.slurmctld import parsed
 from gpucluster.slurm import hostlist, parse
+from gpucluster.slurm.pending import OTHERS_USE_NODES
 from gpucluster.slurm.states import JobState
 from gpucluster.slurm.values import SlurmJob
 from gpucluster.text import short
@@ -249,7 +250,7 @@ def evaluate_small(found: SlurmJob, want: Small) -> CheckResult:
 
 def waits_for_nodes(job: SlurmJob) -> bool:
     """Whether the job waits for nodes that other jobs use; that is no fault of the cluster."""
-    return job.pending and job.reason in ("Resources", "Priority")
+    return job.pending and job.reason in OTHERS_USE_NODES
 
 
 def reasons(job: SlurmJob) -> str:

@@ -16,7 +16,6 @@ from gpucluster.plan.model import (
     HostPool,
     Image,
     ImageById,
-    Leaf,
     Mount,
     Network,
     NfsFromHead,
@@ -99,7 +98,7 @@ def _hosts(pool: HostPool) -> Iterator[str]:
     gpus = f"{shape.gpu_count} x {shape.gpu_model}, " if shape.gpu_count else ""
     yield f"pool {pool.name}: {pool.max} hosts, each {pool.hardware.machine}"
     yield f"  each {gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
-    yield f"  hosts {','.join(span.hostlist for span in pool.slots)} at {fold(pool.addresses)}"
+    yield f"  hosts {pool.hostlist} at {fold(pool.addresses)}"
 
 
 def _switches(plan: ClusterPlan) -> Iterator[str]:
@@ -107,15 +106,11 @@ def _switches(plan: ClusterPlan) -> Iterator[str]:
         if one.name:
             yield f"topology {one.name}{' (default)' if one.default else ''}: {one.kind}"
         if isinstance(one, Tree):
-            yield from (f"switch {leaf.name}: {_nodes_of(leaf)}" for leaf in one.leaves)
+            yield from (f"switch {leaf.name}: {leaf.hostlist}" for leaf in one.leaves)
             yield from (f"switch {spine.name}: {', '.join(spine.switches)}" for spine in one.spines)
         elif isinstance(one, Blocks):
             yield f"block sizes {', '.join(map(str, one.sizes))}"
-            yield from (f"block {block.name}: {_nodes_of(block)}" for block in one.blocks)
-
-
-def _nodes_of(leaf: Leaf) -> str:
-    return ",".join(span.hostlist for span in leaf.slots)
+            yield from (f"block {block.name}: {block.hostlist}" for block in one.blocks)
 
 
 def reasons(notes: tuple[Note, ...]) -> Iterator[str]:

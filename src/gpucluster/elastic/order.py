@@ -84,7 +84,7 @@ def refusal(plan: SlurmPlan, request: OrderRequest) -> str:
         if request.target not in known:
             return f"there is no pool {request.target!r}; this cluster has {', '.join(known)}"
     elif request.target not in slots_of(plan):
-        spans = ", ".join(part.hostlist for pool in plan.pools for part in pool.slots)
+        spans = ", ".join(pool.hostlist for pool in plan.pools)
         return f"there is no node {request.target!r}; this cluster has {spans}"
     if request.for_s is not None and not 0 < request.for_s <= LONGEST_KEEP_S:
         asked = (

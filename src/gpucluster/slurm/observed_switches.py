@@ -47,12 +47,7 @@ def observed_slots(plan: SlurmOnAws) -> tuple[str, ...]:
 
 def divided(text: str, leaves: Iterable[Leaf], places: Places) -> str:
     """topology.conf with the switches of the places. The text stays as it is where all places have one switch."""
-    lines = {
-        f"SwitchName={leaf.name} Nodes={','.join(span.hostlist for span in leaf.slots)}": tuple(
-            _lines(leaf, places)
-        )
-        for leaf in leaves
-    }
+    lines = {f"SwitchName={leaf.name} Nodes={leaf.hostlist}": tuple(_lines(leaf, places)) for leaf in leaves}
     return "".join("".join(f"{new}\n" for new in lines.get(line, (line,))) for line in text.splitlines())
 
 
@@ -60,7 +55,7 @@ def _lines(leaf: Leaf, places: Places) -> Iterator[str]:
     slots = [slot for span in leaf.slots for slot in span]
     known = [(slot, places[slot]) for slot in slots if places.get(slot)]
     if len({path for _, path in known}) < 2:
-        yield f"SwitchName={leaf.name} Nodes={','.join(span.hostlist for span in leaf.slots)}"
+        yield f"SwitchName={leaf.name} Nodes={leaf.hostlist}"
         return
     below = list[str]()
     for name, group in _groups(leaf.name, known):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 from gpucluster import gc_control
 from gpucluster.errors import GpuclusterError
 from gpucluster.slurm import hostlist
+from gpucluster.slurm.pending import PendingReason
 from gpucluster.slurm.states import JOB_ENDED, JobState, canonical
 from gpucluster.slurm.values import (
     ActiveJob,
@@ -116,11 +117,11 @@ _TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d\d)")
 # Where slurmctld describes a reason, squeue writes the description and the JSON has both. The begin of the description, and
 # the reason of the JSON (slurmctld 24.11: job_scheduler.c, node_scheduler.c, job_mgr.c, partition_mgr.c).
 _DESCRIPTIONS = (
-    ("ReqNodeNotAvail", "ReqNodeNotAvail"),
-    ("Nodes required for job are DOWN", "Resources"),
-    ("job requeued in held state", "JobHeldUser"),
-    ("job requeued in special exit state", "JobHeldUser"),
-    ("launch failed requeued held", "JobHeldUser"),
+    ("ReqNodeNotAvail", PendingReason.REQUESTED_NODES),
+    ("Nodes required for job are DOWN", PendingReason.RESOURCES),
+    ("job requeued in held state", PendingReason.HELD_BY_USER),
+    ("job requeued in special exit state", PendingReason.HELD_BY_USER),
+    ("launch failed requeued held", PendingReason.HELD_BY_USER),
     ("Job's QOS not", "QOSNotAllowed"),
     ("RaisedSignal:", "RaisedSignal"),
 )

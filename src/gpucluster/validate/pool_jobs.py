@@ -61,7 +61,7 @@ def _pool_job(plan: SlurmPlan, pool: Pool, partition: Partition) -> PoolJob:
         nodes=min(JOB_NODES, pool.max - pool.min if elastic else len(pool.always_on())),
         gpus=gpus,
         gres=f"gpu:{gpus}" if gpus else _one_slice(shape),
-        exclude=",".join(span.hostlist for other in others for span in other.slots),
+        exclude=",".join(other.hostlist for other in others),
         leaves=_leaves(plan, pool),
         elastic=elastic,
         start_s=start_s,

@@ -13,13 +13,13 @@ from gpucluster.elastic.memory import Incarnation
 from gpucluster.plan.model import Pool, Times
 from gpucluster.slurm import drains
 from gpucluster.slurm.drains import DrainOwner
+from gpucluster.slurm.pending import FIRST_IN_LINE, PendingReason
 from gpucluster.slurm.states import NodeState, SlurmPhase
 from gpucluster.slurm.values import SlurmJob, SlurmNode
 
 EXPECTED_S = 600.0  # the least time for which an idle node is held for a waiting job, after its idle time
 EXPECTED_NEEDS = 5  # so many different jobs at the head of the queue hold idle nodes
 STARVES_S = 60.0  # Slurm starts an eligible job within this time if it can
-_STARVED = ("Resources", "ReqNodeNotAvail", "Nodes required")
 _RESTS = (Verb.POOL_PAUSE, Verb.POOL_DRAIN)
 
 
@@ -57,7 +57,7 @@ class SharedContext:
         planned = {
             s for s in self.world.group(SlurmPhase.UP) if NodeState.PLANNED in self.world.node(s).states
         }
-        first = [job for job in waiting(self.world) if job.reason == "Resources"]
+        first = [job for job in waiting(self.world) if job.reason == PendingReason.RESOURCES]
         for pool in self.world.plan.pools if first else ():
             for need in needs_of(self.world, pool, first)[:EXPECTED_NEEDS]:
                 planned.update(self._idle_for(pool, need)[: need.count])
@@ -95,7 +95,7 @@ class SharedContext:
 
     def _starves(self, job: SlurmJob) -> bool:
         since = max(job.begins_at, job.submitted_at)
-        return job.reason.startswith(_STARVED) and since + STARVES_S <= self.world.now
+        return job.reason in FIRST_IN_LINE and since + STARVES_S <= self.world.now
 
     def _spares(self, pool: Pool) -> Iterator[str]:
         if not pool.spares or self.is_drained(pool):

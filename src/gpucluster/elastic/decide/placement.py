@@ -12,13 +12,11 @@ from itertools import islice
 
 from gpucluster.elastic.decide.world import World, urgency
 from gpucluster.plan.model import Pool
+from gpucluster.slurm.pending import WAITS_FOR_NODES
 from gpucluster.slurm.states import NodeState
 from gpucluster.slurm.values import SlurmJob, SlurmNode
 
 SOON_S = 600.0  # a job that may start only later than this does not count as waiting
-# Slurm's reasons of a job that starts as soon as there are nodes for it. Others wait for something else: a limit, a
-# licence, a dependency, a closed partition. BeginTime and Cleaning end by themselves within SOON_S.
-WAITS_FOR_NODES = frozenset({"", "None", "Resources", "Priority", "ReqNodeNotAvail", "BeginTime", "Cleaning"})
 _RESERVED = frozenset({NodeState.RESERVED, NodeState.MAINTENANCE})
 _SIMPLE_FEATURES = re.compile(r"[^&|\[\](){}*,]+(?:(?:&[^&|\[\](){}*,]+)*|(?:\|[^&|\[\](){}*,]+)*)")
 

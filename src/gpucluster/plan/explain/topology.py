@@ -85,7 +85,7 @@ def _counted(count: int, one: str, more: str) -> str:
 
 def _nodes(leaf: Leaf) -> str:
     count = sum(len(span) for span in leaf.slots)
-    return f"{','.join(span.hostlist for span in leaf.slots)} ({count} node{'' if count == 1 else 's'})"
+    return f"{leaf.hostlist} ({count} node{'' if count == 1 else 's'})"
 
 
 def _above(tree: Tree, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Pools: machines and their markets, slots, launch templates, and existing hosts; partitions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, islice
@@ -138,6 +138,11 @@ class SlotRange:
         return self.prefix if self.width is None else f"{self.prefix}{number:0{self.width}}"
 
 
+def hostlist(spans: Iterable[SlotRange]) -> str:
+    """The ranges as Slurm writes them: `h200-1a-[1-16],h200-1b-[1-16]`."""
+    return ",".join(span.hostlist for span in spans)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageByName:
     """An image in the account itself."""
@@ -255,6 +260,11 @@ class _Nodes:
     environment: JobEnvironment = JobEnvironment()
     features: tuple[str, ...] = ()  # of every node, for `--constraint`: what is known before a launch
     health_limit: int = 0  # most nodes that health checks keep drained at one time; 0 without health checks
+
+    @property
+    def hostlist(self) -> str:
+        """All slots as Slurm writes them."""
+        return hostlist(self.slots)
 
     def zone_of(self, node: str) -> str | None:
         """The zone of one of this pool's slots ("" for a host); None for a name that is not one."""

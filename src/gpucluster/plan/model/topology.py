@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from gpucluster.plan.model.pools import SlotRange
+from gpucluster.plan.model.pools import SlotRange, hostlist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +12,11 @@ class Leaf:
 
     name: str
     slots: tuple[SlotRange, ...]
+
+    @property
+    def hostlist(self) -> str:
+        """Its slots as Slurm writes them."""
+        return hostlist(self.slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

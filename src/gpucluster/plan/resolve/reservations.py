@@ -29,4 +29,4 @@ def _hostlists(one: Reservation, pools: Sequence[Pool]) -> Iterator[str]:
     if one.nodes is not None:
         yield hostlist.fold(one.nodes)
         return
-    yield from (span.hostlist for pool in pools if pool.name in one.pools for span in pool.slots)
+    yield from (pool.hostlist for pool in pools if pool.name in one.pools)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.plan.model import Blocks, Flat, Leaf, SlurmPlan, Topology
+from gpucluster.plan.model import Blocks, Flat, SlurmPlan, Topology
 
 _NO_COMMON_SWITCH = "Each pool has one leaf switch in each zone, and no switch connects them: every job has nodes of one pool in one zone."
 _TREE = "Switches of the spec. No switch connects two of {tops}, so no job uses nodes of both."
@@ -93,11 +93,11 @@ def topology_conf(plan: SlurmPlan) -> TopologyConf:
     return TopologyConf(
         cluster=plan.name,
         comment=_comment(plan, blocks),
-        leaves=tuple(LeafLine(name=leaf.name, nodes=_nodes(leaf)) for leaf in plan.leaves),
+        leaves=tuple(LeafLine(name=leaf.name, nodes=leaf.hostlist) for leaf in plan.leaves),
         spines=tuple(SpineLine(name=one.name, switches=",".join(one.switches)) for one in plan.spines),
         blocks=()
         if blocks is None
-        else tuple(BlockLine(name=b.name, nodes=_nodes(b)) for b in blocks.blocks),
+        else tuple(BlockLine(name=b.name, nodes=b.hostlist) for b in blocks.blocks),
         sizes="" if blocks is None else ",".join(map(str, blocks.sizes)),
     )
 
@@ -126,19 +126,15 @@ def _yaml(topology: Topology) -> Iterator[str]:
         yield "  block:"
         yield f"    block_sizes: [{', '.join(map(str, topology.sizes))}]"
         yield "    blocks:"
-        yield from (_entry("block", b.name, "nodes", _nodes(b)) for b in topology.blocks)
+        yield from (_entry("block", b.name, "nodes", b.hostlist) for b in topology.blocks)
     else:
         yield "  tree:"
         yield "    switches:"
         for one in topology.spines:
             yield _entry("switch", one.name, "children", ",".join(one.switches))
         for leaf in topology.leaves:
-            yield _entry("switch", leaf.name, "nodes", _nodes(leaf))
+            yield _entry("switch", leaf.name, "nodes", leaf.hostlist)
 
 
 def _entry(kind: str, name: str, key: str, below: str) -> str:
     return f"      - {{{kind}: {json.dumps(name)}, {key}: {json.dumps(below)}}}"
-
-
-def _nodes(leaf: Leaf) -> str:
-    return ",".join(span.hostlist for span in leaf.slots)

@@ -581,7 +581,7 @@ def _partition(partition: Partition, plan: SlurmPlan) -> PartitionLine:
     pools = [pool for pool in plan.pools if pool.name in partition.pools]
     return PartitionLine(
         name=partition.name,
-        nodes=_hostlist(span for pool in pools for span in pool.slots),
+        nodes=",".join(pool.hostlist for pool in pools),
         default="YES" if partition.default else "NO",
         max_time=slurm_time(partition.max_time_s),
         default_time=slurm_time(partition.default_time_s),
@@ -627,10 +627,6 @@ def _kept_up(pool: Pool) -> Iterator[str]:
     yield from (span.hostlist for span, always_on in pool.by_start() if always_on)
     if pool.spares:
         yield from (f"{span.hostlist}:{pool.spares}" for span in pool.slots)
-
-
-def _hostlist(spans: Iterable[SlotRange]) -> str:
-    return ",".join(span.hostlist for span in spans)
 
 
 def _gpus(shape: NodeShape, span: SlotRange) -> Iterator[GpuLine]:

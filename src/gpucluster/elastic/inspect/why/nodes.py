@@ -68,7 +68,7 @@ def _unknown(world: World, name: str) -> str:
         return (
             f"is not known; for a part of a job array, use the task's own number: squeue -h -j {name} -o %A"
         )
-    spans = ", ".join(span.hostlist for pool in world.plan.pools for span in pool.slots)
+    spans = ", ".join(pool.hostlist for pool in world.plan.pools)
     return f"is not known; this cluster has {spans}"
 
 
