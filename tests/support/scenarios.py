@@ -202,9 +202,9 @@ class CheckedCloud:
         self._simulation.launched(request.count, [i for i, _ in found.instances])
         return found
 
-    def terminate(self, ids: Sequence[str]) -> None:
+    def terminate(self, ids: Sequence[str]) -> tuple[str, ...]:
         self._simulation.may_end(ids)
-        self._port.terminate(ids)
+        return self._port.terminate(ids)
 
 
 class Simulation(Fleet):

@@ -70,7 +70,7 @@ def _aws_pool(pool: AwsPool) -> Iterator[str]:
     spares = f", {pool.spares} spare" if pool.spares else ""
     yield f"pool {pool.name}: {pool.min} to {pool.max} nodes{spares}; {times}"
     yield f"  each {gpus}{shape.cpus} CPUs, {shape.real_memory_mib} MiB"
-    yield f"  slots {', '.join(span.hostlist for span in pool.slots)}"
+    yield f"  slots {pool.hostlist}"
     for source in pool.sources:
         yield _capacity_source(source)
     if pool.termination.script is not None:

@@ -110,28 +110,26 @@ class AwsCloud:
                 found[one.get("InstanceId", "")] = tuple(one.get("NetworkNodes") or ())
         return {instance: nodes for instance, nodes in found.items() if nodes}
 
-    def terminate(self, ids: Sequence[str]) -> None:
+    def terminate(self, ids: Sequence[str]) -> tuple[str, ...]:
         """See CloudPort. One unknown id prevents the termination of all (T23), so then each id gets its own call."""
+        unknown = list[str]()
         for start in range(0, len(ids), _BATCH):
             batch = list(ids[start : start + _BATCH])
-            try:
-                self._terminate(batch)
-            except CloudError as error:
-                if error.fault is not Fault.GONE:
-                    raise
-                self._terminate_alone(batch if len(batch) > 1 else [])
+            if self._knows(batch):
+                continue
+            unknown += batch if len(batch) == 1 else [one for one in batch if not self._knows([one])]
+        return tuple(unknown)
 
-    def _terminate(self, ids: list[str]) -> None:
-        with translated():
-            self._reader().terminate_instances(InstanceIds=ids)
-
-    def _terminate_alone(self, ids: list[str]) -> None:
-        for one in ids:
-            try:
-                self._terminate([one])
-            except CloudError as error:
-                if error.fault is not Fault.GONE:
-                    raise
+    def _knows(self, ids: list[str]) -> bool:
+        """Terminate the instances; False if EC2 does not know one of them, and terminates none."""
+        try:
+            with translated():
+                self._reader().terminate_instances(InstanceIds=ids)
+        except CloudError as error:
+            if error.fault is not Fault.GONE:
+                raise
+            return False
+        return True
 
     def _reader(self) -> "EC2Client":
         return self._clients()[0]

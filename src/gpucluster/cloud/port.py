@@ -211,8 +211,11 @@ class CloudPort(Protocol):
         """
         ...
 
-    def terminate(self, ids: Sequence[str]) -> None:
-        """Terminate the instances; idempotent. One unknown id must not prevent the termination of the others."""
+    def terminate(self, ids: Sequence[str]) -> tuple[str, ...]:
+        """Terminate the instances; idempotent. Return the ids that the cloud does not know; they prevent no other termination.
+
+        An id is unknown long after its end, and for some seconds after its launch (eventual consistency).
+        """
         ...
 
 

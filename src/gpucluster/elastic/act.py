@@ -7,7 +7,7 @@ thread of the call: the process may be suspended between any two lines.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -38,6 +38,7 @@ from gpucluster.elastic.events import (
     LaunchRequest,
     LaunchRequested,
     OfferRefused,
+    SparesLaunched,
     TerminationRequested,
 )
 from gpucluster.elastic.executors import Executor
@@ -146,6 +147,15 @@ class Clients:
     lease: Hold = field(default_factory=Alone)
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer of a launch. `spares` fill no whole gang and could not be terminated at once; `refused`: by this error."""
+
+    launched: Launched
+    spares: tuple[str, ...] = ()
+    refused: CloudError | None = None
+
+
 class Actor:
     """Carries out actions, and knows which calls are in progress."""
 
@@ -242,7 +252,7 @@ class Actor:
         self._clients.hit(Failpoint.AFTER_INTENT)
         log.info("%s", describe(action))
 
-    def _ask(self, request: LaunchRequest) -> Launched | CloudError:
+    def _ask(self, request: LaunchRequest) -> _Answer | CloudError:
         clients = self._clients
         if not clients.lease.held():
             return _NOT_OURS
@@ -251,12 +261,11 @@ class Actor:
         except CloudError as error:
             return error
         used = launch_calls.serving(request, got)
-        if spare := tuple(i for i, _ in got.instances[len(used) :]):
-            # A part of a gang is not usable (T05); an instance that survives this call is a stray.
-            _end(clients, spare)
-        return replace(got, instances=used)
+        spares = tuple(i for i, _ in got.instances[len(used) :])  # a part of a gang is not usable (T05)
+        living, error = _end_spares(clients, spares)
+        return _Answer(replace(got, instances=used), living, error)
 
-    def _answered(self, request: LaunchRequest, answer: Launched | CloudError) -> None:
+    def _answered(self, request: LaunchRequest, answer: _Answer | CloudError) -> None:
         clients = self._clients
         self._busy.discard(request.id)
         clients.hit(Failpoint.BEFORE_RESULT)
@@ -268,10 +277,22 @@ class Actor:
         if any(isinstance(event, LaunchRefused | OfferRefused) for event in events):
             clients.ring()
 
-    def _meaning(self, request: LaunchRequest, answer: Launched | CloudError) -> tuple[Event, ...]:
+    def _meaning(self, request: LaunchRequest, answer: _Answer | CloudError) -> tuple[Event, ...]:
         now, memory, times = self._clients.clock(), self._clients.journal.memory, self._clients.times
         if isinstance(answer, CloudError):
             return (event_of_error(times, memory, request, answer, now),)
+        return (*self._spares(request, answer), *self._meaning_of(request, answer.launched))
+
+    def _spares(self, request: LaunchRequest, answer: "_Answer") -> Iterator[Event]:
+        """Return the events of the instances that fill no whole gang and live on, before those of the launch."""
+        if answer.spares:
+            yield SparesLaunched(pool=request.pool, source=request.source, instances=answer.spares)
+        if answer.refused is not None and answer.refused is not _NOT_OURS:
+            memory, now = self._clients.journal.memory, self._clients.clock()
+            yield event_of_refused_end(memory, answer.spares, answer.refused, now)
+
+    def _meaning_of(self, request: LaunchRequest, answer: Launched) -> tuple[Event, ...]:
+        now, memory, times = self._clients.clock(), self._clients.journal.memory, self._clients.times
         if not answer.instances:
             return tuple(events_of_nothing(times, memory, request, answer.errors, now))
         done = LaunchDone(
@@ -414,8 +435,20 @@ def _end(clients: Clients, ids: Sequence[str]) -> CloudError | None:
     try:
         clients.cloud.terminate(ids)
     except CloudError as error:
-        return None if error.fault is Fault.GONE else error
+        return error
     return None
+
+
+def _end_spares(clients: Clients, ids: Sequence[str]) -> tuple[tuple[str, ...], CloudError | None]:
+    """Terminate new instances at once. Return those that live on: the cloud may not know them yet, or refuses."""
+    if not ids:
+        return (), None
+    if not clients.lease.held():
+        return tuple(ids), _NOT_OURS
+    try:
+        return clients.cloud.terminate(ids), None
+    except CloudError as error:
+        return tuple(ids), error
 
 
 def _deleted(notices: NoticePort, handles: Sequence[str]) -> None:

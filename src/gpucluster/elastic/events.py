@@ -162,6 +162,15 @@ class LaunchDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparesLaunched:
+    """Instances of a partial launch that fill no whole gang and could not be terminated at once. They count in their pool until they have ended."""
+
+    pool: str
+    source: int
+    instances: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRefused:
     """Nothing was launched. `refusals` are remembered: (offer or source) -> until."""
 
@@ -494,7 +503,7 @@ class PowerUpMarkStays:
 
 Event = (
     JournalCreated | DaemonStarted | HookCalled | JobPlaced | JobRunning | JobReleased | NodeNeeded | IncarnationRenewed | LaunchRequested | LaunchDone
-    | LaunchRefused | LaunchDeferred | LaunchDropped | OfferRefused | RefusalsForgotten | InstanceRunning | NodeRegistered | NodeUp | NodeIdle
+    | SparesLaunched | LaunchRefused | LaunchDeferred | LaunchDropped | OfferRefused | RefusalsForgotten | InstanceRunning | NodeRegistered | NodeUp | NodeIdle
     | NodeBusy | NodeUnneeded | BootFailed | TerminationRequested | TerminationRefused | InstanceGone | IncarnationOver | TerminationSeen | InstanceAdopted
     | Interrupted | JobsSignalled | JobsRequeued | InterruptionOver | BreakerTripped | BreakerReset | HeartbeatStopped | HeartbeatResumed | OrderGiven | OrderCompleted
     | BudgetCrossed | UnknownState | StateLingers | GpuFaulted | PowerUpMarkStays | JobForgotten | ReplacementBegan

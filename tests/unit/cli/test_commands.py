@@ -135,7 +135,7 @@ def test_plan_prints_the_summary(good: str, capsys: pytest.CaptureFixture[str]) 
         "head    burst-head: m7i.2xlarge in us-east-2a, 10.42.0.10",
         "pool h200: 0 to 16 nodes; idle 5m, boot at most 20m",
         "  each 8 x h200, 192 CPUs, 1992294 MiB",
-        "  slots h200-2a-[1-16], h200-2b-[1-16]",
+        "  slots h200-2a-[1-16],h200-2b-[1-16]",
         "  1. spot p5en.48xlarge or p5e.48xlarge in us-east-2a, us-east-2b",
         "  2. on-demand p5en.48xlarge in us-east-2a, us-east-2b, at most 4",
         "partition gpu: h200; at most 1d, the default",

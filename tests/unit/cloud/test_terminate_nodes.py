@@ -123,9 +123,9 @@ class Failing:
         self._maybe()
         return self._cloud.instances(cluster, also)
 
-    def terminate(self, ids: object) -> None:
+    def terminate(self, ids: object) -> tuple[str, ...]:
         self._maybe()
-        self._cloud.terminate(tuple(ids))  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
+        return self._cloud.terminate(tuple(ids))  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
 
 
 @pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.LOST])

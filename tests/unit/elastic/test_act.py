@@ -119,9 +119,9 @@ class Lost(Alone):
 class Refusing(ModelCloud):
     """A cloud that refuses each termination with one fault."""
 
-    fault = Fault.GONE
+    fault = Fault.THROTTLED
 
-    def terminate(self, ids: Sequence[str]) -> None:
+    def terminate(self, ids: Sequence[str]) -> tuple[str, ...]:
         raise CloudError(self.fault, "Refused", "refused by the test")
 
 
@@ -209,14 +209,35 @@ def test_instance_that_is_being_terminated_is_not_terminated_again(tmp_path: Pat
     assert not one.actor.busy
 
 
-@pytest.mark.parametrize(("fault", "recorded"), [(Fault.GONE, ["i-1"]), (Fault.THROTTLED, []), (Fault.LOST, [])])  # fmt: skip
-def test_accepted_termination_and_unknown_instance_are_recorded(
-    tmp_path: Path, fault: Fault, recorded: list[str]
-) -> None:
+@pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.LOST])
+def test_refused_termination_is_not_recorded_as_requested(tmp_path: Path, fault: Fault) -> None:
     one = bench(tmp_path, cloud=type("One", (Refusing,), {"fault": fault}))
     one.act(END)
     one.executor.deliver()
-    assert one.recorded == recorded
+    assert one.recorded == []
+
+
+def test_termination_of_an_unknown_instance_is_recorded(tmp_path: Path) -> None:
+    one = bench(tmp_path)
+    assert one.cloud.terminate(END.instances) == END.instances
+    one.act(END)
+    one.executor.deliver()
+    assert one.recorded == ["i-1"]
+
+
+def test_spare_whose_termination_is_refused_counts_and_the_refusal_is_recorded(tmp_path: Path) -> None:
+    """Three came for gangs of two and three. Without the record the third would live until it is old enough for a stray."""
+    one = bench(tmp_path, cloud=type("One", (Refusing,), {"fault": Fault.CONFIGURATION}))
+    one.cloud.model.set_capacity("p5en.48xlarge", "us-east-2a", "spot", 3)
+    slots = tuple(f"h200-2a-{n}" for n in range(1, 6))
+    one.journal.append(tuple(Entry(at=NOW, event=replace(WANTED, slot=slot)) for slot in slots))
+    request = replace(REQUEST, slots=slots, gangs=(2, 3))
+    one.act(replace(LAUNCH, request=request))
+    one.executor.deliver()
+    one.executor.deliver()
+    memory = one.journal.memory
+    assert len(memory.spares) == 1
+    assert memory.refused_ends.keys() == memory.spares.keys()
 
 
 @pytest.mark.parametrize(("free", "rings"), [(1, 0), (0, 1)])

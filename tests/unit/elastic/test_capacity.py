@@ -41,6 +41,7 @@ from gpucluster.elastic.model import LaunchGang, MarkDown, RecordEvents, Termina
 from gpucluster.plan.model import LaunchTemplate, Market, SlurmOnAws, Source
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
+from gpucluster.sandbox.aws.ec2.state.values import Lag
 
 A, B, SPOT, OTHER = "us-east-2a", "us-east-2b", "p5en.48xlarge", "p5e.48xlarge"
 KEY = f"spot/{SPOT}/{A}"
@@ -127,6 +128,21 @@ def test_partial_launch_serves_whole_gangs_and_terminates_the_rest(f: Fleet) -> 
     assert len(ended) == 1, "six came, five were of use"
     assert f.journal.memory.refusals[KEY].size == 3
     assert f.journal.memory.refusals[KEY].words == "gave 5 of 8, nothing"
+
+
+def test_spares_that_ec2_does_not_know_yet_count_until_they_are_terminated(f: Fleet) -> None:
+    """EC2 lists new instances after ten seconds, and until then refuses to terminate them by id."""
+    f.model.set_capacity(SPOT, A, "spot", 6)
+    f.model.switches.lag = Lag(id_s=10.0)
+    jobs = [f.slurm.submit(n, lasts=500) for n in (4, 3, 1)]
+    f.until(lambda: bool(f.cloud.launches), 60)
+    (spare,) = f.journal.memory.spares.values()
+    assert (spare.pool, spare.source) == ("h200", 0)
+    f.until(lambda: all(j.state == "RUNNING" for j in jobs), 600)
+    assert len(f.living()) == 8
+    assert f.journal.memory.spares == {}
+    (ended,) = [i for i in f.model.describe((), f.now) if i.state.value in ("shutting-down", "terminated")]
+    assert ended.id not in {x.instance for x in f.journal.memory.incarnations.values()}
 
 
 def test_repeat_of_a_lost_partial_launch_assigns_the_same_instances(f: Fleet) -> None:

@@ -49,7 +49,7 @@ def test_order_reaches_the_journal_through_the_spool(tmp_path: Path) -> None:
     ("argv", "words"),
     [
         (["pool-pause", "h100"], "there is no pool 'h100'; this cluster has h200"),
-        (["node-keep", "h200"], "there is no node 'h200'; this cluster has h200-2a-[1-16], h200-2b-[1-16]"),
+        (["node-keep", "h200"], "there is no node 'h200'; this cluster has h200-2a-[1-16],h200-2b-[1-16]"),
         (["node-keep", "h200-2a-01"], "there is no node 'h200-2a-01'"),
         (["node-keep", "h200-2a-1", "--for", "-1"], "not a valid time to keep a node"),
         (["node-keep", "h200-2a-1", "--for", "nan"], "not a valid time to keep a node"),

@@ -81,6 +81,18 @@ FOUND = [
             )
         ),
     ),
+    (
+        "a partial launch whose spare instances EC2 does not know yet: they lived on, did not count, and the pool exceeded its max",
+        Scenario(
+            (
+                Step("submit", 1, 20),
+                Step("refuse spot", 5, 1),
+                Step("lag", 1, 1),
+                Step("submit", 1, 1),
+                Step("submit", 4, 1),
+            )
+        ),
+    ),
 ]
 
 

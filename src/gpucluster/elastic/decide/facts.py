@@ -106,8 +106,9 @@ def instance_events(world: World) -> Iterator[Event]:
             yield InstanceRunning(slot=slot, instance=incarnation.instance)
         if incarnation.registered_at is None and _registered(world, incarnation, incarnation.instance):
             yield NodeRegistered(slot=slot, instance=incarnation.instance)
-    asked = world.memory.endings.keys() | world.memory.refused_ends.keys()
-    over = tuple(sorted(i for i in asked if _is_over(world, i)))
+    memory = world.memory
+    ending = memory.endings.keys() | memory.refused_ends.keys() | memory.spares.keys()
+    over = tuple(sorted(i for i in ending if _is_over(world, i)))
     if over:
         yield TerminationSeen(instances=over)
 
@@ -217,8 +218,9 @@ def _is_over(world: World, instance: str) -> bool:
     listed = world.cloud.instances.get(instance)
     if listed is not None:
         return not listed.living
-    refused = world.memory.refused_ends.get(instance)
-    return max(world.memory.endings.get(instance, 0.0), refused.at if refused else 0.0) + 300.0 < world.now
+    refused, spare = world.memory.refused_ends.get(instance), world.memory.spares.get(instance)
+    last = max(refused.at if refused else 0.0, spare.launched_at if spare else 0.0)
+    return max(world.memory.endings.get(instance, 0.0), last) + 300.0 < world.now
 
 
 def _open_incarnation(world: World, slot: str, incarnation: Incarnation) -> Iterator[Event]:

@@ -142,6 +142,7 @@ class Headroom:
                     self._use(place.pool.name, incarnation.source, 1)
         for launch in world.memory.launches.values():
             self.take(launch.request.pool, launch.request.source, len(launch.request.slots))
+        self._count_spares(owned, listed_at)
         self._count_strays(owned)
 
     def take(self, pool: str, source: int, count: int) -> None:
@@ -192,6 +193,18 @@ class Headroom:
     def _use(self, pool: str, source: int, count: int) -> None:
         if self._reserved and (name := self._reserved.get((pool, source))):
             self._used[name] += count
+
+    def _count_spares(self, owned: set[str], listed_at: float) -> None:
+        """Count the instances of partial launches until the cloud lists their end: the list may not have them yet."""
+        for instance, spare in self._world.memory.spares.items():
+            listed = self._world.cloud.instances.get(instance)
+            if instance in owned or (listed is not None and not listed.living):
+                continue
+            owned.add(instance)
+            self._pools[spare.pool] += 1
+            self._sources[(spare.pool, spare.source)] += 1
+            if spare.launched_at > listed_at:
+                self._use(spare.pool, spare.source, 1)
 
     def _count_strays(self, owned: set[str]) -> None:
         """Count stray living instances in their pools: they cost the same as the others."""

@@ -54,8 +54,13 @@ def terminations(table: NodeTable) -> Iterator[Action]:
     }
     by_reason["no slot owns it"] = [
         i.id
-        for i in strays(world, owned)
+        for i in strays(world, owned | world.memory.spares.keys())
         if i.launched_at + world.plan.times.orphan_grace_s <= world.now and _is_due(world, i.id)
+    ]
+    by_reason["it fills no whole gang"] = [
+        i
+        for i in world.memory.spares.keys() & world.cloud.instances.keys() - owned
+        if world.cloud.instances[i].living and _is_due(world, i)
     ]
     for reason, ids in sorted(by_reason.items()):
         alone = sorted(set(ids) & world.memory.refused_ends.keys())

@@ -26,7 +26,7 @@ class Draft:
         self.spent, self.unknown = dict(memory.spent), dict(memory.unknown)
         self.taken, self.lingers = dict(memory.taken), dict(memory.lingers)
         self.breaks, self.refused_ends = dict(memory.breaks), dict(memory.refused_ends)
-        self.replaced = dict(memory.replaced)
+        self.replaced, self.spares = dict(memory.replaced), dict(memory.spares)
 
     def done(self) -> Memory:
         return Memory(**{f.name: getattr(self, f.name) for f in fields(Memory)})

@@ -14,13 +14,14 @@ from gpucluster.elastic.events import (
     LaunchRequested,
     OfferRefused,
     RefusalsForgotten,
+    SparesLaunched,
     TerminationRefused,
     TerminationRequested,
     TerminationSeen,
     source_key,
 )
 from gpucluster.elastic.memory.draft import Draft, folds
-from gpucluster.elastic.memory.values import BucketLevel, Incarnation, Launch, Refusal, RefusedEnd
+from gpucluster.elastic.memory.values import BucketLevel, Incarnation, Launch, Refusal, RefusedEnd, Spare
 
 # bucket -> (size, refill a second): of calls, and of instances
 RATES = {
@@ -120,6 +121,12 @@ def _launch_done(draft: Draft, at: float, event: LaunchDone) -> None:
         )
 
 
+@folds(SparesLaunched)
+def _spares_launched(draft: Draft, at: float, event: SparesLaunched) -> None:
+    one = Spare(pool=event.pool, source=event.source, launched_at=at)
+    draft.spares.update(dict.fromkeys(event.instances, one))
+
+
 @folds(LaunchRefused)
 def _launch_refused(draft: Draft, at: float, event: LaunchRefused) -> None:
     draft.release(event.request)
@@ -180,6 +187,7 @@ def _end_seen(draft: Draft, at: float, event: TerminationSeen) -> None:
     for instance in event.instances:
         draft.endings.pop(instance, None)
         draft.refused_ends.pop(instance, None)
+        draft.spares.pop(instance, None)
 
 
 def _refuse(

@@ -164,6 +164,15 @@ class LingeringState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spare:
+    """An instance of a partial launch that serves no slot. It is terminated once the cloud lists it, some seconds after its launch."""
+
+    pool: str
+    source: int
+    launched_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """The daemon's memory, computed from the journal."""
 
@@ -177,6 +186,7 @@ class Memory:
         default_factory=dict[str, float]
     )  # instance -> time of its requested termination
     refused_ends: Mapping[str, RefusedEnd] = field(default_factory=dict[str, RefusedEnd])  # by instance
+    spares: Mapping[str, Spare] = field(default_factory=dict[str, Spare])  # by instance
     jobs: Mapping[str, Placement] = field(default_factory=dict[str, Placement])  # by job id as text
     levels: Mapping[str, BucketLevel] = field(
         default_factory=dict[str, BucketLevel]

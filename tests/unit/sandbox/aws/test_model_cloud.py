@@ -211,14 +211,14 @@ def test_terminated_instance_is_listed_for_a_while(side: Side):
 
 def test_unknown_id_does_not_stop_other_terminations(side: Side):
     ids = side.port.launch(side.request())
-    side.port.terminate([UNKNOWN, *ids])
+    assert side.port.terminate([UNKNOWN, *ids]) == (UNKNOWN,)
     assert {i.state for i in side.port.instances("burst")} == {InstanceState.SHUTTING_DOWN}
 
 
 def test_ending_is_idempotent_and_an_empty_list_asks_nothing(side: Side):
     ids = side.port.launch(side.request())
-    for these in (ids, ids, [UNKNOWN], []):
-        side.port.terminate(these)
+    for these, unknown in ((ids, ()), (ids, ()), ([UNKNOWN], (UNKNOWN,)), ([], ())):
+        assert side.port.terminate(these) == unknown
     assert {i.state for i in side.port.instances("burst")} == {InstanceState.SHUTTING_DOWN}
 
 

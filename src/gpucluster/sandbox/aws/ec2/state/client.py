@@ -85,18 +85,20 @@ class ModelCloud:
             return ()
         return self._call("DescribeCapacityReservations", lambda now: self.model.reservations(ids, now))
 
-    def terminate(self, ids: Sequence[str]) -> None:
-        """See CloudPort. An unknown id counts as terminated."""
+    def terminate(self, ids: Sequence[str]) -> tuple[str, ...]:
+        """See CloudPort."""
         self.calls.append(("terminate", tuple(ids)))
         if not ids:
-            return
+            return ()
         try:
             self._terminate(ids)
         except CloudError as error:
             if error.fault is not Fault.GONE:
                 raise
-            for one in ids if len(ids) > 1 else ():  # one unknown id prevents the termination of all
-                self.terminate((one,))
+            if len(ids) == 1:
+                return tuple(ids)
+            return tuple(x for one in ids for x in self.terminate((one,)))  # one unknown id prevents all
+        return ()
 
     def _terminate(self, ids: Sequence[str]) -> None:
         shown = self._call("DescribeInstances", lambda now: self.model.describe((), now))
