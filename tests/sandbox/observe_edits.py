@@ -259,7 +259,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="leave the cluster up, or use the one that is up")
     given = parser.parse_args()
     known = {one.id: one for one in EDITS}
-    words = given.edits or [one.id for one in EDITS if not one.unseen]
+    words = given.edits or [one.id for one in EDITS]
     chosen = [[known[id_] for id_ in word.split("+")] for word in words]
     folder = Path(tempfile.gettempdir(), "gpucluster-edits") if given.keep else Path(tempfile.mkdtemp())
     (folder / "stacks").mkdir(parents=True, exist_ok=True)

@@ -48,12 +48,11 @@ accept:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit: each of `changes` replaces a text of the base spec. `unseen`: why the sandbox does not apply it."""
+    """One edit: each of `changes` replaces a text of the base spec."""
 
     id: str
     says: str
     changes: tuple[tuple[str, str], ...]
-    unseen: str = ""
 
     @property
     def old(self) -> str:

@@ -54,8 +54,6 @@ def _said(diff: Diff) -> Iterator[str]:
 
 
 def _seen(edit: Edit, seen: Seen | None) -> str:
-    if edit.unseen:
-        return text(f"not in the sandbox: {edit.unseen}")
     return "not observed yet" if seen is None else text("; ".join(_words(seen)))
 
 
