@@ -64,9 +64,19 @@ def prepare_database(slurm: RealSlurm, plan: SlurmPlan) -> None:
     files = {artifact.path: artifact.content.decode() for artifact in render(plan)}
     slurm.write(names.MARIADB_CONF, files[names.MARIADB_FILE])
     slurm.write(names.SLURMDBD_CONF, files[names.SLURMDBD_FILE], mode=0o600, owner="slurm")
+    data = value_of(files[names.MARIADB_FILE], "datadir")
+    if data != names.MARIADB_DATA:  # on the state volume, to which the agent moves the first data
+        slurm.must("mkdir", "--parents", data.rpartition("/")[0])
+        slurm.must("cp", "--archive", names.MARIADB_DATA, data)
     slurm.folder("/run/mysqld", "mysql")
-    for folder in ("/run/slurmdbd", "/var/log/slurm", names.ARCHIVE_DIR):
+    archive = value_of(files[names.SLURMDBD_FILE], "ArchiveDir")
+    for folder in ("/run/slurmdbd", "/var/log/slurm", archive):
         slurm.folder(folder, "slurm")
+
+
+def value_of(text: str, key: str) -> str:
+    """The value of a `key=value` line."""
+    return next(line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
 
 
 def start_mariadb(slurm: RealSlurm) -> "subprocess.Popen[bytes]":
