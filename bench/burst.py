@@ -19,6 +19,7 @@ from typing import Any
 from bench.figure import Figure, figure
 from bench.sandbox import cli, copied
 
+# Seconds and not a ratio: they are Slurm's and the agent's intervals (a look each second), which no machine shortens.
 REGISTER_LIMIT_S, RUN_LIMIT_S = 5.0, 2.0
 JOBS, NODES, PATIENCE_S = 3, 2, 120.0
 NAME = "bench"
