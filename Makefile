@@ -53,7 +53,7 @@ mutants: install ## change the code in 150 places, one at a time: how many of th
 
 soak: prepare install ## what make test-all does of faults, much more of it: 10,000 scenarios, then every fault run on three real clusters; root
 	$(BIN)/python tools/soak.py --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1)
-	$(BIN)/python tests/sandbox/soak.py
+	PYTHONPATH=tests $(BIN)/python tests/sandbox/soak.py
 
 test-slurm: prepare install ## rendered files on real daemons of every Slurm version whose packages Debian has; root, under 20 minutes
 	$(BIN)/pytest -q -n 3 --plans-at-least 44 tests/slurm  # they mostly wait
