@@ -93,6 +93,21 @@ FOUND = [
             )
         ),
     ),
+    (
+        "a slot goes from one state with a bound to another: the removal of the old bound removed the new one",
+        Scenario(
+            (
+                Step("submit", 1, 20),
+                Step("submit", 3, 90),
+                Step("notice", 1, 1),
+                Step("notice", 1, 1),
+                Step("submit", 1, 1),
+            ),
+            plan="two",
+            version="24.11",
+            boot_s=30.0,
+        ),
+    ),
 ]
 
 

@@ -494,6 +494,9 @@ def _is_reportable(context: NodeContext, row: Row) -> bool:
 
 def _lingering(world: World) -> Iterator[Event]:
     known = world.memory.lingers
+    for slot, old in known.items():  # before the new ones: a slot may go from one such phase to another
+        if world.phases.get(slot) != old.phase:
+            yield StateLingers(slot=slot, phase="", bound_s=0.0)
     for context, row in _watched(world):
         if row.leave_bound is None:
             continue
@@ -502,9 +505,6 @@ def _lingering(world: World) -> Iterator[Event]:
             yield StateLingers(
                 slot=context.slot, phase=context.phase.value, bound_s=row.leave_bound(context) or 0.0
             )
-    for slot, old in known.items():
-        if world.phases.get(slot) != old.phase:
-            yield StateLingers(slot=slot, phase="", bound_s=0.0)
 
 
 def _watched(world: World) -> Iterator[tuple[NodeContext, Row]]:
