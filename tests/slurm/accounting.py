@@ -19,7 +19,7 @@ from real_slurm import Done, RealSlurm
 from support.waiting import BOUND_S
 
 from gpucluster import artifacts
-from gpucluster.agent.boot.accounting import SETUP
+from gpucluster.agent.boot.accounting import SETUP, value_of
 from gpucluster.agent.boot.boot_state import BootState, Bundle, Identity
 from gpucluster.agent.machine import Machine, Reply, Services
 from gpucluster.agent.services import FolderServices
@@ -72,11 +72,6 @@ def prepare_database(slurm: RealSlurm, plan: SlurmPlan) -> None:
     archive = value_of(files[names.SLURMDBD_FILE], "ArchiveDir")
     for folder in ("/run/slurmdbd", "/var/log/slurm", archive):
         slurm.folder(folder, "slurm")
-
-
-def value_of(text: str, key: str) -> str:
-    """The value of a `key=value` line."""
-    return next(line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
 
 
 def start_mariadb(slurm: RealSlurm) -> "subprocess.Popen[bytes]":

@@ -262,7 +262,7 @@ class Actor:
             return error
         used = launch_calls.serving(request, got)
         spares = tuple(i for i, _ in got.instances[len(used) :])  # a part of a gang is not usable (T05)
-        living, error = _end_spares(clients, spares)
+        living, error = _end(clients, spares)
         return _Answer(replace(got, instances=used), living, error)
 
     def _answered(self, request: LaunchRequest, answer: _Answer | CloudError) -> None:
@@ -313,7 +313,8 @@ class Actor:
         self._busy.update(ids)
         self._clients.hit(Failpoint.BEFORE_END)
 
-        def ended(error: CloudError | None) -> None:
+        def ended(result: tuple[tuple[str, ...], CloudError | None]) -> None:
+            _, error = result  # an instance that the cloud does not know has ended, or is listed later
             self._busy.difference_update(ids)
             self._clients.hit(Failpoint.AFTER_END)
             if error is _NOT_OURS:
@@ -429,18 +430,8 @@ def _hindrance(lease: Hold, control: Control | None) -> str:
     return f"stop, by {control.by or 'nobody'}" if control.scaling is Scaling.STOP else ""
 
 
-def _end(clients: Clients, ids: Sequence[str]) -> CloudError | None:
-    if not clients.lease.held():
-        return _NOT_OURS
-    try:
-        clients.cloud.terminate(ids)
-    except CloudError as error:
-        return error
-    return None
-
-
-def _end_spares(clients: Clients, ids: Sequence[str]) -> tuple[tuple[str, ...], CloudError | None]:
-    """Terminate new instances at once. Return those that live on: the cloud may not know them yet, or refuses."""
+def _end(clients: Clients, ids: Sequence[str]) -> tuple[tuple[str, ...], CloudError | None]:
+    """Terminate instances. Return those that live on, because the cloud does not know them yet or refuses, and its error."""
     if not ids:
         return (), None
     if not clients.lease.held():

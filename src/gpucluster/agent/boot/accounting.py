@@ -203,7 +203,7 @@ def _log_in(machine: Machine, database: ExternalDatabase, user: str, password: s
 
 def _start(machine: Machine, bundle: Bundle, text: str) -> bool:
     """Run slurmdbd with this text of slurmdbd.conf. Return whether it was started."""
-    machine.make_folder(_value(text, "ArchiveDir"), mode=0o700, owner=SLURM_USER)
+    machine.make_folder(value_of(text, "ArchiveDir"), mode=0o700, owner=SLURM_USER)
     machine.make_folder(LOGS, mode=0o755, owner=SLURM_USER)
     changed = machine.write(names.SLURMDBD_CONF, text, mode=0o600, owner=SLURM_USER)
     if not changed and systemd.active(machine, SLURMDBD):
@@ -251,13 +251,13 @@ def _check_room(machine: Machine, folder: str) -> None:
 def _run_database(machine: Machine, bundle: Bundle) -> str:
     """Run MariaDB with its data on the storage that survives the head, and slurmdbd's database in it. Return the data's folder."""
     text = (bundle.tree / names.MARIADB_FILE).read_text()
-    _prepare_data(machine, _value(text, "datadir"))
+    _prepare_data(machine, value_of(text, "datadir"))
     changed = machine.write(names.MARIADB_CONF, text)
     if changed or not systemd.active(machine, DATABASE):
         systemd.ensure(machine, DATABASE, restart=changed)
     if not systemd.active(machine, SLURMDBD):
         machine.run(["mariadb", "--batch"], stdin=SETUP)
-    return _value(text, "datadir")
+    return value_of(text, "datadir")
 
 
 def _prepare_data(machine: Machine, folder: str) -> None:
@@ -292,6 +292,6 @@ def _stop(machine: Machine, units: Sequence[str]) -> None:
             machine.run(["systemctl", "stop", f"{unit}.service"], timeout_s=COPY_S)
 
 
-def _value(text: str, key: str) -> str:
+def value_of(text: str, key: str) -> str:
     """Return the value of a `key=value` line."""
     return next(line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
