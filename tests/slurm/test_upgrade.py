@@ -11,6 +11,8 @@ from newer import Newer
 from real_slurm import USER, RealSlurm, errors_of
 from support.builders import a_lab_plan
 
+from gpucluster.gitops.steps import MOVE_STATE, NEWER
+
 OLD, NEW = "24.11", "26.05"
 SCRIPT = """#!/bin/bash
 echo $$ > /tmp/pid; echo start >> /tmp/starts
@@ -111,7 +113,7 @@ def state(slurm: RealSlurm, job: int) -> str:
 
 
 def test_the_older_slurmctld_refuses_the_newer_state() -> None:
-    """There is no way back: a copy of the state before the upgrade is needed."""
+    """There is no way back: a copy of the state before the upgrade is needed. `diff` prints how to begin without a state."""
     with RealSlurm(OLD, a_lab_plan()) as slurm:
         slurm.start_controller()
         submit(slurm, "-N1", "--hold")
@@ -124,3 +126,7 @@ def test_the_older_slurmctld_refuses_the_newer_state() -> None:
         slurm.wait(lambda: process.poll() is not None, "the older one ends")
         told = slurm.path("/var/log/slurm/again.out.log").read_text() + slurm.log("slurmctld")
         assert any("incompatible version" in line for line in errors_of(told))
+        slurm.must("sh", "-c", MOVE_STATE)
+        assert any(slurm.path(NEWER).iterdir())
+        slurm.start_controller()
+        assert jobs(slurm) == {}

@@ -20,6 +20,7 @@ _LUSTRE = """  - mount: /data
 _HOME = "  - {mount: /home, efs: {}}                           # or efs: {id: fs-0abc…}\n"
 _APPS = "  - {mount: /apps, nfs: {from: head, size: 200GiB}}"
 _SERVER = "  - {mount: /apps, nfs: {server: 192.0.2.5, export: /srv/apps}}"
+_OS_IMAGE = ("image: {os: ubuntu-24.04} ", "image: {ami: ami-0123456789abcdef0} ")
 _ARCHIVE = '  - {mount: /archive, other: {type: beegfs, source: "192.0.2.9:/archive", options: [rw]}}\n'
 
 
@@ -263,8 +264,38 @@ EDITS = (
         stack="first",
         changes=(('version: "26.05"', 'version: "24.11"'),),
         worst="data-loss",
-        is_exactly={"queued": "are lost with slurmctld's state; users submit them again"},
-        never=("start when", "removed fail"),
+        says={
+            "running": "must have ended before",
+            "queued": "the older slurmctld ends when it reads the newer state",
+        },
+        never=("start when", "removed fail", "keeps its state"),
+        steps=(
+            "squeue --all",
+            "scontrol update partitionname=PARTITION state=down",
+            "pulumi up",
+            "mkdir /root/slurmctld-newer && find /var/spool/slurmctld -mindepth 1",
+            "gpucluster status first --wait",
+            "gpucluster pool resume POOL -c first",
+        ),
+    ),
+    Audited(
+        id="slurm-older-with-accounting",
+        stack="research",
+        changes=(('version: "26.05"', 'version: "24.11"'),),
+        says={"data": "in the accounting database, what only the newer slurmdbd knows is lost"},
+    ),
+    Audited(
+        id="slurm-other-than-the-fixed-image",
+        stack="research",
+        base=(_OS_IMAGE,),
+        changes=(('version: "26.05"', 'version: "24.11"'),),
+        says={
+            "refused": "the image ami-0123456789abcdef0 stays, and it alone decides which Slurm runs",
+            "running": GOES_ON,
+            "queued": STAYS_QUEUED,
+        },
+        never=("are lost", "must have ended"),
+        no_steps=("squeue --all", "mkdir"),
     ),
     Audited(
         id="cidr-with-lustre",
@@ -339,7 +370,8 @@ EDITS = (
         stack="burst",
         changes=((_BURST_ZONES, "zones: [us-east-1a, us-east-1b], nat: none}"),),
         worst="live",
-        is_exactly=_UNTOUCHED,
+        is_exactly={"queued": STAYS_QUEUED, "sessions": STAYS_OPEN, "data": STAYS},
+        says={"running": "go on; connections to the internet end where the NAT gateway changes"},
         no_steps=("scontrol",),
     ),
     Audited(
@@ -367,5 +399,137 @@ EDITS = (
         ),
         says={"running": "are lost: a new head applies the bundle at once", "queued": "is ended by Slurm"},
         no_steps=("gpucluster bundle",),
+    ),
+    Audited(
+        id="all-pools-of-partitions-renamed",
+        stack="research",
+        changes=(
+            ("  - name: small ", "  - name: tiny "),
+            ("pools: [small]", "pools: [tiny]"),
+            ("only the pool `small`", "only the pool `tiny`"),
+        ),
+        says={
+            "queued": "those of debug, all of whose nodes are removed or changed, wait until the bundle is applied"
+        },
+    ),
+    Audited(
+        id="pool-shrinks",
+        stack="research",
+        changes=(("nodes: {min: 0, max: 8}", "nodes: {min: 0, max: 3}"),),
+        says={"queued": "one that needs more nodes than are left in debug waits with PartitionNodeLimit"},
+        never=("those of debug",),
+    ),
+    Audited(
+        id="qos-preempts-another",
+        stack="research",
+        changes=(("preempts: [normal]", "preempts: [normal, debug]"),),
+        worst="live",
+        says={"running": "by the new rules are requeued or cancelled when it waits"},
+    ),
+    Audited(
+        id="preemption-cancels",
+        stack="research",
+        changes=(("mode: requeue, exempt", "mode: cancel, exempt"),),
+        says={"running": "by the new rules are requeued or cancelled when it waits"},
+    ),
+    Audited(
+        id="partition-of-a-higher-tier",
+        stack="research",
+        changes=(("max_time: 1d, exclusive: true}", "max_time: 1d, exclusive: true, tier: 30}"),),
+        worst="live",
+        says={"running": "with `preemption: {by: partition}`, those that a waiting job may preempt"},
+    ),
+    Audited(
+        id="partition-allows-one-qos",
+        stack="research",
+        changes=(("tier: 20, qos: debug}", "tier: 20, qos: debug, allow_qos: [urgent]}"),),
+        says={"queued": "may not use the partition wait with PartitionConfig"},
+    ),
+    Audited(
+        id="maintenance-planned",
+        stack="research",
+        changes=(
+            (
+                "  requeue: true\n",
+                "  requeue: true\n  reservations: [{name: patch, pools: [h100, h200], start: 2099-12-01T08:00Z, duration: 4h, maint: true}]\n",
+            ),
+        ),
+        says={"queued": "those that would run into a reservation wait until its end"},
+    ),
+    Audited(
+        id="heartbeat-shorter-beside-another-script",
+        stack="steady",
+        changes=(("{after: 30m, requeue", "{after: 5m, requeue"), ("/opt/site/leave", "/opt/site/go")),
+        says={
+            "running": "those that touch their heartbeat file less often than the new time count as hung",
+        },
+        never=("go on: only nodes",),
+    ),
+    Audited(
+        id="containers-removed-beside-a-renamed-pool",
+        stack="research",
+        changes=(
+            ("  containers: pyxis\n", ""),
+            ("  - name: small ", "  - name: tiny "),
+            ("pools: [small]", "pools: [tiny]"),
+            ("only the pool `small`", "only the pool `tiny`"),
+        ),
+        says={"running": "other nodes have the change when they start anew"},
+        steps=("pulumi up", "gpucluster bundle show", "scontrol update nodename=NODES state=power_down_asap"),
+    ),
+    Audited(
+        id="volume-smaller-beside-a-smaller-pool",
+        stack="research",
+        changes=(("size: 200GiB", "size: 100GiB"), ("nodes: {min: 0, max: 8}", "nodes: {min: 0, max: 3}")),
+        says={"refused": "AWS refuses a smaller volume (/apps)"},
+        steps=("# keep the size of /apps", "pulumi up", "gpucluster bundle show"),
+    ),
+    Audited(
+        id="mount-with-a-word-of-the-steps",
+        stack="research",
+        base=(("mount: /apps", "mount: /RENAMED"),),
+        changes=(("size: 200GiB", "size: 100GiB"),),
+        says={"refused": "AWS refuses a smaller volume (/RENAMED)"},
+        steps=("# keep the size of /RENAMED in the spec",),
+    ),
+    Audited(
+        id="user-renamed",
+        stack="research",
+        changes=(("{name: speech, uid", "{name: sound, uid"), ("[vision, speech]", "[vision, sound]")),
+        says={"sessions": "until the account speech is renamed"},
+        steps=("pulumi up", "usermod -l sound -d /home/sound -e '' speech && groupmod -n sound speech"),
+    ),
+    Audited(
+        id="uids-exchanged",
+        stack="research",
+        changes=(
+            ("vision, uid: 5001", "vision, uid: 5009"),
+            ("speech, uid: 5002", "speech, uid: 5001"),
+            ("vision, uid: 5009", "vision, uid: 5002"),
+        ),
+        steps=("pulumi up", "usermod -u SPARE OTHER", "usermod -u UID USER"),
+    ),
+    Audited(
+        id="stops-the-fleet",
+        stack="steady",
+        changes=(('slurm: {version: "26.05"}', 'slurm: {version: "26.05", private_tmp: false}'),),
+        worst="stop-fleet",
+        steps=(
+            "scontrol update partitionname=PARTITION state=down",
+            "squeue --states=running",
+            "gpucluster pool pause POOL -c steady",
+            "scontrol update nodename=ALL state=power_down_asap",
+            "pulumi up",
+            "gpucluster status steady --wait",
+            "gpucluster pool resume POOL -c steady",
+            "scontrol update partitionname=PARTITION state=up",
+        ),
+    ),
+    Audited(
+        id="home-on-another-file-system",
+        stack="research",
+        changes=(("efs: {}}", "nfs: {server: 192.0.2.5, export: /srv/home}}"),),
+        says={"refused": "is protected: /home"},
+        steps=("pulumi up", "systemctl reboot    # as root, on the head and then on login machines"),
     ),
 )

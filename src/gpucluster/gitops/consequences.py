@@ -26,7 +26,7 @@ def consequences(
     That the head waits for jobs is also said with changes of the same class, unless one of them says it.
     """
     found = tuple(changes)
-    every = () if old.name != new.name else _all(old, new)
+    every = () if old.name != new.name else _all(old, new, found)
     return tuple(one for one in every if _is_new(one, found))
 
 
@@ -37,8 +37,8 @@ def _is_new(one: Consequence, changes: tuple[SpecChange, ...]) -> bool:
     return not any(WAITS in change.why for change in changes if change.path.startswith(one.path))
 
 
-def _all(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
-    yield from _head(old, new)
+def _all(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) -> Iterator[Consequence]:
+    yield from _head(old, new, changes)
     yield from _login(old, new)
     yield from _stores(old, new)
     yield from _detached(old, new)
@@ -49,12 +49,14 @@ def _all(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
                 yield from check(before[pool.name], pool)
 
 
-def _head(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
+def _head(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) -> Iterator[Consequence]:
     """Check the head on AWS. Existing hosts are neither created nor deleted."""
     if not (isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws)):
         return
     for one in rebuilt.turned(rebuilt.head(old), rebuilt.head(new))[:1]:
-        rest = "and the queue on it is lost" if events(old, new, ()).queue_lost else "and keeps its state"
+        rest = (
+            "and the queue on it is lost" if events(old, new, changes).queue_lost else "and keeps its state"
+        )
         message = f"the head's {one.what} changes ({one.was} -> {one.now}): the head is deleted and created again, {rest}"
         yield Consequence(path="head", update=UpdateClass.REPLACE, message=message)
 

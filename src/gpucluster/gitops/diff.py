@@ -27,7 +27,7 @@ from gpucluster.gitops.model import (
 )
 from gpucluster.gitops.refine import refined
 from gpucluster.gitops.rights import with_rights
-from gpucluster.gitops.steps import POWER_DOWN
+from gpucluster.gitops.steps import CLUSTER, POOL_PAUSE, POOL_RESUME, POWER_DOWN, REBOOT, STATUS
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
@@ -37,6 +37,7 @@ from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
 NOTHING = Compared()
+_UP = f"pulumi up --stack {CLUSTER}"
 _POOL = re.compile(r"pools\[([^\]]*)\]")
 
 
@@ -86,18 +87,21 @@ def _effects(
     found = of_jobs(name, apply, events(old.plan, after, changes, resources), changes)
     if new.plan.aws is not None:
         return found
-    return replace(found, steps=tuple(step for step in found.steps if POWER_DOWN not in step))
+    of_cloud = (POWER_DOWN, POOL_PAUSE, POOL_RESUME, STATUS, REBOOT)
+    return replace(found, steps=tuple(s for s in found.steps if not any(word in s for word in of_cloud)))
 
 
 def _apply(side: Revision) -> tuple[str, ...]:
     """Return the commands that apply a spec."""
     if isinstance(side.plan, KubernetesOnAws):
-        waves = "gpucluster render NAME --to out/NAME    # then as out/NAME/k8s/README.md says"
-        return (waves,) if eks_of(side.plan) is None else ("pulumi up --stack NAME", waves)
+        waves = (
+            f"gpucluster render {CLUSTER} --to out/{CLUSTER}    # then as out/{CLUSTER}/k8s/README.md says"
+        )
+        return (waves,) if eks_of(side.plan) is None else (_UP, waves)
     if side.plan.aws is not None:
-        return ("pulumi up --stack NAME",)
+        return (_UP,)
     return (
-        "gpucluster inventory NAME --to site",
+        f"gpucluster inventory {CLUSTER} --to site",
         "ansible-playbook -i site/inventory.yml playbooks/site.yml",
     )
 

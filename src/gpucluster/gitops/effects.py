@@ -13,6 +13,7 @@ from gpucluster.gitops import sentences, steps
 from gpucluster.gitops.events import Events
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS, ROWS, Note
 from gpucluster.gitops.model import Effects, SpecChange, worse, worst
+from gpucluster.gitops.refine import SHRINKS
 from gpucluster.spec import UpdateClass
 
 _ITEM = re.compile(r"\[[^\]]*\]")
@@ -34,13 +35,10 @@ def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[
     changes = tuple(changes)
     notes = [] if found.queue_lost else list(_notes(changes))
     pods = tuple(_pods(changes))
-    given = () if found.smaller and not found.refused else apply
-    lines = (
-        *steps.before(found),
-        *given,
-        *steps.after(found),
-        *(step for one in notes for step in one.after),
-    )
+    later = (*apply, *steps.after(found), *(step for one in notes for step in one.after))
+    only_smaller = all(one.why == SHRINKS or one.update is UpdateClass.NONE for one in changes)
+    fails = found.smaller and not found.refused and only_smaller
+    lines = (*steps.before(found), *(() if fails else later))
     return Effects(
         running=sentences.running(found, (*_clauses(one.running for one in notes), *pods)),
         queued=sentences.queued(found, _clauses(one.queued for one in notes)),
@@ -86,4 +84,4 @@ def _clauses(found: Iterable[str]) -> tuple[str, ...]:
 
 
 def _named(name: str, lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(line.replace("NAME", name) for line in dict.fromkeys(lines))
+    return tuple(line.replace(steps.CLUSTER, name) for line in dict.fromkeys(lines))

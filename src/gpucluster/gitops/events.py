@@ -12,7 +12,7 @@ from gpucluster.gitops import rebuilt, storage_events
 from gpucluster.gitops.model import Kind, ResourceChange, SpecChange
 from gpucluster.gitops.storage_events import Loss, Mounts
 from gpucluster.plan import names
-from gpucluster.plan.model import SlurmOnAws, SlurmPlan
+from gpucluster.plan.model import ExternalDatabase, ImageById, SlurmOnAws, SlurmPlan
 from gpucluster.plan.removals import Removals, removals
 from gpucluster.plan.state_storage import state_mount
 from gpucluster.spec import UpdateClass
@@ -23,6 +23,8 @@ Resources = tuple[ResourceChange, ...]
 _INSTANCE = "aws:ec2/instance:Instance"
 _OCCUPIED = ("aws:ec2/subnet:Subnet", "aws:ec2/vpc:Vpc")  # AWS does not delete them with a machine inside
 _GONE = (Kind.REMOVED, Kind.REPLACED)
+_VERSION = "slurm.version"
+_ONLY_NODES = (UpdateClass.NONE, UpdateClass.NEW_NODES)
 
 
 class Controller(Enum):
@@ -34,13 +36,26 @@ class Controller(Enum):
     HEAD_RESTARTS = 3
     REPLACED = 4  # a new head has the state
     LEFT_STOPPED = 5  # the head stops, and stays stopped
-    EMPTY = 6  # slurmctld starts without its state
-    REMOVED = 7
+    OLDER = 6  # slurmctld does not start: its state is of a newer version
+    EMPTY = 7  # slurmctld starts without its state
+    REMOVED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed:
+    """A user of the new plan with the uid of a removed one."""
+
+    was: str
+    now: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """All that happens. `refused`: protected parts for which `pulumi up` refuses; `smaller`: volumes that AWS does not shrink."""
+    """All that happens.
+
+    `refused`: protected parts for which `pulumi up` refuses; `smaller`: volumes that AWS does not shrink; `fixed_image`: the
+    AMI of the spec, if it decides alone which Slurm runs.
+    """
 
     controller: Controller = Controller.STAYS
     left_stopped: bool = False  # also of a head without state
@@ -49,13 +64,21 @@ class Events:
     removals: Removals = field(default_factory=Removals)
     login_ends: bool = False  # a login machine stops, is replaced, or leaves
     login_gone: bool = False  # it is replaced, or leaves
+    login_stays: bool = False  # login machines run on
     lost: tuple[Loss, ...] = ()
     refused: tuple[str, ...] = ()
     smaller: tuple[str, ...] = ()
     stalls: tuple[str, ...] = ()  # file systems whose I/O stalls while they change
     mounts: Mounts = field(default_factory=Mounts)
     new_nodes: bool = False  # only nodes that are launched later have the change
+    only_new_nodes: bool = False  # and no change has another effect
     anew: bool = False  # nodes have the change only when they start anew
+    fixed_image: str = ""
+    older_database: bool = False  # an older slurmdbd starts with the database of a newer one
+    emptied: tuple[str, ...] = ()  # partitions that lose all their old nodes, and stay
+    shrunk: tuple[str, ...] = ()  # partitions that have fewer nodes then
+    renamed: tuple[Renamed, ...] = ()
+    uids_exchanged: bool = False  # a user gets the uid that another one of the new plan has
 
     @property
     def held(self) -> bool:
@@ -64,7 +87,15 @@ class Events:
 
     @property
     def queue_lost(self) -> bool:
-        return self.controller in {Controller.EMPTY, Controller.REMOVED}
+        return self.controller in {Controller.OLDER, Controller.EMPTY, Controller.REMOVED}
+
+    @property
+    def old_mounts_on(self) -> tuple[str, ...]:
+        """Return the machines, apart from nodes, that keep a mount that the new spec replaces."""
+        if not (self.mounts.changed or any(one.shared for one in self.lost)):
+            return ()
+        head = () if self.head_is_down or self.controller is Controller.REMOVED else ("the head",)
+        return (*head, *(("login machines",) if self.login_stays else ()))
 
     @property
     def head_is_down(self) -> bool:
@@ -85,11 +116,15 @@ def events(
         return _leaves_aws(old)
     if new is None or isinstance(new, SlurmOnAws):
         return Events(controller=Controller.REMOVED)
-    found = tuple(changes)
+    found, gone = tuple(changes), removals(old, new)
     return Events(
         controller=_gravest(_of_changes(found)),
         fleet_stops=_stops(found),
-        removals=removals(old, new),
+        removals=gone,
+        older_database=any(map(_is_older, found))
+        and None not in (old.slurm.accounting, new.slurm.accounting),
+        emptied=tuple(_emptied(old, new, gone)),
+        shrunk=tuple(_shrunk(old, new)),
         mounts=storage_events.mounts(old, new),
     )
 
@@ -107,9 +142,13 @@ def _leaves_aws(old: SlurmOnAws) -> Events:
 
 
 def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resources) -> Events:
+    fixed = _fixed_image(old, new, changes)
+    if fixed:
+        changes = tuple(one for one in changes if one.path != _VERSION)
     lost = tuple(storage_events.lost(old, new, resources))
     new_head, gone = _new_head(old, new, resources), removals(old, new)
     login_gone = _login_gone(old, new, resources)
+    login_ends = login_gone or _login_restarts(old, new, resources)
     stopped = not new_head and bool(storage_events.detached(old, new))
     found = {
         *_of_changes(changes),
@@ -122,15 +161,23 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         new_head=new_head,
         fleet_stops=_stops(changes) or _empties_subnets(old, new, resources),
         removals=gone,
-        login_ends=login_gone or _login_restarts(old, new, resources),
+        login_ends=login_ends,
         login_gone=login_gone,
+        login_stays=new.login is not None and not login_ends,
         lost=lost,
         refused=(*(one.path for one in lost), *_protected(old, new, resources)),
         smaller=tuple(storage_events.smaller(old, new)),
         stalls=tuple(storage_events.stalls(old, new, lost)),
         mounts=storage_events.mounts(old, new),
-        new_nodes=_only_new_nodes(old, new, changes, resources),
-        anew=not gone and any(_needs_a_start(one) for one in changes),
+        new_nodes=_new_nodes(old, new, changes, resources),
+        only_new_nodes=all(one.update in _ONLY_NODES for one in changes),
+        anew=any(_needs_a_start(one) for one in changes),
+        fixed_image=fixed,
+        older_database=any(map(_is_older, changes)) and _keeps_database(old, new, lost),
+        emptied=tuple(_emptied(old, new, gone)),
+        shrunk=tuple(_shrunk(old, new)),
+        renamed=tuple(_renamed(old, new)),
+        uids_exchanged=_exchanges_uids(old, new),
     )
 
 
@@ -140,10 +187,8 @@ def _gravest(found: Iterable[Controller]) -> Controller:
 
 def _of_changes(changes: Changes) -> Iterator[Controller]:
     for one in changes:
-        if (
-            one.path == "slurm.version" and one.update is UpdateClass.DATA_LOSS
-        ):  # older: it cannot read the state
-            yield Controller.EMPTY
+        if _is_older(one):
+            yield Controller.OLDER
         elif one.update is UpdateClass.RESTART and one.path.startswith("slurm"):
             yield Controller.RESTARTS
 
@@ -207,8 +252,8 @@ def _empties_subnets(old: SlurmOnAws, new: SlurmOnAws, resources: Resources) -> 
     )
 
 
-def _only_new_nodes(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resources) -> bool:
-    """Whether only nodes that are launched later have a change. Launch templates of Kubernetes' node groups are not Slurm's."""
+def _new_nodes(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resources) -> bool:
+    """Whether a change reaches only nodes that are launched later. Launch templates of Kubernetes' node groups are not Slurm's."""
     ours = rebuilt.launched_from(old) | rebuilt.launched_from(new)
     return any(one.update is UpdateClass.NEW_NODES for one in changes) or any(
         one.update is UpdateClass.NEW_NODES and one.name in ours for one in resources
@@ -223,8 +268,64 @@ def _protected(old: SlurmOnAws, new: SlurmOnAws, resources: Resources) -> tuple[
     return tuple(sorted(by_plan | found))
 
 
+def _fixed_image(old: SlurmOnAws, new: SlurmOnAws, changes: Changes) -> str:
+    """Return the AMI that stays while slurm.version changes; empty if there is none."""
+    changed = any(one.path == _VERSION for one in changes)
+    return new.image.id if changed and isinstance(new.image, ImageById) and old.image == new.image else ""
+
+
+def _keeps_database(old: SlurmOnAws, new: SlurmOnAws, lost: tuple[Loss, ...]) -> bool:
+    """Whether slurmdbd of the new plan uses the old database: one of the site, or one on storage that stays."""
+    was, now, place = old.slurm.accounting, new.slurm.accounting, state_mount(old)
+    if was is None or now is None or type(was.database) is not type(now.database):
+        return False
+    if isinstance(now.database, ExternalDatabase):
+        return was.database == now.database
+    return place is not None and place == state_mount(new) and place not in {one.path for one in lost}
+
+
+def _emptied(old: SlurmPlan, new: SlurmPlan, gone: Removals) -> Iterator[str]:
+    """Yield partitions of which no old node stays as it is."""
+    for name, before in _nodes(old).items():
+        if name not in gone.partitions and before and before <= set(gone.nodes):
+            yield name
+
+
+def _shrunk(old: SlurmPlan, new: SlurmPlan) -> Iterator[str]:
+    after = _nodes(new)
+    for name, before in _nodes(old).items():
+        if name in after and len(after[name]) < len(before):
+            yield name
+
+
+def _renamed(old: SlurmPlan, new: SlurmPlan) -> Iterator[Renamed]:
+    """Yield users whose uid was that of a removed user: machines keep a removed user's account, locked."""
+    after = {user.name for user in new.users}
+    removed = {user.uid: user.name for user in old.users if user.name not in after}
+    for user in new.users:
+        if user.uid in removed:
+            yield Renamed(was=removed[user.uid], now=user.name)
+
+
+def _exchanges_uids(old: SlurmPlan, new: SlurmPlan) -> bool:
+    before = {user.uid: user.name for user in old.users}
+    after = {user.name for user in new.users}
+    return any(before.get(user.uid, user.name) in after - {user.name} for user in new.users)
+
+
+def _nodes(plan: SlurmPlan) -> dict[str, set[str]]:
+    """Return the nodes of each partition."""
+    by_pool = {pool.name: [node for span in pool.slots for node in span] for pool in plan.pools}
+    return {one.name: {node for pool in one.pools for node in by_pool[pool]} for one in plan.partitions}
+
+
+def _is_older(one: SpecChange) -> bool:
+    return one.path == _VERSION and one.update is UpdateClass.DATA_LOSS
+
+
 def _stops(changes: Changes) -> bool:
-    return any(one.update is UpdateClass.STOP_FLEET for one in changes)
+    """Whether no job may run: an older version needs it as a newer one does."""
+    return any(one.update is UpdateClass.STOP_FLEET or _is_older(one) for one in changes)
 
 
 def _needs_a_start(one: SpecChange) -> bool:

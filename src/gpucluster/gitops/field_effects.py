@@ -14,7 +14,7 @@ from gpucluster.spec import UpdateClass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Clauses about a part of each subject; empty: none. Commands may have the word NAME for the cluster."""
+    """Clauses about a part of each subject; empty: none."""
 
     running: str = ""
     queued: str = ""
@@ -35,6 +35,8 @@ class Row:
         return re.fullmatch(self.pattern, pattern) is not None and (not self.kinds or kind in self.kinds)
 
 
+_PREEMPTED = "those that a waiting job may preempt by the new rules are requeued or cancelled when it waits"
+
 ROWS = (
     Row(
         r"partitions\[\]\.max_time",
@@ -50,6 +52,46 @@ ROWS = (
             running="also those above a new limit",
             queued="those above the limit wait until the jobs of the same account or QOS are below it again, "
             "for gpu_hours_per_month until the next month, and one job that is larger than the limit until it is raised",
+        ),
+    ),
+    Row(
+        r"partitions\[\]\.(accounts|allow_qos)",
+        Note(
+            queued="those of an account or QOS that may not use the partition wait with PartitionConfig until they are changed"
+        ),
+        (Kind.ADDED, Kind.CHANGED),
+    ),
+    Row(
+        r"accounts\[\]\.qos",
+        Note(
+            queued="those of a QOS that their account may not use wait with InvalidQOS until they are changed"
+        ),
+    ),
+    Row(
+        r"slurm\.reservations\[\].*",
+        Note(queued="those that would run into a reservation wait until its end"),
+        (Kind.ADDED, Kind.CHANGED),
+    ),
+    Row(
+        r"qos\[\]\.preempts|slurm\.preemption.*",
+        Note(running=_PREEMPTED),
+        (Kind.ADDED, Kind.CHANGED),
+    ),
+    Row(
+        r"partitions\[\]\.tier",
+        Note(running=f"with `preemption: {{by: partition}}`, {_PREEMPTED}"),
+    ),
+    Row(
+        r"pools\[\]\.job_heartbeat(\..*)?",
+        Note(
+            running="those that touch their heartbeat file less often than the new time count as hung, and with `requeue` are requeued"
+        ),
+        (Kind.ADDED, Kind.CHANGED),
+    ),
+    Row(
+        r"aws\.network\.nat",
+        Note(
+            running="connections to the internet end where the NAT gateway changes; with `nat: none` no new one is possible"
         ),
     ),
     Row(

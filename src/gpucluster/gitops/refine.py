@@ -136,7 +136,7 @@ def _changed(found: Found) -> bool:
     return found.kind is Kind.CHANGED
 
 
-_SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
+SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
 _KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
 
 _ROWS_OF_PODS = (
@@ -173,7 +173,7 @@ _ROWS = (
         UpdateClass.RESTART,
         "a reconfigure changes neither ports nor authentication: slurmctld restarts, jobs continue",
     ),
-    _Row("head.state", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
+    _Row("head.state", _lowered, UpdateClass.DATA_LOSS, SHRINKS),
     _Row(
         "head.state",
         _added,
@@ -192,7 +192,7 @@ _ROWS = (
         UpdateClass.STOP_FLEET,
         "nothing copies the state back: the head uses the shared folder until it restarts, and then an older state of its own disk",
     ),
-    _Row("storage[].nfs.size", _lowered, UpdateClass.DATA_LOSS, _SHRINKS),
+    _Row("storage[].nfs.size", _lowered, UpdateClass.DATA_LOSS, SHRINKS),
     _Row(
         "storage[].nfs.size",
         _removed,

@@ -33,6 +33,7 @@ def _always(_: Events) -> bool:
 _LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
 _NEW_ONLY = "go on: only nodes that are launched later have the change"
+_OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
 
 RUNNING = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
@@ -51,12 +52,18 @@ RUNNING = (
     Row(_is(Controller.REPLACED), f"go on while the head is replaced; {_FROM_HEAD}"),
     Row(_is(Controller.HEAD_RESTARTS), f"go on while the head stops and starts; {_FROM_HEAD}"),
     Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
-    Row(lambda e: e.new_nodes, _NEW_ONLY),
+    Row(lambda e: e.new_nodes and e.only_new_nodes, _NEW_ONLY),
+    Row(lambda e: e.new_nodes, "go on; some changes reach only nodes that are launched later"),
     Row(_always, "go on"),
 )
 
 QUEUED = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
+    Row(
+        _is(Controller.OLDER),
+        "are lost: the older slurmctld ends when it reads the newer state, and starts without it, or with a copy of before the upgrade",
+        total=True,
+    ),
     Row(_is(Controller.EMPTY), "are lost with slurmctld's state; users submit them again", total=True),
     Row(
         lambda e: e.removals.partitions and e.new_head,
@@ -104,13 +111,14 @@ _CONNECTION = (
 _SRUN = (
     Row(lambda e: e.fleet_stops, "those with srun must have ended, as they are jobs"),
     Row(
-        _is(Controller.EMPTY),
+        _is(Controller.OLDER, Controller.EMPTY),
         "those with srun lose their jobs: srun ends, or waits until it is stopped (Ctrl-C)",
     ),
     Row(lambda e: e.held, "an srun session is a running job, and holds the bundle"),
 )
 _COMMANDS = (
     Row(lambda e: e.left_stopped, "Slurm's commands wait until the head is started by hand"),
+    Row(_is(Controller.OLDER), "Slurm's commands wait until slurmctld has no newer state"),
     Row(
         lambda e: e.head_is_down,
         "Slurm's commands wait until the head is up",
@@ -124,25 +132,26 @@ _COMMANDS = (
 
 
 def running(events: Events, notes: tuple[str, ...] = ()) -> str:
-    return _said(RUNNING, events, (*_of_mounts(events), *notes))
+    return _said(RUNNING, events, (*_of_mounts(events), *_of_nodes(events), *notes))
 
 
 def queued(events: Events, notes: tuple[str, ...] = ()) -> str:
-    return _said(QUEUED, events, (*_queued_mounts(events), *notes))
+    return _said(QUEUED, events, (*_of_partitions(events), *_queued_mounts(events), *notes))
 
 
 def sessions(events: Events, notes: tuple[str, ...] = ()) -> str:
     if events.controller is Controller.REMOVED:
         return _first(_CONNECTION, events).words
     sides = [found for rows in (_CONNECTION, _SRUN, _COMMANDS) if (found := _fitting(rows, events))]
-    return "; ".join((*(one.words for one in sides), *_session_mounts(events), *notes))
+    return "; ".join((*(one.words for one in sides), *_session_mounts(events), *_of_people(events), *notes))
 
 
 def data(events: Events, notes: tuple[str, ...] = ()) -> str:
     """All that is not named stays."""
     gone = tuple(_deleted(events))
     rest = ("other data stays where it is",) if gone else ()
-    return "; ".join((*gone, *rest, *_moved(events), *notes)) or "stays where it is"
+    older = (_OLDER_DATABASE,) if events.older_database else ()
+    return "; ".join((*gone, *rest, *_moved(events), *older, *notes)) or "stays where it is"
 
 
 def refused(events: Events) -> str:
@@ -156,6 +165,11 @@ def refused(events: Events) -> str:
         return (
             f"`pulumi up` fails: AWS refuses a smaller volume ({_list(events.smaller)}), and its data stays"
         )
+    if events.fixed_image:
+        return (
+            f"the image {events.fixed_image} stays, and it alone decides which Slurm runs: "
+            "name an image with the new slurm.version"
+        )
     return ""
 
 
@@ -168,6 +182,19 @@ def _of_mounts(events: Events) -> Iterator[str]:
         yield f"machines that run keep their mount of {_list(kept)} until they start anew"
     if events.mounts.added:
         yield f"a node mounts {_list(events.mounts.added)} when it starts"
+
+
+def _of_nodes(events: Events) -> Iterator[str]:
+    if events.anew and events.removals:
+        yield "other nodes have the change when they start anew"
+
+
+def _of_partitions(events: Events) -> Iterator[str]:
+    if events.emptied and events.held and not events.fleet_stops:
+        whose = "all of whose nodes are removed or changed"
+        yield f"those of {_list(events.emptied)}, {whose}, wait until the bundle is applied"
+    if events.shrunk:
+        yield f"one that needs more nodes than are left in {_list(events.shrunk)} waits with PartitionNodeLimit"
 
 
 def _queued_mounts(events: Events) -> Iterator[str]:
@@ -186,6 +213,14 @@ def _session_mounts(events: Events) -> Iterator[str]:
         yield f"those that use {_list(shared)} hang"
     if events.stalls:
         yield f"those that use {_list(events.stalls)} wait while it changes"
+
+
+def _of_people(events: Events) -> Iterator[str]:
+    for one in events.renamed:
+        yield (
+            f"{one.was} and {one.now} cannot log in, and machines ignore this change and all later ones, "
+            f"until the account {one.was} is renamed"
+        )
 
 
 def _shared(events: Events) -> list[str]:

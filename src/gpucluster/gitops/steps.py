@@ -1,12 +1,28 @@
-"""The commands of an edit, in their order, from its events. Pure. NAME stands for the cluster."""
+"""The commands of an edit, in their order, from its events. Pure. CLUSTER stands for the cluster's name."""
 
 from collections.abc import Iterator
 
-from gpucluster.gitops.events import Controller, Events
+from gpucluster.gitops.events import Controller, Events, Renamed
+from gpucluster.plan.state_storage import BOUND_FOLDERS
 
+CLUSTER = "<cluster>"  # no path of a spec has these signs
 POWER_DOWN = "state=power_down_asap"  # only nodes of a cloud
+POOL_PAUSE, POOL_RESUME = "gpucluster pool pause POOL", "gpucluster pool resume POOL"  # only pools of a cloud
+STATUS = "gpucluster status"  # of a cloud: Ansible itself waits for existing hosts
+REBOOT = "systemctl reboot"  # only machines of a cloud: Ansible mounts on existing hosts
 BACKUP = "# back up the data that is lost"
-_APPLIED = {Controller.EMPTY, Controller.REPLACED, Controller.HEAD_RESTARTS, Controller.COPIES_STATE}
+NEWER = "/root/slurmctld-newer"
+# slurmctld's folder is a mount point, so what it holds is moved. tests/slurm/test_upgrade.py types this
+MOVE_STATE = (
+    f"mkdir {NEWER} && find {BOUND_FOLDERS['slurmctld']} -mindepth 1 -maxdepth 1 -exec mv -t {NEWER} {{}} +"
+)
+_APPLIED = {
+    Controller.OLDER,
+    Controller.EMPTY,
+    Controller.REPLACED,
+    Controller.HEAD_RESTARTS,
+    Controller.COPIES_STATE,
+}
 
 
 def before(events: Events) -> Iterator[str]:
@@ -19,9 +35,10 @@ def before(events: Events) -> Iterator[str]:
     if events.fleet_stops:
         yield "scontrol update partitionname=PARTITION state=down    # each partition: no job starts"
         yield "squeue --states=running    # until no job runs"
+        yield f"{POOL_PAUSE} -c {CLUSTER}    # each pool: the daemon powers up no node"
         yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes of a cloud start anew"
     if events.refused:
-        yield f"pulumi state unprotect URN --stack NAME    # each of {', '.join(events.refused)}; their URNs: pulumi stack --show-urns"
+        yield f"pulumi state unprotect URN --stack {CLUSTER}    # each of {', '.join(events.refused)}; their URNs: pulumi stack --show-urns"
     if events.removals.partitions and not events.queue_lost:
         yield "scontrol update jobid=JOB partition=OTHER    # each queued job of a removed partition"
 
@@ -29,12 +46,42 @@ def before(events: Events) -> Iterator[str]:
 def after(events: Events) -> Iterator[str]:
     if events.left_stopped:
         yield "aws ec2 start-instances --instance-ids HEAD    # `pulumi up` leaves it stopped"
-    if events.controller in _APPLIED:
-        yield "gpucluster status NAME --wait"
-    if events.fleet_stops and not events.queue_lost:
+    if events.controller is Controller.OLDER:
+        yield f"{MOVE_STATE}    # on the head, as root: slurmctld then starts without this state"
+    yield from _accounts(events)
+    if events.controller in _APPLIED or events.fleet_stops:
+        yield f"{STATUS} {CLUSTER} --wait"
+    if events.fleet_stops:
+        yield from _reopen(events)
+    else:
+        yield from _nodes(events)
+    if events.old_mounts_on:
+        yield f"{REBOOT}    # as root, on {' and then on '.join(events.old_mounts_on)}: the old mount stays until then"
+
+
+def _accounts(events: Events) -> Iterator[str]:
+    for one in events.renamed:
+        yield f"{rename(one)}    # on head, login and running nodes, as root"
+    if events.uids_exchanged:
+        yield "usermod -u SPARE OTHER && groupmod -g SPARE OTHER    # first, as root: OTHER has the uid that another user gets"
+
+
+def _reopen(events: Events) -> Iterator[str]:
+    """Yield what ends the pause and opens the partitions. A controller without the old state has neither."""
+    if events.controller not in {Controller.EMPTY, Controller.REMOVED}:
+        yield f"{POOL_RESUME} -c {CLUSTER}    # each pool"
+    if not events.queue_lost:
         yield "scontrol update partitionname=PARTITION state=up    # each partition"
-    if events.held and not events.fleet_stops and not events.queue_lost:
-        yield "gpucluster bundle show -c NAME    # for which jobs the head waits"
-        yield "gpucluster bundle apply DIGEST --now -c NAME    # only to end these jobs instead"
-    if (events.mounts.added or events.mounts.changed or events.anew) and not events.fleet_stops:
+
+
+def _nodes(events: Events) -> Iterator[str]:
+    if events.held and not events.queue_lost:
+        yield f"gpucluster bundle show -c {CLUSTER}    # for which jobs the head waits"
+        yield f"gpucluster bundle apply DIGEST --now -c {CLUSTER}    # only to end these jobs instead"
+    if events.mounts.added or events.mounts.changed or events.anew:
         yield f"scontrol update nodename=NODES {POWER_DOWN}    # so that nodes start with it"
+
+
+def rename(one: Renamed) -> str:
+    """Return what gives the locked account of a removed user to the new one. tests/slurm/test_renamed_user.py types it."""
+    return f"usermod -l {one.now} -d /home/{one.now} -e '' {one.was} && groupmod -n {one.now} {one.was}"

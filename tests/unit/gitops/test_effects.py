@@ -9,6 +9,7 @@ from gpucluster.agent.disks.block_devices import state_root
 from gpucluster.gitops.effects import UNAFFECTED, of_pods
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS
 from gpucluster.gitops.model import Effects, Kind, SpecChange
+from gpucluster.gitops.steps import CLUSTER
 from gpucluster.spec import UpdateClass
 
 STATE = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
@@ -129,7 +130,7 @@ def test_workloads_have_subjects_and_steps(update: UpdateClass, running: str) ->
     change = SpecChange(
         path="workloads.train[tune].image", kind=Kind.CHANGED, before="a", after="b", update=update
     )
-    found = of_pods("kube", ("gpucluster render NAME --to out/NAME",), UpdateClass.NONE, (change,))
+    found = of_pods("kube", (f"gpucluster render {CLUSTER} --to out/{CLUSTER}",), UpdateClass.NONE, (change,))
     assert found.running == running
     assert found.steps[-1] == "gpucluster render kube --to out/kube"
     assert (
