@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
+from gpucluster.gitops import pods
 from gpucluster.gitops.consequences import consequences
-from gpucluster.gitops.effects import of_another_cluster, of_jobs, of_pods
+from gpucluster.gitops.effects import named, of_another_cluster, of_jobs
 from gpucluster.gitops.events import events
 from gpucluster.gitops.model import (
     ORDER,
@@ -31,13 +32,13 @@ from gpucluster.gitops.steps import POWER_DOWN
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
-from gpucluster.plan.model import KubernetesOnAws, Pool
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model import Pool
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
 NOTHING = Compared()
 _POOL = re.compile(r"pools\[([^\]]*)\]")
+_ALL = pods.PodEvents(applied=True)  # a new cluster gets all manifests
 
 
 def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
@@ -77,38 +78,45 @@ def _effects(
     resources: tuple[ResourceChange, ...],
     workloads: tuple[SpecChange, ...],
 ) -> Effects:
-    name, apply = new.spec.name, _apply(new)
+    name = new.spec.name
     if old.spec.name != name:
-        return of_another_cluster(name, apply)
+        return of_another_cluster(name, _apply(new, pods.commands(new.plan, new.plan, _ALL)))
+    of_pods = tuple(one for one in changes if _is_of_pods(one, old, new))
+    found = pods.pod_events(old, new, changes if old.plan.slurm is None else of_pods, workloads, resources)
+    apply = _apply(new, pods.commands(old.plan, new.plan, found))
     if old.plan.slurm is None:
-        return of_pods(name, apply, worst(one.update for one in changes) or UpdateClass.NONE, workloads)
+        return named(name, pods.alone(found), apply)
     after = None if new.plan.slurm is None else new.plan
-    found = of_jobs(name, apply, events(old.plan, after, changes, resources), changes)
+    own = tuple(one for one in changes if one not in of_pods)
+    told = of_jobs(name, apply, events(old.plan, after, own, resources), own)
+    if old.plan.kubernetes is not None:
+        told = named(name, pods.beside(told, pods.alone(found)), told.steps)
     if new.plan.aws is not None:
-        return found
-    return replace(found, steps=tuple(step for step in found.steps if POWER_DOWN not in step))
+        return told
+    return replace(told, steps=tuple(step for step in told.steps if POWER_DOWN not in step))
 
 
-def _apply(side: Revision) -> tuple[str, ...]:
+def _apply(side: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
     """Return the commands that apply a spec."""
-    if isinstance(side.plan, KubernetesOnAws):
-        waves = "gpucluster render NAME --to out/NAME    # then as out/NAME/k8s/README.md says"
-        return (waves,) if eks_of(side.plan) is None else ("pulumi up --stack NAME", waves)
     if side.plan.aws is not None:
-        return ("pulumi up --stack NAME",)
+        return on_aws
     return (
         "gpucluster inventory NAME --to site",
         "ansible-playbook -i site/inventory.yml playbooks/site.yml",
     )
 
 
+def _is_of_pods(change: SpecChange, old: Revision, new: Revision) -> bool:
+    return pods.is_of_pods(change.path, pods.pod_pools(old.plan, new.plan))
+
+
 def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     """Give changes without effect on the plan, such as an explicit default, the class `none`."""
     same = old.plan == new.plan
-    of_pods = {pool.name for side in (old, new) for pool in pools_of(side.plan) if not isinstance(pool, Pool)}
+    of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         pool = _POOL.match(found.path)
-        change = refined(found, pods=pool is not None and pool[1] in of_pods)
+        change = pods.reworded(refined(found, pods=pool is not None and pool[1] in of_pods), plane)
         yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
 
 

@@ -1,18 +1,18 @@
 """What an edit does to running jobs, queued jobs, sessions and data, and the commands in their order. Pure.
 
 Slurm: the events of the edit give the sentences (`gitops.sentences`) and the commands (`gitops.steps`); notes of single
-fields follow. Pods: the worst class gives them. `tests/unit/gitops/test_edits.py` holds the sentences to what happened in
+fields follow. `gitops.pods` has those of pods. `tests/unit/gitops/test_edits.py` holds the sentences to what happened in
 a living cluster.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gpucluster.gitops import sentences, steps
 from gpucluster.gitops.events import Events
-from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS, ROWS, Note
-from gpucluster.gitops.model import Effects, SpecChange, worse, worst
+from gpucluster.gitops.field_effects import ROWS, Note
+from gpucluster.gitops.model import Effects, SpecChange
 from gpucluster.spec import UpdateClass
 
 _ITEM = re.compile(r"\[[^\]]*\]")
@@ -33,7 +33,6 @@ def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[
     """Return the effects on a Slurm cluster. `apply` has the commands that apply the spec."""
     changes = tuple(changes)
     notes = [] if found.queue_lost else list(_notes(changes))
-    pods = tuple(_pods(changes))
     given = () if found.smaller and not found.refused else apply
     lines = (
         *steps.before(found),
@@ -42,7 +41,7 @@ def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[
         *(step for one in notes for step in one.after),
     )
     return Effects(
-        running=sentences.running(found, (*_clauses(one.running for one in notes), *pods)),
+        running=sentences.running(found, _clauses(one.running for one in notes)),
         queued=sentences.queued(found, _clauses(one.queued for one in notes)),
         sessions=sentences.sessions(found, _clauses(one.sessions for one in notes)),
         data=sentences.data(found, _clauses(one.data for one in notes)),
@@ -51,15 +50,15 @@ def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[
     )
 
 
-def of_pods(
-    name: str, apply: tuple[str, ...], cluster: UpdateClass, workloads: Iterable[SpecChange] = ()
-) -> Effects:
-    """Return the effects on a Kubernetes cluster without Slurm. A worse class of the cluster hides that of its workloads."""
-    found = BY_CLASS_OF_PODS[cluster]
-    own = worst(one.update for one in workloads)
-    if own is not None and not worse(cluster, own):
-        found = BY_CLASS_OF_WORKLOADS.get(own, found)
-    return replace(found, steps=_named(name, (*found.steps, *apply)))
+def named(name: str, found: Effects, steps: Iterable[str]) -> Effects:
+    """Return effects and their commands with the name of the cluster."""
+    return replace(
+        found,
+        running=found.running.replace("NAME", name),
+        queued=found.queued.replace("NAME", name),
+        data=found.data.replace("NAME", name),
+        steps=_named(name, steps),
+    )
 
 
 def of_another_cluster(name: str, apply: tuple[str, ...]) -> Effects:
@@ -72,13 +71,6 @@ def _notes(changes: Iterable[SpecChange]) -> Iterable[Note]:
         pattern = _ITEM.sub("[]", one.path)
         if one.update is not UpdateClass.NONE:
             yield from (row.note for row in ROWS if row.fits(pattern, one.kind))
-
-
-def _pods(changes: Iterable[SpecChange]) -> Iterator[str]:
-    """Yield what happens to the pods of a cluster that has both schedulers."""
-    found = worst(one.update for one in changes if one.path.partition(".")[0] == "kubernetes")
-    if found is not None and (words := BY_CLASS_OF_PODS[found].running) != UNAFFECTED.running:
-        yield f"pods {words}"
 
 
 def _clauses(found: Iterable[str]) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ _ROWS_OF_PODS = (
         "pools[]",
         _removed,
         UpdateClass.DRAIN,
-        "its manifests leave the files, and `kubectl apply` deletes nothing: its nodes go when its NodePool is deleted by hand",
+        "`pulumi up` deletes its node groups on EKS; Karpenter's nodes go when `gpucluster k8s up NAME --prune` deletes their NodePool",
     ),
     _Row(
         "pools[].nodes.max",
@@ -246,7 +246,7 @@ _ROWS = (
         "kubernetes.version",
         _older,
         UpdateClass.REPLACE,
-        "a control plane cannot go back to an older release: it is created again",
+        "EKS takes no older version, so `pulumi up` fails: only a new control plane can have it",
     ),
     _Row(
         "kubernetes.version",
@@ -278,6 +278,12 @@ _ROWS = (
     _Row("slurm", _removed, UpdateClass.DATA_LOSS, "slurmctld is removed with its queue and accounting"),
     _Row("head", _added, UpdateClass.LIVE, "a machine is added; nothing else changes"),
     _Row("head", _removed, UpdateClass.REPLACE, "the controller's machine is deleted"),
+    _Row(
+        "kubernetes.teams[]",
+        _removed,
+        UpdateClass.DRAIN,
+        "its pods, queue and namespace stay until `gpucluster k8s up NAME --prune`, which keeps namespaces and claims",
+    ),
     _Row("kubernetes", _added, UpdateClass.LIVE, "a control plane is added; nothing else changes"),
     _Row("machines[]", _added, UpdateClass.LIVE, "a kind of machine that no pool used before"),
     _Row("pools[]", _removed, UpdateClass.DRAIN, f"its nodes are removed: {WAITS}"),
