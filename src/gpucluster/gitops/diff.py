@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops import pods
+from gpucluster.gitops import hosts, pods
 from gpucluster.gitops.consequences import consequences
 from gpucluster.gitops.effects import named, of_another_cluster, of_jobs
 from gpucluster.gitops.events import events
+from gpucluster.gitops.host_steps import APPLY
 from gpucluster.gitops.model import (
     ORDER,
     Compared,
@@ -32,7 +33,7 @@ from gpucluster.gitops.steps import POWER_DOWN
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
-from gpucluster.plan.model import Pool
+from gpucluster.plan.model import Pool, SlurmOnHosts
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
@@ -81,6 +82,8 @@ def _effects(
     name = new.spec.name
     if old.spec.name != name:
         return of_another_cluster(name, _apply(new, pods.commands(new.plan, new.plan, _ALL)))
+    if isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts):
+        return hosts.effects(name, old.plan, new.plan, changes)
     of_pods = tuple(one for one in changes if _is_of_pods(one, old, new))
     found = pods.pod_events(old, new, changes if old.plan.slurm is None else of_pods, workloads, resources)
     apply = _apply(new, pods.commands(old.plan, new.plan, found))
@@ -100,10 +103,7 @@ def _apply(side: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
     """Return the commands that apply a spec."""
     if side.plan.aws is not None:
         return on_aws
-    return (
-        "gpucluster inventory NAME --to site",
-        "ansible-playbook -i site/inventory.yml playbooks/site.yml",
-    )
+    return APPLY
 
 
 def _is_of_pods(change: SpecChange, old: Revision, new: Revision) -> bool:
@@ -113,10 +113,12 @@ def _is_of_pods(change: SpecChange, old: Revision, new: Revision) -> bool:
 def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     """Give changes without effect on the plan, such as an explicit default, the class `none`."""
     same = old.plan == new.plan
+    on_hosts = isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
     of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         pool = _POOL.match(found.path)
-        change = pods.reworded(refined(found, pods=pool is not None and pool[1] in of_pods), plane)
+        is_of_pods = pool is not None and pool[1] in of_pods
+        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts), plane)
         yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gpucluster.gitops import sentences, steps
 from gpucluster.gitops.events import Events
-from gpucluster.gitops.field_effects import ROWS, Note
+from gpucluster.gitops.field_effects import ROWS, Note, Row
 from gpucluster.gitops.model import Effects, SpecChange
 from gpucluster.spec import UpdateClass
 
@@ -32,19 +32,19 @@ OTHER_CLUSTER = Effects(
 def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[SpecChange]) -> Effects:
     """Return the effects on a Slurm cluster. `apply` has the commands that apply the spec."""
     changes = tuple(changes)
-    notes = [] if found.queue_lost else list(_notes(changes))
+    said = [] if found.queue_lost else list(notes(changes))
     given = () if found.smaller and not found.refused else apply
     lines = (
         *steps.before(found),
         *given,
         *steps.after(found),
-        *(step for one in notes for step in one.after),
+        *(step for one in said for step in one.after),
     )
     return Effects(
-        running=sentences.running(found, _clauses(one.running for one in notes)),
-        queued=sentences.queued(found, _clauses(one.queued for one in notes)),
-        sessions=sentences.sessions(found, _clauses(one.sessions for one in notes)),
-        data=sentences.data(found, _clauses(one.data for one in notes)),
+        running=sentences.running(found, clauses(one.running for one in said)),
+        queued=sentences.queued(found, clauses(one.queued for one in said)),
+        sessions=sentences.sessions(found, clauses(one.sessions for one in said)),
+        data=sentences.data(found, clauses(one.data for one in said)),
         refused=sentences.refused(found),
         steps=_named(name, lines),
     )
@@ -66,14 +66,17 @@ def of_another_cluster(name: str, apply: tuple[str, ...]) -> Effects:
     return replace(OTHER_CLUSTER, steps=_named(name, apply))
 
 
-def _notes(changes: Iterable[SpecChange]) -> Iterable[Note]:
+def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterable[Note]:
+    """Yield the notes of each change: those of `first`, else those of ROWS."""
     for one in changes:
         pattern = _ITEM.sub("[]", one.path)
         if one.update is not UpdateClass.NONE:
-            yield from (row.note for row in ROWS if row.fits(pattern, one.kind))
+            own = [row.note for row in first if row.fits(pattern, one.kind)]
+            yield from own or [row.note for row in ROWS if row.fits(pattern, one.kind)]
 
 
-def _clauses(found: Iterable[str]) -> tuple[str, ...]:
+def clauses(found: Iterable[str]) -> tuple[str, ...]:
+    """Return each text once, without the empty ones."""
     return tuple(dict.fromkeys(one for one in found if one))
 
 

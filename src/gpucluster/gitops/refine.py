@@ -25,12 +25,12 @@ class _Row:
     why: str
 
 
-def refined(found: Found, *, pods: bool = False) -> SpecChange:
+def refined(found: Found, *, pods: bool = False, hosts: bool = False) -> SpecChange:
     """Return the change with its class, and the reason if it differs from the field's own class.
 
-    `pods`: the change is of a pool that Kubernetes runs. It has neither a head nor a bundle.
+    `pods`: the change is of a pool that Kubernetes runs. It has neither a head nor a bundle. `hosts`: both revisions have existing hosts.
     """
-    rows = (*_ROWS_OF_PODS, *_ROWS) if pods else _ROWS
+    rows = (*(_ROWS_OF_PODS if pods else ()), *(_ROWS_OF_HOSTS if hosts else ()), *_ROWS)
     row = next((row for row in rows if row.pattern == found.pattern and row.fits(found)), None)
     return SpecChange(
         path=found.path,
@@ -151,6 +151,28 @@ _ROWS_OF_PODS = (
         _lowered,
         UpdateClass.NEW_NODES,
         "Karpenter launches no node above the new max; nodes that run stay until they are idle",
+    ),
+)
+
+# `playbooks/site.yml` mounts at once, and removes no mount
+_ROWS_OF_HOSTS = (
+    _Row(
+        "storage[]",
+        _removed,
+        UpdateClass.DRAIN,
+        "hosts keep their mount and its line of fstab; no data is deleted or copied",
+    ),
+    *(
+        _Row(
+            f"storage[].{key}",
+            fits,
+            UpdateClass.DRAIN,
+            "the playbook remounts it on running hosts; no data is deleted or copied",
+        )
+        for key, fits in (
+            *((kind, fits) for kind in ("nfs", "other") for fits in (_added, _removed)),
+            *((key, _changed) for key in ("nfs.server", "nfs.from", "nfs.export", "other.source")),
+        )
     ),
 )
 
