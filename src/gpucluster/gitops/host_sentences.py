@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from gpucluster.gitops.host_events import HostEvents
 from gpucluster.gitops.model import WAITS
-from gpucluster.gitops.sentences import listed
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.plan.model.accounting import LocalDatabase
 from gpucluster.plan.mounts import exports
+from gpucluster.text import listed
 
 
 @dataclass(frozen=True, slots=True)

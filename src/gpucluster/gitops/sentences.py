@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.model import WAITS
+from gpucluster.text import listed
 
 Fits = Callable[[Events], object]
 
@@ -150,42 +151,42 @@ def refused(events: Events) -> str:
     if events.refused:
         return (
             "`pulumi up` refuses in its preview, and changes nothing, while what the edit deletes or replaces is protected: "
-            f"{listed(events.refused)}. What follows happens without the protection"
+            f"{_list(events.refused)}. What follows happens without the protection"
         )
     if events.smaller:
         return (
-            f"`pulumi up` fails: AWS refuses a smaller volume ({listed(events.smaller)}), and its data stays"
+            f"`pulumi up` fails: AWS refuses a smaller volume ({_list(events.smaller)}), and its data stays"
         )
     return ""
 
 
 def _of_mounts(events: Events) -> Iterator[str]:
     if shared := _shared(events):
-        yield f"those that use {listed(shared)} hang or fail"
+        yield f"those that use {_list(shared)} hang or fail"
     if events.stalls:
-        yield f"those that use {listed(events.stalls)} wait while it changes"
+        yield f"those that use {_list(events.stalls)} wait while it changes"
     if kept := (*events.mounts.removed, *events.mounts.changed):
-        yield f"machines that run keep their mount of {listed(kept)} until they start anew"
+        yield f"machines that run keep their mount of {_list(kept)} until they start anew"
     if events.mounts.added:
-        yield f"a node mounts {listed(events.mounts.added)} when it starts"
+        yield f"a node mounts {_list(events.mounts.added)} when it starts"
 
 
 def _queued_mounts(events: Events) -> Iterator[str]:
     lost = (one.path for one in events.lost if one.shared and not one.replaced)
     gone = [path for path in (*lost, *events.mounts.removed) if path not in events.mounts.changed]
     if gone:
-        yield f"on nodes that are launched later {listed(gone)} is not mounted"
+        yield f"on nodes that are launched later {_list(gone)} is not mounted"
     if events.mounts.changed:
-        yield f"on nodes that are launched later {listed(events.mounts.changed)} is what the new spec mounts"
+        yield f"on nodes that are launched later {_list(events.mounts.changed)} is what the new spec mounts"
     if events.mounts.added:
-        yield f"on nodes that run already they do not have {listed(events.mounts.added)}"
+        yield f"on nodes that run already they do not have {_list(events.mounts.added)}"
 
 
 def _session_mounts(events: Events) -> Iterator[str]:
     if shared := _shared(events):
-        yield f"those that use {listed(shared)} hang"
+        yield f"those that use {_list(shared)} hang"
     if events.stalls:
-        yield f"those that use {listed(events.stalls)} wait while it changes"
+        yield f"those that use {_list(events.stalls)} wait while it changes"
 
 
 def _shared(events: Events) -> list[str]:
@@ -196,9 +197,9 @@ def _deleted(events: Events) -> Iterator[str]:
     gone = [one.path for one in events.lost if not one.replaced]
     empty = [one.path for one in events.lost if one.replaced]
     if gone:
-        yield f"on {listed(gone)} is lost: it is deleted"
+        yield f"on {_list(gone)} is lost: it is deleted"
     if empty:
-        yield f"on {listed(empty)} is lost: an empty one replaces it"
+        yield f"on {_list(empty)} is lost: an empty one replaces it"
     if events.new_head or events.login_gone:
         yield "on the root volume of a machine that is replaced or leaves is deleted"
 
@@ -209,7 +210,7 @@ def _moved(events: Events) -> Iterator[str]:
     without = {*_shared(events), *events.mounts.local}
     kept = [path for path in (*events.mounts.removed, *events.mounts.changed) if path not in without]
     if kept:
-        yield f"of what was mounted at {listed(kept)} stays there, and is not copied"
+        yield f"of what was mounted at {_list(kept)} stays there, and is not copied"
 
 
 def _said(rows: tuple[Row, ...], events: Events, notes: tuple[str, ...]) -> str:
@@ -228,6 +229,5 @@ def _fitting(rows: tuple[Row, ...], events: Events) -> Row | None:
     return next((row for row in rows if row.fits(events)), None)
 
 
-def listed(found: Iterable[str]) -> str:
-    every = list(dict.fromkeys(found))
-    return " and ".join((", ".join(every[:-1]), every[-1])) if len(every) > 1 else "".join(every)
+def _list(found: Iterable[str]) -> str:
+    return listed(found)
