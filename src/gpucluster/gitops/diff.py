@@ -81,7 +81,7 @@ def _effects(
 ) -> Effects:
     name = new.spec.name
     if old.spec.name != name:
-        return of_another_cluster(name, _apply(new, pods.commands(new.plan, new.plan, _ALL)))
+        return of_another_cluster(name, _apply(new, pods.commands(old.plan, new.plan, _ALL)))
     if isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts):
         return hosts.effects(name, old.plan, new.plan, changes)
     of_pods = tuple(one for one in changes if _is_of_pods(one, old, new))

@@ -17,6 +17,7 @@ from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Pool
 from gpucluster.plan.model.kubernetes import ExistingControlPlane
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.spec import UpdateClass
+from gpucluster.text import listed
 
 PULUMI = "pulumi up --stack NAME"
 _MANIFESTS = "k8s/"
@@ -171,8 +172,8 @@ def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[st
         yield _NODEPOOLS
     if found.plane is Plane.OLDER and new.slurm is not None:
         yield f"{PULUMI}    # with a spec without kubernetes: only a new EKS cluster has an older version"
-    elif found.plane is Plane.OLDER or (_deploys(old) and not _deploys(new)):
-        yield "gpucluster down NAME    # deletes the EKS cluster; file systems stay"
+    elif found.plane is Plane.OLDER or (old.name == new.name and _deploys(old) and not _deploys(new)):
+        yield "gpucluster down NAME    # deletes what `pulumi up` made; file systems stay"
 
 
 def _deploy(old: ClusterPlan, new: ClusterPlan) -> Iterator[str]:
@@ -216,21 +217,21 @@ def _of_plane(what: Plane) -> Effects:
 
 def _running(found: PodEvents) -> Iterator[str]:
     if found.teams:
-        yield f"those of the team {_named(found.teams)} go on until `gpucluster k8s up NAME --prune` deletes their workloads"
+        yield f"those of the team {listed(found.teams)} go on until `gpucluster k8s up NAME --prune` deletes their workloads"
     if found.standing:
-        yield f"those on always-on nodes of {_named(found.standing)} are evicted when `pulumi up` deletes the node group"
+        yield f"those on always-on nodes of {listed(found.standing)} are evicted when `pulumi up` deletes the node group"
     if found.elastic:
-        yield f"those on Karpenter's nodes of {_named(found.elastic)} are evicted when the NodePools are deleted"
+        yield f"those on Karpenter's nodes of {listed(found.elastic)} are evicted when the NodePools are deleted"
 
 
 def _queued(found: PodEvents) -> Iterator[str]:
     if found.teams:
-        yield f"those of the team {_named(found.teams)} stay in its queue until `gpucluster k8s up NAME --prune` deletes it"
+        yield f"those of the team {listed(found.teams)} stay in its queue until `gpucluster k8s up NAME --prune` deletes it"
 
 
 def _data(found: PodEvents) -> Iterator[str]:
     if found.teams:
-        yield f"namespaces and claims of the team {_named(found.teams)} stay, also with --prune"
+        yield f"namespaces and claims of the team {listed(found.teams)} stay, also with --prune"
 
 
 def _joined(jobs: str, pods: str, usual: str, what: str) -> str:
@@ -240,10 +241,6 @@ def _joined(jobs: str, pods: str, usual: str, what: str) -> str:
     first, _, rest = pods.partition("; ")
     own = rest if first == usual and not rest.startswith("on ") else pods
     return f"{jobs}; {what} {own.removeprefix('those ')}"
-
-
-def _named(found: Iterable[str]) -> str:
-    return ", ".join(found)
 
 
 def _without_eks(old: AwsPlan, new: ClusterPlan) -> Plane:
@@ -257,7 +254,8 @@ def _without_eks(old: AwsPlan, new: ClusterPlan) -> Plane:
 
 def _is_another(old: AwsPlan, new: AwsPlan) -> bool:
     """Whether the new plan has an EKS cluster that the old one has not."""
-    return eks_of(new) is not None and (eks_of(old) is None or plane(old, new) in _ANEW)
+    is_new = eks_of(old) is None or old.name != new.name
+    return eks_of(new) is not None and (is_new or plane(old, new) in _ANEW)
 
 
 def _deploys(plan: ClusterPlan) -> bool:

@@ -103,6 +103,16 @@ def test_another_name_leaves_the_old_cluster_alone() -> None:
     assert found.steps == ("pulumi up --stack other",)
 
 
+def test_another_name_of_kubernetes_is_a_cluster_that_kubectl_does_not_know() -> None:
+    found = _effects(KUBE, KUBE.replace("name: kube", "name: other"))
+    assert found.steps == (
+        "pulumi up --stack other",
+        "aws eks update-kubeconfig --name other --region us-west-2",
+        "pulumi stack output bindings --stack other > bindings.json",
+        "gpucluster k8s up other --bindings bindings.json",
+    )
+
+
 def test_a_volume_that_leaves_the_head_is_refused_until_its_protection_is_removed() -> None:
     """tests/engine/test_removed_volume.py makes it happen. Regression: no sentence said that the head stays stopped."""
     apps = ("partitions:", "storage: [{mount: /apps, nfs: {from: head, size: 10GiB}}]\npartitions:")
