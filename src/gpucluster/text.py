@@ -13,6 +13,7 @@ Money is counted in micro-USD (millionths of a dollar) or in Decimal dollars. Mo
 """
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
@@ -229,3 +230,9 @@ def _date(at: float) -> datetime | None:
         return datetime.fromtimestamp(at, UTC)
     except (OverflowError, OSError, ValueError):
         return None
+
+
+def listed(found: Iterable[str]) -> str:
+    """Return the different texts as `a, b and c`."""
+    every = list(dict.fromkeys(found))
+    return " and ".join((", ".join(every[:-1]), every[-1])) if len(every) > 1 else "".join(every)

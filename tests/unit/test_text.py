@@ -13,6 +13,7 @@ from gpucluster.text import (
     format_money,
     format_rate,
     format_size,
+    listed,
     parse_duration,
     parse_money,
     parse_percent,
@@ -201,3 +202,11 @@ def test_a_percentage_is_whole(text: str, percent: int | None) -> None:
 def test_for_people_it_is_rounded_as_bills_are() -> None:
     assert format_money(250_000_000_000) == "250,000.00 USD"
     assert format_money(1_005_000) == "1.01 USD"
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [((), ""), (("a",), "a"), (("a", "b", "a"), "a and b"), (("a", "b", "c"), "a, b and c")],
+)
+def test_a_list_is_read_aloud(found: tuple[str, ...], text: str) -> None:
+    assert listed(found) == text

@@ -116,7 +116,9 @@ def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
 def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     was, now = _look(old), _look(new)
     if was != now:
-        rest = f"{WAITS}; then running nodes are replaced" if isinstance(old, Pool) else _OF_KARPENTER
+        rest = _OF_KARPENTER
+        if isinstance(old, Pool):  # nobody replaces a host
+            rest = f"{WAITS}; then running nodes are replaced" if old.sources else WAITS
         message = f"the hardware of the nodes changes ({was} -> {now}): {rest}"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 

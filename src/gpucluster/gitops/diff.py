@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
+from gpucluster.gitops import hosts, pods
 from gpucluster.gitops.consequences import consequences
-from gpucluster.gitops.effects import of_another_cluster, of_jobs, of_pods
+from gpucluster.gitops.effects import named, of_another_cluster, of_jobs
 from gpucluster.gitops.events import events
+from gpucluster.gitops.host_steps import APPLY
 from gpucluster.gitops.model import (
     ORDER,
     Compared,
@@ -27,18 +29,16 @@ from gpucluster.gitops.model import (
 )
 from gpucluster.gitops.refine import refined
 from gpucluster.gitops.rights import with_rights
-from gpucluster.gitops.steps import CLUSTER, POOL_PAUSE, POOL_RESUME, POWER_DOWN, REBOOT, STATUS
 from gpucluster.gitops.walk import walk
 from gpucluster.gitops.workload_changes import workload_changes
 from gpucluster.plan import names
-from gpucluster.plan.model import KubernetesOnAws, Pool
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model import Pool, SlurmOnHosts
 from gpucluster.spec import ClusterSpec, UpdateClass
 from gpucluster.spec.pools import run_by
 
 NOTHING = Compared()
-_UP = f"pulumi up --stack {CLUSTER}"
 _POOL = re.compile(r"pools\[([^\]]*)\]")
+_ALL = pods.PodEvents(applied=True)  # a new cluster gets all manifests
 
 
 def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
@@ -78,41 +78,44 @@ def _effects(
     resources: tuple[ResourceChange, ...],
     workloads: tuple[SpecChange, ...],
 ) -> Effects:
-    name, apply = new.spec.name, _apply(new)
+    name = new.spec.name
     if old.spec.name != name:
-        return of_another_cluster(name, apply)
+        return of_another_cluster(name, _apply(new, pods.commands(old.plan, new.plan, _ALL)))
+    if isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts):
+        return hosts.effects(name, old.plan, new.plan, changes)
+    of_pods = tuple(one for one in changes if _is_of_pods(one, old, new))
+    found = pods.pod_events(old, new, changes if old.plan.slurm is None else of_pods, workloads, resources)
+    apply = _apply(new, pods.commands(old.plan, new.plan, found))
     if old.plan.slurm is None:
-        return of_pods(name, apply, worst(one.update for one in changes) or UpdateClass.NONE, workloads)
+        return named(name, pods.alone(found), apply)
     after = None if new.plan.slurm is None else new.plan
-    found = of_jobs(name, apply, events(old.plan, after, changes, resources), changes)
-    if new.plan.aws is not None:
-        return found
-    of_cloud = (POWER_DOWN, POOL_PAUSE, POOL_RESUME, STATUS, REBOOT)
-    return replace(found, steps=tuple(s for s in found.steps if not any(word in s for word in of_cloud)))
+    own = tuple(one for one in changes if one not in of_pods)
+    told = of_jobs(name, apply, events(old.plan, after, own, resources), own)
+    if old.plan.kubernetes is not None:
+        told = named(name, pods.beside(told, pods.alone(found)), told.steps)
+    return told
 
 
-def _apply(side: Revision) -> tuple[str, ...]:
+def _apply(side: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
     """Return the commands that apply a spec."""
-    if isinstance(side.plan, KubernetesOnAws):
-        waves = (
-            f"gpucluster render {CLUSTER} --to out/{CLUSTER}    # then as out/{CLUSTER}/k8s/README.md says"
-        )
-        return (waves,) if eks_of(side.plan) is None else (_UP, waves)
     if side.plan.aws is not None:
-        return (_UP,)
-    return (
-        f"gpucluster inventory {CLUSTER} --to site",
-        "ansible-playbook -i site/inventory.yml playbooks/site.yml",
-    )
+        return on_aws
+    return APPLY
+
+
+def _is_of_pods(change: SpecChange, old: Revision, new: Revision) -> bool:
+    return pods.is_of_pods(change.path, pods.pod_pools(old.plan, new.plan))
 
 
 def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     """Give changes without effect on the plan, such as an explicit default, the class `none`."""
     same = old.plan == new.plan
-    of_pods = {pool.name for side in (old, new) for pool in pools_of(side.plan) if not isinstance(pool, Pool)}
+    on_hosts = isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
+    of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         pool = _POOL.match(found.path)
-        change = refined(found, pods=pool is not None and pool[1] in of_pods)
+        is_of_pods = pool is not None and pool[1] in of_pods
+        change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts), plane)
         yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
 
 

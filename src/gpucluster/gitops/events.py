@@ -109,24 +109,12 @@ def events(
     changes: Iterable[SpecChange],
     resources: Iterable[ResourceChange] = (),
 ) -> Events:
-    """Return what happens to the old cluster. `new` is None if it has no Slurm any more."""
+    """Return what happens to the old cluster. `new` is None if it has no Slurm any more; `host_events` has two of hosts."""
     if isinstance(old, SlurmOnAws) and isinstance(new, SlurmOnAws):
         return _on_aws(old, new, tuple(changes), tuple(resources))
     if isinstance(old, SlurmOnAws):
         return _leaves_aws(old)
-    if new is None or isinstance(new, SlurmOnAws):
-        return Events(controller=Controller.REMOVED)
-    found, gone = tuple(changes), removals(old, new)
-    return Events(
-        controller=_gravest(_of_changes(found)),
-        fleet_stops=_stops(found),
-        removals=gone,
-        older_database=any(map(_is_older, found))
-        and None not in (old.slurm.accounting, new.slurm.accounting),
-        emptied=tuple(_emptied(old, new, gone)),
-        shrunk=tuple(_shrunk(old, new)),
-        mounts=storage_events.mounts(old, new),
-    )
+    return Events(controller=Controller.REMOVED)
 
 
 def _leaves_aws(old: SlurmOnAws) -> Events:

@@ -191,7 +191,6 @@ BY_CLASS_OF_PODS: Mapping[UpdateClass, Effects] = {
         queued="on what is replaced are lost",
         sessions="in pods that are replaced end",
         data=_PODS.data,
-        steps=(BACKUP,),
     ),
     UpdateClass.DATA_LOSS: Effects(
         running="that use what is removed are lost",
@@ -202,6 +201,16 @@ BY_CLASS_OF_PODS: Mapping[UpdateClass, Effects] = {
     ),
 }
 
+_RECREATED = Effects(
+    running="of a changed or removed workload end; others go on",
+    queued="of a changed or removed workload are deleted; others stay in the queue",
+    sessions="in pods that end, end",
+    data=_PODS.data,
+    steps=(
+        "kubectl delete -f FILE    # the old manifest of each such workload: `kubectl apply` does not replace it",
+    ),
+)
+
 # `kubectl apply` changes a service in place. A gang's JobSet cannot be changed: it is deleted and created again.
 BY_CLASS_OF_WORKLOADS: Mapping[UpdateClass, Effects] = {
     UpdateClass.LIVE: Effects(
@@ -210,13 +219,6 @@ BY_CLASS_OF_WORKLOADS: Mapping[UpdateClass, Effects] = {
         sessions="in pods that are replaced end",
         data=_PODS.data,
     ),
-    UpdateClass.REPLACE: Effects(
-        running="of a changed or removed workload end; others go on",
-        queued="of a changed or removed workload are deleted; others stay in the queue",
-        sessions="in pods that end, end",
-        data=_PODS.data,
-        steps=(
-            "kubectl delete -f FILE    # the old manifest of each such workload: `kubectl apply` does not replace it",
-        ),
-    ),
+    UpdateClass.DRAIN: _RECREATED,  # the topology of a gang
+    UpdateClass.REPLACE: _RECREATED,
 }

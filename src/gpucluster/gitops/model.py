@@ -35,7 +35,11 @@ class Kind(StrEnum):
 
 
 WORKLOADS = "workloads."  # begins the path of a change in workloads/NAME.yaml
-WORKLOADS_EFFECT = "Only workloads change, and no node: the changed manifests are what `kubectl apply` gets."
+_ONLY_WORKLOADS = "Only workloads change, and no node"
+_APPLIED = f"{_ONLY_WORKLOADS}: the changed manifests are what `kubectl apply` gets."
+_RECREATED = (
+    f"{_ONLY_WORKLOADS}: `kubectl apply` cannot change all of them, and the old ones are deleted first."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +215,7 @@ class Diff:
         if self.whole is not None:
             return self.whole_effect
         if self.spec and not self.consequences and all(one.path.startswith(WORKLOADS) for one in self.spec):
-            return WORKLOADS_EFFECT
+            return _RECREATED if worse(self.worst, UpdateClass.LIVE) else _APPLIED
         return None
 
 

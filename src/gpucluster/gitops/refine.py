@@ -25,12 +25,12 @@ class _Row:
     why: str
 
 
-def refined(found: Found, *, pods: bool = False) -> SpecChange:
+def refined(found: Found, *, pods: bool = False, hosts: bool = False) -> SpecChange:
     """Return the change with its class, and the reason if it differs from the field's own class.
 
-    `pods`: the change is of a pool that Kubernetes runs. It has neither a head nor a bundle.
+    `pods`: the change is of a pool that Kubernetes runs. It has neither a head nor a bundle. `hosts`: both revisions have existing hosts.
     """
-    rows = (*_ROWS_OF_PODS, *_ROWS) if pods else _ROWS
+    rows = (*(_ROWS_OF_PODS if pods else ()), *(_ROWS_OF_HOSTS if hosts else ()), *_ROWS)
     row = next((row for row in rows if row.pattern == found.pattern and row.fits(found)), None)
     return SpecChange(
         path=found.path,
@@ -144,13 +144,35 @@ _ROWS_OF_PODS = (
         "pools[]",
         _removed,
         UpdateClass.DRAIN,
-        "its manifests leave the files, and `kubectl apply` deletes nothing: its nodes go when its NodePool is deleted by hand",
+        "`pulumi up` deletes its node groups on EKS; Karpenter's nodes go when `gpucluster k8s up NAME --prune` deletes their NodePool",
     ),
     _Row(
         "pools[].nodes.max",
         _lowered,
         UpdateClass.NEW_NODES,
         "Karpenter launches no node above the new max; nodes that run stay until they are idle",
+    ),
+)
+
+# `playbooks/site.yml` mounts at once, and removes no mount
+_ROWS_OF_HOSTS = (
+    _Row(
+        "storage[]",
+        _removed,
+        UpdateClass.DRAIN,
+        "hosts keep their mount and its line of fstab; no data is deleted or copied",
+    ),
+    *(
+        _Row(
+            f"storage[].{key}",
+            fits,
+            UpdateClass.DRAIN,
+            "the playbook remounts it on running hosts; no data is deleted or copied",
+        )
+        for key, fits in (
+            *((kind, fits) for kind in ("nfs", "other") for fits in (_added, _removed)),
+            *((key, _changed) for key in ("nfs.server", "nfs.from", "nfs.export", "other.source")),
+        )
     ),
 )
 
@@ -246,7 +268,7 @@ _ROWS = (
         "kubernetes.version",
         _older,
         UpdateClass.REPLACE,
-        "a control plane cannot go back to an older release: it is created again",
+        "EKS takes no older version, so `pulumi up` fails: only a new control plane can have it",
     ),
     _Row(
         "kubernetes.version",
@@ -278,6 +300,12 @@ _ROWS = (
     _Row("slurm", _removed, UpdateClass.DATA_LOSS, "slurmctld is removed with its queue and accounting"),
     _Row("head", _added, UpdateClass.LIVE, "a machine is added; nothing else changes"),
     _Row("head", _removed, UpdateClass.REPLACE, "the controller's machine is deleted"),
+    _Row(
+        "kubernetes.teams[]",
+        _removed,
+        UpdateClass.DRAIN,
+        "its pods, queue and namespace stay until `gpucluster k8s up NAME --prune`, which keeps namespaces and claims",
+    ),
     _Row("kubernetes", _added, UpdateClass.LIVE, "a control plane is added; nothing else changes"),
     _Row("machines[]", _added, UpdateClass.LIVE, "a kind of machine that no pool used before"),
     _Row("pools[]", _removed, UpdateClass.DRAIN, f"its nodes are removed: {WAITS}"),

@@ -52,6 +52,14 @@ _OF_REMOVAL: Mapping[str, UpdateClass] = {
     "aws:ec2/natGateway:NatGateway": UpdateClass.LIVE,  # connections through it break and start again
     "aws:ec2/vpcEndpoint:VpcEndpoint": UpdateClass.LIVE,
     "aws:ec2/subnetCidrReservation:SubnetCidrReservation": UpdateClass.LIVE,  # interfaces keep their addresses
+    "aws:eks/nodeGroup:NodeGroup": UpdateClass.DRAIN,  # its pods are evicted
+    "aws:eks/accessEntry:AccessEntry": UpdateClass.LIVE,  # its people no longer get in; no pod is touched
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": UpdateClass.LIVE,
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": UpdateClass.LIVE,  # a right, as a role
+    "aws:cloudwatch/eventRule:EventRule": UpdateClass.LIVE,  # notices of interruptions, and their queue
+    "aws:cloudwatch/eventTarget:EventTarget": UpdateClass.LIVE,
+    "aws:sqs/queue:Queue": UpdateClass.LIVE,
+    "aws:sqs/queuePolicy:QueuePolicy": UpdateClass.LIVE,
     "aws:efs/mountTarget:MountTarget": UpdateClass.DRAIN,  # machines of one zone lose the mount
     "aws:efs/fileSystemPolicy:FileSystemPolicy": UpdateClass.LIVE,
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": UpdateClass.LIVE,  # the files stay

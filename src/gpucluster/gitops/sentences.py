@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.model import WAITS
+from gpucluster.text import listed
 
 Fits = Callable[[Events], object]
 
@@ -264,5 +265,4 @@ def _fitting(rows: tuple[Row, ...], events: Events) -> Row | None:
 
 
 def _list(found: Iterable[str]) -> str:
-    every = list(dict.fromkeys(found))
-    return " and ".join((", ".join(every[:-1]), every[-1])) if len(every) > 1 else "".join(every)
+    return listed(found)

@@ -6,10 +6,7 @@ from gpucluster.gitops.events import Controller, Events, Renamed
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 
 CLUSTER = "<cluster>"  # no path of a spec has these signs
-POWER_DOWN = "state=power_down_asap"  # only nodes of a cloud
-POOL_PAUSE, POOL_RESUME = "gpucluster pool pause POOL", "gpucluster pool resume POOL"  # only pools of a cloud
-STATUS = "gpucluster status"  # of a cloud: Ansible itself waits for existing hosts
-REBOOT = "systemctl reboot"  # only machines of a cloud: Ansible mounts on existing hosts
+POWER_DOWN = "state=power_down_asap"
 BACKUP = "# back up the data that is lost"
 NEWER = "/root/slurmctld-newer"
 # slurmctld's folder is a mount point, so what it holds is moved. tests/slurm/test_upgrade.py types this
@@ -35,8 +32,8 @@ def before(events: Events) -> Iterator[str]:
     if events.fleet_stops:
         yield "scontrol update partitionname=PARTITION state=down    # each partition: no job starts"
         yield "squeue --states=running    # until no job runs"
-        yield f"{POOL_PAUSE} -c {CLUSTER}    # each pool: the daemon powers up no node"
-        yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes of a cloud start anew"
+        yield f"gpucluster pool pause POOL -c {CLUSTER}    # each pool: the daemon powers up no node"
+        yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes start anew"
     if events.refused:
         yield f"pulumi state unprotect URN --stack {CLUSTER}    # each of {', '.join(events.refused)}; their URNs: pulumi stack --show-urns"
     if events.removals.partitions and not events.queue_lost:
@@ -50,13 +47,13 @@ def after(events: Events) -> Iterator[str]:
         yield f"{MOVE_STATE}    # on the head, as root: slurmctld then starts without this state"
     yield from _accounts(events)
     if events.controller in _APPLIED or events.fleet_stops:
-        yield f"{STATUS} {CLUSTER} --wait"
+        yield f"gpucluster status {CLUSTER} --wait"
     if events.fleet_stops:
         yield from _reopen(events)
     else:
         yield from _nodes(events)
     if events.old_mounts_on:
-        yield f"{REBOOT}    # as root, on {' and then on '.join(events.old_mounts_on)}: the old mount stays until then"
+        yield f"systemctl reboot    # as root, on {' and then on '.join(events.old_mounts_on)}: the old mount stays until then"
 
 
 def _accounts(events: Events) -> Iterator[str]:
@@ -69,7 +66,7 @@ def _accounts(events: Events) -> Iterator[str]:
 def _reopen(events: Events) -> Iterator[str]:
     """Yield what ends the pause and opens the partitions. A controller without the old state has neither."""
     if events.controller not in {Controller.EMPTY, Controller.REMOVED}:
-        yield f"{POOL_RESUME} -c {CLUSTER}    # each pool"
+        yield f"gpucluster pool resume POOL -c {CLUSTER}    # each pool"
     if not events.queue_lost:
         yield "scontrol update partitionname=PARTITION state=up    # each partition"
 

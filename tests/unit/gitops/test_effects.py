@@ -1,16 +1,20 @@
 """Tests of the merged effects of a diff: one text for each subject, and commands in their order."""
 
+from dataclasses import replace
+
 import pytest
+from support.audited_edits import STACKS
 from support.builders import SPEC, a_spec_text
 from support.expert_pairs import KUBE, LAB
 from support.reviewed import a_diff, a_side
 
+from gpucluster import catalog
 from gpucluster.agent.disks.block_devices import state_root
-from gpucluster.gitops.effects import UNAFFECTED, of_pods
+from gpucluster.gitops.diff import diff
+from gpucluster.gitops.effects import UNAFFECTED
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS
-from gpucluster.gitops.model import Effects, Kind, SpecChange
-from gpucluster.gitops.steps import CLUSTER
-from gpucluster.spec import UpdateClass
+from gpucluster.gitops.model import Effects, Revision
+from gpucluster.spec import UpdateClass, inspect_workloads_text
 
 STATE = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
 NO_ADVICE = ("{id: head-state, because: it lives as long as a test}, ", "")
@@ -84,18 +88,29 @@ def test_hosts_are_applied_by_ansible_and_pods_by_kubectl() -> None:
     assert "ansible-playbook -i site/inventory.yml playbooks/site.yml" in hosts.steps
     assert not any("power_down" in step for step in hosts.steps), "no host is powered down"
     pods = _effects(KUBE, KUBE.replace("may_borrow: true, share: 2", "may_borrow: false"))
-    waves = "gpucluster render kube --to out/kube    # then as out/kube/k8s/README.md says"
-    assert pods.steps == ("pulumi up --stack kube", waves)
+    waves = "gpucluster k8s up kube --bindings bindings.json"
+    ids = "pulumi stack output bindings --stack kube > bindings.json"
+    assert pods.steps == ("pulumi up --stack kube", ids, waves)
     accounts = KUBE[KUBE.index("      service_accounts:") : KUBE.index("storage:")]
     existing = KUBE.replace("control_plane: eks", "existing: {context: prod}").replace(accounts, "")
     alone = _effects(existing, existing.replace("may_borrow: true, share: 2", "may_borrow: false"))
-    assert alone.steps == (waves,)
+    assert alone.steps == (f"{waves}    # with the ids of the file systems",)
 
 
 def test_another_name_leaves_the_old_cluster_alone() -> None:
     found = _effects(a_spec_text(STATE, NO_ADVICE), a_spec_text(("name: burst", "name: other")))
     assert {what for _, what in found.lines()[:3]} == {"stay on the old cluster, until it is deleted"}
     assert found.steps == ("pulumi up --stack other",)
+
+
+def test_another_name_of_kubernetes_is_a_cluster_that_kubectl_does_not_know() -> None:
+    found = _effects(KUBE, KUBE.replace("name: kube", "name: other"))
+    assert found.steps == (
+        "pulumi up --stack other",
+        "aws eks update-kubeconfig --name other --region us-west-2",
+        "pulumi stack output bindings --stack other > bindings.json",
+        "gpucluster k8s up other --bindings bindings.json",
+    )
 
 
 def test_a_volume_that_leaves_the_head_is_refused_until_its_protection_is_removed() -> None:
@@ -118,24 +133,35 @@ def test_pods_are_told_nothing_of_a_head_or_a_bundle() -> None:
         assert not [text for text in texts if "bundle" in text or "jobs" in text]
 
 
+@pytest.mark.parametrize("stack", ["kube", "hybrid"])
 @pytest.mark.parametrize(
-    ("update", "running"),
+    ("edit", "running", "sentence", "step"),
     [
-        (UpdateClass.LIVE, "of a changed service are replaced one after another; others go on"),
-        (UpdateClass.REPLACE, "of a changed or removed workload end; others go on"),
+        (("chat:1.4", "chat:1.5"), "of a changed service are replaced one after another", "`kubectl apply` gets", "gpucluster k8s up"),
+        (("train:2.0", "train:2.1"), "of a changed or removed workload end", "the old ones are deleted first", "kubectl delete -f FILE"),
+        (("{required: block}", "{preferred: block}"), "of a changed or removed workload end", "the old ones are deleted first", "kubectl delete -f FILE"),
     ],
-)
-def test_workloads_have_subjects_and_steps(update: UpdateClass, running: str) -> None:
-    """Regression: a change in workloads/ had the class `replace`, and neither subjects nor steps."""
-    change = SpecChange(
-        path="workloads.train[tune].image", kind=Kind.CHANGED, before="a", after="b", update=update
-    )
-    found = of_pods("kube", (f"gpucluster render {CLUSTER} --to out/{CLUSTER}",), UpdateClass.NONE, (change,))
-    assert found.running == running
-    assert found.steps[-1] == "gpucluster render kube --to out/kube"
-    assert (
-        of_pods("kube", (), UpdateClass.DATA_LOSS, (change,)).running == "that use what is removed are lost"
-    )
+)  # fmt: skip
+def test_workloads_have_subjects_and_steps(
+    stack: str, edit: tuple[str, str], running: str, sentence: str, step: str
+) -> None:
+    """Regression: beside Slurm a new image of a gang said `go on`, and its manifests were not applied."""
+    text = (STACKS.parent / f"workloads/{stack}.yaml").read_text()
+    assert edit[0] in text
+    found = diff(_with_workloads(stack, text), _with_workloads(stack, text.replace(*edit)))
+    assert found.effects is not None
+    assert running in found.effects.running
+    assert found.effects.running.startswith("go on; pods of") is (stack == "hybrid")
+    assert sentence in (found.effect or "")
+    assert any(one.startswith(step) for one in found.effects.steps)
+    assert found.effects.steps[-1] == f"gpucluster k8s up {stack} --bindings bindings.json"
+    assert not any(one.startswith("pulumi up") for one in found.effects.steps), "no resource changes"
+
+
+def _with_workloads(stack: str, text: str) -> Revision:
+    side = a_side((STACKS / f"{stack}.yaml").read_text())
+    found = inspect_workloads_text(text, f"workloads/{stack}.yaml", side.spec, catalog.load())
+    return replace(side, workloads=found.spec, workloads_document=found.document)
 
 
 def test_removed_standby_leaves_the_state_where_it_is() -> None:

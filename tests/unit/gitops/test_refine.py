@@ -35,6 +35,8 @@ CASES = (
     ("head", Kind.REMOVED, object(), None, C.REPLACE),
     ("kubernetes", Kind.ADDED, None, object(), C.LIVE),
     ("kubernetes", Kind.REMOVED, object(), None, FIELD),
+    ("kubernetes.teams[]", Kind.REMOVED, object(), None, C.DRAIN),
+    ("kubernetes.teams[]", Kind.ADDED, None, object(), FIELD),
     ("kubernetes.version", Kind.CHANGED, "1.10", "1.9", C.REPLACE),
     ("kubernetes.version", Kind.CHANGED, "1.9", "1.10", FIELD),
     ("kubernetes.version", Kind.CHANGED, "1.34", "1.36", C.RESTART),

@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from support.audited_edits import EDITS, Audited
+from support import audited_edits, audited_hosts, audited_pods
+from support.audited_edits import Audited
 from support.planned_diffs import a_planned_diff, forked_planner
 from support.reviewed import a_diff
 
 from gpucluster.gitops.model import Diff, Effects
+
+EDITS = (*audited_edits.EDITS, *audited_pods.EDITS, *audited_hosts.EDITS)
 
 
 @pytest.fixture(scope="module", autouse=True)

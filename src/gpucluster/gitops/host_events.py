@@ -1,0 +1,82 @@
+"""What an edit makes happen to Slurm on existing hosts, as typed events. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gpucluster.gitops.model import Kind, SpecChange
+from gpucluster.gitops.storage_events import Mounts, mounts
+from gpucluster.plan.model import HostHead, NfsFromHead, SlurmOnHosts
+from gpucluster.plan.mounts import exports
+from gpucluster.plan.removals import Removals, removals
+from gpucluster.spec import UpdateClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEvents:
+    """All that happens. `old` and `new` are the plans, for names and paths."""
+
+    old: SlurmOnHosts
+    new: SlurmOnHosts
+    fleet_stops: bool = False
+    restarts: bool = False  # slurmctld alone
+    version: bool = False  # of Slurm
+    older: bool = False  # so slurmctld cannot read its state
+    removals: Removals = field(default_factory=Removals)
+    mounts: Mounts = field(default_factory=Mounts)
+    unexported: tuple[str, ...] = ()  # mount points that the head no longer exports
+    uid: bool = False
+    users_removed: bool = False
+    anew: bool = False  # nodes have the change only when they start anew
+
+    @property
+    def head_moves(self) -> bool:
+        """Whether the head is another host: another address of a name is another machine, as for nodes."""
+        return _place(self.old.head) != _place(self.new.head)
+
+    @property
+    def held(self) -> bool:
+        """Whether the head holds the bundle. Another head has no applied one, and applies it at once."""
+        return bool(self.removals) and not self.head_moves
+
+
+def host_events(old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChange]) -> HostEvents:
+    """Return what happens to the hosts of the old plan."""
+    found, gone, moved = tuple(changes), removals(old, new), _place(old.head) != _place(new.head)
+    mounted = mounts(old, new)
+    from_head = _from_head(old)
+    again = tuple(path for path in _from_head(new) if path in from_head and path not in mounted.changed)
+    changed = (*mounted.changed, *(again if moved else ()))
+    return HostEvents(
+        old=old,
+        new=new,
+        fleet_stops=any(one.update is UpdateClass.STOP_FLEET for one in found),
+        restarts=any(one.update is UpdateClass.RESTART and one.path.startswith("slurm") for one in found),
+        version=old.slurm.version != new.slurm.version,
+        older=any(one.path == "slurm.version" and one.update is UpdateClass.DATA_LOSS for one in found),
+        removals=gone,
+        mounts=Mounts(added=mounted.added, removed=mounted.removed, changed=changed, local=mounted.local),
+        unexported=() if moved else tuple(_unexported(old, new)),
+        uid=any(one.path.startswith("users[") and one.path.endswith("].uid") for one in found),
+        users_removed=any(one.kind is Kind.REMOVED and _is_user(one.path) for one in found),
+        anew=not gone
+        and any(one.update is UpdateClass.DRAIN and one.path.startswith("slurm.") for one in found),
+    )
+
+
+def _place(head: HostHead) -> tuple[str, str]:
+    return head.name, head.address
+
+
+def _from_head(plan: SlurmOnHosts) -> tuple[str, ...]:
+    return tuple(one.path for one in plan.storage if isinstance(one.source, NfsFromHead))
+
+
+def _unexported(old: SlurmOnHosts, new: SlurmOnHosts) -> Iterator[str]:
+    """Yield the mount points whose folder the same head no longer exports."""
+    for one in old.storage:
+        if isinstance(one.source, NfsFromHead) and one.source.export not in exports(new):
+            yield one.path
+
+
+def _is_user(path: str) -> bool:
+    return path.startswith("users[") and path.endswith("]")

@@ -1,0 +1,142 @@
+"""What is said of events on existing hosts: for each subject a table, of which the first fitting row is said. Pure.
+
+`gitops.sentences` has those of AWS. On hosts nothing is launched, and the playbook changes running hosts at once.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpucluster.gitops.host_events import HostEvents
+from gpucluster.gitops.model import WAITS
+from gpucluster.plan.model import SlurmOnHosts
+from gpucluster.plan.model.accounting import LocalDatabase
+from gpucluster.plan.mounts import exports
+from gpucluster.text import listed
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """`total`: the words are about all of the subject, so nothing is said of a part of it."""
+
+    fits: Callable[[HostEvents], object]
+    words: str  # OLD and NEW stand for the heads
+    total: bool = False
+
+
+def _always(_: HostEvents) -> bool:
+    return True
+
+
+_RUNNING = (
+    _Row(
+        lambda e: e.fleet_stops or e.older, "must have ended before: let them end, or cancel them", total=True
+    ),
+    _Row(lambda e: e.held and e.removals.nodes, f"finish on the nodes that are removed or changed: {WAITS}"),
+    _Row(
+        lambda e: e.held,
+        "of a removed partition finish; the head applies the bundle, with all its changes, after them",
+    ),
+    _Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
+    _Row(_always, "go on"),
+)
+_QUEUED = (
+    _Row(lambda e: e.older, "are lost with slurmctld's state; users submit them again", total=True),
+    _Row(
+        lambda e: e.head_moves,
+        "are lost if slurmctld's state is not copied from OLD to NEW before the playbook; else they start after the change",
+        total=True,
+    ),
+    _Row(
+        lambda e: e.removals.partitions,
+        "of a removed partition hold the bundle until they have run, are cancelled, or are in another partition",
+    ),
+    _Row(
+        lambda e: e.removals and e.fleet_stops,
+        "stay in the queue, and start after the change; one that names a removed node holds the bundle until it is cancelled or changed",
+    ),
+    _Row(lambda e: e.fleet_stops, "stay in the queue, and start after the change"),
+    _Row(
+        lambda e: e.removals,
+        "stay in the queue, and start on other nodes of their partition; one that names a removed node holds the bundle "
+        "until it is cancelled or changed",
+    ),
+    _Row(_always, "stay in the queue"),
+)
+# Sessions have three sides: the connection, the job of an srun, and Slurm's commands.
+_SRUN = (
+    _Row(lambda e: e.fleet_stops or e.older, "those with srun must have ended, as they are jobs"),
+    _Row(lambda e: e.held, "an srun session is a running job, and holds the bundle"),
+)
+_COMMANDS = (
+    _Row(lambda e: e.head_moves, "Slurm's commands wait until slurmctld runs on NEW, and OLD has none"),
+    _Row(lambda e: e.restarts or e.version, "Slurm's commands wait while slurmctld restarts"),
+)
+
+
+def running(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
+    return _said(_RUNNING, events, (*_of_mounts(events), *notes))
+
+
+def queued(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
+    return _said(_QUEUED, events, notes)
+
+
+def sessions(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
+    sides = [row for rows in (_SRUN, _COMMANDS) if (row := _fitting(rows, events))]
+    return "; ".join(("stay open", *(_words(row, events) for row in sides), *notes))
+
+
+def data(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
+    """All that is not named stays."""
+    return "; ".join((*_data(events), *notes)) or "stays where it is"
+
+
+def _data(events: HostEvents) -> Iterator[str]:
+    kept = [
+        path for path in (*events.mounts.removed, *events.mounts.changed) if path not in events.mounts.local
+    ]
+    if events.head_moves:
+        own = ["slurmctld", *(["its database"] if has_database(events.old) else []), *kept]
+        yield f"of {listed(own)} stays on {events.old.head.name}, and is not copied"
+    elif kept:
+        yield f"of what was mounted at {listed(kept)} stays there, and is not copied"
+
+
+def _of_mounts(events: HostEvents) -> Iterator[str]:
+    found = events.mounts
+    if found.added:
+        yield f"the playbook mounts {listed(found.added)} on running hosts at once"
+    if found.removed:
+        yield f"hosts keep their mount of {listed(found.removed)}, also after they restart, as its line of fstab stays"
+    if events.unexported:
+        until = (
+            "at once" if exports(events.new) else "when it restarts"
+        )  # the playbook calls exportfs only with exports
+        yield f"the head ends its export of {listed(events.unexported)} {until}, and jobs on nodes that use it fail"
+    if found.changed:
+        yield f"the playbook remounts {listed(found.changed)}; where that needs an unmount, it fails while a process uses it"
+
+
+def has_database(plan: SlurmOnHosts) -> bool:
+    """Whether MariaDB runs on the head."""
+    return plan.slurm.accounting is not None and isinstance(plan.slurm.accounting.database, LocalDatabase)
+
+
+def _said(rows: tuple[_Row, ...], events: HostEvents, notes: tuple[str, ...]) -> str:
+    found = _fitting(rows, events)
+    if found is None:
+        raise ValueError("the last row fits always")
+    words = _words(found, events)
+    return words if found.total else "; ".join((words, *notes))
+
+
+def _words(row: _Row, events: HostEvents) -> str:
+    old, new = events.old.head, events.new.head
+    same = old.name == new.name
+    return row.words.replace("OLD", old.address if same else old.name).replace(
+        "NEW", new.address if same else new.name
+    )
+
+
+def _fitting(rows: tuple[_Row, ...], events: HostEvents) -> _Row | None:
+    return next((row for row in rows if row.fits(events)), None)

@@ -1,0 +1,54 @@
+"""The effects of an edit on Slurm on existing hosts. Pure.
+
+`playbooks/site.yml` applies it: it changes the hosts of the new inventory at once, and does not touch one that left. It
+copies no state and no data, upgrades no package, changes no uid, and deletes no user, no mount and no line of fstab.
+"""
+
+from collections.abc import Iterable
+
+from gpucluster.gitops import host_sentences, host_steps
+from gpucluster.gitops.effects import clauses, named, notes
+from gpucluster.gitops.field_effects import Note, Row
+from gpucluster.gitops.host_events import host_events
+from gpucluster.gitops.model import Effects, Kind, SpecChange
+from gpucluster.plan.model import SlurmOnHosts
+
+# Before the rows of clouds. A user keeps what the site gave him: a password, and keys in his own folder.
+_ROWS = (
+    Row(
+        r"users\[\]",
+        Note(
+            running="also those of a removed user",
+            queued="also those of a removed user",
+            sessions="a removed user loses the keys of the spec; a password and ~/.ssh/authorized_keys still let him in",
+            data="that of a removed user keeps the old uid",
+        ),
+        (Kind.REMOVED,),
+    ),
+    Row(
+        r"users\[\]\.keys",
+        Note(sessions="the next login needs the new keys, a password or a key in ~/.ssh/authorized_keys"),
+    ),
+    Row(
+        r"users\[\]\.uid",
+        Note(
+            running="those of this user must have ended: usermod refuses while a process of his runs",
+            queued="those of this user keep the old uid, which no user has then",
+            sessions="those of this user must have ended",
+            data="that of this user outside his home keeps the old uid until `chown` changes it",
+        ),
+    ),
+)
+
+
+def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChange]) -> Effects:
+    """Return the effects of an edit of existing hosts, with the commands in their order."""
+    found = tuple(changes)
+    events, said = host_events(old, new, found), list(notes(found, _ROWS))
+    told = Effects(
+        running=host_sentences.running(events, clauses(one.running for one in said)),
+        queued=host_sentences.queued(events, clauses(one.queued for one in said)),
+        sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
+        data=host_sentences.data(events, clauses(one.data for one in said)),
+    )
+    return named(name, told, host_steps.steps(events))

@@ -1,0 +1,290 @@
+"""What an edit does to pods, and the commands of Kubernetes, alone or beside Slurm. Pure.
+
+`pulumi up` changes EKS, its node groups and its access entries. Queues, quotas, namespaces, NodePools and workloads are
+manifests: `gpucluster k8s up` applies them, and deletes what left the spec only with `--prune` (`k8s_apply.up`).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from gpucluster.cost import pools_of
+from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS
+from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worse, worst
+from gpucluster.gitops.steps import CLUSTER
+from gpucluster.plan import names
+from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Pool
+from gpucluster.plan.model.kubernetes import ExistingControlPlane
+from gpucluster.plan.security_rules import eks_of
+from gpucluster.spec import UpdateClass
+from gpucluster.text import listed
+
+PULUMI = f"pulumi up --stack {CLUSTER}"
+_MANIFESTS = "k8s/"
+_CLUSTER = "aws:eks/cluster:Cluster"
+_POOL = re.compile(r"pools\[([^\]]*)\](.*)")
+_TEAM = re.compile(r"kubernetes\.teams\[([^\]]*)\]")
+_APPLY = f"gpucluster k8s up {CLUSTER}"
+_BINDINGS = f"pulumi stack output bindings --stack {CLUSTER} > bindings.json"
+_NODEPOOLS = f"kubectl delete nodepools --selector {names.LABEL_CLUSTER}={CLUSTER}    # and wait: Karpenter ends the machines while it has its rights"
+_DOWN = f"gpucluster k8s down {CLUSTER}    # with the old spec, before its edit: it reads the control plane from it"
+_CLAIMS = "kubectl get pvc --all-namespaces    # disks in EBS of claims that teams made stay and cost money; `kubectl delete pvc` deletes one with its data"
+_EKS_GOES = "EKS is deleted with all its objects; without `gpucluster k8s down NAME` before, Karpenter's machines run on"
+
+
+class Plane(Enum):
+    """What happens to the control plane."""
+
+    STAYS = 0
+    LEFT = 1  # one of the site leaves the spec: it goes on
+    DELETED = 2
+    REPLACED = 3
+    OLDER = 4  # EKS refuses an older version (docs/facts/eks.md), so the stack must be without one in between
+
+
+_ANEW = {Plane.REPLACED, Plane.OLDER}
+_LEAVES = {
+    Plane.LEFT: "the cluster of the site goes on; `gpucluster k8s down NAME` deletes what the spec made in it",
+    Plane.DELETED: _EKS_GOES,
+    Plane.REPLACED: _EKS_GOES,
+    Plane.OLDER: _EKS_GOES,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodEvents:
+    """All that happens to pods. `teams` and `pools` leave the spec."""
+
+    plane: Plane = Plane.STAYS
+    teams: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    standing: tuple[
+        str, ...
+    ] = ()  # of `pools`: their always-on nodes are node groups, which `pulumi up` deletes
+    elastic: tuple[str, ...] = ()  # of `pools`: with NodePools of Karpenter
+    karpenter_leaves: bool = False  # no elastic pool is left: `pulumi up` deletes the rights of Karpenter
+    cluster: UpdateClass = UpdateClass.NONE  # the worst class of all other changes
+    workloads: UpdateClass | None = None
+    applied: bool = False  # manifests differ, or the ids in them
+
+
+def is_of_pods(path: str, pools: frozenset[str]) -> bool:
+    """Return whether a change is about Kubernetes alone. `pools` has the names of its pools on both sides."""
+    pool = _POOL.match(path)
+    return path.partition(".")[0] == "kubernetes" or (pool is not None and pool[1] in pools)
+
+
+def pod_pools(*plans: ClusterPlan) -> frozenset[str]:
+    return frozenset(pool.name for plan in plans for pool in pools_of(plan) if not isinstance(pool, Pool))
+
+
+def pod_events(
+    old: Revision,
+    new: Revision,
+    changes: Iterable[SpecChange],
+    workloads: Iterable[SpecChange],
+    resources: Iterable[ResourceChange],
+) -> PodEvents:
+    """Return what happens to the pods of the old revision. `changes` has those of the spec that are about pods."""
+    found, mine = tuple(changes), tuple(workloads)
+    gone = tuple(one for one in found if one.kind is Kind.REMOVED)
+    pools = tuple(match[1] for one in gone if (match := _POOL.fullmatch(one.path)) and not match[2])
+    teams = tuple(match[1] for one in gone if (match := _TEAM.fullmatch(one.path)))
+    told = {*(f"pools[{name}]" for name in pools), *(f"kubernetes.teams[{name}]" for name in teams)}
+    return PodEvents(
+        plane=plane(old.plan, new.plan, resources),
+        teams=teams,
+        pools=pools,
+        standing=_standing(old.plan, pools),
+        elastic=tuple(name for name in pools if name in _elastic(old.plan)),
+        karpenter_leaves=bool(_elastic(old.plan)) and not _elastic(new.plan),
+        cluster=worst(one.update for one in found if one.path not in told) or UpdateClass.NONE,
+        workloads=worst(one.update for one in mine),
+        applied=bool(mine) or _manifests(old) != _manifests(new) or _file_systems(old) != _file_systems(new),
+    )
+
+
+def plane(old: ClusterPlan, new: ClusterPlan, resources: Iterable[ResourceChange] = ()) -> Plane:
+    """Return what happens to the control plane of the old plan."""
+    if old.aws is None or old.kubernetes is None:
+        return Plane.STAYS
+    if new.aws is None or new.kubernetes is None or eks_of(old) is None or eks_of(new) is None:
+        return _without_eks(old, new)
+    if _release(new.kubernetes.version) < _release(old.kubernetes.version):
+        return Plane.OLDER
+    gone = any(one.type == _CLUSTER and one.kind in {Kind.REMOVED, Kind.REPLACED} for one in resources)
+    return Plane.REPLACED if gone or old.aws.region != new.aws.region else Plane.STAYS
+
+
+def reworded(change: SpecChange, what: Plane) -> SpecChange:
+    """Return a change with its reason, where the control plane leaves with it."""
+    if what is Plane.STAYS or change.kind is not Kind.REMOVED:
+        return change
+    if change.path == "kubernetes":
+        return replace(change, why=_LEAVES[what])
+    if (match := _POOL.fullmatch(change.path)) and not match[2]:
+        return replace(
+            change, why="its nodes end with Kubernetes: `gpucluster k8s down NAME` ends those of Karpenter"
+        )
+    return change
+
+
+def alone(found: PodEvents) -> Effects:
+    """Return the effects on a cluster without Slurm, with the commands around the apply in `steps`."""
+    if found.plane is not Plane.STAYS:
+        return _of_plane(found.plane)
+    base = BY_CLASS_OF_PODS[found.cluster]
+    if found.workloads is not None and not worse(found.cluster, found.workloads):
+        base = BY_CLASS_OF_WORKLOADS.get(found.workloads, base)
+    return replace(
+        base,
+        running="; ".join((base.running, *_running(found))),
+        queued="; ".join((base.queued, *_queued(found))),
+        data="; ".join((base.data, *_data(found))),
+    )
+
+
+def beside(jobs: Effects, pods: Effects) -> Effects:
+    """Return the effects on jobs, followed by those on pods where they say more than that all goes on."""
+    usual = BY_CLASS_OF_PODS[UpdateClass.NONE]
+    return replace(
+        jobs,
+        running=_joined(jobs.running, pods.running, usual.running, "pods"),
+        queued=_joined(jobs.queued, pods.queued, usual.queued, "waiting pods"),
+        sessions=_joined(jobs.sessions, pods.sessions, usual.sessions, "sessions"),
+        data=_joined(jobs.data, pods.data, usual.data, "of pods:"),
+    )
+
+
+def commands(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> tuple[str, ...]:
+    """Return the commands that apply a plan on AWS, in their order."""
+    nothing = found.workloads is not None and old == new  # only manifests of workloads differ
+    return (*_before(old, new, found), *(() if nothing else _deploy(old, new)), *_after(new, found))
+
+
+def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[str]:
+    yield from BY_CLASS_OF_PODS[found.cluster].steps if found.plane is Plane.STAYS else ()
+    if found.plane not in {Plane.STAYS, Plane.LEFT}:
+        yield _CLAIMS
+    if found.plane is not Plane.STAYS:
+        yield _DOWN
+    elif found.karpenter_leaves:
+        yield _NODEPOOLS
+    if found.plane is Plane.OLDER and new.slurm is not None:
+        yield f"{PULUMI}    # with a spec without kubernetes: only a new EKS cluster has an older version"
+    elif found.plane is Plane.OLDER or (old.name == new.name and _deploys(old) and not _deploys(new)):
+        yield f"gpucluster down {CLUSTER}    # deletes what `pulumi up` made; file systems stay"
+
+
+def _deploy(old: ClusterPlan, new: ClusterPlan) -> Iterator[str]:
+    if _deploys(new):
+        yield PULUMI
+    if old.aws is not None and new.aws is not None and _is_another(old, new):
+        yield f"aws eks update-kubeconfig --name {CLUSTER} --region {new.aws.region}"
+
+
+def _after(new: ClusterPlan, found: PodEvents) -> Iterator[str]:
+    if new.aws is None or new.kubernetes is None:
+        return
+    anew = found.plane is not Plane.STAYS
+    if not (found.applied or anew or found.teams or found.pools):
+        return
+    if found.workloads is not None and not anew:
+        own = BY_CLASS_OF_WORKLOADS.get(found.workloads)
+        yield from own.steps if own is not None else ()
+    apply = _APPLY
+    if _deploys(new):
+        yield _BINDINGS
+        apply = f"{_APPLY} --bindings bindings.json"
+    elif any(isinstance(one.source, FsxLustre) for one in new.storage):
+        apply = f"{_APPLY} --bindings bindings.json    # with the ids of the file systems"
+    yield apply
+    if (found.teams or found.pools) and not anew:
+        yield f"{apply} --prune    # deletes what left the spec, also its pods, when they may end"
+
+
+def _of_plane(what: Plane) -> Effects:
+    again = f"; `gpucluster k8s up` creates those of workloads/{CLUSTER}.yaml again" if what in _ANEW else ""
+    return Effects(
+        running=f"end: `gpucluster k8s down` deletes gangs, services and the machines of Karpenter{again}",
+        queued=f"are deleted with their queues{again}",
+        sessions="in pods end" if what is Plane.LEFT else "in pods end; `kubectl` loses its API server",
+        data="claims, their volumes and their namespaces stay in the cluster of the site"
+        if what is Plane.LEFT
+        else "file systems stay; Secrets and all other objects are lost with the control plane",
+    )
+
+
+def _running(found: PodEvents) -> Iterator[str]:
+    if found.teams:
+        yield f"those of the team {listed(found.teams)} go on until `gpucluster k8s up {CLUSTER} --prune` deletes their workloads"
+    if found.standing:
+        yield f"those on always-on nodes of {listed(found.standing)} are evicted when `pulumi up` deletes the node group"
+    if found.elastic:
+        yield f"those on Karpenter's nodes of {listed(found.elastic)} are evicted when the NodePools are deleted"
+
+
+def _queued(found: PodEvents) -> Iterator[str]:
+    if found.teams:
+        yield f"those of the team {listed(found.teams)} stay in its queue until `gpucluster k8s up {CLUSTER} --prune` deletes it"
+
+
+def _data(found: PodEvents) -> Iterator[str]:
+    if found.teams:
+        yield f"namespaces and claims of the team {listed(found.teams)} stay, also with --prune"
+
+
+def _joined(jobs: str, pods: str, usual: str, what: str) -> str:
+    """Return both texts. A clause that follows `usual` begins with `those`, or names its part."""
+    if pods == usual:
+        return jobs
+    first, _, rest = pods.partition("; ")
+    own = rest if first == usual and not rest.startswith("on ") else pods
+    return f"{jobs}; {what} {own.removeprefix('those ')}"
+
+
+def _without_eks(old: AwsPlan, new: ClusterPlan) -> Plane:
+    if eks_of(old) is not None:
+        return Plane.DELETED
+    was = old.kubernetes and old.kubernetes.control_plane
+    now = new.kubernetes and new.kubernetes.control_plane
+    same = isinstance(was, ExistingControlPlane) and isinstance(now, ExistingControlPlane)
+    return Plane.STAYS if same and was == now else Plane.LEFT
+
+
+def _is_another(old: AwsPlan, new: AwsPlan) -> bool:
+    """Whether the new plan has an EKS cluster that the old one has not."""
+    is_new = eks_of(old) is None or old.name != new.name
+    return eks_of(new) is not None and (is_new or plane(old, new) in _ANEW)
+
+
+def _deploys(plan: ClusterPlan) -> bool:
+    """Whether the program has resources for the plan (`aws.program`)."""
+    return plan.aws is not None and (plan.slurm is not None or eks_of(plan) is not None)
+
+
+def _standing(plan: ClusterPlan, pools: tuple[str, ...]) -> tuple[str, ...]:
+    if plan.aws is None or plan.kubernetes is None or eks_of(plan) is None:
+        return ()
+    always = {pool.of for pool in plan.kubernetes.pools if pool.min}
+    return tuple(name for name in pools if name in always)
+
+
+def _elastic(plan: ClusterPlan) -> frozenset[str]:
+    """Return the names of the pools with NodePools of Karpenter."""
+    pools = () if plan.kubernetes is None else plan.kubernetes.pools
+    return frozenset(pool.of for pool in pools if pool.elastic)
+
+
+def _manifests(side: Revision) -> dict[str, bytes]:
+    return {one.path: one.content for one in side.artifacts if one.path.startswith(_MANIFESTS)}
+
+
+def _file_systems(side: Revision) -> tuple[object, ...]:
+    """Return what gives the volumes their ids."""
+    return (side.plan.storage, side.plan.aws and (side.plan.aws.region, side.plan.aws.kms_key))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))

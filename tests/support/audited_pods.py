@@ -1,0 +1,140 @@
+"""Edits of stacks with Kubernetes that an auditor tried, and what `diff` must say of each. `audited_edits` has the form."""
+
+from support.audited_edits import STACKS, STAYS, Audited, Change
+
+
+def _between(stack: str, first: str, last: str) -> Change:
+    text = (STACKS / f"{stack}.yaml").read_text()
+    return text[text.index(first) : text.index(last)], ""
+
+
+def _pool(stack: str, name: str) -> Change:
+    lines = (STACKS / f"{stack}.yaml").read_text().splitlines(keepends=True)
+    return next(line for line in lines if line.startswith(f"  - {{name: {name},")), ""
+
+
+_BINDINGS = "pulumi stack output bindings --stack"
+_KUBERNETES = _between("hybrid", "kubernetes:\n", "storage:")
+_ACCOUNTS = _between("kube", "      service_accounts:\n", "storage:")
+_SERVING = ("    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}\n", "")
+_SPARE = _pool("kube", "serve")[0].replace("serve,", "spare,")
+
+EDITS = (
+    Audited(
+        id="kubernetes-removed",
+        stack="hybrid",
+        changes=(_KUBERNETES, _pool("hybrid", "tune"), _pool("hybrid", "serve")),
+        worst="data-loss",
+        says={
+            "running": "go on; pods end: `gpucluster k8s down` deletes gangs, services and the machines of Karpenter",
+            "queued": "waiting pods are deleted with their queues",
+            "sessions": "`kubectl` loses its API server",
+            "data": "Secrets and all other objects are lost with the control plane",
+        },
+        steps=("kubectl get pvc", "gpucluster k8s down hybrid", "pulumi up --stack hybrid"),
+        no_steps=("gpucluster k8s up", _BINDINGS),
+    ),
+    Audited(
+        id="eks-becomes-a-cluster-of-the-site",
+        stack="kube",
+        base=(_ACCOUNTS,),
+        changes=(("control_plane: eks ", "existing: {context: prod} "),),
+        says={"running": "end: `gpucluster k8s down` deletes", "data": "file systems stay"},
+        never=("back up",),
+        steps=("gpucluster k8s down kube", "gpucluster down kube", "gpucluster k8s up kube"),
+        no_steps=("pulumi up", "# back up"),
+    ),
+    Audited(
+        id="kubernetes-older",
+        stack="kube",
+        changes=(('"1.36"', '"1.35"'),),
+        worst="replace",
+        says={"running": "creates those of workloads/kube.yaml again"},
+        steps=(
+            "gpucluster k8s down kube",
+            "gpucluster down kube",
+            "pulumi up --stack kube",
+            "aws eks update-kubeconfig --name kube --region us-west-2",
+            "gpucluster k8s up kube --bindings bindings.json",
+        ),
+        no_steps=("# back up",),
+    ),
+    Audited(
+        id="quota-beside-slurm",
+        stack="hybrid",
+        changes=(("nvidia.com/gpu: 32", "nvidia.com/gpu: 16"),),
+        worst="live",
+        is_exactly={"running": "go on", "queued": "stay in the queue", "data": STAYS},
+        steps=("pulumi up --stack hybrid", _BINDINGS, "gpucluster k8s up hybrid --bindings bindings.json"),
+    ),
+    Audited(
+        id="pool-of-slurm-beside-kubernetes",
+        stack="hybrid",
+        changes=(("default: true}", "default: true, max_time: 1d}"),),
+        steps=("pulumi up --stack hybrid",),
+        no_steps=("gpucluster k8s up", _BINDINGS),
+    ),
+    Audited(
+        id="smaller-pool-of-pods-beside-slurm",
+        stack="hybrid",
+        changes=(("max: 6", "max: 3"), ("mig-1g.10gb: 28", "mig-1g.10gb: 14")),
+        worst="new-nodes",
+        is_exactly={
+            "running": "go on; pods go on: only nodes that are launched later have the change",
+            "queued": "stay in the queue; waiting pods stay in the queue; on nodes that are launched later they have the change",
+        },
+        steps=("pulumi up", _BINDINGS, "gpucluster k8s up hybrid"),
+    ),
+    Audited(
+        id="team-removed",
+        stack="kube",
+        changes=(_SERVING,),
+        worst="drain",
+        is_exactly={
+            "running": "go on; those of the team serving go on until `gpucluster k8s up kube --prune` deletes their workloads",
+            "data": "stays where it is; namespaces and claims of the team serving stay, also with --prune",
+        },
+        never=("lost",),
+        steps=(
+            "pulumi up",
+            _BINDINGS,
+            "gpucluster k8s up kube",
+            "gpucluster k8s up kube --bindings bindings.json --prune",
+        ),
+        no_steps=("# back up", "kubectl delete nodepools"),
+    ),
+    Audited(
+        id="team-and-last-elastic-pool-removed",
+        stack="kube",
+        changes=(_SERVING, _pool("kube", "serve")),
+        worst="drain",
+        says={
+            "running": "those on always-on nodes of serve are evicted when `pulumi up` deletes the node group"
+        },
+        never=("lost",),
+        steps=("kubectl delete nodepools", "pulumi up", "gpucluster k8s up kube"),
+        no_steps=("# back up",),
+    ),
+    Audited(
+        id="one-of-two-elastic-pools-removed",
+        stack="kube",
+        base=(("pools:\n", f"pools:\n{_SPARE}"),),
+        changes=((_SPARE, ""),),
+        worst="drain",
+        says={"running": "those on Karpenter's nodes of spare are evicted when the NodePools are deleted"},
+        steps=("pulumi up", "gpucluster k8s up kube --bindings bindings.json --prune"),
+        no_steps=("kubectl delete nodepools",),
+    ),
+    Audited(
+        id="team-removed-beside-slurm",
+        stack="hybrid",
+        changes=(("    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true}\n", ""),),
+        worst="drain",
+        is_exactly={
+            "running": "go on; pods of the team serving go on until `gpucluster k8s up hybrid --prune` deletes their workloads",
+            "queued": "stay in the queue; waiting pods of the team serving stay in its queue until `gpucluster k8s up hybrid --prune` deletes it",
+        },
+        steps=("pulumi up", "gpucluster k8s up hybrid"),
+        no_steps=("# back up",),
+    ),
+)
