@@ -21,6 +21,7 @@ need jobs or the cloud alone are asked over one transport.
 | /dev/nvidia7 gone, a ninth GPU device | gpu.count of the node | sandbox, SSM |
 | a GPU with ECC errors, a dead fabric | node.health of the node | sandbox, SSM |
 | the metadata guard gone on a node, and on the head | imds.guard of that machine | sandbox, SSM |
+| a rule that lets jobs reach file servers, before the guard's | imds.guard of the node | sandbox, SSM |
 | a node's clock wrong (by its `date`, because the kernel's clock is also the host's) | clock.sync of the node | sandbox, SSM |
 | a full /tmp (a tmpfs of 1 MiB) | disk of the node | sandbox, SSM |
 | /dev/shm read-only | fs.mount of the node | sandbox, SSM |
@@ -226,6 +227,10 @@ FAULTS = (  # those of one row are in place at one time
             "a GPU is missing", "gpu.count[NODE]", "replace it", "NODE", "umount /dev/nvidia7; rm /dev/nvidia7",
             undo="mknod -m 666 /dev/nvidia7 c 195 7", because=REPLACED,
             found="nvidia7 missing", may=frozenset({"node.health[NODE]"}),
+        ),
+        Fault(
+            "jobs reach file servers", "imds.guard[NODE]", "gpucluster-guard", "NODE",
+            "nft insert rule inet gpucluster output tcp dport 2049 accept", found="added: tcp dport 2049 accept",
         ),
         Fault("/dev/shm is read-only", "fs.mount[NODE]", "remount,rw", "NODE", "mount -o remount,ro /dev/shm", found="/dev/shm is read-only"),
     ),

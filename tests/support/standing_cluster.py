@@ -208,6 +208,7 @@ LIMITS = (
     "Max open files            1024                 131072               files     \n"
     "Max locked memory         unlimited            unlimited            bytes     \n"
 )
+GUARD = "table inet gpucluster {\n\tchain output {\n\t}\n}\n"
 SHM = "1K-blocks\n 12342040\n"
 MEMORY = "MemTotal:       24684084 kB\nMemFree:         1000000 kB\n"
 ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ...] = (
@@ -243,6 +244,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"srun .*mountinfo", StandingCluster.folders),
     (r"mountinfo", StandingCluster.mounts),
     (r"df .*-- (.*)", lambda _c, _m, f: "Use% IUse% File\n" + "".join(f" 9% 9% {p}\n" for p in f[1].split())),
+    (r"unshare --net .*nft ", lambda _c, _m, _f: f"{GUARD}--\n{GUARD}"),
     (r"runuser .*latest/api/token", lambda _c, _m, _f: "000"),
     (r"latest/api/token", lambda _c, _m, _f: "200"),
     (r"sh -c .*getent shadow", StandingCluster.accounts),

@@ -340,7 +340,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="imds.guard",
         tier=0,
-        title="only root reaches the metadata service",
+        title="only root reaches the metadata service and file servers",
         query=machine.query_guard,
         parse=machine.parse_guard,
         evaluate=machine.evaluate_guard,

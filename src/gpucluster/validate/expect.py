@@ -30,7 +30,7 @@ from gpucluster.checks import (
     strays,
     user_files,
 )
-from gpucluster.plan import machine_files, names
+from gpucluster.plan import guard_rules, machine_files, names
 from gpucluster.plan.model import (
     Bindings,
     Containers,
@@ -244,7 +244,8 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
 
 def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = False) -> Iterator[Expectation]:
     if plan.aws is not None:
-        yield expect("imds.guard", target, machine.Guard())
+        users = guard_rules.HEAD_USERS if on_head else guard_rules.NODE_USERS
+        yield expect("imds.guard", target, machine.Guard(users=users))
     below = () if plan.hosts is None else machine_files.OF_HOSTS
     yield expect("files.ours", target, programs.ProgramsWant(below=below))
     yield expect("net.names", target, running_expectations.addresses(plan))

@@ -1,6 +1,8 @@
 """Rules of checks: rows of a parsed value, the plan's value and the verdict."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -26,11 +28,13 @@ from gpucluster.checks.mounts import Mounted, Mounts, MountWant
 from gpucluster.checks.partitions import Partition, Partitions, PartitionWant
 from gpucluster.checks.power_saving import Cycles, NodeCycle, PowerCycle
 from gpucluster.checks.slurmctld import HardwareLine, HardwareLines, Nodes, NodeSettings
+from gpucluster.plan import guard_rules
 from gpucluster.slurm.values import NodeHardware, SlurmJob, SlurmNode
 from gpucluster.text import short
 from gpucluster.validate.expectation import EVERY_CHECK as CHECKS
 
 PASS, WARN, FAIL, UNKNOWN = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.UNKNOWN
+RECORDED = Path(__file__).parents[2] / "recorded/checks"
 SHAPE = NodeHardware(cpus=192, sockets=2, cores=48, threads=2, memory_mib=1992294, gres="gpu:h200:8")
 
 
@@ -269,7 +273,37 @@ def test_unit_that_does_not_start_at_boot_fails_and_blocks_no_other_check():
     ],
 )
 def test_metadata_guard_passes_only_if_root_gets_an_answer(root, user, verdict):
-    assert machine.evaluate_guard((root, user), machine.Guard()).verdict is verdict
+    found = machine.parse_guard((*map(http, (root, user)), rules_of("healthy")))
+    assert machine.evaluate_guard(found, machine.Guard(users=guard_rules.HEAD_USERS)).verdict is verdict
+
+
+def http(status: str) -> QueryOutput:
+    return QueryOutput(code=0 if status != "000" else 28, stdout=status)
+
+
+def rules_of(situation: str) -> QueryOutput:
+    """What nft printed, recorded in network namespaces of their own."""
+    return QueryOutput(code=0, stdout=json.loads((RECORDED / "guard.json").read_text())[situation])
+
+
+@pytest.mark.parametrize(
+    ("situation", "words"),
+    [
+        ("file servers open", "added: tcp dport 2049 accept"),
+        ("containers pass", "missing: ip daddr 169.254.169.254 drop"),
+        ("a user passes", "added: meta skuid 5002 accept"),
+        ("dormant", "added: flags dormant"),
+        ("of a node", "missing: ip daddr 169.254.169.254 meta skuid != { 0, 64030 } reject"),
+        ("another order", "the rules of inet gpucluster have another order"),
+        ("gone", "nft has no table inet gpucluster"),
+    ],
+)
+def test_rules_of_the_packet_filter_are_those_that_the_agent_loads(situation, words):
+    """Regression: with another rule before ours any job was root on NFS, and the check passed."""
+    found = machine.parse_guard((http("200"), http("000"), rules_of(situation)))
+    result = machine.evaluate_guard(found, machine.Guard(users=guard_rules.HEAD_USERS))
+    assert result.verdict is FAIL
+    assert words in result.found
 
 
 def test_mounts():

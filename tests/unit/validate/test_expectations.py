@@ -86,6 +86,7 @@ def test_standby_has_the_checks_of_its_machine_and_none_of_the_cluster():
         "imds.guard",
     } <= mine.keys()
     assert not {"ctl.ping", "ctl.conf", "nodes.state", "elastic.ping", "hook.run"} & mine.keys()
+    assert mine["imds.guard"].users == ("root", "slurm")
     assert "slurmd.service" in mine["svc.active"].off
     assert plan.head.standby is not None
     assert plan.head.standby.state in {mount.path for mount in mine["fs.mount"].mounts}
