@@ -234,6 +234,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"cat /proc/meminfo", lambda _c, _m, _f: MEMORY),
     (r"find -L /proc/42/fd", lambda _c, _m, _f: "/proc/42/fd/9\n"),
     (r"stat --dereference", StandingCluster.modes),
+    (r"dist-info/RECORD", lambda _c, _m, _f: '{"recorded": 9, "wrong": []}'),
     (
         r"cmp -s --",
         lambda _c, _m, _f: "same /opt/gpucluster/bin/health_check /opt/gpucluster/venv/health_check\n",
