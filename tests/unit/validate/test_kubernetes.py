@@ -231,6 +231,18 @@ def test_idle_addons_get_commands_that_start_them(world: World) -> None:
     )
 
 
+def test_idle_addon_that_its_controller_has_not_seen_is_said_to_be_scaled(world: World) -> None:
+    def scaled(one: Object) -> None:
+        scaled_to_0(one)
+        one["metadata"]["generation"] = 2
+
+    world.edit("|coredns", scaled)
+    world.without("|DaemonSet|kube-system|aws-node")
+    result = world.results()["kube.controllers[cluster]"]
+    assert "kube-system/coredns: scaled to 0 pods" in result.found
+    assert result.remedy.endswith("coredns --replicas=2; kubectl get pods --all-namespaces")
+
+
 def test_daemon_set_of_a_cluster_without_nodes_is_no_fault() -> None:
     idle = controllers.Controller(kind="DaemonSet", name="kube-system/aws-node", wanted=0, available=0)
     want = controllers.Controllers(namespaces=("kube-system",), needed=(idle.name,))

@@ -7,6 +7,7 @@ from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, f
 from gpucluster.checks.kubernetes import objects
 
 _DEPLOYMENT, _DAEMON_SET = "Deployment", "DaemonSet"
+_LOOK = "kubectl get pods --all-namespaces"
 _REPLICAS = 2  # of each Deployment of EKS's add-ons, by default
 _IDLE = {  # kind -> the words for one that wants no pod, and the command
     _DEPLOYMENT: (
@@ -68,11 +69,12 @@ def evaluate_controllers(found: ControllersFound, want: Controllers) -> CheckRes
     idle = [one for one in ours.values() if one.name in want.needed and _is_idle(one, found.nodes)]
     faults |= {one.name: _IDLE[one.kind][0].format(nodes=found.nodes) for one in idle}
     for one in ours.values():
-        if one.available < one.wanted:
+        if one not in idle and one.available < one.wanted:
             faults[one.name] = f"{one.available} of {one.wanted} pods"
     if faults:
         words = listed([f"{name}: {words}" for name, words in faults.items()])
-        remedy = "; ".join(map(_run_again, idle)) if len(idle) == len(faults) else ""
+        others = [_LOOK] if len(faults) > len(idle) else []
+        remedy = "; ".join([*map(_run_again, idle), *others]) if idle else ""
         return failed(words, expected, tuple(faults), remedy)
     return passed(f"{len(ours)} controllers have all their pods", expected)
 
