@@ -114,7 +114,7 @@ class StandingCluster:
 
     def gres(self, _machine: str, found: re.Match[str]) -> str:
         count = int(found[1])
-        opened = {f"/dev/nvidia{n}": "ENXIO" if n < count else "EPERM" for n in range(8)}
+        opened = {f"/dev/nvidia{n}": "open" if n < count else "EPERM" for n in range(8)}
         return json.dumps({"visible": ",".join(map(str, range(count))), "opened": opened})
 
     def folders(self, _machine: str, _found: re.Match[str]) -> str:

@@ -279,7 +279,8 @@ def _job_checks(plan: SlurmPlan) -> Iterator[Expectation]:
             mine = {node: leaf[node] for node in node_expectations.slots_of(pools[job.pool]) if node in leaf}
             yield expect("topo.place", job.pool, jobs.Leaves(leaf=mine, nodes=job.nodes))
         if job.gpus:
-            yield expect("job.gres", job.pool, jobs.Gres(count=job.gpus, isolated=_isolated(plan)))
+            gres = jobs.Gres(count=job.gpus, isolated=_isolated(plan), stand_ins=_overridden(plan))
+            yield expect("job.gres", job.pool, gres)
         yield expect("job.limits", job.pool, _limits(plan))
         if plan.users and user_expectations.makes_homes(plan):
             yield expect("job.home", job.pool, user_files.JobHomeWant(nodes=job.nodes))
@@ -311,7 +312,7 @@ def _units(units: tuple[str, ...], plan: SlurmPlan, *, daemon: bool) -> tuple[st
 
 
 def _overridden(plan: SlurmPlan) -> bool:
-    """Whether slurmd takes its hardware from slurm.conf: then `slurmd -C` proves nothing."""
+    """Whether slurmd takes its hardware from slurm.conf: then `slurmd -C` proves nothing, and GPUs are device files without a driver."""
     return any(
         line.key == "SlurmdParameters" and "config_overrides" in (line.value or "")
         for line in plan.slurm.lines

@@ -397,7 +397,7 @@ def test_multi_node_job_and_leaf_switches():
 
 
 def devices(visible: int, allowed: int) -> Devices:
-    opened = {f"/dev/nvidia{n}": "ENXIO" if n < allowed else "EPERM" for n in range(8)}
+    opened = {f"/dev/nvidia{n}": "open" if n < allowed else "EPERM" for n in range(8)}
     return Devices(visible=tuple(map(str, range(visible))), opened=opened)
 
 
@@ -413,7 +413,18 @@ def devices(visible: int, allowed: int) -> Devices:
     ],
 )
 def test_gres(found, isolated, verdict):
-    assert jobs.evaluate_gres(found, Gres(count=8, isolated=isolated)).verdict is verdict
+@pytest.mark.parametrize("word", ["EIO", "ENXIO", "ENODEV"])
+def test_gpu_that_does_not_open_is_found_where_it_has_a_driver(word):
+    """Regression: a dead GPU counted as one that can be opened. Only a rehearsal's device files have no driver."""
+    broken = replace(devices(8, 8), opened={**devices(8, 8).opened, "/dev/nvidia3": word})
+    steps = (devices(1, 1), broken)
+    result = jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=False))
+    assert (result.verdict, result.culprits) == (FAIL, (f"/dev/nvidia3: {word}",))
+    assert f"GPUs do not open: /dev/nvidia3: {word}" in result.found
+    assert jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=True)).verdict is PASS
+
+
+    assert jobs.evaluate_gres(found, Gres(count=8, isolated=isolated, stand_ins=False)).verdict is verdict
 
 
 ROOT_MOUNT = "540 514 0:60 / / rw,relatime master:119 - overlay overlay rw\n"
