@@ -52,7 +52,7 @@ the cluster is healthy afterwards. A row whose remedy is no command has its reas
 | a process of a user without a job, the folder of an ended job | node.strays of the node | sandbox, SSM |
 | the file of ended jobs removed | acct.log | sandbox, SSM |
 | a reservation in gpucluster's name | ctl.resv | sandbox, SSM |
-| a hook changed, a Prolog, a drop-in or logrotate's file missing or changed, a drop-in by hand | files.ours of the machine | sandbox, SSM |
+| a hook changed, a Prolog, a drop-in or logrotate's file missing or changed, a drop-in by hand, a folder of the environment that all may write | files.ours of the machine | sandbox, SSM |
 """
 
 import subprocess
@@ -322,6 +322,10 @@ ROUNDS = (  # the faults of a round are in place at one time
         Sabotage(
             "files.ours[head]", "head", "echo '# by hand' >>/opt/gpucluster/bin/suspend; rm /etc/logrotate.d/gpucluster",
             "/opt/gpucluster/bin/suspend is another, /etc/logrotate.d/gpucluster is missing",
+        ),
+        Sabotage(
+            "files.ours[OTHER]", "OTHER", "chmod o+w /opt/gpucluster/venv/bin",
+            "/opt/gpucluster/venv/bin may be written by every user",
         ),
         Sabotage(
             "files.ours[NODE]", "NODE",

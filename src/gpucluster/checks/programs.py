@@ -54,7 +54,8 @@ _OWN_UNITS = (
     *("gpucluster-agent", "gpucluster-elastic", "gpucluster-guard"),
 )
 # Each line: same|differs|missing, the path, its copy in the package; or foreign and the path of a setting of our units
-# that the package does not have. systemd.unit(5) has the folders; those below /usr/lib are of packages.
+# that the package does not have; or open and a path of the program's environment that every user may write.
+# systemd.unit(5) has the folders; those below /usr/lib are of packages.
 _COMPARE = f"""\
 at=
 cd "$at"{names.VENV}/lib/python3*/site-packages/gpucluster || exit 3
@@ -67,6 +68,7 @@ for pair in "$@"; do compare "elastic/${{pair#*=}}" "${{pair%%=*}}"; done
 find agent/units -mindepth 2 -type f ! -name '*.pyc' | sort | while read -r file; do
   compare "$file" "/${{file#agent/units/}}"
 done
+find "$at"{names.VENV} ! -type l -perm -002 ! -name '*[[:space:]]*' | head -n 50 | while read -r file; do echo "open ${{file#"$at"}}"; done
 foreign() {{
   for file in "$@"; do
     if [ -f "$file" ] && [ ! -e "agent/units${{file#"$at"}}" ]; then echo "foreign ${{file#"$at"}}"; fi
@@ -79,7 +81,7 @@ for folder in /etc/systemd/system /etc/systemd/system.control /run/systemd/syste
   done
 done
 """
-_FOREIGN = "foreign"
+_FOREIGN, _OPEN = "foreign", "open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ class ProgramsWant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledFile:
-    """A file of the package and its place on the machine. `state`: same, differs, missing, or foreign without a copy."""
+    """A file of the package and its place on the machine. `state`: same, differs, missing; foreign or open without a copy."""
 
     state: str
     path: str
@@ -137,7 +139,7 @@ def _wrong(rows: object) -> Iterator[tuple[str, str]]:
 
 
 def _file(line: str) -> InstalledFile:
-    match = re.fullmatch(r"(?:(same|differs|missing) (/\S+) (/\S+)|(foreign) (/\S+))", line)
+    match = re.fullmatch(r"(?:(same|differs|missing) (/\S+) (/\S+)|(foreign|open) (/\S+))", line)
     if match is None:
         raise ParseError(f"the comparison printed {short(line, 80)}")
     return InstalledFile(state=match[1] or match[4], path=match[2] or match[5], copy=match[3] or "")
@@ -151,7 +153,12 @@ def evaluate_programs(found: ProgramsFound, want: ProgramsWant) -> CheckResult:
     ours = [one for one in found.files if one.copy and (not want.below or one.path.startswith(want.below))]
     expected = f"{len(ours)} files as in the installed package"
     foreign = [one for one in found.files if one.state == _FOREIGN and one.path != limits.DROP_IN]
-    bad = [*(one for one in ours if one.state != "same"), *(foreign if not want.below else ())]
+    writable = [one for one in found.files if one.state == _OPEN]
+    bad = [
+        *(one for one in ours if one.state != "same"),
+        *(foreign if not want.below else ()),
+        *writable,
+    ]
     if found.wrong:
         words = [f"the package's {short(path, 100)} is {word}" for path, word in found.wrong.items()]
         culprits = (*found.wrong, *(one.path for one in bad))
@@ -168,7 +175,12 @@ def evaluate_programs(found: ProgramsFound, want: ProgramsWant) -> CheckResult:
     return passed(expected)
 
 
-_STATES = {"differs": "is another", "missing": "is missing", _FOREIGN: "is not ours"}
+_STATES = {
+    "differs": "is another",
+    "missing": "is missing",
+    _FOREIGN: "is not ours",
+    _OPEN: "may be written by every user",
+}
 _REINSTALL = {  # whether the machine is an existing host: there the playbook skips code whose digest it finds
     True: f"on {{machine}}: rm {shipment.CODE_MARK}; then playbooks/site.yml again",
     False: "replace the machine; a node, on the head: scontrol update nodename={machine} state=power_down_asap",
@@ -176,6 +188,8 @@ _REINSTALL = {  # whether the machine is an existing host: there the playbook sk
 
 
 def _heal(one: InstalledFile) -> str:
+    if one.state == _OPEN:
+        return f"chmod -R o-w {names.VENV}"
     if one.state == _FOREIGN:
         return f"rm {shlex.quote(one.path)}"
     mode = "755" if one.path.startswith(f"{names.HOOK_DIR}/") else "644"

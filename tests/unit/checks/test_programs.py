@@ -168,6 +168,19 @@ def test_setting_of_all_services_by_hand_is_removed(machine: Path) -> None:
     assert "try-restart munge.service slurmd.service slurmctld.service" in result.remedy
 
 
+def test_environment_that_every_user_may_write_is_closed(machine: Path) -> None:
+    """Regression: after `chmod -R o+w` a user could change what root runs, and the check passed."""
+    (machine / COPY.lstrip("/") / "elastic/script (dev).tmpl").touch()
+    for path in (f"{COPY}/elastic", f"{COPY}/elastic/hook.py", f"{COPY}/elastic/script (dev).tmpl"):
+        place = machine / path.lstrip("/")
+        place.chmod(place.stat().st_mode | 0o002)
+    result = checked(machine, ALL)
+    assert result.found == (
+        f"{COPY}/elastic may be written by every user, {COPY}/elastic/hook.py may be written by every user"
+    )
+    assert result.remedy == f"on {{machine}}: chmod -R o-w {names.VENV}"
+
+
 def test_machine_without_our_package_is_unknown(tmp_path: Path) -> None:
     (tmp_path / names.VENV.lstrip("/")).mkdir(parents=True)
     with pytest.raises(ParseError, match="exit 3"):
