@@ -77,7 +77,8 @@ class StandingCluster:
         return "".join(self._partition(one) for one in self._wants["part.up"].partitions)
 
     def config(self, _machine: str, _found: re.Match[str]) -> str:
-        values = {"hash_val": "Match", **self._wants["ctl.conf"].values}
+        own = {"hash_val": "Match", "slurm_version": f"{self.plan.slurm.version}.5"}
+        values = {**own, **self._wants["ctl.conf"].values}
         lines = "".join(f"{key} = {value or '(null)'}\n" for key, value in values.items())
         return f"Configuration data as of 2026-11-23T00:00:00\n{lines}\nCgroup Support Configuration:\n"
 
@@ -223,7 +224,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"scontrol show job (\d+)", StandingCluster.job),
     (r"sbatch ", StandingCluster.sbatch),
     (r"scancel (.+)", StandingCluster.scancel),
-    (r"scontrol show slurmd", lambda _c, _m, _f: "Version                  = 24.11.5\n"),
+    (r"scontrol show slurmd", lambda c, _m, _f: f"Version                  = {c.plan.slurm.version}.5\n"),
     (r"srun .*SLURM_PROCID", StandingCluster.ranks),
     (r"srun .*--gres=gpu:(\d+)", StandingCluster.gres),
     (r"systemctl show \S+ -- (.*)", StandingCluster.units),

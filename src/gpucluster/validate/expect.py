@@ -224,7 +224,7 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
     yield expect("node.limits", target, _limits(plan))
     if plan.slurm.containers is not None:
         yield expect("ctr.run", target, CONTAINER_PROGRAMS[plan.slurm.containers])
-    yield expect("slurmd.ping", target, slurmctld.Slurmd())
+    yield expect("slurmd.ping", target, slurmctld.Slurmd(release=plan.slurm.version))
     admins = (
         () if plan.hosts is None else (plan.hosts.ssh_user,)
     )  # Ansible's session ends some seconds after its run

@@ -186,6 +186,7 @@ def test_partitions_that_are_missing_or_not_planned():
 
 CONFIG = {
     "hash_val": "Match",
+    "slurm_version": "24.11.5",
     "debugflags": "Power",
     "slurmctlddebug": "info",
     "prolog": "/a,/b",
@@ -193,6 +194,7 @@ CONFIG = {
     "accountingstoragetres": "cpu,mem,gres/gpu",
     "suspendtime": "INFINITE",
 }
+SETTINGS = running_config.Settings(values={}, release="24.11")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ CONFIG = {
     ],
 )  # fmt: skip
 def test_running_configuration(shown, wanted, found, remedy):
-    finding = running_config.evaluate_config({**CONFIG, **shown}, running_config.Settings(values=wanted))
+    finding = running_config.evaluate_config({**CONFIG, **shown}, replace(SETTINGS, values=wanted))
     assert (finding.verdict is PASS) == (not found)
     assert found in finding.found
     assert finding.remedy == (f"on {{machine}}: {remedy}" if remedy else "")
@@ -217,10 +219,7 @@ def test_running_configuration(shown, wanted, found, remedy):
 
 def test_file_that_slurmctld_does_not_compare_is_not_held_against_it():
     shown = {**CONFIG, "hash_val": "Ignored"}
-    assert (
-        running_config.evaluate_config(shown, running_config.Settings(values={}, hashed=False)).verdict
-        is PASS
-    )
+    assert running_config.evaluate_config(shown, replace(SETTINGS, hashed=False)).verdict is PASS
 
 
 def test_failed_units_are_culprits():
@@ -371,8 +370,21 @@ def test_munge_and_slurmd():
     assert munge.evaluate_munge(("uid 0",), alone).verdict is PASS
     assert munge.evaluate_munge(("uid 0", "uid 1"), both).found == "this machine's, read on the head: uid 1"
     assert munge.evaluate_munge(("Expired",), alone).verdict is FAIL
-    assert slurmctld.evaluate_slurmd("24.11.5", slurmctld.Slurmd()).verdict is PASS
-    assert slurmctld.evaluate_slurmd("", slurmctld.Slurmd()).verdict is FAIL
+    assert slurmctld.evaluate_slurmd("24.11.5", slurmctld.Slurmd(release="24.11")).verdict is PASS
+    assert slurmctld.evaluate_slurmd("", slurmctld.Slurmd(release="24.11")).verdict is FAIL
+
+
+@pytest.mark.parametrize("version", ["23.11.10", "24.1.1", "24.110.1", "26.05.5"])
+def test_daemons_of_another_release_than_the_plan_are_found(version):
+    """Regression: the version was printed and compared with nothing."""
+    for result in (
+        slurmctld.evaluate_slurmd(version, slurmctld.Slurmd(release="24.11")),
+        running_config.evaluate_config({**CONFIG, "slurm_version": version}, SETTINGS),
+    ):
+        assert result.verdict is FAIL
+        assert f"is {version}, not 24.11" in result.found
+        assert "install Slurm 24.11, then playbooks/site.yml again" in result.remedy
+        assert "on {machine}: apt-cache policy slurm-client" in result.remedy
 
 
 def test_multi_node_job_and_leaf_switches():
@@ -401,6 +413,17 @@ def devices(visible: int, allowed: int) -> Devices:
     return Devices(visible=tuple(map(str, range(visible))), opened=opened)
 
 
+@pytest.mark.parametrize("word", ["EIO", "ENXIO", "ENODEV"])
+def test_gpu_that_does_not_open_is_found_where_it_has_a_driver(word):
+    """Regression: a dead GPU counted as one that can be opened. Only a rehearsal's device files have no driver."""
+    broken = replace(devices(8, 8), opened={**devices(8, 8).opened, "/dev/nvidia3": word})
+    steps = (devices(1, 1), broken)
+    result = jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=False))
+    assert (result.verdict, result.culprits) == (FAIL, (f"/dev/nvidia3: {word}",))
+    assert f"GPUs do not open: /dev/nvidia3: {word}" in result.found
+    assert jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=True)).verdict is PASS
+
+
 @pytest.mark.parametrize(
     ("found", "isolated", "verdict"),
     [
@@ -413,17 +436,6 @@ def devices(visible: int, allowed: int) -> Devices:
     ],
 )
 def test_gres(found, isolated, verdict):
-@pytest.mark.parametrize("word", ["EIO", "ENXIO", "ENODEV"])
-def test_gpu_that_does_not_open_is_found_where_it_has_a_driver(word):
-    """Regression: a dead GPU counted as one that can be opened. Only a rehearsal's device files have no driver."""
-    broken = replace(devices(8, 8), opened={**devices(8, 8).opened, "/dev/nvidia3": word})
-    steps = (devices(1, 1), broken)
-    result = jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=False))
-    assert (result.verdict, result.culprits) == (FAIL, (f"/dev/nvidia3: {word}",))
-    assert f"GPUs do not open: /dev/nvidia3: {word}" in result.found
-    assert jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=True)).verdict is PASS
-
-
     assert jobs.evaluate_gres(found, Gres(count=8, isolated=isolated, stand_ins=False)).verdict is verdict
 
 

@@ -46,6 +46,8 @@ def test_burst_cluster_has_checks_on_head_and_job_nodes():
         "burst.rt[h200]",
         "job.part[gpu]",
     } <= by_id.keys()
+    assert not by_id["job.gres[h200]"].want.stand_ins
+    assert by_id["slurmd.ping[h200/1]"].want.release == by_id["ctl.conf[head]"].want.release == "24.11"
     assert by_id["cloud.orphans[cloud]"].want.place.subnets == ("subnet-1",)
     assert len(by_id["nodes.state[head]"].want.elastic) == 32
     assert by_id["burst.rt[h200]"].want.down_s > 300
