@@ -63,7 +63,7 @@ def test_validate_is_green(rehearsal: Rehearsal) -> None:
 
 
 def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehearsal) -> None:
-    """A node cordoned, a NetworkPolicy and a DaemonSet deleted, all at once."""
+    """A node cordoned, a NetworkPolicy and a DaemonSet deleted, DNS scaled to 0, all at once."""
     node = next(
         one["metadata"]["name"]
         for one in rehearsal.objects("nodes")
@@ -72,7 +72,7 @@ def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehe
     kept = rehearsal.typed(
         "kubectl", "get", "daemonset", "aws-node", "-n", "kube-system", "-o", "json"
     ).stdout
-    plant = f"kubectl cordon {node}; kubectl delete networkpolicy default-deny -n research; kubectl delete daemonset aws-node -n kube-system"
+    plant = f"kubectl cordon {node}; kubectl delete networkpolicy default-deny -n research; kubectl delete daemonset aws-node -n kube-system; kubectl -n kube-system scale deployment coredns --replicas=0"
     rehearsal.typed("bash", "-ec", plant)
     found = rehearsal.wrong()
     assert {name: one["verdict"] for name, one in found.items()} == {
@@ -82,11 +82,14 @@ def test_sabotage_is_found_by_its_own_check_and_its_remedy_heals(rehearsal: Rehe
     }
     assert f"{node}: cordoned" in found["kube.nodes[tune]"]["found"]
     assert "kube-system/aws-node: missing" in found["kube.controllers[cluster]"]["found"]
+    assert "kube-system/coredns: scaled to 0 pods" in found["kube.controllers[cluster]"]["found"]
     assert "misses research/NetworkPolicy/default-deny" in found["kube.objects[cluster]"]["found"]
     assert found["kube.objects[cluster]"]["remedy"] == f"gpucluster k8s up {NAME}"
+    scaled = "kubectl scale deployment --namespace kube-system coredns --replicas=2"
+    assert found["kube.controllers[cluster]"]["remedy"].startswith(f"{scaled}; ")
     (rehearsal.folder / "aws-node.json").write_text(kept)  # EKS gives an add-on back; nothing here does
     words = ("--no-charts", "--bindings", str(state_dir.SandboxDir(name=NAME).path / "bindings.json"))
-    rehearsal.typed("bash", "-ec", f"kubectl uncordon {node}; kubectl create -f aws-node.json")
+    rehearsal.typed("bash", "-ec", f"kubectl uncordon {node}; kubectl create -f aws-node.json; {scaled}")
     rehearsal.typed(sys.executable, "-m", "gpucluster.cli", "k8s", "up", str(rehearsal.spec), *words)
     assert eventually("every check passes again", lambda: rehearsal.wrong() == {})
 

@@ -21,6 +21,8 @@ need jobs or the cloud alone are asked over one transport.
 | /dev/nvidia7 gone, a ninth GPU device | gpu.count of the node | sandbox, SSM |
 | a GPU with ECC errors, a dead fabric | node.health of the node | sandbox, SSM |
 | the metadata guard gone on a node, and on the head | imds.guard of that machine | sandbox, SSM |
+| a rule that lets jobs reach file servers, before the guard's | imds.guard of the node | sandbox, SSM |
+| a program of the package changed, whose installed copy is good | files.ours of the node | sandbox, SSM |
 | a node's clock wrong (by its `date`, because the kernel's clock is also the host's) | clock.sync of the node | sandbox, SSM |
 | a full /tmp (a tmpfs of 1 MiB) | disk of the node | sandbox, SSM |
 | /dev/shm read-only | fs.mount of the node | sandbox, SSM |
@@ -50,7 +52,7 @@ the cluster is healthy afterwards. A row whose remedy is no command has its reas
 | a process of a user without a job, the folder of an ended job | node.strays of the node | sandbox, SSM |
 | the file of ended jobs removed | acct.log | sandbox, SSM |
 | a reservation in gpucluster's name | ctl.resv | sandbox, SSM |
-| a hook changed, a Prolog, a drop-in or logrotate's file missing or changed | files.ours of the machine | sandbox, SSM |
+| a hook changed, a Prolog, a drop-in or logrotate's file missing or changed, a drop-in by hand, a folder of the environment that all may write | files.ours of the machine | sandbox, SSM |
 """
 
 import subprocess
@@ -140,6 +142,9 @@ class Fault:
 
 
 REPLACED = "the machine is replaced"
+PACKAGED = (
+    "f=$(ls /opt/gpucluster/venv/lib/python3*/site-packages/gpucluster/agent/units/opt/gpucluster/bin/prolog)"
+)
 
 
 FAULTS = (  # those of one row are in place at one time
@@ -227,6 +232,15 @@ FAULTS = (  # those of one row are in place at one time
             undo="mknod -m 666 /dev/nvidia7 c 195 7", because=REPLACED,
             found="nvidia7 missing", may=frozenset({"node.health[NODE]"}),
         ),
+        Fault(
+            "jobs reach file servers", "imds.guard[NODE]", "gpucluster-guard", "NODE",
+            "nft insert rule inet gpucluster output tcp dport 2049 accept", found="added: tcp dport 2049 accept",
+        ),
+        Fault(
+            "a program of the package is changed", "files.ours[NODE]", "replace the machine", "NODE", f"{PACKAGED}; echo 'exit 1' >>\"$f\"",
+            undo=f"{PACKAGED}; sed -i '$d' \"$f\"", because=REPLACED,
+            found="the package's gpucluster/agent/units/opt/gpucluster/bin/prolog is another",
+        ),
         Fault("/dev/shm is read-only", "fs.mount[NODE]", "remount,rw", "NODE", "mount -o remount,ro /dev/shm", found="/dev/shm is read-only"),
     ),
 )  # fmt: skip
@@ -284,6 +298,10 @@ ROUNDS = (  # the faults of a round are in place at one time
             rf"printf '[Service]\nLimitMEMLOCK=64K\n' >{SMALL_MEMLOCK}; systemctl daemon-reload; systemctl restart slurmd",
             "locked memory is limited to 64 KiB",
         ),
+        Sabotage(
+            "files.ours[OTHER]", "OTHER", r"printf '[Service]\nLimitNPROC=64\n' >/etc/systemd/system/slurmd.service.d/zz.conf",
+            f"{SMALL_MEMLOCK} is not ours, /etc/systemd/system/slurmd.service.d/zz.conf is not ours",
+        ),
     ),
     (
         Sabotage("hook.run[head]", "head", "mount -t tmpfs -o ro,mode=0700,uid=slurm tmpfs /var/spool/gpucluster/tmp", "Read-only file system"),
@@ -304,6 +322,10 @@ ROUNDS = (  # the faults of a round are in place at one time
         Sabotage(
             "files.ours[head]", "head", "echo '# by hand' >>/opt/gpucluster/bin/suspend; rm /etc/logrotate.d/gpucluster",
             "/opt/gpucluster/bin/suspend is another, /etc/logrotate.d/gpucluster is missing",
+        ),
+        Sabotage(
+            "files.ours[OTHER]", "OTHER", "chmod o+w /opt/gpucluster/venv/bin",
+            "/opt/gpucluster/venv/bin may be written by every user",
         ),
         Sabotage(
             "files.ours[NODE]", "NODE",

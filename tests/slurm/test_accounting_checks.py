@@ -6,6 +6,7 @@
 import dataclasses
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ CHANGES = (  # by hand, the check that finds it, a part of what it says
     ("modify user where name=vision account=research set MaxJobs=1", "acct.tree", "user research/vision has MaxJobs 1"),
     ("modify account where name=product set MaxTRESMins=cpu=7", "acct.tree", "account product has MaxTRESMins cpu=7"),
     ("delete user where name=speech account=research", "acct.tree", "user speech of account research: add"),
+    ("modify user where name=vision account=research set qos+=debug", "acct.tree", "user vision of account research: qos is debug,normal,urgent, not normal,urgent"),
+    ("modify user where name=vision account=research set defaultqos=urgent", "acct.tree", "defaultqos is urgent, not normal"),
+    ("modify user where name=vision account=research set fairshare=1000", "acct.tree", "fairshare is 1000, not 1"),
+    ("modify user where name=vision set adminlevel=Admin", "acct.tree", "user vision has AdminLevel Administrator"),
+    ("modify user where name=vision account=research set GrpTRES=node=1", "acct.tree", "user research/vision has GrpTRES node=1"),
+    ("modify account where name=root set GrpTRES=gres/gpu=8", "acct.tree", "account root has GrpTRES gres/gpu=8"),
+    ("modify qos where name=urgent set GrpTRES=node=1", "acct.qos", "qos urgent has GrpTRES node=1"),
+    ("modify qos where name=urgent set description='gpucluster other' priority=1", "acct.qos", "the QOS urgent belongs to the cluster other"),
     ("modify qos where name=urgent set priority=5", "acct.qos", "QOS urgent: priority is 5, not 1000"),
     ("modify qos where name=debug set MaxTRESPerUser=cpu=99", "acct.qos", "QOS debug: MaxTRESPerUser is cpu=99, not cpu=8"),
     ("modify qos where name=normal set MaxWall=10 GrpJobs=3", "acct.qos", "qos normal has GrpJobs 3"),
@@ -47,7 +56,7 @@ def test_change_by_hand_is_found_by_one_check_and_healed_by_its_remedy(version: 
         assert unhealthy() == {}
         recorded = {"healthy": {check: answers(slurm, expected(slurm, check)) for check in CHECKS}}
         for command, check, said in CHANGES:
-            slurm.must("sacctmgr", "--immediate", *command.split())
+            slurm.must("sacctmgr", "--immediate", *shlex.split(command))
             assert unhealthy().keys() == {check}, (command, unhealthy())
             found = finding(slurm, check)
             assert (found.verdict, said in found.found) == (CheckStatus.FAIL, True), found.found
@@ -68,6 +77,13 @@ def test_change_by_hand_is_found_by_one_check_and_healed_by_its_remedy(version: 
         )
         assert finding(slurm, "acct.tree").verdict is CheckStatus.WARN
         assert finding(slurm, "acct.tree").found == "not in the plan: account guests"
+        heal(slurm, "acct.tree")
+        assert unhealthy() == {}
+        slurm.must("sacctmgr", "--immediate", "add", "user", "mallory", "account=product")
+        assert finding(slurm, "acct.tree").verdict is CheckStatus.WARN
+        assert finding(slurm, "acct.tree").found == "not in the plan: user mallory of account product"
+        heal(slurm, "acct.tree")
+        assert unhealthy() == {}
 
         slurm.must("pkill", "--exact", "slurmdbd")
         slurm.wait(lambda: finding(slurm, "acct.db").found == "slurmdbd does not answer", "it is away")

@@ -77,7 +77,8 @@ class StandingCluster:
         return "".join(self._partition(one) for one in self._wants["part.up"].partitions)
 
     def config(self, _machine: str, _found: re.Match[str]) -> str:
-        values = {"hash_val": "Match", **self._wants["ctl.conf"].values}
+        own = {"hash_val": "Match", "slurm_version": f"{self.plan.slurm.version}.5"}
+        values = {**own, **self._wants["ctl.conf"].values}
         lines = "".join(f"{key} = {value or '(null)'}\n" for key, value in values.items())
         return f"Configuration data as of 2026-11-23T00:00:00\n{lines}\nCgroup Support Configuration:\n"
 
@@ -114,7 +115,7 @@ class StandingCluster:
 
     def gres(self, _machine: str, found: re.Match[str]) -> str:
         count = int(found[1])
-        opened = {f"/dev/nvidia{n}": "ENXIO" if n < count else "EPERM" for n in range(8)}
+        opened = {f"/dev/nvidia{n}": "open" if n < count else "EPERM" for n in range(8)}
         return json.dumps({"visible": ",".join(map(str, range(count))), "opened": opened})
 
     def folders(self, _machine: str, _found: re.Match[str]) -> str:
@@ -208,6 +209,7 @@ LIMITS = (
     "Max open files            1024                 131072               files     \n"
     "Max locked memory         unlimited            unlimited            bytes     \n"
 )
+GUARD = "table inet gpucluster {\n\tchain output {\n\t}\n}\n"
 SHM = "1K-blocks\n 12342040\n"
 MEMORY = "MemTotal:       24684084 kB\nMemFree:         1000000 kB\n"
 ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ...] = (
@@ -222,7 +224,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"scontrol show job (\d+)", StandingCluster.job),
     (r"sbatch ", StandingCluster.sbatch),
     (r"scancel (.+)", StandingCluster.scancel),
-    (r"scontrol show slurmd", lambda _c, _m, _f: "Version                  = 24.11.5\n"),
+    (r"scontrol show slurmd", lambda c, _m, _f: f"Version                  = {c.plan.slurm.version}.5\n"),
     (r"srun .*SLURM_PROCID", StandingCluster.ranks),
     (r"srun .*--gres=gpu:(\d+)", StandingCluster.gres),
     (r"systemctl show \S+ -- (.*)", StandingCluster.units),
@@ -233,6 +235,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"cat /proc/meminfo", lambda _c, _m, _f: MEMORY),
     (r"find -L /proc/42/fd", lambda _c, _m, _f: "/proc/42/fd/9\n"),
     (r"stat --dereference", StandingCluster.modes),
+    (r"dist-info/RECORD", lambda _c, _m, _f: '{"recorded": 9, "wrong": []}'),
     (
         r"cmp -s --",
         lambda _c, _m, _f: "same /opt/gpucluster/bin/health_check /opt/gpucluster/venv/health_check\n",
@@ -243,6 +246,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"srun .*mountinfo", StandingCluster.folders),
     (r"mountinfo", StandingCluster.mounts),
     (r"df .*-- (.*)", lambda _c, _m, f: "Use% IUse% File\n" + "".join(f" 9% 9% {p}\n" for p in f[1].split())),
+    (r"unshare --net .*nft ", lambda _c, _m, _f: f"{GUARD}--\n{GUARD}"),
     (r"runuser .*latest/api/token", lambda _c, _m, _f: "000"),
     (r"latest/api/token", lambda _c, _m, _f: "200"),
     (r"sh -c .*getent shadow", StandingCluster.accounts),

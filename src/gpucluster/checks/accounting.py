@@ -5,10 +5,10 @@ Where the plan has no database: slurmctld writes the file of ended jobs.
 
 import re
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gpucluster.checks import json_fields
+from gpucluster.checks import accounting_by_hand, json_fields
+from gpucluster.checks.accounting_by_hand import ByHand
 from gpucluster.checks.check import (
     TIMED_OUT,
     CheckResult,
@@ -25,14 +25,13 @@ from gpucluster.plan.model.accounting import ROOT
 from gpucluster.slurm.accounts import read
 from gpucluster.slurm.accounts.diff import Change, difference
 from gpucluster.slurm.accounts.read import AccountsAnswerError
-from gpucluster.slurm.accounts.records import Records
+from gpucluster.slurm.accounts.records import OtherLimit, Records
 from gpucluster.slurm.accounts.wanted import wanted
-from gpucluster.text import Form, short
+from gpucluster.text import short
 
 WAITING = 50  # records: below this slurmctld's queue is that of a moment
 COMMANDS = 8  # in a remedy; for more changes it names the command that makes them all
 _LIMIT_S = 20.0
-_SAFE = Form(r"[a-z0-9_.-]{1,100}")
 _QUEUE = Query(argv=("sdiag", "--json"), limit_s=_LIMIT_S)
 _LATER = Query(argv=("sh", "-c", "sleep 2; exec sdiag --json"), limit_s=_LIMIT_S)
 _OTHER_QOS = (  # limits of a QOS that gpucluster never sets: each must be empty
@@ -72,11 +71,11 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The records of slurmdbd, the month (UTC), and limits that gpucluster never sets: (kind, name, limit, value)."""
+    """The records of slurmdbd, the month (UTC), and limits that gpucluster never sets."""
 
     records: Records
     month: str
-    others: tuple[tuple[str, str, str, str], ...]
+    others: tuple[OtherLimit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,20 +151,24 @@ def parse_qos(got: tuple[QueryOutput, ...]) -> Found:
 
 
 def evaluate_tree(found: Found, want: Tree) -> CheckResult:
-    """The places in the tree of this cluster. An account by hand is a warning: it has a share of its own."""
+    """The places in the tree of this cluster. An account or a user by hand is a warning: it has a share of its own."""
     accounts = want.accounting.accounts
     users = sum(len(one.users) for one in accounts)
     expected = f"{len(accounts)} accounts with {users} users, shares and limits as in the plan"
     planned = {one.name for one in accounts}
-    others = [row for row in found.others if row[0] != "qos" and row[1].split("/")[0] in planned]
-    result = _evaluate(found, want, expected, others, lambda change: not change.subject.startswith("QOS "))
-    strange = sorted(
-        name
-        for name, one in found.records.accounts.items()
-        if name not in planned and name != ROOT and not one.closed
-    )
+    others = [row for row in found.others if row.kind != "qos" and row.name.split("/")[0] in {*planned, ROOT}]
+    wished = _wished(found, want)
+    by_hand = [
+        *map(accounting_by_hand.limit(want.cluster), others),
+        *accounting_by_hand.privileges(wished, found.records, want.cluster),
+    ]
+    compared = difference(wished, found.records, want.cluster)
+    changes = [change for change in compared.changes if not change.subject.startswith("QOS ")]
+    result = _result(changes, by_hand, expected, want.cluster)
+    strange = tuple(accounting_by_hand.strangers(wished, found.records, want.cluster))
     if result.is_healthy and strange:
-        return warned(f"not in the plan: account {short(listed(strange, 3), 100)}", expected)
+        words = f"not in the plan: {short(listed([one.words for one in strange], 3), 200)}"
+        return replace(warned(words, expected), remedy=_typed([one.command for one in strange]))
     return result
 
 
@@ -173,8 +176,15 @@ def evaluate_qos(found: Found, want: Tree) -> CheckResult:
     """The QOS of the plan, those of partitions among them."""
     planned = {one.name for one in want.accounting.qos}
     expected = f"{len(planned)} QOS with priority, preemption and limits as in the plan"
-    others = [row for row in found.others if row[0] == "qos" and row[1] in planned]
-    return _evaluate(found, want, expected, others, lambda change: change.subject.startswith("QOS "))
+    others = [row for row in found.others if row.kind == "qos" and row.name in planned]
+    wished = _wished(found, want)
+    compared = difference(wished, found.records, want.cluster)
+    by_hand = [
+        *map(accounting_by_hand.limit(want.cluster), others),
+        *accounting_by_hand.other_marks(wished, found.records, want.cluster),
+    ]
+    changes = [change for change in compared.changes if change.subject.startswith("QOS ")]
+    return _result(changes, by_hand, expected, want.cluster)
 
 
 # --- the file of ended jobs ------------------------------------------------------------------------------
@@ -230,7 +240,7 @@ def _found(got: tuple[QueryOutput, ...], names: tuple[str, ...], limits: tuple[s
         records = read.records(texts, _cluster(texts["associations"]))
     except AccountsAnswerError as error:
         raise ParseError(short(error.message)) from error
-    others: list[tuple[str, str, str, str]] = []
+    others: list[OtherLimit] = []
     for line in rows.text().splitlines():
         words = line.split("|")
         if len(words) != len(names) + len(limits):
@@ -238,11 +248,11 @@ def _found(got: tuple[QueryOutput, ...], names: tuple[str, ...], limits: tuple[s
         name = "/".join(word for word in words[: len(names)] if word)
         kind = names[0] if len(names) == 1 or not words[1] else "user"
         others += [
-            (kind, name, limit, value)
+            OtherLimit(kind=kind, name=name, limit=limit, value=value)
             for limit, value in zip(limits, words[len(names) :], strict=True)
             if value
         ]
-    return Found(records=records, month=month.stdout.strip(), others=tuple(others))
+    return Found(records=records, month=month.stdout.strip(), others=(*others, *records.other_limits))
 
 
 def _cluster(associations: str) -> str:
@@ -251,33 +261,28 @@ def _cluster(associations: str) -> str:
     return next((json_fields.text(row, "cluster") for row in rows), "")
 
 
-def _evaluate(
-    found: Found,
-    want: Tree,
-    expected: str,
-    others: list[tuple[str, str, str, str]],
-    concerns: Callable[[Change], bool],
-) -> CheckResult:
-    wished = wanted(want.accounting, want.cluster, found.month)
-    compared = difference(wished, found.records, want.cluster)
-    changes = [change for change in compared.changes if concerns(change)]
-    words = [
-        *map(_words, changes),
-        *(
-            f"{kind} {short(name, 60)} has {limit} {short(value, 40)}, which no plan sets"
-            for kind, name, limit, value in others
-        ),
-    ]
+def _wished(found: Found, want: Tree) -> Records:
+    return wanted(want.accounting, want.cluster, found.month)
+
+
+def _result(changes: list[Change], by_hand: list[ByHand], expected: str, cluster: str) -> CheckResult:
+    words = [*map(_words, changes), *(one.words for one in by_hand)]
     if not words:
         return passed(expected)
-    commands = [shlex.join(command) for change in changes for command in change.commands]
-    commands += [command for row in others if (command := _clear(row, want.cluster))]
-    remedy = (
-        "on {machine}: " + "; ".join(commands)
-        if len(commands) <= COMMANDS
-        else f"at the desk: gpucluster accounts apply {want.cluster}"
-    )
+    ours = [shlex.join(command) for change in changes for command in change.commands]
+    theirs = [one.command for one in by_hand]
+    apply = f"gpucluster accounts apply {cluster}"
+    if len(ours) + len(theirs) <= COMMANDS:
+        remedy = _typed([*ours, *theirs])
+    elif theirs:
+        remedy = _typed(theirs[:COMMANDS]) + (f"; then at the desk: {apply}" if ours else "")
+    else:
+        remedy = f"at the desk: {apply}"
     return failed(listed(words, 4), expected, (), remedy)
+
+
+def _typed(commands: list[str]) -> str:
+    return "on {machine}: " + "; ".join(dict.fromkeys(commands[:COMMANDS]))
 
 
 def _words(change: Change) -> str:
@@ -287,18 +292,3 @@ def _words(change: Change) -> str:
         for one in change.details
     ]
     return f"{change.subject}: {', '.join(parts) or change.kind.value}"
-
-
-def _clear(row: tuple[str, str, str, str], cluster: str) -> str:
-    """The command that clears a limit; empty for a name that cannot be typed safely."""
-    kind, name, limit, value = row
-    parts = name.split("/")
-    if not all(_SAFE.fullmatch(part) for part in parts) or len(parts) > 2:
-        return ""
-    keys = {"qos": ("name",), "account": ("name",), "user": ("account", "name")}[kind]
-    where = [f"{key}={part}" for key, part in zip(keys, parts, strict=True)]
-    if kind != "qos":
-        where.append(f"cluster={cluster}")
-    counted = [f"{word.partition('=')[0]}=-1" for word in value.split(",") if "=" in word]
-    cleared = f"{limit}={','.join(counted) or '-1'}"
-    return shlex.join(("sacctmgr", "--immediate", "modify", kind, "where", *where, "set", cleared))

@@ -25,7 +25,7 @@ from gpucluster.slurm.states import JobState
 from gpucluster.slurm.values import SlurmJob
 from gpucluster.text import short
 
-# open(2) of a GPU's device file: EPERM is a refusal of the cgroup; ENXIO is allowed, but has no driver
+# open(2) of a GPU's device file: EPERM is a refusal of the cgroup; ENXIO is allowed, but no driver answers
 _OPEN = """
 import errno, glob, json, os
 seen = {}
@@ -37,6 +37,7 @@ for path in sorted(glob.glob("/dev/nvidia[0-9]*")):
         seen[path] = errno.errorcode.get(error.errno, str(error.errno))
 print(json.dumps({"visible": os.environ.get("CUDA_VISIBLE_DEVICES", ""), "opened": seen}))
 """
+_REFUSED = ("EPERM", "EACCES")  # by the cgroup, by the file mode
 _RANK = 'echo "$SLURM_PROCID $SLURM_NTASKS ${SLURMD_NODENAME} ${SLURM_TOPOLOGY_ADDR:--}"'
 SHM = "/dev/shm"  # noqa: S108  named, not written to
 PRIVATE_FOLDERS = ("/tmp", "/var/tmp", SHM)  # noqa: S108  the same
@@ -72,10 +73,14 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gres:
-    """Steps with 1 GPU and with `count` GPUs. `isolated`: Slurm constrains devices."""
+    """Steps with 1 GPU and with `count` GPUs. `isolated`: Slurm constrains devices.
+
+    `stand_ins`: the device files of a rehearsal have no driver, so that none can be opened.
+    """
 
     count: int
     isolated: bool
+    stand_ins: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +92,13 @@ class Devices:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """Files that the step may open. EPERM comes from the cgroup, EACCES from the file mode."""
-        return tuple(sorted(path for path, word in self.opened.items() if word not in ("EPERM", "EACCES")))
+        """Files that the step may open."""
+        return tuple(sorted(path for path, word in self.opened.items() if word not in _REFUSED))
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """Files that the step may open, and whose driver refuses: EIO, ENXIO or ENODEV of a GPU that does not work."""
+        return tuple(f"{path}: {self.opened[path]}" for path in self.allowed if self.opened[path] != "open")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,11 +194,17 @@ def evaluate_gres(found: tuple[Devices, ...], want: Gres) -> CheckResult:
         for n, d in zip(wanted, found, strict=False)
     )
     expected = ", ".join(f"{n} requested: {n} visible, {n} can be opened" for n in wanted)
+    dead = () if want.stand_ins else tuple(dict.fromkeys(word for step in found for word in step.dead))
+    if dead:
+        return failed(f"{words}; GPUs do not open: {short(listed(dead), 120)}", expected, dead, _DEAD)
     visible = [len(devices.visible) for devices in found] == wanted
     allowed = [len(devices.allowed) for devices in found] == wanted
     if visible and not allowed and not want.isolated:
         return warned(f"{words}; the plan does not constrain devices", expected)
     return (passed if visible and allowed else failed)(words, expected)
+
+
+_DEAD = "on the node: nvidia-smi -L; dmesg | grep -i NVRM | tail; then on the head: scontrol update nodename=NODE state=drain reason='a GPU does not open', and replace it"
 
 
 def query_folders(_: PrivateFolders) -> tuple[Query, ...]:

@@ -30,10 +30,10 @@ _SHM_KIB = ("df", "--block-size=1024", "--output=size", "--", SHM)
 _OF_JOB = (
     f"cat /proc/self/limits; echo; cat /proc/1/limits; echo; {' '.join(_SHM_KIB)}; echo; cat /proc/meminfo"
 )
-_DROP_IN = "/etc/systemd/system/slurmd.service.d/zz-gpucluster-limits.conf"  # the last name counts
+DROP_IN = "/etc/systemd/system/slurmd.service.d/zz-gpucluster-limits.conf"  # the last name counts
 _UNIT = (
-    f"mkdir -p {_DROP_IN.rpartition('/')[0]}; "
-    rf"printf '[Service]\nLimitMEMLOCK=infinity\nLimitNOFILE={OPEN_FILES}\n' >{_DROP_IN}; "
+    f"mkdir -p {DROP_IN.rpartition('/')[0]}; "
+    rf"printf '[Service]\nLimitMEMLOCK=infinity\nLimitNOFILE={OPEN_FILES}\n' >{DROP_IN}; "
     "systemctl daemon-reload; systemctl restart slurmd"
 )
 

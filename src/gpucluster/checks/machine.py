@@ -1,6 +1,7 @@
 """Check the system of a machine: units, metadata guard, disks, clock."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from gpucluster.checks.check import (
@@ -15,7 +16,7 @@ from gpucluster.checks.check import (
     unknown,
     warned,
 )
-from gpucluster.plan import names
+from gpucluster.plan import guard_rules, names
 from gpucluster.text import short
 
 RESTARTS = 3  # automatic restarts; a unit that restarted so often is faulty
@@ -27,6 +28,14 @@ _TOKEN = (
     *("--request", "PUT", "--header", "X-aws-ec2-metadata-token-ttl-seconds: 60"),
     f"{names.METADATA}/latest/api/token",
 )
+# The same nft prints both, so that its version does not matter: the planned rules from a network namespace of their own,
+# which ends with its shell. Without our table there is nothing after the line.
+_RULES = f"""\
+unshare --net sh -ec 'printf %s "$1" | nft -f -; nft --stateless list table {guard_rules.TABLE}' sh "$1"
+echo --
+tables=$(nft list tables)
+if printf '%s\n' "$tables" | grep -qxF 'table {guard_rules.TABLE}'; then nft --stateless list table {guard_rules.TABLE}; fi
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +59,19 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The metadata service: root reaches it, an ordinary user does not."""
+    """The metadata service: root reaches it, an ordinary user does not. The packet filter has the rules for `users`."""
+
+    users: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardFound:
+    """The HTTP status for root and for an ordinary user; the lines of our table of rules, and what they must be."""
+
+    root: str
+    user: str
+    rules: tuple[str, ...]
+    wanted: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,24 +144,46 @@ def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
     return warned(listed(restless), expected) if restless else passed(expected)
 
 
-def query_guard(_want: Guard) -> tuple[Query, ...]:
-    return (Query(argv=_TOKEN), Query(argv=_TOKEN, as_user=True))
+def query_guard(want: Guard) -> tuple[Query, ...]:
+    rules = Query(argv=("sh", "-ec", _RULES, "sh", guard_rules.rules(want.users)))
+    return (Query(argv=_TOKEN), Query(argv=_TOKEN, as_user=True), rules)
 
 
-def parse_guard(got: tuple[QueryOutput, ...]) -> tuple[str, str]:
-    """The HTTP status for root and for an ordinary user; 000 means no answer."""
-    return (_status(got[0]), _status(got[1]))
+def parse_guard(got: tuple[QueryOutput, ...]) -> GuardFound:
+    """A status of 000 means no answer."""
+    wanted, between, there = got[2].text().partition("--\n")
+    if not wanted.startswith("table ") or not between:
+        raise ParseError(f"nft printed {short(got[2].stdout, 80)}")
+    return GuardFound(root=_status(got[0]), user=_status(got[1]), rules=_lines(there), wanted=_lines(wanted))
 
 
-def evaluate_guard(found: tuple[str, str], _want: Guard) -> CheckResult:
-    root, user = found
-    expected = "root gets 200, an ordinary user gets no answer"
-    words = f"root gets {_http(root)}, an ordinary user gets {_http(user)}"
-    if user != "000":
-        return failed(words, expected)
-    if root != "200":  # if root gets no answer, a missing answer for the user proves nothing
+def evaluate_guard(found: GuardFound, _want: Guard) -> CheckResult:
+    expected = "root gets 200, an ordinary user gets no answer; the rules are those that the agent loads"
+    words = f"root gets {_http(found.root)}, an ordinary user gets {_http(found.user)}"
+    wrong = _other_rules(found)
+    if found.user != "000" or wrong:
+        return failed("; ".join((words, *wrong)), expected)
+    if found.root != "200":  # if root gets no answer, a missing answer for the user proves nothing
         return unknown(words, expected)
-    return passed(words, expected)
+    return passed(f"{words}; {len(found.rules)} lines of rules", expected)
+
+
+def _other_rules(found: GuardFound) -> tuple[str, ...]:
+    """How the rules differ from what they must be; empty if they do not."""
+    if not found.rules:
+        return (f"nft has no table {guard_rules.TABLE}",)
+    there, wanted = Counter(found.rules), Counter(found.wanted)
+    words = [
+        *(f"added: {short(line, 120)}" for line in there - wanted),
+        *(f"missing: {short(line, 120)}" for line in wanted - there),
+    ]
+    if not words and found.rules != found.wanted:
+        words = [f"the rules of {guard_rules.TABLE} have another order"]
+    return (listed(words, 3),) if words else ()
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line for line in map(str.strip, text.splitlines()) if line)
 
 
 def query_disks(want: Disks) -> tuple[Query, ...]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.checks import setting_values
+from gpucluster.checks import setting_values, slurmctld
 from gpucluster.checks.check import (
     CheckResult,
     ParseError,
@@ -23,7 +23,7 @@ from gpucluster.text import short
 FLAGS, LEVEL = "debugflags", "slurmctlddebug"
 _WITH_OTHERS = frozenset({"accountingstoragetres"})  # Slurm adds cpu, mem and others
 _LEVELS = frozenset({LEVEL, "slurmctldsyslogdebug", "slurmddebug", "slurmdsyslogdebug"})
-_HASH = "hash_val"
+_HASH, _VERSION = "hash_val", "slurm_version"
 _INDEXED = re.compile(r"\[[0-9]+\]$")  # Prolog[0]
 _LINE = re.compile(r"([A-Za-z_]+(?:\[[0-9]+\])?)\s+= ?(.*)")
 _RECONFIGURE = "on {machine}: scontrol reconfigure"
@@ -31,9 +31,13 @@ _RECONFIGURE = "on {machine}: scontrol reconfigure"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Key of slurm.conf in small letters -> its value. `hashed`: slurmctld compares its file with the one on the head."""
+    """Key of slurm.conf in small letters -> its value. `hashed`: slurmctld compares its file with the one on the head.
+
+    `release`: that of slurmctld.
+    """
 
     values: dict[str, str]
+    release: str
     hashed: bool = True
 
 
@@ -53,8 +57,9 @@ def parse_config(got: tuple[QueryOutput, ...]) -> dict[str, str]:
             break  # an empty line: the part about cgroup.conf begins
         key = _INDEXED.sub("", pair[1]).lower()
         found[key] = f"{found[key]},{pair[2]}" if key in found else pair[2].strip()
-    if _HASH not in found:
-        raise ParseError("scontrol shows no HASH_VAL")
+    for key in (_HASH, _VERSION):
+        if key not in found:
+            raise ParseError(f"scontrol shows no {key.upper()}")
     return found
 
 
@@ -65,10 +70,14 @@ def evaluate_config(found: dict[str, str], want: Settings) -> CheckResult:
         for key, value in sorted(want.values.items())
         if key in found and not _same(key, found[key], value)
     ]
-    expected = f"the {len(want.values)} values of the plan's slurm.conf"
+    expected = f"Slurm {want.release} with the {len(want.values)} values of the plan's slurm.conf"
     words = [f"{key} is {short(found[key], 60)}, not {short(value, 60) or 'unset'}" for key, value in wrong]
     if want.hashed and not found[_HASH].startswith("Match"):
         words.append("slurmctld has read another slurm.conf than the file on the head")
+    if not slurmctld.is_of_release(found[_VERSION], want.release):
+        words.insert(0, f"slurmctld is {short(found[_VERSION], 30)}, not {want.release}")
+        install = slurmctld.INSTALL.format(release=want.release)
+        return failed(listed(words, 4), expected, (_VERSION, *(key for key, _ in wrong)), install)
     if not words:
         return passed(f"{len(want.values.keys() & found.keys())} values as in the plan", expected)
     return failed(listed(words, 4), expected, tuple(key for key, _ in wrong), _remedy(found, wrong))

@@ -28,6 +28,10 @@ from gpucluster.slurm.values import NodeHardware, SlurmNode
 from gpucluster.text import short
 
 T = TypeVar("T")
+INSTALL = (  # {{machine}} is left for the report
+    "on {{machine}}: apt-cache policy slurm-client; on existing hosts install Slurm {release}, then playbooks/site.yml again; "
+    "on AWS: gpucluster image build, then replace {{machine}}"
+)
 QUERY_NODES = Query(argv=client.SHOW_NODES)
 
 
@@ -40,7 +44,9 @@ class Controllers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurmd:
-    """The machine's own slurmd must answer."""
+    """The machine's own slurmd must answer, and be of this release of Slurm."""
+
+    release: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +119,19 @@ def parse_slurmd(got: tuple[QueryOutput, ...]) -> str:
     return version[1]
 
 
-def evaluate_slurmd(found: str, _want: Slurmd) -> CheckResult:
-    expected = "an answer from this machine's slurmd"
-    return passed(f"slurmd {short(found, 30)} answers", expected) if found else failed("no answer", expected)
+def evaluate_slurmd(found: str, want: Slurmd) -> CheckResult:
+    expected = f"an answer from this machine's slurmd of Slurm {want.release}"
+    if not found:
+        return failed("no answer", expected)
+    if not is_of_release(found, want.release):
+        words = f"slurmd is {short(found, 30)}, not {want.release}"
+        return failed(words, expected, (), INSTALL.format(release=want.release))
+    return passed(f"slurmd {short(found, 30)} answers", expected)
+
+
+def is_of_release(version: str, release: str) -> bool:
+    """Whether the version is a patch level of the release: `24.11.5` of `24.11`."""
+    return version.startswith(f"{release}.")
 
 
 def query_nodes(_want: object) -> tuple[Query, ...]:

@@ -169,7 +169,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="slurmd.ping",
         tier=0,
-        title="slurmd answers",
+        title="slurmd answers, and is of the plan's release of Slurm",
         query=slurmctld.query_slurmd,
         parse=slurmctld.parse_slurmd,
         evaluate=slurmctld.evaluate_slurmd,
@@ -340,7 +340,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="imds.guard",
         tier=0,
-        title="only root reaches the metadata service",
+        title="only root reaches the metadata service and file servers",
         query=machine.query_guard,
         parse=machine.parse_guard,
         evaluate=machine.evaluate_guard,

@@ -30,7 +30,7 @@ from gpucluster.checks import (
     strays,
     user_files,
 )
-from gpucluster.plan import machine_files, names
+from gpucluster.plan import guard_rules, machine_files, names
 from gpucluster.plan.model import (
     Bindings,
     Containers,
@@ -224,7 +224,7 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
     yield expect("node.limits", target, _limits(plan))
     if plan.slurm.containers is not None:
         yield expect("ctr.run", target, CONTAINER_PROGRAMS[plan.slurm.containers])
-    yield expect("slurmd.ping", target, slurmctld.Slurmd())
+    yield expect("slurmd.ping", target, slurmctld.Slurmd(release=plan.slurm.version))
     admins = (
         () if plan.hosts is None else (plan.hosts.ssh_user,)
     )  # Ansible's session ends some seconds after its run
@@ -244,7 +244,8 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
 
 def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = False) -> Iterator[Expectation]:
     if plan.aws is not None:
-        yield expect("imds.guard", target, machine.Guard())
+        users = guard_rules.HEAD_USERS if on_head else guard_rules.NODE_USERS
+        yield expect("imds.guard", target, machine.Guard(users=users))
     below = () if plan.hosts is None else machine_files.OF_HOSTS
     yield expect("files.ours", target, programs.ProgramsWant(below=below))
     yield expect("net.names", target, running_expectations.addresses(plan))
@@ -278,7 +279,8 @@ def _job_checks(plan: SlurmPlan) -> Iterator[Expectation]:
             mine = {node: leaf[node] for node in node_expectations.slots_of(pools[job.pool]) if node in leaf}
             yield expect("topo.place", job.pool, jobs.Leaves(leaf=mine, nodes=job.nodes))
         if job.gpus:
-            yield expect("job.gres", job.pool, jobs.Gres(count=job.gpus, isolated=_isolated(plan)))
+            gres = jobs.Gres(count=job.gpus, isolated=_isolated(plan), stand_ins=_overridden(plan))
+            yield expect("job.gres", job.pool, gres)
         yield expect("job.limits", job.pool, _limits(plan))
         if plan.users and user_expectations.makes_homes(plan):
             yield expect("job.home", job.pool, user_files.JobHomeWant(nodes=job.nodes))
@@ -310,7 +312,7 @@ def _units(units: tuple[str, ...], plan: SlurmPlan, *, daemon: bool) -> tuple[st
 
 
 def _overridden(plan: SlurmPlan) -> bool:
-    """Whether slurmd takes its hardware from slurm.conf: then `slurmd -C` proves nothing."""
+    """Whether slurmd takes its hardware from slurm.conf: then `slurmd -C` proves nothing, and GPUs are device files without a driver."""
     return any(
         line.key == "SlurmdParameters" and "config_overrides" in (line.value or "")
         for line in plan.slurm.lines

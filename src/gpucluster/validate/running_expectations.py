@@ -59,6 +59,7 @@ def settings(plan: SlurmPlan, conf: SlurmConf) -> running_config.Settings:
     debug = {key: conf.values.get(key, value) for key, value in _BY_HAND.items()}
     return running_config.Settings(
         values=dict(sorted({**ours, **debug}.items())),
+        release=plan.slurm.version,
         hashed=_NO_HASH not in conf.values.get("debugflags", "").lower(),
     )
 

@@ -13,9 +13,9 @@ from support.fake_machine import FakeMachine, a_small_plan
 
 from gpucluster import agent, shipment
 from gpucluster.agent.__main__ import COMMANDS
-from gpucluster.agent.boot import guard, hostnames, runner, slurmctld
+from gpucluster.agent.boot import hostnames, runner, slurmctld
 from gpucluster.agent.monitors import termination
-from gpucluster.plan import names
+from gpucluster.plan import guard_rules, names
 
 UNITS = Path(agent.__file__).parent / "units"
 SYSTEMD = UNITS / "etc/systemd/system"
@@ -27,14 +27,14 @@ other_line = st.text("abc #.\t", max_size=12).filter(
 
 def test_guard_of_the_image_equals_root_only_rules():
     static = (UNITS / "etc/gpucluster/guard.nft").read_text()
-    assert [line for line in static.splitlines() if not line.startswith("#")] == guard.rules(
+    assert [line for line in static.splitlines() if not line.startswith("#")] == guard_rules.rules(
         ("root",)
     ).splitlines()
 
 
 @pytest.mark.parametrize("users", [("root",), ("root", "slurm")])
 def test_guard_rejects_other_users_and_drops_forwarded_packets(users):
-    text = guard.rules(users)
+    text = guard_rules.rules(users)
     for address in ("ip daddr 169.254.169.254", "ip6 daddr fd00:ec2::254"):
         assert f"{address} meta skuid != {{ {', '.join(users)} }} reject" in text
         assert f"{address} drop" in text
@@ -44,7 +44,7 @@ def test_guard_rejects_other_users_and_drops_forwarded_packets(users):
 @pytest.mark.parametrize("users", [("root",), ("root", "slurm")])
 def test_only_root_reaches_file_servers_the_tls_proxy_of_efs_and_the_daemon(users):
     """Regression: a job's own NFS client was root on EFS, and a job's connections to the daemon blocked the agent of its node."""
-    ours = [line.strip() for line in guard.rules(users).splitlines() if "dport" in line]
+    ours = [line.strip() for line in guard_rules.rules(users).splitlines() if "dport" in line]
     opens = "tcp flags & (syn | ack) == syn"
     ports = f"tcp dport {{ 988, 1018-1023, 2049 }} {opens}"
     only_root = "meta skuid != { root } reject with icmpx admin-prohibited"

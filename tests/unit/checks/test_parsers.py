@@ -128,7 +128,7 @@ def test_running_configuration(version):
     assert "constraincores" not in quiet, "the part about cgroup.conf is not slurm.conf"
     assert (quiet["debugflags"], loud["debugflags"]) == ("Power", "Gres,Power")
     want = running_config.Settings(
-        values={"debugflags": "Power", "slurmctlddebug": "3", "messagetimeout": "30"}
+        values={"debugflags": "Power", "slurmctlddebug": "3", "messagetimeout": "30"}, release=version
     )
     assert running_config.evaluate_config(quiet, want).verdict is CheckStatus.PASS
     found = running_config.evaluate_config(loud, want)

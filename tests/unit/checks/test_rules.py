@@ -1,6 +1,8 @@
 """Rules of checks: rows of a parsed value, the plan's value and the verdict."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -26,11 +28,13 @@ from gpucluster.checks.mounts import Mounted, Mounts, MountWant
 from gpucluster.checks.partitions import Partition, Partitions, PartitionWant
 from gpucluster.checks.power_saving import Cycles, NodeCycle, PowerCycle
 from gpucluster.checks.slurmctld import HardwareLine, HardwareLines, Nodes, NodeSettings
+from gpucluster.plan import guard_rules
 from gpucluster.slurm.values import NodeHardware, SlurmJob, SlurmNode
 from gpucluster.text import short
 from gpucluster.validate.expectation import EVERY_CHECK as CHECKS
 
 PASS, WARN, FAIL, UNKNOWN = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.UNKNOWN
+RECORDED = Path(__file__).parents[2] / "recorded/checks"
 SHAPE = NodeHardware(cpus=192, sockets=2, cores=48, threads=2, memory_mib=1992294, gres="gpu:h200:8")
 
 
@@ -182,6 +186,7 @@ def test_partitions_that_are_missing_or_not_planned():
 
 CONFIG = {
     "hash_val": "Match",
+    "slurm_version": "24.11.5",
     "debugflags": "Power",
     "slurmctlddebug": "info",
     "prolog": "/a,/b",
@@ -189,6 +194,7 @@ CONFIG = {
     "accountingstoragetres": "cpu,mem,gres/gpu",
     "suspendtime": "INFINITE",
 }
+SETTINGS = running_config.Settings(values={}, release="24.11")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +211,7 @@ CONFIG = {
     ],
 )  # fmt: skip
 def test_running_configuration(shown, wanted, found, remedy):
-    finding = running_config.evaluate_config({**CONFIG, **shown}, running_config.Settings(values=wanted))
+    finding = running_config.evaluate_config({**CONFIG, **shown}, replace(SETTINGS, values=wanted))
     assert (finding.verdict is PASS) == (not found)
     assert found in finding.found
     assert finding.remedy == (f"on {{machine}}: {remedy}" if remedy else "")
@@ -213,10 +219,7 @@ def test_running_configuration(shown, wanted, found, remedy):
 
 def test_file_that_slurmctld_does_not_compare_is_not_held_against_it():
     shown = {**CONFIG, "hash_val": "Ignored"}
-    assert (
-        running_config.evaluate_config(shown, running_config.Settings(values={}, hashed=False)).verdict
-        is PASS
-    )
+    assert running_config.evaluate_config(shown, replace(SETTINGS, hashed=False)).verdict is PASS
 
 
 def test_failed_units_are_culprits():
@@ -269,7 +272,37 @@ def test_unit_that_does_not_start_at_boot_fails_and_blocks_no_other_check():
     ],
 )
 def test_metadata_guard_passes_only_if_root_gets_an_answer(root, user, verdict):
-    assert machine.evaluate_guard((root, user), machine.Guard()).verdict is verdict
+    found = machine.parse_guard((*map(http, (root, user)), rules_of("healthy")))
+    assert machine.evaluate_guard(found, machine.Guard(users=guard_rules.HEAD_USERS)).verdict is verdict
+
+
+def http(status: str) -> QueryOutput:
+    return QueryOutput(code=0 if status != "000" else 28, stdout=status)
+
+
+def rules_of(situation: str) -> QueryOutput:
+    """What nft printed, recorded in network namespaces of their own."""
+    return QueryOutput(code=0, stdout=json.loads((RECORDED / "guard.json").read_text())[situation])
+
+
+@pytest.mark.parametrize(
+    ("situation", "words"),
+    [
+        ("file servers open", "added: tcp dport 2049 accept"),
+        ("containers pass", "missing: ip daddr 169.254.169.254 drop"),
+        ("a user passes", "added: meta skuid 5002 accept"),
+        ("dormant", "added: flags dormant"),
+        ("of a node", "missing: ip daddr 169.254.169.254 meta skuid != { 0, 64030 } reject"),
+        ("another order", "the rules of inet gpucluster have another order"),
+        ("gone", "nft has no table inet gpucluster"),
+    ],
+)
+def test_rules_of_the_packet_filter_are_those_that_the_agent_loads(situation, words):
+    """Regression: with another rule before ours any job was root on NFS, and the check passed."""
+    found = machine.parse_guard((http("200"), http("000"), rules_of(situation)))
+    result = machine.evaluate_guard(found, machine.Guard(users=guard_rules.HEAD_USERS))
+    assert result.verdict is FAIL
+    assert words in result.found
 
 
 def test_mounts():
@@ -337,8 +370,21 @@ def test_munge_and_slurmd():
     assert munge.evaluate_munge(("uid 0",), alone).verdict is PASS
     assert munge.evaluate_munge(("uid 0", "uid 1"), both).found == "this machine's, read on the head: uid 1"
     assert munge.evaluate_munge(("Expired",), alone).verdict is FAIL
-    assert slurmctld.evaluate_slurmd("24.11.5", slurmctld.Slurmd()).verdict is PASS
-    assert slurmctld.evaluate_slurmd("", slurmctld.Slurmd()).verdict is FAIL
+    assert slurmctld.evaluate_slurmd("24.11.5", slurmctld.Slurmd(release="24.11")).verdict is PASS
+    assert slurmctld.evaluate_slurmd("", slurmctld.Slurmd(release="24.11")).verdict is FAIL
+
+
+@pytest.mark.parametrize("version", ["23.11.10", "24.1.1", "24.110.1", "26.05.5"])
+def test_daemons_of_another_release_than_the_plan_are_found(version):
+    """Regression: the version was printed and compared with nothing."""
+    for result in (
+        slurmctld.evaluate_slurmd(version, slurmctld.Slurmd(release="24.11")),
+        running_config.evaluate_config({**CONFIG, "slurm_version": version}, SETTINGS),
+    ):
+        assert result.verdict is FAIL
+        assert f"is {version}, not 24.11" in result.found
+        assert "install Slurm 24.11, then playbooks/site.yml again" in result.remedy
+        assert "on {machine}: apt-cache policy slurm-client" in result.remedy
 
 
 def test_multi_node_job_and_leaf_switches():
@@ -363,8 +409,19 @@ def test_multi_node_job_and_leaf_switches():
 
 
 def devices(visible: int, allowed: int) -> Devices:
-    opened = {f"/dev/nvidia{n}": "ENXIO" if n < allowed else "EPERM" for n in range(8)}
+    opened = {f"/dev/nvidia{n}": "open" if n < allowed else "EPERM" for n in range(8)}
     return Devices(visible=tuple(map(str, range(visible))), opened=opened)
+
+
+@pytest.mark.parametrize("word", ["EIO", "ENXIO", "ENODEV"])
+def test_gpu_that_does_not_open_is_found_where_it_has_a_driver(word):
+    """Regression: a dead GPU counted as one that can be opened. Only a rehearsal's device files have no driver."""
+    broken = replace(devices(8, 8), opened={**devices(8, 8).opened, "/dev/nvidia3": word})
+    steps = (devices(1, 1), broken)
+    result = jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=False))
+    assert (result.verdict, result.culprits) == (FAIL, (f"/dev/nvidia3: {word}",))
+    assert f"GPUs do not open: /dev/nvidia3: {word}" in result.found
+    assert jobs.evaluate_gres(steps, Gres(count=8, isolated=True, stand_ins=True)).verdict is PASS
 
 
 @pytest.mark.parametrize(
@@ -379,7 +436,7 @@ def devices(visible: int, allowed: int) -> Devices:
     ],
 )
 def test_gres(found, isolated, verdict):
-    assert jobs.evaluate_gres(found, Gres(count=8, isolated=isolated)).verdict is verdict
+    assert jobs.evaluate_gres(found, Gres(count=8, isolated=isolated, stand_ins=False)).verdict is verdict
 
 
 ROOT_MOUNT = "540 514 0:60 / / rw,relatime master:119 - overlay overlay rw\n"

@@ -1,8 +1,11 @@
 """Limits, modes, hooks, containers and accounting: recorded answers of the real programs, healthy and after a fault."""
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.account_rows import a_site_plan, with_containers
@@ -199,6 +202,111 @@ def test_healthy_accounting(version, check):
 def test_accounting_after_a_fault(version, situation, check, found, remedy):
     finding = recorded(version, situation, check)
     assert (finding.verdict, found in finding.found, remedy in finding.remedy) == (FAIL, True, True), finding
+
+
+def after(check: str, change: Callable[[dict[str, Any]], None]) -> CheckResult:
+    """The finding after a change of the recorded answers of a healthy database: `qos`, `associations`, `users` and `rows`."""
+    rows = json.loads((RECORDED / "24.11/accounting.json").read_text())["healthy"][check]
+    texts = [row["stdout"] for row in rows]
+    parts = {key: json.loads(text)[key] for key, text in zip(PARTS, texts[1:], strict=False)}
+    whole = {**parts, "rows": texts[-1].splitlines()}
+    change(whole)
+    said_now = [json.dumps({key: whole[key]}) for key in PARTS]
+    got = said(texts[0], *said_now, "".join(f"{line}\n" for line in whole["rows"]))
+    return CHECKS[check].evaluate(CHECKS[check].parse(got), WANTS[check])
+
+
+PARTS = ("qos", "accounts", "associations", "users")
+NO_LIMIT = "|" * 10
+
+
+def place(whole: dict[str, Any], account: str, user: str = "") -> dict[str, Any]:
+    found = [one for one in whole["associations"] if (one["account"], one["user"]) == (account, user)]
+    return found[0]
+
+
+def tres(kind: str, name: str, count: int) -> list[dict[str, Any]]:
+    return [{"type": kind, "name": name, "id": 1, "count": count}]
+
+
+def in_partition(whole: dict[str, Any]) -> None:
+    copy = json.loads(json.dumps(place(whole, "research", "vision")))
+    whole["associations"].append(copy | {"partition": "gpu", "comment": ""})
+    whole["rows"].append(f"research|vision|gpu{NO_LIMIT}")
+
+
+def limit_in_partition(whole: dict[str, Any]) -> None:
+    in_partition(whole)
+    whole["rows"][-1] = "research|vision|gpu|5" + "|" * 9
+
+
+def add_mallory(whole: dict[str, Any]) -> None:
+    copy = json.loads(json.dumps(place(whole, "product", "recsys")))
+    whole["associations"].append(copy | {"user": "mallory", "comment": ""})
+
+
+def strange_name(whole: dict[str, Any]) -> None:
+    whole["rows"].append("research|A b|" + "|5" + "|" * 9)
+
+
+def marked_by_another(whole: dict[str, Any]) -> None:
+    (urgent,) = [one for one in whole["qos"] if one["name"] == "urgent"]
+    urgent |= {"description": "gpucluster other", "priority": {"set": True, "infinite": False, "number": 1}}
+
+
+def nodes_of_qos(whole: dict[str, Any]) -> None:
+    (urgent,) = [one for one in whole["qos"] if one["name"] == "urgent"]
+    urgent["limits"]["max"]["tres"]["total"] += tres("node", "", 1)
+
+
+def level(name: str, word: str) -> Callable[[dict[str, Any]], None]:
+    def change(whole: dict[str, Any]) -> None:
+        copy = json.loads(json.dumps(whole["users"][0]))
+        others = [one for one in whole["users"] if one["name"] != name]
+        whole["users"] = [*others, copy | {"name": name, "administrator_level": [word]}]
+
+    return change
+
+
+VISION = "modify user where account=research name=vision cluster=lab set"
+
+
+@pytest.mark.parametrize(
+    ("check", "change", "verdict", "found", "remedy"),
+    [
+        ("acct.tree", lambda w: place(w, "research", "vision")["qos"].append("debug"), FAIL, "user vision of account research: qos is debug,normal,urgent, not normal,urgent", f"{VISION} qos="),
+        ("acct.tree", lambda w: place(w, "research", "vision")["default"].update(qos="urgent"), FAIL, "defaultqos is urgent, not normal", f"{VISION} defaultqos=-1"),
+        ("acct.tree", lambda w: place(w, "research", "vision").update(shares_raw=1000), FAIL, "fairshare is 1000, not 1", f"{VISION} fairshare=1"),
+        ("acct.tree", level("vision", "Administrator"), FAIL, "user vision has AdminLevel Administrator, which no plan sets", "modify user where name=vision set adminlevel=None"),
+        ("acct.tree", level("ops", "Operator"), WARN, "not in the plan: AdminLevel Operator of user ops", "modify user where name=ops set adminlevel=None"),
+        ("acct.tree", add_mallory, WARN, "not in the plan: user mallory of account product", "where account=product name=mallory cluster=lab set GrpSubmitJobs=0"),
+        ("acct.tree", lambda w: place(w, "root")["max"]["tres"].update(total=tres("gres", "gpu", 8)), FAIL, "account root has GrpTRES gres/gpu=8, which no plan sets", "where name=root cluster=lab set GrpTRES=gres/gpu=-1"),
+        ("acct.tree", lambda w: place(w, "root")["max"]["jobs"]["per"].update(submitted={"set": True, "infinite": False, "number": 0}), FAIL, "account root has GrpSubmitJobs 0", "set GrpSubmitJobs=-1"),
+        ("acct.tree", lambda w: place(w, "research", "vision")["max"]["tres"]["total"].extend(tres("node", "", 1)), FAIL, "user research/vision has GrpTRES node=1", f"{VISION} GrpTRES=node=-1"),
+        ("acct.tree", in_partition, WARN, "not in the plan: user vision of account research in partition gpu", "account=research name=vision partition=gpu cluster=lab set GrpSubmitJobs=0"),
+        ("acct.tree", limit_in_partition, FAIL, "user research/vision/gpu has MaxJobs 5", "account=research name=vision partition=gpu cluster=lab set MaxJobs=-1"),
+        ("acct.tree", strange_name, FAIL, "user research/A b has MaxJobs 5", "sacctmgr show assoc cluster=lab tree"),
+        ("acct.qos", nodes_of_qos, FAIL, "qos urgent has GrpTRES node=1", "modify qos where name=urgent set GrpTRES=node=-1"),
+        ("acct.qos", marked_by_another, FAIL, "the QOS urgent belongs to the cluster other", "show cluster name=other format=cluster | grep -q . || { sacctmgr --immediate modify qos where name=urgent set priority=1000"),
+    ],
+)  # fmt: skip
+def test_change_by_hand_is_found_with_a_command_that_undoes_it(check, change, verdict, found, remedy):
+    """Regression: privileges, most limits and foreign marks passed, and one remedy was `on the head: ` without a command."""
+    finding = after(check, change)
+    assert finding.verdict is verdict, finding
+    assert found in finding.found
+    assert remedy in finding.remedy
+    assert re.match(r"on \{machine\}: \S", finding.remedy)
+
+
+def test_more_changes_than_a_remedy_has_commands():
+    def many(whole: dict[str, Any]) -> None:
+        whole["rows"] += [f"research|u{n}|" + "|5" + "|" * 9 for n in range(9)]
+        place(whole, "science")["shares_raw"] = 9
+
+    remedy = after("acct.tree", many).remedy
+    assert remedy.count("MaxJobs=-1") == accounting.COMMANDS
+    assert remedy.endswith("; then at the desk: gpucluster accounts apply lab")
 
 
 def queue(count: int) -> str:

@@ -46,6 +46,8 @@ def test_burst_cluster_has_checks_on_head_and_job_nodes():
         "burst.rt[h200]",
         "job.part[gpu]",
     } <= by_id.keys()
+    assert not by_id["job.gres[h200]"].want.stand_ins
+    assert by_id["slurmd.ping[h200/1]"].want.release == by_id["ctl.conf[head]"].want.release == "24.11"
     assert by_id["cloud.orphans[cloud]"].want.place.subnets == ("subnet-1",)
     assert len(by_id["nodes.state[head]"].want.elastic) == 32
     assert by_id["burst.rt[h200]"].want.down_s > 300
@@ -86,6 +88,7 @@ def test_standby_has_the_checks_of_its_machine_and_none_of_the_cluster():
         "imds.guard",
     } <= mine.keys()
     assert not {"ctl.ping", "ctl.conf", "nodes.state", "elastic.ping", "hook.run"} & mine.keys()
+    assert mine["imds.guard"].users == ("root", "slurm")
     assert "slurmd.service" in mine["svc.active"].off
     assert plan.head.standby is not None
     assert plan.head.standby.state in {mount.path for mount in mine["fs.mount"].mounts}

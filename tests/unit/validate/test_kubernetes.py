@@ -13,6 +13,7 @@ from support.kube_steps import kube_steps
 
 from gpucluster.catalog import eks_addon_controllers
 from gpucluster.checks.check import CheckStatus
+from gpucluster.checks.kubernetes import controllers
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
 from gpucluster.plan.model import KubernetesOnAws
@@ -172,6 +173,17 @@ def inactive(one: Object) -> None:
     one["status"] = {"conditions": [{"type": "Active", "status": "False", "message": "its flavor is gone"}]}
 
 
+def scaled_to_0(one: Object) -> None:
+    """As the API server shows it after the pods ended: it writes no zero into the status."""
+    one["spec"]["replicas"] = 0
+    one["status"] = {"observedGeneration": 1}
+
+
+def selecting_none(one: Object) -> None:
+    zero = dict.fromkeys(("desiredNumberScheduled", "numberAvailable", "updatedNumberScheduled"), 0)
+    one["status"].update(zero)
+
+
 NODE, QUEUE = "|Node||ip-10-60-0-1", "|ClusterQueue||kube-research"
 FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("node not ready", lambda w: w.edit(NODE, ready("False", "the kubelet stopped")), {"kube.nodes[tune]": "not ready (the kubelet stopped)"}),
@@ -182,6 +194,8 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("no EFA plugin", lambda w: w.edit(NODE, lambda one: one["status"]["allocatable"].pop("vpc.amazonaws.com/efa")), {"kube.offer[tune]": "0 of 4 vpc.amazonaws.com/efa"}),
     ("network plugin deleted", lambda w: w.without("|DaemonSet|kube-system|aws-node"), {"kube.controllers[cluster]": "kube-system/aws-node: missing"}),
     ("DNS away", lambda w: w.edit("|coredns", lambda one: one["status"].update(availableReplicas=0)), {"kube.controllers[cluster]": "kube-system/coredns: 0 of 2 pods"}),
+    ("DNS scaled to 0", lambda w: w.edit("|coredns", scaled_to_0), {"kube.controllers[cluster]": "kube-system/coredns: scaled to 0 pods"}),
+    ("network plugin selects no node", lambda w: w.edit("|aws-node", selecting_none), {"kube.controllers[cluster]": "kube-system/aws-node: selects none of 7 nodes"}),
     ("network plugin away on a node", lambda w: w.edit("|aws-node", lambda one: one["status"].update(numberAvailable=4)), {"kube.controllers[cluster]": "kube-system/aws-node: 4 of 5 pods"}),
     ("object deleted", lambda w: w.without("|NetworkPolicy|research|default-deny"), {"kube.objects[cluster]": "misses research/NetworkPolicy/default-deny"}),
     ("queue inactive", lambda w: w.edit(QUEUE, inactive), {"kube.queues[cluster]": "its flavor is gone"}),
@@ -206,6 +220,34 @@ def test_fault_is_found_by_its_own_check(
         assert words in bad[name].found
         assert bad[name].remedy
         assert "{" not in bad[name].remedy
+
+
+def test_idle_addons_get_commands_that_start_them(world: World) -> None:
+    world.edit("|coredns", scaled_to_0)
+    world.edit("|aws-node", selecting_none)
+    assert world.results()["kube.controllers[cluster]"].remedy == (
+        "kubectl scale deployment --namespace kube-system coredns --replicas=2; "
+        "kubectl rollout undo daemonset --namespace kube-system aws-node"
+    )
+
+
+def test_idle_addon_that_its_controller_has_not_seen_is_said_to_be_scaled(world: World) -> None:
+    def scaled(one: Object) -> None:
+        scaled_to_0(one)
+        one["metadata"]["generation"] = 2
+
+    world.edit("|coredns", scaled)
+    world.without("|DaemonSet|kube-system|aws-node")
+    result = world.results()["kube.controllers[cluster]"]
+    assert "kube-system/coredns: scaled to 0 pods" in result.found
+    assert result.remedy.endswith("coredns --replicas=2; kubectl get pods --all-namespaces")
+
+
+def test_daemon_set_of_a_cluster_without_nodes_is_no_fault() -> None:
+    idle = controllers.Controller(kind="DaemonSet", name="kube-system/aws-node", wanted=0, available=0)
+    want = controllers.Controllers(namespaces=("kube-system",), needed=(idle.name,))
+    found = controllers.ControllersFound(controllers=(idle,), nodes=0)
+    assert controllers.evaluate_controllers(found, want).verdict is CheckStatus.PASS
 
 
 def test_other_version_blocks_all_other_checks(world: World) -> None:

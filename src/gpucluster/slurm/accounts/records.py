@@ -44,11 +44,18 @@ class AccountRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A user in an account of this cluster."""
+    """A user in an account of this cluster. `qos` and `default_qos` are those of the account, unless somebody sets others.
+
+    `partition`: the place counts only in this partition.
+    """
 
     account: str
     user: str
+    partition: str = ""
     comment: str = ""
+    share: int = 1
+    qos: frozenset[str] = frozenset()
+    default_qos: str = ""
     group: Tres = field(default_factory=dict[str, int])
     closed: bool = False
 
@@ -59,13 +66,30 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLimit:
+    """A limit that gpucluster never sets. `kind`: qos, account or user; `name`: `ACCOUNT/USER/PARTITION` of a place."""
+
+    kind: str
+    name: str
+    limit: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """All of a cluster, by name. `default_accounts`: the default account of each user."""
+    """All of a cluster, by name. `default_accounts`: the default account of each user.
+
+    `in_partitions`: places for one partition. `admins`: the level of users who have one. `other_limits` are of TRES that
+    gpucluster does not limit, of places for one partition, and of the root account.
+    """
 
     qos: Mapping[str, QosRecord] = field(default_factory=dict[str, QosRecord])
     accounts: Mapping[str, AccountRecord] = field(default_factory=dict[str, AccountRecord])
     members: Mapping[tuple[str, str], Member] = field(default_factory=dict[tuple[str, str], Member])
     default_accounts: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_partitions: tuple[Member, ...] = ()
+    admins: Mapping[str, str] = field(default_factory=dict[str, str])
+    other_limits: tuple[OtherLimit, ...] = ()
 
 
 def mark(cluster: str, month: str = "") -> str:
