@@ -103,10 +103,18 @@ def evaluate_machines(found: tuple[Machine, ...], want: Machines) -> CheckResult
     cluster = want.place.cluster
     ours = [m for m in found if m.tags.get(names.TAG_CLUSTER) == cluster]
     faults = [fault for one in want.fixed for fault in _fixed(one, ours, cluster)]
-    nodes = [m for m in ours if m.tags.get(names.TAG_ROLE) == names.ROLE_NODE]
+    nodes = [m for m in ours if _is_node(m, want)]
     faults += [fault for one in nodes for fault in _node(one, want)]
     expected = f"{len(want.fixed)} machines of the plan, and nodes of its launch templates"
     return judged(faults, cluster, f"{len(want.fixed)} machines and {len(nodes)} nodes", expected)
+
+
+def _is_node(one: Machine, want: Machines) -> bool:
+    """By role, or by the launch template, whose tag nobody can change (T54): a node that lost its role is still one."""
+    if any(one.tags.get("Name") == fixed.name for fixed in want.fixed):
+        return False
+    of_plan = any(one.tags.get(names.TAG_TEMPLATE) == template.id for template in want.templates)
+    return of_plan or one.tags.get(names.TAG_ROLE) == names.ROLE_NODE
 
 
 def _fixed(want: FixedMachine, ours: list[Machine], cluster: str) -> Iterator[Fault]:

@@ -260,6 +260,8 @@ SABOTAGES: dict[str, tuple[str, Do, str]] = {
     "a rule by hand for outgoing traffic": ("cloud.rules", lambda b: opened(b, out=True), "head to 0.0.0.0/0: tcp 22-22 is not of the plan"),
     "a node of another image": ("cloud.machines", other_image, "i-[0-9a-f]+ is of the image by-hand, not gpucluster-"),
     "the cluster tag of a node removed": ("cloud.orphans", untag("node", names.TAG_CLUSTER), r"NODE \(of the daemon, without the tag gpucluster:cluster\)"),
+    "the role tag of a node removed": ("cloud.orphans", untag("node", names.TAG_ROLE), r"^without an owner: NODE \(of the daemon, its gpucluster:role is none, not node\)$"),
+    "another role of a node": ("cloud.orphans", lambda b: b.ec2.create_tags(Resources=[b.node], Tags=[{"Key": names.TAG_ROLE, "Value": "login"}]), r"NODE \(of the daemon, its gpucluster:role is login, not node\)"),
 }  # fmt: skip
 
 
@@ -277,6 +279,26 @@ def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(
     for step in result.remedy.split("; "):
         aws.typed(step)
     assert unhealthy(burst.checked()) == {}
+
+
+def test_node_without_its_role_is_compared_with_the_plan(aws: AwsCli, burst: Deployed) -> None:
+    """Regression: without the tag a node with an open metadata service passed every check."""
+    untag("node", names.TAG_ROLE)(burst)
+    hops("node")(burst)
+    bad = unhealthy(burst.checked())
+    assert list(bad) == ["cloud.orphans", "cloud.machines"]
+    assert bad["cloud.machines"].found.startswith(f"{burst.node}: metadata service enabled, tokens optional")
+    for result in bad.values():
+        aws.typed(result.remedy)
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_head_without_tags_is_not_taken_for_a_node(burst: Deployed) -> None:
+    """A node of no launch template is terminated by its remedy; the head is not."""
+    for key in ("Name", names.TAG_ROLE):
+        untag("head", key)(burst)
+    result = burst.checked()["cloud.machines"]
+    assert (result.found, result.remedy) == ("burst-head is missing", PULUMI)
 
 
 PULUMI = "pulumi up --refresh --stack burst"
