@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpucluster.aws.iam_policies import (
+from gpucluster.plan.iam_policies import (
     VOLUME_KEY,
     HeadScope,
     JobsScope,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpucluster.aws.iam_policies import (
+from gpucluster.plan.iam_policies import (
     HeadScope,
     JobsScope,
     NodeScope,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpucluster.aws import operator_eks
-from gpucluster.aws.iam_policies import VOLUME_KEY, Statement
+from gpucluster.plan.iam_policies import VOLUME_KEY, Statement
 from gpucluster.aws.operator_statements import allow
 from gpucluster.catalog.calls import CallFacts, call_facts
 from gpucluster.cloud.run_command import DOCUMENT

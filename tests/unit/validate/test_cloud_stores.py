@@ -12,7 +12,7 @@ from support.cloud_stores import Stores, declare, make_stores
 from support.clouds import REGION, RunningCloud, running_cloud
 from support.operators import OperatorScope
 
-from gpucluster.aws.iam_policies import trust_ec2
+from gpucluster.plan.iam_policies import trust_ec2
 from gpucluster.aws.operator_policies import command_statements
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
 from gpucluster.checks.cloud_stores import FileSystemsWant, FileSystemWant, evaluate_bucket, evaluate_systems

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from support.clouds import RunningCloud, code_of, error_of, local_agent, running_cloud
 from support.waiting import eventually
 
-from gpucluster.aws.iam_policies import Statement, trust_ec2
+from gpucluster.plan.iam_policies import Statement, trust_ec2
 from gpucluster.aws.instances import user_data
 from gpucluster.aws.operator_policies import OperatorScope, command_statements
 from gpucluster.cli import transport_ssm

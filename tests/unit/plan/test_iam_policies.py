@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpucluster.aws.iam_policies import (
+from gpucluster.plan.iam_policies import (
     SEEN,
     SESSION_MANAGER,
     HeadScope,
