@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpucluster.aws import operator_eks
-from gpucluster.plan.iam_policies import VOLUME_KEY, Statement
 from gpucluster.aws.operator_statements import allow
 from gpucluster.catalog.calls import CallFacts, call_facts
 from gpucluster.cloud.run_command import DOCUMENT
 from gpucluster.errors import GpuclusterError
+from gpucluster.plan.iam_policies import VOLUME_KEY, Statement
 from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
 from gpucluster.plan.model.aws import OwnNetwork
-from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, TAG_CLUSTER
+from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, ROLE_JOBS, TAG_CLUSTER
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.plan.store_policies import PATTERNS
 
@@ -52,6 +52,7 @@ DOCTOR = (
 # Lists of EC2 that `gpucluster validate` compares with the plan; these calls have no narrower resource.
 VALIDATE = (
     "ec2:DescribeImages",
+    "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeSecurityGroupRules",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
@@ -287,8 +288,13 @@ def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
     yield from allow("ValidateSecret", calls, [secret])
     profiles = [f"arn:aws:iam::*:instance-profile/{plan.name}-{role}{SUFFIX}" for role in PROFILE_ROLES]
     yield from allow("ValidateProfiles", ["iam:GetInstanceProfile"], profiles)
-    roles = [f"arn:aws:iam::*:role/{plan.name}-{role}{SUFFIX}" for role in PROFILE_ROLES]
-    yield from allow("ValidateRoles", ["iam:ListAttachedRolePolicies", "iam:ListRolePolicies"], roles)
+    of_jobs = () if plan.aws.jobs is None else (ROLE_JOBS,)
+    roles = [f"arn:aws:iam::*:role/{plan.name}-{role}{SUFFIX}" for role in (*PROFILE_ROLES, *of_jobs)]
+    calls = [
+        *("iam:GetRole", "iam:GetRolePolicy"),
+        *("iam:ListAttachedRolePolicies", "iam:ListRolePolicies"),
+    ]
+    yield from allow("ValidateRoles", calls, roles)
     if any(isinstance(source, Efs | SiteEfs) for source in sources):
         names = ("DescribeFileSystemPolicy", "DescribeFileSystems", "DescribeMountTargets")
         arn = f"arn:aws:elasticfilesystem:{region}:*:file-system/*"

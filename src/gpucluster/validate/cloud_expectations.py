@@ -14,6 +14,7 @@ from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, Efs, FsxLustre, Image, ImageById, SiteEfs, SiteLustre, SlurmOnAws
 from gpucluster.plan.model.aws import OwnNetwork
 from gpucluster.plan.security_rules import eks_of, roles, rules
+from gpucluster.validate.declared_roles import declared_roles
 
 
 def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[str, Any]]:
@@ -54,8 +55,7 @@ def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
     if bindings.queue:
         yield "cloud.queue", QueueWant(cluster=plan.name, url=bindings.queue)
     yield "cloud.secret", SecretWant(cluster=plan.name, arn=bindings.secret, key=key)
-    profiles = tuple(f"{plan.name}-{role}" for role in names.PROFILE_ROLES)
-    yield "cloud.roles", RolesWant(cluster=plan.name, profiles=profiles)
+    yield "cloud.roles", _roles(plan, bindings)
     subnets = tuple(sorted(bindings.subnets.values()))
     systems = tuple(
         found
@@ -65,6 +65,18 @@ def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
     )
     if systems:
         yield "cloud.file_systems", FileSystemsWant(cluster=plan.name, systems=systems)
+
+
+def _roles(plan: SlurmOnAws, bindings: Bindings) -> RolesWant:
+    """All templates of nodes name one profile."""
+    template = next((f"{one.id}:{one.version}" for _, one in sorted(bindings.templates.items())), "")
+    return RolesWant(
+        cluster=plan.name,
+        roles=tuple(declared_roles(plan, bindings)),
+        node=f"{plan.name}-{names.ROLE_NODE}",
+        template=template,
+        jobs="" if plan.aws.jobs is None else bindings.jobs_role.rpartition("/")[2],
+    )
 
 
 def _system(source: object, name: str, subnets: tuple[str, ...]) -> FileSystemWant | None:

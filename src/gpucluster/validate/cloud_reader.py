@@ -51,7 +51,8 @@ class CloudReader:
         subnets = [value for key, value in places if key == "vpc-of"]
         tagged: Filters = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": cluster}]
         if what == "roles":
-            return read_roles(self._of, cluster[0], self._instances(tagged))
+            more = {key: value for key, value in places if key in ("template", "role")}
+            return read_roles(self._of, cluster[0], self._instances(tagged), **more)
         if what == "network":
             return read_network(self._of("ec2"), self._vpcs(subnets))
         if what == "endpoints":

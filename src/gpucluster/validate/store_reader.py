@@ -1,4 +1,4 @@
-"""Read what AWS says of one bucket, queue, secret or file system, and of the roles of machines. A thing that does not exist is an empty answer."""
+"""Read what AWS says of one bucket, queue, secret or file system, and of the roles of machines and jobs. A thing that does not exist is an empty answer."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +19,7 @@ _GONE = {  # the services' codes for a thing that does not exist
     "ResourceNotFoundException",
     *("FileSystemNotFound", "PolicyNotFound"),
     "NoSuchEntity",
+    *("InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateId.VersionNotFound"),
 }
 
 
@@ -89,30 +90,65 @@ def read_lustre(client: Client, name: str) -> Mapping[str, Any]:
     return {} if found is None else found["FileSystems"][0]
 
 
-def read_roles(client: Client, cluster: str, instances: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The roles of the instance profiles of the cluster's machines, with their policies. Others' profiles are not read."""
+def read_roles(
+    client: Client, cluster: str, instances: Iterable[Mapping[str, Any]], template: str = "", role: str = ""
+) -> Mapping[str, Any]:
+    """The roles of the instance profiles of the cluster's machines and of a launch template, and `role`, with their policies.
+
+    `template`: `ID:VERSION`. Others' profiles are not read.
+    """
     living = (one for one in instances if one["State"]["Name"] not in ENDED)
     arns = {one["IamInstanceProfile"]["Arn"] for one in living if "IamInstanceProfile" in one}
+    arns |= _profiles_of_template(client, template) if template else set()
     kinds = tuple(f"{cluster}-{role}" for role in names.PROFILE_ROLES)
     profiles = sorted(name for arn in arns if (name := arn.rpartition("/")[2]).startswith(kinds))
-    return {"Roles": [_role(client("iam"), profile) for profile in profiles]}
+    found = [_role_of_profile(client("iam"), profile) for profile in profiles]
+    return {"Roles": [*found, *([_role(client("iam"), role, role)] if role else [])]}
 
 
-def _role(iam: Any, profile: str) -> Mapping[str, Any]:
-    """The role of a profile. Its name is empty if there is none."""
+def _profiles_of_template(client: Client, template: str) -> set[str]:
+    """The ARN of the instance profile in a version of a launch template."""
+    name, _, version = template.partition(":")
+    describe = client("ec2").describe_launch_template_versions
+    found = _asked(describe, LaunchTemplateId=name, Versions=[version]) or {}
+    data = [one.get("LaunchTemplateData", {}) for one in found.get("LaunchTemplateVersions", [])]
+    profiles = [one.get("IamInstanceProfile", {}) for one in data]
+    return {one.get("Arn") or one.get("Name", "") for one in profiles}
+
+
+def _role_of_profile(iam: Any, profile: str) -> Mapping[str, Any]:
     found = _asked(iam.get_instance_profile, InstanceProfileName=profile) or {}
     roles = found.get("InstanceProfile", {}).get("Roles", [])
-    if not roles:
-        return {"Profile": profile, "Name": "", "Attached": [], "Inline": []}
-    name = roles[0]["RoleName"]
+    return _role(iam, profile, roles[0]["RoleName"]) if roles else _no_role(profile)
+
+
+def _role(iam: Any, profile: str, name: str) -> Mapping[str, Any]:
+    """A role with its policies."""
+    found = _asked(iam.get_role, RoleName=name)
+    if found is None:
+        return _no_role(profile)
     attached = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
-    inline = iam.get_paginator("list_role_policies").paginate(RoleName=name)
+    inline = [
+        one
+        for page in iam.get_paginator("list_role_policies").paginate(RoleName=name)
+        for one in page["PolicyNames"]
+    ]
+    documents = {one: _asked(iam.get_role_policy, RoleName=name, PolicyName=one) or {} for one in inline}
     return {
         "Profile": profile,
         "Name": name,
+        "Trust": found["Role"].get("AssumeRolePolicyDocument"),
         "Attached": [one["PolicyArn"] for page in attached for one in page["AttachedPolicies"]],
-        "Inline": [one for page in inline for one in page["PolicyNames"]],
+        "Inline": [
+            {"PolicyName": one, "PolicyDocument": answer.get("PolicyDocument")}
+            for one, answer in documents.items()
+        ],
     }
+
+
+def _no_role(profile: str) -> Mapping[str, Any]:
+    """The profile has no role, or there is no role of this name."""
+    return {"Profile": profile, "Name": "", "Attached": [], "Inline": []}
 
 
 STORES: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {

@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from support import builders
 from support.aws_cli import AwsCli, aws_cli
 from support.cloud_network import make_network
+from support.cloud_roles import declare_roles
 from support.cloud_stores import make_stores
 from support.clouds import REGION, RunningCloud, running_cloud
 
@@ -26,20 +27,11 @@ from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
 
 pytestmark = pytest.mark.loopback
 GUARDED = {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1}
-TRUST = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[RunningCloud]:
     with running_cloud(timing=Timing(pending_s=0.0, ending_s=5.0)) as found:
-        for role in (names.ROLE_HEAD, names.ROLE_NODE):
-            iam, name = found.client("iam"), f"burst-{role}-1234567"
-            iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(TRUST))
-            iam.create_instance_profile(InstanceProfileName=name)
-            iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
-            nothing = {"Effect": "Deny", "Action": "*", "Resource": "*"}
-            own = json.dumps({"Version": "2012-10-17", "Statement": [nothing]})
-            iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=own)
         yield found
 
 
@@ -156,6 +148,12 @@ def burst(cloud: RunningCloud) -> Deployed:
     vpc, subnets = network.vpc, network.private
     groups = groups_of(ec2, plan, vpc)
     image = cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11")
+    made = make_stores(cloud, "burst")
+    bindings = Bindings(
+        schema=1, region=REGION, bucket=made.bucket, secret=made.secret, queue=made.queue, subnets=subnets, templates={},
+        groups={names.ROLE_NODE: groups[names.ROLE_NODE]},
+    )  # fmt: skip
+    declare_roles(cloud, plan, bindings)
     templates: dict[str, TemplateBinding] = {}
     for pool in plan.pools:
         for one in pool.templates:
@@ -171,11 +169,7 @@ def burst(cloud: RunningCloud) -> Deployed:
                 LaunchTemplateName=f"{one.key}-{vpc}", LaunchTemplateData=data
             )
             templates[one.key] = TemplateBinding(id=launch["LaunchTemplate"]["LaunchTemplateId"], version=1)
-    made = make_stores(cloud, "burst")
-    bindings = Bindings(
-        schema=1, region=REGION, bucket=made.bucket, secret=made.secret, queue=made.queue, subnets=subnets, templates=templates,
-        groups={names.ROLE_NODE: groups[names.ROLE_NODE]},
-    )  # fmt: skip
+    bindings = replace(bindings, templates=templates)
     found = Deployed(cloud, plan, bindings, vpc, groups, image)
     found.head, found.node = found.launch_head(), found.launch_node()
     return found

@@ -8,19 +8,26 @@ from typing import Any
 
 import pytest
 from support import builders
+from support.cloud_roles import MARK, declare_roles
 from support.cloud_stores import Stores, declare, make_stores
 from support.clouds import REGION, RunningCloud, running_cloud
 from support.operators import OperatorScope
 
-from gpucluster.plan.iam_policies import trust_ec2
 from gpucluster.aws.operator_policies import command_statements
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
-from gpucluster.checks.cloud_stores import FileSystemsWant, FileSystemWant, evaluate_bucket, evaluate_systems
+from gpucluster.checks.cloud_stores import (
+    FileSystemsWant,
+    FileSystemWant,
+    evaluate_bucket,
+    evaluate_systems,
+)
 from gpucluster.checks.store_answers import parse_bucket, parse_queue, parse_secret, parse_systems
 from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
+from gpucluster.plan.iam_policies import trust_ec2
 from gpucluster.plan.model import Access, Bindings, Efs, FsxLustre, Mount, SlurmOnAws
-from gpucluster.plan.model.bindings import FileSystemBinding
+from gpucluster.plan.model.aws import JobsS3Access
+from gpucluster.plan.model.bindings import FileSystemBinding, TemplateBinding
 from gpucluster.validate.cloud_expectations import of_cluster
 from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
 from gpucluster.validate.store_reader import read_roles
@@ -240,43 +247,126 @@ def test_disabled_rule_is_enabled_by_its_remedy(burst: Deployed) -> None:
     assert unhealthy(burst.checked()) == {}
 
 
-def with_head(b: Deployed) -> str:
-    """Run a head whose profile and role are as the program declares them; return the role's name."""
-    iam, name = b.client("iam"), "burst-head-0a1b2c3"
-    if not any(one["RoleName"] == name for one in iam.list_roles()["Roles"]):
-        iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust_ec2())
-        iam.create_instance_profile(InstanceProfileName=name)
-        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
-    iam.put_role_policy(RoleName=name, PolicyName="burst-head-4d5e6f7", PolicyDocument=NOTHING)
+HEAD, NODE, JOBS = (f"burst-{role}{MARK}" for role in ("head", "node", "jobs"))
+EVERYTHING = json.dumps(
+    {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+)
+ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
+
+
+def with_head(b: Deployed) -> None:
+    """Run a head, with the roles that the program declares, one for jobs too, and a launch template; no node lives."""
+    account = b.made.secret.split(":")[4]
+    jobs = JobsS3Access(read=("s3://data",))
+    b.plan = replace(b.plan, aws=replace(b.plan.aws, jobs=jobs))
+    b.bindings = replace(b.bindings, jobs_role=f"arn:aws:iam::{account}:role/{JOBS}")
+    declare_roles(b.cloud, b.plan, b.bindings)
     b.cloud.clock.move(60)
+    image = b.cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11")
+    data = {
+        "ImageId": image,
+        "IamInstanceProfile": {"Arn": f"arn:aws:iam::{account}:instance-profile/{NODE}"},
+    }
+    made = b.client("ec2").create_launch_template(
+        LaunchTemplateName=f"nodes-{b.made.bucket}", LaunchTemplateData=data
+    )
+    template = TemplateBinding(id=made["LaunchTemplate"]["LaunchTemplateId"], version=1)
+    b.bindings = replace(b.bindings, templates={"h200-spot-p5en.48xlarge": template})
     b.client("ec2").run_instances(
-        ImageId=b.cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11"),
-        InstanceType="m7i.large", SubnetId=b.subnets[0], MinCount=1, MaxCount=1,
-        IamInstanceProfile={"Name": name},
+        ImageId=image, InstanceType="m7i.large", SubnetId=b.subnets[0], MinCount=1, MaxCount=1,
+        IamInstanceProfile={"Name": HEAD},
         TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": names.TAG_CLUSTER, "Value": "burst"}]}],
     )  # fmt: skip
-    return name
 
 
 def test_other_policies_of_a_role_are_removed_by_their_remedies(burst: Deployed) -> None:
     """Regression: the head could do everything in the account, and was healthy."""
-    role, iam = with_head(burst), burst.client("iam")
-    assert burst.checked()["cloud.roles"].found == "1 roles, as declared"
+    with_head(burst)
+    iam = burst.client("iam")
+    assert burst.checked()["cloud.roles"].found == "3 roles, as declared"
     own = iam.create_policy(PolicyName="all", PolicyDocument=NOTHING)["Policy"]["Arn"]
-    iam.attach_role_policy(RoleName=role, PolicyArn=own)
-    iam.put_role_policy(RoleName=role, PolicyName="mine", PolicyDocument=NOTHING)
+    iam.attach_role_policy(RoleName=HEAD, PolicyArn=own)
+    iam.put_role_policy(RoleName=HEAD, PolicyName="mine", PolicyDocument=NOTHING)
     result = unhealthy(burst.checked())["cloud.roles"]
-    assert result.found == f"{role} also has the policy {own}, {role} also has the inline policy mine"
+    assert result.found == f"{HEAD} also has the policy {own}, {HEAD} also has the inline policy mine"
     assert result.remedy.split("; ") == [
-        f"aws iam detach-role-policy --role-name {role} --policy-arn {own}",
-        f"aws iam delete-role-policy --role-name {role} --policy-name mine",
+        f"aws iam detach-role-policy --role-name {HEAD} --policy-arn {own}",
+        f"aws iam delete-role-policy --role-name {HEAD} --policy-name mine",
     ]
-    iam.detach_role_policy(RoleName=role, PolicyArn=own)
-    iam.delete_role_policy(RoleName=role, PolicyName="mine")
+    iam.detach_role_policy(RoleName=HEAD, PolicyArn=own)
+    iam.delete_role_policy(RoleName=HEAD, PolicyName="mine")
     assert unhealthy(burst.checked()) == {}
-    iam.delete_role_policy(RoleName=role, PolicyName="burst-head-4d5e6f7")
+    iam.delete_role_policy(RoleName=HEAD, PolicyName=HEAD)
     lost = unhealthy(burst.checked())["cloud.roles"]
-    assert (lost.found, lost.remedy) == (f"{role} has lost its inline policy", UP)
+    assert (lost.found, lost.remedy) == (f"{HEAD} has lost its inline policy", UP)
+
+
+def test_role_of_jobs_has_no_policy_of_others(burst: Deployed) -> None:
+    """Regression: each job with credentials was an administrator, and everything was healthy."""
+    with_head(burst)
+    burst.client("iam").attach_role_policy(RoleName=JOBS, PolicyArn=ADMINISTRATOR)
+    result = unhealthy(burst.checked())["cloud.roles"]
+    assert result.found == f"{JOBS} also has the policy {ADMINISTRATOR}"
+    assert result.remedy == f"aws iam detach-role-policy --role-name {JOBS} --policy-arn {ADMINISTRATOR}"
+    burst.client("iam").detach_role_policy(RoleName=JOBS, PolicyArn=ADMINISTRATOR)
+    assert unhealthy(burst.checked()) == {}
+
+
+def put(role: str, change: Callable[[dict[str, Any]], object]) -> Do:
+    """Change the inline policy of a role under its name."""
+
+    def do(b: Deployed) -> None:
+        iam = b.client("iam")
+        document = iam.get_role_policy(RoleName=role, PolicyName=role)["PolicyDocument"]
+        change(document)
+        iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=json.dumps(document))
+
+    return do
+
+
+def wider(sid: str, **more: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda document: next(s for s in document["Statement"] if s["Sid"] == sid).update(more)
+
+
+def trusted_by_all(role: str) -> Do:
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    text = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    return lambda b: b.client("iam").update_assume_role_policy(RoleName=role, PolicyDocument=text)
+
+
+def without_the_role_of_jobs(b: Deployed) -> None:
+    b.client("iam").delete_role_policy(RoleName=JOBS, PolicyName=JOBS)
+    b.client("iam").delete_role(RoleName=JOBS)
+
+
+def without_the_template(b: Deployed) -> None:
+    (template,) = b.bindings.templates.values()
+    b.client("ec2").delete_launch_template(LaunchTemplateId=template.id)
+
+
+OTHER_ROLES: dict[str, tuple[Do, str]] = {
+    "everything, under the name of the head's policy": (lambda b: b.client("iam").put_role_policy(RoleName=HEAD, PolicyName=HEAD, PolicyDocument=EVERYTHING), f"the inline policy of {HEAD} is not the declared one: it also has the statement without an id, lacks the statement LaunchFrom, .*"),
+    "the head terminates every instance": (put(HEAD, wider("OwnNodes", Condition={})), f"the inline policy of {HEAD} is not the declared one: it has a changed statement OwnNodes"),
+    "nodes read every object, and no node lives": (put(NODE, wider("Bundle", Resource="*")), f"the inline policy of {NODE} is not the declared one: it has a changed statement Bundle"),
+    "jobs write where they only read": (put(JOBS, wider("Read", Action=["s3:GetObject", "s3:PutObject"])), f"the inline policy of {JOBS} is not the declared one: it has a changed statement Read"),
+    "everybody assumes the role of jobs": (trusted_by_all(JOBS), f"the trust policy of {JOBS} is not the declared one: it has a changed statement without an id"),
+    "everybody assumes the role of nodes": (trusted_by_all(NODE), f"the trust policy of {NODE} is not the declared one: it has a changed statement without an id"),
+    "the role of jobs is gone": (without_the_role_of_jobs, f"there is no role of {JOBS}"),
+    "the launch template is gone": (without_the_template, "the launch template lt-[0-9a-f]+ names no profile burst-node, so the role of nodes is not found"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "words"), OTHER_ROLES.values(), ids=OTHER_ROLES)
+def test_changed_role_is_found_and_healed_by_pulumi(burst: Deployed, do: Do, words: str) -> None:
+    """Regression: only the names of policies were compared."""
+    with_head(burst)
+    do(burst)
+    (name, result), *others = unhealthy(burst.checked()).items()
+    assert (name, others, result.remedy) == ("cloud.roles", [], UP)
+    assert re.fullmatch(words, result.found), result.found
+    if do is not without_the_template:
+        declare_roles(burst.cloud, burst.plan, burst.bindings)
+        assert unhealthy(burst.checked()) == {}
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "terminated"])
@@ -379,8 +469,10 @@ def test_answer_without_what_is_compared_is_unreadable(
 
 def rights() -> list[dict[str, Any]]:
     """The statements of `plan --operator-policy commands` for `validate`, in the Region of the test."""
+    plan = builders.a_plan()
     plan = replace(
-        builders.a_plan(),
+        plan,
+        aws=replace(plan.aws, jobs=JobsS3Access(read=("s3://data",))),
         access=Access(ssm=True),
         storage=(Mount(path="/home", source=Efs()), Mount(path="/scratch", source=LUSTRE)),
     )
