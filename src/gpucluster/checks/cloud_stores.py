@@ -7,6 +7,7 @@ from typing import cast
 
 from gpucluster.checks.check import CheckResult, Location, Query, listed
 from gpucluster.checks.cloud import UP, Fault, is_named, judged
+from gpucluster.checks.policy_documents import loaded
 from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Queue, Secret
 from gpucluster.plan import store_policies
 from gpucluster.text import short
@@ -130,17 +131,21 @@ def _queue(found: Queue | None, want: QueueWant) -> Iterator[Fault]:
     if found is None:
         yield Fault(words=f"{want.url} does not exist", step=UP)
         return
-    for name, value in store_policies.QUEUE.items():
+    change = f"aws sqs set-queue-attributes --queue-url {want.url} --attributes"
+    for name, value in {**store_policies.QUEUE, **store_policies.QUEUE_DEFAULTS}.items():
         if found.settings[name] != value:
             shown = short(found.settings[name] or "not set", 40)
-            yield Fault(words=f"{name} is {shown}, not {value}", step=UP)
+            step = UP if name in store_policies.QUEUE else f"{change} {name}={value}"
+            yield Fault(words=f"{name} is {shown}, not {value}", step=step)
+    if found.redrive:
+        step = f"{change} RedrivePolicy="
+        yield Fault(words=f"it moves messages to another queue: {short(found.redrive, 120)}", step=step)
     rules = _rules(found.policy, want.cluster)
-    declared = store_policies.events_to(found.arn, rules)
+    declared = store_policies.events_to(found.arn, _arns(rules, found.arn))
     if len(rules) != len(store_policies.PATTERNS) or not _same_policy(found.policy, declared):
         yield Fault(words=_of_policy("its policy", found.policy), step=UP)
-    ours = {arn.rpartition("/")[2] for arn in rules}
     for rule in found.rules:
-        if rule.name in ours:
+        if rule.name in rules:
             yield from _event_rule(rule, found.arn, want.cluster)
 
 
@@ -153,26 +158,41 @@ def _event_rule(rule: EventRule, queue: str, cluster: str) -> Iterator[Fault]:
     if rule.state != "ENABLED":
         step = f"aws events enable-rule --name {rule.name}"
         yield Fault(words=f"its rule {rule.name} is {short(rule.state, 20)}", step=step)
-    if _loaded(rule.pattern) != store_policies.PATTERNS[kind]:
+    if loaded(rule.pattern) != store_policies.PATTERNS[kind]:
         words = f"its rule {rule.name} has another pattern: {short(rule.pattern, 120)}"
         yield Fault(words=words, step=UP)
-    if queue not in rule.targets:
+    yield from _targets(rule, queue)
+
+
+def _targets(rule: EventRule, queue: str) -> Iterator[Fault]:
+    """The program declares a target with an id and an ARN. A target with more, such as `Input`, sends something else than the event."""
+    here = [one for one in rule.targets if one.arn == queue]
+    whole = [one for one in here if not one.more]
+    if not here:
         yield Fault(words=f"its rule {rule.name} does not send to it", step=UP)
+    for one in here:
+        if one.more:
+            plain = f"Id={one.id},Arn={queue}"
+            step = (
+                f"aws events remove-targets --rule {rule.name} --ids {one.id}"
+                if whole
+                else f"aws events put-targets --rule {rule.name} --targets {plain}"
+            )
+            words = f"its rule {rule.name} sends to it with {listed(one.more)}"
+            yield Fault(words=words, step=step)
 
 
 def _rules(policy: str, cluster: str) -> tuple[str, ...]:
-    """The ARNs in the policy that are of the cluster's rules: Pulumi gives their names, so the plan cannot know them."""
-    sources = _strings(_loaded(policy))
+    """The names of the cluster's rules in the policy: Pulumi gives them, so the plan cannot know them."""
+    found = {arn.rpartition("/")[2] for arn in _strings(loaded(policy)) if ":rule/" in arn}
     declared = [f"{cluster}-{name}" for name in store_policies.PATTERNS]
-    return tuple(
-        sorted(
-            {
-                arn
-                for arn in sources
-                if ":rule/" in arn and any(is_named(arn.rpartition("/")[2], name) for name in declared)
-            }
-        )
-    )
+    return tuple(sorted(one for one in found if any(is_named(one, name) for name in declared)))
+
+
+def _arns(rules: tuple[str, ...], queue: str) -> list[str]:
+    """The ARNs of rules in the Region and the account of the queue: the policy is what is judged, so its own are not used."""
+    region, account = queue.split(":")[3:5]
+    return [f"arn:aws:events:{region}:{account}:rule/{name}" for name in rules]
 
 
 def _secret(found: Secret | None, want: SecretWant) -> Iterator[Fault]:
@@ -246,14 +266,7 @@ def _name(arn: str) -> str:
 
 
 def _same_policy(found: str, want: str) -> bool:
-    return _plain(_loaded(found)) == _plain(json.loads(want))
-
-
-def _loaded(policy: str) -> object:
-    try:
-        return json.loads(policy)
-    except (ValueError, RecursionError):
-        return None
+    return _plain(loaded(found)) == _plain(json.loads(want))
 
 
 def _plain(value: object) -> object:

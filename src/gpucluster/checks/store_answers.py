@@ -9,6 +9,7 @@ from gpucluster.checks.check import ParseError, QueryOutput
 from gpucluster.plan import store_policies
 from gpucluster.text import short
 
+QUEUE_SETTINGS = (*store_policies.QUEUE, *store_policies.QUEUE_DEFAULTS)
 BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 
 
@@ -24,22 +25,32 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue in SQS. `rules`: those of EventBridge that its policy names."""
+    """A queue in SQS. `rules`: those of EventBridge that its policy names. `redrive`: where it moves messages; empty: nowhere."""
 
     arn: str
     settings: Mapping[str, str]
     policy: str
+    redrive: str = ""
     rules: tuple["EventRule", ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRule:
-    """A rule of EventBridge. `state` is empty if it does not exist. `targets`: ARNs."""
+    """A rule of EventBridge. `state` is empty if it does not exist."""
 
     name: str
     state: str
     pattern: str
-    targets: tuple[str, ...]
+    targets: tuple["EventTarget", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTarget:
+    """A target of a rule. `more`: its fields beside id and ARN, such as `Input`, which replaces the event."""
+
+    id: str
+    arn: str
+    more: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +98,15 @@ def parse_queue(got: tuple[QueryOutput, ...]) -> Queue | None:
     found = json_fields.table(got[0].text())
     if not found:
         return None
-    settings = {name: _text(found, name) for name in store_policies.QUEUE}
+    arn = json_fields.text(found, "QueueArn")
+    if arn.count(":") != 5:
+        raise ParseError(f"QueueArn is {short(arn, 80)}")
+    settings = {name: _text(found, name) for name in QUEUE_SETTINGS}
     return Queue(
-        arn=json_fields.text(found, "QueueArn"),
+        arn=arn,
         settings=settings,
         policy=_text(found, "Policy"),
+        redrive=_text(found, "RedrivePolicy"),
         rules=tuple(_event_rule(one) for one in json_fields.members(found, "Rules")),
     )
 
@@ -101,7 +116,15 @@ def _event_rule(found: Mapping[str, Any]) -> EventRule:
         name=json_fields.text(found, "Name"),
         state=_text(found, "State"),
         pattern=_text(found, "EventPattern"),
-        targets=json_fields.strings(found, "Targets") if "Targets" in found else (),
+        targets=tuple(map(_target, json_fields.members_if_any(found, "Targets"))),
+    )
+
+
+def _target(found: Mapping[str, Any]) -> EventTarget:
+    return EventTarget(
+        id=json_fields.text(found, "Id"),
+        arn=json_fields.text(found, "Arn"),
+        more=tuple(sorted(found.keys() - {"Id", "Arn"})),
     )
 
 

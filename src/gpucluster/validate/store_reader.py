@@ -54,7 +54,7 @@ def _rule(events: Any, name: str) -> Mapping[str, Any]:
     if found is None:
         return {"Name": name}
     targets = _asked(events.list_targets_by_rule, Rule=name) or {}
-    return {**found, "Name": name, "Targets": [one["Arn"] for one in targets.get("Targets", [])]}
+    return {**found, "Name": name, "Targets": targets.get("Targets", [])}
 
 
 def read_secret(client: Client, arn: str) -> Mapping[str, Any]:

@@ -4,10 +4,12 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support import builders
+from support.aws_cli import aws_cli
 from support.cloud_roles import MARK, declare_roles
 from support.cloud_stores import Stores, declare, make_stores
 from support.clouds import REGION, RunningCloud, running_cloud
@@ -19,6 +21,7 @@ from gpucluster.checks.cloud_stores import (
     FileSystemsWant,
     FileSystemWant,
     evaluate_bucket,
+    evaluate_queue,
     evaluate_systems,
 )
 from gpucluster.checks.store_answers import parse_bucket, parse_queue, parse_secret, parse_systems
@@ -28,6 +31,7 @@ from gpucluster.plan.iam_policies import trust_ec2
 from gpucluster.plan.model import Access, Bindings, Efs, FsxLustre, Mount, SlurmOnAws
 from gpucluster.plan.model.aws import JobsS3Access
 from gpucluster.plan.model.bindings import FileSystemBinding, TemplateBinding
+from gpucluster.sandbox.aws.moto_state import ACCOUNT
 from gpucluster.validate.cloud_expectations import of_cluster
 from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
 from gpucluster.validate.store_reader import read_roles
@@ -151,6 +155,19 @@ def another_rule_sends(b: Deployed) -> None:
     sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": text})
 
 
+def elsewhere(old: str, new: str) -> Do:
+    """The rules of the policy are in another Region or account: nothing of ours sends to the queue any more."""
+
+    def do(b: Deployed) -> None:
+        sqs = b.client("sqs")
+        here = sqs.get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["Policy"])["Attributes"]
+        policy = here["Policy"].replace(f"events:{old}", f"events:{new}")
+        assert policy != here["Policy"]
+        sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": policy})
+
+    return do
+
+
 def queue_set(**attributes: str) -> Do:
     return lambda b: b.client("sqs").set_queue_attributes(QueueUrl=b.made.queue, Attributes=attributes)
 
@@ -183,6 +200,8 @@ OF_PULUMI: dict[str, tuple[str, Do, str]] = {
     "everybody sends to the queue": ("cloud.queue", everybody_sends, "^its policy is not the declared one: "),
     "a rule of another cluster sends to the queue": ("cloud.queue", another_rule_sends, "^its policy is not the declared one: "),
     "the queue has no policy": ("cloud.queue", queue_set(Policy=""), "^its policy is missing$"),
+    "the rules of the policy are in another Region": ("cloud.queue", elsewhere(REGION, "us-west-2"), "^its policy is not the declared one: "),
+    "the rules of the policy are in another account": ("cloud.queue", elsewhere(f"{REGION}:{ACCOUNT}", f"{REGION}:210987654321"), "^its policy is not the declared one: "),
     "messages are in plain text": ("cloud.queue", queue_set(SqsManagedSseEnabled="false"), "^SqsManagedSseEnabled is false, not true$"),
     "messages are kept for a minute": ("cloud.queue", queue_set(MessageRetentionPeriod="60"), "^MessageRetentionPeriod is 60, not 3600$"),
     "a rule of EventBridge is gone": ("cloud.queue", gone_rule, "^its rule burst-spot-89abcde does not exist$"),
@@ -252,6 +271,46 @@ EVERYTHING = json.dumps(
     {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 )
 ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
+
+
+def target(b: Deployed, **more: str) -> None:
+    arn = b.client("sqs").get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["QueueArn"])
+    one = {"Id": "spot", "Arn": arn["Attributes"]["QueueArn"], **more}
+    b.client("events").put_targets(Rule=RULE, Targets=[one])
+
+
+OF_THE_QUEUE: dict[str, tuple[Do, str, str]] = {
+    "messages are delayed": (queue_set(DelaySeconds="900"), "^DelaySeconds is 900, not 0$", "aws sqs set-queue-attributes --queue-url QUEUE --attributes DelaySeconds=0"),
+    "a target sends a constant": (lambda b: target(b, Input="{}"), f"^its rule {RULE} sends to it with Input$", f"aws events put-targets --rule {RULE} --targets Id=spot,Arn=ARN"),
+    "a second target sends a constant": (lambda b: target(b, Id="other", Input="{}"), f"^its rule {RULE} sends to it with Input$", f"aws events remove-targets --rule {RULE} --ids other"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "words", "remedy"), OF_THE_QUEUE.values(), ids=OF_THE_QUEUE)
+def test_late_or_empty_notices_are_healed_by_the_remedy(
+    burst: Deployed, tmp_path: Path, do: Do, words: str, remedy: str
+) -> None:
+    """Regression: a spot notice came after its instance had ended, or without the instance's id."""
+    do(burst)
+    (name, result), *others = unhealthy(burst.checked()).items()
+    assert (name, others) == ("cloud.queue", [])
+    assert re.search(words, result.found), result.found
+    arn = burst.client("sqs").get_queue_attributes(QueueUrl=burst.made.queue, AttributeNames=["QueueArn"])
+    assert result.remedy == remedy.replace("QUEUE", burst.made.queue).replace(
+        "ARN", arn["Attributes"]["QueueArn"]
+    )
+    with aws_cli(burst.cloud, tmp_path) as aws:
+        aws.typed(result.remedy)
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_messages_that_move_to_another_queue_are_named(burst: Deployed) -> None:
+    want = dict(of_cluster(burst.plan, burst.bindings))["cloud.queue"]
+    found = CloudReader("burst", burst.client).read(("queue", f"url={burst.made.queue}"))
+    moved = {**found, "RedrivePolicy": '{"maxReceiveCount": 1}'}
+    result = evaluate_queue(parse_queue((QueryOutput(code=0, stdout=json.dumps(moved)),)), want)
+    assert result.found == 'it moves messages to another queue: {"maxReceiveCount": 1}'
+    assert result.remedy.endswith(f"--queue-url {burst.made.queue} --attributes RedrivePolicy=")
 
 
 def with_head(b: Deployed) -> None:
@@ -449,6 +508,7 @@ UNREADABLE: list[tuple[Callable[[tuple[QueryOutput, ...]], object], dict[str, An
     (parse_bucket, {"Versioning": "Enabled"}),
     (parse_bucket, {"Versioning": "Enabled", "Encryption": [], "PublicAccessBlock": []}),
     (parse_queue, {"Policy": "{}"}),
+    (parse_queue, {"QueueArn": "queue", "Rules": []}),
     (parse_secret, {"Name": "munge"}),
     (parse_systems, {"FileSystemArn": "arn", "LifeCycleState": "available"}),
     (parse_systems, {"Lifecycle": "AVAILABLE"}),
