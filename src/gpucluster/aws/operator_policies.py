@@ -51,6 +51,7 @@ DOCTOR = (
 )
 # Lists of EC2 that `gpucluster validate` compares with the plan; these calls have no narrower resource.
 VALIDATE = (
+    "ec2:DescribeAddresses",
     "ec2:DescribeImages",
     "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeSecurityGroupRules",
@@ -276,8 +277,11 @@ def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
         yield from allow("ValidateVpc", ["ec2:DescribeVpcAttribute"], [f"arn:aws:ec2:{region}:*:vpc/*"], own)
     bucket = [
         *("s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock"),
-        *("s3:GetBucketVersioning", "s3:GetEncryptionConfiguration"),
+        *("s3:GetBucketVersioning", "s3:GetEncryptionConfiguration", "s3:GetLifecycleConfiguration"),
     ]
+    if plan.aws.kms_key is not None:
+        arn, when = _key(plan.aws.kms_key, region)
+        yield from allow("ValidateKey", ["kms:DescribeKey"], [arn], when)
     yield from allow("ValidateBucket", bucket, [f"arn:aws:s3:::{plan.name}{SUFFIX}"])
     queue = f"arn:aws:sqs:{region}:*:{plan.name}-events{SUFFIX}"
     yield from allow("ValidateQueue", ["sqs:GetQueueAttributes"], [queue])

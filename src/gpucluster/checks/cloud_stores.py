@@ -8,7 +8,7 @@ from typing import cast
 from gpucluster.checks.check import CheckResult, Location, Query, listed
 from gpucluster.checks.cloud import UP, Fault, is_named, judged
 from gpucluster.checks.policy_documents import loaded
-from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Queue, Secret
+from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Key, Queue, Secret
 from gpucluster.plan import store_policies
 from gpucluster.text import short
 
@@ -61,7 +61,8 @@ class FileSystemsWant:
 
 
 def query_bucket(want: BucketWant) -> tuple[Query, ...]:
-    return (Query(at=Location.CLOUD, argv=("bucket", f"name={want.bucket}")),)
+    bucket = Query(at=Location.CLOUD, argv=("bucket", f"name={want.bucket}"))
+    return (bucket, *([Query(at=Location.CLOUD, argv=("key", f"id={want.key}"))] if want.key else []))
 
 
 def query_queue(want: QueueWant) -> tuple[Query, ...]:
@@ -80,7 +81,7 @@ def query_systems(want: FileSystemsWant) -> tuple[Query, ...]:
 
 
 def evaluate_bucket(found: Bucket | None, want: BucketWant) -> CheckResult:
-    expected = f"{want.bucket}: private, versioned, encrypted, only by TLS"
+    expected = f"{want.bucket}: private, versioned, encrypted, only by TLS, and it keeps its objects"
     return judged(_bucket(found, want), want.cluster, AS_DECLARED, expected)
 
 
@@ -117,6 +118,26 @@ def _bucket(found: Bucket | None, want: BucketWant) -> Iterator[Fault]:
     yield from _bucket_key(found, want.key)
     if not _same_policy(found.policy, store_policies.only_tls(f"arn:aws:s3:::{want.bucket}")):
         yield Fault(words=_of_policy("its policy", found.policy), step=UP)
+    if found.ending:
+        ids = listed([short(one, 40) or "without an id" for one in found.ending])
+        step = f"aws s3api delete-bucket-lifecycle --bucket {want.bucket}"
+        yield Fault(words=f"lifecycle rules delete or move its objects: {ids}", step=step)
+    if found.key is not None:
+        yield from _key_state(found.key, want.key)
+
+
+def _key_state(key: Key, named: str) -> Iterator[Fault]:
+    """Without its key nobody reads the bucket, the secret or a volume. A key whose deletion is cancelled is disabled."""
+    enable = f"aws kms enable-key --key-id {key.id}"
+    steps = {
+        "": "",
+        "Disabled": enable,
+        "PendingDeletion": f"aws kms cancel-key-deletion --key-id {key.id}; {enable}",
+    }
+    if key.state != "Enabled":
+        state = f"is {short(key.state, 30)}" if key.state else "does not exist"
+        look = f"aws kms describe-key --key-id {named}"
+        yield Fault(words=f"the key {named} {state}", step=steps.get(key.state, look))
 
 
 def _bucket_key(found: Bucket, key: str) -> Iterator[Fault]:

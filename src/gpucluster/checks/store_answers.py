@@ -15,12 +15,25 @@ BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A bucket in S3. `encryption`: algorithm and key of each rule; an empty text: there is none."""
+    """A bucket in S3. `encryption`: algorithm and key of each rule; an empty text: there is none.
+
+    `ending`: ids of the enabled lifecycle rules that delete or move its objects. `key`: None if the spec names none.
+    """
 
     blocks: frozenset[str]  # the settings of the public access block that are on
     versioning: str
     encryption: tuple[tuple[str, str], ...]
     policy: str
+    ending: tuple[str, ...] = ()
+    key: "Key | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A KMS key. Both are empty if there is none of its name."""
+
+    id: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +98,20 @@ def parse_bucket(got: tuple[QueryOutput, ...]) -> Bucket | None:
         versioning=json_fields.text(found, "Versioning"),
         encryption=tuple(_default(rule) for rule in json_fields.members(found, "Encryption")),
         policy=_text(found, "Policy"),
+        ending=tuple(_text(rule, "ID") for rule in json_fields.members(found, "Lifecycle") if _ends(rule)),
+        key=_key(json_fields.table(got[1].text())) if got[1:] else None,
     )
+
+
+def _ends(rule: Mapping[str, Any]) -> bool:
+    """Whether a lifecycle rule deletes or moves the newest version of objects. Older versions and parts of uploads are nobody's."""
+    expiration = _table(rule, "Expiration")
+    ends = "Days" in expiration or "Date" in expiration or bool(rule.get("Transitions"))
+    return rule.get("Status") == "Enabled" and ends
+
+
+def _key(found: Mapping[str, Any]) -> Key:
+    return Key(id=_text(found, "KeyId"), state=json_fields.text(found, "KeyState") if found else "")
 
 
 def _default(rule: Mapping[str, Any]) -> tuple[str, str]:

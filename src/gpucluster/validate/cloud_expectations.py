@@ -1,6 +1,7 @@
 """What AWS must show of a cluster: its instances, the rules of its security groups, its stores. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gpucluster.checks.cloud import Owned, Place
@@ -113,7 +114,10 @@ def _fixed(plan: SlurmOnAws) -> tuple[FixedMachine, ...]:
             _machine(f"{plan.name}-{names.ROLE_STANDBY}", names.ROLE_STANDBY, head.standby.machine, image)
         )
     if plan.login is not None:
-        found += [_machine(name, names.ROLE_LOGIN, plan.login.machine, image) for name in plan.login.names]
+        zones = {span.zone for span in plan.aws.network.subnets if span.has_public}
+        public = bool(plan.access.ssh_from) and plan.login.zone in zones
+        made = (_machine(name, names.ROLE_LOGIN, plan.login.machine, image) for name in plan.login.names)
+        found += [replace(one, public=public) for one in made]
     return tuple(found)
 
 

@@ -334,7 +334,9 @@ def with_head(b: Deployed) -> None:
     b.client("ec2").run_instances(
         ImageId=image, InstanceType="m7i.large", SubnetId=b.subnets[0], MinCount=1, MaxCount=1,
         IamInstanceProfile={"Name": HEAD},
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": names.TAG_CLUSTER, "Value": "burst"}]}],
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [
+            {"Key": names.TAG_CLUSTER, "Value": "burst"}, {"Key": names.TAG_ROLE, "Value": "head"},
+        ]}],
     )  # fmt: skip
 
 
@@ -499,14 +501,80 @@ def test_key_of_the_spec_encrypts_the_bucket(
         **reader.read(("bucket", f"name={burst.made.bucket}")),
         "Encryption": [{"ApplyServerSideEncryptionByDefault": rule}],
     }
-    result = evaluate_bucket(parse_bucket((QueryOutput(code=0, stdout=json.dumps(found)),)), want)
+    enabled = {"KeyId": key, "KeyState": "Enabled"}
+    answers = tuple(QueryOutput(code=0, stdout=json.dumps(one)) for one in (found, enabled))
+    result = evaluate_bucket(parse_bucket(answers), want)
     assert result.is_healthy == (not words)
     assert words in result.found
+
+
+def with_key(b: Deployed) -> str:
+    """A key of the site, by its alias; the bucket uses it."""
+    kms, alias = b.client("kms"), f"alias/{b.made.bucket}"
+    key = kms.create_key()["KeyMetadata"]
+    kms.create_alias(AliasName=alias, TargetKeyId=key["KeyId"])
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key["Arn"]}}
+    b.client("s3").put_bucket_encryption(
+        Bucket=b.made.bucket, ServerSideEncryptionConfiguration={"Rules": [rule]}
+    )
+    b.plan = replace(b.plan, aws=replace(b.plan.aws, kms_key=alias))
+    return key["KeyId"]
+
+
+def test_key_that_ends_is_found_and_healed_by_the_remedy(burst: Deployed, tmp_path: Path) -> None:
+    """Regression: nobody could read the bucket any more, and it was healthy."""
+    key = with_key(burst)
+    kms, named = burst.client("kms"), burst.plan.aws.kms_key
+    assert "cloud.bucket" not in unhealthy(burst.checked())
+    with aws_cli(burst.cloud, tmp_path) as aws:
+        for change, state in (
+            (lambda: kms.disable_key(KeyId=key), "Disabled"),
+            (lambda: kms.schedule_key_deletion(KeyId=key, PendingWindowInDays=7), "PendingDeletion"),
+        ):
+            change()
+            result = unhealthy(burst.checked())["cloud.bucket"]
+            assert result.found == f"the key {named} is {state}"
+            for step in result.remedy.split("; "):
+                aws.typed(step)
+            assert "cloud.bucket" not in unhealthy(burst.checked())
+    burst.plan = replace(burst.plan, aws=replace(burst.plan.aws, kms_key="alias/gone"))
+    assert "the key alias/gone does not exist" in unhealthy(burst.checked())["cloud.bucket"].found
+
+
+def lifecycle(**more: Any) -> dict[str, Any]:
+    return {"ID": "mine", "Status": "Enabled", "Filter": {"Prefix": ""}, **more}
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends"),
+    [
+        (lifecycle(Expiration={"Days": 1}), True),
+        (lifecycle(Transitions=[{"Days": 1, "StorageClass": "GLACIER"}]), True),
+        (lifecycle(Expiration={"Days": 1}, Status="Disabled"), False),
+        (lifecycle(Expiration={"ExpiredObjectDeleteMarker": True}), False),
+        (lifecycle(NoncurrentVersionExpiration={"NoncurrentDays": 30}), False),
+    ],
+)
+def test_lifecycle_rule_that_ends_objects_is_removed_by_the_remedy(
+    burst: Deployed, tmp_path: Path, rule: dict[str, Any], ends: bool
+) -> None:
+    """Regression: S3 deleted the bundle and the control object a day later, and everything was healthy."""
+    burst.client("s3").put_bucket_lifecycle_configuration(
+        Bucket=burst.made.bucket, LifecycleConfiguration={"Rules": [rule]}
+    )
+    bad = unhealthy(burst.checked())
+    assert list(bad) == (["cloud.bucket"] if ends else [])
+    if ends:
+        assert bad["cloud.bucket"].found == "lifecycle rules delete or move its objects: mine"
+        with aws_cli(burst.cloud, tmp_path) as aws:
+            aws.typed(bad["cloud.bucket"].remedy)
+        assert unhealthy(burst.checked()) == {}
 
 
 UNREADABLE: list[tuple[Callable[[tuple[QueryOutput, ...]], object], dict[str, Any]]] = [
     (parse_bucket, {"Versioning": "Enabled"}),
     (parse_bucket, {"Versioning": "Enabled", "Encryption": [], "PublicAccessBlock": []}),
+    (parse_bucket, {"Versioning": "Enabled", "Encryption": [], "PublicAccessBlock": {}}),
     (parse_queue, {"Policy": "{}"}),
     (parse_queue, {"QueueArn": "queue", "Rules": []}),
     (parse_secret, {"Name": "munge"}),
@@ -527,18 +595,21 @@ def test_answer_without_what_is_compared_is_unreadable(
 # --- the operator's rights ----------------------------------------------------------------------------
 
 
+KEY = "alias/of-the-site"
+
+
 def rights() -> list[dict[str, Any]]:
     """The statements of `plan --operator-policy commands` for `validate`, in the Region of the test."""
     plan = builders.a_plan()
     plan = replace(
         plan,
-        aws=replace(plan.aws, jobs=JobsS3Access(read=("s3://data",))),
+        aws=replace(plan.aws, jobs=JobsS3Access(read=("s3://data",)), kms_key=KEY),
         access=Access(ssm=True),
         storage=(Mount(path="/home", source=Efs()), Mount(path="/scratch", source=LUSTRE)),
     )
     made = command_statements(OperatorScope(plan=plan, declared={}, fixed={}, attached=(), lookups=()))
     found = json.loads(json.dumps(made).replace(plan.aws.region, REGION))
-    return [one for one in found if one["Sid"] in ("Find",) or one["Sid"].startswith("Validate")]
+    return [one for one in found if one["Sid"] in ("Find", "UserData") or one["Sid"].startswith("Validate")]
 
 
 ACTIONS = [(s["Sid"], action) for s in rights() for action in s["Action"]]
@@ -549,14 +620,17 @@ def read_all(burst: Deployed, key: Any) -> None:
     with_head(burst)
     burst.checked(key)
     reader = CloudReader("burst", lambda service: burst.cloud.client(service, key))
-    for what in ("instances", "volumes", "images", "rules", "network"):
+    for what in ("instances", "volumes", "images", "rules", "network", "shutdowns", "addresses"):
         reader.read((what, "cluster=burst", f"vpc-of={burst.subnets[0]}"))
     reader.read(("lustre", "id=fs-0123456789abcdef0"))
+    reader.read(("key", f"id={KEY}"))
 
 
 @pytest.fixture
 def operator(burst: Deployed) -> Callable[[list[dict[str, Any]]], Any]:
-    iam = burst.client("iam")
+    iam, kms = burst.client("iam"), burst.client("kms")
+    if not any(one["AliasName"] == KEY for one in kms.list_aliases()["Aliases"]):
+        kms.create_alias(AliasName=KEY, TargetKeyId=kms.create_key()["KeyMetadata"]["KeyId"])
     if not any(one["RoleName"] == "validator" for one in iam.list_roles()["Roles"]):
         iam.create_role(RoleName="validator", AssumeRolePolicyDocument=trust_ec2())
     burst.client("ec2").run_instances(

@@ -29,6 +29,8 @@ from support.permissions import (
     without,
 )
 
+from gpucluster.aws.operator_documents import PolicyRole, documents
+from gpucluster.cloud.port import CloudError
 from gpucluster.plan.iam_policies import (
     HeadScope,
     JobsScope,
@@ -38,8 +40,6 @@ from gpucluster.plan.iam_policies import (
     node_policy,
     standby_policy,
 )
-from gpucluster.aws.operator_documents import PolicyRole, documents
-from gpucluster.cloud.port import CloudError
 from gpucluster.plan.model import Market
 from gpucluster.plan.names import ROLE_HEAD, ROLE_JOBS, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY, TAG_CLUSTER
 from gpucluster.sandbox.aws.moto_state import ACCOUNT
