@@ -36,7 +36,7 @@ need jobs or the cloud alone are asked over one transport.
 | jobs with the limits of who submits | job.limits, and cfg.same | sandbox |
 | the cloud refuses to end instances | burst.rt | sandbox |
 
-A node without the cluster's tag, hop limit 2 and a group open to the world are in `tests/unit/validate/test_cloud.py`, over the
+A node without the cluster's tag or its role, hop limit 2 and a group open to the world are in `tests/unit/validate/test_cloud.py`, over the
 sandbox's EC2 alone. /home unmounted is in `test_research.py`. The remedies of the faults in FAULTS and ROUNDS are run, and
 the cluster is healthy afterwards. A row whose remedy is no command has its reason.
 

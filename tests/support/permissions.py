@@ -10,7 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpucluster.aws.iam_policies import (
+from gpucluster.cloud.aws import AwsCloud
+from gpucluster.cloud.control import S3Control
+from gpucluster.cloud.port import Control, LaunchCall
+from gpucluster.cloud.queue import SqsNotices
+from gpucluster.plan import names
+from gpucluster.plan.iam_policies import (
     VOLUME_KEY,
     HeadScope,
     JobsScope,
@@ -22,11 +27,6 @@ from gpucluster.aws.iam_policies import (
     trust_ec2,
     trust_role,
 )
-from gpucluster.cloud.aws import AwsCloud
-from gpucluster.cloud.control import S3Control
-from gpucluster.cloud.port import Control, LaunchCall
-from gpucluster.cloud.queue import SqsNotices
-from gpucluster.plan import names
 from gpucluster.plan.model import Market
 from gpucluster.plan.names import ROLE_HEAD, ROLE_JOBS, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
 from gpucluster.plan.store_policies import only_machines

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -10,21 +9,21 @@ from pulumi import Output, ResourceOptions
 
 from gpucluster.aws.bucket import Bucket
 from gpucluster.aws.events import Events
-from gpucluster.aws.iam_policies import (
-    HeadScope,
+from gpucluster.aws.network import Network
+from gpucluster.aws.storage import Stores
+from gpucluster.plan.iam_policies import (
     JobsScope,
-    NodeScope,
     boot_script_arns,
     head_policy,
+    head_scope,
     jobs_policy,
     node_policy,
+    reader_scope,
     standby_policy,
     trust_ec2,
     trust_role,
 )
-from gpucluster.aws.network import Network
-from gpucluster.aws.storage import Stores
-from gpucluster.plan.model import Market, SlurmOnAws
+from gpucluster.plan.model import SlurmOnAws
 from gpucluster.plan.names import ROLE_HEAD, ROLE_JOBS, ROLE_LOGIN, ROLE_NODE, ROLE_STANDBY
 
 
@@ -103,42 +102,13 @@ class HeadIdentity(pulumi.ComponentResource):
             node_role=node.node.role_arn,
             queue=events.queue_arn,
         )
-        head = scope.apply(lambda arns: head_policy(_scope(plan, arns)))
+        head = scope.apply(lambda arns: head_policy(head_scope(plan, arns)))
         made = {ROLE_HEAD: _identity(self, plan, ROLE_HEAD, head)}
         if plan.head.standby is not None:
-            standby = scope.apply(lambda arns: standby_policy(_scope(plan, arns)))
+            standby = scope.apply(lambda arns: standby_policy(head_scope(plan, arns)))
             made[ROLE_STANDBY] = _identity(self, plan, ROLE_STANDBY, standby)
         self.profiles = {role: identity.profile for role, identity in made.items()}
         self.register_outputs({"role": made[ROLE_HEAD].role_arn})
-
-
-def _scope(plan: SlurmOnAws, arns: Mapping[str, Any]) -> HeadScope:
-    """Return the scope of the head's policy, from the plan and the ARNs of its resources."""
-    sources = [source for pool in plan.pools for source in pool.sources]
-    image, *more = sorted(set(arns["images"]))
-    return HeadScope(
-        cluster=plan.name,
-        region=plan.aws.region,
-        account=arns["account"],
-        image=image,
-        machines=sorted({machine for source in sources for machine in source.machines}),
-        more_images=more,
-        subnets=arns["subnets"],
-        node_group=arns["node_group"],
-        node_role=arns["node_role"],
-        bucket=arns["bucket"],
-        secret=arns["secret"],
-        queue=arns["queue"],
-        key=arns["key"] or None,
-        spot=any(s.market is Market.SPOT for s in sources),
-        fleet=any(len(s.machines) > 1 for s in sources),
-        reservations=sorted({s.reservation for s in sources if s.reservation is not None}),
-        placement=any(pool.placement for pool in plan.pools),
-        ssm=plan.access.ssm,
-        directory=None if plan.directory is None else plan.directory.secret,
-        database=None if plan.slurm.accounting is None else plan.slurm.accounting.secret,
-        file_systems=arns["file_systems"],
-    )
 
 
 def _reader_policy(
@@ -146,20 +116,7 @@ def _reader_policy(
 ) -> Output[str]:
     """Return the policy of machines that read the stores. An empty `jobs_role`: they assume no role for jobs."""
     arns = Output.all(**stores.arns(on_head=False), jobs_role=jobs_role)
-    return arns.apply(lambda arns: node_policy(_reader_scope(plan, arns, boot_scripts)))
-
-
-def _reader_scope(plan: SlurmOnAws, arns: Mapping[str, Any], boot_scripts: Sequence[str]) -> NodeScope:
-    return NodeScope(
-        bucket=arns["bucket"],
-        secret=arns["secret"],
-        jobs_role=arns["jobs_role"] or None,
-        boot_scripts=boot_scripts,
-        key=arns["key"] or None,
-        file_systems=arns["file_systems"],
-        ssm=plan.access.ssm,
-        directory=None if plan.directory is None else plan.directory.secret,
-    )
+    return arns.apply(lambda arns: node_policy(reader_scope(plan, arns, boot_scripts)))
 
 
 def _identity(parent: pulumi.Resource, plan: SlurmOnAws, role: str, policy: Output[str]) -> Identity:

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpucluster.aws.iam_policies import (
+from gpucluster.aws.operator_policies import (
+    SUFFIX,
+    OperatorScope,
+    apply_statements,
+    command_statements,
+    plan_statements,
+)
+from gpucluster.errors import GpuclusterError
+from gpucluster.plan.iam_policies import (
     HeadScope,
     JobsScope,
     NodeScope,
@@ -16,14 +24,6 @@ from gpucluster.aws.iam_policies import (
     jobs_policy,
     node_policy,
 )
-from gpucluster.aws.operator_policies import (
-    SUFFIX,
-    OperatorScope,
-    apply_statements,
-    command_statements,
-    plan_statements,
-)
-from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import Efs, Market, SiteNetwork, SlurmOnAws
 from gpucluster.plan.names import ROLE_JOBS, ROLE_NODE
 from gpucluster.plan.security_rules import eks_of

@@ -5,9 +5,9 @@ EKS names its resources by their cluster, so no tag is needed. Roles and policie
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpucluster.aws.iam_policies import Statement
 from gpucluster.aws.operator_statements import allow
 from gpucluster.catalog.calls import call_facts
+from gpucluster.plan.iam_policies import Statement
 from gpucluster.plan.names import TAG_CLUSTER, log_group
 
 SERVICES = ("eks", "kms", "logs")

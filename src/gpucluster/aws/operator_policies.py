@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpucluster.aws import operator_eks
-from gpucluster.aws.iam_policies import VOLUME_KEY, Statement
 from gpucluster.aws.operator_statements import allow
 from gpucluster.catalog.calls import CallFacts, call_facts
 from gpucluster.cloud.run_command import DOCUMENT
 from gpucluster.errors import GpuclusterError
+from gpucluster.plan.iam_policies import VOLUME_KEY, Statement
 from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
 from gpucluster.plan.model.aws import OwnNetwork
-from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, TAG_CLUSTER
+from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, ROLE_JOBS, TAG_CLUSTER
 from gpucluster.plan.security_rules import eks_of
 from gpucluster.plan.store_policies import PATTERNS
 
@@ -51,7 +51,9 @@ DOCTOR = (
 )
 # Lists of EC2 that `gpucluster validate` compares with the plan; these calls have no narrower resource.
 VALIDATE = (
+    "ec2:DescribeAddresses",
     "ec2:DescribeImages",
+    "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeSecurityGroupRules",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
@@ -275,8 +277,11 @@ def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
         yield from allow("ValidateVpc", ["ec2:DescribeVpcAttribute"], [f"arn:aws:ec2:{region}:*:vpc/*"], own)
     bucket = [
         *("s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock"),
-        *("s3:GetBucketVersioning", "s3:GetEncryptionConfiguration"),
+        *("s3:GetBucketVersioning", "s3:GetEncryptionConfiguration", "s3:GetLifecycleConfiguration"),
     ]
+    if plan.aws.kms_key is not None:
+        arn, when = _key(plan.aws.kms_key, region)
+        yield from allow("ValidateKey", ["kms:DescribeKey"], [arn], when)
     yield from allow("ValidateBucket", bucket, [f"arn:aws:s3:::{plan.name}{SUFFIX}"])
     queue = f"arn:aws:sqs:{region}:*:{plan.name}-events{SUFFIX}"
     yield from allow("ValidateQueue", ["sqs:GetQueueAttributes"], [queue])
@@ -287,8 +292,13 @@ def _validate_statements(plan: SlurmOnAws) -> Iterator[Statement]:
     yield from allow("ValidateSecret", calls, [secret])
     profiles = [f"arn:aws:iam::*:instance-profile/{plan.name}-{role}{SUFFIX}" for role in PROFILE_ROLES]
     yield from allow("ValidateProfiles", ["iam:GetInstanceProfile"], profiles)
-    roles = [f"arn:aws:iam::*:role/{plan.name}-{role}{SUFFIX}" for role in PROFILE_ROLES]
-    yield from allow("ValidateRoles", ["iam:ListAttachedRolePolicies", "iam:ListRolePolicies"], roles)
+    of_jobs = () if plan.aws.jobs is None else (ROLE_JOBS,)
+    roles = [f"arn:aws:iam::*:role/{plan.name}-{role}{SUFFIX}" for role in (*PROFILE_ROLES, *of_jobs)]
+    calls = [
+        *("iam:GetRole", "iam:GetRolePolicy"),
+        *("iam:ListAttachedRolePolicies", "iam:ListRolePolicies"),
+    ]
+    yield from allow("ValidateRoles", calls, roles)
     if any(isinstance(source, Efs | SiteEfs) for source in sources):
         names = ("DescribeFileSystemPolicy", "DescribeFileSystems", "DescribeMountTargets")
         arn = f"arn:aws:elasticfilesystem:{region}:*:file-system/*"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpucluster.aws.iam_policies import Statement
+from gpucluster.plan.iam_policies import Statement
 
 
 def allow(

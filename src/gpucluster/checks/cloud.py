@@ -184,17 +184,17 @@ def evaluate_holdings(found: Holdings, want: Owned) -> CheckResult:
     expected = f"one head, and nodes of the daemon in the subnets of {cluster}"
     tagged = [i for i in found.instances if i.cluster == cluster]
     lost = [i for i in found.instances if i.cluster != cluster]
-    odd = [f"{i.id} ({short(i.role, 20) or 'no role'})" for i in tagged if not _is_owned(i, found, want)]
-    odd += [f"{i.id} ({_foreign(i, found)})" for i in lost]
-    odd += [f"{i.id} (in {short(i.subnet, 40)})" for i in tagged if not _is_placed(i, want)]
+    odd = [_disowned(i, found, cluster) for i in tagged if not _is_owned(i, found, want)]
+    odd += [_stray(i, found, cluster) for i in lost]
+    odd += [
+        Fault(words=f"{i.id} (in {short(i.subnet, 40)})", step="") for i in tagged if not _is_placed(i, want)
+    ]
     if all(i.id != found.head for i in found.instances):
-        odd.append(f"the head {found.head} is not in the list")
+        odd.append(Fault(words=f"the head {found.head} is not in the list", step=""))
     if odd:
-        ours = [i for i in lost if _is_ours(i, found)]
-        steps = "; ".join(_tag(i, found, cluster) for i in ours)
-        return failed(
-            f"without an owner: {listed(odd)}", expected, remedy=steps if len(ours) == len(odd) else ""
-        )
+        healed = all(one.step for one in odd)
+        steps = "; ".join(dict.fromkeys(one.step for one in odd)) if healed else ""
+        return failed(f"without an owner: {listed([one.words for one in odd])}", expected, remedy=steps)
     fixed = sum(i.role in _FIXED for i in found.instances)
     others = sum(i.role == names.ROLE_KUBERNETES for i in found.instances)
     words = f"the head{f', {fixed} for logins and standby' if fixed else ''}{f', {others} of Kubernetes' if others else ''}"
@@ -206,11 +206,23 @@ def _is_ours(instance: Instance, found: Holdings) -> bool:
     return instance.cluster == "" and (instance.id == found.head or instance.id in found.launched)
 
 
-def _foreign(instance: Instance, found: Holdings) -> str:
+def _disowned(instance: Instance, found: Holdings, cluster: str) -> Fault:
+    """The head may terminate only what has the role of a node: a node of the daemon without it runs for ever."""
+    if not _is_launched(instance, found):
+        return Fault(words=f"{instance.id} ({short(instance.role, 20) or 'no role'})", step="")
+    role = short(instance.role, 20) or "none"
+    words = f"{instance.id} (of the daemon, its {names.TAG_ROLE} is {role}, not {names.ROLE_NODE})"
+    return Fault(words=words, step=_tag(instance, found, cluster))
+
+
+def _stray(instance: Instance, found: Holdings, cluster: str) -> Fault:
+    """An instance without the cluster's tag, or of another cluster."""
     if instance.cluster:
-        return f"in the network, of the cluster {short(instance.cluster, 40)}"
-    whose = "of the daemon, " if _is_ours(instance, found) else "in the network, "
-    return f"{whose}without the tag {names.TAG_CLUSTER}"
+        words = f"in the network, of the cluster {short(instance.cluster, 40)}"
+        return Fault(words=f"{instance.id} ({words})", step="")
+    ours = _is_ours(instance, found)
+    words = f"{'of the daemon' if ours else 'in the network'}, without the tag {names.TAG_CLUSTER}"
+    return Fault(words=f"{instance.id} ({words})", step=_tag(instance, found, cluster) if ours else "")
 
 
 def _tag(instance: Instance, found: Holdings, cluster: str) -> str:
@@ -221,13 +233,16 @@ def _tag(instance: Instance, found: Holdings, cluster: str) -> str:
 def _is_owned(instance: Instance, found: Holdings, want: Owned) -> bool:
     if instance.id == found.head:
         return True
-    if instance.role == names.ROLE_HEAD:
-        return False
+    if _is_launched(instance, found):
+        return instance.role == names.ROLE_NODE
     if instance.role in _FIXED:
         twins = sum(other.name == instance.name for other in found.instances if other.role in _FIXED)
         return instance.name in want.fixed and twins == 1
-    if instance.role == names.ROLE_KUBERNETES:
-        return want.kubernetes and instance.id not in found.launched
+    return want.kubernetes and instance.role == names.ROLE_KUBERNETES
+
+
+def _is_launched(instance: Instance, found: Holdings) -> bool:
+    """Whether the daemon's journal has the instance, or the request of its launch, which has no outcome yet."""
     return instance.id in found.launched or (instance.request != "" and instance.request in found.open)
 
 

@@ -16,6 +16,7 @@ _GUARD = (
     "aws ec2 modify-instance-metadata-options --instance-id {id} --http-endpoint enabled --http-tokens required "
     "--http-put-response-hop-limit 1"
 )
+_STAY = "aws ec2 modify-instance-attribute --instance-id {id} --instance-initiated-shutdown-behavior stop"
 _START = "aws ec2 start-instances --instance-ids {id}"
 _END = "aws ec2 terminate-instances --instance-ids {id}"
 
@@ -24,7 +25,7 @@ _END = "aws ec2 terminate-instances --instance-ids {id}"
 class FixedMachine:
     """A machine that Pulumi creates: a head or a login machine. `group` is the role of its security group.
 
-    `image`: id or name; the name of the cluster's image if the spec names no id.
+    `image`: id or name; the name of the cluster's image if the spec names no id. `public`: it has an Elastic IP address.
     """
 
     name: str
@@ -32,6 +33,7 @@ class FixedMachine:
     machine: str
     group: str
     image: str
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +71,33 @@ class Machine:
     plain: tuple[str, ...]  # its volumes without encryption
     image: str
     image_name: str  # empty if EC2 does not list the image any more
+    on_shutdown: str  # what EC2 does when its system shuts down; empty: not read, as of nodes
+    address: str  # its Elastic IP address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMachines:
+    """The instances, and the launch templates that exist in the version of the plan."""
+
+    machines: tuple[Machine, ...]
+    templates: frozenset[tuple[str, int]]
 
 
 def query_machines(want: Machines) -> tuple[Query, ...]:
-    return (
-        Query(at=Location.CLOUD, argv=("instances", *want.place.words())),
-        Query(at=Location.CLOUD, argv=("volumes", *want.place.words())),
-        Query(at=Location.CLOUD, argv=("images", *want.place.words())),
+    templates = (f"template={one.id}:{one.version}" for one in want.templates)
+    asked = (
+        *((what, *want.place.words()) for what in ("instances", "volumes", "images")),
+        ("shutdowns", *want.place.words()),
+        ("templates", *templates),
+        *((("addresses", *want.place.words()),) if any(one.public for one in want.fixed) else ()),
     )
+    return tuple(Query(at=Location.CLOUD, argv=argv) for argv in asked)
 
 
-def parse_machines(got: tuple[QueryOutput, ...]) -> tuple[Machine, ...]:
+def parse_machines(got: tuple[QueryOutput, ...]) -> FoundMachines:
     """Instances from DescribeInstances with the encryption of their volumes and the names of their images."""
     listing = got[0]
-    volumes, images = (json_fields.table(one.text()) for one in got[1:])
+    volumes, images, shutdowns, templates, *more = (json_fields.table(one.text()) for one in got[1:])
     plain: dict[str, list[str]] = {}
     for volume in json_fields.members(volumes, "Volumes"):
         if volume.get("Encrypted") is not True:
@@ -94,19 +109,61 @@ def parse_machines(got: tuple[QueryOutput, ...]) -> tuple[Machine, ...]:
         json_fields.text(one, "ImageId"): json_fields.text(one, "Name")
         for one in json_fields.members(images, "Images")
     }
-    every = (_machine(one, plain, named) for one in instances_of(listing))
-    return tuple(sorted((m for m in every if m.state not in ENDED), key=lambda m: m.id))
+    ends = {
+        json_fields.text(one, "InstanceId"): json_fields.text(
+            one, "InstanceInitiatedShutdownBehavior", "Value"
+        )
+        for one in json_fields.members(shutdowns, "Shutdowns")
+    }
+    addresses = {
+        json_fields.text(one, "InstanceId"): json_fields.text(one, "PublicIp")
+        for answer in more
+        for one in json_fields.members(answer, "Addresses")
+        if one.get("InstanceId")
+    }
+    every = (_machine(one, _Beside(plain, named, ends, addresses)) for one in instances_of(listing))
+    return FoundMachines(
+        machines=tuple(sorted((m for m in every if m.state not in ENDED), key=lambda m: m.id)),
+        templates=frozenset(
+            (json_fields.text(one, "LaunchTemplateId"), int(json_fields.number(one, "VersionNumber")))
+            for one in json_fields.members(templates, "LaunchTemplateVersions")
+        ),
+    )
 
 
-def evaluate_machines(found: tuple[Machine, ...], want: Machines) -> CheckResult:
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What other lists say of instances, by their ids; `images`: by those of images."""
+
+    plain: Mapping[str, list[str]]
+    images: Mapping[str, str]
+    ends: Mapping[str, str]
+    addresses: Mapping[str, str]
+
+
+def evaluate_machines(found: FoundMachines, want: Machines) -> CheckResult:
     """Culprits are the machines that do not run: no check there can have an answer."""
     cluster = want.place.cluster
-    ours = [m for m in found if m.tags.get(names.TAG_CLUSTER) == cluster]
+    ours = [m for m in found.machines if m.tags.get(names.TAG_CLUSTER) == cluster]
     faults = [fault for one in want.fixed for fault in _fixed(one, ours, cluster)]
-    nodes = [m for m in ours if m.tags.get(names.TAG_ROLE) == names.ROLE_NODE]
+    nodes = [m for m in ours if _is_node(m, want)]
     faults += [fault for one in nodes for fault in _node(one, want)]
+    for one in want.templates:
+        if (one.id, one.version) not in found.templates:
+            words = (
+                f"version {one.version} of the launch template {one.id} ({one.pool}, {one.machine}) is gone"
+            )
+            faults.append(Fault(words=words, step=UP))
     expected = f"{len(want.fixed)} machines of the plan, and nodes of its launch templates"
     return judged(faults, cluster, f"{len(want.fixed)} machines and {len(nodes)} nodes", expected)
+
+
+def _is_node(one: Machine, want: Machines) -> bool:
+    """By role, or by the launch template, whose tag nobody can change (T54): a node that lost its role is still one."""
+    if any(one.tags.get("Name") == fixed.name for fixed in want.fixed):
+        return False
+    of_plan = any(one.tags.get(names.TAG_TEMPLATE) == template.id for template in want.templates)
+    return of_plan or one.tags.get(names.TAG_ROLE) == names.ROLE_NODE
 
 
 def _fixed(want: FixedMachine, ours: list[Machine], cluster: str) -> Iterator[Fault]:
@@ -120,6 +177,11 @@ def _fixed(want: FixedMachine, ours: list[Machine], cluster: str) -> Iterator[Fa
             words, step = f"{about} is {short(one.state, 20)}", _START.format(id=one.id)
             yield Fault(words=words, step=step, off=want.name)
         yield from _guard(about, one)
+        if one.on_shutdown not in ("", "stop"):
+            words = f"{about} ends when its system shuts down ({short(one.on_shutdown, 20)})"
+            yield Fault(words=words, step=_STAY.format(id=one.id))
+        if want.public and not one.address:
+            yield Fault(words=f"{about} has lost its Elastic IP address", step=UP)
         for words in _differences(one, want.machine, f"{cluster}-{want.role}", want.image):
             yield Fault(words=f"{about} {words}", step=UP)
         if one.tags.get(names.TAG_ROLE) != want.role:
@@ -184,7 +246,7 @@ def _shown(text: str | None) -> str:
     return short(text or "", 60) or "none"
 
 
-def _machine(item: Mapping[str, Any], plain: Mapping[str, list[str]], images: Mapping[str, str]) -> Machine:
+def _machine(item: Mapping[str, Any], beside: _Beside) -> Machine:
     interfaces = json_fields.members_if_any(item, "NetworkInterfaces")
     groups = [group for one in interfaces for group in json_fields.members_if_any(one, "Groups")]
     name = json_fields.text(item, "InstanceId")
@@ -201,7 +263,9 @@ def _machine(item: Mapping[str, Any], plain: Mapping[str, list[str]], images: Ma
             int(json_fields.number(item, "MetadataOptions", "HttpPutResponseHopLimit")),
         ),
         profile=profile.rpartition("/")[2],
-        plain=tuple(sorted(plain.get(name, ()))),
+        plain=tuple(sorted(beside.plain.get(name, ()))),
         image=json_fields.text(item, "ImageId"),
-        image_name=images.get(json_fields.text(item, "ImageId"), ""),
+        image_name=beside.images.get(json_fields.text(item, "ImageId"), ""),
+        on_shutdown=beside.ends.get(name, ""),
+        address=beside.addresses.get(name, ""),
     )

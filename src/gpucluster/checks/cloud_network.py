@@ -1,15 +1,22 @@
 """Check the network on AWS: routes, NAT gateways and network ACLs of the cluster's own VPC, and the cluster's endpoints."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from gpucluster.checks.check import CheckResult, Location, Query
-from gpucluster.checks.cloud import UP, Fault, judged
+from gpucluster.checks.check import CheckResult, Location, Query, listed
+from gpucluster.checks.cloud import UP, Fault, is_named, judged
 from gpucluster.checks.network_answers import Acl, Endpoint, Network, RouteTable
-from gpucluster.plan.security_rules import ANYWHERE
+from gpucluster.checks.policy_documents import differences, loaded
+from gpucluster.plan.security_rules import ANYWHERE, ENDPOINTS
 from gpucluster.text import short
 
 AVAILABLE = "available"
+OPEN: Mapping[str, Any] = {  # the policy of an endpoint that declares none
+    "Version": "2008-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}],
+}
 _LAST_RULE = 32767  # EC2's own rule, which denies the rest
 
 
@@ -41,7 +48,8 @@ def evaluate_network(found: Network, want: NetworkWant) -> CheckResult:
         faults += [*_private(found, want), *_public(found, want), *_acls(found, want)]
         faults += [Fault(words=f"{one} of the VPC is off", step=UP) for one in found.attributes_off]
         parts = f"routes of {len(want.private) + len(want.public)} subnets, {parts}"
-    return judged(faults, want.cluster, "as declared", f"{parts}, as the plan has them")
+    each = dict.fromkeys(faults)  # subnets may share a table
+    return judged(each, want.cluster, "as declared", f"{parts}, as the plan has them")
 
 
 def _private(found: Network, want: NetworkWant) -> Iterator[Fault]:
@@ -51,10 +59,13 @@ def _private(found: Network, want: NetworkWant) -> Iterator[Fault]:
         if table is None:
             yield Fault(words=f"{subnet} has no route table of its own", step=UP)
             continue
-        yield from _blackholes(table)
+        yield from _routes_by_hand(table, ("eni-", "i-", "igw-"))
         yield from _default_route(found, subnet, table, want)
-        if not any(_serves_s3(one, table) for one in found.endpoints):
+        serving = [one for one in found.endpoints if _serves_s3(one, table)]
+        if not serving:
             yield Fault(words=f"{table.id} of {subnet} has no endpoint of S3", step=UP)
+        for one in serving:
+            yield from _policy(f"the endpoint of s3 ({one.id})", one)
 
 
 def _table_of(found: Network, subnet: str) -> RouteTable | None:
@@ -79,14 +90,28 @@ def _is(state: str) -> str:
     return f"is {short(state, 30)}" if state else "does not exist"
 
 
-def _blackholes(table: RouteTable) -> Iterator[Fault]:
-    """Routes by hand whose target is gone. The default route is compared by itself."""
+def _routes_by_hand(table: RouteTable, foreign: tuple[str, ...]) -> Iterator[Fault]:
+    """Routes whose target is gone, or by a single machine or straight to the internet: traffic of nodes goes there.
+
+    Routes to networks of the site, by a peering, a gateway or an endpoint, are nobody's fault. The default route is compared by itself.
+    """
     for route in table.routes:
-        if route.blackhole and route.to != ANYWHERE:
-            step = f"aws ec2 delete-route --route-table-id {table.id} --destination-cidr-block {route.to}"
-            yield Fault(
-                words=f"the target {route.by} of the route to {route.to} is gone ({table.id})", step=step
-            )
+        step = f"aws ec2 delete-route --route-table-id {table.id} {_destination(route.to)}"
+        if route.to == ANYWHERE:
+            continue
+        if route.blackhole:
+            words = f"the target {route.by} of the route to {route.to} is gone ({table.id})"
+            yield Fault(words=words, step=step)
+        elif route.by.startswith(foreign):
+            words = f"the route to {route.to} by {route.by} is not of the plan ({table.id})"
+            yield Fault(words=words, step=step)
+
+
+def _destination(to: str) -> str:
+    """The option of `aws ec2 delete-route` for a destination."""
+    if to.startswith("pl-"):
+        return f"--destination-prefix-list-id {to}"
+    return f"--destination-ipv6-cidr-block {to}" if ":" in to else f"--destination-cidr-block {to}"
 
 
 def _serves_s3(one: Endpoint, table: RouteTable) -> bool:
@@ -102,6 +127,8 @@ def _public(found: Network, want: NetworkWant) -> Iterator[Fault]:
             continue
         table = _table_of(found, subnet)
         routes = () if table is None else table.routes
+        if table is not None:
+            yield from _routes_by_hand(table, ("eni-", "i-"))
         target = next((route for route in routes if route.to == ANYWHERE), None)
         if target is None or target.blackhole or not target.by.startswith("igw-"):
             yield Fault(words=f"{subnet} has no route to the internet gateway", step=UP)
@@ -111,20 +138,33 @@ def _endpoint_faults(found: Network, want: NetworkWant) -> Iterator[Fault]:
     """EC2 lists a deleted endpoint for a while, also beside the new one: one that is right is enough."""
     for service in want.endpoints:
         ours = [one for one in found.endpoints if one.interface and one.service == service]
-        living = [list(_words(one, want)) for one in ours if one.state != "deleted"]
-        words = min(living, key=len, default=["does not exist"])
-        yield from (Fault(words=f"the endpoint of {service} {one}", step=UP) for one in words)
+        living = [list(_of_endpoint(one, want)) for one in ours if one.state != "deleted"]
+        missing = [Fault(words=f"the endpoint of {service} does not exist", step=UP)]
+        yield from min(living, key=len, default=missing)
 
 
-def _words(one: Endpoint, want: NetworkWant) -> Iterator[str]:
+def _of_endpoint(one: Endpoint, want: NetworkWant) -> Iterator[Fault]:
     """An interface endpoint has an address in each zone, and the normal name of its service leads there."""
+    about = f"the endpoint of {one.service} ({one.id})"
     missing = [subnet for subnet in want.private if subnet not in one.subnets]
     if one.state != AVAILABLE:
-        yield f"({one.id}) {_is(one.state)}"
+        yield Fault(words=f"{about} {_is(one.state)}", step=UP)
     if not one.private_dns:
-        yield f"({one.id}) has no private DNS"
+        yield Fault(words=f"{about} has no private DNS", step=UP)
     if missing:
-        yield f"({one.id}) has no address in {', '.join(missing)}"
+        yield Fault(words=f"{about} has no address in {', '.join(missing)}", step=UP)
+    if len(one.groups) != 1 or not is_named(one.groups[0], f"{want.cluster}-{ENDPOINTS}"):
+        groups = listed([short(group, 60) for group in one.groups]) or "none"
+        yield Fault(words=f"{about} has the groups {groups}", step=UP)
+    yield from _policy(about, one)
+
+
+def _policy(about: str, one: Endpoint) -> Iterator[Fault]:
+    """The program declares no policy, so EC2 writes its own, and `pulumi up` does not compare it."""
+    if one.policy and differences(loaded(one.policy), OPEN):
+        text = json.dumps(OPEN).replace("{", "{{").replace("}", "}}")  # `judged` formats the step
+        step = f"aws ec2 modify-vpc-endpoint --vpc-endpoint-id {one.id} --policy-document '{text}'"
+        yield Fault(words=f"{about} has another policy than EC2's own: {short(one.policy, 120)}", step=step)
 
 
 def _acls(found: Network, want: NetworkWant) -> Iterator[Fault]:

@@ -7,7 +7,8 @@ from typing import cast
 
 from gpucluster.checks.check import CheckResult, Location, Query, listed
 from gpucluster.checks.cloud import UP, Fault, is_named, judged
-from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Queue, Secret
+from gpucluster.checks.policy_documents import loaded
+from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Key, Queue, Secret
 from gpucluster.plan import store_policies
 from gpucluster.text import short
 
@@ -60,7 +61,8 @@ class FileSystemsWant:
 
 
 def query_bucket(want: BucketWant) -> tuple[Query, ...]:
-    return (Query(at=Location.CLOUD, argv=("bucket", f"name={want.bucket}")),)
+    bucket = Query(at=Location.CLOUD, argv=("bucket", f"name={want.bucket}"))
+    return (bucket, *([Query(at=Location.CLOUD, argv=("key", f"id={want.key}"))] if want.key else []))
 
 
 def query_queue(want: QueueWant) -> tuple[Query, ...]:
@@ -79,7 +81,7 @@ def query_systems(want: FileSystemsWant) -> tuple[Query, ...]:
 
 
 def evaluate_bucket(found: Bucket | None, want: BucketWant) -> CheckResult:
-    expected = f"{want.bucket}: private, versioned, encrypted, only by TLS"
+    expected = f"{want.bucket}: private, versioned, encrypted, only by TLS, and it keeps its objects"
     return judged(_bucket(found, want), want.cluster, AS_DECLARED, expected)
 
 
@@ -116,6 +118,26 @@ def _bucket(found: Bucket | None, want: BucketWant) -> Iterator[Fault]:
     yield from _bucket_key(found, want.key)
     if not _same_policy(found.policy, store_policies.only_tls(f"arn:aws:s3:::{want.bucket}")):
         yield Fault(words=_of_policy("its policy", found.policy), step=UP)
+    if found.ending:
+        ids = listed([short(one, 40) or "without an id" for one in found.ending])
+        step = f"aws s3api delete-bucket-lifecycle --bucket {want.bucket}"
+        yield Fault(words=f"lifecycle rules delete or move its objects: {ids}", step=step)
+    if found.key is not None:
+        yield from _key_state(found.key, want.key)
+
+
+def _key_state(key: Key, named: str) -> Iterator[Fault]:
+    """Without its key nobody reads the bucket, the secret or a volume. A key whose deletion is cancelled is disabled."""
+    enable = f"aws kms enable-key --key-id {key.id}"
+    steps = {
+        "": "",
+        "Disabled": enable,
+        "PendingDeletion": f"aws kms cancel-key-deletion --key-id {key.id}; {enable}",
+    }
+    if key.state != "Enabled":
+        state = f"is {short(key.state, 30)}" if key.state else "does not exist"
+        look = f"aws kms describe-key --key-id {named}"
+        yield Fault(words=f"the key {named} {state}", step=steps.get(key.state, look))
 
 
 def _bucket_key(found: Bucket, key: str) -> Iterator[Fault]:
@@ -130,17 +152,21 @@ def _queue(found: Queue | None, want: QueueWant) -> Iterator[Fault]:
     if found is None:
         yield Fault(words=f"{want.url} does not exist", step=UP)
         return
-    for name, value in store_policies.QUEUE.items():
+    change = f"aws sqs set-queue-attributes --queue-url {want.url} --attributes"
+    for name, value in {**store_policies.QUEUE, **store_policies.QUEUE_DEFAULTS}.items():
         if found.settings[name] != value:
             shown = short(found.settings[name] or "not set", 40)
-            yield Fault(words=f"{name} is {shown}, not {value}", step=UP)
+            step = UP if name in store_policies.QUEUE else f"{change} {name}={value}"
+            yield Fault(words=f"{name} is {shown}, not {value}", step=step)
+    if found.redrive:
+        step = f"{change} RedrivePolicy="
+        yield Fault(words=f"it moves messages to another queue: {short(found.redrive, 120)}", step=step)
     rules = _rules(found.policy, want.cluster)
-    declared = store_policies.events_to(found.arn, rules)
+    declared = store_policies.events_to(found.arn, _arns(rules, found.arn))
     if len(rules) != len(store_policies.PATTERNS) or not _same_policy(found.policy, declared):
         yield Fault(words=_of_policy("its policy", found.policy), step=UP)
-    ours = {arn.rpartition("/")[2] for arn in rules}
     for rule in found.rules:
-        if rule.name in ours:
+        if rule.name in rules:
             yield from _event_rule(rule, found.arn, want.cluster)
 
 
@@ -153,26 +179,41 @@ def _event_rule(rule: EventRule, queue: str, cluster: str) -> Iterator[Fault]:
     if rule.state != "ENABLED":
         step = f"aws events enable-rule --name {rule.name}"
         yield Fault(words=f"its rule {rule.name} is {short(rule.state, 20)}", step=step)
-    if _loaded(rule.pattern) != store_policies.PATTERNS[kind]:
+    if loaded(rule.pattern) != store_policies.PATTERNS[kind]:
         words = f"its rule {rule.name} has another pattern: {short(rule.pattern, 120)}"
         yield Fault(words=words, step=UP)
-    if queue not in rule.targets:
+    yield from _targets(rule, queue)
+
+
+def _targets(rule: EventRule, queue: str) -> Iterator[Fault]:
+    """The program declares a target with an id and an ARN. A target with more, such as `Input`, sends something else than the event."""
+    here = [one for one in rule.targets if one.arn == queue]
+    whole = [one for one in here if not one.more]
+    if not here:
         yield Fault(words=f"its rule {rule.name} does not send to it", step=UP)
+    for one in here:
+        if one.more:
+            plain = f"Id={one.id},Arn={queue}"
+            step = (
+                f"aws events remove-targets --rule {rule.name} --ids {one.id}"
+                if whole
+                else f"aws events put-targets --rule {rule.name} --targets {plain}"
+            )
+            words = f"its rule {rule.name} sends to it with {listed(one.more)}"
+            yield Fault(words=words, step=step)
 
 
 def _rules(policy: str, cluster: str) -> tuple[str, ...]:
-    """The ARNs in the policy that are of the cluster's rules: Pulumi gives their names, so the plan cannot know them."""
-    sources = _strings(_loaded(policy))
+    """The names of the cluster's rules in the policy: Pulumi gives them, so the plan cannot know them."""
+    found = {arn.rpartition("/")[2] for arn in _strings(loaded(policy)) if ":rule/" in arn}
     declared = [f"{cluster}-{name}" for name in store_policies.PATTERNS]
-    return tuple(
-        sorted(
-            {
-                arn
-                for arn in sources
-                if ":rule/" in arn and any(is_named(arn.rpartition("/")[2], name) for name in declared)
-            }
-        )
-    )
+    return tuple(sorted(one for one in found if any(is_named(one, name) for name in declared)))
+
+
+def _arns(rules: tuple[str, ...], queue: str) -> list[str]:
+    """The ARNs of rules in the Region and the account of the queue: the policy is what is judged, so its own are not used."""
+    region, account = queue.split(":")[3:5]
+    return [f"arn:aws:events:{region}:{account}:rule/{name}" for name in rules]
 
 
 def _secret(found: Secret | None, want: SecretWant) -> Iterator[Fault]:
@@ -246,14 +287,7 @@ def _name(arn: str) -> str:
 
 
 def _same_policy(found: str, want: str) -> bool:
-    return _plain(_loaded(found)) == _plain(json.loads(want))
-
-
-def _loaded(policy: str) -> object:
-    try:
-        return json.loads(policy)
-    except (ValueError, RecursionError):
-        return None
+    return _plain(loaded(found)) == _plain(json.loads(want))
 
 
 def _plain(value: object) -> object:

@@ -34,7 +34,7 @@ class RouteTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A VPC endpoint; `service` is the last word of its service's name."""
+    """A VPC endpoint; `service` is the last word of its service's name, `policy` a text (empty: EC2 shows none), `groups` the names of its security groups."""
 
     id: str
     service: str
@@ -43,6 +43,8 @@ class Endpoint:
     tables: tuple[str, ...]
     subnets: tuple[str, ...]
     private_dns: bool
+    policy: str
+    groups: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,10 @@ def _endpoint(item: Mapping[str, Any]) -> Endpoint:
         tables=_strings(item, "RouteTableIds"),
         subnets=_strings(item, "SubnetIds"),
         private_dns=item.get("PrivateDnsEnabled") is True,
+        policy=json_fields.text(item, "PolicyDocument") if item.get("PolicyDocument") else "",
+        groups=tuple(
+            sorted(json_fields.text(one, "GroupName") for one in json_fields.members_if_any(item, "Groups"))
+        ),
     )
 
 

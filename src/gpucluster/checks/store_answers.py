@@ -9,37 +9,61 @@ from gpucluster.checks.check import ParseError, QueryOutput
 from gpucluster.plan import store_policies
 from gpucluster.text import short
 
+QUEUE_SETTINGS = (*store_policies.QUEUE, *store_policies.QUEUE_DEFAULTS)
 BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A bucket in S3. `encryption`: algorithm and key of each rule; an empty text: there is none."""
+    """A bucket in S3. `encryption`: algorithm and key of each rule; an empty text: there is none.
+
+    `ending`: ids of the enabled lifecycle rules that delete or move its objects. `key`: None if the spec names none.
+    """
 
     blocks: frozenset[str]  # the settings of the public access block that are on
     versioning: str
     encryption: tuple[tuple[str, str], ...]
     policy: str
+    ending: tuple[str, ...] = ()
+    key: "Key | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A KMS key. Both are empty if there is none of its name."""
+
+    id: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue in SQS. `rules`: those of EventBridge that its policy names."""
+    """A queue in SQS. `rules`: those of EventBridge that its policy names. `redrive`: where it moves messages; empty: nowhere."""
 
     arn: str
     settings: Mapping[str, str]
     policy: str
+    redrive: str = ""
     rules: tuple["EventRule", ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRule:
-    """A rule of EventBridge. `state` is empty if it does not exist. `targets`: ARNs."""
+    """A rule of EventBridge. `state` is empty if it does not exist."""
 
     name: str
     state: str
     pattern: str
-    targets: tuple[str, ...]
+    targets: tuple["EventTarget", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTarget:
+    """A target of a rule. `more`: its fields beside id and ARN, such as `Input`, which replaces the event."""
+
+    id: str
+    arn: str
+    more: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +98,20 @@ def parse_bucket(got: tuple[QueryOutput, ...]) -> Bucket | None:
         versioning=json_fields.text(found, "Versioning"),
         encryption=tuple(_default(rule) for rule in json_fields.members(found, "Encryption")),
         policy=_text(found, "Policy"),
+        ending=tuple(_text(rule, "ID") for rule in json_fields.members(found, "Lifecycle") if _ends(rule)),
+        key=_key(json_fields.table(got[1].text())) if got[1:] else None,
     )
+
+
+def _ends(rule: Mapping[str, Any]) -> bool:
+    """Whether a lifecycle rule deletes or moves the newest version of objects. Older versions and parts of uploads are nobody's."""
+    expiration = _table(rule, "Expiration")
+    ends = "Days" in expiration or "Date" in expiration or bool(rule.get("Transitions"))
+    return rule.get("Status") == "Enabled" and ends
+
+
+def _key(found: Mapping[str, Any]) -> Key:
+    return Key(id=_text(found, "KeyId"), state=json_fields.text(found, "KeyState") if found else "")
 
 
 def _default(rule: Mapping[str, Any]) -> tuple[str, str]:
@@ -87,11 +124,15 @@ def parse_queue(got: tuple[QueryOutput, ...]) -> Queue | None:
     found = json_fields.table(got[0].text())
     if not found:
         return None
-    settings = {name: _text(found, name) for name in store_policies.QUEUE}
+    arn = json_fields.text(found, "QueueArn")
+    if arn.count(":") != 5:
+        raise ParseError(f"QueueArn is {short(arn, 80)}")
+    settings = {name: _text(found, name) for name in QUEUE_SETTINGS}
     return Queue(
-        arn=json_fields.text(found, "QueueArn"),
+        arn=arn,
         settings=settings,
         policy=_text(found, "Policy"),
+        redrive=_text(found, "RedrivePolicy"),
         rules=tuple(_event_rule(one) for one in json_fields.members(found, "Rules")),
     )
 
@@ -101,7 +142,15 @@ def _event_rule(found: Mapping[str, Any]) -> EventRule:
         name=json_fields.text(found, "Name"),
         state=_text(found, "State"),
         pattern=_text(found, "EventPattern"),
-        targets=json_fields.strings(found, "Targets") if "Targets" in found else (),
+        targets=tuple(map(_target, json_fields.members_if_any(found, "Targets"))),
+    )
+
+
+def _target(found: Mapping[str, Any]) -> EventTarget:
+    return EventTarget(
+        id=json_fields.text(found, "Id"),
+        arn=json_fields.text(found, "Arn"),
+        more=tuple(sorted(found.keys() - {"Id", "Arn"})),
     )
 
 

@@ -11,11 +11,7 @@ TAG_REQUEST = "gpucluster:request"  # the daemon's request id, on instances that
 ROLE_HEAD, ROLE_NODE, ROLE_LOGIN = "head", "node", "login"
 ROLE_STANDBY = "standby"  # the second head, in standby
 HEAD_ROLES = (ROLE_HEAD, ROLE_STANDBY)
-PROFILE_ROLES = (
-    ROLE_HEAD,
-    ROLE_NODE,
-    ROLE_LOGIN,
-)  # with an instance profile and a role in IAM; the standby has the head's
+PROFILE_ROLES = (ROLE_HEAD, ROLE_STANDBY, ROLE_NODE, ROLE_LOGIN)  # with an instance profile and a role in IAM
 ROLE_JOBS = "jobs"  # no machine's role: the node's agent assumes it for jobs
 TAG_JOB = "gpucluster:job"  # set at launch: the job of the launch
 TAG_ACCOUNT = "gpucluster:account"  # and its Slurm account: both for cost allocation

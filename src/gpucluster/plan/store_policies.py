@@ -22,6 +22,7 @@ QUEUE: Mapping[str, str] = {  # SQS's names of the attributes
     "ReceiveMessageWaitTimeSeconds": str(POLL_S),
     "SqsManagedSseEnabled": "true",
 }
+QUEUE_DEFAULTS: Mapping[str, str] = {"DelaySeconds": "0"}  # SQS's own, which the program does not declare
 
 # The rules of EventBridge that send to the queue
 PATTERNS: Mapping[str, Mapping[str, Any]] = {

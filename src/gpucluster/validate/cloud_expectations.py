@@ -1,6 +1,7 @@
 """What AWS must show of a cluster: its instances, the rules of its security groups, its stores. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gpucluster.checks.cloud import Owned, Place
@@ -14,6 +15,7 @@ from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, Efs, FsxLustre, Image, ImageById, SiteEfs, SiteLustre, SlurmOnAws
 from gpucluster.plan.model.aws import OwnNetwork
 from gpucluster.plan.security_rules import eks_of, roles, rules
+from gpucluster.validate.declared_roles import declared_roles
 
 
 def of_cluster(plan: SlurmOnAws, bindings: Bindings | None) -> Iterator[tuple[str, Any]]:
@@ -54,8 +56,7 @@ def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
     if bindings.queue:
         yield "cloud.queue", QueueWant(cluster=plan.name, url=bindings.queue)
     yield "cloud.secret", SecretWant(cluster=plan.name, arn=bindings.secret, key=key)
-    profiles = tuple(f"{plan.name}-{role}" for role in names.PROFILE_ROLES)
-    yield "cloud.roles", RolesWant(cluster=plan.name, profiles=profiles)
+    yield "cloud.roles", _roles(plan, bindings)
     subnets = tuple(sorted(bindings.subnets.values()))
     systems = tuple(
         found
@@ -65,6 +66,18 @@ def _stores(plan: SlurmOnAws, bindings: Bindings) -> Iterator[tuple[str, Any]]:
     )
     if systems:
         yield "cloud.file_systems", FileSystemsWant(cluster=plan.name, systems=systems)
+
+
+def _roles(plan: SlurmOnAws, bindings: Bindings) -> RolesWant:
+    """All templates of nodes name one profile."""
+    template = next((f"{one.id}:{one.version}" for _, one in sorted(bindings.templates.items())), "")
+    return RolesWant(
+        cluster=plan.name,
+        roles=tuple(declared_roles(plan, bindings)),
+        node=f"{plan.name}-{names.ROLE_NODE}",
+        template=template,
+        jobs="" if plan.aws.jobs is None else bindings.jobs_role.rpartition("/")[2],
+    )
 
 
 def _system(source: object, name: str, subnets: tuple[str, ...]) -> FileSystemWant | None:
@@ -101,7 +114,10 @@ def _fixed(plan: SlurmOnAws) -> tuple[FixedMachine, ...]:
             _machine(f"{plan.name}-{names.ROLE_STANDBY}", names.ROLE_STANDBY, head.standby.machine, image)
         )
     if plan.login is not None:
-        found += [_machine(name, names.ROLE_LOGIN, plan.login.machine, image) for name in plan.login.names]
+        zones = {span.zone for span in plan.aws.network.subnets if span.has_public}
+        public = bool(plan.access.ssh_from) and plan.login.zone in zones
+        made = (_machine(name, names.ROLE_LOGIN, plan.login.machine, image) for name in plan.login.names)
+        found += [replace(one, public=public) for one in made]
     return tuple(found)
 
 

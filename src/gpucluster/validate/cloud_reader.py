@@ -8,7 +8,7 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.text import short
 from gpucluster.validate.network_reader import read_endpoints, read_network
-from gpucluster.validate.store_reader import STORES, read_roles
+from gpucluster.validate.store_reader import STORES, read_roles, read_shutdowns, read_templates
 
 Filters = list[dict[str, Any]]
 _LISTS = {  # word of a query -> operation, list in its answer, id of an item
@@ -18,6 +18,7 @@ _LISTS = {  # word of a query -> operation, list in its answer, id of an item
     "groups": ("describe_security_groups", "SecurityGroups", "GroupId"),
     "rules": ("describe_security_group_rules", "SecurityGroupRules", "SecurityGroupRuleId"),
 }
+_MORE = ("addresses", "roles", "shutdowns", "templates")
 
 
 class NoCloudError(GpuclusterError):
@@ -50,12 +51,12 @@ class CloudReader:
         groups = [value for key, value in places if key == "group"]
         subnets = [value for key, value in places if key == "vpc-of"]
         tagged: Filters = [{"Name": f"tag:{names.TAG_CLUSTER}", "Values": cluster}]
-        if what == "roles":
-            return read_roles(self._of, cluster[0], self._instances(tagged))
-        if what == "network":
-            return read_network(self._of("ec2"), self._vpcs(subnets))
-        if what == "endpoints":
-            return read_endpoints(self._of("ec2"), cluster[0], self._vpcs(subnets))
+        if what in ("network", "endpoints"):
+            vpcs = self._vpcs(subnets)
+            ec2 = self._of("ec2")
+            return read_network(ec2, vpcs) if what == "network" else read_endpoints(ec2, cluster[0], vpcs)
+        if what in _MORE:
+            return self._read_more(what, places, tagged)
         if what == "volumes":
             ids = [str(one["InstanceId"]) for one in self._instances(tagged)]
             by: list[Filters] = [
@@ -77,6 +78,20 @@ class CloudReader:
             if subnets:
                 by.append([{"Name": "vpc-id", "Values": self._vpcs(subnets)}])
         return self._listed(what, by)
+
+    def _read_more(self, what: str, places: Sequence[tuple[str, str]], tagged: Filters) -> Mapping[str, Any]:
+        """What one call for each thing answers, and addresses, which EC2 gives in one page."""
+        named = dict(places)
+        match what:
+            case "addresses":
+                return {"Addresses": self._of("ec2").describe_addresses(Filters=tagged)["Addresses"]}
+            case "shutdowns":
+                return read_shutdowns(self._of("ec2"), self._instances(tagged))
+            case "templates":
+                return read_templates(self._of, [value for key, value in places if key == "template"])
+            case _:
+                more = {key: value for key, value in places if key in ("template", "role")}
+                return read_roles(self._of, named["cluster"], self._instances(tagged), **more)
 
     def _listed(self, what: str, by: Iterable[Filters]) -> Mapping[str, Any]:
         operation, member, key = _LISTS[what]

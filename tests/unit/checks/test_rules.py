@@ -538,7 +538,8 @@ def test_orphans():
     for instances, words in (
         ((head, replace(ours, id="i-2")), "i-2 (node)"),
         ((head, replace(head, id="i-3")), "i-3 (head)"),
-        ((head, replace(ours, role="")), ""),
+        ((head, replace(ours, role="")), "i-1 (of the daemon, its gpucluster:role is none, not node)"),
+        ((head, replace(ours, role="head")), "i-1 (of the daemon, its gpucluster:role is head, not node)"),
         ((ours,), "the head i-0 is not in the list"),
         ((head, replace(ours, subnet="s9")), "i-1 (in s9)"),
     ):
@@ -563,6 +564,8 @@ def test_orphans():
     assert "i-5 (in s9)" in cloud.evaluate_holdings(astray, wide).found
     launching = replace(known, instances=(head, replace(ours, id="i-2")), open=frozenset({"r1"}))
     assert cloud.evaluate_holdings(launching, want).verdict is PASS  # its launch has no outcome yet
+    without = replace(launching, instances=(head, replace(ours, id="i-2", role="")))
+    assert "i-2 (of the daemon, " in cloud.evaluate_holdings(without, want).found
     assert cloud.evaluate_daemon("000", cloud.Daemon(url="http://h")).verdict is FAIL
 
 
@@ -581,7 +584,12 @@ def test_nodes_of_kubernetes_beside_slurm_have_an_owner():
         in cloud.evaluate_holdings(replace(known, instances=(head, replace(other, subnet="s9"))), both).found
     )
     ours = replace(known, launched=frozenset({"i-7"}))  # the daemon's node with a changed tag
-    assert "i-7 (kubernetes-node)" in cloud.evaluate_holdings(ours, both).found
+    finding = cloud.evaluate_holdings(ours, both)
+    assert "i-7 (of the daemon, its gpucluster:role is kubernetes-node, not node)" in finding.found
+    assert (
+        finding.remedy
+        == "aws ec2 create-tags --resources i-7 --tags Key=gpucluster:cluster,Value=both Key=gpucluster:role,Value=node"
+    )
 
 
 PROGRAMS = ("aws", "gpucluster", "kubectl", "pulumi")

@@ -3,13 +3,15 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from support import builders
 from support.aws_cli import AwsCli, aws_cli
+from support.aws_plans import LOGIN
 from support.cloud_network import make_network
+from support.cloud_roles import declare_roles
 from support.cloud_stores import make_stores
 from support.clouds import REGION, RunningCloud, running_cloud
 
@@ -26,20 +28,11 @@ from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
 
 pytestmark = pytest.mark.loopback
 GUARDED = {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1}
-TRUST = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[RunningCloud]:
     with running_cloud(timing=Timing(pending_s=0.0, ending_s=5.0)) as found:
-        for role in (names.ROLE_HEAD, names.ROLE_NODE):
-            iam, name = found.client("iam"), f"burst-{role}-1234567"
-            iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(TRUST))
-            iam.create_instance_profile(InstanceProfileName=name)
-            iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
-            nothing = {"Effect": "Deny", "Action": "*", "Resource": "*"}
-            own = json.dumps({"Version": "2012-10-17", "Statement": [nothing]})
-            iam.put_role_policy(RoleName=name, PolicyName=name, PolicyDocument=own)
         yield found
 
 
@@ -156,6 +149,12 @@ def burst(cloud: RunningCloud) -> Deployed:
     vpc, subnets = network.vpc, network.private
     groups = groups_of(ec2, plan, vpc)
     image = cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11")
+    made = make_stores(cloud, "burst")
+    bindings = Bindings(
+        schema=1, region=REGION, bucket=made.bucket, secret=made.secret, queue=made.queue, subnets=subnets, templates={},
+        groups={names.ROLE_NODE: groups[names.ROLE_NODE]},
+    )  # fmt: skip
+    declare_roles(cloud, plan, bindings)
     templates: dict[str, TemplateBinding] = {}
     for pool in plan.pools:
         for one in pool.templates:
@@ -171,11 +170,7 @@ def burst(cloud: RunningCloud) -> Deployed:
                 LaunchTemplateName=f"{one.key}-{vpc}", LaunchTemplateData=data
             )
             templates[one.key] = TemplateBinding(id=launch["LaunchTemplate"]["LaunchTemplateId"], version=1)
-    made = make_stores(cloud, "burst")
-    bindings = Bindings(
-        schema=1, region=REGION, bucket=made.bucket, secret=made.secret, queue=made.queue, subnets=subnets, templates=templates,
-        groups={names.ROLE_NODE: groups[names.ROLE_NODE]},
-    )  # fmt: skip
+    bindings = replace(bindings, templates=templates)
     found = Deployed(cloud, plan, bindings, vpc, groups, image)
     found.head, found.node = found.launch_head(), found.launch_node()
     return found
@@ -260,6 +255,9 @@ SABOTAGES: dict[str, tuple[str, Do, str]] = {
     "a rule by hand for outgoing traffic": ("cloud.rules", lambda b: opened(b, out=True), "head to 0.0.0.0/0: tcp 22-22 is not of the plan"),
     "a node of another image": ("cloud.machines", other_image, "i-[0-9a-f]+ is of the image by-hand, not gpucluster-"),
     "the cluster tag of a node removed": ("cloud.orphans", untag("node", names.TAG_CLUSTER), r"NODE \(of the daemon, without the tag gpucluster:cluster\)"),
+    "the head ends with its system": ("cloud.machines", lambda b: b.ec2.modify_instance_attribute(InstanceId=b.head, InstanceInitiatedShutdownBehavior={"Value": "terminate"}), r"burst-head \(HEAD\) ends when its system shuts down \(terminate\)"),
+    "the role tag of a node removed": ("cloud.orphans", untag("node", names.TAG_ROLE), r"^without an owner: NODE \(of the daemon, its gpucluster:role is none, not node\)$"),
+    "another role of a node": ("cloud.orphans", lambda b: b.ec2.create_tags(Resources=[b.node], Tags=[{"Key": names.TAG_ROLE, "Value": "login"}]), r"NODE \(of the daemon, its gpucluster:role is login, not node\)"),
 }  # fmt: skip
 
 
@@ -279,6 +277,26 @@ def test_sabotage_is_found_by_one_check_whose_remedy_heals_it(
     assert unhealthy(burst.checked()) == {}
 
 
+def test_node_without_its_role_is_compared_with_the_plan(aws: AwsCli, burst: Deployed) -> None:
+    """Regression: without the tag a node with an open metadata service passed every check."""
+    untag("node", names.TAG_ROLE)(burst)
+    hops("node")(burst)
+    bad = unhealthy(burst.checked())
+    assert list(bad) == ["cloud.orphans", "cloud.machines"]
+    assert bad["cloud.machines"].found.startswith(f"{burst.node}: metadata service enabled, tokens optional")
+    for result in bad.values():
+        aws.typed(result.remedy)
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_head_without_tags_is_not_taken_for_a_node(burst: Deployed) -> None:
+    """A node of no launch template is terminated by its remedy; the head is not."""
+    for key in ("Name", names.TAG_ROLE):
+        untag("head", key)(burst)
+    result = burst.checked()["cloud.machines"]
+    assert (result.found, result.remedy) == ("burst-head is missing", PULUMI)
+
+
 PULUMI = "pulumi up --refresh --stack burst"
 
 
@@ -288,9 +306,14 @@ def revoke(b: Deployed) -> None:
     b.ec2.revoke_security_group_ingress(GroupId=b.groups[rule.group], IpPermissions=[shape])
 
 
+def last_template(b: Deployed) -> str:
+    return max(b.bindings.templates.items())[1].id
+
+
 OF_PULUMI: dict[str, tuple[str, Do, str]] = {
     "the head is missing": ("cloud.machines", lambda b: b.ec2.terminate_instances(InstanceIds=[b.head]), "burst-head is missing"),
     "the head in the nodes' group": ("cloud.machines", lambda b: b.ec2.modify_instance_attribute(InstanceId=b.head, Groups=[b.groups["node"]]), r"burst-head \(HEAD\) has the groups burst-node-1234567"),
+    "a launch template is gone": ("cloud.machines", lambda b: b.ec2.delete_launch_template(LaunchTemplateId=last_template(b)), r"version 1 of the launch template lt-[0-9a-f]+ \(h200, .*\) is gone"),
     "a rule is missing": ("cloud.rules", revoke, "head from node: tcp 6817 is missing"),
 }  # fmt: skip
 
@@ -303,6 +326,29 @@ def test_drift_of_pulumis_own_resource_is_healed_by_pulumi(
     result = burst.checked()[check]
     assert (result.verdict, result.remedy) == (CheckStatus.FAIL, PULUMI)
     assert re.search(words.replace("HEAD", burst.head), result.found), result.found
+
+
+def test_login_machine_without_its_address_is_found(burst: Deployed) -> None:
+    """Regression: nobody reached the login machine by the name that they know, and everything was healthy."""
+    burst.plan = replace(
+        burst.plan, login=LOGIN, access=replace(burst.plan.access, ssh_from=("192.0.2.0/24",))
+    )
+    tags = tagged(Name="burst-login-1", **{names.TAG_ROLE: "login", names.TAG_CLUSTER: "burst"})
+    machine = burst.launch_head(InstanceType=LOGIN.machine, TagSpecifications=tags)
+    of_cluster_tag = [{"Key": names.TAG_CLUSTER, "Value": "burst"}]
+    address = burst.ec2.allocate_address(
+        Domain="vpc", TagSpecifications=[{"ResourceType": "elastic-ip", "Tags": of_cluster_tag}]
+    )["AllocationId"]
+    words = f"burst-login-1 ({machine}) has lost its Elastic IP address"
+    assert words in burst.checked()["cloud.machines"].found
+    joined = burst.ec2.associate_address(InstanceId=machine, AllocationId=address)["AssociationId"]
+    assert words not in burst.checked()["cloud.machines"].found
+    burst.ec2.disassociate_address(AssociationId=joined)
+    result = burst.checked()["cloud.machines"]
+    assert words in result.found
+    assert PULUMI in result.remedy
+    burst.plan = replace(burst.plan, access=replace(burst.plan.access, ssh_from=()))
+    assert words not in burst.checked()["cloud.machines"].found
 
 
 def test_stopped_head_is_started_by_its_remedy(aws: AwsCli, burst: Deployed) -> None:

@@ -76,7 +76,9 @@ def burst(cloud: RunningCloud) -> Deployed:
     want = NetworkWant(
         cluster="burst", own=True, private=tuple(sorted(made.private.values())), public=public, nat=True, endpoints=ENDPOINTS
     )  # fmt: skip
-    group = cloud.client("ec2").create_security_group(GroupName="endpoints", Description="e", VpcId=made.vpc)
+    group = cloud.client("ec2").create_security_group(
+        GroupName="burst-endpoints-1234567", Description="e", VpcId=made.vpc
+    )
     found = Deployed(cloud, made, want, group["GroupId"], {})
     found.endpoints.update({service: endpoint(found, service) for service in ENDPOINTS})
     return found
@@ -154,6 +156,17 @@ def public_name(b: Deployed) -> None:
     endpoint(b, "ec2", PrivateDnsEnabled=False)
 
 
+def default_group(b: Deployed) -> str:
+    here = [{"Name": "vpc-id", "Values": [b.made.vpc]}, {"Name": "group-name", "Values": ["default"]}]
+    return b.ec2.describe_security_groups(Filters=here)["SecurityGroups"][0]["GroupId"]
+
+
+def other_group(b: Deployed) -> None:
+    b.ec2.modify_vpc_endpoint(
+        VpcEndpointId=b.endpoints["ec2"], AddSecurityGroupIds=[default_group(b)], RemoveSecurityGroupIds=[b.group]
+    )  # fmt: skip
+
+
 OF_PULUMI: dict[str, tuple[Do, str]] = {
     "the NAT gateway is deleting": (no_gateway, r"nat-[0-9a-f]+, the NAT gateway of SUBNET, is deleting"),
     "the NAT gateway is deleted": (gone_gateway, r"nat-[0-9a-f]+, the NAT gateway of SUBNET, is deleted"),
@@ -167,6 +180,8 @@ OF_PULUMI: dict[str, tuple[Do, str]] = {
     "an endpoint is gone": (lambda b: b.ec2.delete_vpc_endpoints(VpcEndpointIds=[b.endpoints["ec2"]]), "the endpoint of ec2 does not exist"),
     "an endpoint is in one zone only": (one_zone, r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has no address in SUBNET"),
     "an endpoint without private DNS": (public_name, r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has no private DNS"),
+    "an endpoint with another group": (other_group, r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has the groups default"),
+    "an endpoint in two groups": (lambda b: b.ec2.modify_vpc_endpoint(VpcEndpointId=b.endpoints["ec2"], AddSecurityGroupIds=[default_group(b)]), r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has the groups burst-endpoints-1234567, default"),
     "no names of hosts": (lambda b: b.ec2.modify_vpc_attribute(VpcId=b.made.vpc, EnableDnsHostnames={"Value": False}), "EnableDnsHostnames of the VPC is off"),
 }  # fmt: skip
 
@@ -204,11 +219,37 @@ def other_acl(b: Deployed) -> None:
     b.ec2.replace_network_acl_association(AssociationId=one["NetworkAclAssociationId"], NetworkAclId=other)
 
 
+DENY = '{"Statement": [{"Effect": "Deny", "Principal": "*", "Action": "*", "Resource": "*"}]}'
+
+
+def denies(of: Callable[[Deployed], str]) -> Do:
+    return lambda b: b.ec2.modify_vpc_endpoint(VpcEndpointId=of(b), PolicyDocument=DENY)
+
+
+def by_one_machine(of: Callable[[Deployed], str]) -> Do:
+    def do(b: Deployed) -> None:
+        made = b.ec2.create_network_interface(SubnetId=b.subnet())["NetworkInterface"]
+        b.ec2.create_route(
+            RouteTableId=of(b), DestinationCidrBlock="192.0.2.0/24", NetworkInterfaceId=made["NetworkInterfaceId"]
+        )  # fmt: skip
+
+    return do
+
+
+def past_the_gateway(b: Deployed) -> None:
+    b.ec2.create_route(RouteTableId=b.table(), DestinationCidrBlock="192.0.2.0/24", GatewayId=b.made.internet)
+
+
 OF_THE_CLI: dict[str, tuple[Do, str]] = {
     "a rule denies ssh": (entry(50, "deny", protocol="6"), r"acl-[0-9a-f]+ denies protocol 6 from 0.0.0.0/0 \(rule 50\)"),
     "a rule denies a range on the way out": (entry(60, "deny", out=True, cidr="10.42.0.0/19"), r"acl-[0-9a-f]+ denies every protocol to 10.42.0.0/19 \(rule 60\)"),
     "the rule that admits is gone": (no_rule(out=False), r"acl-[0-9a-f]+ has no rule that admits everything \(ingress\)"),
     "the rule that lets out is gone": (no_rule(out=True), r"acl-[0-9a-f]+ has no rule that admits everything \(egress\)"),
+    "an endpoint denies everything": (denies(lambda b: b.endpoints["ec2"]), r"the endpoint of ec2 \(vpce-[0-9a-f]+\) has another policy than EC2's own: \{.*"),
+    "the endpoint of S3 denies everything": (denies(lambda b: b.made.s3), r"the endpoint of s3 \(vpce-[0-9a-f]+\) has another policy than EC2's own: \{.*\}"),
+    "nodes reach a range by one machine": (by_one_machine(Deployed.table), r"the route to 192.0.2.0/24 by eni-[0-9a-f]+ is not of the plan \(rtb-[0-9a-f]+\)"),
+    "login machines reach a range by one machine": (by_one_machine(lambda b: b.made.internet_table), r"the route to 192.0.2.0/24 by eni-[0-9a-f]+ is not of the plan \(rtb-[0-9a-f]+\)"),
+    "nodes reach a range past the NAT gateway": (past_the_gateway, r"the route to 192.0.2.0/24 by igw-[0-9a-f]+ is not of the plan \(rtb-[0-9a-f]+\)"),
     "another network ACL": (other_acl, "SUBNET has the network ACL acl-[0-9a-f]+, not the VPC's own"),
 }  # fmt: skip
 
@@ -253,6 +294,29 @@ def test_route_whose_gateway_is_gone_is_deleted(aws: AwsCli, burst: Deployed) ->
     assert result.found == f"the target {other} of the route to 172.16.0.0/12 is gone ({burst.table()})"
     aws.typed(result.remedy)
     assert burst.checked().is_healthy
+
+
+@pytest.mark.parametrize(
+    ("key", "to", "option"),
+    [
+        ("DestinationCidrBlock", "172.16.0.0/12", "--destination-cidr-block"),
+        ("DestinationIpv6CidrBlock", "2001:db8::/32", "--destination-ipv6-cidr-block"),
+        ("DestinationPrefixListId", "pl-0123456789abcdef0", "--destination-prefix-list-id"),
+    ],
+)
+def test_route_is_deleted_by_the_option_of_its_destination(
+    burst: Deployed, key: str, to: str, option: str
+) -> None:
+    """Regression: the remedy named a prefix list and a range of IPv6 by the option of IPv4, which EC2 refuses."""
+    (query,) = CHECK.query(burst.want)
+    answer: Any = json.loads(
+        json.dumps(CloudReader("burst", burst.cloud.client).read(query.argv), default=str)
+    )
+    table = next(one for one in answer["RouteTables"] if one["RouteTableId"] == burst.table())
+    table["Routes"].append({key: to, "VpcPeeringConnectionId": "pcx-1", "State": "blackhole"})
+    result = CHECK.evaluate(CHECK.parse((QueryOutput(code=0, stdout=json.dumps(answer)),)), burst.want)
+    assert result.found == f"the target pcx-1 of the route to {to} is gone ({burst.table()})"
+    assert result.remedy == f"aws ec2 delete-route --route-table-id {burst.table()} {option} {to}"
 
 
 def test_dns_is_declared_again(burst: Deployed) -> None:

@@ -4,23 +4,34 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support import builders
+from support.aws_cli import aws_cli
+from support.cloud_roles import MARK, declare_roles
 from support.cloud_stores import Stores, declare, make_stores
 from support.clouds import REGION, RunningCloud, running_cloud
 from support.operators import OperatorScope
 
-from gpucluster.aws.iam_policies import trust_ec2
 from gpucluster.aws.operator_policies import command_statements
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
-from gpucluster.checks.cloud_stores import FileSystemsWant, FileSystemWant, evaluate_bucket, evaluate_systems
+from gpucluster.checks.cloud_stores import (
+    FileSystemsWant,
+    FileSystemWant,
+    evaluate_bucket,
+    evaluate_queue,
+    evaluate_systems,
+)
 from gpucluster.checks.store_answers import parse_bucket, parse_queue, parse_secret, parse_systems
 from gpucluster.checks.table import CHECKS
 from gpucluster.plan import names
+from gpucluster.plan.iam_policies import trust_ec2
 from gpucluster.plan.model import Access, Bindings, Efs, FsxLustre, Mount, SlurmOnAws
-from gpucluster.plan.model.bindings import FileSystemBinding
+from gpucluster.plan.model.aws import JobsS3Access
+from gpucluster.plan.model.bindings import FileSystemBinding, TemplateBinding
+from gpucluster.sandbox.aws.moto_state import ACCOUNT
 from gpucluster.validate.cloud_expectations import of_cluster
 from gpucluster.validate.cloud_reader import CloudReader, NoCloudError
 from gpucluster.validate.store_reader import read_roles
@@ -144,6 +155,19 @@ def another_rule_sends(b: Deployed) -> None:
     sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": text})
 
 
+def elsewhere(old: str, new: str) -> Do:
+    """The rules of the policy are in another Region or account: nothing of ours sends to the queue any more."""
+
+    def do(b: Deployed) -> None:
+        sqs = b.client("sqs")
+        here = sqs.get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["Policy"])["Attributes"]
+        policy = here["Policy"].replace(f"events:{old}", f"events:{new}")
+        assert policy != here["Policy"]
+        sqs.set_queue_attributes(QueueUrl=b.made.queue, Attributes={"Policy": policy})
+
+    return do
+
+
 def queue_set(**attributes: str) -> Do:
     return lambda b: b.client("sqs").set_queue_attributes(QueueUrl=b.made.queue, Attributes=attributes)
 
@@ -176,6 +200,8 @@ OF_PULUMI: dict[str, tuple[str, Do, str]] = {
     "everybody sends to the queue": ("cloud.queue", everybody_sends, "^its policy is not the declared one: "),
     "a rule of another cluster sends to the queue": ("cloud.queue", another_rule_sends, "^its policy is not the declared one: "),
     "the queue has no policy": ("cloud.queue", queue_set(Policy=""), "^its policy is missing$"),
+    "the rules of the policy are in another Region": ("cloud.queue", elsewhere(REGION, "us-west-2"), "^its policy is not the declared one: "),
+    "the rules of the policy are in another account": ("cloud.queue", elsewhere(f"{REGION}:{ACCOUNT}", f"{REGION}:210987654321"), "^its policy is not the declared one: "),
     "messages are in plain text": ("cloud.queue", queue_set(SqsManagedSseEnabled="false"), "^SqsManagedSseEnabled is false, not true$"),
     "messages are kept for a minute": ("cloud.queue", queue_set(MessageRetentionPeriod="60"), "^MessageRetentionPeriod is 60, not 3600$"),
     "a rule of EventBridge is gone": ("cloud.queue", gone_rule, "^its rule burst-spot-89abcde does not exist$"),
@@ -240,43 +266,168 @@ def test_disabled_rule_is_enabled_by_its_remedy(burst: Deployed) -> None:
     assert unhealthy(burst.checked()) == {}
 
 
-def with_head(b: Deployed) -> str:
-    """Run a head whose profile and role are as the program declares them; return the role's name."""
-    iam, name = b.client("iam"), "burst-head-0a1b2c3"
-    if not any(one["RoleName"] == name for one in iam.list_roles()["Roles"]):
-        iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust_ec2())
-        iam.create_instance_profile(InstanceProfileName=name)
-        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
-    iam.put_role_policy(RoleName=name, PolicyName="burst-head-4d5e6f7", PolicyDocument=NOTHING)
+HEAD, NODE, JOBS = (f"burst-{role}{MARK}" for role in ("head", "node", "jobs"))
+EVERYTHING = json.dumps(
+    {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+)
+ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
+
+
+def target(b: Deployed, **more: str) -> None:
+    arn = b.client("sqs").get_queue_attributes(QueueUrl=b.made.queue, AttributeNames=["QueueArn"])
+    one = {"Id": "spot", "Arn": arn["Attributes"]["QueueArn"], **more}
+    b.client("events").put_targets(Rule=RULE, Targets=[one])
+
+
+OF_THE_QUEUE: dict[str, tuple[Do, str, str]] = {
+    "messages are delayed": (queue_set(DelaySeconds="900"), "^DelaySeconds is 900, not 0$", "aws sqs set-queue-attributes --queue-url QUEUE --attributes DelaySeconds=0"),
+    "a target sends a constant": (lambda b: target(b, Input="{}"), f"^its rule {RULE} sends to it with Input$", f"aws events put-targets --rule {RULE} --targets Id=spot,Arn=ARN"),
+    "a second target sends a constant": (lambda b: target(b, Id="other", Input="{}"), f"^its rule {RULE} sends to it with Input$", f"aws events remove-targets --rule {RULE} --ids other"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "words", "remedy"), OF_THE_QUEUE.values(), ids=OF_THE_QUEUE)
+def test_late_or_empty_notices_are_healed_by_the_remedy(
+    burst: Deployed, tmp_path: Path, do: Do, words: str, remedy: str
+) -> None:
+    """Regression: a spot notice came after its instance had ended, or without the instance's id."""
+    do(burst)
+    (name, result), *others = unhealthy(burst.checked()).items()
+    assert (name, others) == ("cloud.queue", [])
+    assert re.search(words, result.found), result.found
+    arn = burst.client("sqs").get_queue_attributes(QueueUrl=burst.made.queue, AttributeNames=["QueueArn"])
+    assert result.remedy == remedy.replace("QUEUE", burst.made.queue).replace(
+        "ARN", arn["Attributes"]["QueueArn"]
+    )
+    with aws_cli(burst.cloud, tmp_path) as aws:
+        aws.typed(result.remedy)
+    assert unhealthy(burst.checked()) == {}
+
+
+def test_messages_that_move_to_another_queue_are_named(burst: Deployed) -> None:
+    want = dict(of_cluster(burst.plan, burst.bindings))["cloud.queue"]
+    found = CloudReader("burst", burst.client).read(("queue", f"url={burst.made.queue}"))
+    moved = {**found, "RedrivePolicy": '{"maxReceiveCount": 1}'}
+    result = evaluate_queue(parse_queue((QueryOutput(code=0, stdout=json.dumps(moved)),)), want)
+    assert result.found == 'it moves messages to another queue: {"maxReceiveCount": 1}'
+    assert result.remedy.endswith(f"--queue-url {burst.made.queue} --attributes RedrivePolicy=")
+
+
+def with_head(b: Deployed) -> None:
+    """Run a head, with the roles that the program declares, one for jobs too, and a launch template; no node lives."""
+    account = b.made.secret.split(":")[4]
+    jobs = JobsS3Access(read=("s3://data",))
+    b.plan = replace(b.plan, aws=replace(b.plan.aws, jobs=jobs))
+    b.bindings = replace(b.bindings, jobs_role=f"arn:aws:iam::{account}:role/{JOBS}")
+    declare_roles(b.cloud, b.plan, b.bindings)
     b.cloud.clock.move(60)
+    image = b.cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11")
+    data = {
+        "ImageId": image,
+        "IamInstanceProfile": {"Arn": f"arn:aws:iam::{account}:instance-profile/{NODE}"},
+    }
+    made = b.client("ec2").create_launch_template(
+        LaunchTemplateName=f"nodes-{b.made.bucket}", LaunchTemplateData=data
+    )
+    template = TemplateBinding(id=made["LaunchTemplate"]["LaunchTemplateId"], version=1)
+    b.bindings = replace(b.bindings, templates={"h200-spot-p5en.48xlarge": template})
     b.client("ec2").run_instances(
-        ImageId=b.cloud.api.moto.register_image("gpucluster-ubuntu-24.04-slurm-24.11"),
-        InstanceType="m7i.large", SubnetId=b.subnets[0], MinCount=1, MaxCount=1,
-        IamInstanceProfile={"Name": name},
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": names.TAG_CLUSTER, "Value": "burst"}]}],
+        ImageId=image, InstanceType="m7i.large", SubnetId=b.subnets[0], MinCount=1, MaxCount=1,
+        IamInstanceProfile={"Name": HEAD},
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [
+            {"Key": names.TAG_CLUSTER, "Value": "burst"}, {"Key": names.TAG_ROLE, "Value": "head"},
+        ]}],
     )  # fmt: skip
-    return name
 
 
 def test_other_policies_of_a_role_are_removed_by_their_remedies(burst: Deployed) -> None:
     """Regression: the head could do everything in the account, and was healthy."""
-    role, iam = with_head(burst), burst.client("iam")
-    assert burst.checked()["cloud.roles"].found == "1 roles, as declared"
+    with_head(burst)
+    iam = burst.client("iam")
+    assert burst.checked()["cloud.roles"].found == "3 roles, as declared"
     own = iam.create_policy(PolicyName="all", PolicyDocument=NOTHING)["Policy"]["Arn"]
-    iam.attach_role_policy(RoleName=role, PolicyArn=own)
-    iam.put_role_policy(RoleName=role, PolicyName="mine", PolicyDocument=NOTHING)
+    iam.attach_role_policy(RoleName=HEAD, PolicyArn=own)
+    iam.put_role_policy(RoleName=HEAD, PolicyName="mine", PolicyDocument=NOTHING)
     result = unhealthy(burst.checked())["cloud.roles"]
-    assert result.found == f"{role} also has the policy {own}, {role} also has the inline policy mine"
+    assert result.found == f"{HEAD} also has the policy {own}, {HEAD} also has the inline policy mine"
     assert result.remedy.split("; ") == [
-        f"aws iam detach-role-policy --role-name {role} --policy-arn {own}",
-        f"aws iam delete-role-policy --role-name {role} --policy-name mine",
+        f"aws iam detach-role-policy --role-name {HEAD} --policy-arn {own}",
+        f"aws iam delete-role-policy --role-name {HEAD} --policy-name mine",
     ]
-    iam.detach_role_policy(RoleName=role, PolicyArn=own)
-    iam.delete_role_policy(RoleName=role, PolicyName="mine")
+    iam.detach_role_policy(RoleName=HEAD, PolicyArn=own)
+    iam.delete_role_policy(RoleName=HEAD, PolicyName="mine")
     assert unhealthy(burst.checked()) == {}
-    iam.delete_role_policy(RoleName=role, PolicyName="burst-head-4d5e6f7")
+    iam.delete_role_policy(RoleName=HEAD, PolicyName=HEAD)
     lost = unhealthy(burst.checked())["cloud.roles"]
-    assert (lost.found, lost.remedy) == (f"{role} has lost its inline policy", UP)
+    assert (lost.found, lost.remedy) == (f"{HEAD} has lost its inline policy", UP)
+
+
+def test_role_of_jobs_has_no_policy_of_others(burst: Deployed) -> None:
+    """Regression: each job with credentials was an administrator, and everything was healthy."""
+    with_head(burst)
+    burst.client("iam").attach_role_policy(RoleName=JOBS, PolicyArn=ADMINISTRATOR)
+    result = unhealthy(burst.checked())["cloud.roles"]
+    assert result.found == f"{JOBS} also has the policy {ADMINISTRATOR}"
+    assert result.remedy == f"aws iam detach-role-policy --role-name {JOBS} --policy-arn {ADMINISTRATOR}"
+    burst.client("iam").detach_role_policy(RoleName=JOBS, PolicyArn=ADMINISTRATOR)
+    assert unhealthy(burst.checked()) == {}
+
+
+def put(role: str, change: Callable[[dict[str, Any]], object]) -> Do:
+    """Change the inline policy of a role under its name."""
+
+    def do(b: Deployed) -> None:
+        iam = b.client("iam")
+        document = iam.get_role_policy(RoleName=role, PolicyName=role)["PolicyDocument"]
+        change(document)
+        iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=json.dumps(document))
+
+    return do
+
+
+def wider(sid: str, **more: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda document: next(s for s in document["Statement"] if s["Sid"] == sid).update(more)
+
+
+def trusted_by_all(role: str) -> Do:
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    text = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    return lambda b: b.client("iam").update_assume_role_policy(RoleName=role, PolicyDocument=text)
+
+
+def without_the_role_of_jobs(b: Deployed) -> None:
+    b.client("iam").delete_role_policy(RoleName=JOBS, PolicyName=JOBS)
+    b.client("iam").delete_role(RoleName=JOBS)
+
+
+def without_the_template(b: Deployed) -> None:
+    (template,) = b.bindings.templates.values()
+    b.client("ec2").delete_launch_template(LaunchTemplateId=template.id)
+
+
+OTHER_ROLES: dict[str, tuple[Do, str]] = {
+    "everything, under the name of the head's policy": (lambda b: b.client("iam").put_role_policy(RoleName=HEAD, PolicyName=HEAD, PolicyDocument=EVERYTHING), f"the inline policy of {HEAD} is not the declared one: it also has the statement without an id, lacks the statement LaunchFrom, .*"),
+    "the head terminates every instance": (put(HEAD, wider("OwnNodes", Condition={})), f"the inline policy of {HEAD} is not the declared one: it has a changed statement OwnNodes"),
+    "nodes read every object, and no node lives": (put(NODE, wider("Bundle", Resource="*")), f"the inline policy of {NODE} is not the declared one: it has a changed statement Bundle"),
+    "jobs write where they only read": (put(JOBS, wider("Read", Action=["s3:GetObject", "s3:PutObject"])), f"the inline policy of {JOBS} is not the declared one: it has a changed statement Read"),
+    "everybody assumes the role of jobs": (trusted_by_all(JOBS), f"the trust policy of {JOBS} is not the declared one: it has a changed statement without an id"),
+    "everybody assumes the role of nodes": (trusted_by_all(NODE), f"the trust policy of {NODE} is not the declared one: it has a changed statement without an id"),
+    "the role of jobs is gone": (without_the_role_of_jobs, f"there is no role of {JOBS}"),
+    "the launch template is gone": (without_the_template, "the launch template lt-[0-9a-f]+ names no profile burst-node, so the role of nodes is not found"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "words"), OTHER_ROLES.values(), ids=OTHER_ROLES)
+def test_changed_role_is_found_and_healed_by_pulumi(burst: Deployed, do: Do, words: str) -> None:
+    """Regression: only the names of policies were compared."""
+    with_head(burst)
+    do(burst)
+    (name, result), *others = unhealthy(burst.checked()).items()
+    assert (name, others, result.remedy) == ("cloud.roles", [], UP)
+    assert re.fullmatch(words, result.found), result.found
+    if do is not without_the_template:
+        declare_roles(burst.cloud, burst.plan, burst.bindings)
+        assert unhealthy(burst.checked()) == {}
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "terminated"])
@@ -350,15 +501,82 @@ def test_key_of_the_spec_encrypts_the_bucket(
         **reader.read(("bucket", f"name={burst.made.bucket}")),
         "Encryption": [{"ApplyServerSideEncryptionByDefault": rule}],
     }
-    result = evaluate_bucket(parse_bucket((QueryOutput(code=0, stdout=json.dumps(found)),)), want)
+    enabled = {"KeyId": key, "KeyState": "Enabled"}
+    answers = tuple(QueryOutput(code=0, stdout=json.dumps(one)) for one in (found, enabled))
+    result = evaluate_bucket(parse_bucket(answers), want)
     assert result.is_healthy == (not words)
     assert words in result.found
+
+
+def with_key(b: Deployed) -> str:
+    """A key of the site, by its alias; the bucket uses it."""
+    kms, alias = b.client("kms"), f"alias/{b.made.bucket}"
+    key = kms.create_key()["KeyMetadata"]
+    kms.create_alias(AliasName=alias, TargetKeyId=key["KeyId"])
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key["Arn"]}}
+    b.client("s3").put_bucket_encryption(
+        Bucket=b.made.bucket, ServerSideEncryptionConfiguration={"Rules": [rule]}
+    )
+    b.plan = replace(b.plan, aws=replace(b.plan.aws, kms_key=alias))
+    return key["KeyId"]
+
+
+def test_key_that_ends_is_found_and_healed_by_the_remedy(burst: Deployed, tmp_path: Path) -> None:
+    """Regression: nobody could read the bucket any more, and it was healthy."""
+    key = with_key(burst)
+    kms, named = burst.client("kms"), burst.plan.aws.kms_key
+    assert "cloud.bucket" not in unhealthy(burst.checked())
+    with aws_cli(burst.cloud, tmp_path) as aws:
+        for change, state in (
+            (lambda: kms.disable_key(KeyId=key), "Disabled"),
+            (lambda: kms.schedule_key_deletion(KeyId=key, PendingWindowInDays=7), "PendingDeletion"),
+        ):
+            change()
+            result = unhealthy(burst.checked())["cloud.bucket"]
+            assert result.found == f"the key {named} is {state}"
+            for step in result.remedy.split("; "):
+                aws.typed(step)
+            assert "cloud.bucket" not in unhealthy(burst.checked())
+    burst.plan = replace(burst.plan, aws=replace(burst.plan.aws, kms_key="alias/gone"))
+    assert "the key alias/gone does not exist" in unhealthy(burst.checked())["cloud.bucket"].found
+
+
+def lifecycle(**more: Any) -> dict[str, Any]:
+    return {"ID": "mine", "Status": "Enabled", "Filter": {"Prefix": ""}, **more}
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends"),
+    [
+        (lifecycle(Expiration={"Days": 1}), True),
+        (lifecycle(Transitions=[{"Days": 1, "StorageClass": "GLACIER"}]), True),
+        (lifecycle(Expiration={"Days": 1}, Status="Disabled"), False),
+        (lifecycle(Expiration={"ExpiredObjectDeleteMarker": True}), False),
+        (lifecycle(NoncurrentVersionExpiration={"NoncurrentDays": 30}), False),
+    ],
+)
+def test_lifecycle_rule_that_ends_objects_is_removed_by_the_remedy(
+    burst: Deployed, tmp_path: Path, rule: dict[str, Any], ends: bool
+) -> None:
+    """Regression: S3 deleted the bundle and the control object a day later, and everything was healthy."""
+    burst.client("s3").put_bucket_lifecycle_configuration(
+        Bucket=burst.made.bucket, LifecycleConfiguration={"Rules": [rule]}
+    )
+    bad = unhealthy(burst.checked())
+    assert list(bad) == (["cloud.bucket"] if ends else [])
+    if ends:
+        assert bad["cloud.bucket"].found == "lifecycle rules delete or move its objects: mine"
+        with aws_cli(burst.cloud, tmp_path) as aws:
+            aws.typed(bad["cloud.bucket"].remedy)
+        assert unhealthy(burst.checked()) == {}
 
 
 UNREADABLE: list[tuple[Callable[[tuple[QueryOutput, ...]], object], dict[str, Any]]] = [
     (parse_bucket, {"Versioning": "Enabled"}),
     (parse_bucket, {"Versioning": "Enabled", "Encryption": [], "PublicAccessBlock": []}),
+    (parse_bucket, {"Versioning": "Enabled", "Encryption": [], "PublicAccessBlock": {}}),
     (parse_queue, {"Policy": "{}"}),
+    (parse_queue, {"QueueArn": "queue", "Rules": []}),
     (parse_secret, {"Name": "munge"}),
     (parse_systems, {"FileSystemArn": "arn", "LifeCycleState": "available"}),
     (parse_systems, {"Lifecycle": "AVAILABLE"}),
@@ -377,16 +595,21 @@ def test_answer_without_what_is_compared_is_unreadable(
 # --- the operator's rights ----------------------------------------------------------------------------
 
 
+KEY = "alias/of-the-site"
+
+
 def rights() -> list[dict[str, Any]]:
     """The statements of `plan --operator-policy commands` for `validate`, in the Region of the test."""
+    plan = builders.a_plan()
     plan = replace(
-        builders.a_plan(),
+        plan,
+        aws=replace(plan.aws, jobs=JobsS3Access(read=("s3://data",)), kms_key=KEY),
         access=Access(ssm=True),
         storage=(Mount(path="/home", source=Efs()), Mount(path="/scratch", source=LUSTRE)),
     )
     made = command_statements(OperatorScope(plan=plan, declared={}, fixed={}, attached=(), lookups=()))
     found = json.loads(json.dumps(made).replace(plan.aws.region, REGION))
-    return [one for one in found if one["Sid"] in ("Find",) or one["Sid"].startswith("Validate")]
+    return [one for one in found if one["Sid"] in ("Find", "UserData") or one["Sid"].startswith("Validate")]
 
 
 ACTIONS = [(s["Sid"], action) for s in rights() for action in s["Action"]]
@@ -397,14 +620,17 @@ def read_all(burst: Deployed, key: Any) -> None:
     with_head(burst)
     burst.checked(key)
     reader = CloudReader("burst", lambda service: burst.cloud.client(service, key))
-    for what in ("instances", "volumes", "images", "rules", "network"):
+    for what in ("instances", "volumes", "images", "rules", "network", "shutdowns", "addresses"):
         reader.read((what, "cluster=burst", f"vpc-of={burst.subnets[0]}"))
     reader.read(("lustre", "id=fs-0123456789abcdef0"))
+    reader.read(("key", f"id={KEY}"))
 
 
 @pytest.fixture
 def operator(burst: Deployed) -> Callable[[list[dict[str, Any]]], Any]:
-    iam = burst.client("iam")
+    iam, kms = burst.client("iam"), burst.client("kms")
+    if not any(one["AliasName"] == KEY for one in kms.list_aliases()["Aliases"]):
+        kms.create_alias(AliasName=KEY, TargetKeyId=kms.create_key()["KeyMetadata"]["KeyId"])
     if not any(one["RoleName"] == "validator" for one in iam.list_roles()["Roles"]):
         iam.create_role(RoleName="validator", AssumeRolePolicyDocument=trust_ec2())
     burst.client("ec2").run_instances(

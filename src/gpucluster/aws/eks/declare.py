@@ -11,8 +11,8 @@ from gpucluster.aws.eks.pod_identity import Pods
 from gpucluster.aws.eks.policies import trust_service
 from gpucluster.aws.eks.roles import NODE_POLICIES, declare_role
 from gpucluster.aws.encryption import Key
-from gpucluster.aws.iam_policies import JobsScope, jobs_policy
 from gpucluster.aws.network import Network
+from gpucluster.plan.iam_policies import JobsScope, jobs_policy
 from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import Kubernetes, PodIdentity

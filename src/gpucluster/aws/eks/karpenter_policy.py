@@ -8,7 +8,7 @@ Parts of a launch are limited further: to our subnets, our security group and th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpucluster.aws.iam_policies import SPOT_ROLE
+from gpucluster.plan.iam_policies import SPOT_ROLE
 from gpucluster.plan.store_policies import Statement, document
 
 READS = (

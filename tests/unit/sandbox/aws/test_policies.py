@@ -147,7 +147,7 @@ def test_unknown_element_is_refused_even_if_another_statement_allows():
 
 def test_policies_of_the_program_can_be_evaluated():
     """The sandbox can evaluate every policy of aws/."""
-    from gpucluster.aws.iam_policies import HeadScope, NodeScope, head_policy, node_policy
+    from gpucluster.plan.iam_policies import HeadScope, NodeScope, head_policy, node_policy
     from gpucluster.sandbox.aws.iam.policies import parse
 
     base = "arn:aws:ec2:us-east-1:123456789012"

@@ -248,7 +248,7 @@ TRAPS: Mapping[str, Covered] = {
         f"{ROLES}::test_t37_profile_needs_the_right_to_pass_its_role",
         f"{SERVICES}::test_t37_role_goes_when_nothing_hangs_on_it",
         f"{REQUESTS}::test_t37_roles_inline_policies_have_ten_kibibytes_together",
-        "tests/unit/aws/test_iam_policies.py::test_policies_fit_the_size_limit_of_a_role",
+        "tests/unit/plan/test_iam_policies.py::test_policies_fit_the_size_limit_of_a_role",
     ),
     "T38": (
         f"{FLEETS}::test_t38_secrets_name_is_taken_until_it_is_gone",

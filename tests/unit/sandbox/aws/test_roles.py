@@ -10,11 +10,11 @@ from botocore.exceptions import ClientError
 from support.clouds import Network, RunningCloud, a_network, running_cloud
 from support.launches import launch_call, with_changes
 
-from gpucluster.aws.iam_policies import HeadScope, NodeScope, head_policy, node_policy
 from gpucluster.cloud.aws import AwsCloud
 from gpucluster.cloud.control import S3Control
 from gpucluster.cloud.port import CloudError, Control, Fault, LaunchCall
 from gpucluster.plan import names
+from gpucluster.plan.iam_policies import HeadScope, NodeScope, head_policy, node_policy
 from gpucluster.plan.model import Market
 from gpucluster.sandbox.aws.credentials import Key
 

@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError
 from support.clouds import RunningCloud, code_of, error_of, local_agent, running_cloud
 from support.waiting import eventually
 
-from gpucluster.aws.iam_policies import Statement, trust_ec2
 from gpucluster.aws.instances import user_data
 from gpucluster.aws.operator_policies import OperatorScope, command_statements
 from gpucluster.cli import transport_ssm
@@ -31,6 +30,7 @@ from gpucluster.cloud.run_command import (
 from gpucluster.cloud.terminate_nodes import Clock
 from gpucluster.errors import GpuclusterError, HostError, StateError
 from gpucluster.plan import names
+from gpucluster.plan.iam_policies import Statement, trust_ec2
 from gpucluster.plan.model import Access, SlurmOnAws
 from gpucluster.sandbox.aws import shapes
 from gpucluster.sandbox.aws.ec2.state.values import Refusal

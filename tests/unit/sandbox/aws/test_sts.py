@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from support.clouds import RunningCloud, running_cloud
 
-from gpucluster.aws.iam_policies import JobsScope, NodeScope, jobs_policy, node_policy, trust_ec2, trust_role
+from gpucluster.plan.iam_policies import JobsScope, NodeScope, jobs_policy, node_policy, trust_ec2, trust_role
 from gpucluster.sandbox.aws.credentials import Key, Principal
 
 pytestmark = pytest.mark.loopback

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpucluster.aws.iam_policies import (
+from gpucluster.aws.instances import LIMIT_BYTES, encoded, user_data
+from gpucluster.plan.iam_policies import (
     SEEN,
     SESSION_MANAGER,
     HeadScope,
@@ -19,7 +20,6 @@ from gpucluster.aws.iam_policies import (
     trust_ec2,
     trust_role,
 )
-from gpucluster.aws.instances import LIMIT_BYTES, encoded, user_data
 from gpucluster.plan.store_policies import events_to, only_tls
 from gpucluster.sandbox.aws.iam.policies import Need, allows, check
 from gpucluster.spec.rules.s3_places import MOST_LETTERS, MOST_PREFIXES

@@ -1,9 +1,10 @@
 """IAM policy documents of machines and jobs, as plain values, with the smallest permissions that the work needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gpucluster.plan.model import SlurmOnAws
+from gpucluster.plan.model import Market, SlurmOnAws
 from gpucluster.plan.names import (
     BUNDLE_KEY,
     COMMAND_OUTPUT,
@@ -88,6 +89,49 @@ class JobsScope:
     own_bucket: str | None = None  # None: the cluster has none
     read: Sequence[str] = ()
     write: Sequence[str] = ()
+
+
+def head_scope(plan: SlurmOnAws, arns: Mapping[str, Any]) -> HeadScope:
+    """Return the scope of the head's policy, from the plan and the ARNs of its resources."""
+    sources = [source for pool in plan.pools for source in pool.sources]
+    image, *more = sorted(set(arns["images"]))
+    return HeadScope(
+        cluster=plan.name,
+        region=plan.aws.region,
+        account=arns["account"],
+        image=image,
+        machines=sorted({machine for source in sources for machine in source.machines}),
+        more_images=more,
+        subnets=arns["subnets"],
+        node_group=arns["node_group"],
+        node_role=arns["node_role"],
+        bucket=arns["bucket"],
+        secret=arns["secret"],
+        queue=arns["queue"],
+        key=arns["key"] or None,
+        spot=any(s.market is Market.SPOT for s in sources),
+        fleet=any(len(s.machines) > 1 for s in sources),
+        reservations=sorted({s.reservation for s in sources if s.reservation is not None}),
+        placement=any(pool.placement for pool in plan.pools),
+        ssm=plan.access.ssm,
+        directory=None if plan.directory is None else plan.directory.secret,
+        database=None if plan.slurm.accounting is None else plan.slurm.accounting.secret,
+        file_systems=arns["file_systems"],
+    )
+
+
+def reader_scope(plan: SlurmOnAws, arns: Mapping[str, Any], boot_scripts: Sequence[str]) -> NodeScope:
+    """Return the scope of the policy of machines that read the stores."""
+    return NodeScope(
+        bucket=arns["bucket"],
+        secret=arns["secret"],
+        jobs_role=arns["jobs_role"] or None,
+        boot_scripts=boot_scripts,
+        key=arns["key"] or None,
+        file_systems=arns["file_systems"],
+        ssm=plan.access.ssm,
+        directory=None if plan.directory is None else plan.directory.secret,
+    )
 
 
 def trust_ec2() -> str:
