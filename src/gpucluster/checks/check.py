@@ -76,7 +76,8 @@ class ParseError(ValueError):
 class CheckResult:
     """The rule's result, in one line each. `culprits` are the faulty parts, where parts have names.
 
-    `remedy`: the commands that heal this fault, in the form of `Check.remedy`, which they replace.
+    `remedy`: the commands that heal this fault, in the form of `Check.remedy`, which they replace. `blocks`: whether checks
+    that need this one are unknown; without culprits all of them are.
     """
 
     verdict: CheckStatus
@@ -87,6 +88,7 @@ class CheckResult:
 
     @property
     def is_healthy(self) -> bool:
+    blocks: bool = True
         return self.verdict in HEALTHY
 
 

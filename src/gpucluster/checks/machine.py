@@ -1,7 +1,7 @@
 """Check the system of a machine: units, metadata guard, disks, clock."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpucluster.checks.check import (
     CheckResult,
@@ -116,7 +116,10 @@ def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
     if late:  # they run now, so no other check depends on it
         words = [f"{_unit(unit)} is active, but {found[unit].file or 'without a unit file'}" for unit in late]
         enable = f"on {{machine}}: systemctl enable {' '.join(map(_unit, late))}"
-        return failed(f"{listed(words)}: it does not start at boot", expected, (), enable)
+        result = failed(
+            f"{listed(words)}: it does not start at boot", expected, tuple(map(_unit, late)), enable
+        )
+        return replace(result, blocks=False)
     restless = [
         f"{_unit(u)} restarted {found[u].restarts} times" for u in want.units if found[u].restarts >= RESTARTS
     ]

@@ -245,7 +245,7 @@ class Session:
         for need in needs:
             idents, part = self._need(need, expectation)
             for before in (find(self.results, ident) for ident in idents):
-                if before is None or before.healthy:
+                if before is None or before.healthy or not before.blocks:
                     continue
                 if not part or not before.culprits or part in before.culprits:
                     return before.blocked_by or before.id

@@ -239,7 +239,7 @@ def test_failed_units_are_culprits():
     assert restless.verdict is WARN
 
 
-def test_unit_that_does_not_start_at_boot_fails_and_blocks_no_other_check():
+def test_unit_that_does_not_start_at_boot_fails():
     """Regression: a disabled agent was healthy, until the machine booted again."""
     want = Units(units=("munge.service", "gpucluster-agent.service"), at_boot=("gpucluster-agent.service",))
     (answer,) = machine.query_units(want)
@@ -253,7 +253,8 @@ def test_unit_that_does_not_start_at_boot_fails_and_blocks_no_other_check():
     ):
         found = machine.parse_units((QueryOutput(code=0, stdout=text.format(state)),))
         result = machine.evaluate_units(found, want)
-        assert (result.verdict, result.culprits) == (verdict, ())
+        culprits = ("gpucluster-agent",) if verdict is FAIL else ()
+        assert (result.verdict, result.culprits, result.blocks) == (verdict, culprits, verdict is PASS)
     assert result.found == "gpucluster-agent is active, but masked: it does not start at boot"
     assert result.remedy == "on {machine}: systemctl enable gpucluster-agent"
 
