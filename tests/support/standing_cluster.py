@@ -256,7 +256,10 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"curl .*:6890", lambda _c, _m, _f: "501"),
     (r"date --utc", lambda _c, _m, _f: "1700000000.5"),
     (r"sh -ec squeue .*ps --no-headers", lambda _c, _m, _f: "--\n" * 6),
-    (r"hostname --short", lambda _c, m, _f: f"{m}\n"),
+    (
+        r"hostname --short.* sh (\S+)$",
+        lambda c, _m, f: f"{c.plan.head.name if f[1] == 'head' else f[1]}\n{f[1]}\n",
+    ),
     (r"cat /etc/hosts", lambda _c, _m, _f: "127.0.0.1 localhost\n"),
     (r"find /dev", lambda _c, _m, _f: "".join(f"character special file:/dev/nvidia{n}\n" for n in range(8))),
     (r"unmunge", lambda _c, _m, _f: "STATUS:          Success (0)\nUID:             root (0)\n"),

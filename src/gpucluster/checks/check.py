@@ -43,7 +43,10 @@ class Location(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One command. `as_user`: as an ordinary user, not as root. `{fed}` in argv is the output of the query before."""
+    """One command. `as_user`: as an ordinary user, not as root.
+
+    In argv `{fed}` is the output of the query before, and `{machine}` the machine that is asked: `head`, or its name.
+    """
 
     argv: tuple[str, ...] = ()
     at: Location = Location.SELF
@@ -85,10 +88,10 @@ class CheckResult:
     expected: str
     culprits: tuple[str, ...] = ()
     remedy: str = ""
+    blocks: bool = True
 
     @property
     def is_healthy(self) -> bool:
-    blocks: bool = True
         return self.verdict in HEALTHY
 
 

@@ -87,6 +87,17 @@ def test_unit_that_does_not_start_at_boot_blocks_no_other_check():
     assert bad(done) == dict.fromkeys(("svc.active[head]", "part.up[head]"), ("fail", ""))
 
 
+def test_jobs_of_the_node_are_asked_by_its_name_in_the_plan():
+    """Regression: with another node's host name `node.strays` took that node's jobs for this one's, and named the others strays."""
+    cluster = lab()
+    assert ran(cluster, tier=0, only=["node.strays"]).ok
+    asked = {machine: command for machine, command in cluster.commands if "--nodelist" in command}
+    assert asked.keys() == set(cluster.up)
+    assert all(
+        command.endswith(f" {machine}") and "hostname" not in command for machine, command in asked.items()
+    )
+
+
 TWO = ("default: true}", "default: true}\n  - {name: quick, pools: [h100], max_time: 30m}")
 
 
