@@ -292,9 +292,18 @@ OF_USERS = "users.acct,users.keys,users.home"
 BY_HAND = (  # machine, command, the only check that fails for it there, a part of what it says
     ("login", "sed -i 's/^vision:x:5001:/vision:x:6001:/' /etc/passwd", "users.acct[LOGIN]", "vision has the uid 6001, not 5001"),
     ("login", f"rm {names.KEY_FOLDER}/vision", "users.keys[LOGIN]", "the key of vision is missing"),
-    ("login", "echo PasswordAuthentication yes >/etc/ssh/sshd_config.d/00-by-hand.conf; systemctl restart ssh", "sshd.conf[LOGIN]", "passwordauthentication is yes, not no"),
+    (
+        "login",
+        r"printf 'PasswordAuthentication yes\nDenyUsers vision\n' >/etc/ssh/sshd_config.d/00-by-hand.conf; systemctl restart ssh; touch /etc/nologin",
+        "sshd.conf[LOGIN]",
+        "passwordauthentication is yes, not no, denyusers is vision, and must not be set, /etc/nologin keeps all users but root out",
+    ),
     ("head", "chown 5002 /home/vision", "users.home[head]", "/home/vision belongs to the uid 5002, not 5001"),
-    ("head", "sed -i /^recsys:/d /etc/group", "users.acct[head]", "group recsys is missing"),
+    (
+        "head", "sed -i /^recsys:/d /etc/group; chage --lastday 0 robotics", "users.acct[head]",
+        "group recsys is missing, robotics must change the password before any command",
+    ),
+    (NODE, f"chmod 700 {names.KEY_FOLDER}", f"users.keys[{NODE}]", f"{names.KEY_FOLDER} is not root's, or sshd cannot trust or pass it"),
     (NODE, "userdel speech", f"users.acct[{NODE}]", "user speech is missing"),
     (
         NODE,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.plan import node_ssh
+from gpucluster.plan import names, node_ssh
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.validate import Expectation, expectations
 from gpucluster.validate.reach import UnreachableError
@@ -149,7 +149,7 @@ class StandingCluster:
     def accounts(self, _machine: str, _found: re.Match[str]) -> str:
         rows = (
             f"passwd:{u.name}:x:{u.uid}:{u.uid}::/home/{u.name}:/bin/bash\ngroup:{u.name}:x:{u.uid}:\n"
-            f"expires:{u.name}:\ngroups:{u.name}:{u.name}\n"
+            f"shadow:{u.name}:20700:99999:\ngroups:{u.name}:{u.name}\n"
             for u in self.plan.users
         )
         return "".join(rows) + "today:20780\n"
@@ -157,7 +157,8 @@ class StandingCluster:
     def keys(self, _machine: str, _found: re.Match[str]) -> str:
         users = [user for user in self.plan.users if user.keys]
         lines = "".join(f"{user.name}:{key}\n" for user in users for key in user.keys)
-        return "".join(f"644 root {user.name}\n" for user in users) + f"--\n{lines}"
+        folders = "".join(f"755 root {folder}\n" for folder in (names.KEY_FOLDER, "/etc/ssh", "/etc", "/"))
+        return folders + "".join(f"644 root {user.name}\n" for user in users) + f"--\n{lines}"
 
     def homes(self, _machine: str, _found: re.Match[str]) -> str:
         return "".join(f"{user.uid} 700 directory:/home/{user.name}\n" for user in self.plan.users) + "--\n"

@@ -252,7 +252,16 @@ def test_login_machine_has_services_files_mounts_users_and_sshd_after_the_cloud_
     assert {key: settings[key] for key in wanted.keys() & settings.keys()} == {
         key: wanted[key] for key in wanted.keys() & settings.keys()
     }
-    assert wanted.keys() - settings.keys() == {"authorizedkeyscommand", "trustedusercakeys"}
+    assert wanted.keys() - settings.keys() == {
+        *(
+            "authorizedkeyscommand",
+            "trustedusercakeys",
+            "pubkeyauthentication",
+            "forcecommand",
+            "chrootdirectory",
+        )
+    }
+    assert not settings.keys() & set(here["sshd.conf"].unset)
     assert login_expectations.SACKD_SINCE == login.SACKD_SINCE
 
 
