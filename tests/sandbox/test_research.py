@@ -291,6 +291,7 @@ NODE = "h100-1a-1"
 OF_USERS = "users.acct,users.keys,users.home"
 BY_HAND = (  # machine, command, the only check that fails for it there, a part of what it says
     ("login", "sed -i 's/^vision:x:5001:/vision:x:6001:/' /etc/passwd", "users.acct[LOGIN]", "vision has the uid 6001, not 5001"),
+    ("login", "echo '# by hand' >>/run/slurm/conf/slurm.conf", "cfg.same[LOGIN]", "/run/slurm/conf/slurm.conf is another"),
     ("login", f"rm {names.KEY_FOLDER}/vision", "users.keys[LOGIN]", "the key of vision is missing"),
     (
         "login",
@@ -340,8 +341,8 @@ def test_sabotage_of_users_and_sshd_is_found_by_one_check_whose_remedy_heals_it(
         only_these_fail(same, finds.keys())
         for told in (results, same):
             assert {i: found in told[i]["found"] for i, found in finds.items()} == dict.fromkeys(finds, True)
-        heal(research, results, OF_USERS.split(","))
-        assert passes(research, OF_USERS)
+        heal(research, results, [*OF_USERS.split(","), "cfg.same"])
+        assert passes(research, f"{OF_USERS},cfg.same[{login_of(research)}]")
         heal(research, results, ["sshd.conf"])
         research.wait("sshd admits keys only", lambda: passes(research, "sshd.conf"))
 

@@ -98,7 +98,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=files.evaluate_files,
         want=files.Files,
         remedy="on {machine}: ls -l /etc/slurm /var/lib/gpucluster/bundle/slurm; at the desk: gpucluster render SPEC --to FOLDER, and compare; then pulumi up, or playbooks/site.yml again, which overwrite edits by hand",
-        needs=("svc.active:slurmd",),
+        needs=("svc.active:slurmd", "svc.active:sackd"),
     ),
     Check(
         id="cfg.bundle",
