@@ -299,6 +299,7 @@ BY_HAND = (  # machine, command, the only check that fails for it there, a part 
         "sshd.conf[LOGIN]",
         "passwordauthentication is yes, not no, denyusers is vision, and must not be set, /etc/nologin keeps all users but root out",
     ),
+    ("head", "exportfs -u -a", "fs.mount[head]", "/apps is not exported"),
     ("head", "chown 5002 /home/vision", "users.home[head]", "/home/vision belongs to the uid 5002, not 5001"),
     (
         "head", "sed -i /^recsys:/d /etc/group; chage --lastday 0 robotics", "users.acct[head]",
@@ -341,8 +342,8 @@ def test_sabotage_of_users_and_sshd_is_found_by_one_check_whose_remedy_heals_it(
         only_these_fail(same, finds.keys())
         for told in (results, same):
             assert {i: found in told[i]["found"] for i, found in finds.items()} == dict.fromkeys(finds, True)
-        heal(research, results, [*OF_USERS.split(","), "cfg.same"])
-        assert passes(research, f"{OF_USERS},cfg.same[{login_of(research)}]")
+        heal(research, results, [*OF_USERS.split(","), "cfg.same", "fs.mount"])
+        assert passes(research, f"{OF_USERS},cfg.same[{login_of(research)}],fs.mount[head]")
         heal(research, results, ["sshd.conf"])
         research.wait("sshd admits keys only", lambda: passes(research, "sshd.conf"))
 

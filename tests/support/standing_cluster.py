@@ -146,6 +146,14 @@ class StandingCluster:
             f"{n} 1 8:1 / {path} rw - {kind} {source} rw\n" for n, (path, kind, source) in enumerate(rows)
         )
 
+    def storage(self, _machine: str, found: re.Match[str]) -> str:
+        said = "  9%    9% 900000" if found[1] == "df" else "nfs"
+        return "".join(f"0\t{path}\t{said}\n" for path in found[2].split())
+
+    def exports(self, machine: str, _found: re.Match[str]) -> str:
+        ours = next(e.want for e in self.expected() if e.id == f"fs.mount[{machine}]").exports
+        return "".join(f"exports:{path}\n" for path in ours)
+
     def accounts(self, _machine: str, _found: re.Match[str]) -> str:
         rows = (
             f"passwd:{u.name}:x:{u.uid}:{u.uid}::/home/{u.name}:/bin/bash\ngroup:{u.name}:x:{u.uid}:\n"
@@ -243,6 +251,8 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"sha256sum", StandingCluster.sums),
     (r"srun .*mountinfo", StandingCluster.folders),
     (r"mountinfo", StandingCluster.mounts),
+    (r"(?s)mktemp -d /run/gpucluster-validate.* sh (df|stat) [^/]*(/.*)$", StandingCluster.storage),
+    (r"cut -f 1 /var/lib/nfs/etab", StandingCluster.exports),
     (r"df .*-- (.*)", lambda _c, _m, f: "Use% IUse% File\n" + "".join(f" 9% 9% {p}\n" for p in f[1].split())),
     (r"runuser .*latest/api/token", lambda _c, _m, _f: "000"),
     (r"latest/api/token", lambda _c, _m, _f: "200"),

@@ -186,7 +186,9 @@ AGENT = "systemctl restart gpucluster-agent"
 def test_remedy_of_a_mount(change, remedy):
     """Regression: `mount /home` fails, because fstab has no line for it."""
     found = {path: one for path, one in {**RIGHT, **change}.items() if one is not None}
-    result = mounts.evaluate_mounts(found, mounts.Mounts(mounts=(HOME, SHARED)))
+    result = mounts.evaluate_mounts(
+        mounts.MountTable(mounts=found, exports=frozenset()), mounts.Mounts(mounts=(HOME, SHARED))
+    )
     assert (result.verdict, result.remedy) == (FAIL, f"on {{machine}}: {remedy}")
 
 
@@ -199,7 +201,9 @@ MOUNTED = mounts.Mounted(type="ext4", source="/dev/nvme1n1", writable=True)
 def test_state_that_is_not_bound_is_copied_before_it_is_bound_again(volume: bool):
     """Regression: slurmctld wrote to the root disk, and everything was healthy."""
     found = {"/srv/state": MOUNTED} if volume else {}
-    result = mounts.evaluate_mounts(found, mounts.Mounts(mounts=(VOLUME, BOUND)))
+    result = mounts.evaluate_mounts(
+        mounts.MountTable(mounts=found, exports=frozenset()), mounts.Mounts(mounts=(VOLUME, BOUND))
+    )
     first = [] if volume else [AGENT, "timeout 120 sh -c 'until mountpoint -q /srv/state; do sleep 1; done'"]
     steps = [
         *first,

@@ -146,6 +146,12 @@ def test_hosts_have_all_checks_but_those_of_the_cloud():
     home = by_id["fs.mount[gpu01]"].want.mounts[-1]
     assert (home.path, home.source, home.types) == ("/home", "192.0.2.10:/srv/home", ("nfs", "nfs4"))
     assert by_id["fs.mount[head]"].want.mounts[-1].source == ""  # its own disk, bound there
+    assert by_id["fs.mount[gpu01]"].want.asked == by_id["disk[gpu01]"].want.storage == ("/home",)
+    assert (by_id["fs.mount[head]"].want.exports, by_id["fs.mount[gpu01]"].want.exports) == (
+        ("/srv/home",),
+        (),
+    )
+    assert "nfs-server.service" in by_id["svc.active[head]"].want.units
     assert by_id["topo.place[h100]"].want.leaf["gpu03"] == "leaf2"
 
 
