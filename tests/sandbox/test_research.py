@@ -291,10 +291,21 @@ NODE = "h100-1a-1"
 OF_USERS = "users.acct,users.keys,users.home"
 BY_HAND = (  # machine, command, the only check that fails for it there, a part of what it says
     ("login", "sed -i 's/^vision:x:5001:/vision:x:6001:/' /etc/passwd", "users.acct[LOGIN]", "vision has the uid 6001, not 5001"),
+    ("login", "echo '# by hand' >>/run/slurm/conf/slurm.conf", "cfg.same[LOGIN]", "/run/slurm/conf/slurm.conf is another"),
     ("login", f"rm {names.KEY_FOLDER}/vision", "users.keys[LOGIN]", "the key of vision is missing"),
-    ("login", "echo PasswordAuthentication yes >/etc/ssh/sshd_config.d/00-by-hand.conf; systemctl restart ssh", "sshd.conf[LOGIN]", "passwordauthentication is yes, not no"),
+    (
+        "login",
+        r"printf 'PasswordAuthentication yes\nDenyUsers vision\n' >/etc/ssh/sshd_config.d/00-by-hand.conf; systemctl restart ssh; touch /etc/nologin",
+        "sshd.conf[LOGIN]",
+        "passwordauthentication is yes, not no, denyusers is vision, and must not be set, /etc/nologin keeps all users but root out",
+    ),
+    ("head", "exportfs -u -a", "fs.mount[head]", "/apps is not exported"),
     ("head", "chown 5002 /home/vision", "users.home[head]", "/home/vision belongs to the uid 5002, not 5001"),
-    ("head", "sed -i /^recsys:/d /etc/group", "users.acct[head]", "group recsys is missing"),
+    (
+        "head", "sed -i /^recsys:/d /etc/group; chage --lastday 0 robotics", "users.acct[head]",
+        "group recsys is missing, robotics must change the password before any command",
+    ),
+    (NODE, f"chmod 700 {names.KEY_FOLDER}", f"users.keys[{NODE}]", f"{names.KEY_FOLDER} is not root's, or sshd cannot trust or pass it"),
     (NODE, "userdel speech", f"users.acct[{NODE}]", "user speech is missing"),
     (
         NODE,
@@ -331,8 +342,8 @@ def test_sabotage_of_users_and_sshd_is_found_by_one_check_whose_remedy_heals_it(
         only_these_fail(same, finds.keys())
         for told in (results, same):
             assert {i: found in told[i]["found"] for i, found in finds.items()} == dict.fromkeys(finds, True)
-        heal(research, results, OF_USERS.split(","))
-        assert passes(research, OF_USERS)
+        heal(research, results, [*OF_USERS.split(","), "cfg.same", "fs.mount"])
+        assert passes(research, f"{OF_USERS},cfg.same[{login_of(research)}],fs.mount[head]")
         heal(research, results, ["sshd.conf"])
         research.wait("sshd admits keys only", lambda: passes(research, "sshd.conf"))
 

@@ -49,6 +49,7 @@ the cluster is healthy afterwards. A row whose remedy is no command has its reas
 | debug flags set by hand | ctl.conf | sandbox, SSM |
 | no partition is the default one | part.up | sandbox, SSM |
 | another address for a peer in /etc/hosts | net.names of the node | sandbox, SSM |
+| the host name of another node | net.names of the node, and not node.strays | sandbox, SSM |
 | a process of a user without a job, the folder of an ended job | node.strays of the node | sandbox, SSM |
 | the file of ended jobs removed | acct.log | sandbox, SSM |
 | a reservation in gpucluster's name | ctl.resv | sandbox, SSM |
@@ -307,6 +308,7 @@ ROUNDS = (  # the faults of a round are in place at one time
         Sabotage("hook.run[head]", "head", "mount -t tmpfs -o ro,mode=0700,uid=slurm tmpfs /var/spool/gpucluster/tmp", "Read-only file system"),
         Sabotage("part.up[head]", "head", "scontrol update partition=gpu default=no", "gpu is not the default"),
         Sabotage("net.names[NODE]", "NODE", "sed -i '1i 10.9.9.9 store OTHER' /etc/hosts", "OTHER is 10.9.9.9 outside the block of gpucluster"),
+        Sabotage("net.names[NODE]", "NODE", "hostname OTHER", "the host name is OTHER, not NODE"),
         Sabotage(
             "node.strays[OTHER]", "OTHER",
             "useradd runaway; setsid --fork runuser -u runaway -- sleep 3600 </dev/null >/dev/null 2>&1; "

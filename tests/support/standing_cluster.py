@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpucluster.plan import node_ssh
+from gpucluster.plan import names, node_ssh
 from gpucluster.plan.model import SlurmPlan
 from gpucluster.validate import Expectation, expectations
 from gpucluster.validate.reach import UnreachableError
@@ -147,10 +147,18 @@ class StandingCluster:
             f"{n} 1 8:1 / {path} rw - {kind} {source} rw\n" for n, (path, kind, source) in enumerate(rows)
         )
 
+    def storage(self, _machine: str, found: re.Match[str]) -> str:
+        said = "  9%    9% 900000" if found[1] == "df" else "nfs"
+        return "".join(f"0\t{path}\t{said}\n" for path in found[2].split())
+
+    def exports(self, machine: str, _found: re.Match[str]) -> str:
+        ours = next(e.want for e in self.expected() if e.id == f"fs.mount[{machine}]").exports
+        return "".join(f"exports:{path}\n" for path in ours)
+
     def accounts(self, _machine: str, _found: re.Match[str]) -> str:
         rows = (
             f"passwd:{u.name}:x:{u.uid}:{u.uid}::/home/{u.name}:/bin/bash\ngroup:{u.name}:x:{u.uid}:\n"
-            f"expires:{u.name}:\ngroups:{u.name}:{u.name}\n"
+            f"shadow:{u.name}:20700:99999:\ngroups:{u.name}:{u.name}\n"
             for u in self.plan.users
         )
         return "".join(rows) + "today:20780\n"
@@ -158,7 +166,8 @@ class StandingCluster:
     def keys(self, _machine: str, _found: re.Match[str]) -> str:
         users = [user for user in self.plan.users if user.keys]
         lines = "".join(f"{user.name}:{key}\n" for user in users for key in user.keys)
-        return "".join(f"644 root {user.name}\n" for user in users) + f"--\n{lines}"
+        folders = "".join(f"755 root {folder}\n" for folder in (names.KEY_FOLDER, "/etc/ssh", "/etc", "/"))
+        return folders + "".join(f"644 root {user.name}\n" for user in users) + f"--\n{lines}"
 
     def homes(self, _machine: str, _found: re.Match[str]) -> str:
         return "".join(f"{user.uid} 700 directory:/home/{user.name}\n" for user in self.plan.users) + "--\n"
@@ -245,6 +254,8 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"sha256sum", StandingCluster.sums),
     (r"srun .*mountinfo", StandingCluster.folders),
     (r"mountinfo", StandingCluster.mounts),
+    (r"(?s)mktemp -d /run/gpucluster-validate.* sh (df|stat) [^/]*(/.*)$", StandingCluster.storage),
+    (r"cut -f 1 /var/lib/nfs/etab", StandingCluster.exports),
     (r"df .*-- (.*)", lambda _c, _m, f: "Use% IUse% File\n" + "".join(f" 9% 9% {p}\n" for p in f[1].split())),
     (r"unshare --net .*nft ", lambda _c, _m, _f: f"{GUARD}--\n{GUARD}"),
     (r"runuser .*latest/api/token", lambda _c, _m, _f: "000"),
@@ -260,7 +271,10 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"curl .*:6890", lambda _c, _m, _f: "501"),
     (r"date --utc", lambda _c, _m, _f: "1700000000.5"),
     (r"sh -ec squeue .*ps --no-headers", lambda _c, _m, _f: "--\n" * 6),
-    (r"hostname --short", lambda _c, m, _f: f"{m}\n"),
+    (
+        r"hostname --short.* sh (\S+)$",
+        lambda c, _m, f: f"{c.plan.head.name if f[1] == 'head' else f[1]}\n{f[1]}\n",
+    ),
     (r"cat /etc/hosts", lambda _c, _m, _f: "127.0.0.1 localhost\n"),
     (r"find /dev", lambda _c, _m, _f: "".join(f"character special file:/dev/nvidia{n}\n" for n in range(8))),
     (r"unmunge", lambda _c, _m, _f: "STATUS:          Success (0)\nUID:             root (0)\n"),

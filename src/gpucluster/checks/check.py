@@ -43,7 +43,10 @@ class Location(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One command. `as_user`: as an ordinary user, not as root. `{fed}` in argv is the output of the query before."""
+    """One command. `as_user`: as an ordinary user, not as root.
+
+    In argv `{fed}` is the output of the query before, and `{machine}` the machine that is asked: `head`, or its name.
+    """
 
     argv: tuple[str, ...] = ()
     at: Location = Location.SELF
@@ -76,7 +79,8 @@ class ParseError(ValueError):
 class CheckResult:
     """The rule's result, in one line each. `culprits` are the faulty parts, where parts have names.
 
-    `remedy`: the commands that heal this fault, in the form of `Check.remedy`, which they replace.
+    `remedy`: the commands that heal this fault, in the form of `Check.remedy`, which they replace. `blocks`: whether checks
+    that need this one are unknown; without culprits all of them are.
     """
 
     verdict: CheckStatus
@@ -84,6 +88,7 @@ class CheckResult:
     expected: str
     culprits: tuple[str, ...] = ()
     remedy: str = ""
+    blocks: bool = True
 
     @property
     def is_healthy(self) -> bool:

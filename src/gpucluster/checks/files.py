@@ -12,9 +12,10 @@ WRITTEN_S = 120  # for the agent to fetch the bundle and write its files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Path -> sha256 of the expected content."""
+    """Path -> sha256 of the expected content. `remedy`: of files that neither the agent nor slurmd brings."""
 
     sha256: dict[str, str]
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ def evaluate_files(found: dict[str, str], want: Files) -> CheckResult:
     if not wrong:
         return passed(expected)
     words = [f"{path} {'is another' if path in found else 'cannot be read'}" for path in wrong]
-    return failed(listed(words), expected, (), _remedy(wrong, want))
+    return failed(listed(words), expected, (), want.remedy or _remedy(wrong, want))
 
 
 def _remedy(wrong: list[str], want: Files) -> str:

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from gpucluster.checks.check import (
     CheckResult,
@@ -16,13 +17,17 @@ from gpucluster.checks.check import (
     unknown,
     warned,
 )
+from gpucluster.checks.each_path import parse_each, query_each
 from gpucluster.plan import guard_rules, names
 from gpucluster.text import short
 
 RESTARTS = 3  # automatic restarts; a unit that restarted so often is faulty
 DISK_WARN, DISK_FAIL = 80, 90  # percent of space or of inodes
+# a storage is large and meant to be used: it is full when neither a percent nor some GiB are left
+STORAGE_WARN, STORAGE_FAIL, LEFT_MIB = 95, 99, 10 * 1024
 # munge refuses credentials at 300 s, but smaller differences already make logs hard to compare
 SKEW_WARN_S, SKEW_FAIL_S = 0.1, 5.0
+_DF = "df --block-size=1M --output=pcent,ipcent,avail"
 _TOKEN = (
     *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "8"),
     *("--request", "PUT", "--header", "X-aws-ec2-metadata-token-ttl-seconds: 60"),
@@ -76,17 +81,19 @@ class GuardFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disks:
-    """Paths with file systems that must have free space and inodes."""
+    """Paths with file systems that must have free space and inodes. `storage`: those of data, which may be nearly full."""
 
     paths: tuple[str, ...]
+    storage: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """Percent of space and of inodes that are used; None where the file system does not count."""
+    """Percent of space and of inodes that are used; None where the file system does not count. `left_mib`: of storage."""
 
     space: int
     inodes: int | None
+    left_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +144,10 @@ def evaluate_units(found: dict[str, Unit], want: Units) -> CheckResult:
     if late:  # they run now, so no other check depends on it
         words = [f"{_unit(unit)} is active, but {found[unit].file or 'without a unit file'}" for unit in late]
         enable = f"on {{machine}}: systemctl enable {' '.join(map(_unit, late))}"
-        return failed(f"{listed(words)}: it does not start at boot", expected, (), enable)
+        result = failed(
+            f"{listed(words)}: it does not start at boot", expected, tuple(map(_unit, late)), enable
+        )
+        return replace(result, blocks=False)
     restless = [
         f"{_unit(u)} restarted {found[u].restarts} times" for u in want.units if found[u].restarts >= RESTARTS
     ]
@@ -187,7 +197,8 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 def query_disks(want: Disks) -> tuple[Query, ...]:
-    return (Query(argv=("df", "--output=pcent,ipcent,file", "--", *want.paths)),)
+    disks = Query(argv=("df", "--output=pcent,ipcent,file", "--", *want.paths))
+    return (disks, query_each(_DF, want.storage)) if want.storage else (disks,)
 
 
 def parse_disks(got: tuple[QueryOutput, ...]) -> dict[str, Disk]:
@@ -198,19 +209,41 @@ def parse_disks(got: tuple[QueryOutput, ...]) -> dict[str, Disk]:
         if match is None:
             raise ParseError(f"df printed {short(line, 80)}")
         found[match[3]] = Disk(space=int(match[1]), inodes=int(match[2]) if match[2] else None)
-    return found
+    return found | {path: disk for answer in got[1:] for path, disk in _storage(answer)}
+
+
+def _storage(got: QueryOutput) -> Iterator[tuple[str, Disk]]:
+    """A path without an answer is left out: `fs.mount` finds it."""
+    for answer in parse_each(got):
+        match = re.fullmatch(r"\s*(?:([0-9]{1,3})%|-)\s+(?:([0-9]{1,3})%|-)\s+([0-9]+)\s*", answer.line)
+        if answer.code == 0 and match is None:
+            raise ParseError(f"df printed {short(answer.line, 80)}")
+        if answer.code == 0 and match is not None:
+            space, inodes, left = match.groups()
+            yield (
+                answer.path,
+                Disk(space=int(space or 0), inodes=int(inodes) if inodes else None, left_mib=int(left)),
+            )
 
 
 def evaluate_disks(found: dict[str, Disk], want: Disks) -> CheckResult:
     expected = f"below {DISK_WARN} % of space and inodes at {listed(want.paths)}"
+    if want.storage:
+        expected += f", below {STORAGE_WARN} % at {listed(want.storage)}"
     absent = [path for path in want.paths if path not in found]
     if absent:
         return unknown(f"df does not list {listed(absent)}", expected)
     worst = max(max(found[p].space, found[p].inodes or 0) for p in want.paths)
-    words = ", ".join(f"{p} {_disk(found[p])}" for p in want.paths)
-    if worst >= DISK_FAIL:
+    storage = [p for p in want.storage if p in found]
+    words = ", ".join(f"{p} {_disk(found[p])}" for p in (*want.paths, *storage))
+    if worst >= DISK_FAIL or any(_is_full(found[p]) for p in storage):
         return failed(words, expected)
-    return warned(words, expected) if worst >= DISK_WARN else passed(words, expected)
+    used = max((max(found[p].space, found[p].inodes or 0) for p in storage), default=0)
+    return warned(words, expected) if worst >= DISK_WARN or used >= STORAGE_WARN else passed(words, expected)
+
+
+def _is_full(disk: Disk) -> bool:
+    return (disk.inodes or 0) >= STORAGE_FAIL or (disk.space >= STORAGE_FAIL and disk.left_mib < LEFT_MIB)
 
 
 def query_clock(_want: Clock) -> tuple[Query, ...]:

@@ -1,14 +1,34 @@
-"""Check the mounts of a machine: each is there, is what the plan says, and is writable."""
+"""Check the mounts of a machine: each is there, is what the plan says, is writable, and answers. The head exports its folders.
+
+A dead file server leaves its mount in the table as it was, so the file system itself is asked.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gpucluster.checks.check import CheckResult, ParseError, Query, QueryOutput, failed, listed, passed
+from gpucluster.checks.check import (
+    CheckResult,
+    ParseError,
+    Query,
+    QueryOutput,
+    failed,
+    listed,
+    passed,
+    unknown,
+)
+from gpucluster.checks.each_path import ANSWER_S, PathAnswer, parse_each, query_each
 from gpucluster.text import short
 
 SHM = "/dev/shm"  # noqa: S108  named, not written to
 MOUNTED_S = 120  # for the agent to mount a file system
+_EXPORTS = "exports:"
+_ASK_EXPORTS = (  # exportfs(8) and the NFS server read this file
+    "sh",
+    "-c",
+    f"test -e /var/lib/nfs/etab || exit 0; cut -f 1 /var/lib/nfs/etab | sort -u | sed 's/^/{_EXPORTS}/'",
+)
+_REFUSES = ("Permission denied", "Operation not permitted")  # the words of a server that answers root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,28 +43,56 @@ class MountWant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mounts:
-    """The mounts of a machine; each must be writable."""
+    """The mounts of a machine; each must be writable. `asked`: paths that must answer. `exports`: folders that NFS must export."""
 
     mounts: tuple[MountWant, ...]
+    asked: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mounted:
-    """The last mount on a path, which hides those below it."""
+    """The last mount on a path, which hides those below it. `answer`: of the file system; None: it was not asked."""
 
     type: str
     source: str
     writable: bool
+    answer: PathAnswer | None = None
 
 
-def query_mounts(_want: Mounts) -> tuple[Query, ...]:
-    return (Query(argv=("cat", "/proc/self/mountinfo")),)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountTable:
+    """Path -> the mount there; the folders that NFS exports now."""
+
+    mounts: dict[str, Mounted]
+    exports: frozenset[str]
 
 
-def parse_mounts(got: tuple[QueryOutput, ...]) -> dict[str, Mounted]:
+def query_mounts(want: Mounts) -> tuple[Query, ...]:
+    table = Query(argv=("cat", "/proc/self/mountinfo"))
+    asked = (query_each("stat -f --format=%T", want.asked),) if want.asked else ()
+    return (table, *asked, *((Query(argv=_ASK_EXPORTS),) if want.exports else ()))
+
+
+def parse_mounts(got: tuple[QueryOutput, ...]) -> MountTable:
+    """mountinfo, then the answers of file systems and the exports, if they were asked."""
+    table, *others = got
+    found = _table(table)
+    exports: set[str] = set()
+    for other in others:
+        lines = other.text().splitlines()
+        of_exports = {line.removeprefix(_EXPORTS) for line in lines if line.startswith(_EXPORTS)}
+        exports |= of_exports
+        for answer in () if of_exports else parse_each(other):
+            if answer.path in found:
+                found[answer.path] = replace(found[answer.path], answer=answer)
+    return MountTable(mounts=found, exports=frozenset(exports))
+
+
+def _table(got: QueryOutput) -> dict[str, Mounted]:
     """Path -> the last mount on it. proc(5) has the fields."""
     found: dict[str, Mounted] = {}
-    for line in got[0].text().splitlines():
+    for line in got.text().splitlines():
         left, dash, right = line.partition(" - ")
         before, after = left.split(" "), right.split(" ")
         if not dash or len(before) < 6 or len(after) < 3:
@@ -58,34 +106,59 @@ def parse_mounts(got: tuple[QueryOutput, ...]) -> dict[str, Mounted]:
     return found
 
 
-def evaluate_mounts(found: dict[str, Mounted], want: Mounts) -> CheckResult:
-    """Culprits are the paths."""
+def evaluate_mounts(table: MountTable, want: Mounts) -> CheckResult:
+    """Culprits are the paths, and folders that are not exported."""
+    found = table.mounts
     wrong = {mount.path: tuple(_mount_problems(found.get(mount.path), mount)) for mount in want.mounts}
     bad = tuple(path for path, words in wrong.items() if words)
     expected = "mounted and writable: " + ", ".join(_mount(mount) for mount in want.mounts)
-    words = [one for path in bad for one in wrong[path]]
-    return failed(listed(words), expected, bad, _mounted(bad, found, want)) if bad else passed(expected)
+    if want.exports:
+        expected += f"; exported: {listed(want.exports)}"
+    inside = tuple(path for path in want.exports if path not in table.exports)
+    words = [one for path in bad for one in wrong[path]] + [f"{path} is not exported" for path in inside]
+    steps = [
+        *_mounted(bad, found, want),
+        *(("systemctl restart nfs-server; exportfs -r -a",) if inside else ()),
+    ]
+    if words:
+        return failed(
+            listed(words), expected, (*bad, *inside), f"on {{machine}}: {'; '.join(steps)}" if steps else ""
+        )
+    silent = [path for path in want.asked if path in found and found[path].answer is None]
+    return unknown(f"nothing was said of {listed(silent)}", expected) if silent else passed(expected)
 
 
 def _unescaped(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
-def _mounted(bad: tuple[str, ...], found: Mapping[str, Mounted], want: Mounts) -> str:
-    """Remount what is read-only, unmount what is another, and let the agent mount what is missing then: fstab has no line for it."""
+def _mounted(bad: tuple[str, ...], found: Mapping[str, Mounted], want: Mounts) -> tuple[str, ...]:
+    """Remount what is read-only, unmount what is another or does not answer, and let the agent mount what is missing then.
+
+    fstab has no line for it. A bound folder answers again with what it is bound from.
+    """
     wants = {mount.path: mount for mount in want.mounts}
     others = [path for path in bad if path in found and _is_other(found[path], wants[path])]
+    silent = [path for path in bad if path in found and path not in others and _fault(found[path].answer)]
+    dead = [path for path in silent if not wants[path].bound]
     missing = [path for path in bad if path not in found or path in others]
     bound = {path: wants[path].bound for path in missing if wants[path].bound}
     of_agent = [path for path in missing if path != SHM and path not in bound]
-    commands = (
+    return (
         *(f"umount {path}" for path in others),
-        *(f"mount -o remount,rw {path}" for path in bad if path not in missing),
+        *(f"umount --lazy {path}" for path in dead),
+        *(f"mount -o remount,rw {path}" for path in bad if path not in (*missing, *silent)),
         *((f"mount -t tmpfs -o nosuid,nodev tmpfs {SHM}",) if SHM in missing else ()),
-        *(("systemctl restart gpucluster-agent",) if of_agent else ()),
+        *(("systemctl restart gpucluster-agent",) if of_agent or dead else ()),
         *(_bound_again(bound, of_agent) if bound else ()),
     )
-    return "on {machine}: " + "; ".join(commands)
+
+
+def _fault(answer: PathAnswer | None) -> str:
+    """Say why the file system does not answer; empty if it does."""
+    if answer is None or answer.code == 0 or answer.line.endswith(_REFUSES):
+        return ""
+    return f"within {ANSWER_S} s" if answer.late else f"({short(answer.line, 100) or f'exit {answer.code}'})"
 
 
 def _bound_again(bound: Mapping[str, str], first: list[str]) -> Iterator[str]:
@@ -115,6 +188,8 @@ def _mount_problems(found: Mounted | None, want: MountWant) -> Iterator[str]:
         yield f"{want.path} comes from {short(found.source, 80)}, not {want.source}"
     if not found.writable:
         yield f"{want.path} is read-only"
+    if fault := _fault(found.answer):
+        yield f"{want.path} does not answer {fault}"
 
 
 def _mount(mount: MountWant) -> str:

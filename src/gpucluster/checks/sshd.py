@@ -17,10 +17,14 @@ _ASK_FILES = (  # $1: an extended regular expression; then the users, for whom a
     'keys=$1; shift; for user; do sshd -T -C "user=$user,host=here,addr=192.0.2.1,laddr=192.0.2.1,lport=22" || exit; done'
     ' | sort -u | grep -E "^($keys) "'
 )
-_ASK_DAEMON = (  # ends with 0: 255, the code of ssh for a refusal, is also that of a lost connection
-    "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
-    '-o PreferredAuthentications=none -o ConnectTimeout=5 -o LogLevel=ERROR -- "$1@127.0.0.1" echo admitted 2>&1 || true'
+_ASK_DAEMON = (  # by the machine's own address: users come by it. Ends with 0: 255, the code of ssh for a refusal, is also that of a lost connection
+    'address=$(ip -4 -o route get 192.0.2.1 | sed "s/.* src \\([0-9.]*\\).*/\\1/"); '
+    "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o PreferredAuthentications=none "
+    '-o ConnectTimeout=5 -o LogLevel=ERROR -- "$1@${address:-127.0.0.1}" echo admitted 2>&1 || true; '
+    'for file in /etc/nologin /run/nologin; do if [ -e $file ]; then echo "nologin:$file"; fi; done'  # pam_nologin(8)
 )
+_REFUSED = "Connection refused"
+_PLACE = ("listenaddress", "port", "addressfamily")  # what decides where sshd listens
 PAM = "/etc/pam.d/sshd"
 _ASK_PAM = (  # with the text of the files that it includes; awk reads one level, and Debian's files have no more
     """awk '$1 == "@include" {while ((getline line <("/etc/pam.d/" $2)) > 0) print line; next} {print}' """
@@ -40,9 +44,11 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshdWant:
-    """Keyword of `sshd -T` -> its value. `users`: names to ask for. `methods`: what the running sshd must offer; empty: any.
+    """Keyword of `sshd -T` -> its value. `users`: names to ask for. `methods`: what the running sshd must offer at the
+    machine's own address, where no file of pam_nologin may be; empty: neither is asked.
 
-    `among`: keyword -> a word that its value must contain. `admission`: of users with a job only; None: any account stack.
+    `among`: keyword -> a word that its value must contain. `unset`: keywords that must have no value. `admission`: of users
+    with a job only; None: any account stack.
     """
 
     values: dict[str, str]
@@ -50,11 +56,13 @@ class SshdWant:
     users: tuple[str, ...]
     methods: tuple[str, ...] = ()
     admission: Admission | None = None
+    unset: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sshd:
-    """Keyword -> all values over the users; the methods that the running sshd offers.
+    """Keyword -> all values over the users; the methods that the running sshd offers (none: it refuses the connection);
+    the files of pam_nologin.
 
     The account stack of PAM, a line each with single spaces, and the accounts that need no job.
     """
@@ -63,10 +71,11 @@ class Sshd:
     account: tuple[str, ...]
     operators: tuple[str, ...]
     methods: tuple[str, ...]
+    nologin: tuple[str, ...]
 
 
 def query_sshd(want: SshdWant) -> tuple[Query, ...]:
-    keys = "|".join(sorted((*want.values, *want.among)))
+    keys = "|".join(sorted((*want.values, *want.among, *want.unset)))
     files = Query(argv=("sh", "-c", _ASK_FILES, "sh", keys, *want.users), limit_s=30.0)
     asked = (files, Query(argv=("sh", "-c", _ASK_PAM)), Query(argv=("sh", "-c", _ASK_OPERATORS)))
     if not want.methods:
@@ -75,8 +84,10 @@ def query_sshd(want: SshdWant) -> tuple[Query, ...]:
 
 
 def parse_sshd(got: tuple[QueryOutput, ...]) -> Sshd:
-    """The lines of `sshd -T`, the PAM stack, the list of operators, and ssh's refusal, which names the methods."""
-    files, pam, operators, *refusal = got
+    """The lines of `sshd -T`, the PAM stack, the list of operators, and ssh's refusal, which names the methods, with the files of pam_nologin."""
+    files, pam, operators, *daemon = got
+    said = [line for answer in daemon for line in answer.text().splitlines()]
+    refusal = [line for line in said if not line.startswith("nologin:")]
     values: dict[str, tuple[str, ...]] = {}
     for line in files.text().splitlines():
         key, _, value = line.partition(" ")
@@ -87,7 +98,8 @@ def parse_sshd(got: tuple[QueryOutput, ...]) -> Sshd:
         values=values,
         account=_account_stack(pam.text()),
         operators=tuple(operators.text().split()),
-        methods=_methods(refusal[0]) if refusal else (),
+        methods=_methods("\n".join(refusal)) if daemon else (),
+        nologin=tuple(line.removeprefix("nologin:") for line in said if line not in refusal),
     )
 
 
@@ -97,10 +109,11 @@ def _account_stack(pam: str) -> tuple[str, ...]:
     return tuple(" ".join(words) for words in lines if words and _OF_ACCOUNT.fullmatch(words[0]))
 
 
-def _methods(refusal: QueryOutput) -> tuple[str, ...]:
-    words = refusal.text()
+def _methods(words: str) -> tuple[str, ...]:
     if words.strip() == "admitted":
         return ("none",)
+    if words.endswith(_REFUSED):
+        return ()
     denied = _DENIED.search(words)
     if denied is None:
         raise ParseError(f"ssh to this machine: {short(words, 120) or 'no answer'}")
@@ -115,14 +128,29 @@ def evaluate_sshd(found: Sshd, want: SshdWant) -> CheckResult:
         for key, word in want.among.items()
         if not all(word in value.split() for value in found.values.get(key, ("",)))
     }
+    bad |= {
+        key: f"{key} is {_shown(found, key)}, and must not be set"
+        for key in want.unset
+        if key in found.values
+    }
     bad = {key: words for key, words in bad.items() if words}
     offered = bool(want.methods) and found.methods != want.methods
     expected = ", ".join(f"{key} {value}" for key, value in (*want.values.items(), *want.among.items()))
     others = "" if want.admission is None else _admits_others(found, want.admission)
-    if bad or others:
-        faults = [*bad.values(), *([others] if others else [])]
-        culprits = (*bad, *(["pam"] if others else []))
-        return failed(listed(faults), expected, culprits, _files(tuple(bad)) if bad else _AGENT)
+    if bad or others or found.nologin:
+        kept_out = [f"{file} keeps all users but root out" for file in found.nologin]
+        faults = [*bad.values(), *([others] if others else []), *kept_out]
+        culprits = (*bad, *(["pam"] if others else []), *(["nologin"] if kept_out else []))
+        steps = [f"rm {' '.join(found.nologin)}"] if kept_out else []
+        steps += [_files(tuple(bad))] if bad else [_AGENT] if others else []
+        return failed(listed(faults), expected, culprits, f"on {{machine}}: {'; '.join(steps)}")
+    if offered and not found.methods:
+        return failed(
+            "sshd refuses connections at the machine's own address",
+            expected,
+            _PLACE,
+            f"on {{machine}}: {_files(_PLACE)}",
+        )
     if offered:
         words = f"the running sshd offers {listed(found.methods)}, not {listed(want.methods)}"
         return failed(words, expected, ("methods",), _DAEMON)
@@ -155,13 +183,13 @@ def _files(keys: tuple[str, ...]) -> str:
     """A block of Match stays, without the line."""
     named = "|".join(keys)
     return (
-        f"on {{machine}}: for file in {_PLACES}; do [ $file = {OURS} ] || "
+        f"for file in {_PLACES}; do [ $file = {OURS} ] || "
         rf"sed -Ei 's/^[[:blank:]]*({named})([[:blank:]]|=)/#&/I' $file; done; "
         "systemctl restart gpucluster-agent; systemctl restart ssh"
     )
 
 
-_AGENT = "on {machine}: systemctl restart gpucluster-agent"  # it writes the stack and the list again
+_AGENT = "systemctl restart gpucluster-agent"  # it writes the stack and the list again
 _DAEMON = (
     "on {machine}: sed -i 's/^SSHD_OPTS=/#&/' /etc/default/ssh; systemctl revert ssh.service; "
     "systemctl restart ssh"

@@ -18,7 +18,9 @@ MOST = 40  # processes in a remedy
 SESSION = ("systemd", "(sd-pam)")  # of a login, for some seconds after its end
 SSM_USER = "ssm-user"  # of Session Manager: sudoers names it, and no group does
 _MARK = "--"
-_JOBS = 'squeue --noheader --all --nodelist="$(hostname --short)" --format="%A %U"'
+_JOBS = (
+    'squeue --noheader --all --nodelist="$2" --format="%A %U"'  # the host name may be that of another node
+)
 _LOOK = (
     "ps --no-headers -e -o uid:12,user:64,pid:12,stat:8,comm",
     'if test -d "$1"; then find "$1" -mindepth 2 -maxdepth 2 -type d -user root -name "[0-9]*"; fi',
@@ -58,7 +60,7 @@ class Strays:
 
 
 def query_strays(want: StraysWant) -> tuple[Query, ...]:
-    return (Query(argv=("sh", "-ec", _SCRIPT, "sh", want.base), limit_s=30.0),)
+    return (Query(argv=("sh", "-ec", _SCRIPT, "sh", want.base, "{machine}"), limit_s=30.0),)
 
 
 def parse_strays(got: tuple[QueryOutput, ...]) -> Strays:

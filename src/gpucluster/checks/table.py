@@ -97,8 +97,8 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=files.parse_files,
         evaluate=files.evaluate_files,
         want=files.Files,
-        remedy="on {machine}: ls -l /etc/slurm /var/lib/gpucluster/bundle/slurm; `gpucluster render SPEC --to FOLDER`, and compare; then pulumi up or playbooks/site.yml again, which overwrite edits by hand; scontrol reconfigure",
-        needs=("svc.active:slurmd",),
+        remedy="on {machine}: ls -l /etc/slurm /var/lib/gpucluster/bundle/slurm; at the desk: gpucluster render SPEC --to FOLDER, and compare; then pulumi up, or playbooks/site.yml again, which overwrite edits by hand",
+        needs=("svc.active:slurmd", "svc.active:sackd"),
     ),
     Check(
         id="cfg.bundle",
@@ -108,7 +108,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=files.parse_applied,
         evaluate=files.evaluate_applied,
         want=files.Applied,
-        remedy=f"on {{machine}}: {_LOG} gpucluster-agent (the log has the reason if the bundle is refused, or the jobs that it waits for if it is held); on hosts: playbooks/site.yml again",
+        remedy=f"on {{machine}}: {_LOG} gpucluster-agent (the log has the reason if the bundle is refused, or the jobs that it waits for if it is held); at the desk, for existing hosts: playbooks/site.yml again",
         needs=("svc.active:gpucluster-agent",),
     ),
     Check(
@@ -206,7 +206,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=programs.parse_programs,
         evaluate=programs.evaluate_programs,
         want=programs.ProgramsWant,
-        remedy="on {machine}: gpucluster --version; if the package is broken: a new image, or playbooks/site.yml",
+        remedy="on {machine}: ls -l /opt/gpucluster/bin /opt/gpucluster/venv/bin; at the desk, if the package is broken: gpucluster image build, or playbooks/site.yml",
     ),
     Check(
         id="node.health",
@@ -216,7 +216,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=health.parse_program,
         evaluate=health.evaluate_program,
         want=health.Program,
-        remedy="on {machine}: /opt/gpucluster/bin/health_check --report; journalctl --no-pager -n 30 -t gpucluster-health-check; if the program is missing: gpucluster image build, or playbooks/site.yml",
+        remedy="on {machine}: /opt/gpucluster/bin/health_check --report; journalctl --no-pager -n 30 -t gpucluster-health-check; at the desk, if the program is missing: gpucluster image build, or playbooks/site.yml",
         needs=(f"files.ours:{names.HEALTH_CHECK}",),
     ),
     Check(
@@ -304,13 +304,13 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=strays.parse_strays,
         evaluate=strays.evaluate_strays,
         want=strays.StraysWant,
-        remedy="on {machine}: ps -e -o user,pid,etime,args; squeue --nodelist=$(hostname --short)",
+        remedy="on {machine}: ps -e -o user,pid,etime,args; squeue --nodelist={machine}",
         needs=("svc.active:slurmd", "ctl.ping@head", "auth.rt"),
     ),
     Check(
         id="net.names",
         tier=0,
-        title="/etc/hosts has no other address for a machine of the cluster",
+        title="the host name is the plan's, and /etc/hosts has no other address for a machine of the cluster",
         query=peer_names.query_hosts,
         parse=peer_names.parse_hosts,
         evaluate=peer_names.evaluate_hosts,
@@ -325,7 +325,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=containers.parse_program,
         evaluate=containers.evaluate_program,
         want=containers.Program,
-        remedy="on existing hosts install the package on {machine}; on AWS: gpucluster image build --with PART, then replace the node",
+        remedy="on existing hosts install the package on {machine}; on AWS, at the desk: gpucluster image build --with PART, then replace the node",
     ),
     Check(
         id="users.acct",
@@ -454,7 +454,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=user_files.parse_job,
         evaluate=user_files.evaluate_job,
         want=user_files.JobHomeWant,
-        remedy="on the node: findmnt --target /home; getent passwd NAME; ls -ld /home/NAME; on the head: gpucluster validate NAME --tier 0",
+        remedy="on the node: findmnt --target /home; getent passwd NAME; ls -ld /home/NAME; at the desk: gpucluster validate NAME --tier 0",
         needs=(
             "job.multi@pool",
             "users.home@head",

@@ -19,7 +19,9 @@ from gpucluster.checks.users import Account, Fault, result_of
 from gpucluster.text import short
 
 _KEYS = (
-    'cd "$1" 2>/dev/null || { echo --; exit 0; }; find . -mindepth 1 -maxdepth 1 -printf "%m %u %P\\n"; echo --; '
+    'cd "$1" 2>/dev/null || { echo --; exit 0; }; folder=$1; '
+    'while stat -L --format="%a %U %n" "$folder" && [ "$folder" != / ]; do folder=$(dirname "$folder"); done; '
+    'find . -mindepth 1 -maxdepth 1 -printf "%m %u %P\\n"; echo --; '
     'for file in *; do [ -f "$file" ] && sed "s/^/$file:/" "$file"; done; true'
 )
 _HOMES = "for home; do stat --format='%u %a %F:%n' \"$home\" || true; done; echo --"
@@ -47,12 +49,20 @@ class KeyFile:
     kept: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFiles:
+    """User -> file, and the folder with those above it -> whether root owns it, only root writes it, and all users pass."""
+
+    files: dict[str, KeyFile]
+    folders: dict[str, bool]
+
+
 def query_keys(want: KeysWant) -> tuple[Query, ...]:
     return (Query(argv=("sh", "-c", _KEYS, "sh", want.folder)),)
 
 
-def parse_keys(got: tuple[QueryOutput, ...]) -> dict[str, KeyFile]:
-    """User -> file: mode, owner and name of each, `--`, then `NAME:LINE` of all."""
+def parse_keys(got: tuple[QueryOutput, ...]) -> KeyFiles:
+    """Mode, owner and path of the folders, then those of each file by its name, `--`, then `NAME:LINE` of all."""
     listing, mark, content = got[0].text().partition("--\n")
     if not mark:
         raise ParseError("the list of files has no end")
@@ -60,22 +70,35 @@ def parse_keys(got: tuple[QueryOutput, ...]) -> dict[str, KeyFile]:
     for line in content.splitlines():
         name, _, text = line.partition(":")
         lines[name] = (*lines.get(name, ()), text)
-    found: dict[str, KeyFile] = {}
+    files: dict[str, KeyFile] = {}
+    folders: dict[str, bool] = {}
     for line in listing.splitlines():
         row = re.fullmatch(r"([0-7]{1,4}) (\S+) (.+)", line)
         if row is None:
             raise ParseError(f"find printed {short(line, 80)!r}")
         mode = int(row[1], 8)
-        kept = row[2] == "root" and not mode & 0o022 and bool(mode & 0o004)
-        found[row[3]] = KeyFile(lines=lines.get(row[3], ()), kept=kept)
-    return found
+        own = row[2] == "root" and not mode & 0o022
+        if row[3].startswith("/"):
+            folders[row[3]] = own and bool(mode & 0o001)
+        else:
+            files[row[3]] = KeyFile(lines=lines.get(row[3], ()), kept=own and bool(mode & 0o004))
+    return KeyFiles(files=files, folders=folders)
 
 
-def evaluate_keys(found: dict[str, KeyFile], want: KeysWant) -> CheckResult:
-    """Culprits are the users."""
+def evaluate_keys(found: KeyFiles, want: KeysWant) -> CheckResult:
+    """Culprits are the users, and folders. sshd reads a file as its user, and trusts no folder that others may write (StrictModes)."""
     expected = f"keys of {len(want.keys)} users in {want.folder}, and no others"
-    faults = [fault for user in sorted({*want.keys, *found}) for fault in _key_faults(user, found, want)]
-    return result_of(faults, expected)
+    users = sorted({*want.keys, *found.files})
+    faults = [fault for user in users for fault in _key_faults(user, found.files, want)]
+    return result_of(
+        [*map(_folder_fault, (f for f, kept in found.folders.items() if not kept)), *faults], expected
+    )
+
+
+def _folder_fault(folder: str) -> Fault:
+    path = shlex.quote(folder)
+    words = f"{short(folder, 60)} is not root's, or sshd cannot trust or pass it"
+    return Fault(user=folder, words=words, step=f"chown root:root {path}; chmod 0755 {path}")
 
 
 def _key_faults(user: str, found: dict[str, KeyFile], want: KeysWant) -> Iterator[Fault]:

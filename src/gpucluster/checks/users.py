@@ -11,10 +11,10 @@ from gpucluster.text import short
 _CLOSED = frozenset({"nologin", "false"})  # shells that end a session at once
 _ACCOUNTS = (
     'for name; do getent passwd "$name" | sed "s/^/passwd:/"; getent group "$name" | sed "s/^/group:/"; '
-    'getent shadow "$name" | cut -d: -f1,8 | sed "s/^/expires:/"; '
+    'getent shadow "$name" | cut -d: -f1,3,5,8 | sed "s/^/shadow:/"; '
     'id -Gn "$name" 2>/dev/null | sed "s/^/groups:$name:/"; done; echo "today:$(($(date +%s) / 86400))"'
 )
-_WIDTH = {"passwd": 7, "group": 4, "expires": 2, "groups": 2}
+_WIDTH = {"passwd": 7, "group": 4, "shadow": 4, "groups": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,21 +28,29 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountsWant:
-    """The users of a machine. `only_own_group`: no user has another group."""
+    """The users of a machine. `only_own_group`: no user has another group.
+
+    `ages`: no password may be due, because users have none: PAM refuses their commands over SSH. An existing host may have them.
+    """
 
     users: tuple[Account, ...]
     only_own_group: bool
+    ages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A row of passwd with the day on which the account expires (empty: never) and the names of its groups."""
+    """A row of passwd, the names of its groups, and of shadow(5) the days on which the account expires (empty: never) and the
+    password was changed (0: it must be now; empty: it has no age), and the password's greatest age.
+    """
 
     uid: int
     gid: int
     home: str
     shell: str
     expires: str
+    changed: str
+    oldest: str
     groups: tuple[str, ...]
 
 
@@ -71,7 +79,7 @@ def query_accounts(want: AccountsWant) -> tuple[Query, ...]:
 
 def parse_accounts(got: tuple[QueryOutput, ...]) -> Accounts:
     """Rows of getent and id, each with its kind before it."""
-    rows: dict[str, dict[str, list[str]]] = {"passwd": {}, "group": {}, "expires": {}, "groups": {}}
+    rows: dict[str, dict[str, list[str]]] = {kind: {} for kind in _WIDTH}
     today = 0
     for line in got[0].text().splitlines():
         kind, _, rest = line.partition(":")
@@ -121,6 +129,17 @@ def _account_faults(found: Accounts, user: Account, want: AccountsWant) -> Itera
         step = f"usermod --groups '' {name}"
         yield Fault(user=name, words=f"{name} is also in {listed(others)}", step=step)
     yield from _login_faults(entry, user, found.today)
+    if want.ages and _is_due(entry, found.today):
+        step = f"chage --lastday -1 --maxdays -1 {name}"
+        yield Fault(user=name, words=f"{name} must change the password before any command", step=step)
+
+
+def _is_due(entry: Entry, today: int) -> bool:
+    """As pam_unix decides it."""
+    if not entry.changed.isdecimal():
+        return False
+    changed = int(entry.changed)
+    return changed == 0 or (entry.oldest.isdecimal() and today > changed + int(entry.oldest))
 
 
 def _login_faults(entry: Entry, user: Account, today: int) -> Iterator[Fault]:
@@ -147,12 +166,15 @@ def result_of(faults: list[Fault], expected: str) -> CheckResult:
 
 
 def _entry(name: str, fields: list[str], rows: dict[str, dict[str, list[str]]]) -> Entry:
+    changed, oldest, expires = rows["shadow"].get(name, ["", "", ""])
     return Entry(
         uid=_number(fields[1]),
         gid=_number(fields[2]),
         home=fields[4],
         shell=fields[5],
-        expires=rows["expires"].get(name, [""])[0],
+        expires=expires,
+        changed=changed,
+        oldest=oldest,
         groups=tuple(rows["groups"].get(name, [""])[0].split()),
     )
 

@@ -31,6 +31,7 @@ from gpucluster.checks import (
     user_files,
 )
 from gpucluster.plan import guard_rules, machine_files, names
+from gpucluster.plan import mounts as storage_mounts
 from gpucluster.plan.model import (
     Bindings,
     Containers,
@@ -123,7 +124,7 @@ def _with_slurm_pools(plan: SlurmPlan) -> SlurmPlan:
 def _head(plan: SlurmPlan, bundle: str) -> Iterator[Expectation]:
     head = plan.head
     units = ("munge", "slurmctld", "gpucluster-agent")
-    units += _accounting_units(plan)
+    units += _accounting_units(plan) + (("nfs-server",) if storage_mounts.exports(plan) else ())
     timers = unit_expectations.timers(plan)
     yield expect(
         "svc.active",
@@ -253,8 +254,12 @@ def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = Fa
     if on_head:
         own = mount_wants.of_volumes(plan) if target == ROLE_HEAD else ()
         wanted += [*own, *mount_wants.of_state(plan)]
-    yield expect("fs.mount", target, mounts.Mounts(mounts=tuple(wanted)))
-    yield expect("disk", target, machine.Disks(paths=("/", "/tmp", spool, *node_expectations.scratch(plan))))  # noqa: S108  asked about, not written to
+    asked = tuple(mount.path for mount in wanted if mount not in ALWAYS)
+    exports = storage_mounts.exports(plan) if target == ROLE_HEAD else ()
+    yield expect("fs.mount", target, mounts.Mounts(mounts=tuple(wanted), asked=asked, exports=exports))
+    paths = ("/", "/tmp", spool, *node_expectations.scratch(plan))  # noqa: S108  asked about, not written to
+    storage = tuple(path for path in asked if path not in paths)
+    yield expect("disk", target, machine.Disks(paths=paths, storage=storage))
 
 
 def _pool_jobs(plan: SlurmPlan) -> Iterator[Expectation]:
@@ -303,7 +308,7 @@ def _of_any_type(one: Expectation) -> Expectation:
     if one.check != "fs.mount":
         return one
     found = (m if m in ALWAYS else replace(m, types=(), source="") for m in one.want.mounts)
-    return replace(one, want=mounts.Mounts(mounts=tuple(found)))
+    return replace(one, want=replace(one.want, mounts=tuple(found)))
 
 
 def _units(units: tuple[str, ...], plan: SlurmPlan, *, daemon: bool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from gpucluster.validate import file_expectations, node_expectations, unit_expec
 
 SACKD_SINCE = (23, 11)  # older versions have no sackd and need the files
 SACKD_CACHE = "/run/slurm/conf"
+_FETCH = "on {machine}: systemctl restart sackd"  # it asks slurmctld for the files when it starts
 _FROM_SACKD = ("slurm.conf", "plugstack.conf")  # what clients of every version read
 
 
@@ -28,7 +29,7 @@ def of_login(plan: SlurmOnAws, bundle: str) -> Iterator[tuple[str, Any]]:
     yield "auth.rt", munge.Munge()
     yield "clock.sync", machine.Clock()
     sums = _files(plan, sackd=sackd)
-    yield "cfg.same", files.Files(sha256=sums)
+    yield "cfg.same", files.Files(sha256=sums, remedy=_FETCH if sackd else "")
     if bundle:
         again = "on {machine}: systemctl restart gpucluster-agent; journalctl --no-pager -n 30 -u gpucluster-agent"
         yield "cfg.bundle", files.Applied(link=names.BUNDLE_DIR, digest=bundle, remedy=again)

@@ -27,6 +27,7 @@ class Result:
     remedy: str  # empty for a pass
     seconds: float
     culprits: tuple[str, ...] = ()  # the faulty units, files or nodes, where they have names
+    blocks: bool = True  # whether the checks that need this one are unknown if it is unhealthy
     blocked_by: str = ""  # id of the failed check that this one needs
 
     @property
@@ -62,6 +63,7 @@ def result_of(
         remedy="" if finding.verdict is CheckStatus.PASS else remedy,
         seconds=round(seconds, 3),
         culprits=finding.culprits,
+        blocks=finding.blocks,
         blocked_by=blocked_by,
     )
 

@@ -89,8 +89,10 @@ def addresses(plan: SlurmPlan) -> peer_names.Names:
     found = {node: "" for pool in plan.pools for span in pool.slots for node in span}
     found |= {name: address for pool in plan.pools for name, address in pool.hosts()}
     found |= dict.fromkeys(plan.login.names if plan.aws and plan.login else (), "")
-    found |= {names.standby_name(plan.name): standby.address} if standby else {}
-    return peer_names.Names(addresses={**found, plan.head.name: plan.head.address})
+    second = {names.standby_name(plan.name): standby.address} if standby else {}
+    return peer_names.Names(
+        addresses={**found, **second, plan.head.name: plan.head.address}, heads=(plan.head.name, *second)
+    )
 
 
 def _hardware_line(nodes: tuple[str, ...], pool: Pool, line: dict[str, str]) -> slurmctld.HardwareLine:

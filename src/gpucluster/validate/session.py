@@ -167,7 +167,7 @@ class Session:
         return tuple(got)
 
     def _answer(self, query: Query, expectation: Expectation, fed: str) -> QueryOutput:
-        argv = tuple(word.replace("{fed}", fed) for word in query.argv)
+        argv = tuple(self._word(word, expectation, fed) for word in query.argv)
         match query.at:
             case Location.SELF:
                 return self._run(self._machine_of(expectation.target), argv, query.as_user, query.limit_s)
@@ -184,6 +184,11 @@ class Session:
                 return QueryOutput(code=0, stdout=json.dumps(self._cloud.read(argv), default=str))
             case Location.API | Location.STATUS:
                 raise ValueError(f"the machines of a cluster have no place {query.at}")
+
+    def _word(self, word: str, expectation: Expectation, fed: str) -> str:
+        if "{machine}" in word:
+            return word.replace("{machine}", self._machine_of(expectation.target))
+        return word.replace("{fed}", fed)
 
     def _run(self, machine: str, argv: Sequence[str], as_user: bool, limit_s: float) -> QueryOutput:
         user = self._context.user if as_user else None
@@ -245,7 +250,7 @@ class Session:
         for need in needs:
             idents, part = self._need(need, expectation)
             for before in (find(self.results, ident) for ident in idents):
-                if before is None or before.healthy:
+                if before is None or before.healthy or not before.blocks:
                     continue
                 if not part or not before.culprits or part in before.culprits:
                     return before.blocked_by or before.id

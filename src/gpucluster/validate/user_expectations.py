@@ -14,6 +14,12 @@ from gpucluster.plan import mounts, names, node_ssh
 from gpucluster.plan.model import Nfs, NfsFromHead, Pool, SlurmPlan
 
 KEYS_OF_USERS = f"{names.KEY_FOLDER}/%u"
+_LISTS = (
+    "allowusers",
+    "denyusers",
+    "allowgroups",
+    "denygroups",
+)  # `sshd -T` prints them only if they are set
 
 
 def of_machine(
@@ -25,7 +31,7 @@ def of_machine(
     if users:
         scripts = pool is not None and bool(pool.on_boot)
         own = on_aws and plan.directory is None and not scripts
-        yield "users.acct", AccountsWant(users=users, only_own_group=own)
+        yield "users.acct", AccountsWant(users=users, only_own_group=own, ages=on_aws)
     if on_aws or users:
         keys = {user.name: user.keys for user in plan.users if user.keys}
         yield "users.keys", KeysWant(folder=names.KEY_FOLDER, keys=keys)
@@ -55,8 +61,11 @@ def of_login(plan: SlurmPlan) -> SshdWant:
         "authorizedkeysfile": KEYS_OF_USERS,
         "authorizedkeyscommand": "/usr/bin/sss_ssh_authorizedkeys" if ldap else "none",
         "trustedusercakeys": "none",
+        "pubkeyauthentication": "yes",
+        "forcecommand": "none",
+        "chrootdirectory": "none",
     }
-    return SshdWant(values=values, among={}, users=_asked(plan), methods=("publickey",))
+    return SshdWant(values=values, among={}, users=_asked(plan), methods=("publickey",), unset=_LISTS)
 
 
 def _sshd(plan: SlurmPlan, *, on_node: bool) -> SshdWant | None:

@@ -160,7 +160,7 @@ def test_machines():
         "nosuch.service": Unit(load="not-found", active="inactive", restarts=0),
     }
     assert hardware.parse_gpus(recorded("gpus.txt")) == {f"nvidia{n}" for n in range(8)}
-    found = mounts.parse_mounts(recorded("mountinfo.txt"))
+    found = mounts.parse_mounts(recorded("mountinfo.txt")).mounts
     assert (found["/"].type, found["/"].writable, found["/sys"].writable) == ("overlay", True, False)
     assert machine.parse_disks(recorded("df.txt"))["/tmp"] == Disk(space=0, inodes=1)
     board = hardware.parse_board(recorded("slurmd-C.txt"))
@@ -172,7 +172,7 @@ def test_last_mount_of_a_path_counts_and_escapes_are_read():
         "1 0 8:1 / /a\\040b rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
         "2 0 0:9 / /a\\040b ro shared:2 - nfs4 10.0.0.1:/x\\040y rw,vers=4.2\n"
     )
-    top = mounts.parse_mounts((QueryOutput(code=0, stdout=text),))["/a b"]
+    top = mounts.parse_mounts((QueryOutput(code=0, stdout=text),)).mounts["/a b"]
     assert (top.type, top.source, top.writable) == ("nfs4", "10.0.0.1:/x y", False)
 
 

@@ -1,13 +1,16 @@
 """Rules of checks: rows of a parsed value, the plan's value and the verdict."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.waiting import BOUND_S
 
 from gpucluster.checks import (
     cloud,
+    each_path,
     files,
     hardware,
     jobs,
@@ -19,7 +22,7 @@ from gpucluster.checks import (
     running_config,
     slurmctld,
 )
-from gpucluster.checks.check import CheckStatus, QueryOutput
+from gpucluster.checks.check import CheckStatus, ParseError, QueryOutput
 from gpucluster.checks.cloud import Holdings, Instance, Owned, Place
 from gpucluster.checks.hardware import Board
 from gpucluster.checks.jobs import Devices, Gres, Leaves, MultiNode, PrivateFolders, Rank, Small
@@ -242,7 +245,7 @@ def test_failed_units_are_culprits():
     assert restless.verdict is WARN
 
 
-def test_unit_that_does_not_start_at_boot_fails_and_blocks_no_other_check():
+def test_unit_that_does_not_start_at_boot_fails():
     """Regression: a disabled agent was healthy, until the machine booted again."""
     want = Units(units=("munge.service", "gpucluster-agent.service"), at_boot=("gpucluster-agent.service",))
     (answer,) = machine.query_units(want)
@@ -256,7 +259,8 @@ def test_unit_that_does_not_start_at_boot_fails_and_blocks_no_other_check():
     ):
         found = machine.parse_units((QueryOutput(code=0, stdout=text.format(state)),))
         result = machine.evaluate_units(found, want)
-        assert (result.verdict, result.culprits) == (verdict, ())
+        culprits = ("gpucluster-agent",) if verdict is FAIL else ()
+        assert (result.verdict, result.culprits, result.blocks) == (verdict, culprits, verdict is PASS)
     assert result.found == "gpucluster-agent is active, but masked: it does not start at boot"
     assert result.remedy == "on {machine}: systemctl enable gpucluster-agent"
 
@@ -305,18 +309,126 @@ def test_rules_of_the_packet_filter_are_those_that_the_agent_loads(situation, wo
     assert words in result.found
 
 
+def table(found: dict[str, Mounted]) -> mounts.MountTable:
+    return mounts.MountTable(mounts=found, exports=frozenset())
+
+
 def test_mounts():
     want = Mounts(mounts=(MountWant(path="/home", types=("nfs", "nfs4"), source="10.0.0.1:/srv/home"),))
     home = Mounted(type="nfs4", source="10.0.0.1:/srv/home", writable=True)
-    assert mounts.evaluate_mounts({"/home": home}, want).verdict is PASS
+    assert mounts.evaluate_mounts(table({"/home": home}), want).verdict is PASS
     for wrong, words in (
         ({}, "/home is not mounted"),
         ({"/home": replace(home, type="ext4")}, "is ext4, not nfs or nfs4"),
         ({"/home": replace(home, source="10.0.0.2:/srv/home")}, "comes from 10.0.0.2:/srv/home"),
         ({"/home": replace(home, writable=False)}, "is read-only"),
     ):
-        finding = mounts.evaluate_mounts(wrong, want)
+        finding = mounts.evaluate_mounts(table(wrong), want)
         assert (finding.verdict, words in finding.found, finding.culprits) == (FAIL, True, ("/home",))
+
+
+MOUNTINFO = "29 1 0:30 / /home rw,relatime shared:1 - nfs4 10.0.0.1:/srv/home rw,vers=4.2\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("0\t/home\tnfs\n", ""),
+        ("137\t/home\tKilled\n", "/home does not answer within 8 s"),
+        ("124\t/home\t\n", "/home does not answer within 8 s"),
+        ("1\t/home\tstat: cannot read file system information for '/home': Stale file handle\n", "/home does not answer (stat: cannot read file system information for '/home': Stale file handle)"),
+        ("1\t/home\tstat: cannot read file system information for '/home': Permission denied\n", ""),
+    ],
+    ids=["answers", "killed", "cannot be killed", "stale", "root has no ticket"],
+)  # fmt: skip
+def test_mount_whose_server_is_dead_is_found(answer, found):
+    """Regression: a dead server leaves its mount in the table, `rw`, and everything was healthy."""
+    want = Mounts(mounts=(MountWant(path="/home", types=("nfs4",), source=""),), asked=("/home",))
+    assert [query.argv[-1] for query in mounts.query_mounts(want)] == ["/proc/self/mountinfo", "/home"]
+    shown = mounts.parse_mounts(tuple(QueryOutput(code=0, stdout=text) for text in (MOUNTINFO, answer)))
+    finding = mounts.evaluate_mounts(shown, want)
+    assert finding.found == (found or finding.expected)
+    assert finding.culprits == (("/home",) if found else ())
+    assert finding.remedy == (
+        found and "on {machine}: umount --lazy /home; systemctl restart gpucluster-agent"
+    )
+
+
+def test_mount_that_was_not_asked_is_no_pass():
+    want = Mounts(mounts=(MountWant(path="/home", types=("nfs4",), source=""),), asked=("/home",))
+    shown = mounts.parse_mounts(tuple(QueryOutput(code=0, stdout=text) for text in (MOUNTINFO, "")))
+    assert mounts.evaluate_mounts(shown, want).verdict is UNKNOWN
+    with pytest.raises(ParseError):
+        mounts.parse_mounts(tuple(QueryOutput(code=0, stdout=text) for text in (MOUNTINFO, "x\t/home\t\n")))
+
+
+def test_bound_folder_that_does_not_answer_is_not_unmounted():
+    """slurmctld writes there. What it is bound from answers no more, either."""
+    bound = MountWant(path="/var/spool/slurmctld", types=(), source="", bound="/srv/state/slurmctld")
+    line = MOUNTINFO.replace("/home", bound.path)
+    late = f"137\t{bound.path}\tKilled\n"
+    shown = mounts.parse_mounts(tuple(QueryOutput(code=0, stdout=text) for text in (line, late)))
+    finding = mounts.evaluate_mounts(shown, Mounts(mounts=(bound,), asked=(bound.path,)))
+    assert (finding.verdict, finding.remedy) == (FAIL, "")
+
+
+def test_folder_that_the_head_does_not_export_is_found():
+    """Regression: after `exportfs -ua` no new mount of it was possible, and the agent exports only a changed file."""
+    want = Mounts(mounts=(), exports=("/srv/home", "/srv/data"))
+    assert "etab" in mounts.query_mounts(want)[-1].argv[-1]
+    said = "exports:/srv/data\nexports:/srv/home\n"
+    shown = mounts.parse_mounts(tuple(QueryOutput(code=0, stdout=text) for text in (MOUNTINFO, said)))
+    assert mounts.evaluate_mounts(shown, want).verdict is PASS
+    shown = mounts.parse_mounts(tuple(QueryOutput(code=0, stdout=text) for text in (MOUNTINFO, "")))
+    finding = mounts.evaluate_mounts(shown, want)
+    assert finding.found == "/srv/home is not exported, /srv/data is not exported"
+    assert finding.culprits == ("/srv/home", "/srv/data")
+    assert finding.remedy == "on {machine}: systemctl restart nfs-server; exportfs -r -a"
+
+
+def test_path_that_hangs_delays_no_other(tmp_path):
+    """One dead file server made the whole answer late."""
+    program = tmp_path / "ask"
+    program.write_text("#!/bin/sh\nif [ $1 = /hangs ]; then sleep 600; fi\necho some; echo $1 answers\n")
+    program.chmod(0o755)
+    argv = each_path.query_each(str(program), ("/hangs", "/a b")).argv
+    argv = [*argv[:2], argv[2].replace("KILL 8 ", "KILL 1 ").replace("/run/", f"{tmp_path}/"), *argv[3:]]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=BOUND_S)
+    hangs, answers = each_path.parse_each(QueryOutput(code=0, stdout=done.stdout))
+    assert (hangs.path, hangs.late) == ("/hangs", True)
+    assert (answers.path, answers.code, answers.line, answers.late) == ("/a b", 0, "/a b answers", False)
+    assert [one.name for one in tmp_path.iterdir()] == ["ask"]
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("  9%    9% 900000", PASS),
+        (" 94%    - 900000", PASS),
+        (" 95%    9% 900000", WARN),
+        ("100%    9% 900000", WARN),
+        ("100%    9% 10239", FAIL),
+        (" 98%    9% 0", WARN),
+        ("  1%   99% 900000", FAIL),
+        ("  -     - 0", PASS),
+    ],
+)
+def test_storage_is_full_when_neither_a_percent_nor_gibibytes_are_left(line, verdict):
+    """Regression: /home could be full, and `disk` asked only the machine's own disks."""
+    want = Disks(paths=("/",), storage=("/home",))
+    assert machine.query_disks(want)[1].argv[-2:] == (machine._DF, "/home")
+    said = ("Use% IUse% File\n 9% 9% /\n", f"0\t/home\t{line}\n")
+    found = machine.parse_disks(tuple(QueryOutput(code=0, stdout=text) for text in said))
+    assert machine.evaluate_disks(found, want).verdict is verdict
+
+
+def test_storage_that_does_not_answer_is_left_to_another_check():
+    want = Disks(paths=("/",), storage=("/home",))
+    said = ("Use% IUse% File\n 9% 9% /\n", "137\t/home\tKilled\n")
+    found = machine.parse_disks(tuple(QueryOutput(code=0, stdout=text) for text in said))
+    assert machine.evaluate_disks(found, want).verdict is PASS
+    with pytest.raises(ParseError):
+        machine.parse_disks(tuple(QueryOutput(code=0, stdout=text) for text in (said[0], "0\t/home\tx\n")))
 
 
 @pytest.mark.parametrize(

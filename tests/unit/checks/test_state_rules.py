@@ -57,7 +57,10 @@ def test_reservations_are_compared_at_the_heads_time():
 
 
 # --- names -----------------------------------------------------------------------------------------------
-NAMES = peer_names.Names(addresses={"burst-head": "10.42.0.10", "h200-1b-1": "", "h200-1b-2": ""})
+NAMES = peer_names.Names(
+    addresses={"burst-head": "10.42.0.10", "h200-1b-1": "", "h200-1b-2": ""},
+    heads=("burst-head", "burst-standby"),
+)
 HOSTS = """127.0.0.1	localhost
 127.0.1.1	h200-1b-1
 # gpucluster: begin
@@ -68,8 +71,8 @@ HOSTS = """127.0.0.1	localhost
 """
 
 
-def checked(text: str) -> CheckResult:
-    return peer_names.evaluate_hosts(peer_names.parse_hosts(said("h200-1b-1\n", text)), NAMES)
+def checked(text: str, called: str = "h200-1b-1", asked: str = "h200-1b-1") -> CheckResult:
+    return peer_names.evaluate_hosts(peer_names.parse_hosts(said(f"{called}\n{asked}\n", text)), NAMES)
 
 
 def test_names_of_a_healthy_machine():
@@ -183,7 +186,9 @@ AGENT = "systemctl restart gpucluster-agent"
 def test_remedy_of_a_mount(change, remedy):
     """Regression: `mount /home` fails, because fstab has no line for it."""
     found = {path: one for path, one in {**RIGHT, **change}.items() if one is not None}
-    result = mounts.evaluate_mounts(found, mounts.Mounts(mounts=(HOME, SHARED)))
+    result = mounts.evaluate_mounts(
+        mounts.MountTable(mounts=found, exports=frozenset()), mounts.Mounts(mounts=(HOME, SHARED))
+    )
     assert (result.verdict, result.remedy) == (FAIL, f"on {{machine}}: {remedy}")
 
 
@@ -196,7 +201,9 @@ MOUNTED = mounts.Mounted(type="ext4", source="/dev/nvme1n1", writable=True)
 def test_state_that_is_not_bound_is_copied_before_it_is_bound_again(volume: bool):
     """Regression: slurmctld wrote to the root disk, and everything was healthy."""
     found = {"/srv/state": MOUNTED} if volume else {}
-    result = mounts.evaluate_mounts(found, mounts.Mounts(mounts=(VOLUME, BOUND)))
+    result = mounts.evaluate_mounts(
+        mounts.MountTable(mounts=found, exports=frozenset()), mounts.Mounts(mounts=(VOLUME, BOUND))
+    )
     first = [] if volume else [AGENT, "timeout 120 sh -c 'until mountpoint -q /srv/state; do sleep 1; done'"]
     steps = [
         *first,
@@ -207,6 +214,32 @@ def test_state_that_is_not_bound_is_copied_before_it_is_bound_again(volume: bool
     ]
     assert result.remedy == "on {machine}: " + "; ".join(steps)
     assert result.culprits[-1] == "/var/spool/slurmctld"
+
+
+def test_host_name_of_another_machine_is_found():
+    """Regression: nothing compared it, and `node.strays` asked for the jobs of the other node: its remedy killed jobs."""
+    result = checked(HOSTS, "h200-1b-2")
+    assert result.found == "the host name is h200-1b-2, not h200-1b-1"
+    assert (result.verdict, result.culprits) == (FAIL, ("h200-1b-1",))
+    assert result.remedy == "on {machine}: echo h200-1b-1 >/etc/hostname; hostname h200-1b-1"
+    both = checked(f"10.9.9.9 burst-head\n{HOSTS}", "h200-1b-2")
+    assert both.found == f"{result.found}; /etc/hosts: burst-head is 10.9.9.9, not 10.42.0.10"
+    assert both.remedy.startswith(f"{result.remedy}; sed -Ei ")
+
+
+def test_head_has_its_name_or_that_of_a_standby_that_took_over():
+    healthy = HOSTS.replace("127.0.1.1\th200-1b-1\n", "")
+    assert checked(healthy, "burst-head", "head").verdict is PASS
+    assert checked(healthy, "burst-standby", "head").verdict is PASS
+    result = checked(healthy, "h200-1b-1", "head")
+    assert result.found == "the host name is h200-1b-1, not burst-head or burst-standby"
+    assert result.remedy == "on {machine}: systemctl restart gpucluster-agent"
+
+
+@pytest.mark.parametrize("answer", ["", "h200-1b-1\n", "h200 1b\nhead\n"])
+def test_host_name_that_cannot_be_read_is_no_pass(answer):
+    with pytest.raises(ParseError):
+        peer_names.parse_hosts(said(answer, HOSTS))
 
 
 # --- strays ----------------------------------------------------------------------------------------------

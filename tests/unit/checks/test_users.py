@@ -20,15 +20,15 @@ def said(*texts: str) -> tuple[QueryOutput, ...]:
 
 
 # --- accounts --------------------------------------------------------------------------------------------
-WANT = AccountsWant(users=(VISION, SPEECH), only_own_group=True)
+WANT = AccountsWant(users=(VISION, SPEECH), only_own_group=True, ages=True)
 ACCOUNTS = """\
 passwd:vision:x:5001:5001::/home/vision:/bin/bash
 group:vision:x:5001:
-expires:vision:
+shadow:vision:20700:99999:
 groups:vision:vision
 passwd:speech:x:5002:5002::/home/speech:/bin/bash
 group:speech:x:5002:
-expires:speech:
+shadow:speech:20700:99999:
 groups:speech:speech
 today:20780
 """
@@ -47,7 +47,7 @@ WITHOUT_SPEECH = "".join(
         ("groups:vision:vision", "groups:vision:vision sudo docker", "vision is also in sudo, docker", "usermod --groups '' vision"),
         ("/home/vision", "/tmp/vision", "vision has the home /tmp/vision, not /home/vision", "usermod --home /home/vision vision"),
         ("vision:/bin/bash", "vision:/usr/sbin/nologin", "vision has the shell /usr/sbin/nologin", "usermod --shell /bin/bash vision"),
-        ("expires:vision:", "expires:vision:1", "the account vision has expired", "usermod --expiredate '' vision"),
+        ("vision:20700:99999:", "vision:20700:99999:1", "the account vision has expired", "usermod --expiredate '' vision"),
     ],
 )  # fmt: skip
 def test_account_that_is_not_the_plan_s(before, after, found, remedy):
@@ -56,6 +56,32 @@ def test_account_that_is_not_the_plan_s(before, after, found, remedy):
     finding = users.evaluate_accounts(users.parse_accounts(said(ACCOUNTS.replace(before, after))), WANT)
     assert (finding.verdict, finding.found, finding.culprits) == (FAIL, found, ("vision",))
     assert finding.remedy == f"on {{machine}}: {remedy}"
+
+
+DUE = "vision must change the password before any command"
+
+
+@pytest.mark.parametrize(
+    ("shadow", "found"),
+    [
+        ("0:99999:", DUE),
+        ("20700:79:", DUE),
+        ("20700:80:", ""),
+        ("0::", DUE),
+        ("20700::", ""),
+        ("::", ""),
+        (":30:", ""),
+        ("20700:-1:", ""),
+    ],
+)
+def test_password_that_must_be_changed(shadow, found):
+    """Regression: after `chage -d 0` PAM refused every command over SSH, and only the day of expiry was read."""
+    answer = users.parse_accounts(said(ACCOUNTS.replace("vision:20700:99999:", f"vision:{shadow}")))
+    finding = users.evaluate_accounts(answer, WANT)
+    assert finding.found == (found or finding.expected)
+    assert finding.remedy == (found and "on {machine}: chage --lastday -1 --maxdays -1 vision")
+    host = AccountsWant(users=(VISION, SPEECH), only_own_group=False)
+    assert users.evaluate_accounts(answer, host).verdict is PASS, "an existing host may have passwords"
 
 
 def test_missing_user_is_made_with_the_group():
@@ -68,7 +94,7 @@ def test_missing_user_is_made_with_the_group():
 
 
 def test_account_that_expires_later_and_groups_of_an_existing_host_are_no_fault():
-    text = ACCOUNTS.replace("expires:vision:", "expires:vision:20781")
+    text = ACCOUNTS.replace("vision:20700:99999:", "vision:20700:99999:20781")
     assert users.evaluate_accounts(users.parse_accounts(said(text)), WANT).verdict is PASS
     groups = users.parse_accounts(
         said(ACCOUNTS.replace("groups:vision:vision", "groups:vision:vision video"))
@@ -110,6 +136,39 @@ def test_keys_that_are_not_the_plan_s(shown, found, remedy):
     finding = user_files.evaluate_keys(user_files.parse_keys(said(shown)), KEYS)
     assert (finding.verdict, finding.found) == (FAIL, found)
     assert finding.remedy == f"on {{machine}}: {remedy}"
+
+
+FOLDERS = "755 root /etc/ssh/authorized_keys.d\n755 root /etc/ssh\n755 root /etc\n755 root /\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "folder"),
+    [
+        ("755 root /etc/ssh/", "700 root /etc/ssh/", "/etc/ssh/authorized_keys.d"),
+        ("755 root /etc/ssh/", "777 root /etc/ssh/", "/etc/ssh/authorized_keys.d"),
+        ("755 root /etc/ssh\n", "775 root /etc/ssh\n", "/etc/ssh"),
+        ("755 root /etc\n", "755 vision /etc\n", "/etc"),
+    ],
+)
+def test_folder_that_sshd_does_not_pass_or_trust(before, after, folder):
+    """Regression: nobody could log in with a key, and all checks passed. sshd reads the file as its user."""
+    healthy = FOLDERS + FOLDER
+    assert user_files.evaluate_keys(user_files.parse_keys(said(healthy)), KEYS).verdict is PASS
+    assert before in healthy
+    finding = user_files.evaluate_keys(user_files.parse_keys(said(healthy.replace(before, after))), KEYS)
+    assert finding.found == f"{folder} is not root's, or sshd cannot trust or pass it"
+    assert (finding.verdict, finding.culprits) == (FAIL, (folder,))
+    assert finding.remedy == f"on {{machine}}: chown root:root {folder}; chmod 0755 {folder}"
+
+
+def test_look_at_keys_shows_the_folders(tmp_path):
+    (tmp_path / "keys").mkdir(mode=0o700)
+    (tmp_path / "keys/vision").write_text(f"{KEY}\n")
+    (query,) = user_files.query_keys(user_files.KeysWant(folder=str(tmp_path / "keys"), keys={}))
+    shown = subprocess.run(query.argv, capture_output=True, text=True, check=True).stdout
+    found = user_files.parse_keys(said(shown))
+    assert (found.files["vision"].lines, found.folders[str(tmp_path / "keys")]) == ((KEY,), False)
+    assert found.folders.keys() == {str(tmp_path / "keys"), *map(str, (tmp_path / "keys").parents)}
 
 
 def test_plan_without_keys_needs_no_folder():
@@ -184,6 +243,7 @@ SSHD = sshd.SshdWant(
     users=("root", "vision"),
     methods=("publickey",),
     admission=sshd.Admission(operators=("root", "ops")),
+    unset=("allowusers", "denyusers"),
 )
 
 
@@ -195,6 +255,7 @@ SSHD = sshd.SshdWant(
         ("permitrootlogin no", "permitrootlogin without-password", "permitrootlogin is without-password, not no"),
         ("/etc/ssh/authorized_keys.d/%u", ".ssh/authorized_keys", "authorizedkeysfile is .ssh/authorized_keys, not /etc/ssh/authorized_keys.d/%u"),
         ("kbdinteractiveauthentication no\n", "", "kbdinteractiveauthentication is missing, not no"),
+        ("permitrootlogin no\n", "permitrootlogin no\ndenyusers vision\ndenyusers speech\n", "denyusers is vision, speech, and must not be set"),
     ],
 )  # fmt: skip
 def test_sshd_that_admits_others(before, after, found):
@@ -219,10 +280,35 @@ def test_running_sshd_with_another_configuration_is_found():
     assert admitted.found == "the running sshd offers none, not publickey"
     with pytest.raises(ParseError):
         sshd.parse_sshd(
-            said(SSHD_T, PAM, OPERATORS, "ssh: connect to host 127.0.0.1 port 22: Connection refused\n")
+            said(SSHD_T, PAM, OPERATORS, "ssh: connect to host 10.0.0.7 port 22: Connection timed out\n")
         )
     with pytest.raises(ParseError):
         sshd.parse_sshd(said("", PAM, OPERATORS, REFUSED))
+
+
+def test_sshd_that_listens_elsewhere_is_found():
+    """Regression: with `ListenAddress 127.0.0.1` nobody reached sshd, and the check asked there."""
+    assert "ip -4 -o route get" in sshd.query_sshd(SSHD)[-1].argv[2]
+    refused = "ssh: connect to host 10.0.0.7 port 22: Connection refused\n"
+    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, PAM, OPERATORS, refused)), SSHD)
+    assert finding.found == "sshd refuses connections at the machine's own address"
+    assert "(listenaddress|port|addressfamily)" in finding.remedy
+
+
+def test_file_that_keeps_users_out_is_found():
+    """Regression: PAM's account stage, which reads it, is after what the probe of sshd sees."""
+    shown = f"{REFUSED}nologin:/etc/nologin\nnologin:/run/nologin\n"
+    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(SSHD_T, PAM, OPERATORS, shown)), SSHD)
+    assert (finding.verdict, finding.culprits) == (FAIL, ("nologin",))
+    assert (
+        finding.found
+        == "/etc/nologin keeps all users but root out, /run/nologin keeps all users but root out"
+    )
+    assert finding.remedy == "on {machine}: rm /etc/nologin /run/nologin"
+    both = SSHD_T.replace("permitrootlogin no", "permitrootlogin yes")
+    finding = sshd.evaluate_sshd(sshd.parse_sshd(said(both, PAM, OPERATORS, shown)), SSHD)
+    assert finding.culprits == ("permitrootlogin", "nologin")
+    assert finding.remedy.startswith("on {machine}: rm /etc/nologin /run/nologin; for file in ")
 
 
 @pytest.mark.parametrize(

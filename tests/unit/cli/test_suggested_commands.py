@@ -115,6 +115,41 @@ def test_command_in_a_message_of_a_machine_can_be_typed_there(place: str, comman
         machine_verbs.parser().parse_args([word.replace("NAME", "1") for word in words])
 
 
+PLACE = re.compile(r"\b(on \{machine\}|on the head\b|on the node\b|at the desk\b)[^:;]*: ")
+WORDS = re.compile(r"(?<![\w/.-])gpucluster ([a-z0-9-]+)")
+
+
+def typed_on_machines(text: str) -> Iterator[str]:
+    """The first word of each command of gpucluster that a remedy says to type on a machine."""
+    _, *parts = PLACE.split(text)
+    for place, commands in zip(parts[::2], parts[1::2], strict=True):
+        if place != "at the desk":
+            yield from WORDS.findall(commands)
+
+
+REMEDIES = {
+    f"{path.relative_to(SOURCE)}:{line}": text
+    for room in ("checks", "validate")
+    for path in sorted((SOURCE / room).rglob("*.py"))
+    for line, text in texts(ast.parse(path.read_text()))
+    if PLACE.search(text)
+}
+
+
+@pytest.mark.parametrize("text", REMEDIES.values(), ids=REMEDIES)
+def test_command_of_a_remedy_can_be_typed_where_the_remedy_says(text: str) -> None:
+    """Regression: `job.home` said `on the head: gpucluster validate`, which the head refuses."""
+    assert set(typed_on_machines(text)) <= {words[0] for words in machine_verbs.VERBS}
+
+
+def test_remedy_with_a_command_of_the_desk_is_found() -> None:
+    assert len(REMEDIES) > 60
+    assert [
+        *typed_on_machines("on the head: sinfo; `gpucluster validate NAME`; at the desk: gpucluster exec")
+    ] == ["validate"]
+    assert [*typed_on_machines("on {machine}: gpucluster --version")] == ["--version"]
+
+
 @pytest.mark.parametrize(
     "wrong", ["gpucluster pool resume", "gpucluster why 1 --never", "gpucluster pool halt x"]
 )

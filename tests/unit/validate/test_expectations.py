@@ -12,6 +12,7 @@ from support.kube_steps import kube_steps
 
 from gpucluster.agent.boot.sshd import settings as sshd_settings
 from gpucluster.agent.roles import login
+from gpucluster.checks.files import evaluate_files
 from gpucluster.checks.jobs import query_small
 from gpucluster.checks.sshd import Admission
 from gpucluster.cli.context import resolve_file
@@ -148,6 +149,12 @@ def test_hosts_have_all_checks_but_those_of_the_cloud():
     home = by_id["fs.mount[gpu01]"].want.mounts[-1]
     assert (home.path, home.source, home.types) == ("/home", "192.0.2.10:/srv/home", ("nfs", "nfs4"))
     assert by_id["fs.mount[head]"].want.mounts[-1].source == ""  # its own disk, bound there
+    assert by_id["fs.mount[gpu01]"].want.asked == by_id["disk[gpu01]"].want.storage == ("/home",)
+    assert (by_id["fs.mount[head]"].want.exports, by_id["fs.mount[gpu01]"].want.exports) == (
+        ("/srv/home",),
+        (),
+    )
+    assert "nfs-server.service" in by_id["svc.active[head]"].want.units
     assert by_id["topo.place[h100]"].want.leaf["gpu03"] == "leaf2"
 
 
@@ -244,6 +251,8 @@ def test_login_machine_has_services_files_mounts_users_and_sshd_after_the_cloud_
     assert here["cfg.same"].sha256.keys() == {
         f"/run/slurm/conf/{name}.conf" for name in ("slurm", "plugstack")
     }
+    edited = evaluate_files({}, here["cfg.same"])
+    assert edited.remedy == "on {machine}: systemctl restart sackd", "no slurmd runs there"
     targets = [e.target for e in found]
     assert targets.index("cloud") < targets.index("research-login-1")
     settings = {
@@ -255,7 +264,16 @@ def test_login_machine_has_services_files_mounts_users_and_sshd_after_the_cloud_
     assert {key: settings[key] for key in wanted.keys() & settings.keys()} == {
         key: wanted[key] for key in wanted.keys() & settings.keys()
     }
-    assert wanted.keys() - settings.keys() == {"authorizedkeyscommand", "trustedusercakeys"}
+    assert wanted.keys() - settings.keys() == {
+        *(
+            "authorizedkeyscommand",
+            "trustedusercakeys",
+            "pubkeyauthentication",
+            "forcecommand",
+            "chrootdirectory",
+        )
+    }
+    assert not settings.keys() & set(here["sshd.conf"].unset)
     assert login_expectations.SACKD_SINCE == login.SACKD_SINCE
 
 

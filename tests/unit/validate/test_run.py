@@ -73,6 +73,31 @@ def test_check_that_needs_a_failed_check_is_unknown_and_names_it():
     assert asked.verdict is CheckStatus.PASS  # munge is well
 
 
+def test_unit_that_does_not_start_at_boot_blocks_no_other_check():
+    """Regression: a disabled guard made every check of the head that needs a unit unknown, and those of its nodes."""
+    cluster = StandingCluster(builders.a_plan())
+    asked = next(e.want for e in cluster.expected() if e.id == "svc.active[head]")
+    cluster.answers["head: systemctl show --property=Id"] = "\n".join(
+        f"NRestarts=0\nId={unit}\nLoadState=loaded\nActiveState=active\n"
+        f"UnitFileState={'disabled' if unit == 'gpucluster-guard.service' else 'enabled'}\n"
+        for unit in asked.units
+    )
+    cluster.answers["show partition"] = "PartitionName=other State=UP Nodes=(null)\n"
+    done = ran(cluster, tier=0, aws=lambda _: Ec2(HEAD))
+    assert bad(done) == dict.fromkeys(("svc.active[head]", "part.up[head]"), ("fail", ""))
+
+
+def test_jobs_of_the_node_are_asked_by_its_name_in_the_plan():
+    """Regression: with another node's host name `node.strays` took that node's jobs for this one's, and named the others strays."""
+    cluster = lab()
+    assert ran(cluster, tier=0, only=["node.strays"]).ok
+    asked = {machine: command for machine, command in cluster.commands if "--nodelist" in command}
+    assert asked.keys() == set(cluster.up)
+    assert all(
+        command.endswith(f" {machine}") and "hostname" not in command for machine, command in asked.items()
+    )
+
+
 TWO = ("default: true}", "default: true}\n  - {name: quick, pools: [h100], max_time: 30m}")
 
 
@@ -280,6 +305,6 @@ def test_json_has_all_fields():
     (row,) = done["results"]
     assert row.keys() == {
         "id", "check", "target", "machine", "tier", "title", "verdict", "found", "expected", "remedy", "seconds",
-        "culprits", "blocked_by",
+        "culprits", "blocks", "blocked_by",
     }  # fmt: skip
     assert json.dumps(done)
