@@ -26,7 +26,7 @@ EDITS = (
         changes=(_KUBERNETES, _pool("hybrid", "tune"), _pool("hybrid", "serve")),
         worst="data-loss",
         says={
-            "running": "go on; pods end: `gpucluster k8s down` deletes gangs, services and the machines of Karpenter",
+            "running": "go on; pods end: `gpucluster k8s down hybrid` deletes gangs, services and the machines of Karpenter",
             "queued": "waiting pods are deleted with their queues",
             "sessions": "`kubectl` loses its API server",
             "data": "Secrets and all other objects are lost with the control plane",
@@ -39,7 +39,7 @@ EDITS = (
         stack="kube",
         base=(_ACCOUNTS,),
         changes=(("control_plane: eks ", "existing: {context: prod} "),),
-        says={"running": "end: `gpucluster k8s down` deletes", "data": "file systems stay"},
+        says={"running": "end: `gpucluster k8s down kube` deletes", "data": "file systems stay"},
         never=("back up",),
         steps=("gpucluster k8s down kube", "gpucluster down kube", "gpucluster k8s up kube"),
         no_steps=("pulumi up", "# back up"),

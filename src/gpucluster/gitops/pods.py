@@ -205,9 +205,13 @@ def _after(new: ClusterPlan, found: PodEvents) -> Iterator[str]:
 
 
 def _of_plane(what: Plane) -> Effects:
-    again = f"; `gpucluster k8s up` creates those of workloads/{CLUSTER}.yaml again" if what in _ANEW else ""
+    again = (
+        f"; `gpucluster k8s up {CLUSTER}` creates those of workloads/{CLUSTER}.yaml again"
+        if what in _ANEW
+        else ""
+    )
     return Effects(
-        running=f"end: `gpucluster k8s down` deletes gangs, services and the machines of Karpenter{again}",
+        running=f"end: `gpucluster k8s down {CLUSTER}` deletes gangs, services and the machines of Karpenter{again}",
         queued=f"are deleted with their queues{again}",
         sessions="in pods end" if what is Plane.LEFT else "in pods end; `kubectl` loses its API server",
         data="claims, their volumes and their namespaces stay in the cluster of the site"
