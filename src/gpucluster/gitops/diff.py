@@ -83,7 +83,8 @@ def _effects(
         return of_another_cluster(name, _apply(new, pods.commands(old.plan, new.plan, _ALL)))
     if isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts):
         return hosts.effects(name, old.plan, new.plan, changes)
-    of_pods = tuple(one for one in changes if _is_of_pods(one, old, new))
+    pools = pods.pod_pools(old.plan, new.plan)
+    of_pods = tuple(one for one in changes if pods.is_of_pods(one.path, pools))
     found = pods.pod_events(old, new, changes if old.plan.slurm is None else of_pods, workloads, resources)
     apply = _apply(new, pods.commands(old.plan, new.plan, found))
     if old.plan.slurm is None:
@@ -101,10 +102,6 @@ def _apply(side: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
     if side.plan.aws is not None:
         return on_aws
     return APPLY
-
-
-def _is_of_pods(change: SpecChange, old: Revision, new: Revision) -> bool:
-    return pods.is_of_pods(change.path, pods.pod_pools(old.plan, new.plan))
 
 
 def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:

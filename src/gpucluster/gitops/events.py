@@ -161,7 +161,7 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         only_new_nodes=all(one.update in _ONLY_NODES for one in changes),
         anew=any(_needs_a_start(one) for one in changes),
         fixed_image=fixed,
-        older_database=any(map(_is_older, changes)) and _keeps_database(old, new, lost),
+        older_database=any(map(is_older, changes)) and _keeps_database(old, new, lost),
         emptied=tuple(_emptied(old, new, gone)),
         shrunk=tuple(_shrunk(old, new)),
         renamed=tuple(_renamed(old, new)),
@@ -175,7 +175,7 @@ def _gravest(found: Iterable[Controller]) -> Controller:
 
 def _of_changes(changes: Changes) -> Iterator[Controller]:
     for one in changes:
-        if _is_older(one):
+        if is_older(one):
             yield Controller.OLDER
         elif one.update is UpdateClass.RESTART and one.path.startswith("slurm"):
             yield Controller.RESTARTS
@@ -303,17 +303,16 @@ def _exchanges_uids(old: SlurmPlan, new: SlurmPlan) -> bool:
 
 def _nodes(plan: SlurmPlan) -> dict[str, set[str]]:
     """Return the nodes of each partition."""
-    by_pool = {pool.name: [node for span in pool.slots for node in span] for pool in plan.pools}
-    return {one.name: {node for pool in one.pools for node in by_pool[pool]} for one in plan.partitions}
+    return {one.name: set(one.node_names(plan.pools)) for one in plan.partitions}
 
 
-def _is_older(one: SpecChange) -> bool:
+def is_older(one: SpecChange) -> bool:
     return one.path == _VERSION and one.update is UpdateClass.DATA_LOSS
 
 
 def _stops(changes: Changes) -> bool:
     """Whether no job may run: an older version needs it as a newer one does."""
-    return any(one.update is UpdateClass.STOP_FLEET or _is_older(one) for one in changes)
+    return any(one.update is UpdateClass.STOP_FLEET or is_older(one) for one in changes)
 
 
 def _needs_a_start(one: SpecChange) -> bool:

@@ -1,8 +1,9 @@
 """What an edit makes happen to Slurm on existing hosts, as typed events. Pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gpucluster.gitops.events import is_older
 from gpucluster.gitops.model import Kind, SpecChange
 from gpucluster.gitops.storage_events import Mounts, mounts
 from gpucluster.plan.model import HostHead, NfsFromHead, SlurmOnHosts
@@ -52,9 +53,9 @@ def host_events(old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChan
         fleet_stops=any(one.update is UpdateClass.STOP_FLEET for one in found),
         restarts=any(one.update is UpdateClass.RESTART and one.path.startswith("slurm") for one in found),
         version=old.slurm.version != new.slurm.version,
-        older=any(one.path == "slurm.version" and one.update is UpdateClass.DATA_LOSS for one in found),
+        older=any(map(is_older, found)),
         removals=gone,
-        mounts=Mounts(added=mounted.added, removed=mounted.removed, changed=changed, local=mounted.local),
+        mounts=replace(mounted, changed=changed),
         unexported=() if moved else tuple(_unexported(old, new)),
         uid=any(one.path.startswith("users[") and one.path.endswith("].uid") for one in found),
         users_removed=any(one.kind is Kind.REMOVED and _is_user(one.path) for one in found),

@@ -3,73 +3,63 @@
 `gitops.sentences` has those of AWS. On hosts nothing is launched, and the playbook changes running hosts at once.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
 from gpucluster.gitops.host_events import HostEvents
-from gpucluster.gitops.model import WAITS
+from gpucluster.gitops.rows import Row, always, first, fitting
+from gpucluster.gitops.sentences import (
+    FINISH_IN_PARTITION,
+    FINISH_ON_NODES,
+    MUST_END,
+    NODE_HOLDS,
+    PARTITION_HOLDS,
+    START_AFTER,
+    START_ELSEWHERE,
+)
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.plan.model.accounting import LocalDatabase
 from gpucluster.plan.mounts import exports
 from gpucluster.text import listed
 
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """`total`: the words are about all of the subject, so nothing is said of a part of it."""
-
-    fits: Callable[[HostEvents], object]
-    words: str  # OLD and NEW stand for the heads
-    total: bool = False
-
-
-def _always(_: HostEvents) -> bool:
-    return True
-
-
-_RUNNING = (
-    _Row(
-        lambda e: e.fleet_stops or e.older, "must have ended before: let them end, or cancel them", total=True
-    ),
-    _Row(lambda e: e.held and e.removals.nodes, f"finish on the nodes that are removed or changed: {WAITS}"),
-    _Row(
-        lambda e: e.held,
-        "of a removed partition finish; the head applies the bundle, with all its changes, after them",
-    ),
-    _Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
-    _Row(_always, "go on"),
+# OLD and NEW stand for the heads
+_RUNNING: tuple[Row[HostEvents], ...] = (
+    Row(lambda e: e.fleet_stops or e.older, MUST_END, total=True),
+    Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES),
+    Row(lambda e: e.held, FINISH_IN_PARTITION),
+    Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
+    Row(always, "go on"),
 )
-_QUEUED = (
-    _Row(lambda e: e.older, "are lost with slurmctld's state; users submit them again", total=True),
-    _Row(
+_QUEUED: tuple[Row[HostEvents], ...] = (
+    Row(lambda e: e.older, "are lost with slurmctld's state; users submit them again", total=True),
+    Row(
         lambda e: e.head_moves,
         "are lost if slurmctld's state is not copied from OLD to NEW before the playbook; else they start after the change",
         total=True,
     ),
-    _Row(
+    Row(
         lambda e: e.removals.partitions,
-        "of a removed partition hold the bundle until they have run, are cancelled, or are in another partition",
+        PARTITION_HOLDS,
     ),
-    _Row(
+    Row(
         lambda e: e.removals and e.fleet_stops,
-        "stay in the queue, and start after the change; one that names a removed node holds the bundle until it is cancelled or changed",
+        f"{START_AFTER}; {NODE_HOLDS}",
     ),
-    _Row(lambda e: e.fleet_stops, "stay in the queue, and start after the change"),
-    _Row(
+    Row(lambda e: e.fleet_stops, START_AFTER),
+    Row(
         lambda e: e.removals,
-        "stay in the queue, and start on other nodes of their partition; one that names a removed node holds the bundle "
-        "until it is cancelled or changed",
+        f"{START_ELSEWHERE}; {NODE_HOLDS}",
     ),
-    _Row(_always, "stay in the queue"),
+    Row(always, "stay in the queue"),
 )
 # Sessions have three sides: the connection, the job of an srun, and Slurm's commands.
-_SRUN = (
-    _Row(lambda e: e.fleet_stops or e.older, "those with srun must have ended, as they are jobs"),
-    _Row(lambda e: e.held, "an srun session is a running job, and holds the bundle"),
+_SRUN: tuple[Row[HostEvents], ...] = (
+    Row(lambda e: e.fleet_stops or e.older, "those with srun must have ended, as they are jobs"),
+    Row(lambda e: e.held, "an srun session is a running job, and holds the bundle"),
 )
-_COMMANDS = (
-    _Row(lambda e: e.head_moves, "Slurm's commands wait until slurmctld runs on NEW, and OLD has none"),
-    _Row(lambda e: e.restarts or e.version, "Slurm's commands wait while slurmctld restarts"),
+_COMMANDS: tuple[Row[HostEvents], ...] = (
+    Row(lambda e: e.head_moves, "Slurm's commands wait until slurmctld runs on NEW, and OLD has none"),
+    Row(lambda e: e.restarts or e.version, "Slurm's commands wait while slurmctld restarts"),
 )
 
 
@@ -82,7 +72,7 @@ def queued(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
 
 
 def sessions(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
-    sides = [row for rows in (_SRUN, _COMMANDS) if (row := _fitting(rows, events))]
+    sides = [row for rows in (_SRUN, _COMMANDS) if (row := fitting(rows, events))]
     return "; ".join(("stay open", *(_words(row, events) for row in sides), *notes))
 
 
@@ -122,21 +112,14 @@ def has_database(plan: SlurmOnHosts) -> bool:
     return plan.slurm.accounting is not None and isinstance(plan.slurm.accounting.database, LocalDatabase)
 
 
-def _said(rows: tuple[_Row, ...], events: HostEvents, notes: tuple[str, ...]) -> str:
-    found = _fitting(rows, events)
-    if found is None:
-        raise ValueError("the last row fits always")
-    words = _words(found, events)
-    return words if found.total else "; ".join((words, *notes))
+def _said(rows: tuple[Row[HostEvents], ...], events: HostEvents, notes: tuple[str, ...]) -> str:
+    row = first(rows, events)
+    return replace(row, words=_words(row, events)).with_notes(notes)
 
 
-def _words(row: _Row, events: HostEvents) -> str:
+def _words(row: Row[HostEvents], events: HostEvents) -> str:
     old, new = events.old.head, events.new.head
     same = old.name == new.name
     return row.words.replace("OLD", old.address if same else old.name).replace(
         "NEW", new.address if same else new.name
     )
-
-
-def _fitting(rows: tuple[_Row, ...], events: HostEvents) -> _Row | None:
-    return next((row for row in rows if row.fits(events)), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpucluster.gitops.host_events import HostEvents
 from gpucluster.gitops.host_sentences import has_database
-from gpucluster.gitops.steps import CLUSTER
+from gpucluster.gitops.steps import CLUSTER, HELD, NO_JOBS, OPEN, OTHER_PARTITION
 from gpucluster.plan import mounts, names
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 from gpucluster.slurm import hostlist
@@ -28,22 +28,20 @@ def steps(events: HostEvents) -> tuple[str, ...]:
 
 def _before(events: HostEvents) -> Iterator[str]:
     if events.fleet_stops or events.older:
-        yield "scontrol update partitionname=PARTITION state=down    # each partition: no job starts"
-        yield "squeue --states=running    # until no job runs"
+        yield from NO_JOBS
     if events.head_moves:
         yield from _of_head(events)
     if events.version:
         yield from _of_version(events)
     if events.removals.partitions:
-        yield "scontrol update jobid=JOB partition=OTHER    # each queued job of a removed partition"
+        yield OTHER_PARTITION
     if events.uid:
         yield from _of_uid(events)
 
 
 def _after(events: HostEvents) -> Iterator[str]:
     if events.held and not events.fleet_stops:
-        yield f"gpucluster bundle show -c {CLUSTER}    # for which jobs the head waits"
-        yield f"gpucluster bundle apply DIGEST --now -c {CLUSTER}    # only to end these jobs instead"
+        yield from HELD
         yield f"{APPLY[1]}    # again when they have ended: while the head waits, the first run fails after two minutes, before it runs the agents of the nodes"
     gone = [name for name in events.removals.removed if name not in _hosts(events)]
     if gone:
@@ -54,7 +52,7 @@ def _after(events: HostEvents) -> Iterator[str]:
     if events.users_removed:
         yield "usermod --lock --expiredate 1 USER    # on each host, as root: the playbook deletes only the key file of gpucluster"
     if events.fleet_stops and not events.older:
-        yield "scontrol update partitionname=PARTITION state=up    # each partition"
+        yield OPEN
 
 
 def _of_head(events: HostEvents) -> Iterator[str]:

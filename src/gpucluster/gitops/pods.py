@@ -12,6 +12,7 @@ from enum import Enum
 from gpucluster.cost import pools_of
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worse, worst
+from gpucluster.gitops.refine import release
 from gpucluster.gitops.steps import CLUSTER
 from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Pool
@@ -111,7 +112,7 @@ def plane(old: ClusterPlan, new: ClusterPlan, resources: Iterable[ResourceChange
         return Plane.STAYS
     if new.aws is None or new.kubernetes is None or eks_of(old) is None or eks_of(new) is None:
         return _without_eks(old, new)
-    if _release(new.kubernetes.version) < _release(old.kubernetes.version):
+    if release(new.kubernetes.version) < release(old.kubernetes.version):
         return Plane.OLDER
     gone = any(one.type == _CLUSTER and one.kind in {Kind.REMOVED, Kind.REPLACED} for one in resources)
     return Plane.REPLACED if gone or old.aws.region != new.aws.region else Plane.STAYS
@@ -288,7 +289,3 @@ def _manifests(side: Revision) -> dict[str, bytes]:
 def _file_systems(side: Revision) -> tuple[object, ...]:
     """Return what gives the volumes their ids."""
     return (side.plan.storage, side.plan.aws and (side.plan.aws.region, side.plan.aws.kms_key))
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

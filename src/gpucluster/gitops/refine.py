@@ -60,10 +60,11 @@ def _default_nat(found: Found) -> bool:
 
 
 def _older(found: Found) -> bool:
-    return found.kind is Kind.CHANGED and _release(found.new) < _release(found.old)
+    return found.kind is Kind.CHANGED and release(found.new) < release(found.old)
 
 
-def _release(version: str) -> tuple[int, ...]:
+def release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, for comparisons."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
@@ -71,7 +72,7 @@ def _several_minors(found: Found) -> bool:
     """Return whether the new release is more than one minor version above the old one."""
     if found.kind is not Kind.CHANGED:
         return False
-    old, new = _release(found.old), _release(found.new)
+    old, new = release(found.old), release(found.new)
     return old[:1] == new[:1] and new[1] - old[1] > 1
 
 

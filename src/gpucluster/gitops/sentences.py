@@ -5,60 +5,53 @@ about all of it. `{}` in a clause is the list of mount points.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.model import WAITS
+from gpucluster.gitops.rows import Row, always, first, fitting
 from gpucluster.text import listed
 
-Fits = Callable[[Events], object]
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """`total`: the words are about all of the subject, so nothing is said of a part of it."""
-
-    fits: Fits
-    words: str
-    total: bool = False
-
-
-def _is(*found: Controller) -> Fits:
+def _is(*found: Controller) -> Callable[[Events], object]:
     return lambda events: events.controller in found
 
 
-def _always(_: Events) -> bool:
-    return True
-
-
+MUST_END = "must have ended before: let them end, or cancel them"
+FINISH_ON_NODES = f"finish on the nodes that are removed or changed: {WAITS}"
+FINISH_IN_PARTITION = (
+    "of a removed partition finish; the head applies the bundle, with all its changes, after them"
+)
+PARTITION_HOLDS = (
+    "of a removed partition hold the bundle until they have run, are cancelled, or are in another partition"
+)
+START_AFTER = "stay in the queue, and start after the change"
+START_ELSEWHERE = "stay in the queue, and start on other nodes of their partition"
+NODE_HOLDS = "one that names a removed node holds the bundle until it is cancelled or changed"
 _LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
 _NEW_ONLY = "go on: only nodes that are launched later have the change"
 _OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
 
-RUNNING = (
+RUNNING: tuple[Row[Events], ...] = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
-    Row(lambda e: e.fleet_stops, "must have ended before: let them end, or cancel them", total=True),
+    Row(lambda e: e.fleet_stops, MUST_END, total=True),
     Row(_is(Controller.EMPTY), _LOST, total=True),
     Row(
         lambda e: e.removals and e.new_head,
         f"on nodes and in partitions that are removed or changed are lost: a new head applies the bundle at once; others go on, {_FROM_HEAD}",
     ),
-    Row(lambda e: e.held and e.removals.nodes, f"finish on the nodes that are removed or changed: {WAITS}"),
-    Row(
-        lambda e: e.held,
-        "of a removed partition finish; the head applies the bundle, with all its changes, after them",
-    ),
+    Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES),
+    Row(lambda e: e.held, FINISH_IN_PARTITION),
     Row(_is(Controller.LEFT_STOPPED), f"go on without slurmctld; {_FROM_HEAD}"),
     Row(_is(Controller.REPLACED), f"go on while the head is replaced; {_FROM_HEAD}"),
     Row(_is(Controller.HEAD_RESTARTS), f"go on while the head stops and starts; {_FROM_HEAD}"),
     Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
     Row(lambda e: e.new_nodes and e.only_new_nodes, _NEW_ONLY),
     Row(lambda e: e.new_nodes, "go on; some changes reach only nodes that are launched later"),
-    Row(_always, "go on"),
+    Row(always, "go on"),
 )
 
-QUEUED = (
+QUEUED: tuple[Row[Events], ...] = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
     Row(
         _is(Controller.OLDER),
@@ -72,21 +65,20 @@ QUEUED = (
     ),
     Row(
         lambda e: e.removals.partitions,
-        "of a removed partition hold the bundle until they have run, are cancelled, or are in another partition",
+        PARTITION_HOLDS,
     ),
     Row(
         lambda e: e.removals and e.fleet_stops,
-        "stay in the queue, and start after the change; one that names a removed node holds the bundle until it is cancelled or changed",
+        f"{START_AFTER}; {NODE_HOLDS}",
     ),
-    Row(lambda e: e.fleet_stops, "stay in the queue, and start after the change"),
+    Row(lambda e: e.fleet_stops, START_AFTER),
     Row(
         lambda e: e.removals and e.new_head,
         "stay in the queue, and start when the new head is up; one that names a removed node is ended by Slurm",
     ),
     Row(
         lambda e: e.removals,
-        "stay in the queue, and start on other nodes of their partition; one that names a removed node holds the bundle "
-        "until it is cancelled or changed",
+        f"{START_ELSEWHERE}; {NODE_HOLDS}",
     ),
     Row(_is(Controller.LEFT_STOPPED), "wait until the head is started by hand"),
     Row(_is(Controller.REPLACED), "stay in the queue, and start when the new head is up"),
@@ -95,11 +87,11 @@ QUEUED = (
         lambda e: e.anew or e.new_nodes,
         "stay in the queue; on nodes that are launched later they have the change",
     ),
-    Row(_always, "stay in the queue"),
+    Row(always, "stay in the queue"),
 )
 
 # Sessions have three sides: the connection, the job of an srun, and Slurm's commands. One row of each is said.
-_CONNECTION = (
+_CONNECTION: tuple[Row[Events], ...] = (
     Row(_is(Controller.REMOVED), "on the machines of the cluster end", total=True),
     Row(
         lambda e: e.login_ends and e.head_is_down,
@@ -107,9 +99,9 @@ _CONNECTION = (
     ),
     Row(lambda e: e.login_ends, "on login machines that stop or leave end, also srun in them"),
     Row(lambda e: e.head_is_down, "on the head end; others stay open"),
-    Row(_always, "stay open"),
+    Row(always, "stay open"),
 )
-_SRUN = (
+_SRUN: tuple[Row[Events], ...] = (
     Row(lambda e: e.fleet_stops, "those with srun must have ended, as they are jobs"),
     Row(
         _is(Controller.OLDER, Controller.EMPTY),
@@ -117,7 +109,7 @@ _SRUN = (
     ),
     Row(lambda e: e.held, "an srun session is a running job, and holds the bundle"),
 )
-_COMMANDS = (
+_COMMANDS: tuple[Row[Events], ...] = (
     Row(lambda e: e.left_stopped, "Slurm's commands wait until the head is started by hand"),
     Row(_is(Controller.OLDER), "Slurm's commands wait until slurmctld has no newer state"),
     Row(
@@ -133,17 +125,17 @@ _COMMANDS = (
 
 
 def running(events: Events, notes: tuple[str, ...] = ()) -> str:
-    return _said(RUNNING, events, (*_of_mounts(events), *_of_nodes(events), *notes))
+    return first(RUNNING, events).with_notes((*_of_mounts(events), *_of_nodes(events), *notes))
 
 
 def queued(events: Events, notes: tuple[str, ...] = ()) -> str:
-    return _said(QUEUED, events, (*_of_partitions(events), *_queued_mounts(events), *notes))
+    return first(QUEUED, events).with_notes((*_of_partitions(events), *_queued_mounts(events), *notes))
 
 
 def sessions(events: Events, notes: tuple[str, ...] = ()) -> str:
     if events.controller is Controller.REMOVED:
-        return _first(_CONNECTION, events).words
-    sides = [found for rows in (_CONNECTION, _SRUN, _COMMANDS) if (found := _fitting(rows, events))]
+        return first(_CONNECTION, events).words
+    sides = [found for rows in (_CONNECTION, _SRUN, _COMMANDS) if (found := fitting(rows, events))]
     return "; ".join((*(one.words for one in sides), *_session_mounts(events), *_of_people(events), *notes))
 
 
@@ -246,22 +238,6 @@ def _moved(events: Events) -> Iterator[str]:
     kept = [path for path in (*events.mounts.removed, *events.mounts.changed) if path not in without]
     if kept:
         yield f"of what was mounted at {_list(kept)} stays there, and is not copied"
-
-
-def _said(rows: tuple[Row, ...], events: Events, notes: tuple[str, ...]) -> str:
-    found = _first(rows, events)
-    return found.words if found.total else "; ".join((found.words, *notes))
-
-
-def _first(rows: tuple[Row, ...], events: Events) -> Row:
-    found = _fitting(rows, events)
-    if found is None:
-        raise ValueError("the last row fits always")
-    return found
-
-
-def _fitting(rows: tuple[Row, ...], events: Events) -> Row | None:
-    return next((row for row in rows if row.fits(events)), None)
 
 
 def _list(found: Iterable[str]) -> str:

@@ -8,6 +8,16 @@ from gpucluster.plan.state_storage import BOUND_FOLDERS
 CLUSTER = "<cluster>"  # no path of a spec has these signs
 POWER_DOWN = "state=power_down_asap"
 BACKUP = "# back up the data that is lost"
+NO_JOBS = (
+    "scontrol update partitionname=PARTITION state=down    # each partition: no job starts",
+    "squeue --states=running    # until no job runs",
+)
+OPEN = "scontrol update partitionname=PARTITION state=up    # each partition"
+OTHER_PARTITION = "scontrol update jobid=JOB partition=OTHER    # each queued job of a removed partition"
+HELD = (
+    f"gpucluster bundle show -c {CLUSTER}    # for which jobs the head waits",
+    f"gpucluster bundle apply DIGEST --now -c {CLUSTER}    # only to end these jobs instead",
+)
 NEWER = "/root/slurmctld-newer"
 # slurmctld's folder is a mount point, so what it holds is moved. tests/slurm/test_upgrade.py types this
 MOVE_STATE = (
@@ -30,14 +40,13 @@ def before(events: Events) -> Iterator[str]:
     if events.lost:
         yield BACKUP
     if events.fleet_stops:
-        yield "scontrol update partitionname=PARTITION state=down    # each partition: no job starts"
-        yield "squeue --states=running    # until no job runs"
+        yield from NO_JOBS
         yield f"gpucluster pool pause POOL -c {CLUSTER}    # each pool: the daemon powers up no node"
         yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes start anew"
     if events.refused:
         yield f"pulumi state unprotect URN --stack {CLUSTER}    # each of {', '.join(events.refused)}; their URNs: pulumi stack --show-urns"
     if events.removals.partitions and not events.queue_lost:
-        yield "scontrol update jobid=JOB partition=OTHER    # each queued job of a removed partition"
+        yield OTHER_PARTITION
 
 
 def after(events: Events) -> Iterator[str]:
@@ -68,13 +77,12 @@ def _reopen(events: Events) -> Iterator[str]:
     if events.controller not in {Controller.EMPTY, Controller.REMOVED}:
         yield f"gpucluster pool resume POOL -c {CLUSTER}    # each pool"
     if not events.queue_lost:
-        yield "scontrol update partitionname=PARTITION state=up    # each partition"
+        yield OPEN
 
 
 def _nodes(events: Events) -> Iterator[str]:
     if events.held and not events.queue_lost:
-        yield f"gpucluster bundle show -c {CLUSTER}    # for which jobs the head waits"
-        yield f"gpucluster bundle apply DIGEST --now -c {CLUSTER}    # only to end these jobs instead"
+        yield from HELD
     if events.mounts.added or events.mounts.changed or events.anew:
         yield f"scontrol update nodename=NODES {POWER_DOWN}    # so that nodes start with it"
 

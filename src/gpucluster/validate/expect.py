@@ -281,7 +281,7 @@ def _job_checks(plan: SlurmPlan) -> Iterator[Expectation]:
     pools = {pool.name: pool for pool in plan.pools}
     for job in pool_jobs(plan):
         if leaf:
-            mine = {node: leaf[node] for node in node_expectations.slots_of(pools[job.pool]) if node in leaf}
+            mine = {node: leaf[node] for node in pools[job.pool].node_names if node in leaf}
             yield expect("topo.place", job.pool, jobs.Leaves(leaf=mine, nodes=job.nodes))
         if job.gpus:
             gres = jobs.Gres(count=job.gpus, isolated=_isolated(plan), stand_ins=_overridden(plan))

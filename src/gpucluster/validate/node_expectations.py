@@ -4,13 +4,13 @@ import hashlib
 
 from gpucluster.checks import hardware, slurmctld
 from gpucluster.plan import names
-from gpucluster.plan.model import Nvme, Partition, Pool, SlurmOnAws, SlurmPlan
+from gpucluster.plan.model import Nvme, Pool, SlurmOnAws, SlurmPlan
 from gpucluster.slurm import observed_switches
 
 
 def nodes(plan: SlurmPlan) -> slurmctld.Nodes:
     always_on = tuple(node for pool in plan.pools for node in pool.always_on())
-    elastic = tuple(n for pool in plan.pools for n in slots_of(pool) if n not in always_on)
+    elastic = tuple(n for pool in plan.pools for n in pool.node_names if n not in always_on)
     return slurmctld.Nodes(elastic=elastic, static=always_on)
 
 
@@ -51,14 +51,6 @@ def may_be_divided(plan: SlurmPlan) -> bool:
 def scratch(plan: SlurmPlan) -> tuple[str, ...]:
     """The paths of a machine's own disks, or of the folders in their place."""
     return tuple(mount.path for mount in plan.storage if isinstance(mount.source, Nvme))
-
-
-def partition_nodes(plan: SlurmPlan, partition: Partition) -> tuple[str, ...]:
-    return tuple(node for pool in plan.pools if pool.name in partition.pools for node in slots_of(pool))
-
-
-def slots_of(pool: Pool) -> tuple[str, ...]:
-    return tuple(node for span in pool.slots for node in span)
 
 
 def _sha256(content: bytes) -> str:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from gpucluster.checks import jobs, power_saving
 from gpucluster.plan.model import Mig, NodeShape, Partition, Pool, SlurmPlan
-from gpucluster.validate import node_expectations
 
 JOB_NODES = 2  # of a pool's job
 SLACK_S = 30.0  # added to the plan's times for the polls of slurmctld, of the daemon and of ours
@@ -75,9 +74,9 @@ def _one_slice(shape: NodeShape) -> str:
 
 
 def _leaves(plan: SlurmPlan, pool: Pool) -> tuple[tuple[str, ...], ...]:
-    mine = set(node_expectations.slots_of(pool))
+    mine = set(pool.node_names)
     leaves = (tuple(node for span in leaf.slots for node in span if node in mine) for leaf in plan.leaves)
-    return tuple(leaf for leaf in leaves if leaf) or (node_expectations.slots_of(pool),)
+    return tuple(leaf for leaf in leaves if leaf) or (pool.node_names,)
 
 
 def small_job(plan: SlurmPlan, partition: Partition) -> jobs.Small:
@@ -86,7 +85,7 @@ def small_job(plan: SlurmPlan, partition: Partition) -> jobs.Small:
     limit_s = max((p.boot_timeout_s if is_elastic(plan, p) else STATIC_START_S) for p in pools) + SLACK_S
     return jobs.Small(
         partition=partition.name,
-        nodes=node_expectations.partition_nodes(plan, partition),
+        nodes=partition.node_names(plan.pools),
         limit_s=float(limit_s),
         gpus=int(partition.requires_gpus),
     )

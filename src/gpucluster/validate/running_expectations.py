@@ -113,8 +113,6 @@ def _hardware_line(nodes: tuple[str, ...], pool: Pool, line: dict[str, str]) -> 
 
 
 def _partition(plan: SlurmPlan, one: Partition, line: dict[str, str]) -> partition_checks.PartitionWant:
-    nodes = tuple(
-        node for pool in plan.pools if pool.name in one.pools for span in pool.slots for node in span
-    )
+    nodes = one.node_names(plan.pools)
     values = {key: value for key, value in line.items() if key not in (_PARTITION, "nodes")}
     return partition_checks.PartitionWant(name=one.name, nodes=nodes, values=values)

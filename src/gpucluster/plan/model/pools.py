@@ -262,6 +262,11 @@ class _Nodes:
     health_limit: int = 0  # most nodes that health checks keep drained at one time; 0 without health checks
 
     @property
+    def node_names(self) -> tuple[str, ...]:
+        """All slots, in their order."""
+        return tuple(chain.from_iterable(self.slots))
+
+    @property
     def hostlist(self) -> str:
         """All slots as Slurm writes them."""
         return hostlist(self.slots)
@@ -358,11 +363,11 @@ class HostPool(_Nodes):
 
     def always_on(self) -> tuple[str, ...]:
         """Every host."""
-        return tuple(chain.from_iterable(self.slots))
+        return self.node_names
 
     def hosts(self) -> tuple[tuple[str, str], ...]:
         """(name, address) of each host."""
-        return tuple(zip(chain.from_iterable(self.slots), self.addresses, strict=True))
+        return tuple(zip(self.node_names, self.addresses, strict=True))
 
 
 Pool = AwsPool | HostPool
@@ -385,3 +390,7 @@ class Partition:
     accounts: tuple[str, ...] = ()  # none: all
     allow_qos: tuple[str, ...] = ()  # none: all
     topology: str | None = None  # None: the default one
+
+    def node_names(self, pools: Iterable[Pool]) -> tuple[str, ...]:
+        """Its nodes, in the order of the plan's pools."""
+        return tuple(node for pool in pools if pool.name in self.pools for node in pool.node_names)

@@ -122,10 +122,6 @@ def names_of(some: tuple[Pool, ...]) -> str:
     return ", ".join(pool.name for pool in some)
 
 
-def slots_of(pool: Pool) -> tuple[str, ...]:
-    return tuple(slot for part in pool.slots for slot in part)
-
-
 def our_words(comment: str) -> str:
     return comment.removeprefix(REASON_PREFIX).strip() if comment.startswith(REASON_PREFIX) else ""
 

@@ -203,7 +203,7 @@ def shut_by(world: World, headroom: Headroom, offers: Offers, pool: Pool) -> Cau
 
 def drained_by_others(world: World, pool: Pool) -> tuple[str, ...]:
     """Return the nodes that others than the daemon keep from jobs."""
-    return tuple(s for s in slots_in(pool) if s in world.slurm.nodes and _others(world, s))
+    return tuple(s for s in pool.node_names if s in world.slurm.nodes and _others(world, s))
 
 
 def _most_left(world: World, pool: Pool) -> int | None:
@@ -231,11 +231,6 @@ def _stopped(world: World, pool: Pool) -> Cause | None:
 def _others(world: World, slot: str) -> bool:
     node = world.node(slot)
     return (node.drained or NodeState.DOWN in node.states) and not node.has_daemon_reason
-
-
-def slots_in(pool: Pool) -> tuple[str, ...]:
-    """Return all slots of a pool."""
-    return tuple(slot for span in pool.slots for slot in span)
 
 
 def _no_boot(world: World, some: Offer) -> bool:

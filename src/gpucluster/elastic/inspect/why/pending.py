@@ -18,7 +18,6 @@ from gpucluster.elastic.inspect.why.case import (
     offers_of,
     our_words,
     refused_end_lines,
-    slots_of,
     spend_lines,
 )
 from gpucluster.elastic.inspect.why.causes import (
@@ -38,7 +37,7 @@ from gpucluster.text import rounded_duration
 
 def pending(case: Case) -> Screen:
     """Return the screen of a pending job."""
-    held = (slot for pool in pools(case.world, case.job) for slot in slots_of(pool))
+    held = (slot for pool in pools(case.world, case.job) for slot in pool.node_names)
     lines = (
         *asked(case),
         *answered(case),
@@ -89,7 +88,7 @@ def _words_of_slurm(case: Case) -> str:
 def _held_words(case: Case) -> str | None:
     """Return why no node is busy and still none takes the job: the daemon drained them. None: another cause."""
     world = case.world
-    known = [slot for pool in pools(world, case.job) for slot in slots_of(pool) if slot in world.slurm.nodes]
+    known = [slot for pool in pools(world, case.job) for slot in pool.node_names if slot in world.slurm.nodes]
     if not known or any(_is_busy(world, slot) for slot in known):
         return None
     reasons = Counter(
@@ -208,7 +207,7 @@ def _refusals_run_out(case: Case) -> Iterator[Line]:
 def _max(case: Case) -> Iterator[Line]:
     world = case.world
     for pool in pools(world, case.job):
-        alive = [s for s in slots_of(pool) if world.instance_status(s) in HAS_INSTANCE]
+        alive = [s for s in pool.node_names if world.instance_status(s) in HAS_INSTANCE]
         yield Line(part=Part.STATE, words=f"{len(alive)} instances of {pool.name} exist, max is {pool.max}")
     yield Line(part=Part.NEXT, words="it starts when nodes become free or idle nodes are powered down")
     yield Line(part=Part.REMEDY, words="raise `max` in the spec and apply it")

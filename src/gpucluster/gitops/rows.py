@@ -1,0 +1,36 @@
+"""Tables of sentences about events: rows in the order of gravity, of which the first fitting one is said. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+E = TypeVar("E")  # the events
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[E]):
+    """`total`: the words are about all of the subject, so nothing is said of a part of it."""
+
+    fits: Callable[[E], object]
+    words: str
+    total: bool = False
+
+    def with_notes(self, notes: tuple[str, ...]) -> str:
+        """Return the words, followed by notes about parts of the subject."""
+        return self.words if self.total else "; ".join((self.words, *notes))
+
+
+def always(_: object) -> bool:
+    return True
+
+
+def first(rows: Sequence[Row[E]], events: E) -> Row[E]:
+    """Return the first fitting row of a table whose last row fits always."""
+    found = fitting(rows, events)
+    if found is None:
+        raise ValueError("the last row fits always")
+    return found
+
+
+def fitting(rows: Sequence[Row[E]], events: E) -> Row[E] | None:
+    return next((row for row in rows if row.fits(events)), None)
