@@ -131,7 +131,7 @@ class Fault:
     name: str
     finds: str
     remedy: str
-    machine: str  # head, or NODE: the first node in use
+    machine: str  # head, or NODE or OTHER: the nodes in use
     do: str
     undo: str = ""
     because: str = ""
@@ -242,6 +242,7 @@ FAULTS = (  # those of one row are in place at one time
             undo=f"{PACKAGED}; sed -i '$d' \"$f\"", because=REPLACED,
             found="the package's gpucluster/agent/units/opt/gpucluster/bin/prolog is another",
         ),
+        Fault("a node's agent hangs", "svc.agent[OTHER]", "systemctl restart gpucluster-agent", "OTHER", "systemctl kill --signal=STOP gpucluster-agent", found="T (stopped)"),
         Fault("/dev/shm is read-only", "fs.mount[NODE]", "remount,rw", "NODE", "mount -o remount,ro /dev/shm", found="/dev/shm is read-only"),
     ),
 )  # fmt: skip

@@ -237,6 +237,7 @@ ROWS: tuple[tuple[str, Callable[[StandingCluster, str, re.Match[str]], str]], ..
     (r"srun .*SLURM_PROCID", StandingCluster.ranks),
     (r"srun .*--gres=gpu:(\d+)", StandingCluster.gres),
     (r"systemctl show \S+ -- (.*)", StandingCluster.units),
+    (r"MainPID.*/proc/", lambda _c, _m, _f: "S (sleeping)\n"),
     (r"systemctl show --property=MainPID", lambda _c, _m, _f: "42\n"),
     (r"srun .*/limits", lambda _c, _m, _f: f"{LIMITS}\n{LIMITS}\n{SHM}\n{MEMORY}"),
     (r"cat /proc/(?:42|1)/limits", lambda _c, _m, _f: LIMITS),

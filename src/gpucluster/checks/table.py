@@ -8,6 +8,7 @@ from typing import Any
 
 from gpucluster.checks import (
     accounting,
+    agent_process,
     cloud,
     cloud_journal,
     cloud_machines,
@@ -55,6 +56,17 @@ _ALL: tuple[Check[Any, Any], ...] = (
         evaluate=machine.evaluate_units,
         want=machine.Units,
         remedy="on {machine}: systemctl --failed; systemctl restart UNIT; journalctl --no-pager -n 30 -u UNIT",
+    ),
+    Check(
+        id="svc.agent",
+        tier=0,
+        title="no signal has stopped the agent",
+        query=agent_process.query_agent,
+        parse=agent_process.parse_agent,
+        evaluate=agent_process.evaluate_agent,
+        want=agent_process.AgentProcess,
+        remedy=f"on {{machine}}: systemctl restart {names.AGENT_UNIT}",
+        needs=("svc.active:gpucluster-agent",),
     ),
     Check(
         id="auth.rt",

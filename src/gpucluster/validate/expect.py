@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from gpucluster.checks import (
     accounting,
+    agent_process,
     cloud,
     containers,
     files,
@@ -246,6 +247,7 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
 def _any_machine(plan: SlurmPlan, target: str, spool: str, *, on_head: bool = False) -> Iterator[Expectation]:
     if plan.aws is not None:
         users = guard_rules.HEAD_USERS if on_head else guard_rules.NODE_USERS
+        yield expect("svc.agent", target, agent_process.AgentProcess())
         yield expect("imds.guard", target, machine.Guard(users=users))
     below = () if plan.hosts is None else machine_files.OF_HOSTS
     yield expect("files.ours", target, programs.ProgramsWant(below=below))

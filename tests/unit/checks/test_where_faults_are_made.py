@@ -12,7 +12,7 @@ TESTS = Path(__file__).parents[2]
 FILES = {  # file -> checks whose faults it makes
     "sandbox/test_validate.py": """acct.log auth.rt cfg.bundle cfg.same clock.sync cloud.journal cloud.orphans ctl.conf ctl.ping ctl.resv
         disk elastic.ping files.modes files.ours fs.mount gpu.count hook.run imds.guard job.gres job.limits job.tmp net.names node.health
-        node.limits node.strays nodes.hw nodes.state part.up slurmd.ping svc.active topo.place""",
+        node.limits node.strays nodes.hw nodes.state part.up slurmd.ping svc.active svc.agent topo.place""",
     "sandbox/test_research.py": """acct.db acct.qos acct.tree cloud.machines job.home sshd.conf users.acct users.home users.keys""",
     "slurm/test_containers.py": "ctr.run",
     "unit/validate/test_cloud.py": "cloud.network cloud.rules",
