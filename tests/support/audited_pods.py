@@ -75,6 +75,56 @@ EDITS = (
         no_steps=("gpucluster k8s up", _BINDINGS),
     ),
     Audited(
+        id="always-on-nodes-of-another-machine",
+        stack="kube",
+        changes=(
+            (
+                "{name: tune,  nodes: 4, capacity: [{from: on-demand, machines: [p4de.24xlarge]",
+                "{name: tune,  nodes: 4, capacity: [{from: on-demand, machines: [p5.48xlarge]",
+            ),
+        ),
+        worst="drain",
+        says={
+            "running": "those on always-on nodes of tune are evicted when `pulumi up` deletes the node group"
+        },
+        steps=("pulumi up --stack kube", _BINDINGS, "gpucluster k8s up kube"),
+    ),
+    Audited(
+        id="fewer-always-on-nodes",
+        stack="kube",
+        changes=(("{name: tune,  nodes: 4", "{name: tune,  nodes: {min: 2, max: 4}"),),
+        worst="drain",
+        says={"running": "of tune, those on the always-on nodes that EKS ends are evicted: it chooses which"},
+    ),
+    Audited(
+        id="kubernetes-newer",
+        stack="kube",
+        base=(('"1.36"', '"1.35"'),),
+        changes=(('"1.35"', '"1.36"'),),
+        worst="restart",
+        says={
+            "running": "those on always-on nodes of the add-ons, tune and serve are evicted, node after node, when `pulumi up` updates the node group"
+        },
+    ),
+    Audited(
+        id="tags-of-node-groups",
+        stack="kube",
+        changes=(("aws: {region: us-west-2,", "aws: {region: us-west-2, tags: {team: a},"),),
+        worst="drain",
+        says={
+            "running": "those on always-on nodes of the add-ons, tune and serve are evicted, node after node"
+        },
+    ),
+    Audited(
+        id="nodes-of-the-add-ons-of-another-machine",
+        stack="kube",
+        changes=(
+            ("  control_plane: eks ", "  system: {nodes: 2, machine: m7i.2xlarge}\n  control_plane: eks "),
+        ),
+        worst="drain",
+        says={"running": "those on always-on nodes of the add-ons are evicted when `pulumi up` deletes"},
+    ),
+    Audited(
         id="smaller-pool-of-pods-beside-slurm",
         stack="hybrid",
         changes=(("max: 6", "max: 3"), ("mig-1g.10gb: 28", "mig-1g.10gb: 14")),

@@ -1,6 +1,7 @@
 """Find consequences that only the plans show: removed slots, different nodes, a replaced head.
 
-Each check compares one pool, or the cluster, before and after. It yields the consequences.
+Each check compares one pool, or the cluster, before and after. It yields the consequences. `standing` says what happens to
+always-on nodes of Kubernetes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +11,15 @@ from gpucluster.cost import AnyPool, pools_of
 from gpucluster.gitops import rebuilt
 from gpucluster.gitops.events import events
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
+from gpucluster.gitops.node_groups import ended_nodes
+from gpucluster.plan import names
 from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws
+from gpucluster.plan.security_rules import eks_of
 from gpucluster.spec import UpdateClass
 
-# templates/k8s/nodepool.yaml.j2 forbids disruptions by drift; gpucluster makes no always-on node of Kubernetes
-_OF_KARPENTER = "Karpenter keeps its nodes until they are empty; always-on nodes are replaced by hand"
-_BY_HAND = "they are made and drained by hand"
+# templates/k8s/nodepool.yaml.j2 forbids disruptions by drift
+_OF_KARPENTER = "Karpenter keeps its nodes until they are empty"
+_BY_HAND = "they are made and drained by hand"  # only EKS has node groups of ours
 
 
 def consequences(
@@ -42,11 +46,13 @@ def _all(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) ->
     yield from _login(old, new)
     yield from _stores(old, new)
     yield from _detached(old, new)
+    yield from _node_groups(old, new)
     before = {pool.name: pool for pool in pools_of(old)}
+    rest = "" if _on_eks(old) and _on_eks(new) else _BY_HAND  # `_node_groups` has those of EKS
     for pool in pools_of(new):
         if type(before.get(pool.name)) is type(pool):  # a pool of another orchestrator is a different pool
             for check in _POOL_CHECKS:
-                yield from check(before[pool.name], pool)
+                yield from check(before[pool.name], pool, rest)
 
 
 def _head(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) -> Iterator[Consequence]:
@@ -103,7 +109,23 @@ def _detached(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
         yield Consequence(path="head", update=UpdateClass.RESTART, message=message)
 
 
-def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+def _node_groups(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
+    """Check always-on nodes of EKS."""
+    ended = ended_nodes(old, new)
+    for pools, what in (
+        (ended.deleted, "`pulumi up` deletes the node group of always-on nodes"),
+        (
+            ended.updated,
+            "`pulumi up` updates the node group of always-on nodes, which replaces node after node",
+        ),
+        (ended.fewer, "EKS ends some of the always-on nodes"),
+    ):
+        for name in pools:
+            path = "kubernetes.system" if name == names.SYSTEM_NODES else f"pools[{name}]"
+            yield Consequence(path=path, update=UpdateClass.DRAIN, message=f"{what}: EKS evicts their pods")
+
+
+def _slots(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
     if not (isinstance(old, Pool) and isinstance(new, Pool)):
         return  # Kubernetes assigns node names itself
     gone = [lost for span in old.slots for lost in _lost(span, new.slots)]
@@ -113,25 +135,36 @@ def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
-def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+def _shape(old: AnyPool, new: AnyPool, standing: str) -> Iterator[Consequence]:
     was, now = _look(old), _look(new)
     if was != now:
-        rest = _OF_KARPENTER
-        if isinstance(old, Pool):  # nobody replaces a host
-            rest = f"{WAITS}; then running nodes are replaced" if old.sources else WAITS
-        message = f"the hardware of the nodes changes ({was} -> {now}): {rest}"
+        told = f"the hardware of the nodes changes ({was} -> {now})"
+        message = ": ".join((told, *_then(old, new, standing)))
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
-def _always_on(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+def _then(old: AnyPool, new: AnyPool, standing: str) -> Iterator[str]:
+    """Yield what happens to nodes with the old hardware, in one text, if somebody sees to them."""
+    if isinstance(old, Pool):  # nobody replaces a host
+        yield f"{WAITS}; then running nodes are replaced" if old.sources else WAITS
+        return
+    karpenter = (_OF_KARPENTER,) if old.max > old.min else ()
+    by_hand = (f"always-on nodes: {standing}",) if standing and old.min and new.min else ()
+    if karpenter or by_hand:
+        yield "; ".join((*karpenter, *by_hand))
+
+
+def _always_on(old: AnyPool, new: AnyPool, standing: str) -> Iterator[Consequence]:
     was, now = _zone(old), _zone(new)
     if old.min and new.min and was != now:
-        rest = "the old ones are removed when their jobs end" if isinstance(old, Pool) else _BY_HAND
+        rest = "the old ones are removed when their jobs end" if isinstance(old, Pool) else standing
+        if not rest:
+            return
         message = f"the always-on nodes move from {was} to {now}: {rest}"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
-def _moved(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+def _moved(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
     if not (isinstance(old, Pool) and isinstance(new, Pool)):
         return
     before = dict(old.hosts())
@@ -143,20 +176,24 @@ def _moved(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
-def _placed(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+def _placed(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
     if isinstance(old, Pool) and isinstance(new, Pool) and old.placement != new.placement:
         where = "in a placement group of their zone" if new.placement else "without a placement group"
         message = f"nodes that are launched later are placed {where}"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.NEW_NODES, message=message)
 
 
-_POOL_CHECKS: tuple[Callable[[AnyPool, AnyPool], Iterator[Consequence]], ...] = (
+_POOL_CHECKS: tuple[Callable[[AnyPool, AnyPool, str], Iterator[Consequence]], ...] = (
     _slots,
     _shape,
     _always_on,
     _moved,
     _placed,
 )
+
+
+def _on_eks(plan: ClusterPlan) -> bool:
+    return plan.aws is not None and eks_of(plan) is not None
 
 
 def _lost(span: SlotRange, now: tuple[SlotRange, ...]) -> Iterator[SlotRange]:

@@ -6,12 +6,13 @@ manifests: `gpucluster k8s up` applies them, and deletes what left the spec only
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from gpucluster.cost import pools_of
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worse, worst
+from gpucluster.gitops.node_groups import EndedNodes, ended_nodes
 from gpucluster.gitops.refine import release
 from gpucluster.gitops.steps import CLUSTER
 from gpucluster.plan import names
@@ -60,9 +61,7 @@ class PodEvents:
     plane: Plane = Plane.STAYS
     teams: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
-    standing: tuple[
-        str, ...
-    ] = ()  # of `pools`: their always-on nodes are node groups, which `pulumi up` deletes
+    ended: EndedNodes = field(default_factory=EndedNodes)  # always-on nodes of EKS
     elastic: tuple[str, ...] = ()  # of `pools`: with NodePools of Karpenter
     karpenter_leaves: bool = False  # no elastic pool is left: `pulumi up` deletes the rights of Karpenter
     cluster: UpdateClass = UpdateClass.NONE  # the worst class of all other changes
@@ -97,7 +96,7 @@ def pod_events(
         plane=plane(old.plan, new.plan, resources),
         teams=teams,
         pools=pools,
-        standing=_standing(old.plan, pools),
+        ended=ended_nodes(old.plan, new.plan),
         elastic=tuple(name for name in pools if name in _elastic(old.plan)),
         karpenter_leaves=bool(_elastic(old.plan)) and not _elastic(new.plan),
         cluster=worst(one.update for one in found if one.path not in told) or UpdateClass.NONE,
@@ -224,10 +223,22 @@ def _of_plane(what: Plane) -> Effects:
 def _running(found: PodEvents) -> Iterator[str]:
     if found.teams:
         yield f"those of the team {listed(found.teams)} go on until `gpucluster k8s up {CLUSTER} --prune` deletes their workloads"
-    if found.standing:
-        yield f"those on always-on nodes of {listed(found.standing)} are evicted when `pulumi up` deletes the node group"
+    yield from _of_always_on(found.ended)
     if found.elastic:
         yield f"those on Karpenter's nodes of {listed(found.elastic)} are evicted when the NodePools are deleted"
+
+
+def _of_always_on(ended: EndedNodes) -> Iterator[str]:
+    if ended.deleted:
+        yield f"those on always-on nodes of {_nodes_of(ended.deleted)} are evicted when `pulumi up` deletes the node group"
+    if ended.updated:
+        yield f"those on always-on nodes of {_nodes_of(ended.updated)} are evicted, node after node, when `pulumi up` updates the node group"
+    if ended.fewer:
+        yield f"of {_nodes_of(ended.fewer)}, those on the always-on nodes that EKS ends are evicted: it chooses which"
+
+
+def _nodes_of(pools: tuple[str, ...]) -> str:
+    return listed(["the add-ons" if name == names.SYSTEM_NODES else name for name in pools])
 
 
 def _queued(found: PodEvents) -> Iterator[str]:
@@ -267,13 +278,6 @@ def _is_another(old: AwsPlan, new: AwsPlan) -> bool:
 def _deploys(plan: ClusterPlan) -> bool:
     """Whether the program has resources for the plan (`aws.program`)."""
     return plan.aws is not None and (plan.slurm is not None or eks_of(plan) is not None)
-
-
-def _standing(plan: ClusterPlan, pools: tuple[str, ...]) -> tuple[str, ...]:
-    if plan.aws is None or plan.kubernetes is None or eks_of(plan) is None:
-        return ()
-    always = {pool.of for pool in plan.kubernetes.pools if pool.min}
-    return tuple(name for name in pools if name in always)
 
 
 def _elastic(plan: ClusterPlan) -> frozenset[str]:

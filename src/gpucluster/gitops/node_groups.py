@@ -1,0 +1,63 @@
+"""What `pulumi up` does to the always-on nodes of EKS, by the two plans. Pure.
+
+A group is deleted before a new one replaces it (`aws.eks.node_groups`). EKS evicts the pods of each node that it ends: of a
+deleted group, of one with fewer nodes, and in the rolling update of a new launch template, release or version (EKS user
+guide, "Update a managed node group for your cluster").
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpucluster.plan.model import AwsPlan, ClusterPlan
+from gpucluster.plan.model.eks import NodeGroup
+from gpucluster.plan.security_rules import eks_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedNodes:
+    """The pools whose always-on nodes end, each once, in the order of the old plan."""
+
+    deleted: tuple[str, ...] = ()  # with their group
+    updated: tuple[str, ...] = ()  # one after another
+    fewer: tuple[str, ...] = ()  # some of them
+
+    def __bool__(self) -> bool:
+        return bool(self.deleted or self.updated or self.fewer)
+
+
+def ended_nodes(old: ClusterPlan, new: ClusterPlan) -> EndedNodes:
+    """Return what ends while the control plane stays."""
+    if old.aws is None or new.aws is None:
+        return EndedNodes()
+    was, now = eks_of(old), eks_of(new)
+    if was is None or now is None:
+        return EndedNodes()
+    after = {group.key: group for group in now.groups}
+    pairs = [(group, after.get(group.key)) for group in was.groups]
+    every = _of_every_node(old) != _of_every_node(new)
+    deleted = _pools(one for one, later in pairs if later is None or _fixed(one) != _fixed(later))
+    kept = [(one, later) for one, later in pairs if later is not None and one.pool not in deleted]
+    return EndedNodes(
+        deleted=deleted,
+        updated=_pools(one for one, later in kept if every or _template(one) != _template(later)),
+        fewer=_pools(one for one, later in kept if later.nodes < one.nodes),
+    )
+
+
+def _fixed(group: NodeGroup) -> object:
+    """Return what AWS fixes at creation (Terraform AWS provider, internal/service/eks/node_group.go, ForceNew)."""
+    return (group.market, group.machines, group.zones, group.ami)
+
+
+def _template(group: NodeGroup) -> NodeGroup:
+    """Return what changes each node of a group."""
+    return replace(group, nodes=0, labels={}, taints=())
+
+
+def _of_every_node(plan: AwsPlan) -> object:
+    """Return what every launch template has, and the version of the nodes."""
+    return (plan.aws.tags, plan.aws.kms_key, plan.kubernetes and plan.kubernetes.version)
+
+
+def _pools(groups: Iterator[NodeGroup]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(group.pool for group in groups))
