@@ -23,6 +23,7 @@ from gpucluster.checks.check import CheckResult, CheckStatus, QueryOutput
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan import names
 from gpucluster.plan.model import Containers, SlurmOnHosts
+from gpucluster.slurm.config.render import render
 
 NUMBERS = {
     "24.11": "0x180b00",
@@ -62,16 +63,25 @@ int slurm_spank_user_init(spank_t spank, int count, char **arguments)
 
 @pytest.fixture
 def plugin(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    version = request.getfixturevalue("version")
+    return _compiled(tmp_path, request.getfixturevalue("version"))
+
+
+def _compiled(folder: Path, version: str) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler on this host: apt-get install gcc libc6-dev")
     tree_or_skip(version)
-    (tmp_path / "pyxis.c").write_text(SOURCE)
-    built = tmp_path / "spank_pyxis.so"
-    argv = [compiler, "-shared", "-fPIC", f"-DVERSION={NUMBERS[version]}", "-o", built, tmp_path / "pyxis.c"]
+    (folder / "pyxis.c").write_text(SOURCE)
+    built = folder / "spank_pyxis.so"
+    argv = [compiler, "-shared", "-fPIC", f"-DVERSION={NUMBERS[version]}", "-o", built, folder / "pyxis.c"]
     subprocess.run(argv, check=True)
     return built
+
+
+def _install(slurm: RealSlurm, plugin: Path) -> None:
+    at = slurm.path(names.PYXIS_PLUGIN)
+    at.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(plugin, at)
 
 
 def a_plan(kind: Containers = Containers.PYXIS) -> SlurmOnHosts:
@@ -82,9 +92,7 @@ def a_plan(kind: Containers = Containers.PYXIS) -> SlurmOnHosts:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_daemons_and_steps_take_the_rendered_plugstack(version: str, plugin: Path) -> None:
     with RealSlurm(version, a_plan()) as slurm:
-        at = slurm.path(names.PYXIS_PLUGIN)
-        at.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(plugin, at)
+        _install(slurm, plugin)
         slurm.start_controller()
         slurm.start_nodes("gpu01")
         slurm.wait(
@@ -97,6 +105,71 @@ def test_daemons_and_steps_take_the_rendered_plugstack(version: str, plugin: Pat
         refused = slurm.run("srun", "-w", "gpu01", "--container-image=none", "echo", "outside", user=USER)
         assert refused.code != 0
         assert "outside" not in refused.out, "`required`: the step does not run outside of its container"
+
+
+PLUGSTACK = "/etc/slurm/plugstack.conf"
+CACHED = "/var/spool/slurmd/conf-cache/plugstack.conf"  # a slurmd's copy, which srun on the node reads
+NEEDS_ITS_CONTAINER = "--container-image=ubuntu"
+
+
+def test_pyxis_arrives_on_machines_without_it() -> None:
+    """As `diff` says: slurmd ends, a running job starts no further step and stays, and sbatch fails."""
+    with RealSlurm("24.11", a_lab_plan()) as slurm:
+        slurm.start_controller()
+        slurm.start_nodes("gpu01")
+        slurm.wait(lambda: _state(slurm) == "idle", "an idle node")
+        job = _submit(
+            slurm, "sleep 300 & echo begun; while ! test -e /tmp/go; do sleep 0.1; done; srun echo step"
+        )
+        slurm.wait(lambda: "begun" in _output(slurm, job), "the job runs")
+        (text,) = [
+            one.content for one in render(a_plan()) if one.path.endswith(PLUGSTACK.removeprefix("/etc/"))
+        ]
+        slurm.write(PLUGSTACK, text.decode())
+        slurm.must("scontrol", "reconfigure")
+        slurm.wait(lambda: "slurmd initialization failed" in slurm.node_log("gpu01"), "slurmd has ended")
+        slurm.write("/tmp/go", "")
+        slurm.wait(lambda: "Plug-in initialization failed" in _output(slurm, job), "srun in the job fails")
+        slurm.wait(lambda: slurm.must("squeue", "-h", "-o", "%T").split() == ["COMPLETING"], "the job stays")
+        assert "step" not in _output(slurm, job).split()
+        refused = slurm.run("sbatch", "--wrap", "true", user=USER)
+        assert (refused.code, "Failed to initialize plugin stack" in refused.err) == (1, True), refused.err
+
+
+def test_pyxis_leaves_a_queue(tmp_path: Path) -> None:
+    """As `diff` says: a queued job starts outside of its container, a running one cannot start one, and sbatch refuses."""
+    with RealSlurm("24.11", a_plan()) as slurm:
+        _install(slurm, _compiled(tmp_path, "24.11"))
+        slurm.start_controller()
+        slurm.start_nodes("gpu01", "gpu02")
+        slurm.wait(lambda: _state(slurm) == "idle", "an idle node")
+        asks = f"srun {NEEDS_ITS_CONTAINER} echo inside"
+        running = _submit(slurm, f"echo begun; while test -e {CACHED}; do sleep 0.1; done; {asks}")
+        slurm.wait(lambda: "begun" in _output(slurm, running), "the job runs")
+        queued = _submit(slurm, "echo began; srun echo outside", "--hold", NEEDS_ITS_CONTAINER)
+        slurm.path(PLUGSTACK).unlink()
+        slurm.must("scontrol", "reconfigure")
+        slurm.wait(
+            lambda: f"unrecognized option '{NEEDS_ITS_CONTAINER}'" in _output(slurm, running), "srun refuses"
+        )
+        slurm.must("scontrol", "release", queued)
+        slurm.wait(lambda: "outside" in _output(slurm, queued), "the queued job runs its step")
+        refused = slurm.run("sbatch", NEEDS_ITS_CONTAINER, "--wrap", "true", user=USER)
+        assert (refused.code, "unrecognized option" in refused.err) == (255, True), refused.err
+
+
+def _state(slurm: RealSlurm) -> str:
+    return slurm.must("sinfo", "-h", "-n", "gpu01", "-o", "%t").strip()
+
+
+def _submit(slurm: RealSlurm, script: str, *options: str) -> str:
+    argv = ("sbatch", "--parsable", "-N1", "-D", "/tmp", "-o", "/tmp/%j.txt", *options, "--wrap", script)
+    return slurm.must(*argv, user=USER).strip()
+
+
+def _output(slurm: RealSlurm, job: str) -> str:
+    at = slurm.path(f"/tmp/{job}.txt")
+    return at.read_text() if at.exists() else ""
 
 
 def test_node_without_the_plugin_does_not_join() -> None:

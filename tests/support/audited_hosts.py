@@ -168,6 +168,85 @@ EDITS = (
         is_exactly={"running": GOES_ON, "queued": STAYS_QUEUED, "data": STAYS},
     ),
     Audited(
+        id="user-renamed-on-hosts",
+        stack="lab",
+        changes=(("{name: speech, uid: 5002}", "{name: sound, uid: 5002}"),),
+        worst="drain",
+        says={
+            "running": "those of speech must have ended: usermod refuses while a process of his runs",
+            "sessions": "those of speech must have ended: usermod refuses while a process of his runs",
+        },
+        steps=("usermod -l sound -d /home/sound -e '' speech && groupmod -n sound speech", _PLAYBOOK),
+        no_steps=("usermod --lock",),
+    ),
+    Audited(
+        id="uids-exchanged-on-hosts",
+        stack="lab",
+        changes=(
+            ("uid: 5001", "uid: 5999"),
+            ("uid: 5002", "uid: 5001"),
+            ("uid: 5999", "uid: 5002"),
+        ),
+        worst="drain",
+        steps=("usermod -u SPARE OTHER && groupmod -g SPARE OTHER", "usermod -u UID USER", _PLAYBOOK),
+    ),
+    Audited(
+        id="slurm-with-a-database-older-on-hosts",
+        stack="lab",
+        base=(
+            ('version: "24.11"', 'version: "26.05", accounting: {database: local}'),
+            ("accept: [{id: slurm-support", "#accept: [{id:"),
+        ),
+        changes=(('"26.05"', '"24.11"'), ("#accept: [{id:", "accept: [{id: slurm-support")),
+        worst="data-loss",
+        is_exactly={
+            "data": "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
+        },
+    ),
+    Audited(
+        id="fewer-hosts-in-a-partition",
+        stack="lab",
+        base=(_TOPOLOGY,),
+        changes=(
+            ('"gpu[01-04]", addresses: "192.0.2.[11-14]"', '"gpu[01-03]", addresses: "192.0.2.[11-13]"'),
+        ),
+        worst="drain",
+        says={"queued": "one that needs more nodes than are left in gpu waits with PartitionNodeLimit"},
+    ),
+    Audited(
+        id="all-hosts-of-a-partition-change",
+        stack="lab",
+        changes=(("2000GiB", "1000GiB"),),
+        says={
+            "queued": "those of gpu, all of whose nodes are removed or changed, wait until the bundle is applied"
+        },
+    ),
+    Audited(
+        id="containers-of-pyxis-added-on-hosts",
+        stack="lab",
+        changes=(('version: "24.11"', 'version: "24.11", containers: pyxis'),),
+        worst="drain",
+        says={"running": "on a node without Pyxis slurmd ends when the bundle is applied"},
+        never=("anew", "image"),
+        steps=(
+            "test -e /usr/local/lib/slurm/spank_pyxis.so    # on every host",
+            "gpucluster inventory lab",
+            _PLAYBOOK,
+        ),
+    ),
+    Audited(
+        id="containers-of-pyxis-removed-beside-a-smaller-host",
+        stack="lab",
+        base=(('version: "24.11"', 'version: "24.11", containers: pyxis'),),
+        changes=((", containers: pyxis", ""), ("2000GiB", "1000GiB")),
+        worst="drain",
+        says={
+            "running": "a step with --container-image fails",
+            "queued": "those that were submitted with --container-image start outside of their container",
+        },
+        steps=("scancel JOB", _PLAYBOOK),
+    ),
+    Audited(
         id="mount-added-on-hosts",
         stack="lab",
         changes=((f"storage: [{_HOME}]", f"storage: [{_HOME}, {_APPS}]"),),

@@ -78,6 +78,27 @@ def _of_spec(says: str, expected: UpdateClass | None, why: str, *changes: tuple[
 RESERVATION = "slurm:\n  reservations: [{name: patch, pools: [h200], start: 2026-12-01T08:00Z, duration: 4h, maint: true}]\n"
 
 PAIRS = (
+    _of_research(
+        "Pyxis leaves",
+        UpdateClass.DRAIN,
+        "a queued job that asked for a container starts outside of it",
+        "  containers: pyxis\n",
+        "",
+    ),
+    Pair(
+        "Pyxis comes",
+        RESEARCH.replace("  containers: pyxis\n", ""),
+        RESEARCH,
+        UpdateClass.DRAIN,
+        "slurmd ends on a machine without the plugin",
+    ),
+    Pair(
+        "Apptainer leaves",
+        RESEARCH.replace("containers: pyxis", "containers: apptainer"),
+        RESEARCH.replace("  containers: pyxis\n", ""),
+        UpdateClass.LIVE,
+        "jobs start it themselves, and Slurm does not know it",
+    ),
     _of_spec(
         "a maintenance window", UpdateClass.LIVE, "running jobs go on into it", ("slurm:\n", RESERVATION)
     ),

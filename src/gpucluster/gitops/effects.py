@@ -37,7 +37,8 @@ def of_jobs(name: str, apply: tuple[str, ...], found: Events, changes: Iterable[
     later = (*apply, *steps.after(found), *(step for one in said for step in one.after))
     only_smaller = all(one.why == SHRINKS or one.update is UpdateClass.NONE for one in changes)
     fails = found.smaller and not found.refused and only_smaller
-    lines = (*steps.before(found), *(() if fails else later))
+    first = (*steps.before(found), *(step for one in said for step in one.before))
+    lines = (*first, *(() if fails else later))
     return Effects(
         running=sentences.running(found, clauses(one.running for one in said)),
         queued=sentences.queued(found, clauses(one.queued for one in said)),
@@ -69,8 +70,8 @@ def notes(changes: Iterable[SpecChange], first: tuple[Row, ...] = ()) -> Iterabl
     for one in changes:
         pattern = _ITEM.sub("[]", one.path)
         if one.update is not UpdateClass.NONE:
-            own = [row.note for row in first if row.fits(pattern, one.kind)]
-            yield from own or [row.note for row in ROWS if row.fits(pattern, one.kind)]
+            own = [row.note for row in first if row.fits(pattern, one)]
+            yield from own or [row.note for row in ROWS if row.fits(pattern, one)]
 
 
 def clauses(found: Iterable[str]) -> tuple[str, ...]:

@@ -72,7 +72,6 @@ class Events:
     mounts: Mounts = field(default_factory=Mounts)
     new_nodes: bool = False  # only nodes that are launched later have the change
     only_new_nodes: bool = False  # and no change has another effect
-    anew: bool = False  # nodes have the change only when they start anew
     fixed_image: str = ""
     older_database: bool = False  # an older slurmdbd starts with the database of a newer one
     emptied: tuple[str, ...] = ()  # partitions that lose all their old nodes, and stay
@@ -159,13 +158,12 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         mounts=storage_events.mounts(old, new),
         new_nodes=_new_nodes(old, new, changes, resources),
         only_new_nodes=all(one.update in _ONLY_NODES for one in changes),
-        anew=any(_needs_a_start(one) for one in changes),
         fixed_image=fixed,
         older_database=any(map(is_older, changes)) and _keeps_database(old, new, lost),
-        emptied=tuple(_emptied(old, new, gone)),
-        shrunk=tuple(_shrunk(old, new)),
-        renamed=tuple(_renamed(old, new)),
-        uids_exchanged=_exchanges_uids(old, new),
+        emptied=tuple(emptied(old, new, gone)),
+        shrunk=tuple(shrunk(old, new)),
+        renamed=tuple(renamed(old, new)),
+        uids_exchanged=exchanges_uids(old, new),
     )
 
 
@@ -272,21 +270,22 @@ def _keeps_database(old: SlurmOnAws, new: SlurmOnAws, lost: tuple[Loss, ...]) ->
     return place is not None and place == state_mount(new) and place not in {one.path for one in lost}
 
 
-def _emptied(old: SlurmPlan, new: SlurmPlan, gone: Removals) -> Iterator[str]:
-    """Yield partitions of which no old node stays as it is."""
+def emptied(old: SlurmPlan, new: SlurmPlan, gone: Removals) -> Iterator[str]:
+    """Yield partitions that stay without one of their old nodes as it was."""
     for name, before in _nodes(old).items():
         if name not in gone.partitions and before and before <= set(gone.nodes):
             yield name
 
 
-def _shrunk(old: SlurmPlan, new: SlurmPlan) -> Iterator[str]:
+def shrunk(old: SlurmPlan, new: SlurmPlan) -> Iterator[str]:
+    """Yield partitions that stay with fewer nodes."""
     after = _nodes(new)
     for name, before in _nodes(old).items():
         if name in after and len(after[name]) < len(before):
             yield name
 
 
-def _renamed(old: SlurmPlan, new: SlurmPlan) -> Iterator[Renamed]:
+def renamed(old: SlurmPlan, new: SlurmPlan) -> Iterator[Renamed]:
     """Yield users whose uid was that of a removed user: machines keep a removed user's account, locked."""
     after = {user.name for user in new.users}
     removed = {user.uid: user.name for user in old.users if user.name not in after}
@@ -295,7 +294,8 @@ def _renamed(old: SlurmPlan, new: SlurmPlan) -> Iterator[Renamed]:
             yield Renamed(was=removed[user.uid], now=user.name)
 
 
-def _exchanges_uids(old: SlurmPlan, new: SlurmPlan) -> bool:
+def exchanges_uids(old: SlurmPlan, new: SlurmPlan) -> bool:
+    """Whether a user gets the uid that another user of the new plan had."""
     before = {user.uid: user.name for user in old.users}
     after = {user.name for user in new.users}
     return any(before.get(user.uid, user.name) in after - {user.name} for user in new.users)
@@ -313,8 +313,3 @@ def is_older(one: SpecChange) -> bool:
 def _stops(changes: Changes) -> bool:
     """Whether no job may run: an older version needs it as a newer one does."""
     return any(one.update is UpdateClass.STOP_FLEET or is_older(one) for one in changes)
-
-
-def _needs_a_start(one: SpecChange) -> bool:
-    """The class `drain` of a change that takes no node from Slurm's files: nodes have it when they start."""
-    return one.update is UpdateClass.DRAIN and one.path.startswith("slurm.")

@@ -4,11 +4,14 @@
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from gpucluster.gitops.model import Effects, Kind
+from gpucluster.gitops.model import Effects, Kind, SpecChange
+from gpucluster.gitops.rows import always
 from gpucluster.gitops.steps import BACKUP
+from gpucluster.plan import names
+from gpucluster.plan.model import Containers
 from gpucluster.spec import UpdateClass
 
 
@@ -20,24 +23,61 @@ class Note:
     queued: str = ""
     sessions: str = ""
     data: str = ""
+    before: tuple[str, ...] = ()  # commands
     after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A change that has a note. Empty `kinds`: all of them."""
+    """A change that has a note. Empty `kinds`: all of them. `when`: its values matter, too."""
 
     pattern: str  # of the path, with `[]` for each item
     note: Note
     kinds: tuple[Kind, ...] = ()
+    when: Callable[[SpecChange], bool] = always
 
-    def fits(self, pattern: str, kind: Kind) -> bool:
-        return re.fullmatch(self.pattern, pattern) is not None and (not self.kinds or kind in self.kinds)
+    def fits(self, pattern: str, change: SpecChange) -> bool:
+        is_kind = not self.kinds or change.kind in self.kinds
+        return re.fullmatch(self.pattern, pattern) is not None and is_kind and self.when(change)
+
+
+def pyxis_arrives(change: SpecChange) -> bool:
+    return change.after == Containers.PYXIS
+
+
+def _pyxis_leaves(change: SpecChange) -> bool:
+    return change.before == Containers.PYXIS
+
+
+# slurm.containers. tests/slurm/test_containers.py makes it happen
+_WITHOUT_PYXIS = Note(
+    running="on a node without Pyxis slurmd ends when the bundle is applied: they start no further step there, and stay in `completing`",
+    sessions="on machines without Pyxis, sbatch and srun fail",
+)
+_PYXIS_THERE = f"test -e {names.PYXIS_PLUGIN}"
+PYXIS_ON_HOSTS = replace(
+    _WITHOUT_PYXIS,
+    before=(f"{_PYXIS_THERE}    # on every host; where it fails, install Pyxis and Enroot first",),
+)
+_PYXIS_ON_AWS = replace(
+    _WITHOUT_PYXIS,
+    before=(
+        f"{_PYXIS_THERE}    # on head, login and running nodes; where it fails, the machine first needs an image of `gpucluster image build --with pyxis`",
+    ),
+)
+_PYXIS_LEAVES = Note(
+    running="a step with --container-image fails",
+    queued="those that were submitted with --container-image start outside of their container",
+    sessions="sbatch and srun refuse --container-image",
+    before=("scancel JOB    # each queued job that needs its container, or let it end before",),
+)
 
 
 _PREEMPTED = "those that a waiting job may preempt by the new rules are requeued or cancelled when it waits"
 
 ROWS = (
+    Row(r"slurm\.containers", _PYXIS_ON_AWS, when=pyxis_arrives),
+    Row(r"slurm\.containers", _PYXIS_LEAVES, when=_pyxis_leaves),
     Row(
         r"partitions\[\]\.max_time",
         Note(

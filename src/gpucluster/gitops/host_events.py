@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from gpucluster.gitops.events import is_older
+from gpucluster.gitops.events import Renamed, emptied, exchanges_uids, is_older, renamed, shrunk
 from gpucluster.gitops.model import Kind, SpecChange
 from gpucluster.gitops.storage_events import Mounts, mounts
-from gpucluster.plan.model import HostHead, NfsFromHead, SlurmOnHosts
+from gpucluster.plan.model import HostHead, LocalDatabase, NfsFromHead, SlurmOnHosts
 from gpucluster.plan.mounts import exports
 from gpucluster.plan.removals import Removals, removals
 from gpucluster.spec import UpdateClass
@@ -25,9 +25,13 @@ class HostEvents:
     removals: Removals = field(default_factory=Removals)
     mounts: Mounts = field(default_factory=Mounts)
     unexported: tuple[str, ...] = ()  # mount points that the head no longer exports
+    older_database: bool = False  # an older slurmdbd starts with the database of a newer one
+    emptied: tuple[str, ...] = ()  # partitions that lose all their old nodes, and stay
+    shrunk: tuple[str, ...] = ()  # partitions that have fewer nodes then
     uid: bool = False
-    users_removed: bool = False
-    anew: bool = False  # nodes have the change only when they start anew
+    renamed: tuple[Renamed, ...] = ()
+    uids_exchanged: bool = False  # a user gets the uid that another one of the new plan has
+    users_removed: bool = False  # and no other user has the uid
 
     @property
     def head_moves(self) -> bool:
@@ -46,6 +50,7 @@ def host_events(old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChan
     mounted = mounts(old, new)
     from_head = _from_head(old)
     again = tuple(path for path in _from_head(new) if path in from_head and path not in mounted.changed)
+    again_named = tuple(renamed(old, new))
     changed = (*mounted.changed, *(again if moved else ()))
     return HostEvents(
         old=old,
@@ -57,10 +62,13 @@ def host_events(old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[SpecChan
         removals=gone,
         mounts=replace(mounted, changed=changed),
         unexported=() if moved else tuple(_unexported(old, new)),
+        older_database=any(map(is_older, found)) and _keeps_database(old, new),
+        emptied=tuple(emptied(old, new, gone)),
+        shrunk=tuple(shrunk(old, new)),
+        renamed=again_named,
+        uids_exchanged=exchanges_uids(old, new),
         uid=any(one.path.startswith("users[") and one.path.endswith("].uid") for one in found),
-        users_removed=any(one.kind is Kind.REMOVED and _is_user(one.path) for one in found),
-        anew=not gone
-        and any(one.update is UpdateClass.DRAIN and one.path.startswith("slurm.") for one in found),
+        users_removed=bool(_removed_users(found) - {f"users[{one.was}]" for one in again_named}),
     )
 
 
@@ -79,5 +87,17 @@ def _unexported(old: SlurmOnHosts, new: SlurmOnHosts) -> Iterator[str]:
             yield one.path
 
 
+def _removed_users(changes: Iterable[SpecChange]) -> set[str]:
+    return {one.path for one in changes if one.kind is Kind.REMOVED and _is_user(one.path)}
+
+
 def _is_user(path: str) -> bool:
     return path.startswith("users[") and path.endswith("]")
+
+
+def _keeps_database(old: SlurmOnHosts, new: SlurmOnHosts) -> bool:
+    """Whether slurmdbd of the new plan uses the old database, also one that moves with the head."""
+    was, now = old.slurm.accounting, new.slurm.accounting
+    if was is None or now is None:
+        return False
+    return was.database == now.database or type(was.database) is type(now.database) is LocalDatabase

@@ -13,9 +13,11 @@ from gpucluster.gitops.sentences import (
     FINISH_ON_NODES,
     MUST_END,
     NODE_HOLDS,
+    OLDER_DATABASE,
     PARTITION_HOLDS,
     START_AFTER,
     START_ELSEWHERE,
+    of_partitions,
 )
 from gpucluster.plan.model import SlurmOnHosts
 from gpucluster.plan.model.accounting import LocalDatabase
@@ -27,7 +29,6 @@ _RUNNING: tuple[Row[HostEvents], ...] = (
     Row(lambda e: e.fleet_stops or e.older, MUST_END, total=True),
     Row(lambda e: e.held and e.removals.nodes, FINISH_ON_NODES),
     Row(lambda e: e.held, FINISH_IN_PARTITION),
-    Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
     Row(always, "go on"),
 )
 _QUEUED: tuple[Row[HostEvents], ...] = (
@@ -64,16 +65,19 @@ _COMMANDS: tuple[Row[HostEvents], ...] = (
 
 
 def running(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
-    return _said(_RUNNING, events, (*_of_mounts(events), *notes))
+    return _said(_RUNNING, events, (*_of_mounts(events), *_of_people(events), *notes))
 
 
 def queued(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
-    return _said(_QUEUED, events, notes)
+    waits = events.held and not events.fleet_stops
+    parts = of_partitions(events.emptied if waits else (), events.shrunk)
+    return _said(_QUEUED, events, (*parts, *notes))
 
 
 def sessions(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
     sides = [row for rows in (_SRUN, _COMMANDS) if (row := fitting(rows, events))]
-    return "; ".join(("stay open", *(_words(row, events) for row in sides), *notes))
+    said = (*(_words(row, events) for row in sides), *_of_people(events))
+    return "; ".join(("stay open", *said, *notes))
 
 
 def data(events: HostEvents, notes: tuple[str, ...] = ()) -> str:
@@ -90,6 +94,13 @@ def _data(events: HostEvents) -> Iterator[str]:
         yield f"of {listed(own)} stays on {events.old.head.name}, and is not copied"
     elif kept:
         yield f"of what was mounted at {listed(kept)} stays there, and is not copied"
+    if events.older_database:
+        yield OLDER_DATABASE
+
+
+def _of_people(events: HostEvents) -> Iterator[str]:
+    for one in events.renamed:
+        yield f"those of {one.was} must have ended: usermod refuses while a process of his runs"
 
 
 def _of_mounts(events: HostEvents) -> Iterator[str]:

@@ -3,11 +3,11 @@
 A comment says on which host a command is typed; without one it is the operator's machine, or any host with Slurm.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpucluster.gitops.host_events import HostEvents
 from gpucluster.gitops.host_sentences import has_database
-from gpucluster.gitops.steps import CLUSTER, HELD, NO_JOBS, OPEN, OTHER_PARTITION
+from gpucluster.gitops.steps import CLUSTER, HELD, NO_JOBS, OPEN, OTHER_PARTITION, SPARE_UID, rename
 from gpucluster.plan import mounts, names
 from gpucluster.plan.state_storage import BOUND_FOLDERS
 from gpucluster.slurm import hostlist
@@ -22,8 +22,9 @@ _TAR = "tar -C / --acls --xattrs"
 _SSH = "libpam-slurm-adopt"  # the packages are those of `host_packages` in playbooks/packages.yml
 
 
-def steps(events: HostEvents) -> tuple[str, ...]:
-    return (*_before(events), *APPLY, *_after(events))
+def steps(events: HostEvents, first: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the commands. `first`: those of single fields, before the playbook."""
+    return (*_before(events), *first, *APPLY, *_after(events))
 
 
 def _before(events: HostEvents) -> Iterator[str]:
@@ -35,8 +36,7 @@ def _before(events: HostEvents) -> Iterator[str]:
         yield from _of_version(events)
     if events.removals.partitions:
         yield OTHER_PARTITION
-    if events.uid:
-        yield from _of_uid(events)
+    yield from _of_accounts(events)
 
 
 def _after(events: HostEvents) -> Iterator[str]:
@@ -99,9 +99,15 @@ def _packages(events: HostEvents, found: tuple[str, ...]) -> str:
     return f"--only-upgrade {' '.join(found)}"
 
 
-def _of_uid(events: HostEvents) -> Iterator[str]:
-    """Yield what comes before the playbook: its first play fails on a host with the old uid."""
+def _of_accounts(events: HostEvents) -> Iterator[str]:
+    """Yield what comes before the playbook: its first play fails on a host with the old name or uid."""
     head = events.new.head.name
+    for one in events.renamed:
+        yield f"{rename(one)}    # on {head}, then on each node, as root, without processes of {one.was}"
+    if events.uids_exchanged:
+        yield f"{SPARE_UID}    # first, on {head} and each node, as root: OTHER has the uid that another user gets"
+    if not events.uid:
+        return
     yield f"usermod -u UID USER && groupmod -g UID USER    # on {head}, then on each node, as root, without processes of the user"
     yield f"chown -R -h USER:USER /home/USER    # once, on {head}, as root; also other folders with his files"
 

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 
 from gpucluster.gitops import host_sentences, host_steps
 from gpucluster.gitops.effects import clauses, named, notes
-from gpucluster.gitops.field_effects import Note, Row
+from gpucluster.gitops.field_effects import PYXIS_ON_HOSTS, Note, Row, pyxis_arrives
 from gpucluster.gitops.host_events import host_events
 from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.plan.model import SlurmOnHosts
 
 # Before the rows of clouds. A user keeps what the site gave him: a password, and keys in his own folder.
 _ROWS = (
+    Row(r"slurm\.containers", PYXIS_ON_HOSTS, when=pyxis_arrives),
     Row(
         r"users\[\]",
         Note(
@@ -51,4 +52,4 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
     )
-    return named(name, told, host_steps.steps(events))
+    return named(name, told, host_steps.steps(events, (step for one in said for step in one.before)))

@@ -12,6 +12,7 @@ from typing import Any
 from gpucluster.gitops.model import WAITS, Kind, SpecChange
 from gpucluster.gitops.walk import Found
 from gpucluster.plan import defaults
+from gpucluster.plan.model import Containers
 from gpucluster.slurm.owned_keys import RESTART
 from gpucluster.spec import UpdateClass
 from gpucluster.spec.storage import Efs, FsxLustre, Nfs, Other, Storage
@@ -48,6 +49,18 @@ def _lowered(found: Found) -> bool:
 
 def _raised(found: Found) -> bool:
     return found.kind is Kind.CHANGED and found.new > found.old
+
+
+def _without_pyxis(found: Found) -> bool:
+    return Containers.PYXIS not in {found.old, found.new}
+
+
+def _pyxis_arrives(found: Found) -> bool:
+    return found.new == Containers.PYXIS
+
+
+def _pyxis_leaves(found: Found) -> bool:
+    return found.old == Containers.PYXIS
 
 
 def _default_image(found: Found) -> bool:
@@ -195,6 +208,24 @@ _ROWS = (
         _of_ports_and_keys,
         UpdateClass.RESTART,
         "a reconfigure changes neither ports nor authentication: slurmctld restarts, jobs continue",
+    ),
+    _Row(
+        "slurm.containers",
+        _without_pyxis,
+        UpdateClass.LIVE,
+        "jobs start Apptainer themselves, and `validate` looks for it: no file of Slurm changes",
+    ),
+    _Row(
+        "slurm.containers",
+        _pyxis_leaves,
+        UpdateClass.DRAIN,
+        "the plugin leaves all machines at once: a queued job then starts outside of its container",
+    ),
+    _Row(
+        "slurm.containers",
+        _pyxis_arrives,
+        UpdateClass.DRAIN,
+        "the plugin comes to all machines at once: on one without Pyxis slurmd ends",
     ),
     _Row("head.state", _lowered, UpdateClass.DATA_LOSS, SHRINKS),
     _Row(

@@ -30,7 +30,7 @@ NODE_HOLDS = "one that names a removed node holds the bundle until it is cancell
 _LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
 _NEW_ONLY = "go on: only nodes that are launched later have the change"
-_OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
+OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
 
 RUNNING: tuple[Row[Events], ...] = (
     Row(_is(Controller.REMOVED), "are lost: slurmctld is removed", total=True),
@@ -45,7 +45,6 @@ RUNNING: tuple[Row[Events], ...] = (
     Row(_is(Controller.LEFT_STOPPED), f"go on without slurmctld; {_FROM_HEAD}"),
     Row(_is(Controller.REPLACED), f"go on while the head is replaced; {_FROM_HEAD}"),
     Row(_is(Controller.HEAD_RESTARTS), f"go on while the head stops and starts; {_FROM_HEAD}"),
-    Row(lambda e: e.anew, "go on: nodes have the change when they start anew"),
     Row(lambda e: e.new_nodes and e.only_new_nodes, _NEW_ONLY),
     Row(lambda e: e.new_nodes, "go on; some changes reach only nodes that are launched later"),
     Row(always, "go on"),
@@ -84,7 +83,7 @@ QUEUED: tuple[Row[Events], ...] = (
     Row(_is(Controller.REPLACED), "stay in the queue, and start when the new head is up"),
     Row(_is(Controller.HEAD_RESTARTS), "stay in the queue, and start when the head is up"),
     Row(
-        lambda e: e.anew or e.new_nodes,
+        lambda e: e.new_nodes,
         "stay in the queue; on nodes that are launched later they have the change",
     ),
     Row(always, "stay in the queue"),
@@ -125,7 +124,7 @@ _COMMANDS: tuple[Row[Events], ...] = (
 
 
 def running(events: Events, notes: tuple[str, ...] = ()) -> str:
-    return first(RUNNING, events).with_notes((*_of_mounts(events), *_of_nodes(events), *notes))
+    return first(RUNNING, events).with_notes((*_of_mounts(events), *notes))
 
 
 def queued(events: Events, notes: tuple[str, ...] = ()) -> str:
@@ -143,7 +142,7 @@ def data(events: Events, notes: tuple[str, ...] = ()) -> str:
     """All that is not named stays."""
     gone = tuple(_deleted(events))
     rest = ("other data stays where it is",) if gone else ()
-    older = (_OLDER_DATABASE,) if events.older_database else ()
+    older = (OLDER_DATABASE,) if events.older_database else ()
     return "; ".join((*gone, *rest, *_moved(events), *older, *notes)) or "stays where it is"
 
 
@@ -177,17 +176,18 @@ def _of_mounts(events: Events) -> Iterator[str]:
         yield f"a node mounts {_list(events.mounts.added)} when it starts"
 
 
-def _of_nodes(events: Events) -> Iterator[str]:
-    if events.anew and events.removals:
-        yield "other nodes have the change when they start anew"
-
-
 def _of_partitions(events: Events) -> Iterator[str]:
-    if events.emptied and events.held and not events.fleet_stops:
+    waits = events.held and not events.fleet_stops
+    return of_partitions(events.emptied if waits else (), events.shrunk)
+
+
+def of_partitions(emptied: tuple[str, ...], shrunk: tuple[str, ...]) -> Iterator[str]:
+    """Yield what waits in partitions that lose all their old nodes, or some."""
+    if emptied:
         whose = "all of whose nodes are removed or changed"
-        yield f"those of {_list(events.emptied)}, {whose}, wait until the bundle is applied"
-    if events.shrunk:
-        yield f"one that needs more nodes than are left in {_list(events.shrunk)} waits with PartitionNodeLimit"
+        yield f"those of {_list(emptied)}, {whose}, wait until the bundle is applied"
+    if shrunk:
+        yield f"one that needs more nodes than are left in {_list(shrunk)} waits with PartitionNodeLimit"
 
 
 def _queued_mounts(events: Events) -> Iterator[str]:

@@ -23,6 +23,7 @@ NEWER = "/root/slurmctld-newer"
 MOVE_STATE = (
     f"mkdir {NEWER} && find {BOUND_FOLDERS['slurmctld']} -mindepth 1 -maxdepth 1 -exec mv -t {NEWER} {{}} +"
 )
+SPARE_UID = "usermod -u SPARE OTHER && groupmod -g SPARE OTHER"
 _APPLIED = {
     Controller.OLDER,
     Controller.EMPTY,
@@ -67,9 +68,9 @@ def after(events: Events) -> Iterator[str]:
 
 def _accounts(events: Events) -> Iterator[str]:
     for one in events.renamed:
-        yield f"{rename(one)}    # on head, login and running nodes, as root"
+        yield f"{rename(one)}    # on head, login and running nodes, as root, without processes of {one.was}"
     if events.uids_exchanged:
-        yield "usermod -u SPARE OTHER && groupmod -g SPARE OTHER    # first, as root: OTHER has the uid that another user gets"
+        yield f"{SPARE_UID}    # first, as root: OTHER has the uid that another user gets"
 
 
 def _reopen(events: Events) -> Iterator[str]:
@@ -83,7 +84,7 @@ def _reopen(events: Events) -> Iterator[str]:
 def _nodes(events: Events) -> Iterator[str]:
     if events.held and not events.queue_lost:
         yield from HELD
-    if events.mounts.added or events.mounts.changed or events.anew:
+    if events.mounts.added or events.mounts.changed:
         yield f"scontrol update nodename=NODES {POWER_DOWN}    # so that nodes start with it"
 
 
