@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 
 import pytest
 from real_kubernetes import Kubernetes, Manifest
+from support.kube import BOUND
 from support.kube_steps import kube_steps
 
 from gpucluster.artifacts import Artifact
 from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.gitops.pod_storage import Swapped, delete
 from gpucluster.k8s.manifest import dump
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.access import Access, require_version
@@ -27,19 +29,23 @@ from gpucluster.k8s_apply.objects import Ref, ref_of, set_fields
 from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import File, Steps, WaveStep
 from gpucluster.k8s_apply.up import up
+from gpucluster.plan import names
+from gpucluster.plan.model import Bindings
 
 CONTEXT = "sandbox"  # of the control plane's kubeconfig
 LIMIT_S = 600.0
 
 
-def steps_named(name: str) -> Steps:
+def steps_named(name: str, *changes: tuple[str, str], bindings: Bindings = BOUND) -> Steps:
     """The usual spec under another name, with always-on nodes only."""
     return kube_steps(
         ("name: kube\n", f"name: {name}\n"),
         ("serving, quota", f"{name}-serving, quota"),
         ("research, quota", f"{name}-research, quota"),
         ("nodes: {min: 1, max: 6}", "nodes: 1"),
+        *changes,
         running=None,
+        bindings=bindings,
     )
 
 
@@ -116,6 +122,37 @@ def test_claims_and_their_namespaces_stay(desk: Desk) -> None:
         "PersistentVolumeClaim",
     }
     down(desk.access, steps, holder="ann@desk", delete_data=True, limit_s=LIMIT_S)
+
+
+def test_larger_file_system_is_applied(desk: Desk) -> None:
+    """Regression: the claim asked for the size, and the API server refuses another one for ever."""
+    desk.apply(steps_named("grows"))
+    larger = steps_named("grows", ("2400GiB", "4800GiB"))
+    desk.apply(larger)
+    found = desk.access.kubectl.get(larger.objects)
+    volumes = [one["spec"]["capacity"]["storage"] for one in found if one["kind"] == "PersistentVolume"]
+    assert volumes == ["4800Gi", "4800Gi"]
+    down(desk.access, larger, holder="ann@desk", delete_data=True, limit_s=LIMIT_S)
+
+
+def test_volume_with_another_file_system_is_refused_until_the_commands_of_diff_delete_it(desk: Desk) -> None:
+    one, other = (steps_named("swaps", bindings=_bound_to(name)) for name in ("abcdefgh", "zyxwvuts"))
+    desk.apply(one)
+    with pytest.raises(GpuclusterError, match="persistentvolumesource is immutable after creation"):
+        desk.apply(other)
+    for team in ("serving", "research"):
+        volume = names.persistent_volume("swaps", f"swaps-{team}", "/data")
+        swapped = Swapped(path="/data", namespace=f"swaps-{team}", claim="data", volume=volume)
+        for command in delete(swapped).split("; "):
+            desk.kubernetes.kubectl(*command.split()[1:])
+    desk.apply(other)
+    assert status(desk.access, other).unsettled == ()
+    down(desk.access, other, holder="ann@desk", delete_data=True, limit_s=LIMIT_S)
+
+
+def _bound_to(mount_name: str) -> Bindings:
+    found = {path: replace(one, mount_name=mount_name) for path, one in BOUND.file_systems.items()}
+    return replace(BOUND, file_systems=found)
 
 
 @pytest.mark.parametrize(("change", "words"), [

@@ -16,6 +16,7 @@ def _pool(stack: str, name: str) -> Change:
 _BINDINGS = "pulumi stack output bindings --stack"
 _KUBERNETES = _between("hybrid", "kubernetes:\n", "storage:")
 _ACCOUNTS = _between("kube", "      service_accounts:\n", "storage:")
+_LUSTRE = "storage: [{mount: /data, fsx_lustre: {zone: us-west-2a, size: 2400GiB}}]"
 _SERVING = ("    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}\n", "")
 _SPARE = _pool("kube", "serve")[0].replace("serve,", "spare,")
 
@@ -123,6 +124,59 @@ EDITS = (
         ),
         worst="drain",
         says={"running": "those on always-on nodes of the add-ons are evicted when `pulumi up` deletes"},
+    ),
+    Audited(
+        id="lustre-of-pods-removed",
+        stack="kube",
+        changes=((_LUSTRE, ""),),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /data and kube-lustre",
+            "running": "those that use /data hang or fail",
+            "queued": "those that need /data do not start",
+        },
+        is_exactly={"data": "on /data is lost: it is deleted; other data stays where it is"},
+        steps=("# back up", "pulumi state unprotect URN --stack kube", "pulumi up --stack kube", _BINDINGS),
+        no_steps=("kubectl delete pvc",),
+    ),
+    Audited(
+        id="lustre-of-pods-smaller",
+        stack="kube",
+        changes=(("2400GiB", "1200GiB"),),
+        worst="data-loss",
+        says={
+            "refused": "is protected: /data.",
+            "running": "those that use /data must end before its claims can be deleted",
+            "queued": "those that need /data start with the new file system",
+        },
+        steps=(
+            "pulumi state unprotect",
+            "pulumi up --stack kube",
+            "kubectl delete pvc data --namespace serving; kubectl delete pv kube-serving.data",
+            "kubectl delete pvc data --namespace research; kubectl delete pv kube-research.data",
+            _BINDINGS,
+            "gpucluster k8s up kube",
+        ),
+    ),
+    Audited(
+        id="lustre-of-pods-larger",
+        stack="kube",
+        changes=(("2400GiB", "4800GiB"),),
+        is_exactly={
+            "running": "go on; those that use /data wait while it changes",
+            "queued": "stay in the queue",
+            "data": STAYS,
+        },
+        no_steps=("kubectl delete", "pulumi state"),
+    ),
+    Audited(
+        id="nfs-server-of-pods-changed",
+        stack="kube",
+        base=((_LUSTRE, "storage: [{mount: /data, nfs: {server: 192.0.2.5, export: /data}}]"),),
+        changes=(("192.0.2.5", "192.0.2.6"),),
+        says={"running": "those that use /data must end before its claims can be deleted"},
+        steps=("pulumi up", "kubectl delete pvc data --namespace serving", "gpucluster k8s up kube"),
+        no_steps=("pulumi state",),
     ),
     Audited(
         id="smaller-pool-of-pods-beside-slurm",

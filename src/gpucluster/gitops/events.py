@@ -12,7 +12,7 @@ from gpucluster.gitops import rebuilt, storage_events
 from gpucluster.gitops.model import Kind, ResourceChange, SpecChange
 from gpucluster.gitops.storage_events import Loss, Mounts
 from gpucluster.plan import names
-from gpucluster.plan.model import ExternalDatabase, ImageById, SlurmOnAws, SlurmPlan
+from gpucluster.plan.model import AwsPlan, ExternalDatabase, ImageById, SlurmOnAws, SlurmPlan
 from gpucluster.plan.removals import Removals, removals
 from gpucluster.plan.state_storage import state_mount
 from gpucluster.spec import UpdateClass
@@ -152,7 +152,7 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         login_gone=login_gone,
         login_stays=new.login is not None and not login_ends,
         lost=lost,
-        refused=(*(one.path for one in lost), *_protected(old, new, resources)),
+        refused=(*(one.path for one in lost), *protected(old, new, resources)),
         smaller=tuple(storage_events.smaller(old, new)),
         stalls=tuple(storage_events.stalls(old, new, lost)),
         mounts=storage_events.mounts(old, new),
@@ -246,7 +246,7 @@ def _new_nodes(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Re
     )
 
 
-def _protected(old: SlurmOnAws, new: SlurmOnAws, resources: Resources) -> tuple[str, ...]:
+def protected(old: AwsPlan, new: AwsPlan, resources: Resources) -> tuple[str, ...]:
     """Return the names of protected resources without data that are replaced or deleted, sorted."""
     known, after = rebuilt.stores(old), rebuilt.standing(new)
     by_plan = {name for name, fixed in rebuilt.retained(old).items() if after.get(name) != fixed}

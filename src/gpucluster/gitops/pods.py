@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from gpucluster.cost import pools_of
+from gpucluster.gitops import pod_storage, sentences
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worse, worst
 from gpucluster.gitops.node_groups import EndedNodes, ended_nodes
+from gpucluster.gitops.pod_storage import PodStorage
 from gpucluster.gitops.refine import release
-from gpucluster.gitops.steps import CLUSTER
+from gpucluster.gitops.steps import BACKUP, CLUSTER, unprotect
 from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Pool
 from gpucluster.plan.model.kubernetes import ExistingControlPlane
@@ -61,6 +63,7 @@ class PodEvents:
     plane: Plane = Plane.STAYS
     teams: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    storage: PodStorage = field(default_factory=PodStorage)
     ended: EndedNodes = field(default_factory=EndedNodes)  # always-on nodes of EKS
     elastic: tuple[str, ...] = ()  # of `pools`: with NodePools of Karpenter
     karpenter_leaves: bool = False  # no elastic pool is left: `pulumi up` deletes the rights of Karpenter
@@ -92,8 +95,14 @@ def pod_events(
     pools = tuple(match[1] for one in gone if (match := _POOL.fullmatch(one.path)) and not match[2])
     teams = tuple(match[1] for one in gone if (match := _TEAM.fullmatch(one.path)))
     told = {*(f"pools[{name}]" for name in pools), *(f"kubernetes.teams[{name}]" for name in teams)}
+    given = tuple(resources)
+    what = plane(old.plan, new.plan, given)
+    storage = pod_storage.pod_storage(old.plan, new.plan, given) if what is Plane.STAYS else PodStorage()
+    if storage.lost:
+        told |= {one.path for one in found if one.path.startswith("storage[")}
     return PodEvents(
-        plane=plane(old.plan, new.plan, resources),
+        plane=what,
+        storage=storage,
         teams=teams,
         pools=pools,
         ended=ended_nodes(old.plan, new.plan),
@@ -134,6 +143,7 @@ def alone(found: PodEvents) -> Effects:
     """Return the effects on a cluster without Slurm, with the commands around the apply in `steps`."""
     if found.plane is not Plane.STAYS:
         return _of_plane(found.plane)
+    refused = sentences.is_protected(found.storage.refused) if found.storage.refused else ""
     base = BY_CLASS_OF_PODS[found.cluster]
     if found.workloads is not None and not worse(found.cluster, found.workloads):
         base = BY_CLASS_OF_WORKLOADS.get(found.workloads, base)
@@ -141,7 +151,8 @@ def alone(found: PodEvents) -> Effects:
         base,
         running="; ".join((base.running, *_running(found))),
         queued="; ".join((base.queued, *_queued(found))),
-        data="; ".join((base.data, *_data(found))),
+        data="; ".join((*(tuple(pod_storage.data(found.storage)) or (base.data,)), *_data(found))),
+        refused=refused,
     )
 
 
@@ -165,6 +176,10 @@ def commands(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> tuple[str,
 
 def _before(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> Iterator[str]:
     yield from BY_CLASS_OF_PODS[found.cluster].steps if found.plane is Plane.STAYS else ()
+    if found.storage.lost:
+        yield BACKUP
+    if found.storage.refused:
+        yield unprotect(found.storage.refused)
     if found.plane not in {Plane.STAYS, Plane.LEFT}:
         yield _CLAIMS
     if found.plane is not Plane.STAYS:
@@ -190,6 +205,7 @@ def _after(new: ClusterPlan, found: PodEvents) -> Iterator[str]:
     anew = found.plane is not Plane.STAYS
     if not (found.applied or anew or found.teams or found.pools):
         return
+    yield from pod_storage.before_manifests(found.storage)
     if found.workloads is not None and not anew:
         own = BY_CLASS_OF_WORKLOADS.get(found.workloads)
         yield from own.steps if own is not None else ()
@@ -224,6 +240,7 @@ def _running(found: PodEvents) -> Iterator[str]:
     if found.teams:
         yield f"those of the team {listed(found.teams)} go on until `gpucluster k8s up {CLUSTER} --prune` deletes their workloads"
     yield from _of_always_on(found.ended)
+    yield from pod_storage.running(found.storage)
     if found.elastic:
         yield f"those on Karpenter's nodes of {listed(found.elastic)} are evicted when the NodePools are deleted"
 
@@ -242,6 +259,7 @@ def _nodes_of(pools: tuple[str, ...]) -> str:
 
 
 def _queued(found: PodEvents) -> Iterator[str]:
+    yield from pod_storage.queued(found.storage)
     if found.teams:
         yield f"those of the team {listed(found.teams)} stay in its queue until `gpucluster k8s up {CLUSTER} --prune` deletes it"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gpucluster.plan import names, security_rules
 from gpucluster.plan.model import (
+    AwsPlan,
     Efs,
     FsxLustre,
     Image,
@@ -64,9 +65,10 @@ def is_public(plan: SlurmOnAws, zone: str) -> bool:
     )
 
 
-def stores(plan: SlurmOnAws) -> Mapping[str, Store]:
+def stores(plan: AwsPlan) -> Mapping[str, Store]:
     """Return the volumes and file systems that the cluster created, by the name of their resource."""
-    return dict((*_volumes(plan), *_file_systems(plan)))
+    volumes = _volumes(plan) if isinstance(plan, SlurmOnAws) else ()
+    return dict((*volumes, *_file_systems(plan)))
 
 
 def launched_from(plan: SlurmOnAws) -> frozenset[str]:
@@ -81,7 +83,7 @@ def occupied(plan: SlurmOnAws) -> frozenset[str]:
     return frozenset({plan.name, *(f"{plan.name}-{one.zone}" for one in plan.aws.network.subnets)})
 
 
-def retained(plan: SlurmOnAws) -> Mapping[str, str]:
+def retained(plan: AwsPlan) -> Mapping[str, str]:
     """Return what else is protected, because a Lustre of ours stands in it, by the name of its resource (`aws.vpc`)."""
     zones = frozenset(one.source.zone for one in plan.storage if isinstance(one.source, FsxLustre))
     if not zones:
@@ -93,7 +95,7 @@ def retained(plan: SlurmOnAws) -> Mapping[str, str]:
     return found
 
 
-def standing(plan: SlurmOnAws) -> Mapping[str, str]:
+def standing(plan: AwsPlan) -> Mapping[str, str]:
     """Return all that `retained` could name and that the plan has, also without a Lustre in it."""
     found = dict(retained(plan))
     if isinstance(plan.aws.network, OwnNetwork):
@@ -128,7 +130,7 @@ def _volumes(plan: SlurmOnAws) -> Iterator[tuple[str, Store]]:
         yield f"{plan.name}-{volume.key}", Store(volume.path, fixed, volume.size_gib)
 
 
-def _file_systems(plan: SlurmOnAws) -> Iterator[tuple[str, Store]]:
+def _file_systems(plan: AwsPlan) -> Iterator[tuple[str, Store]]:
     fixed = {"region": plan.aws.region, "KMS key": _key(plan)}
     for mount in plan.storage:
         word = names.volume_name(mount.path) or "root"
@@ -145,12 +147,12 @@ def _file_systems(plan: SlurmOnAws) -> Iterator[tuple[str, Store]]:
                 pass
 
 
-def _vpc(plan: SlurmOnAws) -> str:
+def _vpc(plan: AwsPlan) -> str:
     network = plan.aws.network
     return network.cidr if isinstance(network, OwnNetwork) else network.vpc
 
 
-def _subnet(plan: SlurmOnAws, zone: str, *, public: bool) -> str:
+def _subnet(plan: AwsPlan, zone: str, *, public: bool) -> str:
     """Return what identifies the zone's subnet: its range if it is our own, else its id."""
     for one in plan.aws.network.subnets:
         if one.zone == zone:
@@ -162,7 +164,7 @@ def _subnet(plan: SlurmOnAws, zone: str, *, public: bool) -> str:
     return ""
 
 
-def _key(plan: SlurmOnAws) -> str:
+def _key(plan: AwsPlan) -> str:
     return plan.aws.kms_key or "the key of AWS"
 
 

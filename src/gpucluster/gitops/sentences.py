@@ -149,10 +149,7 @@ def data(events: Events, notes: tuple[str, ...] = ()) -> str:
 def refused(events: Events) -> str:
     """Return why `pulumi up` cannot apply the edit as it is; empty if it can."""
     if events.refused:
-        return (
-            "`pulumi up` refuses in its preview, and changes nothing, while what the edit deletes or replaces is protected: "
-            f"{_list(events.refused)}. What follows happens without the protection"
-        )
+        return is_protected(events.refused)
     if events.smaller:
         return (
             f"`pulumi up` fails: AWS refuses a smaller volume ({_list(events.smaller)}), and its data stays"
@@ -163,6 +160,14 @@ def refused(events: Events) -> str:
             "name an image with the new slurm.version"
         )
     return ""
+
+
+def is_protected(parts: tuple[str, ...]) -> str:
+    """Return that `pulumi up` refuses because of these protected parts."""
+    return (
+        "`pulumi up` refuses in its preview, and changes nothing, while what the edit deletes or replaces is protected: "
+        f"{_list(parts)}. What follows happens without the protection"
+    )
 
 
 def _of_mounts(events: Events) -> Iterator[str]:

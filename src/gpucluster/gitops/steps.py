@@ -45,9 +45,14 @@ def before(events: Events) -> Iterator[str]:
         yield f"gpucluster pool pause POOL -c {CLUSTER}    # each pool: the daemon powers up no node"
         yield f"scontrol update nodename=ALL {POWER_DOWN}    # nodes start anew"
     if events.refused:
-        yield f"pulumi state unprotect URN --stack {CLUSTER}    # each of {', '.join(events.refused)}; their URNs: pulumi stack --show-urns"
+        yield unprotect(events.refused)
     if events.removals.partitions and not events.queue_lost:
         yield OTHER_PARTITION
+
+
+def unprotect(parts: tuple[str, ...]) -> str:
+    """Return the command that lets `pulumi up` delete protected parts."""
+    return f"pulumi state unprotect URN --stack {CLUSTER}    # each of {', '.join(parts)}; their URNs: pulumi stack --show-urns"
 
 
 def after(events: Events) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpucluster.gitops import rebuilt
 from gpucluster.gitops.model import Kind, ResourceChange
-from gpucluster.plan.model import FsxLustre, Mount, NfsFromHead, Nvme, SlurmOnAws, SlurmPlan
+from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Mount, NfsFromHead, Nvme, SlurmOnAws
 from gpucluster.spec import UpdateClass
 
 Resources = tuple[ResourceChange, ...]
@@ -34,9 +34,9 @@ class Mounts:
     local: tuple[str, ...] = ()  # of the old ones: disks of the machine, empty at each boot
 
 
-def mounts(old: SlurmPlan, new: SlurmPlan) -> Mounts:
+def mounts(old: ClusterPlan, new: ClusterPlan) -> Mounts:
     before, after = _sources(old.storage), _sources(new.storage)
-    ours = {one.path for one in rebuilt.stores(old).values()} if isinstance(old, SlurmOnAws) else set[str]()
+    ours = {one.path for one in rebuilt.stores(old).values()} if old.aws is not None else set[str]()
     return Mounts(
         added=tuple(path for path in after if path not in before),
         removed=tuple(path for path in before if path not in after and path not in ours),
@@ -45,7 +45,7 @@ def mounts(old: SlurmPlan, new: SlurmPlan) -> Mounts:
     )
 
 
-def lost(old: SlurmOnAws, new: SlurmOnAws | None, resources: Resources) -> Iterator[Loss]:
+def lost(old: AwsPlan, new: AwsPlan | None, resources: Resources) -> Iterator[Loss]:
     """Yield what is deleted once its protection is removed."""
     after: Mapping[str, rebuilt.Store] = {} if new is None else rebuilt.stores(new)
     replaced = {one.name for one in resources if _replaces_data(one)}
@@ -66,7 +66,7 @@ def smaller(old: SlurmOnAws, new: SlurmOnAws) -> Iterator[str]:
             yield volume.path
 
 
-def stalls(old: SlurmOnAws, new: SlurmOnAws, deleted: tuple[Loss, ...]) -> Iterator[str]:
+def stalls(old: AwsPlan, new: AwsPlan, deleted: tuple[Loss, ...]) -> Iterator[str]:
     """Yield each Lustre whose I/O stalls while its size or throughput changes."""
     after = {one.path: one.source for one in new.storage}
     gone = {one.path for one in deleted}

@@ -583,7 +583,7 @@ def test_with_bindings_each_team_has_its_own_volume() -> None:
         ]
         assert key == f"PersistentVolume/{claim['volumeName']}"
         assert (claim["storageClassName"], one["storageClassName"]) == ("", "")
-        assert claim["resources"]["requests"]["storage"] == one["capacity"]["storage"] == "2400Gi"
+        assert (claim["resources"]["requests"]["storage"], one["capacity"]["storage"]) == ("1Gi", "2400Gi")
         assert one["persistentVolumeReclaimPolicy"] == "Retain"
     assert "MISSING.md" not in texts
 

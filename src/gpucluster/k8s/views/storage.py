@@ -102,7 +102,7 @@ def claims(site: Site) -> Iterator[tuple[str, Claim]]:
                 namespace=scalar(team.namespace),
                 labels=_labels(site, team),
                 volume=scalar(names.persistent_volume(site.plan.name, team.name, mount.path)),
-                size=_size(mount),
+                size=_quantity(kube.CLAIM_GIB.value),
             ),
         )
 
@@ -122,6 +122,10 @@ def _bound(site: Site, mount: Mount) -> FileSystemBinding | None:
 
 def _size(mount: Mount) -> str:
     gib = mount.source.size_gib if isinstance(mount.source, FsxLustre) else kube.VOLUME_GIB.value
+    return _quantity(gib)
+
+
+def _quantity(gib: float) -> str:
     return scalar(quantity(MEMORY, int(gib) * 1024))
 
 
