@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.machine_locks import one_of, room
+
 from gpucluster.sandbox import state_dir
 
 ROOT = Path(__file__).parents[2]
@@ -70,13 +72,14 @@ def rehearsed(stack: str, name: str, folder: Path) -> Iterator[Rehearsal]:
         (folder / part).mkdir()
         text = (ROOT / part / f"{stack}.yaml").read_text()
         (folder / part / f"{name}.yaml").write_text(text.replace(line.format(stack), line.format(name), 1))
-    if any(home.name == name for home in state_dir.homes()):
-        run("sandbox", "down", name)  # of a run that was killed
-    made = Rehearsal(name, folder)
-    done = run("sandbox", "up", str(made.spec), "--output", "json")
-    try:
-        assert json.loads(done.stdout)["ok"]
-        yield made
-    finally:
-        run("sandbox", "down", name)
-        assert not Path("/var/lib/gpucluster-sandbox", name).exists()
+    with one_of([f"kubernetes-{name}"], f"the sandbox {name}"), room(f"the sandbox {name}"):
+        if any(home.name == name for home in state_dir.homes()):
+            run("sandbox", "down", name)  # of a run that was killed: no other run has the lock
+        made = Rehearsal(name, folder)
+        done = run("sandbox", "up", str(made.spec), "--output", "json")
+        try:
+            assert json.loads(done.stdout)["ok"]
+            yield made
+        finally:
+            run("sandbox", "down", name)
+            assert not Path("/var/lib/gpucluster-sandbox", name).exists()

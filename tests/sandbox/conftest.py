@@ -6,7 +6,7 @@ from pathlib import Path
 import cluster
 import pytest
 from cluster import ROOT, Cluster, gpucluster
-from support.machine_locks import Ledger, one_of, slots
+from support.machine_locks import Ledger, one_of, room
 
 from gpucluster.sandbox import state_dir
 
@@ -30,7 +30,7 @@ def _alone(request: pytest.FixtureRequest) -> Iterator[None]:
     What a killed run of this file left is taken down first, by the names in its ledger.
     """
     name = request.path.stem
-    with one_of([name], f"the sandboxes of {name}"), one_of(slots(), f"room for the cluster of {name}"):
+    with one_of([name], f"the sandboxes of {name}"), room(f"the cluster of {name}"):
         ledger = Ledger(name)
         there = {home.name for home in state_dir.homes()}
         for left in ledger.names():

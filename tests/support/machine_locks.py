@@ -12,14 +12,24 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpucluster.sandbox.requirements import INOTIFY_EACH
+from gpucluster.sandbox.host_checks import LEAST_MACHINES
+from gpucluster.sandbox.requirements import INOTIFY_EACH, inotify_used
 from support.waiting import eventually
 
 FOLDER = Path("/var/lib/gpucluster-tests")
 MACHINES_EACH = 5  # of a cluster of the tests: head, gang of four
+LEAST = LEAST_MACHINES * INOTIFY_EACH  # inotify instances without which no sandbox starts
 MOST = 6  # clusters at once, whatever the limit of inotify
 POLL_S, LONGEST_S = 0.5, 7200.0  # two whole runs side by side take turns
 Say = Callable[[str], None]
+
+
+def inotify_limit() -> int:
+    return int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+
+
+def inotify_free() -> int:
+    return inotify_limit() - inotify_used()
 
 
 def say(words: str) -> None:
@@ -42,9 +52,21 @@ def one_of(names: Iterable[str], what: str, *, folder: Path = FOLDER, say: Say =
         os.close(descriptor)
 
 
+@contextmanager
+def room(
+    what: str, *, folder: Path = FOLDER, free: Callable[[], int] = inotify_free, say: Say = say
+) -> Generator[None]:
+    """Hold the room of a cluster during the block. Others on the machine, or larger clusters, may leave too little."""
+    with one_of(slots(), f"room for {what}", folder=folder, say=say):
+        if free() < LEAST:
+            say(f"waiting for {LEAST} inotify instances for {what}: {free()} are free")
+            eventually("inotify instances", lambda: free() >= LEAST, within=LONGEST_S, poll=POLL_S)
+        yield
+
+
 def slots() -> list[str]:
     """The names of the clusters that may run at once: each machine needs inotify instances of root's."""
-    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    limit = inotify_limit()
     return [f"slot-{n}" for n in range(max(1, min(MOST, limit // (MACHINES_EACH * INOTIFY_EACH))))]
 
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.machine_locks import Ledger, one_of, slots
+from support.machine_locks import LEAST, Ledger, one_of, room, slots
 
 HOLDER = """
 import sys
@@ -63,3 +63,10 @@ def test_ledger_outlives_its_process_until_it_is_cleared(tmp_path: Path) -> None
     assert Ledger("burst", tmp_path).names() == ["burst", "burst2"]
     Ledger("burst", tmp_path).clear()
     assert Ledger("burst", tmp_path).names() == []
+
+
+def test_room_waits_until_inotify_instances_are_free(tmp_path: Path) -> None:
+    free, said = iter([LEAST - 1, LEAST - 1, LEAST - 1, LEAST]), list[str]()
+    with room("a cluster", folder=tmp_path, free=lambda: next(free, LEAST), say=said.append):
+        assert next(free, None) is None
+    assert said == [f"waiting for {LEAST} inotify instances for a cluster: {LEAST - 1} are free"]
