@@ -76,6 +76,7 @@ class Session:
         self._sampler: NodeSampler | None = None
         self._released_s: float | None = None
         self._unreachable: dict[str, str] = {}  # machine -> id of the first expectation that did not reach it
+        self._off: set[str] = set()  # nodes that were off then: a job of ours may launch them later
         steady = {node for pool in context.plan.pools for node in pool.always_on()}
         self._partitions = {job.pool: job.partition for job in pool_jobs(context.plan)}
         self._elastic = {n for pool in context.plan.pools for span in pool.slots for n in span} - steady
@@ -91,6 +92,7 @@ class Session:
             finding = unknown(f"blocked by {blocker}", check.title)
         own = blocker in ("", self._unreachable.get(expectation.target, ""))
         if own and not finding.is_healthy and self._is_off_now(expectation.target):
+            self._off.add(expectation.target)
             words = f"the node is off or powers down now: {finding.found}"
             finding, blocker = warned(words, check.title), ""
         machine = self._jobs.node_now(expectation.target) or expectation.target
@@ -130,6 +132,9 @@ class Session:
         except NoJobError as error:
             return *self._without_job(expectation, error), ""
         except UnreachableError as error:
+            if self._was_off(expectation.target, error.machine):
+                self._unreachable[error.machine] = expectation.id
+                self._off.discard(error.machine)
             before = self._unreachable.setdefault(error.machine, expectation.id)
             other = "" if before == expectation.id else before
             return unknown(error.message, check.title), other, error.next_step or ""
@@ -254,7 +259,12 @@ class Session:
                     continue
                 if not part or not before.culprits or part in before.culprits:
                     return before.blocked_by or before.id
-        return self._unreachable.get(self._jobs.node_now(expectation.target) or expectation.target, "")
+        machine = self._jobs.node_now(expectation.target) or expectation.target
+        return "" if self._was_off(expectation.target, machine) else self._unreachable.get(machine, "")
+
+    def _was_off(self, target: str, machine: str) -> bool:
+        """Whether `target` is a node of our job that was off at its own checks: their answer is old."""
+        return target != machine and machine in self._off
 
     def _need(self, need: str, expectation: Expectation) -> tuple[tuple[str, ...], str]:
         """The ids of the results that the need names, and the part."""

@@ -225,6 +225,27 @@ def test_node_that_powers_down_during_the_run_is_a_warning(states, verdict):
     assert [r.verdict.value for r in done.results] == [verdict, verdict]
 
 
+def test_node_that_was_off_and_runs_a_job_of_validation_is_checked():
+    """Regression, on a busy machine: the node was off at its own checks, and those of the job on it stayed unknown."""
+    plan, node = builders.a_plan(), "h200-2a-3"
+    cluster = StandingCluster(plan)
+
+    def launch(_machine: str, command: str) -> None:
+        if "sbatch" in command:
+            cluster.up = (node, "h200-2a-4")
+
+    cluster.before_run = launch
+    ids = [f"svc.active[{node}]", f"disk[{node}]", "svc.active[h200/1]", "disk[h200/1]"]
+    chosen = select(expectations(plan, up=[node]), tier=1, only=ids)
+    assert [expectation.id for expectation in chosen] == ids
+    assert [result.verdict.value for result in ran(cluster, chosen=chosen).results] == [
+        "warn",
+        "warn",
+        "pass",
+        "pass",
+    ]
+
+
 def test_run_after_up_waits_until_the_standing_nodes_are_up(monkeypatch):
     """Regression: `validate` right after `pulumi up` called two nodes that booted a fault, and 31 checks unknown."""
     monkeypatch.setattr(boots, "POLL_S", 0.0)
