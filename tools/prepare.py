@@ -3,6 +3,7 @@
 The cheap checks come before any installation, so a new user sees at once what is missing.
 """
 
+import fcntl
 import os
 import runpy
 import shutil
@@ -16,6 +17,8 @@ DISK_GIB = (
 MACHINES = 5  # machines at once of one cluster: of several, each test file waits until there is room
 MEMORY_GIB = 4  # GiB: pyright 2.9, the workers of pytest 0.7 each, ten machines 0.5 (measured)
 PROCESSES = 2000  # a machine has 40 with its threads, the engine 60; Go's compiler starts many
+LOCKS = Path("/var/lib/gpucluster-tests")
+WAIT = {"test", "test-all"}  # targets whose clusters wait for room
 EXTRA = {  # besides the sandbox's own needs: program or file -> the Debian package with it
     "git": "git",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",  # Go uses only the system's certificates
@@ -88,7 +91,25 @@ def check_inotify() -> str | None:
     used, needed = found["inotify_used"](), MACHINES * found["INOTIFY_EACH"]
     if limit - used >= needed:
         return None
+    if limit >= needed and WAIT & set(sys.argv[1:]) and other_tests_run():
+        words = f"prepare: {used} of {limit} inotify instances are in use, because other tests run here: clusters wait for room"
+        print(words, file=sys.stderr)
+        return None
     return f"fs.inotify.max_user_instances is {limit}, {used} are in use, {needed} more needed; next: sysctl -w fs.inotify.max_user_instances=512"
+
+
+def other_tests_run(folder: Path = LOCKS) -> bool:
+    """Whether another run of the tests holds the room of a cluster (tests/support/machine_locks.py)."""
+    return any(map(_is_held, folder.glob("slot-*.lock")))
+
+
+def _is_held(path: Path) -> bool:
+    with path.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def missing() -> list[str]:

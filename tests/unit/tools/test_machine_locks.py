@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import prepare
 from support.machine_locks import LEAST, Ledger, one_of, room, slots
 
 HOLDER = """
@@ -63,6 +64,14 @@ def test_ledger_outlives_its_process_until_it_is_cleared(tmp_path: Path) -> None
     assert Ledger("burst", tmp_path).names() == ["burst", "burst2"]
     Ledger("burst", tmp_path).clear()
     assert Ledger("burst", tmp_path).names() == []
+
+
+def test_prepare_sees_that_other_tests_run(tmp_path: Path) -> None:
+    assert not prepare.other_tests_run(tmp_path)
+    with holder(tmp_path, "slot-1") as first:
+        assert prepare.other_tests_run(tmp_path)
+        first.kill()
+    assert not prepare.other_tests_run(tmp_path)
 
 
 def test_room_waits_until_inotify_instances_are_free(tmp_path: Path) -> None:
