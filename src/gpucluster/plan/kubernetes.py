@@ -43,7 +43,6 @@ ROOT_DISK_GIB = Default(
     200, "images of training frameworks have tens of GB, and the kubelet keeps a fifth free"
 )
 VOLUME_GIB = Default(1024, "Kubernetes requires a size; NFS does not enforce it")
-CLAIM_GIB = Default(1, "Kubernetes requires a size, and a claim that names its volume gets all of it")
 
 
 def allocatable(machines: Sequence[Machine], mig: Mapping[str, int]) -> dict[str, int]:

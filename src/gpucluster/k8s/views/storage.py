@@ -16,6 +16,8 @@ from gpucluster.plan.model import FileSystemBinding, FsxLustre, Lustre, Mount, N
 from gpucluster.plan.model.kubernetes import Team
 from gpucluster.plan.model.values import MEMORY, quantity
 
+_CLAIM_GIB = 1  # Kubernetes requires a size, and a claim that names its volume gets all of it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LustreVolume:
@@ -102,7 +104,7 @@ def claims(site: Site) -> Iterator[tuple[str, Claim]]:
                 namespace=scalar(team.namespace),
                 labels=_labels(site, team),
                 volume=scalar(names.persistent_volume(site.plan.name, team.name, mount.path)),
-                size=_quantity(kube.CLAIM_GIB.value),
+                size=_quantity(_CLAIM_GIB),
             ),
         )
 
