@@ -1,7 +1,6 @@
 """Find consequences that only the plans show: removed slots, different nodes, a replaced head.
 
-Each check compares one pool, or the cluster, before and after. It yields the consequences. `standing` says what happens to
-always-on nodes of Kubernetes.
+Each check compares one pool, or the cluster, before and after. It yields the consequences.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,7 @@ from gpucluster.spec import UpdateClass
 
 # templates/k8s/nodepool.yaml.j2 forbids disruptions by drift
 _OF_KARPENTER = "Karpenter keeps its nodes until they are empty"
-_BY_HAND = "they are made and drained by hand"  # only EKS has node groups of ours
+_BY_HAND = "they are made and drained by hand"
 
 
 def consequences(
@@ -48,11 +47,13 @@ def _all(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) ->
     yield from _detached(old, new)
     yield from _node_groups(old, new)
     before = {pool.name: pool for pool in pools_of(old)}
-    rest = "" if _on_eks(old) and _on_eks(new) else _BY_HAND  # `_node_groups` has those of EKS
+    by_hand = not (_on_eks(old) and _on_eks(new))
     for pool in pools_of(new):
         if type(before.get(pool.name)) is type(pool):  # a pool of another orchestrator is a different pool
             for check in _POOL_CHECKS:
-                yield from check(before[pool.name], pool, rest)
+                yield from check(before[pool.name], pool)
+            if not isinstance(pool, Pool):
+                yield from _of_pods(before[pool.name], pool, by_hand=by_hand)
 
 
 def _head(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) -> Iterator[Consequence]:
@@ -125,7 +126,7 @@ def _node_groups(old: ClusterPlan, new: ClusterPlan) -> Iterator[Consequence]:
             yield Consequence(path=path, update=UpdateClass.DRAIN, message=f"{what}: EKS evicts their pods")
 
 
-def _slots(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
+def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     if not (isinstance(old, Pool) and isinstance(new, Pool)):
         return  # Kubernetes assigns node names itself
     gone = [lost for span in old.slots for lost in _lost(span, new.slots)]
@@ -135,36 +136,47 @@ def _slots(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
-def _shape(old: AnyPool, new: AnyPool, standing: str) -> Iterator[Consequence]:
+def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+    told = _hardware(old, new)
+    if told and isinstance(old, Pool):  # nobody replaces a host
+        rest = f"{WAITS}; then running nodes are replaced" if old.sources else WAITS
+        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=f"{told}: {rest}")
+
+
+def _always_on(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
+    told = _zones(old, new)
+    if told and isinstance(old, Pool):
+        message = f"{told}: the old ones are removed when their jobs end"
+        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
+
+
+def _of_pods(old: AnyPool, new: AnyPool, *, by_hand: bool) -> Iterator[Consequence]:
+    """Check a pool of Kubernetes. Only EKS has node groups of ours: `_node_groups` has them."""
+    path = f"pools[{new.name}]"
+    if told := _hardware(old, new):
+        karpenter = (_OF_KARPENTER,) if old.max > old.min else ()
+        standing = (f"always-on nodes: {_BY_HAND}",) if by_hand and old.min and new.min else ()
+        rest = "; ".join((*karpenter, *standing))
+        message = f"{told}: {rest}" if rest else told
+        yield Consequence(path=path, update=UpdateClass.DRAIN, message=message)
+    if by_hand and (told := _zones(old, new)):
+        yield Consequence(path=path, update=UpdateClass.DRAIN, message=f"{told}: {_BY_HAND}")
+
+
+def _hardware(old: AnyPool, new: AnyPool) -> str:
+    """Return how the hardware changes; empty if it does not."""
     was, now = _look(old), _look(new)
-    if was != now:
-        told = f"the hardware of the nodes changes ({was} -> {now})"
-        message = ": ".join((told, *_then(old, new, standing)))
-        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
+    return "" if was == now else f"the hardware of the nodes changes ({was} -> {now})"
 
 
-def _then(old: AnyPool, new: AnyPool, standing: str) -> Iterator[str]:
-    """Yield what happens to nodes with the old hardware, in one text, if somebody sees to them."""
-    if isinstance(old, Pool):  # nobody replaces a host
-        yield f"{WAITS}; then running nodes are replaced" if old.sources else WAITS
-        return
-    karpenter = (_OF_KARPENTER,) if old.max > old.min else ()
-    by_hand = (f"always-on nodes: {standing}",) if standing and old.min and new.min else ()
-    if karpenter or by_hand:
-        yield "; ".join((*karpenter, *by_hand))
-
-
-def _always_on(old: AnyPool, new: AnyPool, standing: str) -> Iterator[Consequence]:
+def _zones(old: AnyPool, new: AnyPool) -> str:
+    """Return how always-on nodes move; empty if they do not."""
     was, now = _zone(old), _zone(new)
-    if old.min and new.min and was != now:
-        rest = "the old ones are removed when their jobs end" if isinstance(old, Pool) else standing
-        if not rest:
-            return
-        message = f"the always-on nodes move from {was} to {now}: {rest}"
-        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
+    moves = old.min and new.min and was != now
+    return f"the always-on nodes move from {was} to {now}" if moves else ""
 
 
-def _moved(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
+def _moved(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     if not (isinstance(old, Pool) and isinstance(new, Pool)):
         return
     before = dict(old.hosts())
@@ -176,14 +188,14 @@ def _moved(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
-def _placed(old: AnyPool, new: AnyPool, _standing: str) -> Iterator[Consequence]:
+def _placed(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
     if isinstance(old, Pool) and isinstance(new, Pool) and old.placement != new.placement:
         where = "in a placement group of their zone" if new.placement else "without a placement group"
         message = f"nodes that are launched later are placed {where}"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.NEW_NODES, message=message)
 
 
-_POOL_CHECKS: tuple[Callable[[AnyPool, AnyPool, str], Iterator[Consequence]], ...] = (
+_POOL_CHECKS: tuple[Callable[[AnyPool, AnyPool], Iterator[Consequence]], ...] = (
     _slots,
     _shape,
     _always_on,

@@ -21,9 +21,6 @@ class EndedNodes:
     updated: tuple[str, ...] = ()  # one after another
     fewer: tuple[str, ...] = ()  # some of them
 
-    def __bool__(self) -> bool:
-        return bool(self.deleted or self.updated or self.fewer)
-
 
 def ended_nodes(old: ClusterPlan, new: ClusterPlan) -> EndedNodes:
     """Return what ends while the control plane stays."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gpucluster.gitops import storage_events
 from gpucluster.gitops.events import protected
 from gpucluster.gitops.model import ResourceChange
+from gpucluster.gitops.sentences import OTHER_DATA, of_lost
 from gpucluster.gitops.storage_events import Loss
 from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, ClusterPlan, Lustre, Nfs
@@ -37,10 +38,6 @@ class PodStorage:
     @property
     def deleted(self) -> tuple[str, ...]:
         return tuple(one.path for one in self.lost if not one.replaced)
-
-    @property
-    def emptied(self) -> tuple[str, ...]:
-        return tuple(one.path for one in self.lost if one.replaced)
 
     @property
     def swapped_paths(self) -> tuple[str, ...]:
@@ -81,12 +78,9 @@ def queued(found: PodStorage) -> Iterator[str]:
 
 
 def data(found: PodStorage) -> Iterator[str]:
-    if found.deleted:
-        yield f"on {listed(found.deleted)} is lost: it is deleted"
-    if found.emptied:
-        yield f"on {listed(found.emptied)} is lost: an empty one replaces it"
+    yield from of_lost(found.lost)
     if found.lost:
-        yield "other data stays where it is"
+        yield OTHER_DATA
 
 
 def before_manifests(found: PodStorage) -> Iterator[str]:

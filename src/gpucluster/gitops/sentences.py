@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from gpucluster.gitops.events import Controller, Events
 from gpucluster.gitops.model import WAITS
 from gpucluster.gitops.rows import Row, always, first, fitting
+from gpucluster.gitops.storage_events import Loss
 from gpucluster.text import listed
 
 
@@ -30,6 +31,7 @@ NODE_HOLDS = "one that names a removed node holds the bundle until it is cancell
 _LOST = "are lost: slurmctld does not know them when it starts, and nodes of a cloud are replaced"
 _FROM_HEAD = "a job that reads a file system of the head waits for it"
 _NEW_ONLY = "go on: only nodes that are launched later have the change"
+OTHER_DATA = "other data stays where it is"
 OLDER_DATABASE = "in the accounting database, what only the newer slurmdbd knows is lost: the older one removes its columns"
 
 RUNNING: tuple[Row[Events], ...] = (
@@ -141,7 +143,7 @@ def sessions(events: Events, notes: tuple[str, ...] = ()) -> str:
 def data(events: Events, notes: tuple[str, ...] = ()) -> str:
     """All that is not named stays."""
     gone = tuple(_deleted(events))
-    rest = ("other data stays where it is",) if gone else ()
+    rest = (OTHER_DATA,) if gone else ()
     older = (OLDER_DATABASE,) if events.older_database else ()
     return "; ".join((*gone, *rest, *_moved(events), *older, *notes)) or "stays where it is"
 
@@ -225,13 +227,18 @@ def _shared(events: Events) -> list[str]:
     return [one.path for one in events.lost if one.shared]
 
 
-def _deleted(events: Events) -> Iterator[str]:
-    gone = [one.path for one in events.lost if not one.replaced]
-    empty = [one.path for one in events.lost if one.replaced]
+def of_lost(lost: tuple[Loss, ...]) -> Iterator[str]:
+    """Yield the data that is lost with volumes and file systems of ours."""
+    gone = [one.path for one in lost if not one.replaced]
+    empty = [one.path for one in lost if one.replaced]
     if gone:
         yield f"on {_list(gone)} is lost: it is deleted"
     if empty:
         yield f"on {_list(empty)} is lost: an empty one replaces it"
+
+
+def _deleted(events: Events) -> Iterator[str]:
+    yield from of_lost(events.lost)
     if events.new_head or events.login_gone:
         yield "on the root volume of a machine that is replaced or leaves is deleted"
 
