@@ -114,6 +114,14 @@ def test_lines_of_the_page_work(rehearsal: Rehearsal) -> None:
     }
 
 
+@pytest.mark.parametrize("subject", ["tune", "serving/chat"])
+def test_why_of_the_page_says_that_nothing_waits(rehearsal: Rehearsal, subject: str) -> None:
+    page = (ROOT / "docs/kubernetes.md").read_text()
+    assert f"\ngpucluster k8s why kube {subject}\n" in page
+    command = (sys.executable, "-m", "gpucluster.cli", "k8s", "why", str(rehearsal.spec), subject)
+    assert eventually("nothing waits", lambda: "nothing waits" in rehearsal.typed(*command).stdout)
+
+
 def test_pod_that_fits_nowhere_gets_a_node_by_karpenters_own_rights(rehearsal: Rehearsal) -> None:
     """The only node of the pool takes no more pods, as one that somebody maintains."""
     before = {one["id"] for one in rehearsal.instances()}

@@ -121,6 +121,36 @@ def status(
 
 
 @app.command()
+def why(
+    cluster: ClusterArgument,
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAMESPACE/[KIND/]]NAME", help="A pod, or what runs pods, such as research/tune."
+        ),
+    ],
+    *,
+    context: ContextOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show why a pod or a workload does not run, in the words of Kueue, the scheduler, Karpenter and the kubelet. Exit 1: there is none."""
+    with reporting(output):
+        from gpucluster.cli.k8s_text import why_lines
+        from gpucluster.k8s_apply.why.explain import explain
+        from gpucluster.k8s_apply.why.read import read, subject_of
+        from gpucluster.plan.codec import to_json
+
+        wanted = subject_of(subject)
+        target = target_of(cluster, None)
+        with access_to(target, context, charts=False, any_version=True) as access:
+            found = explain(read(access.kubectl, wanted))
+        if output is Output.JSON:
+            answer(ok=True, name=target.plan.name, context=access.kubectl.context, why=to_json(found))
+        else:
+            print_result("\n".join(why_lines(found)))
+
+
+@app.command()
 def down(
     cluster: ClusterArgument,
     *,

@@ -1,4 +1,4 @@
-"""The table of `gpucluster k8s status` for people."""
+"""The texts of `gpucluster k8s status` and `gpucluster k8s why` for people."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -7,6 +7,9 @@ from gpucluster.text import printable
 
 if TYPE_CHECKING:
     from gpucluster.k8s_apply.status import Status
+    from gpucluster.k8s_apply.why.cause import Answer
+
+_LONGEST = 1000  # characters of a controller's words
 
 
 def lines(found: "Status") -> Iterator[str]:
@@ -41,3 +44,20 @@ def _rows(found: "Status") -> Iterator[tuple[str, str, str, str]]:
         yield "workload", one.name, one.state, one.why
     for name in found.leftovers:
         yield "left", name, "not in the spec", ""
+
+
+def why_lines(found: "Answer") -> Iterator[str]:
+    """Yield the lines of `gpucluster k8s why`."""
+    pods = ", ".join(f"{count} {phase}" for phase, count in found.pods.items())
+    yield f"{printable(found.subject)}: {found.state}" + (f"; pods: {pods}" if pods else "")
+    for one in found.causes:
+        others = f" and {one.count - 1} more" if one.count > 1 else ""
+        yield f"  {one.kind}: {printable(one.subject)}{others}"
+        yield f"    {one.by}: {printable(one.words, _LONGEST)}"
+        yield from (f"    {printable(detail, _LONGEST)}" for detail in one.details)
+        if one.next_step:
+            yield f"    next: {one.next_step}"
+    if not found.causes:
+        yield "  nothing waits" if found.state in ("ready", "completed") else "  no controller says why"
+    if found.unread:
+        yield f"  not readable for you: {', '.join(found.unread)}"

@@ -58,10 +58,13 @@ class Kubectl:
                 left = kept
         return []
 
-    def find(self, kinds: Sequence[Kind], selector: str = "", namespace: str = "") -> list[Manifest]:
+    def find(
+        self, kinds: Sequence[Kind], selector: str = "", namespace: str = "", name: str = ""
+    ) -> list[Manifest]:
         """Return the objects of the kinds, in one namespace or in all. A kind that is not served has no objects."""
         place = ("--namespace", namespace) if namespace else ("--all-namespaces",)
         match = ("--selector", selector) if selector else ()
+        match += (f"--field-selector=metadata.name={name}",) if name else ()
 
         def call(some: Sequence[Kind]) -> list[Manifest]:
             types = ",".join(_type(kind) for kind in some)

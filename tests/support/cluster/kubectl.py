@@ -256,6 +256,10 @@ def _merged(there: Object, one: Object) -> Object:
 def _matches(one: Object, flags: dict[str, str]) -> bool:
     if "namespace" in flags and one["metadata"].get("namespace") != flags["namespace"]:
         return False
+    field, _, name = flags.get("field-selector", "").partition("=")
+    assert field in ("", "metadata.name"), f"the stand-in does not know the field {field}"
+    if field and one["metadata"]["name"] != name:
+        return False
     marks = one["metadata"].get("labels", {})
     pairs = [pair.split("=", 1) for pair in flags.get("selector", "").split(",") if pair]
     return all(marks.get(key) == value for key, value in pairs)

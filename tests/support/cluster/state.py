@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 BUILT_IN = {
-    "v1": ["ConfigMap", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
+    "v1": ["ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
     "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
-    "apps/v1": ["DaemonSet", "Deployment", "StatefulSet"],
+    "apps/v1": ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
     "batch/v1": ["Job"],
     "autoscaling/v2": ["HorizontalPodAutoscaler"],
     "coordination.k8s.io/v1": ["Lease"],
@@ -26,6 +26,7 @@ OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     "jobset": {"jobset.x-k8s.io/v1alpha2": ["JobSet"]},
     "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"]},
     "kueue": {"kueue.x-k8s.io/v1beta2": ["ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Workload", "WorkloadPriorityClass"]},
+    "prometheus-operator": {"monitoring.coreos.com/v1": ["PodMonitor", "PrometheusRule", "ServiceMonitor"]},
     "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"]},
 }  # fmt: skip
 CLUSTER_SCOPED = {

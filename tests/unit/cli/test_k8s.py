@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster import CONTEXT, Cluster, installed
+from support.waiting_pods import JOBSET, unreserved
 
 from gpucluster.cli import main as program
 
@@ -78,3 +79,26 @@ def test_missing_kubectl(
     code, _, err = said(capsys, "up", STACK)
     assert code == 2
     assert "there is no kubectl in PATH" in err
+
+
+def test_why_says_what_a_gang_waits_for(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.change(crds=["jobset", "kueue"])
+    cluster.put(JOBSET, unreserved('topology "x" doesn\'t allow to fit any of 4 pod(s)\x1b[31m'))
+    code, out, _ = said(capsys, "why", STACK, "research/tune")
+    assert code == 0
+    assert out.splitlines() == [
+        "research/JobSet/tune: queued",
+        "  topology: research/JobSet/tune",
+        '    Kueue: topology "x" doesn\'t allow to fit any of 4 pod(s)',
+        "    next: kubectl get nodes --show-labels",
+    ]
+    code, out, _ = said(capsys, "why", STACK, "tune", "-o", "json")
+    found = json.loads(out)
+    assert (code, found["ok"], found["why"]["state"]) == (0, True, "queued")
+    assert [one["kind"] for one in found["why"]["causes"]] == ["topology"]
+
+
+def test_why_of_nothing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "why", STACK, "research/tuen")
+    assert code == 1
+    assert "there is no pod or workload tuen in the namespace research" in err

@@ -1,0 +1,171 @@
+"""Why Kueue does not start a workload, by the conditions of its Workload. Pure.
+
+Sources: Kueue v0.19.2, apis/kueue/v1beta2/workload_types.go (conditions and reasons), pkg/scheduler/flavorassigner (quota and flavors),
+pkg/cache/scheduler/tas_flavor_snapshot.go (topology), pkg/controller/core/workload_controller.go (queues). A message is cut at 32 KiB.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from gpucluster import kubernetes_quantity as quantity
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply.objects import condition, rows, section
+from gpucluster.k8s_apply.why.cause import Cause, CauseKind
+from gpucluster.k8s_apply.why.evidence import Evidence, name_of
+
+BY = "Kueue"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_HOLDERS = 5
+_UNUSED = re.compile(r"insufficient unused quota for (\S+) in flavor ([^\s,]+)")
+_ROWS: tuple[tuple[re.Pattern[str], CauseKind], ...] = (
+    (re.compile(r"(LocalQueue|ClusterQueue) \S+ (doesn't exist|not found|is terminating|is stopped|is inactive)"), CauseKind.QUEUE),
+    (re.compile(r"insufficient (unused )?quota|cannot borrow|quota"), CauseKind.QUOTA),
+    (re.compile(r"topology \"[^\"]*\" (doesn't allow|allows to fit only)|topology"), CauseKind.TOPOLOGY),
+    (re.compile(r"flavor|taint|affinity"), CauseKind.FLAVOR),
+)  # fmt: skip
+_TOO_LARGE = re.compile(r"> maximum capacity")
+
+
+def causes(evidence: Evidence) -> Iterator[Cause]:
+    """Yield what prevents the admission of each Workload of the subject."""
+    for one in evidence.workloads:
+        if condition(one, "Finished").get("status") == "True":
+            continue
+        yield from _of_workload(one, evidence)
+    if not evidence.workloads:
+        yield from _unseen(evidence)
+
+
+def admitted(one: Manifest) -> bool:
+    return condition(one, "Admitted").get("status") == "True"
+
+
+def _of_workload(one: Manifest, evidence: Evidence) -> Iterator[Cause]:
+    subject = _owner_name(one)
+    if section(one, "spec").get("active") is False:
+        yield _deactivated(one, subject)
+        return
+    if admitted(one):
+        return
+    evicted = condition(one, "Evicted")
+    if evicted.get("status") == "True":
+        words = f"{evicted.get('reason', '')}: {evicted.get('message', '')}"
+        yield Cause(kind=CauseKind.EVICTED, subject=subject, by=BY, words=words)
+    reserved = condition(one, "QuotaReserved")
+    if reserved.get("status") != "True":
+        words = str(reserved.get("message") or "has not judged it")
+        yield _unreserved(words, one, subject, evidence)
+        return
+    for check in rows(section(one, "status"), "admissionChecks"):
+        if check.get("state") != "Ready":
+            words = f"{check.get('name')} is {check.get('state')}: {check.get('message') or 'no message'}"
+            yield Cause(kind=CauseKind.CHECK, subject=subject, by=BY, words=words)
+
+
+def _deactivated(one: Manifest, subject: str) -> Cause:
+    row = condition(one, "Evicted")
+    name, namespace = one["metadata"]["name"], one["metadata"]["namespace"]
+    patch = """kubectl patch workloads.kueue.x-k8s.io %s --namespace %s --type merge --patch '{"spec":{"active":true}}'"""
+    return Cause(
+        kind=CauseKind.STOPPED,
+        subject=subject,
+        by=BY,
+        words=str(row.get("message") or "spec.active of its Workload is false"),
+        next_step=patch % (name, namespace),
+    )
+
+
+def _unreserved(words: str, one: Manifest, subject: str, evidence: Evidence) -> Cause:
+    kind = next((kind for pattern, kind in _ROWS if pattern.search(words)), CauseKind.OTHER)
+    details: tuple[str, ...] = ()
+    step = ""
+    if kind is CauseKind.QUEUE:
+        details, step = _of_queue(one, evidence)
+    elif _TOO_LARGE.search(words):
+        step = "it does not fit into an empty queue: request less, or raise the quota of the team in kubernetes.teams"
+    elif kind is CauseKind.QUOTA:
+        details = tuple(_holders(words, evidence))
+        step = (
+            "wait until one of them ends, or raise the quota of the team in kubernetes.teams"
+            if details
+            else ""
+        )
+    elif kind is CauseKind.TOPOLOGY:
+        step = "kubectl get nodes --show-labels"
+    return Cause(kind=kind, subject=subject, by=BY, words=words, details=details, next_step=step)
+
+
+def _of_queue(one: Manifest, evidence: Evidence) -> tuple[tuple[str, ...], str]:
+    """Return what the queues of a Workload say of themselves, and the command that shows them."""
+    namespace, name = one["metadata"]["namespace"], str(section(one, "spec").get("queueName", ""))
+    local = evidence.named("LocalQueue", name, namespace)
+    if local is None:
+        there = sorted(
+            q["metadata"]["name"]
+            for q in evidence.of("LocalQueue")
+            if q["metadata"]["namespace"] == namespace
+        )
+        return (
+            f"queues of {namespace}: {', '.join(there) or 'none'}",
+        ), f"kubectl get localqueues --namespace {namespace}"
+    queue = evidence.named("ClusterQueue", str(section(local, "spec").get("clusterQueue", "")))
+    said = [
+        f"{name_of(q)}: {row['message']}"
+        for q in (local, queue)
+        if q is not None and (row := condition(q, "Active")).get("status") != "True" and row.get("message")
+    ]
+    if not said:
+        said = ["both queues are active now: Kueue has not judged the workload again"]
+    return tuple(said), f"kubectl describe localqueues {name} --namespace {namespace}"
+
+
+def _holders(words: str, evidence: Evidence) -> Iterator[str]:
+    """Yield the workloads that hold most of the quota that is missing."""
+    lacks = list(dict.fromkeys(_UNUSED.findall(words)))
+    of_gpus = [row for row in lacks if "gpu" in row[0] or "/mig-" in row[0]]
+    for resource, flavor in of_gpus or lacks:  # who holds the GPUs holds the rest of their nodes, too
+        held = [(amount, one) for one in evidence.of("Workload") if (amount := _held(one, resource, flavor))]
+        for amount, one in sorted(held, key=lambda row: (-row[0], name_of(row[1])))[:_HOLDERS]:
+            yield f"{_owner_name(one)} holds {quantity.shown(amount)} {resource} of {flavor}"
+        if rest := sorted(amount for amount, _ in held)[:-_HOLDERS]:
+            yield f"{len(rest)} others hold {quantity.shown(sum(rest, Decimal(0)))} {resource} of {flavor}"
+
+
+def _held(one: Manifest, resource: str, flavor: str) -> Decimal:
+    assigned = rows(section(section(one, "status"), "admission"), "podSetAssignments")
+    mine = (row for row in assigned if section(row, "flavors").get(resource) == flavor)
+    amounts = (quantity.parse(section(row, "resourceUsage").get(resource, "0")) for row in mine)
+    return sum((amount or Decimal(0) for amount in amounts), Decimal(0))
+
+
+def _owner_name(one: Manifest) -> str:
+    """Return the name of what Kueue made the Workload of."""
+    for owner in rows(one["metadata"], "ownerReferences"):
+        return f"{one['metadata']['namespace']}/{owner['kind']}/{owner['name']}"
+    return name_of(one)
+
+
+def _unseen(evidence: Evidence) -> Iterator[Cause]:
+    """Yield the cause of a suspended object that Kueue has made no Workload of."""
+    root = evidence.root
+    spec: Mapping[str, object] = section(root, "spec")
+    if spec.get("suspend") is not True:
+        return
+    label = section(root["metadata"], "labels").get(QUEUE_LABEL)
+    if label:
+        words = f"it has made no Workload of the queue {label}"
+        yield Cause(
+            kind=CauseKind.QUEUE,
+            subject=name_of(root),
+            by=BY,
+            words=words,
+            next_step="kubectl get pods --namespace kueue-system",
+        )
+    else:
+        yield Cause(
+            kind=CauseKind.STOPPED,
+            subject=name_of(root),
+            by="its spec",
+            words=f"spec.suspend is true, and it has no label {QUEUE_LABEL}: nothing starts it",
+        )
