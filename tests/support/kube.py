@@ -59,7 +59,11 @@ def objects(texts: dict[str, str]) -> dict[str, Any]:
     """Every manifest by `Kind/name` or, in a namespace, `Kind/namespace/name`."""
     found: dict[str, Any] = {}
     for path, text in sorted(texts.items()):
-        if path.endswith(".yaml") and "kustomization" not in path and not path.startswith(("helm/", "flux/")):
+        if (
+            path.endswith(".yaml")
+            and "kustomization" not in path
+            and not path.startswith(("argocd/", "flux/", "helm/"))
+        ):
             got = read(text, path)
             assert not got.findings
             for one in (document.value for document in got.documents):

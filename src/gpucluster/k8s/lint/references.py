@@ -105,9 +105,20 @@ def _cluster_scoped() -> frozenset[str]:
     return frozenset(own | {f"{kind}.{group}" if group else kind for group, kind in pairs})
 
 
+def _at_home(thing: Obj) -> bool:
+    """Return whether the object belongs to Flux or Argo CD, whose installation makes the namespace."""
+    match thing.namespace:
+        case "flux-system":
+            return thing.group.endswith(".toolkit.fluxcd.io")
+        case "argocd":
+            return thing.group == "argoproj.io" or (thing.kind, thing.name) == ("ConfigMap", "argocd-cm")
+        case _:
+            return False
+
+
 def _namespace(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
-    if thing.namespace == "flux-system" and thing.group.endswith(".toolkit.fluxcd.io"):
-        return  # `flux bootstrap` makes the namespace
+    if _at_home(thing):
+        return
     if manifests.is_namespaced(thing):
         yield from _resolve(manifests, thing, ("metadata", "namespace"), "Namespace", thing.namespace)
 

@@ -1,0 +1,145 @@
+"""The tree for Argo CD: an Application for each chart, and each wave with its number, in one Kustomize folder.
+
+The same releases and waves as `gpucluster k8s up`. One Application that a person makes from the folder applies all: Argo CD begins a sync
+wave when the one before is healthy. Fields and annotations: argoproj/argo-cd v3.6 (docs/user-guide/sync-waves.md, sync-options.md, helm.md,
+docs/operator-manual/health.md). It has no health checks for kinds of Kueue and LeaderWorkerSet, and none for Application since 1.8, so
+`argocd-cm.yaml` has them. Without a status that says so, its own checks take a NodePool and an EC2NodeClass for not healthy.
+"""
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+from gpucluster.k8s.awaited import CONDITIONS
+from gpucluster.k8s.manifest import Manifest, documents, dump
+from gpucluster.k8s.releases import Release, releases
+from gpucluster.k8s.site import Site
+from gpucluster.k8s.views.storage import missing
+from gpucluster.k8s.waves import STORAGE, WAVES
+from gpucluster.plan import names
+
+FOLDER = "argocd"
+NAMESPACE = "argocd"
+CHARTS_FIRST = -1  # the sync wave of the charts
+_HERE = "https://kubernetes.default.svc"  # the cluster that Argo CD runs in
+_WAVE = "argocd.argoproj.io/sync-wave"
+_OPTIONS = "argocd.argoproj.io/sync-options"
+_MISSING_KINDS = "SkipDryRunOnMissingResource=true"  # the charts bring the kinds of later waves
+_OWN_CHECKS = ("karpenter.sh", "karpenter.k8s.aws")  # API groups
+_FILE = "kustomization.yaml"
+_KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+
+
+def argocd(site: Site, files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files below FOLDER. `files` has the values of the charts and the waves."""
+    present = {path.partition("/")[0] for path in files}
+    waves = dict(_numbers(site, present))
+    made = {f"{FOLDER}/{folder}/{_FILE}": _wave(folder, number) for folder, number in waves.items()}
+    charts = dump([_chart(site, one, files) for one in releases(site)])
+    top = dump([{**_KUSTOMIZATION, "resources": ["charts.yaml", *waves]}])
+    return {
+        **made,
+        f"{FOLDER}/charts.yaml": charts,
+        f"{FOLDER}/{_FILE}": top,
+        f"{FOLDER}/settings/argocd-cm.yaml": dump([_health()]),
+    }
+
+
+def create(cluster: str) -> str:
+    """Return the command that makes the Application of the whole. REPOSITORY has the output of `gpucluster render` at its root."""
+    path = f"{cluster}/{names.K8S_DIR}/{FOLDER}"
+    return f"argocd app create {cluster} --repo REPOSITORY --path {path} --dest-server {_HERE} --sync-policy automated"
+
+
+def _numbers(site: Site, present: Set[str]) -> Iterator[tuple[str, int]]:
+    """Yield folder and sync wave. A claim whose volume has no id yet stays pending, and no wave comes after it: they are one."""
+    last = WAVES.index(STORAGE) if missing(site) else len(WAVES)
+    for number, wave in enumerate(WAVES):
+        if wave.folder in present:
+            yield wave.folder, min(number, last)
+
+
+def _wave(folder: str, number: int) -> str:
+    """Return the overlay of a wave. commonAnnotations would also mark the pods of templates, and start them anew."""
+    transformer: Manifest = {
+        "apiVersion": "builtin",
+        "kind": "AnnotationsTransformer",
+        "metadata": {"name": "wave"},
+        "annotations": {_WAVE: str(number), _OPTIONS: f"ServerSideApply=true,{_MISSING_KINDS}"},
+        "fieldSpecs": [{"path": "metadata/annotations", "create": True}],
+    }
+    overlay = {**_KUSTOMIZATION, "resources": [f"../../{folder}"], "transformers": [dump([transformer])]}
+    return dump([overlay])
+
+
+def _chart(site: Site, release: Release, files: Mapping[str, str]) -> Manifest:
+    values: dict[str, Any] = documents(files[release.values])[0] if release.values else {}
+    source = {
+        "repoURL": release.repository.removeprefix("oci://"),
+        "chart": release.name,
+        "targetRevision": release.version,
+        "helm": {"releaseName": release.name, "valuesObject": values},
+    }
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {
+            "name": f"{site.plan.name}-{release.name}",
+            "namespace": NAMESPACE,
+            "labels": site.labels,
+            "annotations": {_WAVE: str(CHARTS_FIRST)},
+        },
+        "spec": {
+            "project": "default",
+            "source": source,
+            "destination": {"server": _HERE, "namespace": release.namespace},
+            "syncPolicy": {
+                "automated": {"prune": False},
+                "syncOptions": ["CreateNamespace=true", "ServerSideApply=true"],
+            },
+        },
+    }
+
+
+def _health() -> Manifest:
+    """Return the settings of Argo CD that the waves need, to be added to its ConfigMap."""
+    checks = {
+        _key(version, kind): _LUA_OF_CONDITION % name
+        for (version, kind), name in CONDITIONS.items()
+        if version.partition("/")[0] not in _OWN_CHECKS
+    }
+    labels = {"app.kubernetes.io/name": "argocd-cm", "app.kubernetes.io/part-of": "argocd"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "argocd-cm", "namespace": NAMESPACE, "labels": labels},
+        "data": {_key("argoproj.io/v1alpha1", "Application"): _LUA_OF_APPLICATION, **checks},
+    }
+
+
+def _key(version: str, kind: str) -> str:
+    return f"resource.customizations.health.{version.partition('/')[0]}_{kind}"
+
+
+_LUA_OF_APPLICATION = """\
+hs = {status = "Progressing", message = ""}
+if obj.status ~= nil and obj.status.health ~= nil then
+  hs.status = obj.status.health.status
+end
+return hs
+"""
+_LUA_OF_CONDITION = """\
+hs = {status = "Progressing", message = "no controller has judged it"}
+if obj.status ~= nil and obj.status.conditions ~= nil then
+  for i, condition in ipairs(obj.status.conditions) do
+    if condition.type == "%s" then
+      hs.message = condition.message
+      seen = condition.observedGeneration
+      old = seen ~= nil and seen ~= 0 and seen ~= obj.metadata.generation
+      if condition.status == "True" and not old then
+        hs.status = "Healthy"
+      end
+    end
+  end
+end
+return hs
+"""
