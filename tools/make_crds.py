@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
 
 DATA = Path(__file__).parent.parent / "src/gpucluster/catalog/data/crds"
 READ_ON = "2026-11-21"
@@ -36,8 +36,13 @@ USED = {
     "kustomize.toolkit.fluxcd.io/v1": ("Kustomization",),
     "source.toolkit.fluxcd.io/v1": ("GitRepository", "HelmRepository", "OCIRepository"),
     "argoproj.io/v1alpha1": ("Application",),
+    "monitoring.coreos.com/v1": ("PodMonitor", "PrometheusRule", "ServiceMonitor"),
 }
-IN_MODULES = ("config/crd/bases/*.yaml", "manifests/crds/*-crd.yaml")
+IN_MODULES = (
+    "config/crd/bases/*.yaml",
+    "manifests/crds/*-crd.yaml",
+    "example/prometheus-operator-crd/*.yaml",
+)
 DEPRECATED = {"kueue.x-k8s.io/v1beta1": "kueue.x-k8s.io/v1beta2"}  # the values of Kueue v0.19's own resources
 
 
@@ -73,7 +78,7 @@ def _of_module(given: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     repo, _, tag = project.partition("@")
     module = Path(where)
     for path in sorted(path for pattern in IN_MODULES for path in module.glob(pattern)):
-        crd = yaml.safe_load(path.read_text())
+        crd = YAML(typ="safe").load(path)  # of YAML 1.2: PyYAML takes a plain `=` for a tag
         for version in crd["spec"]["versions"]:
             names = crd["spec"]["names"]
             row = {

@@ -1,4 +1,4 @@
-"""Write monitoring/dashboard.json, the Grafana dashboard of a cluster, from a table of panels. The output is deterministic."""
+"""Write the Grafana dashboards of Slurm and of Kubernetes, each from a table of panels. The output is deterministic."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OUT = Path(__file__).parent.parent / "monitoring" / "dashboard.json"
+ROOT = Path(__file__).parent.parent
 WIDTH, HEIGHT = 8, 7  # Grafana has 24 columns: three panels in a row
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
@@ -26,7 +26,21 @@ def quantile(share: float, of: str, by: str) -> str:
     return f"histogram_quantile({share}, sum by (le{by}) (rate({of}_bucket[$__rate_interval])))"
 
 
-ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+Rows = tuple[tuple[str, tuple[Panel, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """A dashboard and its file. `variables` are Grafana's, beside the data source."""
+
+    file: Path
+    name: str
+    of: str
+    rows: Rows
+    variables: tuple[dict[str, Any], ...] = ()
+
+
+SLURM: Rows = (
     (
         "Current state",
         (
@@ -99,16 +113,79 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
 )  # fmt: skip
 
 
+QUEUE = {
+    "name": "queue",
+    "label": "Queue",
+    "type": "query",
+    "datasource": SOURCE,
+    "query": "label_values(kueue_cluster_queue_status, cluster_queue)",
+    "multi": True,
+    "includeAll": True,
+    "allValue": ".*",
+    "refresh": 2,
+}
+_Q = 'cluster_queue=~"$queue"'
+_GPU = f'{_Q}, resource=~"nvidia.com/.*"'
+KUBERNETES: Rows = (
+    (
+        "Queues",
+        (
+            Panel("GPUs and slices in use", ((f"sum by (cluster_queue, resource) (kueue_cluster_queue_resource_usage{{{_GPU}}})", "{{cluster_queue}} {{resource}}"),)),
+            Panel("Quota", ((f"sum by (cluster_queue, resource) (kueue_cluster_queue_nominal_quota{{{_GPU}}})", "{{cluster_queue}} {{resource}}"),)),
+            Panel("Share of what is borrowed", ((f"max by (cluster_queue) (kueue_cluster_queue_weighted_share{{{_Q}}})", "{{cluster_queue}}"),), description="Kueue's ratio by weight: the queue with the smallest goes first."),
+            Panel("Waiting workloads", ((f"sum by (cluster_queue, status) (kueue_pending_workloads{{{_Q}}})", "{{cluster_queue}} {{status}}"),), description="gpucluster k8s why NAME WORKLOAD shows the cause."),
+            Panel("Admitted workloads", ((f"sum by (cluster_queue) (kueue_admitted_active_workloads{{{_Q}}})", "{{cluster_queue}}"),)),
+            Panel("Evictions", ((f"sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{{{_Q}}}[$__rate_interval]))", "{{cluster_queue}} {{reason}}"),)),
+            Panel("Median wait until admission", ((quantile(0.5, "kueue_admission_wait_time_seconds", ", cluster_queue"), "{{cluster_queue}}"),), "s"),
+            Panel("90th percentile of the wait until admission", ((quantile(0.9, "kueue_admission_wait_time_seconds", ", cluster_queue"), "{{cluster_queue}}"),), "s"),
+            Panel("Inactive queues", ((f'max by (cluster_queue) (kueue_cluster_queue_status{{{_Q}, status="active"}}) == 0', "{{cluster_queue}}"),)),
+        ),
+    ),
+    (
+        "Money",
+        (
+            Panel("Cost per hour of each team", ((f"sum by (cluster_queue) (gpucluster:team_cost:usd_per_hour{{{_Q}}})", "{{cluster_queue}}"),), "currencyUSD", description="On-demand list prices of the dearest machine of each pool. Pools without a list price are missing."),
+            Panel("Cost of the last 30 days", ((f"sum by (cluster_queue) (sum_over_time(gpucluster:team_cost:usd_per_hour{{{_Q}}}[30d:1h]))", "{{cluster_queue}}"),), "currencyUSD", kind="bargauge"),
+            Panel("GPU hours of the last 30 days", ((f"sum by (cluster_queue, resource) (sum_over_time(gpucluster:team_gpus:used{{{_Q}}}[30d:1h]))", "{{cluster_queue}} {{resource}}"),), "h", kind="bargauge"),
+        ),
+    ),
+    (
+        "GPUs",
+        (
+            Panel("Utilization by team", (("avg by (namespace) (DCGM_FI_DEV_GPU_UTIL)", "{{namespace}}"),), "percent"),
+            Panel("Memory in use", (("sum by (namespace) (DCGM_FI_DEV_FB_USED)", "{{namespace}}"),), "decmbytes"),
+            Panel("Power", (("sum by (Hostname) (DCGM_FI_DEV_POWER_USAGE)", "{{Hostname}}"),), "watt"),
+            Panel("Temperature", (("max by (Hostname) (DCGM_FI_DEV_GPU_TEMP)", "{{Hostname}}"),), "celsius"),
+            Panel("Last XID of each GPU", (("max by (Hostname, gpu) (DCGM_FI_DEV_XID_ERRORS) > 0", "{{Hostname}} GPU {{gpu}}"),)),
+            Panel("Remapped rows", (("sum by (Hostname) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS)", "{{Hostname}}"), ("sum by (Hostname) (DCGM_FI_DEV_ROW_REMAP_FAILURE)", "{{Hostname}} failed"))),
+        ),
+    ),
+    (
+        "Karpenter",
+        (
+            Panel("Nodes of each pool", (('karpenter_nodepools_usage{resource_type="nodes"}', "{{nodepool}}"),)),
+            Panel("Limit of each pool", (("karpenter_nodepools_limit", "{{nodepool}} {{resource_type}}"),)),
+            Panel("Machines that ended", (("sum by (nodepool) (increase(karpenter_nodeclaims_terminated_total[$__rate_interval]))", "{{nodepool}}"), ("sum by (nodepool, reason) (increase(karpenter_nodeclaims_disrupted_total[$__rate_interval]))", "{{nodepool}} {{reason}}"))),
+        ),
+    ),
+)  # fmt: skip
+BOARDS = (
+    Board(ROOT / "monitoring/dashboard.json", "gpucluster", "slurm", SLURM),
+    Board(ROOT / "templates/dashboards/kubernetes.json", "gpucluster-kubernetes", "kubernetes", KUBERNETES, (QUEUE,)),
+)  # fmt: skip
+
+
 def main() -> int:
-    OUT.write_text(dashboard_text())
+    for board in BOARDS:
+        board.file.write_text(dashboard_text(board))
     return 0
 
 
-def dashboard_text() -> str:
+def dashboard_text(board: Board) -> str:
     """Return the file's content."""
     panels: list[dict[str, Any]] = []
     top = 0
-    for title, row in ROWS:
+    for title, row in board.rows:
         panels.append(
             {
                 "type": "row",
@@ -124,22 +201,22 @@ def dashboard_text() -> str:
             at = grid_position(number % 3 * WIDTH, top + number // 3 * HEIGHT, WIDTH, HEIGHT)
             panels.append({**panel_json(panel), "id": len(panels) + 1, "gridPos": at})
         top += -(-len(row) // 3) * HEIGHT
-    return json.dumps(dashboard(panels), indent=1, sort_keys=True) + "\n"
+    return json.dumps(dashboard(board, panels), indent=1, sort_keys=True) + "\n"
 
 
-def dashboard(panels: list[dict[str, Any]]) -> dict[str, Any]:
+def dashboard(board: Board, panels: list[dict[str, Any]]) -> dict[str, Any]:
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return {
-        "uid": "gpucluster",
-        "title": "gpucluster",
+        "uid": board.name,
+        "title": board.name,
         "schemaVersion": 39,
         "version": 1,
         "editable": True,
         "refresh": "30s",
-        "tags": ["gpucluster", "slurm"],
+        "tags": ["gpucluster", board.of],
         "time": {"from": "now-6h", "to": "now"},
         "timezone": "utc",
-        "templating": {"list": [source]},
+        "templating": {"list": [source, *board.variables]},
         "annotations": {"list": []},
         "panels": panels,
     }

@@ -20,6 +20,7 @@ from gpucluster.sandbox.kubernetes.client import Client
 from gpucluster.sandbox.kubernetes.control_plane import ControlPlane
 from gpucluster.sandbox.kubernetes.programs import Programs
 
+MONITORED = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
 T = TypeVar("T")
 Manifest = dict[str, Any]
 
@@ -29,6 +30,7 @@ class Kubernetes:
     """What a test uses of the control plane."""
 
     plane: ControlPlane
+    metrics_port: int  # of Kueue
 
     @property
     def client(self) -> Client:
@@ -51,14 +53,14 @@ def started(programs: Programs, folder: Path) -> Iterator[Kubernetes]:
     with control_plane.running(programs, folder) as plane:
         for one in crds.from_catalog():
             plane.client.apply(one)
-        managers.start(plane, managers.kueue(kueue_config()))
+        metrics_port = managers.start(plane, managers.kueue(kueue_config()))
         managers.start(plane, managers.JOBSET)
-        yield Kubernetes(plane)
+        yield Kubernetes(plane, metrics_port)
 
 
 def kueue_config() -> Mapping[str, Any]:
     """What the values of Kueue's chart give to its manager, for all clusters of the tests instead of one."""
-    (values,) = manifest.documents(files()["helm/kueue.yaml"])
+    (values,) = manifest.documents(files(MONITORED)["helm/kueue.yaml"])
     (config,) = manifest.documents(values["managerConfig"]["controllerManagerConfigYaml"])
     anywhere = {"matchExpressions": [{"key": "gpucluster/cluster", "operator": "Exists"}]}
     return {**config, "managedJobsNamespaceSelector": anywhere}

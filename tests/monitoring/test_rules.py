@@ -1,35 +1,20 @@
 """Check the alert rules with promtool. `tools/warm.py` and `make test` fetch it."""
 
-import runpy
-import subprocess
 from pathlib import Path
 
-import pytest
+from support.promtool import run_promtool
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "monitoring"
 
 
-@pytest.fixture(scope="module")
-def promtool() -> Path:
-    found = runpy.run_path(str(ROOT / "tools" / "promtool.py"))["find"]()
-    assert found is not None, "promtool is not found; next: python tools/promtool.py"
-    return found
-
-
-def run_promtool(promtool: Path, *words: str, folder: Path = RULES) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [promtool, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=600
-    )
-
-
 def test_promtool_accepts_the_rules(promtool: Path) -> None:
-    done = run_promtool(promtool, "check", "rules", "rules.yml")
+    done = run_promtool(promtool, "check", "rules", "rules.yml", folder=RULES)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_each_alert_passes_its_rule_tests(promtool: Path) -> None:
-    done = run_promtool(promtool, "test", "rules", "rules_test.yml")
+    done = run_promtool(promtool, "test", "rules", "rules_test.yml", folder=RULES)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

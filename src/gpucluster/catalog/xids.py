@@ -51,6 +51,11 @@ def known(xid: int) -> bool:
     return xid in _rows()
 
 
+def of_machines() -> tuple[int, ...]:
+    """Return the XIDs whose remedy is another than the end of a job."""
+    return tuple(sorted(xid for xid in _rows() if severity_of(xid) is not Severity.MONITOR))
+
+
 def verdict_of(xid: int, text: str = "") -> Verdict:
     """Return the facts of an XID. An unknown XID is monitored and reported."""
     row = _rows().get(xid)

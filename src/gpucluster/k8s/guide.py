@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from gpucluster.k8s import argocd
 from gpucluster.k8s.manifest import dump
 from gpucluster.k8s.releases import install, releases
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
-from gpucluster.k8s.waves import TESTS, WAVES, apply
+from gpucluster.k8s.waves import FIELD_MANAGER, TESTS, WAVES, apply
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Bindings, Efs, FileSystemBinding, FsxLustre, Lustre
 from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
@@ -81,6 +82,15 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
     yield ""
     yield f"With Flux: commit the output of `gpucluster render {site.plan.name} --to {site.plan.name}` at the root of the repository of the GitRepository"
     yield f"`flux-system`, and apply `flux/kustomizations.yaml` once. Then use `gpucluster k8s status {site.plan.name} --no-charts`: helm's releases are Flux's."
+    yield ""
+    yield "With Argo CD: commit the same output to a repository that Argo CD reads, add to its settings the health checks that the waves need, and"
+    yield "make one Application:"
+    yield ""
+    yield "```sh"
+    yield f"kubectl apply --server-side --field-manager={FIELD_MANAGER} --filename {argocd.FOLDER}/settings/argocd-cm.yaml"
+    yield argocd.create(site.plan.name)
+    yield "```"
+    yield "It installs the charts as Applications of their own, then the waves. It deletes nothing that leaves the spec."
     if missing(site):
         yield ""
         yield "`MISSING.md` lists file systems without an id; pods that need them wait."
@@ -99,6 +109,8 @@ def _needed(site: Site) -> Iterator[str]:
     if not ours and any(isinstance(mount.source, Lustre) for mount in site.mounts()):
         yield "the FSx for Lustre CSI driver"
     yield from _people(site)
+    if part.monitoring is not None:
+        yield "the Prometheus operator, with a Prometheus that takes ServiceMonitors and rules of all namespaces, and Grafana's sidecar for the dashboard"
     if any(one.queue_depth is not None for one in site.workloads.services):
         yield "an adapter that serves the pods' metric `queue_depth` to the autoscaler (`custom.metrics.k8s.io`)"
 

@@ -13,10 +13,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from gpucluster.artifacts import Artifact
 from gpucluster.files import shipped
-from gpucluster.k8s import flux, guide, waves
+from gpucluster.k8s import argocd, flux, guide, waves
 from gpucluster.k8s.manifest import Manifest, documents, dump, scalar
 from gpucluster.k8s.site import Site, site
-from gpucluster.k8s.views import charts, gangs, leader_workers, nodes, queues, services, storage, teams
+from gpucluster.k8s.views import (
+    charts,
+    gangs,
+    leader_workers,
+    monitoring,
+    nodes,
+    queues,
+    services,
+    storage,
+    teams,
+)
 from gpucluster.k8s.waves import Wave
 from gpucluster.plan import names
 from gpucluster.plan.model import Bindings, ClusterPlan
@@ -37,7 +47,7 @@ class Component:
 def _kueue(of: Site) -> Iterator[tuple[str, charts.Kueue]]:
     """A component whose configuration is text inside a chart's values."""
     config = dump(_documents(charts.KUEUE_CONFIG, charts.kueue_config(of)))
-    yield "kueue", charts.Kueue(config=scalar(config))
+    yield "kueue", charts.Kueue(config=scalar(config), monitored=charts.monitored(of))
 
 
 COMPONENTS: tuple[Component, ...] = (
@@ -45,6 +55,7 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.CHARTS, "values-kueue.yaml.j2", _kueue),
     Component(waves.CHARTS, "values-karpenter.yaml.j2", charts.karpenters),
     Component(waves.NAMESPACES, "namespace.yaml.j2", teams.namespaces),
+    Component(waves.NAMESPACES, "monitoring-namespace.yaml.j2", monitoring.namespaces),
     Component(waves.ACCESS, "guard.yaml.j2", teams.guards),
     Component(waves.ACCESS, "limits.yaml.j2", teams.limits),
     Component(waves.ACCESS, "network.yaml.j2", teams.networks),
@@ -64,6 +75,8 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.STORAGE, "volume-lustre.yaml.j2", storage.lustre_volumes),
     Component(waves.STORAGE, "volume-nfs.yaml.j2", storage.nfs_volumes),
     Component(waves.STORAGE, "claim.yaml.j2", storage.claims),
+    Component(waves.MONITORING, "rules.yaml.j2", monitoring.rules),
+    Component(waves.MONITORING, "dashboard.yaml.j2", monitoring.dashboards),
     Component(waves.SERVICES, "service.yaml.j2", services.services),
     Component(waves.SERVICES, "leaderworkerset.yaml.j2", leader_workers.leader_worker_sets),
     Component(waves.SERVICES, "endpoint.yaml.j2", services.endpoints),
@@ -79,8 +92,8 @@ def render(
     """Return the whole tree below `k8s/`. ValueError for a plan without Kubernetes."""
     of = site(plan, workloads, bindings)
     texts = {path: text for component in COMPONENTS for path, text in _files(component, of)}
-    beside = flux.flux(of, texts) | guide.kustomizations(texts) | guide.pages(of, texts)
-    texts |= beside
+    gitops = flux.flux(of, texts) | argocd.argocd(of, texts)
+    texts |= gitops | guide.kustomizations(texts) | guide.pages(of, texts)
     return tuple(Artifact(f"{names.K8S_DIR}/{path}", texts[path].encode()) for path in sorted(texts))
 
 

@@ -21,6 +21,7 @@ ACCESS = Wave("10-access", "roles, limits and network policies, before any pod r
 NODES = Wave("20-nodes", "Karpenter's node pools and node classes")
 QUEUES = Wave("30-queues", "flavors, quotas, queues and priorities, which pods refer to")
 STORAGE = Wave("40-storage", "volumes and claims that pods mount")
+MONITORING = Wave("45-monitoring", "alerts, sums and a dashboard, for the Prometheus operator")
 SERVICES = Wave("50-services", "services that answer requests")
 TRAINING = Wave("60-training", "gangs")
 TESTS = Wave("tests", "a test of NCCL for each pool; no wave: start one by hand")
@@ -31,4 +32,4 @@ def apply(wave: Wave) -> str:
     return f"kubectl apply --server-side --field-manager={FIELD_MANAGER} --validate=strict -k {wave.folder}"
 
 
-WAVES = (NAMESPACES, ACCESS, NODES, QUEUES, STORAGE, SERVICES, TRAINING)
+WAVES = (NAMESPACES, ACCESS, NODES, QUEUES, STORAGE, MONITORING, SERVICES, TRAINING)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpucluster import k8s
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s.waves import ACCESS, NODES, QUEUES, SERVICES, TRAINING, Wave
+from gpucluster.k8s.waves import ACCESS, MONITORING, NODES, QUEUES, SERVICES, TRAINING, Wave
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.charts_removal import uninstall
@@ -111,6 +111,7 @@ def down(
         _machines(run)
         if delete_data:
             run.delete(_data(run), "claims and volumes")
+        run.delete(run.of(MONITORING), "alerts and the dashboard")
         run.delete(run.of(QUEUES), "queues")
         run.delete(run.of(ACCESS), "roles, limits and policies")
         run.delete(_free_namespaces(run), "namespaces")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpucluster import k8s
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.clock import some
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import Ref, ref_of, selector, strangers, top_level
@@ -37,10 +38,10 @@ def refuse_strangers(kubectl: Kubectl, cluster: str, manifests: Sequence[Manifes
 
 
 def ours(kubectl: Kubectl, cluster: str) -> list[Manifest]:
-    """Return all objects that the specs of this cluster made, the last wave first."""
+    """Return all objects that the specs of this cluster made, the last wave first, without the record of `up`."""
     kinds = k8s.kinds()
     found = top_level(kubectl.find(list(kinds), selector(cluster)))
-    known = [one for one in found if _type(one) in kinds]
+    known = [one for one in found if _type(one) in kinds and not record.is_record(one, cluster)]
     return sorted(known, key=lambda one: (kinds[_type(one)].folder, ref_of(one)), reverse=True)
 
 

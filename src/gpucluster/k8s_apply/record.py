@@ -46,6 +46,12 @@ def delete(kubectl: Kubectl, cluster: str) -> None:
     kubectl.delete([_manifest(Record(cluster, "", complete=False))])
 
 
+def is_record(one: Manifest, cluster: str) -> bool:
+    """Return whether an object is the record of the cluster. It carries our labels."""
+    place = one["metadata"].get("namespace"), one["metadata"]["name"]
+    return one["kind"] == "ConfigMap" and place == (NAMESPACE, name_of(cluster))
+
+
 def metadata(cluster: str) -> Manifest:
     """Return the metadata of the record and of the lease."""
     marks = {names.LABEL_CLUSTER: cluster, MANAGED_BY: MANAGER}

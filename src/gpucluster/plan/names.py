@@ -192,6 +192,11 @@ def kubernetes_name(cluster: str, thing: str) -> str:
     return f"{cluster}-{thing}"
 
 
+def monitoring_namespace(cluster: str) -> str:
+    """The namespace of alerts and dashboards."""
+    return f"{cluster}-monitoring"
+
+
 def team_group(team: str) -> str:
     """The group in RBAC bindings. An EKS access entry or an OIDC claim puts people into it."""
     return f"gpucluster:{team}"

@@ -38,6 +38,7 @@ CHOICES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "control_plane": ((Distribution.EKS.value,), ()),
     "queueing": (("kueue",), ("volcano", "kai")),
     "gpu_stack": (("device-plugin",), ("dra",)),
+    "monitoring": (("prometheus-operator",), ()),
     "runs": (tuple(runs.value for runs in Runs), ("slinky",)),
 }
 
@@ -63,6 +64,7 @@ def _schema(field: str) -> WithJsonSchema:
 ControlPlane = Annotated[str, _one_of("control_plane"), _schema("control_plane")]
 Queueing = Annotated[str, _one_of("queueing"), _schema("queueing")]
 GpuStack = Annotated[str, _one_of("gpu_stack"), _schema("gpu_stack")]
+Monitoring = Annotated[str, _one_of("monitoring"), _schema("monitoring")]
 RunsField = Annotated[str, _one_of("runs"), _schema("runs")]
 
 
@@ -172,6 +174,11 @@ class Kubernetes(Part):
     )
     priorities: tuple[PriorityClass, ...] = spec_field(
         UpdateClass.LIVE, "Priorities that workloads may name.", default=(), min_length=1
+    )
+    monitoring: Monitoring | None = spec_field(
+        UpdateClass.LIVE,
+        "What collects metrics: `prometheus-operator`, whose kinds the cluster must have. Kueue, the GPUs and Karpenter are scraped, and there are alerts, GPU hours and cost of each team, and a dashboard.",
+        default=None,
     )
     system: System | None = spec_field(
         UpdateClass.LIVE, "The nodes of add-ons and controllers.", default=None

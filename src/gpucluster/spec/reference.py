@@ -148,6 +148,7 @@ _EXAMPLES: Mapping[str, str] = {
     "slurm.private_tmp.path": "/local/tmp",
     "kubernetes.existing.context": "research-admin",
     "kubernetes.fair_sharing": "false",
+    "kubernetes.monitoring": "prometheus-operator",
     "serve[].priority": "urgent",
     "nccl_test.team": "research",
     "nccl_test.image": "registry.example.org/train:2.0",

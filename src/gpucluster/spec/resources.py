@@ -11,7 +11,18 @@ from gpucluster.text import Form, quoted
 
 MAX_TEXT = 4096  # for an argument or a variable; longer text belongs in a file
 
-_TAKEN = frozenset({"default", "gpu-operator", "jobset-system", "karpenter", "kueue-system"})
+_TAKEN = frozenset(
+    {
+        "argocd",
+        "default",
+        "flux-system",
+        "gpu-operator",
+        "jobset-system",
+        "karpenter",
+        "kueue-system",
+        "lws-system",
+    }
+)
 _SUFFIXES = {
     "": 1,
     "k": 10**3,

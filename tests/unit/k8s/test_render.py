@@ -13,7 +13,7 @@ from support.kube import BOUND, Change, files, golden_files, objects
 from gpucluster import k8s
 from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.render import COMPONENTS
-from gpucluster.k8s.waves import WAVES
+from gpucluster.k8s.waves import MONITORING, WAVES
 from gpucluster.plan import codec, plan_json
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.model.values import MEMORY, quantity
@@ -94,10 +94,10 @@ def test_kustomize_names_exactly_the_files() -> None:
     beside = {
         path
         for path in texts
-        if path.endswith((".md", "kustomization.yaml")) or path.startswith(("helm/", "flux/"))
+        if path.endswith((".md", "kustomization.yaml")) or path.startswith(("argocd/", "flux/", "helm/"))
     }
     assert named == texts.keys() - beside
-    assert top == sorted(top) == [w.folder for w in WAVES]
+    assert top == sorted(top) == [w.folder for w in WAVES if w is not MONITORING]
 
 
 def test_wave_without_files_is_not_in_the_list() -> None:

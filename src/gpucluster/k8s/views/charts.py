@@ -23,6 +23,7 @@ class GpuOperator:
     sliced: str
     config_name: str
     config: str
+    monitored: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class KueueConfig:
 
     namespaces: str
     fair: str
+    monitored: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Kueue:
     """templates/k8s/values-kueue.yaml.j2"""
 
     config: str
+    monitored: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,7 @@ class Karpenter:
     cluster: str
     queue: str
     overlay: str
+    monitor: str
 
 
 def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
@@ -63,13 +67,20 @@ def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
             sliced=scalar(bool(sliced)),
             config_name=scalar(site.name("mig") if sliced else ""),
             config=scalar(_mig_config(sliced) if sliced else None),
+            monitored=scalar(site.kubernetes.monitoring is not None),
         ),
     )
 
 
 def kueue_config(site: Site) -> KueueConfig:
     fair = {"preemptionStrategies": list(_STRATEGIES)} if site.kubernetes.fair_sharing else None
-    return KueueConfig(namespaces=scalar({names.LABEL_CLUSTER: site.plan.name}), fair=scalar(fair))
+    namespaces = scalar({names.LABEL_CLUSTER: site.plan.name})
+    return KueueConfig(namespaces=namespaces, fair=scalar(fair), monitored=monitored(site))
+
+
+def monitored(site: Site) -> str:
+    """Return true or null."""
+    return scalar(None if site.kubernetes.monitoring is None else True)
 
 
 def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
@@ -84,6 +95,7 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
             cluster=scalar(site.plan.name if ours else None),
             queue=scalar(names.interruption_queue(site.plan.name) if spot or ours else None),
             overlay=scalar(any(pool.mig for pool in elastic)),
+            monitor=scalar(None if site.kubernetes.monitoring is None else {"enabled": True}),
         ),
     )
 

@@ -7,12 +7,12 @@ from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.defaults import Default, Note
 from gpucluster.plan.explain import eks
 from gpucluster.plan.model.eks import EksControlPlane
-from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Share, Team
+from gpucluster.plan.model.kubernetes import Kubernetes, Monitoring, NodePool, PodSecurity, Share, Team
 from gpucluster.plan.model.values import CPU, GANG, HUGE_PAGES, MEMORY, SERVICE, quantity
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.pools import of_kubernetes
-from gpucluster.text import format_duration
+from gpucluster.text import format_duration, format_rate
 
 
 def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[Note]:
@@ -43,8 +43,22 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
         if any(share.nominal.values()):
             why = "resources in no team's quota: the cohort lends them to teams that may borrow"
             yield Note(f"kubernetes.spare[{share.pool}]", _amounts(share.nominal), why)
+    if plan.monitoring is not None:
+        yield from _monitoring(plan, plan.monitoring)
     for name, value, rule in _PODS:
         yield Note(f"workloads.{name}", value, rule.reason)
+
+
+def _monitoring(plan: Kubernetes, monitoring: Monitoring) -> Iterator[Note]:
+    known = {one.pool for one in monitoring.prices}
+    for one in monitoring.prices:
+        at = f"kubernetes.monitoring.prices[{one.pool}].{one.resource}"
+        why = "cost of the teams: the on-demand price of the pool's dearest machine, divided by its GPUs or slices"
+        yield Note(at, format_rate(one.hour), why)
+    for pool in plan.pools:
+        if pool.gpu_count and pool.name not in known:
+            why = "no price of all its machines in this region is known, so the teams' cost does not include the pool; their GPU hours do"
+            yield Note(f"kubernetes.monitoring.prices[{pool.name}]", "none", why)
 
 
 def _queueing(spec: ClusterSpec, plan: Kubernetes) -> Iterator[Note]:

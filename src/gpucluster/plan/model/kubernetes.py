@@ -137,6 +137,22 @@ class Priority:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPrice:
+    """The on-demand price of one unit of a pool's GPU resource for an hour: of the pool's dearest machine, in millionths of a dollar."""
+
+    pool: str
+    resource: str
+    hour: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitoring:
+    """Metrics for the Prometheus operator. A pool with a machine whose price is unknown has no row in `prices`."""
+
+    prices: tuple[GpuPrice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kubernetes:
     """An existing Kubernetes and its configuration. `spare` is the part that no team has: the cohort lends it."""
 
@@ -147,6 +163,7 @@ class Kubernetes:
     preemption: QueuePreemption
     priorities: tuple[Priority, ...]  # highest first
     gpu_stack: str  # device-plugin
+    monitoring: Monitoring | None
     node_image: str | None  # release of EKS's AL2023 image; None: the newest
     pools: tuple[NodePool, ...]
     teams: tuple[Team, ...]

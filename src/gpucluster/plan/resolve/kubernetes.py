@@ -11,6 +11,7 @@ from gpucluster.plan.model import Interface, InterfaceKind, Source
 from gpucluster.plan.model.kubernetes import (
     ExistingControlPlane,
     Kubernetes,
+    Monitoring,
     NodePool,
     PodIdentity,
     PodSecurity,
@@ -22,6 +23,7 @@ from gpucluster.plan.model.kubernetes import (
 from gpucluster.plan.model.values import CPU, EFA, GANG, SERVICE, Distribution, accelerators
 from gpucluster.plan.node_pools import Part, parts
 from gpucluster.plan.resolve import eks
+from gpucluster.plan.resolve.gpu_prices import gpu_prices
 from gpucluster.plan.resolve.places import s3_access
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
@@ -52,6 +54,9 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
         preemption=_preemption(requested.preemption or QueuePreemptionSpec()),
         priorities=_priorities(requested),
         gpu_stack=requested.gpu_stack,
+        monitoring=None
+        if requested.monitoring is None
+        else Monitoring(prices=tuple(gpu_prices(pools, site.region, catalog.prices))),
         node_image=requested.node_image or kubernetes_node_image(requested.version),
         pools=pools,
         teams=tuple(

@@ -61,10 +61,10 @@ def kueue(config: Mapping[str, Any]) -> Manager:
     )
 
 
-def start(plane: ControlPlane, manager: Manager) -> None:
-    """Apply the manifests of a manager, start it, and return when it is ready."""
+def start(plane: ControlPlane, manager: Manager) -> int:
+    """Apply the manifests of a manager, start it, and return the port of its metrics when it is ready."""
     ports = plane.processes.ports()
-    webhook, health = next(ports), next(ports)
+    webhook, health, metrics = next(ports), next(ports), next(ports)
     certificates = plane.folder / f"{manager.name}-certificates"
     files = _certificates(manager, certificates)
     manifests = list(_manifests(plane, manager, webhook, files))
@@ -77,13 +77,16 @@ def start(plane: ControlPlane, manager: Manager) -> None:
     for one in (*rest, *hooks):
         plane.client.apply(one)
     config = plane.folder / f"{manager.name}.json"
-    config.write_text(json.dumps(_config(manager, webhook, health, certificates)))
+    config.write_text(
+        json.dumps(_config(manager, certificates, webhook=webhook, health=health, metrics=metrics))
+    )
     kubeconfig = plane.folder / f"{manager.name}.kubeconfig"
     token = plane.client.token(f"{manager.name}-controller-manager", manager.namespace)
     write_kubeconfig(kubeconfig, plane.port, plane.folder / "ca.crt", {"token": token})
     program = str(plane.programs[manager.name])
     plane.processes.start(manager.name, [program, f"--config={config}", f"--kubeconfig={kubeconfig}"])
     plane.processes.await_ready(manager.name, f"http://{HOST}:{health}/readyz")
+    return metrics
 
 
 def _certificates(manager: Manager, folder: Path) -> dict[str, bytes]:
@@ -130,14 +133,14 @@ def _webhooks(one: Manifest) -> list[Manifest]:
     return [converted["clientConfig"]] if converted else []
 
 
-def _config(manager: Manager, webhook: int, health: int, certificates: Path) -> Manifest:
+def _config(manager: Manager, certificates: Path, *, webhook: int, health: int, metrics: int) -> Manifest:
     renewal: Manifest = {"enable": manager.renews}
     if manager.renews:
         renewal |= {"webhookServiceName": manager.service, "webhookSecretName": manager.secret}
     return {
         **manager.config,
         "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
-        "metrics": {"bindAddress": "0"},
+        "metrics": {**manager.config.get("metrics", {}), "bindAddress": f"{HOST}:{metrics}"},
         "webhook": {"port": webhook, "host": HOST, "certDir": str(certificates)},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": renewal,

@@ -106,6 +106,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     eks.addons,
     eks.people,
     eks.ranges,
+    kubernetes.monitoring,
     kubernetes.team_names,
     kubernetes.quotas,
     kubernetes.team_without_quota,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.catalog import Catalog, Machine, kubernetes_node_image
-from gpucluster.plan import node_pools
+from gpucluster.plan import names, node_pools
 from gpucluster.plan.kubernetes import allocatable, gpus_of
 from gpucluster.plan.model.values import CPU, accelerators
 from gpucluster.spec.decode import did_you_mean
@@ -52,6 +52,16 @@ def team_names(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
     teams = require(spec.kubernetes).teams
     for finding in same_names([lambda team=team: team.name for team in teams], "teams"):
         yield error("kubernetes", *finding.path, id=finding.id, message=finding.message)
+
+
+def monitoring(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Check that no team has the namespace of the alerts."""
+    part = require(spec.kubernetes)
+    taken = names.monitoring_namespace(require(spec.name))
+    for index, team in enumerate(part.teams if part.monitoring is not None else ()):
+        if or_none(lambda team=team: team.name) == taken:
+            message = f"the namespace '{taken}' has the alerts of 'monitoring'; choose another name"
+            yield error("kubernetes", "teams", index, "name", id="reserved-name", message=message)
 
 
 def its_pools(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
