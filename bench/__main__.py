@@ -23,6 +23,7 @@ ROOTS = ("burst",)  # these need root; without root they are skipped with a mess
 ASKED = (
     "peer",  # only by name: it needs root and installs a program from PyPI
     "preview",  # these take minutes
+    "gangs",  # it builds the control plane of Kubernetes the first time
     "observer",
     "validate",
 )

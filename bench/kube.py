@@ -1,15 +1,19 @@
 """`gpucluster render stacks/kube.yaml`: the manifests (from plan to text), then the command from exec to exit."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from bench.figure import Figure, cpu_ms, figure, own_cpu_ms, unit_ms
 from gpucluster import catalog, k8s
+from gpucluster.plan.model import ClusterPlan
 from gpucluster.plan.resolve import resolve
 from gpucluster.plan.resolve.workloads import workloads
-from gpucluster.spec import inspect_workloads, load
+from gpucluster.spec import inspect_text, inspect_workloads, load
 
 LIMIT = 48.0  # units of this machine's speed; measured 32
+MANY_LIMIT = 1000.0  # the same
+TEAMS, POOLS = 1000, 50
 VERB_LIMIT = 80.0  # times a bare Python
 TIMES = 7
 ROOT = Path(__file__).parent.parent
@@ -24,6 +28,35 @@ def run() -> Iterator[Figure]:
     running = workloads(inspect_workloads(ROOT / "workloads/kube.yaml", spec).result(), plan.kubernetes)
     manifests = own_cpu_ms(lambda: k8s.render(plan, running), TIMES)
     yield figure("kube.render", manifests, "ms", LIMIT * unit_ms())
+    yield figure(
+        "kube.render.1000_teams_50_pools",
+        own_cpu_ms(lambda: k8s.render(_many()), 1),
+        "ms",
+        MANY_LIMIT * unit_ms(),
+    )
     bare = cpu_ms(("-c", "pass"), TIMES)
     verb = cpu_ms(("-m", "gpucluster.cli", "render", str(STACK)), TIMES)
     yield figure("kube.render.verb.over_bare_python", verb / bare, "x", VERB_LIMIT)
+
+
+@cache
+def _many() -> ClusterPlan:
+    """A plan with many teams and pools; each team has a quota of GPUs."""
+    teams = "".join(f"    - {{name: t{n}, quota: {{nvidia.com/gpu: 8}}}}\n" for n in range(TEAMS))
+    pools = "".join(
+        f"  - {{name: p{n}, nodes: {{min: 0, max: 20}}, capacity: [{{from: on-demand, machines: [p4de.24xlarge]}}]}}\n"
+        for n in range(POOLS)
+    )
+    text = f"""\
+schema: 1
+name: many
+aws:
+  region: us-west-2
+  network: {{cidr: 10.60.0.0/16, zones: [us-west-2a]}}
+kubernetes:
+  version: "1.36"
+  control_plane: eks
+  teams:
+{teams}pools:
+{pools}"""
+    return resolve(inspect_text(text, "many.yaml", catalog.load()).result(), catalog.load())

@@ -219,6 +219,17 @@ def test_deactivated_gang_is_activated_as_told(place: Place) -> None:
     place.cause("first", CauseKind.QUOTA, "insufficient unused quota")
 
 
+def test_service_that_lacks_quota_is_told_who_holds_it(place: Place) -> None:
+    """Kueue queues each pod of a Deployment; the pods exist, and a gate holds them."""
+    service = deployment("service", **gpus(8), **TOLERANT)
+    service["metadata"] |= {"namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": "default"}}
+    place.client.apply(service)
+    found = place.cause(f"{TEAM}/service", CauseKind.QUOTA, "insufficient unused quota for nvidia.com/gpu")
+    assert any("holds 32 nvidia.com/gpu of why-tune" in line for line in found.details)
+    assert place.cause(f"{TEAM}/service", CauseKind.GATE, "kueue.x-k8s.io/admission").by == "Kueue"
+    place.client.delete("apps/v1", "Deployment", "service", TEAM)
+
+
 # --- plain pods ------------------------------------------------------------------------------------------
 def deployment(name: str, **pod: Any) -> Manifest:
     labels = {"app": name}

@@ -14,7 +14,7 @@ from gpucluster.k8s_apply.why.cause import Cause, CauseKind
 from gpucluster.k8s_apply.why.evidence import Evidence, message, name_of, newest
 
 SCHEDULER, KUBELET, KARPENTER = "kube-scheduler", "kubelet", "Karpenter"
-_GATE_OF_TOPOLOGY = "kueue.x-k8s.io/topology"
+_OF_KUEUE = "kueue.x-k8s.io/"  # its gates: admission, topology
 _UNFIT: tuple[tuple[str, CauseKind], ...] = (  # the first row that matches; a claim prevents the use of any node
     (r"persistentvolumeclaim|PersistentVolume|persistent volumes|volume zone|volume count|non-existent pv", CauseKind.VOLUME),
     (r"Insufficient [a-z]|free ports|Too many pods", CauseKind.RESOURCES),
@@ -80,7 +80,7 @@ def _of_pod(pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
 def _unplaced(pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
     subject = name_of(pod)
     if gates := [str(row.get("name")) for row in rows(section(pod, "spec"), "schedulingGates")]:
-        by = "Kueue" if _GATE_OF_TOPOLOGY in gates else "its spec"
+        by = "Kueue" if any(gate.startswith(_OF_KUEUE) for gate in gates) else "its spec"
         words = f"the pod has the scheduling gates {', '.join(gates)}"
         yield Cause(kind=CauseKind.GATE, subject=subject, by=by, words=words)
         return

@@ -284,11 +284,13 @@ def test_unbound_claim_says_what_its_controller_says() -> None:
     assert found.next_step == "kubectl describe pvc --namespace research"
 
 
-def test_gate_of_kueue_and_of_others() -> None:
-    assert (
-        only(ADMITTED, JOB, pod(spec={"schedulingGates": [{"name": "kueue.x-k8s.io/topology"}]})).by
-        == "Kueue"
-    )
+@pytest.mark.parametrize("gate", ["topology", "admission"])
+def test_gate_of_kueue(gate: str) -> None:
+    gated = pod(spec={"schedulingGates": [{"name": f"kueue.x-k8s.io/{gate}"}]})
+    assert only(ADMITTED, JOB, gated).by == "Kueue"
+
+
+def test_gate_of_others() -> None:
     found = only(ADMITTED, JOB, pod(spec={"schedulingGates": [{"name": "example.org/wait"}]}))
     assert (found.kind, found.by, found.words) == (
         CauseKind.GATE,
