@@ -1,11 +1,14 @@
 """Prepare in parallel what tests need: `python tools/warm.py gate|all|kubernetes`, by default `all`.
 
-`gate`: the engine and the image of `make test`. `all`: the engine, all images, and promtool. `kubernetes`: the control plane.
+`gate`: the engine and the image of `make test`. `all`: the engine, all images, and promtool. `kubernetes`: the control plane
+and Karpenter's core.
 """
 
+import runpy
 import sys
 import threading
 import time
+from pathlib import Path
 
 import promtool
 
@@ -52,10 +55,16 @@ def images(progress: layers.Progress) -> None:
     bare.find_or_build(progress, slurm="24.11")  # stacks/lab.yaml
 
 
+def karpenter(progress: layers.Progress) -> None:
+    """Only tests use it, so they have its build."""
+    tests = Path(__file__).parent.parent / "tests" / "kubernetes"
+    runpy.run_path(str(tests / "karpenter_core.py"))["find_or_build"](progress)
+
+
 WORK = {
     "gate": (engine.find_or_build, image),
     "all": (engine.find_or_build, images, promtool.find_or_fetch),
-    "kubernetes": (programs.find_or_build,),
+    "kubernetes": (programs.find_or_build, karpenter),
 }
 
 

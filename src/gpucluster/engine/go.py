@@ -130,9 +130,10 @@ class Go:
     program: Path
     progress: Progress
 
-    def build(self, target: Path, packages: list[str]) -> None:
-        """Build `packages` to `target`: a file, or a folder that exists."""
+    def build(self, target: Path, packages: list[str], *, modfile: Path | None = None) -> None:
+        """Build `packages` to `target`: a file, or a folder that exists. `modfile`: another go.mod than the module's."""
         argv = [str(self.program), "build", "-v", "-trimpath", "-mod=readonly", *self.module.flags]
+        argv += [] if modfile is None else [f"-modfile={modfile}"]
         log, on_line = self.module.store / "build.log", _counted(self.module.what, self.progress)
         self.module.logged([*argv, "-o", str(target), *packages], log, env=self._env(), on_line=on_line)
 

@@ -352,6 +352,20 @@ def test_karpenter_gets_mig_capacity() -> None:
     assert _yaml(files()["helm/karpenter.yaml"])["settings"]["featureGates"]["nodeOverlay"] is True
 
 
+def test_karpenter_gets_huge_pages_which_it_does_not_know_of_a_machine() -> None:
+    """Gangs with EFA request them: without the overlay no node would start for an elastic pool."""
+    elastic = ("    nodes: 4\n", "    nodes: {min: 0, max: 4}\n")
+    texts = files(elastic, running=(("    topology: {required: block}\n", ""),))
+    made = objects(texts)
+    assert made["NodeOverlay/kube-tune"]["spec"]["capacity"] == {"hugepages-2Mi": "5Gi"}
+    assert _yaml(texts["helm/karpenter.yaml"])["settings"]["featureGates"]["nodeOverlay"] is True
+
+
+def test_static_nodes_need_no_overlay() -> None:
+    static = ("nodes: {min: 1, max: 6}", "nodes: 6")
+    assert not [key for key in objects(files(static)) if key.startswith("NodeOverlay/")]
+
+
 # --- GPU operator -------------------------------------------------------------------------------
 
 

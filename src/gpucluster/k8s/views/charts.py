@@ -94,7 +94,7 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
         Karpenter(
             cluster=scalar(site.plan.name if ours else None),
             queue=scalar(names.interruption_queue(site.plan.name) if spot or ours else None),
-            overlay=scalar(any(pool.mig for pool in elastic)),
+            overlay=scalar(any(pool.unknown_to_karpenter for pool in elastic)),
             monitor=scalar(None if site.kubernetes.monitoring is None else {"enabled": True}),
         ),
     )

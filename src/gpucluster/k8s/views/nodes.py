@@ -8,7 +8,7 @@ from gpucluster.k8s.site import Site
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Launch, NodePool
-from gpucluster.plan.model.values import CPU, MIG_PREFIX, Distribution, Market
+from gpucluster.plan.model.values import CPU, Distribution, Market, quantity
 
 _CAPACITY_TYPES = {  # https://karpenter.sh/docs/tasks/odcrs: capacity blocks are reserved capacity, too
     Market.RESERVATION: "reserved",
@@ -68,7 +68,7 @@ class Overlay:
     name: str
     labels: str
     pools: str
-    slices: str
+    capacity: str
 
 
 def classes(site: Site) -> Iterator[tuple[str, NodeClass]]:
@@ -104,15 +104,15 @@ def pools(site: Site) -> Iterator[tuple[str, KarpenterPool]]:
 
 def overlays(site: Site) -> Iterator[tuple[str, Overlay]]:
     for pool in _elastic(site):
-        slices = {r: str(n) for r, n in pool.allocatable.items() if r.startswith(MIG_PREFIX)}
-        if slices:
+        unknown = {name: quantity(name, amount) for name, amount in pool.unknown_to_karpenter.items()}
+        if unknown:
             yield (
-                f"slices-{pool.name}",
+                f"overlay-{pool.name}",
                 Overlay(
                     name=scalar(site.name(pool.name)),
                     labels=scalar(site.labels),
                     pools=scalar([_name(site, pool, launch) for launch in pool.launches]),
-                    slices=scalar(slices),
+                    capacity=scalar(unknown),
                 ),
             )
 

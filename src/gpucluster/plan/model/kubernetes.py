@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from gpucluster.plan.model.eks import EksControlPlane, Taint
 from gpucluster.plan.model.pools import Interface, Source
-from gpucluster.plan.model.values import Distribution, Level, Market
+from gpucluster.plan.model.values import KNOWN_TO_KARPENTER, Distribution, Level, Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,11 @@ class NodePool:
     def elastic(self) -> int:
         """The number of elastic nodes."""
         return self.max - self.min
+
+    @property
+    def unknown_to_karpenter(self) -> dict[str, int]:
+        """The resources of a node that Karpenter does not know of its machine type: slices of GPUs, huge pages."""
+        return {name: amount for name, amount in self.allocatable.items() if name not in KNOWN_TO_KARPENTER}
 
     def offers(self) -> dict[str, int]:
         """The allocatable resources of all nodes together, at `max`."""

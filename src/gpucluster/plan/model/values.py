@@ -17,6 +17,8 @@ MIG_PREFIX = "nvidia.com/mig-"
 EFA = "vpc.amazonaws.com/efa"
 SERVICE, GANG = "service", "gang"  # priorities of workloads that name none
 IN_MIB = frozenset({MEMORY, EPHEMERAL, HUGE_PAGES})
+# computeCapacity in pkg/providers/instancetype/types.go of aws/karpenter-provider-aws (1d927085d), of the resources that the plan has
+KNOWN_TO_KARPENTER = frozenset({CPU, MEMORY, EPHEMERAL, GPU, EFA})
 
 
 class Market(StrEnum):

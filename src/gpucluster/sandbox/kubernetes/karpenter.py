@@ -14,6 +14,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from gpucluster.k8s_apply.objects import condition, labels, section
+from gpucluster.plan.model.values import KNOWN_TO_KARPENTER
 from gpucluster.plan.names import KARPENTER
 from gpucluster.sandbox.kubernetes import pod_fit
 from gpucluster.sandbox.kubernetes.client import Client, RefusedError
@@ -28,6 +29,7 @@ Offers = Callable[[str, str], Mapping[str, int]]  # machine and pool of the spec
 CLASS = ("karpenter.k8s.aws/v1", "EC2NodeClass")
 POOL = ("karpenter.sh/v1", "NodePool")
 CLAIM = ("karpenter.sh/v1", "NodeClaim")
+OVERLAY = ("karpenter.sh/v1alpha1", "NodeOverlay")
 FINALIZER = "karpenter.sh/termination"
 NO_ROLE = "the controller has no credentials: no pod identity for its service account"
 POOL_OF_SPEC = "gpucluster/pool"  # a label of our NodePools' nodes
@@ -55,6 +57,7 @@ class Karpenter:
         self._client, self._cluster, self._region = client, cluster, region
         self._ec2, self._offers, self._clock = ec2, offers, clock
         self._refused: dict[Offering, float] = {}
+        self._overlays: Sequence[Object] = ()
         self._empty_since: dict[str, float] = {}
 
     def step(self) -> None:
@@ -85,6 +88,7 @@ class Karpenter:
         able = [
             one for one in pools if ready.get(_class_of(one)) and not one["metadata"].get("deletionTimestamp")
         ]
+        self._overlays = self._client.list(*OVERLAY)
         self._provision(able, classes, living, pods, cloud)
 
     def nodes(self) -> Iterator[Object]:
@@ -177,7 +181,7 @@ class Karpenter:
                 continue
             offer = dict(self._offers(offering.machine, own.get(POOL_OF_SPEC, "")))
             whole = {**own, TYPE: offering.machine, MARKET: offering.market, ZONE: offering.zone}
-            capacity = pod_fit.of_plan(offer)
+            capacity = pod_fit.of_plan(self._known(offer, whole))
             if not pod_fit.fits(pod, whole, taints, capacity) or not _within(pool, claims, capacity):
                 continue
             name = f"{pool['metadata']['name']}-{secrets.token_hex(3)[:5]}"
@@ -192,6 +196,16 @@ class Karpenter:
                 continue
             return self._record(name, pool, marks=whole, offer=offer, instance=instance)
         return None
+
+    def _known(self, offer: Mapping[str, int], marks: Mapping[str, str]) -> Mapping[str, int]:
+        """Return what Karpenter knows of a machine: its own facts, and what a NodeOverlay adds. Others it takes for missing."""
+        added = {
+            name
+            for one in self._overlays
+            if all(_holds(row, marks) for row in one["spec"].get("requirements") or ())
+            for name in one["spec"].get("capacity") or ()
+        }
+        return {name: amount for name, amount in offer.items() if name in KNOWN_TO_KARPENTER or name in added}
 
     def _record(
         self,
@@ -298,6 +312,15 @@ def _class_of(pool: Object) -> str:
 
 def _is_true(one: Object, kind: str) -> bool:
     return condition(one, kind).get("status") == "True"
+
+
+def _holds(requirement: Mapping[str, Any], marks: Mapping[str, str]) -> bool:
+    """Say whether a NodeOverlay's requirement holds; rendered ones have `In` alone."""
+    if requirement["operator"] != "In":
+        raise ValueError(
+            f"the stand-in of Karpenter knows no operator {requirement['operator']} of a NodeOverlay"
+        )
+    return marks.get(requirement["key"]) in requirement["values"]
 
 
 def _offerings(requirements: Sequence[Mapping[str, Any]]) -> Iterator[Offering]:

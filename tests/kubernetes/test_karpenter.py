@@ -1,0 +1,199 @@
+"""Rendered NodePools with Karpenter's own core: nodes come for pods and not beyond `max`, and go when they are empty.
+
+Its cloud of kwok makes nodes without machines, and takes the node class away from what is tried.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import karpenter_core
+import pytest
+from real_kubernetes import Kubernetes, Manifest
+from support.builders import a_kube_plan
+from support.kube import BOUND, files
+from waves import by_wave
+
+from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.why.cause import CauseKind
+from gpucluster.k8s_apply.why.explain import explain
+from gpucluster.k8s_apply.why.read import read, subject_of
+
+pytestmark = [pytest.mark.in_order]
+NAME, TEAM = "grow", "grow-research"
+CHANGES = (
+    ("name: kube\n", f"name: {NAME}\n"),
+    ("    - {name: serving, quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true}\n", ""),
+    ("research, quota: {nvidia.com/gpu: 32}", f"{TEAM}, quota: {{nvidia.com/gpu: 32}}"),
+    (
+        """\
+    nodes: 4
+    capacity: [{from: on-demand, machines: [p4de.24xlarge]}]
+""",
+        """\
+    nodes: {min: 0, max: 4}
+    idle: 20s
+    capacity:
+      - {from: spot, machines: [p4de.24xlarge], max: 2}
+      - {from: on-demand, machines: [p4de.24xlarge]}
+""",
+    ),
+    (
+        """\
+  - name: serve
+    nodes: {min: 1, max: 6}
+    sharing: {mig: {1g.10gb: 7}}
+    capacity: [{from: spot, machines: [p4de.24xlarge]}]
+""",
+        "",
+    ),
+)
+RUNNING = (
+    ("cluster: kube", f"cluster: {NAME}"),
+    (
+        """\
+serve:
+  - name: chat
+    team: serving
+    image: registry.example.org/chat:1.4
+    resources: {nvidia.com/mig-1g.10gb: 1}
+    replicas: {min: 2, max: 8}
+    scale_on: {queue_depth: 10}
+""",
+        "",
+    ),
+    ("team: research", f"team: {TEAM}"),
+    ("    topology: {required: block}\n", ""),
+)
+LOAD = "grow-load"  # a namespace without queues
+
+
+class Grown:
+    """The node pools of the spec under Karpenter."""
+
+    def __init__(self, kubernetes: Kubernetes) -> None:
+        self.kubernetes, self.client = kubernetes, kubernetes.client
+        texts = files(*CHANGES, running=RUNNING, bindings=BOUND)
+        whole = [one for wave in by_wave(texts) for one in wave if one["kind"] != "EC2NodeClass"]
+        (self.jobset,) = (one for one in whole if one["kind"] == "JobSet")
+        self.pools = [karpenter_core.on_kwok(one) for one in whole if one["kind"] == "NodePool"]
+        self.others = [one for one in whole if one["kind"] not in ("JobSet", "NodePool")]
+
+    def nodes(self) -> list[Manifest]:
+        found = self.client.list("v1", "Node")
+        return [one for one in found if one["metadata"]["labels"].get("gpucluster/cluster") == NAME]
+
+    def claims(self) -> list[Manifest]:
+        return self.client.list("karpenter.sh/v1", "NodeClaim")
+
+    def running(self, namespace: str) -> int:
+        found = self.client.list("v1", "Pod", namespace)
+        alive = (one for one in found if "deletionTimestamp" not in one["metadata"])
+        return sum(1 for one in alive if one.get("status", {}).get("phase") == "Running")
+
+    def run(self, count: int) -> None:
+        """So many pods, each of which needs all GPUs of a node."""
+        container: dict[str, Any] = {"name": "main", "image": "registry.example.org/x:1"}
+        container["resources"] = {"limits": {"nvidia.com/gpu": 8}}
+        toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+        spec = {
+            "containers": [container],
+            "tolerations": [toleration],
+            "nodeSelector": {"gpucluster/pool": "tune"},
+        }
+        labels = {"app": "load"}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        whole = {"replicas": count, "selector": {"matchLabels": labels}, "template": template}
+        metadata = {"name": "load", "namespace": LOAD}
+        self.client.apply(
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": whole}
+        )
+
+    def markets(self) -> list[str]:
+        """How each node is bought."""
+        return sorted(one["metadata"]["labels"]["karpenter.sh/capacity-type"] for one in self.nodes())
+
+    def settle(self, what: str, **wanted: object) -> None:
+        def there() -> bool:
+            found = {
+                "running": self.running(LOAD),
+                "gang": self.running(TEAM),
+                "nodes": len(self.nodes()),
+                "claims": len(self.claims()),
+            }
+            return all(found[name] == value for name, value in wanted.items())
+
+        self.kubernetes.wait(there, f"{what}: {wanted}")
+
+
+@pytest.fixture(scope="module")
+def grown(kubernetes: Kubernetes) -> Iterator[Grown]:
+    made = Grown(kubernetes)
+    plan = a_kube_plan(*CHANGES).kubernetes
+    assert plan is not None
+    karpenter_core.start(kubernetes.plane, karpenter_core.find_or_build(print), plan.pools)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LOAD}}
+    for one in (karpenter_core.node_class(), *made.others, *made.pools, namespace):
+        kubernetes.client.apply(one)
+    yield made
+    for one in made.pools:
+        kubernetes.client.delete("karpenter.sh/v1", "NodePool", one["metadata"]["name"])
+    kubernetes.wait(lambda: made.claims() == [], "the end of the nodes")
+
+
+def test_pools_are_ready(grown: Grown) -> None:
+    """Karpenter has validated them."""
+
+    def ready() -> bool:
+        found = grown.client.list("karpenter.sh/v1", "NodePool")
+        rows = [
+            row
+            for one in found
+            for row in one.get("status", {}).get("conditions", [])
+            if row["type"] == "Ready"
+        ]
+        return len(rows) == len(grown.pools) == 2 and all(row["status"] == "True" for row in rows)
+
+    grown.kubernetes.wait(ready, "both node pools are ready")
+
+
+def test_nodes_come_by_the_order_of_the_sources_and_not_beyond_max(grown: Grown) -> None:
+    """Two of spot, whose `max` is 2, then on-demand, up to the 4 of the pool."""
+    grown.run(6)
+    grown.settle("four nodes", running=4, nodes=4)
+    assert grown.markets() == ["on-demand", "on-demand", "spot", "spot"]
+    for one in grown.nodes():
+        assert one["metadata"]["labels"]["gpucluster/pool"] == "tune"
+        assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in one["spec"]["taints"]
+
+
+def test_why_has_karpenters_own_words(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = grown.kubernetes.plane
+    monkeypatch.setenv("PATH", f"{plane.programs['kubectl'].parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def told() -> bool:
+        causes = explain(read(Kubectl("sandbox"), subject_of(f"{LOAD}/load"))).causes
+        return any(
+            one.kind is CauseKind.MACHINE and "limits" in one.words and "grow-tune" in one.words
+            for one in causes
+        )
+
+    grown.kubernetes.wait(told, "the pods that wait say that the limits of the pools are reached")
+
+
+def test_empty_nodes_go_after_the_idle_time(grown: Grown) -> None:
+    grown.run(1)
+    grown.settle("one node is left", running=1, nodes=1)
+    grown.run(0)
+    grown.settle("no node is left", nodes=0, claims=0)
+
+
+def test_gang_gets_all_of_its_nodes(grown: Grown) -> None:
+    """Kueue admits it by quota, because the nodes do not exist yet."""
+    grown.client.apply(grown.jobset)
+    grown.settle("the gang runs", gang=4, nodes=4)
+    grown.client.delete("jobset.x-k8s.io/v1alpha2", "JobSet", grown.jobset["metadata"]["name"], TEAM)
+    grown.settle("its nodes go", nodes=0, claims=0)
