@@ -15,6 +15,7 @@ from support.kube import BOUND, files
 from waves import by_wave
 
 from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.objects import condition
 from gpucluster.k8s_apply.why.cause import CauseKind
 from gpucluster.k8s_apply.why.explain import explain
 from gpucluster.k8s_apply.why.read import read, subject_of
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.in_order]
 NAME, TEAM = "grow", "grow-research"
 CHANGES = (
     ("name: kube\n", f"name: {NAME}\n"),
-    ("    - {name: serving, quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true}\n", ""),
+    ("name: serving, quota", "name: grow-serving, quota"),
     ("research, quota: {nvidia.com/gpu: 32}", f"{TEAM}, quota: {{nvidia.com/gpu: 32}}"),
     (
         """\
@@ -38,30 +39,11 @@ CHANGES = (
       - {from: on-demand, machines: [p4de.24xlarge]}
 """,
     ),
-    (
-        """\
-  - name: serve
-    nodes: {min: 1, max: 6}
-    sharing: {mig: {1g.10gb: 7}}
-    capacity: [{from: spot, machines: [p4de.24xlarge]}]
-""",
-        "",
-    ),
+    ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 0, max: 6}\n    idle: 20s\n"),
 )
 RUNNING = (
     ("cluster: kube", f"cluster: {NAME}"),
-    (
-        """\
-serve:
-  - name: chat
-    team: serving
-    image: registry.example.org/chat:1.4
-    resources: {nvidia.com/mig-1g.10gb: 1}
-    replicas: {min: 2, max: 8}
-    scale_on: {queue_depth: 10}
-""",
-        "",
-    ),
+    ("team: serving", "team: grow-serving"),
     ("team: research", f"team: {TEAM}"),
     ("    topology: {required: block}\n", ""),
 )
@@ -77,29 +59,35 @@ class Grown:
         whole = [one for wave in by_wave(texts) for one in wave if one["kind"] != "EC2NodeClass"]
         (self.jobset,) = (one for one in whole if one["kind"] == "JobSet")
         self.pools = [karpenter_core.on_kwok(one) for one in whole if one["kind"] == "NodePool"]
-        self.others = [one for one in whole if one["kind"] not in ("JobSet", "NodePool")]
+        self.others = [
+            one
+            for one in whole
+            if one["kind"] not in ("Deployment", "HorizontalPodAutoscaler", "JobSet", "NodePool")
+        ]
 
     def nodes(self) -> list[Manifest]:
         found = self.client.list("v1", "Node")
         return [one for one in found if one["metadata"]["labels"].get("gpucluster/cluster") == NAME]
 
     def claims(self) -> list[Manifest]:
-        return self.client.list("karpenter.sh/v1", "NodeClaim")
+        names = {one["metadata"]["name"] for one in self.pools}
+        found = self.client.list("karpenter.sh/v1", "NodeClaim")
+        return [one for one in found if one["metadata"]["labels"]["karpenter.sh/nodepool"] in names]
 
     def running(self, namespace: str) -> int:
         found = self.client.list("v1", "Pod", namespace)
         alive = (one for one in found if "deletionTimestamp" not in one["metadata"])
         return sum(1 for one in alive if one.get("status", {}).get("phase") == "Running")
 
-    def run(self, count: int) -> None:
-        """So many pods, each of which needs all GPUs of a node."""
+    def run(self, count: int, pool: str = "tune", **resources: int) -> None:
+        """So many pods; each needs all GPUs of a node of `tune`, if it asks for nothing else."""
         container: dict[str, Any] = {"name": "main", "image": "registry.example.org/x:1"}
-        container["resources"] = {"limits": {"nvidia.com/gpu": 8}}
+        container["resources"] = {"limits": resources or {"nvidia.com/gpu": 8}}
         toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
         spec = {
             "containers": [container],
             "tolerations": [toleration],
-            "nodeSelector": {"gpucluster/pool": "tune"},
+            "nodeSelector": {"gpucluster/pool": pool},
         }
         labels = {"app": "load"}
         template = {"metadata": {"labels": labels}, "spec": spec}
@@ -139,22 +127,17 @@ def grown(kubernetes: Kubernetes) -> Iterator[Grown]:
     for one in made.pools:
         kubernetes.client.delete("karpenter.sh/v1", "NodePool", one["metadata"]["name"])
     kubernetes.wait(lambda: made.claims() == [], "the end of the nodes")
+    kubernetes.plane.processes.end("karpenter")
 
 
 def test_pools_are_ready(grown: Grown) -> None:
     """Karpenter has validated them."""
 
     def ready() -> bool:
-        found = grown.client.list("karpenter.sh/v1", "NodePool")
-        rows = [
-            row
-            for one in found
-            for row in one.get("status", {}).get("conditions", [])
-            if row["type"] == "Ready"
-        ]
-        return len(rows) == len(grown.pools) == 2 and all(row["status"] == "True" for row in rows)
+        there = [grown.client.read(one) for one in grown.pools]
+        return all(one is not None and condition(one, "Ready").get("status") == "True" for one in there)
 
-    grown.kubernetes.wait(ready, "both node pools are ready")
+    grown.kubernetes.wait(ready, "every node pool is ready")
 
 
 def test_nodes_come_by_the_order_of_the_sources_and_not_beyond_max(grown: Grown) -> None:
@@ -197,3 +180,11 @@ def test_gang_gets_all_of_its_nodes(grown: Grown) -> None:
     grown.settle("the gang runs", gang=4, nodes=4)
     grown.client.delete("jobset.x-k8s.io/v1alpha2", "JobSet", grown.jobset["metadata"]["name"], TEAM)
     grown.settle("its nodes go", nodes=0, claims=0)
+
+
+def test_pod_with_a_slice_gets_a_node(grown: Grown) -> None:
+    """56 slices of a node: the 57th pod needs another."""
+    grown.run(57, "serve", **{"nvidia.com/mig-1g.10gb": 1})
+    grown.settle("two nodes", running=57, nodes=2)
+    grown.run(0, "serve", **{"nvidia.com/mig-1g.10gb": 1})
+    grown.settle("no node is left", nodes=0, claims=0)

@@ -64,6 +64,12 @@ class Processes:
         """Return the process id of each program that runs."""
         return {name: process.pid for name, process in self._running.items() if process.poll() is None}
 
+    def end(self, name: str) -> None:
+        """Kill one program, and wait for its end."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
     def stop(self) -> None:
         """Kill all programs: nothing that they hold is kept."""
         for process in self._running.values():
