@@ -46,5 +46,6 @@ CASES = (
     Case("GpuclusterRowRemapFailed", {f"DCGM_FI_DEV_ROW_REMAP_FAILURE{{{_GPU}}}": "1x20"}, "5m", _ON_GPU),
     Case("GpuclusterRowRemapFailed", {f"DCGM_FI_DEV_ROW_REMAP_FAILURE{{{_GPU}}}": "0x20"}, "5m", None),
     Case("GpuclusterGpusIdle", {_UTIL: "0x240"}, "200m", {"namespace": "research", "pod": "tune-0"}),
+    Case("GpuclusterGpusIdle", {_UTIL: "0x90"}, "90m", None, "it started less than two hours ago"),
     Case("GpuclusterGpusIdle", {_UTIL: "0x60 90 0x240"}, "150m", None, "it worked in the last two hours"),
 )  # fmt: skip

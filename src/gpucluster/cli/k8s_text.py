@@ -53,7 +53,7 @@ def why_lines(found: "Answer") -> Iterator[str]:
     for one in found.causes:
         others = f" and {one.count - 1} more" if one.count > 1 else ""
         yield f"  {one.kind}: {printable(one.subject)}{others}"
-        yield f"    {one.by}: {printable(one.words, _LONGEST)}"
+        yield f"    {printable(one.by)}: {printable(one.words, _LONGEST)}"
         yield from (f"    {printable(detail, _LONGEST)}" for detail in one.details)
         if one.next_step:
             yield f"    next: {one.next_step}"

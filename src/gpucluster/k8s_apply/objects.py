@@ -85,5 +85,10 @@ def condition(one: Manifest, name: str) -> Mapping[str, Any]:
     return next((row for row in found if row.get("type") == name), _NOTHING)
 
 
+def is_true(one: Manifest, name: str) -> bool:
+    """Return whether the object has the condition, and it is true."""
+    return condition(one, name).get("status") == "True"
+
+
 def _whose(owner: str | None) -> str:
     return f"has no label {names.LABEL_CLUSTER}" if owner is None else f"is of the cluster {owner}"

@@ -13,7 +13,7 @@ from gpucluster.k8s_apply.clock import patiently, until
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import Ref, condition, ref_of, rows, section, selector, set_fields
+from gpucluster.k8s_apply.objects import Ref, condition, is_true, ref_of, rows, section, selector, set_fields
 from gpucluster.k8s_apply.ownership import leftovers
 from gpucluster.k8s_apply.refusals import refused
 from gpucluster.k8s_apply.steps import Steps, WaveStep
@@ -206,8 +206,7 @@ def _queue(one: Manifest) -> QueueState:
         for flavor in rows(group, "flavors")
         for resource in rows(flavor, "resources")
     )
-    row = condition(one, "Active")
-    words = "" if row.get("status") == "True" else str(row.get("message") or "not active")
+    words = "" if is_true(one, "Active") else str(condition(one, "Active").get("message") or "not active")
     return QueueState(
         name=one["metadata"]["name"],
         uses=tuple(uses),

@@ -7,7 +7,7 @@ from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.waves import SERVICES, TRAINING
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import Ref, condition, ref_of, rows
+from gpucluster.k8s_apply.objects import Ref, condition, is_true, ref_of, rows
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
 
 _WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
@@ -48,11 +48,9 @@ def _state(ref: Ref, one: Manifest | None, queued: Manifest | None) -> WorkloadS
         words = waiting(one).partition(": ")[2]
         return WorkloadState(name, "waiting" if words else "available", words or "")
     for ended in ("Completed", "Failed"):
-        row = condition(one, ended)
-        if row.get("status") == "True":
-            return WorkloadState(
-                name, ended.lower(), str(row.get("message", "")) if ended == "Failed" else ""
-            )
+        if is_true(one, ended):
+            message = str(condition(one, ended).get("message", ""))
+            return WorkloadState(name, ended.lower(), message if ended == "Failed" else "")
     return _queued(name, queued)
 
 
@@ -60,12 +58,10 @@ def _queued(name: str, queued: Manifest | None) -> WorkloadState:
     """Return the state by the conditions of Kueue's Workload: QuotaReserved, Admitted, PodsReady, Evicted."""
     if queued is None:
         return WorkloadState(name, "waiting", "Kueue has not seen it")
-    ready, admitted = condition(queued, "PodsReady"), condition(queued, "Admitted")
-    if admitted.get("status") == "True":
-        runs = ready.get("status") == "True"
-        return WorkloadState(
-            name, "running" if runs else "starting", "" if runs else str(ready.get("message", ""))
-        )
+    if is_true(queued, "Admitted"):
+        if is_true(queued, "PodsReady"):
+            return WorkloadState(name, "running", "")
+        return WorkloadState(name, "starting", str(condition(queued, "PodsReady").get("message", "")))
     reasons = (condition(queued, kind) for kind in ("QuotaReserved", "Admitted", "Evicted"))
     words = next((str(row["message"]) for row in reasons if row.get("message")), "Kueue has not judged it")
     return WorkloadState(name, "queued", words)

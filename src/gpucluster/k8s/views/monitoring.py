@@ -24,6 +24,7 @@ USED = "gpucluster:team_gpus:used"  # whole GPUs or slices that Kueue has given 
 PRICE = "gpucluster:gpu_hour:usd"
 COST = "gpucluster:team_cost:usd_per_hour"
 _GPUS = "nvidia.com/.*"
+_REPLACE = "kubectl cordon {{ $labels.Hostname }}; then move its pods, and replace it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +174,7 @@ def _gpus(site: Site) -> Iterator[Rule]:
         "GpuclusterGpuFault",
         f"max by (Hostname, gpu) ({bad})",
         summary="GPU {{ $labels.gpu }} of {{ $labels.Hostname }} has XID {{ $value }}.",
-        step="kubectl cordon the node, move its pods, and replace it",
+        step=_REPLACE,
         severity="critical",
     )
     yield _alert(
@@ -181,15 +182,15 @@ def _gpus(site: Site) -> Iterator[Rule]:
         "GpuclusterRowRemapFailed",
         "max by (Hostname, gpu) (DCGM_FI_DEV_ROW_REMAP_FAILURE) > 0",
         summary="GPU {{ $labels.gpu }} of {{ $labels.Hostname }} has bad memory that it cannot replace.",
-        step="kubectl cordon the node, move its pods, and replace it",
+        step=_REPLACE,
         severity="critical",
     )
     spaces = "|".join(team.namespace for team in site.kubernetes.teams)
     yield _alert(
         site,
         "GpuclusterGpusIdle",
-        f'max by (namespace, pod) (max_over_time(DCGM_FI_DEV_GPU_UTIL{{namespace=~"{spaces}"}}[2h])) == 0',
-        after="1h",
+        f'max by (namespace, pod) (DCGM_FI_DEV_GPU_UTIL{{namespace=~"{spaces}"}}) == 0',
+        after="2h",
         summary="The pod {{ $labels.pod }} of {{ $labels.namespace }} has GPUs and has not used them for two hours.",
         step="ask the team; kubectl logs {{ $labels.pod }} --namespace {{ $labels.namespace }}",
         severity="info",

@@ -1,6 +1,6 @@
 """What was read of the cluster for one subject. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,9 +111,6 @@ def _grouped(pairs: Iterable[tuple[str, Manifest]]) -> Mapping[str, tuple[Manife
     return {key: tuple(some) for key, some in found.items()}
 
 
-def newest(events: Iterable[Manifest], reasons: frozenset[str], by: str = "") -> Iterator[Manifest]:
-    """Yield the first event with one of the reasons, of a program if `by` is not empty."""
-    for one in events:
-        if one.get("reason") in reasons and by in reporter(one):
-            yield one
-            return
+def newest(events: Iterable[Manifest], reasons: frozenset[str], by: str = "") -> Manifest | None:
+    """Return the first event with one of the reasons, of a program if `by` is not empty."""
+    return next((one for one in events if one.get("reason") in reasons and by in reporter(one)), None)

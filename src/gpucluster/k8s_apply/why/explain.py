@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s_apply.objects import condition
+from gpucluster.k8s_apply.objects import is_true
 from gpucluster.k8s_apply.why import machines, makers, pods, queued
 from gpucluster.k8s_apply.why.cause import Answer, Cause, CauseKind
 from gpucluster.k8s_apply.why.evidence import Evidence, name_of
@@ -41,19 +40,17 @@ def merged(causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 def _state(evidence: Evidence) -> str:
     for kind, word in _ENDS:
-        if _true(evidence.root, kind):
+        if is_true(evidence.root, kind):
             return word
     mine = evidence.pods
-    waiting = [one for one in evidence.workloads if not _true(one, "Finished") and not queued.admitted(one)]
+    waiting = [
+        one for one in evidence.workloads if not is_true(one, "Finished") and not is_true(one, "Admitted")
+    ]
     if waiting:
-        return "reserved" if all(_true(one, "QuotaReserved") for one in waiting) else "queued"
+        return "reserved" if all(is_true(one, "QuotaReserved") for one in waiting) else "queued"
     if not mine:
         return "without pods"
     phases = {pods.phase(pod) for pod in mine}
     if phases <= {"Ready", "Succeeded"}:
         return "completed" if phases == {"Succeeded"} else "ready"
     return "failed" if phases == {"Failed"} else "not ready"
-
-
-def _true(one: Manifest, kind: str) -> bool:
-    return condition(one, kind).get("status") == "True"

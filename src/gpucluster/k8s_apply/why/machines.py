@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s_apply.objects import condition, section
+from gpucluster.k8s_apply.objects import condition, is_true, section
 from gpucluster.k8s_apply.why.cause import Cause, CauseKind
 from gpucluster.k8s_apply.why.evidence import Evidence, message, name_of, seen_at
 from gpucluster.k8s_apply.why.pods import KARPENTER, unschedulable
@@ -24,8 +24,8 @@ def causes(evidence: Evidence) -> Iterator[Cause]:
         return
     for kind in ("NodePool", "EC2NodeClass"):
         for one in evidence.of(kind):
-            row = condition(one, "Ready")
-            if row.get("status") != "True":
+            if not is_true(one, "Ready"):
+                row = condition(one, "Ready")
                 words = str(row.get("message") or row.get("reason") or "no controller has judged it")
                 yield _cause(
                     one, f"not Ready: {words}", f"kubectl describe {kind.lower()} {one['metadata']['name']}"
@@ -46,8 +46,8 @@ def _nominated(evidence: Evidence) -> frozenset[str]:
 def _unready(claim: Manifest) -> str:
     """Return the step of a node claim that is not done; empty if it is a node."""
     for step in _STEPS:
-        row = condition(claim, step)
-        if row.get("status") != "True":
+        if not is_true(claim, step):
+            row = condition(claim, step)
             return f"not {step}: {row.get('message') or row.get('reason') or 'not yet'}"
     return ""
 
@@ -56,15 +56,11 @@ def _refusals(evidence: Evidence) -> Iterator[Cause]:
     """Yield the newest refusal of each node pool that is newer than the newest pod of the subject."""
     since = max((str(pod["metadata"].get("creationTimestamp", "")) for pod in evidence.pods), default="")
     pools = {one["metadata"]["name"]: one for one in evidence.of("NodePool")}
-    newest: dict[str, Manifest] = {}
-    for event in evidence.of("Event"):
-        if event.get("reason") not in _REFUSED or seen_at(event) < since:
-            continue
-        pool = _pool_of(event, frozenset(pools))
-        if pool and (pool not in newest or seen_at(newest[pool]) < seen_at(event)):
-            newest[pool] = event
+    fresh = (one for one in evidence.of("Event") if one.get("reason") in _REFUSED and seen_at(one) >= since)
+    newest = {_pool_of(one, frozenset(pools)): one for one in sorted(fresh, key=seen_at)}
     for pool, event in sorted(newest.items()):
-        yield _cause(pools[pool], message(event), "wait for capacity, or add another source to the pool")
+        if pool:
+            yield _cause(pools[pool], message(event), "wait for capacity, or add another source to the pool")
 
 
 def _pool_of(event: Manifest, pools: frozenset[str]) -> str:

@@ -42,9 +42,9 @@ def causes(evidence: Evidence) -> Iterator[Cause]:
         if one["kind"] == "Pod":
             continue
         yield from _ended(one)
-        for event in newest(evidence.events(one), _REFUSED):
-            if not _made_since(one, event, evidence):
-                yield _refused(one, event)
+        event = newest(evidence.events(one), _REFUSED)
+        if event is not None and not _made_since(one, event, evidence):
+            yield _refused(one, event)
 
 
 def _ended(one: Manifest) -> Iterator[Cause]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s_apply.objects import condition, rows, section
+from gpucluster.k8s_apply.objects import condition, is_true, rows, section
 from gpucluster.k8s_apply.why.cause import Cause, CauseKind
 from gpucluster.k8s_apply.why.evidence import Evidence, message, name_of, newest
 
@@ -28,6 +28,8 @@ _SICK = re.compile(
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"})  # fmt: skip
 _CONFIG = frozenset({"CreateContainerConfigError"})
 _CREATING = frozenset({"ContainerCreating", "PodInitializing", ""})
+_OF_KARPENTER = frozenset({"FailedScheduling", "Nominated"})
+_PULLS, _PROBES = frozenset({"Failed", "InspectFailed"}), frozenset({"Unhealthy"})
 _MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 _SANDBOX = frozenset({"FailedCreatePodSandBox", "NetworkNotReady", "FailedPrepareDynamicResources"})
 _MISSING = re.compile(
@@ -46,16 +48,12 @@ def causes(evidence: Evidence) -> Iterator[Cause]:
         yield from _of_pod(pod, evidence)
 
 
-def ready(pod: Manifest) -> bool:
-    return condition(pod, "Ready").get("status") == "True"
-
-
 def phase(pod: Manifest) -> str:
     """Return the phase as people see it: a pod that is being deleted is Terminating, one that runs is Ready or not."""
     if "deletionTimestamp" in pod["metadata"]:
         return "Terminating"
     found = str(section(pod, "status").get("phase", "Pending"))
-    return "Ready" if found == "Running" and ready(pod) else found
+    return "Ready" if found == "Running" and is_true(pod, "Ready") else found
 
 
 def unschedulable(pod: Manifest) -> bool:
@@ -100,8 +98,8 @@ def _unplaced(pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
         yield Cause(
             kind=CauseKind.OTHER, subject=subject, by=SCHEDULER, words=f"{name} has not judged the pod"
         )
-    for event in newest(evidence.events(pod), frozenset({"FailedScheduling", "Nominated"}), by="karpenter"):
-        yield Cause(kind=CauseKind.MACHINE, subject=subject, by=KARPENTER, words=message(event))
+    if said := newest(evidence.events(pod), _OF_KARPENTER, by="karpenter"):
+        yield Cause(kind=CauseKind.MACHINE, subject=subject, by=KARPENTER, words=message(said))
 
 
 def _unfit(words: str) -> CauseKind:
@@ -121,6 +119,8 @@ def _step_of(words: str, pod: Manifest) -> str:
 def _claims(pod: Manifest, evidence: Evidence) -> Iterator[str]:
     """Yield the claims of a pod that are not bound, with what their newest event says."""
     namespace = pod["metadata"].get("namespace", "")
+    if "PersistentVolumeClaim" in evidence.unread:
+        return
     for volume in rows(section(pod, "spec"), "volumes"):
         name = section(volume, "persistentVolumeClaim").get("claimName")
         if not name:
@@ -142,8 +142,8 @@ def _on_node(pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
     if found or phase(pod) == "Running":
         yield from found or _unready(pod, evidence)
         return
-    words = next((message(event) for event in newest(evidence.events(pod), _MOUNT | _SANDBOX)), "")
-    if words:
+    if said := newest(evidence.events(pod), _MOUNT | _SANDBOX):
+        words = message(said)
         kind = CauseKind.VOLUME if re.search(r"MountVolume|AttachVolume|volume", words) else CauseKind.NODE
         yield _by_kubelet(kind, pod, words)
     else:
@@ -164,9 +164,9 @@ def _sick_node(pod: Manifest, evidence: Evidence) -> Cause | None:
             by="the API server",
             words=f"its node {name} does not exist",
         )
-    row = condition(node, "Ready")
-    if row.get("status") == "True":
+    if is_true(node, "Ready"):
         return None
+    row = condition(node, "Ready")
     words = f"its node {name} is not Ready: {row.get('message') or row.get('reason') or 'no condition'}"
     return Cause(kind=CauseKind.NODE, subject=name_of(pod), by=KUBELET, words=words, next_step=step)
 
@@ -184,9 +184,9 @@ def _of_container(row: Mapping[str, object], pod: Manifest, evidence: Evidence) 
         return
     name = row.get("name")
     if reason in _IMAGE:
-        pulls = newest(evidence.events(pod), frozenset({"Failed", "InspectFailed"}), by="kubelet")
-        said = next((message(event) for event in pulls), words)
-        named = f"container {name}, image {row.get('image')}: {said or reason}"
+        pull = newest(evidence.events(pod), _PULLS, by="kubelet")
+        said = words or reason if pull is None else message(pull)
+        named = f"container {name}, image {row.get('image')}: {said}"
         yield _by_kubelet(CauseKind.IMAGE, pod, named, tuple(_pull_secrets(pod)))
     elif reason in _CONFIG:
         yield _by_kubelet(CauseKind.REFERENCE, pod, f"container {name}: {words or reason}")
@@ -210,11 +210,9 @@ def _last_end(row: Mapping[str, object]) -> Iterator[str]:
 
 def _unready(pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
     """Yield the cause of a pod that runs and is not ready: the newest answer of a probe."""
-    for event in newest(evidence.events(pod), frozenset({"Unhealthy"})):
-        yield _by_kubelet(CauseKind.PROBE, pod, message(event))
-        return
-    row = condition(pod, "Ready")
-    yield _by_kubelet(CauseKind.PROBE, pod, str(row.get("message") or "the pod is not ready"))
+    probe, row = newest(evidence.events(pod), _PROBES), condition(pod, "Ready")
+    words = str(row.get("message") or "the pod is not ready") if probe is None else message(probe)
+    yield _by_kubelet(CauseKind.PROBE, pod, words)
 
 
 def _pull_secrets(pod: Manifest) -> Iterator[str]:

@@ -10,12 +10,12 @@ from decimal import Decimal
 
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s_apply.objects import condition, rows, section
+from gpucluster.k8s.views.pods import QUEUE_LABEL
+from gpucluster.k8s_apply.objects import condition, is_true, rows, section
 from gpucluster.k8s_apply.why.cause import Cause, CauseKind
 from gpucluster.k8s_apply.why.evidence import Evidence, name_of
 
 BY = "Kueue"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _HOLDERS = 5
 _UNUSED = re.compile(r"insufficient unused quota for (\S+) in flavor ([^\s,]+)")
 _ROWS: tuple[tuple[re.Pattern[str], CauseKind], ...] = (
@@ -30,15 +30,10 @@ _TOO_LARGE = re.compile(r"> maximum capacity")
 def causes(evidence: Evidence) -> Iterator[Cause]:
     """Yield what prevents the admission of each Workload of the subject."""
     for one in evidence.workloads:
-        if condition(one, "Finished").get("status") == "True":
-            continue
-        yield from _of_workload(one, evidence)
+        if not is_true(one, "Finished"):
+            yield from _of_workload(one, evidence)
     if not evidence.workloads:
         yield from _unseen(evidence)
-
-
-def admitted(one: Manifest) -> bool:
-    return condition(one, "Admitted").get("status") == "True"
 
 
 def _of_workload(one: Manifest, evidence: Evidence) -> Iterator[Cause]:
@@ -46,15 +41,14 @@ def _of_workload(one: Manifest, evidence: Evidence) -> Iterator[Cause]:
     if section(one, "spec").get("active") is False:
         yield _deactivated(one, subject)
         return
-    if admitted(one):
+    if is_true(one, "Admitted"):
         return
-    evicted = condition(one, "Evicted")
-    if evicted.get("status") == "True":
+    if is_true(one, "Evicted"):
+        evicted = condition(one, "Evicted")
         words = f"{evicted.get('reason', '')}: {evicted.get('message', '')}"
         yield Cause(kind=CauseKind.EVICTED, subject=subject, by=BY, words=words)
-    reserved = condition(one, "QuotaReserved")
-    if reserved.get("status") != "True":
-        words = str(reserved.get("message") or "has not judged it")
+    if not is_true(one, "QuotaReserved"):
+        words = str(condition(one, "QuotaReserved").get("message") or "has not judged it")
         yield _unreserved(words, one, subject, evidence)
         return
     for check in rows(section(one, "status"), "admissionChecks"):
@@ -101,23 +95,26 @@ def _of_queue(one: Manifest, evidence: Evidence) -> tuple[tuple[str, ...], str]:
     namespace, name = one["metadata"]["namespace"], str(section(one, "spec").get("queueName", ""))
     local = evidence.named("LocalQueue", name, namespace)
     if local is None:
-        there = sorted(
-            q["metadata"]["name"]
-            for q in evidence.of("LocalQueue")
-            if q["metadata"]["namespace"] == namespace
-        )
-        return (
-            f"queues of {namespace}: {', '.join(there) or 'none'}",
-        ), f"kubectl get localqueues --namespace {namespace}"
-    queue = evidence.named("ClusterQueue", str(section(local, "spec").get("clusterQueue", "")))
-    said = [
-        f"{name_of(q)}: {row['message']}"
-        for q in (local, queue)
-        if q is not None and (row := condition(q, "Active")).get("status") != "True" and row.get("message")
-    ]
-    if not said:
+        return tuple(_others(namespace, evidence)), f"kubectl get localqueues --namespace {namespace}"
+    whole = evidence.named("ClusterQueue", str(section(local, "spec").get("clusterQueue", "")))
+    queues = [queue for queue in (local, whole) if queue is not None]
+    said = [f"{name_of(queue)}: {words}" for queue in queues if (words := _inactive(queue))]
+    if len(queues) == 2 and all(is_true(queue, "Active") for queue in queues):
         said = ["both queues are active now: Kueue has not judged the workload again"]
     return tuple(said), f"kubectl describe localqueues {name} --namespace {namespace}"
+
+
+def _inactive(queue: Manifest) -> str:
+    """Return why a queue is not active; empty if it is, or says nothing."""
+    return "" if is_true(queue, "Active") else str(condition(queue, "Active").get("message", ""))
+
+
+def _others(namespace: str, evidence: Evidence) -> Iterator[str]:
+    """Yield the queues of a namespace, if they could be read."""
+    if "LocalQueue" not in evidence.unread:
+        found = (one["metadata"] for one in evidence.of("LocalQueue"))
+        names = sorted(one["name"] for one in found if one["namespace"] == namespace)
+        yield f"queues of {namespace}: {', '.join(names) or 'none'}"
 
 
 def _holders(words: str, evidence: Evidence) -> Iterator[str]:
@@ -150,7 +147,7 @@ def _unseen(evidence: Evidence) -> Iterator[Cause]:
     """Yield the cause of a suspended object that Kueue has made no Workload of."""
     root = evidence.root
     spec: Mapping[str, object] = section(root, "spec")
-    if spec.get("suspend") is not True:
+    if spec.get("suspend") is not True or "Workload" in evidence.unread:
         return
     label = section(root["metadata"], "labels").get(QUEUE_LABEL)
     if label:

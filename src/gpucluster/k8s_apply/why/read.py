@@ -45,12 +45,16 @@ class Subject:
 
 def subject_of(words: str) -> Subject:
     """Read NAME, NAMESPACE/NAME or NAMESPACE/KIND/NAME."""
-    parts = words.split("/")
-    if not 1 <= len(parts) <= len(("namespace", "kind", "name")) or not all(parts):
-        raise StateError(
-            f"{words!r} is no name", next_step="write NAME, NAMESPACE/NAME or NAMESPACE/KIND/NAME"
-        )
-    return Subject(parts[-1], parts[0] if len(parts) > 1 else "", parts[1] if len(parts) > len("nk") else "")
+    match words.split("/"):
+        case [name] if name:
+            return Subject(name)
+        case [namespace, name] if namespace and name:
+            return Subject(name, namespace)
+        case [namespace, kind, name] if namespace and kind and name:
+            return Subject(name, namespace, kind)
+        case _:
+            step = "write NAME, NAMESPACE/NAME or NAMESPACE/KIND/NAME"
+            raise StateError(f"{words!r} is no name", next_step=step)
 
 
 def read(kubectl: Kubectl, subject: Subject) -> Evidence:
@@ -59,12 +63,16 @@ def read(kubectl: Kubectl, subject: Subject) -> Evidence:
     namespace = root["metadata"]["namespace"]
     inside, closed = readable(kubectl, _INSIDE, namespace)
     outside, hidden = readable(kubectl, _CLUSTER)
-    events, unseen = (
-        readable(kubectl, (("v1", "Event"),), _OF_CLUSTER) if namespace != _OF_CLUSTER else ([], ())
-    )
+    events, unseen = readable(kubectl, (("v1", "Event"),), _OF_CLUSTER)
     by_uid = {one["metadata"]["uid"]: one for one in (*inside, *outside, *events)}
-    named = {*closed, *hidden, *(("Event of the cluster",) if unseen else ())}
-    return Evidence(_queued(root, by_uid), tuple(by_uid.values()), tuple(sorted(named)))
+    elsewhere = ("Event of the cluster" if unseen else "", *map(_elsewhere, hidden))
+    unread = tuple(sorted({*closed, *filter(None, elsewhere)}))
+    return Evidence(_queued(root, by_uid), tuple(by_uid.values()), unread)
+
+
+def _elsewhere(kind: str) -> str:
+    """Return the name of a kind that may not be read in all namespaces, though perhaps in that of the subject."""
+    return f"{kind} of other namespaces" if kind in {name for _, name in _INSIDE} else kind
 
 
 def _queued(root: Manifest, by_uid: Mapping[str, Manifest]) -> Manifest:

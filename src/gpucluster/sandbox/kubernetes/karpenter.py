@@ -13,7 +13,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from gpucluster.k8s_apply.objects import condition, labels, section
+from gpucluster.k8s_apply.objects import condition, is_true, labels, section
 from gpucluster.plan.model.values import KNOWN_TO_KARPENTER
 from gpucluster.plan.names import KARPENTER
 from gpucluster.sandbox.kubernetes import pod_fit
@@ -145,7 +145,7 @@ class Karpenter:
         under_way = [
             (one, pod_fit.whole_node(section(section(one, "status"), "capacity")))
             for one in claims
-            if not _is_true(one, "Initialized")
+            if not is_true(one, "Initialized")
         ]
         for pod in sorted(
             waiting, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])
@@ -265,10 +265,10 @@ class Karpenter:
                 self._release(claim)
             return
         if state in ("shutting-down", "terminated", "stopped"):
-            if instance is not None or _is_true(claim, "Registered"):
+            if instance is not None or is_true(claim, "Registered"):
                 self._client.delete(*CLAIM, name)
             return
-        if state == "running" and instance is not None and not _is_true(claim, "Initialized"):
+        if state == "running" and instance is not None and not is_true(claim, "Initialized"):
             known = section(claim, "status")
             address = str(instance["PrivateIpAddress"]).replace(".", "-")
             conditions = [
@@ -308,10 +308,6 @@ class Karpenter:
 
 def _class_of(pool: Object) -> str:
     return str(pool["spec"]["template"]["spec"]["nodeClassRef"]["name"])
-
-
-def _is_true(one: Object, kind: str) -> bool:
-    return condition(one, kind).get("status") == "True"
 
 
 def _holds(requirement: Mapping[str, Any], marks: Mapping[str, str]) -> bool:

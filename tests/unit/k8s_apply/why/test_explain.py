@@ -107,6 +107,42 @@ def test_stopped_queue_says_so_itself() -> None:
     assert found.next_step == "kubectl describe localqueues research --namespace research"
 
 
+VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+def queue(kind: str, name: str, active: str) -> Manifest:
+    spec = {"clusterQueue": "kube-research"}
+    return thing(kind, name, spec=spec, status=conditions(Active=(active, "", "")))
+
+
+def test_words_of_a_queue_that_is_active_again_are_old() -> None:
+    both = queue("LocalQueue", "research", "True"), queue("ClusterQueue", "kube-research", "True")
+    found = only(unreserved("ClusterQueue kube-research is inactive"), *both)
+    assert found.details == ("both queues are active now: Kueue has not judged the workload again",)
+
+
+@pytest.mark.parametrize("others", [(), (queue("ClusterQueue", "kube-research", "False"),)])
+def test_queue_that_was_not_read_or_is_not_active_is_not_called_active(others: tuple[Manifest, ...]) -> None:
+    """A member of a team reads no ClusterQueue."""
+    local = queue("LocalQueue", "research", "True")
+    assert only(unreserved("ClusterQueue kube-research is inactive"), local, *others).details == ()
+
+
+@pytest.mark.parametrize(("kind", "words", "objects"), [
+    ("LocalQueue", "queues of research: none", (unreserved("LocalQueue research doesn't exist"),)),
+    ("PersistentVolumeClaim", "data does not exist", (ADMITTED, JOB, unplaced("0/4 nodes are available", volumes=VOLUMES))),
+    ("Workload", "it has made no Workload", ()),
+])  # fmt: skip
+def test_kinds_that_may_not_be_read_are_not_called_missing(
+    kind: str, words: str, objects: tuple[Manifest, ...]
+) -> None:
+    def told(*unread: str) -> str:
+        return str(asked(*objects, unread=unread).causes)
+
+    assert words in told()
+    assert words not in told(kind)
+
+
 def test_missing_queue_lists_those_that_exist() -> None:
     found = only(unreserved("LocalQueue resaerch doesn't exist"), thing("LocalQueue", "eval"))
     assert found.details == ("queues of research: eval",)

@@ -86,7 +86,7 @@ def test_kinds_that_the_user_may_not_read_are_named(full: Cluster) -> None:
         words = f'Error from server (Forbidden): x is forbidden: User "ann" cannot list resource "{kind}" at the cluster scope'
         full.plant(kind, words, times=99)
     evidence = found(full, "research/tune")
-    assert evidence.unread == ("Node", "NodePool", "Workload")
+    assert evidence.unread == ("Node", "NodePool", "Workload of other namespaces")
     assert [one["metadata"]["name"] for one in evidence.workloads] == ["jobset-tune"]
 
 
