@@ -6,7 +6,7 @@ The queue is stopped while the gangs come, so only admission is measured. Render
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from bench.figure import Figure, figure
 from gpucluster import catalog, k8s
 from gpucluster.k8s.manifest import documents
 from gpucluster.k8s.waves import WAVES
+from gpucluster.k8s_apply.objects import is_true
+from gpucluster.plan import names
 from gpucluster.plan.model import KubernetesOnAws
 from gpucluster.plan.resolve import resolve
 from gpucluster.plan.resolve.workloads import workloads
@@ -65,7 +67,7 @@ def run() -> Iterator[Figure]:
             for machine in nodes.of_pool(
                 "many", plan.kubernetes.pools[0], NODES, domains={"topology.k8s.aws/network-node-layer-2": 50}
             ):
-                start_node(plane.client, machine)
+                nodes.start(plane.client, machine)
             began = time.monotonic()
             (gang,) = apply_waves(plane.client, texts)
             yield base("gangs.waves", time.monotonic() - began)
@@ -99,14 +101,6 @@ def apply_waves(client: Client, texts: Mapping[str, str]) -> list[Manifest]:
     return gangs
 
 
-def start_node(client: Client, machine: Manifest) -> None:
-    name = machine["metadata"]["name"]
-    metadata = {**machine["metadata"], "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    client.apply({**machine, "metadata": metadata})
-    status = {key: machine[key] for key in ("apiVersion", "kind", "status")}
-    client.patch_status({**status, "metadata": {"name": name}})
-
-
 def admission_s(client: Client, gang: Manifest, queue: str) -> float:
     """Return the seconds from the start of the queue until every gang is admitted. The gangs are gone afterwards."""
     space = gang["metadata"]["namespace"]
@@ -122,16 +116,7 @@ def admission_s(client: Client, gang: Manifest, queue: str) -> float:
     hold(client, queue, "None")
     until(lambda: sum(map(admitted, client.list(*WORKLOAD, space))) == GANGS)
     taken = time.monotonic() - began
-    until(
-        lambda: (
-            sum(
-                1
-                for pod in client.list("v1", "Pod", space)
-                if pod.get("status", {}).get("phase") == "Running"
-            )
-            == 2 * GANGS
-        )
-    )
+    until(lambda: sum(map(runs, client.list("v1", "Pod", space))) == 2 * GANGS)
     for number in range(GANGS):
         client.delete(*JOBSET, f"gang-{number}", space)
     until(lambda: not client.list("v1", "Pod", space) and not client.list(*WORKLOAD, space))
@@ -148,11 +133,15 @@ def hold(client: Client, queue: str, policy: str) -> None:
 
 
 def admitted(one: Manifest) -> bool:
-    rows = one.get("status", {}).get("conditions") or []
-    return any((row["type"], row["status"]) == ("Admitted", "True") for row in rows)
+    return is_true(one, "Admitted")
 
 
-def until(there: Any) -> None:
+def runs(pod: Manifest) -> bool:
+    return bool(pod.get("status", {}).get("phase") == "Running")
+
+
+def until(there: Callable[[], bool]) -> None:
+    """Return when it is so. A real control plane is asked twice a second."""
     limit = time.monotonic() + BOUND_S
     while not there():
         if time.monotonic() > limit:
@@ -169,7 +158,10 @@ def minimal() -> Iterator[Manifest]:
             {"name": "minimal", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": str(NODES * 8)}]}
         ],
     }
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "minimal"}}
+    managed = {
+        names.LABEL_CLUSTER: "many"
+    }  # Kueue leaves out other namespaces, also jobs with the label of a queue
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "minimal", "labels": managed}}
     yield {**version, "kind": "ResourceFlavor", "metadata": {"name": "minimal"}, "spec": {}}
     yield {
         **version,

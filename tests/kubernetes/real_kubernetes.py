@@ -4,13 +4,15 @@ kubernetes.apply(manifest)
 kubernetes.wait(lambda: kubernetes.client.get("v1", "Pod", "x", "ns"), "the pod exists")
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from support.kube import files
+import pytest
+from support.kube import MONITORED, files
 from support.waiting import BOUND_S, eventually
 
 from gpucluster import shell
@@ -20,7 +22,7 @@ from gpucluster.sandbox.kubernetes.client import Client
 from gpucluster.sandbox.kubernetes.control_plane import ControlPlane
 from gpucluster.sandbox.kubernetes.programs import Programs
 
-MONITORED = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
+PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 T = TypeVar("T")
 Manifest = dict[str, Any]
 
@@ -40,7 +42,15 @@ class Kubernetes:
         """Run the real kubectl with all rights."""
         argv = [str(self.plane.programs["kubectl"]), "--kubeconfig", str(self.plane.kubeconfig), *args]
         return shell.run(argv, stdin=stdin, check=check, timeout_s=BOUND_S, env={"HOME": str(self.plane.folder)},
-                         without=("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"))  # fmt: skip
+                         without=PROXIES)  # fmt: skip
+
+    def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let this process call kubectl with all rights, as at a desk. kubectl caches what the server serves in HOME."""
+        monkeypatch.setenv("PATH", f"{self.plane.programs['kubectl'].parent}:{os.environ['PATH']}")
+        monkeypatch.setenv("KUBECONFIG", str(self.plane.kubeconfig))
+        monkeypatch.setenv("HOME", str(self.plane.folder))
+        for name in PROXIES:
+            monkeypatch.delenv(name, raising=False)
 
     def wait(self, what: Callable[[], T], words: str) -> T:
         """Return the first value of `what` that is true; AssertionError with `words` if there is none."""

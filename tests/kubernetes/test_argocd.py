@@ -6,23 +6,14 @@ from typing import Any
 
 import yaml
 from real_kubernetes import Kubernetes
-from support.kube import BOUND, files, objects
+from support.kube import BOUND, files, objects, renamed, renamed_workloads
 from waves import remove, written
 
 from gpucluster.k8s.argocd import CHARTS_FIRST
 from gpucluster.k8s.waves import WAVES
 
 NAME = "argo"
-CHANGES = (
-    ("name: kube\n", f"name: {NAME}\n"),
-    ("serving, quota", f"{NAME}-serving, quota"),
-    ("research, quota", f"{NAME}-research, quota"),
-)
-RUNNING = (
-    ("cluster: kube", f"cluster: {NAME}"),
-    ("team: serving", f"team: {NAME}-serving"),
-    ("team: research", f"team: {NAME}-research"),
-)
+CHANGES, RUNNING = renamed(NAME), renamed_workloads(NAME)
 WAVE = "argocd.argoproj.io/sync-wave"
 
 

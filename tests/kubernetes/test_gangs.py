@@ -4,25 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from real_kubernetes import Kubernetes, Manifest
+from real_kubernetes import Kubernetes
 from support.builders import a_kube_plan
-from support.kube import BOUND, files, objects
+from support.kube import BOUND, files, objects, renamed, renamed_workloads
 from waves import by_wave
 
 from gpucluster.plan.model import KubernetesOnAws
 from gpucluster.sandbox.kubernetes import nodes
 
 TEAM = "gangs-research"
-CHANGES = (
-    ("name: kube\n", "name: gangs\n"),
-    ("serving, quota", "gangs-serving, quota"),
-    ("research, quota", f"{TEAM}, quota"),
-)
-RUNNING = (
-    ("cluster: kube", "cluster: gangs"),
-    ("team: serving", "team: gangs-serving"),
-    ("team: research", f"team: {TEAM}"),
-)
+CHANGES, RUNNING = renamed("gangs"), renamed_workloads("gangs")
 WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
 
 
@@ -37,12 +28,6 @@ class Gang:
         assert plan.kubernetes is not None
         pool = next(pool for pool in plan.kubernetes.pools if pool.name == "tune")
         self.machines = list(nodes.of_pool(plan.name, pool, 4))
-
-    def start_node(self, machine: Manifest) -> None:
-        """The machine of a node starts."""
-        name = machine["metadata"]["name"]
-        self.client.apply({**machine, "metadata": {**machine["metadata"], "annotations": {"kwok.x-k8s.io/node": "fake"}}})  # fmt: skip
-        self.client.patch_status({key: machine[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}})  # fmt: skip
 
     def pods(self) -> list[dict[str, Any]]:
         found = self.client.list("v1", "Pod", TEAM)
@@ -78,7 +63,7 @@ def gang(kubernetes: Kubernetes) -> Iterator[Gang]:
 
 def test_gang_waits_whole_while_a_node_is_missing(gang: Gang) -> None:
     for machine in gang.machines[:3]:
-        gang.start_node(machine)
+        nodes.start(gang.client, machine)
     gang.client.apply(gang.jobset)
     words = "allows to fit only 3 out of 4 pod(s)"
     gang.kubernetes.wait(lambda: words in gang.waits_for(), "the gang waits for its fourth node alone")
@@ -86,7 +71,7 @@ def test_gang_waits_whole_while_a_node_is_missing(gang: Gang) -> None:
 
 
 def test_gang_runs_whole_when_the_last_node_is_there(gang: Gang) -> None:
-    gang.start_node(gang.machines[3])
+    nodes.start(gang.client, gang.machines[3])
     names = {one["metadata"]["name"] for one in gang.machines}
     gang.kubernetes.wait(lambda: gang.places() == names, "each node runs a part of the gang")
     assert gang.conditions()["Admitted"]["status"] == "True"

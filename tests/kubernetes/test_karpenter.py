@@ -3,7 +3,6 @@
 Its cloud of kwok makes nodes without machines, and takes the node class away from what is tried.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +10,11 @@ import karpenter_core
 import pytest
 from real_kubernetes import Kubernetes, Manifest
 from support.builders import a_kube_plan
-from support.kube import BOUND, files
+from support.kube import BOUND, files, renamed, renamed_workloads
 from waves import by_wave
 
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import condition
+from gpucluster.k8s_apply.objects import is_true
 from gpucluster.k8s_apply.why.cause import CauseKind
 from gpucluster.k8s_apply.why.explain import explain
 from gpucluster.k8s_apply.why.read import read, subject_of
@@ -23,9 +22,7 @@ from gpucluster.k8s_apply.why.read import read, subject_of
 pytestmark = [pytest.mark.in_order]
 NAME, TEAM = "grow", "grow-research"
 CHANGES = (
-    ("name: kube\n", f"name: {NAME}\n"),
-    ("name: serving, quota", "name: grow-serving, quota"),
-    ("research, quota: {nvidia.com/gpu: 32}", f"{TEAM}, quota: {{nvidia.com/gpu: 32}}"),
+    *renamed(NAME),
     (
         """\
     nodes: 4
@@ -41,12 +38,7 @@ CHANGES = (
     ),
     ("    nodes: {min: 1, max: 6}\n", "    nodes: {min: 0, max: 6}\n    idle: 20s\n"),
 )
-RUNNING = (
-    ("cluster: kube", f"cluster: {NAME}"),
-    ("team: serving", "team: grow-serving"),
-    ("team: research", f"team: {TEAM}"),
-    ("    topology: {required: block}\n", ""),
-)
+RUNNING = (*renamed_workloads(NAME), ("    topology: {required: block}\n", ""))
 LOAD = "grow-load"  # a namespace without queues
 
 
@@ -135,7 +127,7 @@ def test_pools_are_ready(grown: Grown) -> None:
 
     def ready() -> bool:
         there = [grown.client.read(one) for one in grown.pools]
-        return all(one is not None and condition(one, "Ready").get("status") == "True" for one in there)
+        return all(one is not None and is_true(one, "Ready") for one in there)
 
     grown.kubernetes.wait(ready, "every node pool is ready")
 
@@ -151,11 +143,7 @@ def test_nodes_come_by_the_order_of_the_sources_and_not_beyond_max(grown: Grown)
 
 
 def test_why_has_karpenters_own_words(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
-    plane = grown.kubernetes.plane
-    monkeypatch.setenv("PATH", f"{plane.programs['kubectl'].parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+    grown.kubernetes.use(monkeypatch)
 
     def told() -> bool:
         causes = explain(read(Kubectl("sandbox"), subject_of(f"{LOAD}/load"))).causes

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from real_kubernetes import MONITORED, Kubernetes, Manifest
-from support.builders import a_kube_plan
-from support.kube import BOUND, files, objects
+from real_kubernetes import Kubernetes
+from support.builders import SERVICES, a_kube_plan
+from support.kube import BOUND, MONITORED, files, objects
 from support.waiting import BOUND_S
 from waves import by_wave
 
+from gpucluster.k8s_apply.objects import is_true
 from gpucluster.sandbox.kubernetes import nodes
 
 pytestmark = [pytest.mark.in_order]
@@ -43,18 +44,7 @@ CHANGES = (
 )
 RUNNING = (
     ("cluster: kube", f"cluster: {NAME}"),
-    (
-        """\
-serve:
-  - name: chat
-    team: serving
-    image: registry.example.org/chat:1.4
-    resources: {nvidia.com/mig-1g.10gb: 1}
-    replicas: {min: 2, max: 8}
-    scale_on: {queue_depth: 10}
-""",
-        "",
-    ),
+    (SERVICES, ""),
     ("team: research", f"team: {LIGHT}"),
     ("    nodes: 4\n", "    nodes: 1\n"),
 )
@@ -74,11 +64,6 @@ class Shared:
         assert plan is not None
         self.machines = list(nodes.of_pool(NAME, plan.pools[0], 4))
 
-    def start_node(self, machine: Manifest) -> None:
-        name = machine["metadata"]["name"]
-        self.client.apply({**machine, "metadata": {**machine["metadata"], "annotations": {"kwok.x-k8s.io/node": "fake"}}})  # fmt: skip
-        self.client.patch_status({key: machine[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}})  # fmt: skip
-
     def submit(self, team: str, count: int) -> None:
         for number in range(count):
             text = json.dumps(self.jobset).replace(LIGHT, team)
@@ -87,9 +72,7 @@ class Shared:
             self.client.apply(one)
 
     def admitted(self, team: str) -> int:
-        found = self.client.list(*WORKLOAD, team)
-        rows = (row for one in found for row in one.get("status", {}).get("conditions") or [])
-        return sum(1 for row in rows if (row["type"], row["status"]) == ("Admitted", "True"))
+        return sum(is_true(one, "Admitted") for one in self.client.list(*WORKLOAD, team))
 
     def running(self, team: str) -> int:
         found = self.client.list("v1", "Pod", team)
@@ -115,7 +98,7 @@ def shared(kubernetes: Kubernetes) -> Iterator[Shared]:
     for one in made.others:
         kubernetes.client.apply(one)
     for machine in made.machines:
-        made.start_node(machine)
+        nodes.start(kubernetes.client, machine)
     yield made
     for team in (OWNER, LIGHT, HEAVY):
         for one in kubernetes.client.list(*JOBSET, team):

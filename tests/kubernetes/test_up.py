@@ -3,7 +3,6 @@
 The charts are of others (--no-charts): Kueue and JobSet run as processes. No Karpenter runs, so the spec has no elastic nodes.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 from real_kubernetes import Kubernetes, Manifest
-from support.kube import BOUND
+from support.kube import BOUND, renamed
 from support.kube_steps import kube_steps
 
 from gpucluster.artifacts import Artifact
@@ -39,9 +38,7 @@ LIMIT_S = 600.0
 def steps_named(name: str, *changes: tuple[str, str], bindings: Bindings = BOUND) -> Steps:
     """The usual spec under another name, with always-on nodes only."""
     return kube_steps(
-        ("name: kube\n", f"name: {name}\n"),
-        ("serving, quota", f"{name}-serving, quota"),
-        ("research, quota", f"{name}-research, quota"),
+        *renamed(name),
         ("nodes: {min: 1, max: 6}", "nodes: 1"),
         *changes,
         running=None,
@@ -68,12 +65,7 @@ class Desk:
 
 @pytest.fixture
 def desk(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    folder = kubernetes.plane.programs["kubectl"].parent
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig))
-    monkeypatch.setenv("HOME", str(kubernetes.plane.folder))  # kubectl caches what the server serves there
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+    kubernetes.use(monkeypatch)
     return Desk(kubernetes)
 
 

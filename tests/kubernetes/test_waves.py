@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from real_kubernetes import Kubernetes
 from support.builders import kubernetes_of
-from support.kube import BOUND, files, golden_files, objects
+from support.kube import BOUND, files, golden_files, objects, renamed, renamed_workloads
 from support.kube_specs import kube_specs, workloads_for
 from waves import apply, assert_idle, kubectl_apply, remove, standing, written
 
@@ -34,17 +34,9 @@ def test_every_wave_of_a_stack_is_taken_twice(kubernetes: Kubernetes, stack: Pat
 
 def test_waves_with_volumes_are_taken_twice(kubernetes: Kubernetes, tmp_path: Path) -> None:
     """Bindings add the volumes that the tree of a stack leaves out."""
-    changes = (("name: kube\n", "name: bound\n"), ("serving, quota", "bound-serving, quota"))
-    texts = files(*changes, ("research, quota", "bound-research, quota"), running=_OTHERS, bindings=BOUND)
+    texts = files(*renamed("bound"), running=renamed_workloads("bound"), bindings=BOUND)
     assert any(key.startswith("PersistentVolume/") for key in objects(texts))
     _twice(kubernetes, texts, tmp_path)
-
-
-_OTHERS = (
-    ("cluster: kube", "cluster: bound"),
-    ("team: serving", "team: bound-serving"),
-    ("team: research", "team: bound-research"),
-)
 
 
 def _twice(kubernetes: Kubernetes, texts: dict[str, str], folder: Path) -> None:

@@ -4,7 +4,6 @@ kwok plays kubelets, so what a kubelet says (images, mounts, probes) is not here
 """
 
 import json
-import os
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from real_kubernetes import Kubernetes, Manifest
 from support.builders import a_kube_plan
-from support.kube import BOUND, files, objects
+from support.kube import BOUND, files, objects, renamed, renamed_workloads
 from waves import by_wave
 
 from gpucluster.k8s_apply.kubectl import Kubectl
@@ -26,16 +25,7 @@ from gpucluster.sandbox.kubernetes import nodes
 T = TypeVar("T")
 pytestmark = [pytest.mark.in_order]
 TEAM, QUEUE = "why-research", "why-why-research"
-CHANGES = (
-    ("name: kube\n", "name: why\n"),
-    ("serving, quota", "why-serving, quota"),
-    ("research, quota", f"{TEAM}, quota"),
-)
-RUNNING = (
-    ("cluster: kube", "cluster: why"),
-    ("team: serving", "team: why-serving"),
-    ("team: research", f"team: {TEAM}"),
-)
+CHANGES, RUNNING = renamed("why"), renamed_workloads("why")
 JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
 PLAIN = "why-plain"  # a namespace without queues
@@ -55,11 +45,6 @@ class Place:
         self.machines = list(
             nodes.of_pool("why", next(pool for pool in plan.pools if pool.name == "tune"), 4)
         )
-
-    def start_node(self, machine: Manifest) -> None:
-        name = machine["metadata"]["name"]
-        self.client.apply({**machine, "metadata": {**machine["metadata"], "annotations": {"kwok.x-k8s.io/node": "fake"}}})  # fmt: skip
-        self.client.patch_status({key: machine[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}})  # fmt: skip
 
     def gang(self, name: str) -> Manifest:
         one: Manifest = json.loads(json.dumps(self.jobset))
@@ -115,23 +100,18 @@ def standing(kubernetes: Kubernetes) -> Iterator[Place]:
 
 @pytest.fixture
 def place(standing: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
-    plane = standing.kubernetes.plane
-    monkeypatch.setenv("PATH", f"{plane.programs['kubectl'].parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
-    monkeypatch.setenv("HOME", str(plane.folder))
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+    standing.kubernetes.use(monkeypatch)
     return standing
 
 
 # --- gangs, in this order -------------------------------------------------------------------------------
 def test_gang_that_lacks_a_node(place: Place) -> None:
     for machine in place.machines[:3]:
-        place.start_node(machine)
+        nodes.start(place.client, machine)
     place.client.apply(place.gang("first"))
     found = place.cause(f"{TEAM}/first", CauseKind.TOPOLOGY, "allows to fit only 3 out of 4 pod(s)")
     assert (found.by, found.subject) == ("Kueue", f"{TEAM}/JobSet/first")
-    place.start_node(place.machines[3])
+    nodes.start(place.client, place.machines[3])
     answer = place.state("first", "ready")
     assert (answer.pods, answer.causes) == ({"Ready": 4}, ())
 

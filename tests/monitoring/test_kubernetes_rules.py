@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from support.kube import BOUND, files
+from support.kube import BOUND, MONITORED, PRICED, files
 from support.kubernetes_alerts import CASES, Case
 from support.promtool import run_promtool
-
-ON = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
-PRICED = (
-    ON,
-    ("us-west-2\n", "us-east-1\n"),
-    ("[us-west-2a]", "[us-east-1a]"),
-    ("zone: us-west-2a", "zone: us-east-1a"),
-)
 
 
 def written(folder: Path, tests: list[dict[str, Any]], *changes: tuple[str, str]) -> Path:
@@ -66,7 +58,7 @@ def test_promtool_accepts_the_rules(promtool: Path, tmp_path: Path) -> None:
 
 
 def test_each_alert_has_a_case_with_it_and_one_without_it(tmp_path: Path) -> None:
-    names = {rule["alert"] for rule in rules(written(tmp_path, [], ON)) if "alert" in rule}
+    names = {rule["alert"] for rule in rules(written(tmp_path, [], MONITORED)) if "alert" in rule}
     assert {case.alert for case in CASES if case.labels is not None} == names
     assert {case.alert for case in CASES if case.labels is None} == names
 
@@ -75,10 +67,10 @@ def test_each_alert_has_a_case_with_it_and_one_without_it(tmp_path: Path) -> Non
     "case", CASES, ids=lambda case: f"{case.alert}-{case.name or (case.labels is not None)}"
 )
 def test_alert(promtool: Path, tmp_path: Path, case: Case) -> None:
-    written(tmp_path, [], ON)
+    written(tmp_path, [], MONITORED)
     series = [{"series": key, "values": values} for key, values in case.series.items()]
     test = {"interval": "1m", "input_series": series, "alert_rule_test": [expected(case, tmp_path)]}
-    done = judged(promtool, written(tmp_path, [test], ON))
+    done = judged(promtool, written(tmp_path, [test], MONITORED))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

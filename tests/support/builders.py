@@ -146,9 +146,7 @@ pools:
     capacity: [{from: spot, machines: [p4de.24xlarge]}]
 """
 
-WORKLOADS = """\
-schema: 1
-cluster: kube
+SERVICES = """\
 serve:
   - name: chat
     team: serving
@@ -156,13 +154,18 @@ serve:
     resources: {nvidia.com/mig-1g.10gb: 1}
     replicas: {min: 2, max: 8}
     scale_on: {queue_depth: 10}
-train:
+"""
+
+WORKLOADS = f"""\
+schema: 1
+cluster: kube
+{SERVICES}train:
   - name: tune
     team: research
     image: registry.example.org/train:2.0
     nodes: 4
     gpus_per_node: 8
-    topology: {required: block}
+    topology: {{required: block}}
 """
 
 

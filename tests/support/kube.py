@@ -30,6 +30,30 @@ BOUND = Bindings(
 )
 
 
+MONITORED: Change = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
+PRICED: tuple[Change, ...] = (  # in the region of the price list
+    MONITORED, ("us-west-2\n", "us-east-1\n"), ("[us-west-2a]", "[us-east-1a]"), ("zone: us-west-2a", "zone: us-east-1a"),
+)  # fmt: skip
+
+
+def renamed(name: str) -> tuple[Change, ...]:
+    """Give the usual spec another name, so that its objects are beside those of other tests."""
+    return (
+        ("name: kube\n", f"name: {name}\n"),
+        ("serving, quota", f"{name}-serving, quota"),
+        ("research, quota", f"{name}-research, quota"),
+    )
+
+
+def renamed_workloads(name: str) -> tuple[Change, ...]:
+    """The same for its workloads."""
+    return (
+        ("cluster: kube", f"cluster: {name}"),
+        ("team: serving", f"team: {name}-serving"),
+        ("team: research", f"team: {name}-research"),
+    )
+
+
 def files(
     *changes: Change, running: tuple[Change, ...] = (), bindings: Bindings | None = None
 ) -> dict[str, str]:

@@ -7,11 +7,11 @@ docs/operator-manual/health.md). It has no health checks for kinds of Kueue and 
 """
 
 from collections.abc import Iterator, Mapping, Set
-from typing import Any
 
 from gpucluster.k8s.awaited import CONDITIONS
-from gpucluster.k8s.manifest import Manifest, documents, dump
-from gpucluster.k8s.releases import Release, releases
+from gpucluster.k8s.kustomization import FILE, kustomization
+from gpucluster.k8s.manifest import Manifest, dump
+from gpucluster.k8s.releases import Release, releases, values_of
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
 from gpucluster.k8s.waves import STORAGE, WAVES
@@ -25,21 +25,19 @@ _WAVE = "argocd.argoproj.io/sync-wave"
 _OPTIONS = "argocd.argoproj.io/sync-options"
 _MISSING_KINDS = "SkipDryRunOnMissingResource=true"  # the charts bring the kinds of later waves
 _OWN_CHECKS = ("karpenter.sh", "karpenter.k8s.aws")  # API groups
-_FILE = "kustomization.yaml"
-_KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 
 
 def argocd(site: Site, files: Mapping[str, str]) -> dict[str, str]:
     """Return the files below FOLDER. `files` has the values of the charts and the waves."""
     present = {path.partition("/")[0] for path in files}
     waves = dict(_numbers(site, present))
-    made = {f"{FOLDER}/{folder}/{_FILE}": _wave(folder, number) for folder, number in waves.items()}
+    made = {f"{FOLDER}/{folder}/{FILE}": _wave(folder, number) for folder, number in waves.items()}
     charts = dump([_chart(site, one, files) for one in releases(site)])
-    top = dump([{**_KUSTOMIZATION, "resources": ["charts.yaml", *waves]}])
+    top = kustomization(["charts.yaml", *waves])
     return {
         **made,
         f"{FOLDER}/charts.yaml": charts,
-        f"{FOLDER}/{_FILE}": top,
+        f"{FOLDER}/{FILE}": top,
         f"{FOLDER}/settings/argocd-cm.yaml": dump([_health()]),
     }
 
@@ -67,17 +65,15 @@ def _wave(folder: str, number: int) -> str:
         "annotations": {_WAVE: str(number), _OPTIONS: f"ServerSideApply=true,{_MISSING_KINDS}"},
         "fieldSpecs": [{"path": "metadata/annotations", "create": True}],
     }
-    overlay = {**_KUSTOMIZATION, "resources": [f"../../{folder}"], "transformers": [dump([transformer])]}
-    return dump([overlay])
+    return kustomization([f"../../{folder}"], transformers=[dump([transformer])])
 
 
 def _chart(site: Site, release: Release, files: Mapping[str, str]) -> Manifest:
-    values: dict[str, Any] = documents(files[release.values])[0] if release.values else {}
     source = {
         "repoURL": release.repository.removeprefix("oci://"),
         "chart": release.name,
         "targetRevision": release.version,
-        "helm": {"releaseName": release.name, "valuesObject": values},
+        "helm": {"releaseName": release.name, "valuesObject": values_of(release, files)},
     }
     return {
         "apiVersion": "argoproj.io/v1alpha1",

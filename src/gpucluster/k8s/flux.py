@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from gpucluster.k8s.awaited import CONDITIONS
-from gpucluster.k8s.manifest import Manifest, documents, dump
-from gpucluster.k8s.releases import Release, releases
+from gpucluster.k8s.manifest import Manifest, dump
+from gpucluster.k8s.releases import Release, releases, values_of
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
 from gpucluster.k8s.waves import SERVICES, STORAGE, TRAINING, WAVES, Wave
@@ -33,14 +33,13 @@ def flux(site: Site, files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _chart(site: Site, release: Release, files: Mapping[str, str]) -> Iterator[Manifest]:
-    values: dict[str, Any] = documents(files[release.values])[0] if release.values else {}
     spec: dict[str, Any] = {
         "interval": INTERVAL,
         "releaseName": release.name,
         "targetNamespace": release.namespace,
         "storageNamespace": release.namespace,
         "install": {"createNamespace": True},
-        "values": values,
+        "values": values_of(release, files),
     }
     name = f"{site.plan.name}-{release.name}"
     if release.repository.startswith("oci://"):

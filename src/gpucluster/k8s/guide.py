@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from gpucluster.k8s import argocd
-from gpucluster.k8s.manifest import dump
+from gpucluster.k8s.kustomization import FILE, kustomization
 from gpucluster.k8s.releases import install, releases
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
@@ -14,9 +14,6 @@ from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import ExistingControlPlane, NodePool
 from gpucluster.plan.model.values import EFA, Distribution, Market
 
-_KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-_FILE = "kustomization.yaml"
-
 
 def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
     """Return one file for each wave that has files, with exactly these files, and a top one with the waves in order."""
@@ -25,8 +22,8 @@ def kustomizations(files: Mapping[str, str]) -> dict[str, str]:
         for wave in WAVES
     }
     there = {folder: inside for folder, inside in by_wave.items() if inside}
-    made = {f"{folder}/{_FILE}": _kustomization(inside) for folder, inside in there.items()}
-    return {**made, _FILE: _kustomization(list(there))}
+    made = {f"{folder}/{FILE}": kustomization(inside) for folder, inside in there.items()}
+    return {**made, FILE: kustomization(there)}
 
 
 def pages(site: Site, files: Mapping[str, str]) -> dict[str, str]:
@@ -34,10 +31,6 @@ def pages(site: Site, files: Mapping[str, str]) -> dict[str, str]:
     folders = {path.partition("/")[0] for path in files}
     made = {"README.md": "\n".join(_readme(site, folders)) + "\n"}
     return {**made, "MISSING.md": "\n".join(_missing(site)) + "\n"} if missing(site) else made
-
-
-def _kustomization(resources: list[str]) -> str:
-    return dump([{**_KUSTOMIZATION, "resources": resources}])
 
 
 def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
@@ -80,20 +73,25 @@ def _readme(site: Site, folders: Set[str]) -> Iterator[str]:
         yield ""
         yield f"`{TESTS.folder}` has a test of NCCL for each pool, and no wave starts it: `kubectl create -f {TESTS.folder}/NAME.yaml`, and `kubectl delete` afterwards."
     yield ""
-    yield f"With Flux: commit the output of `gpucluster render {site.plan.name} --to {site.plan.name}` at the root of the repository of the GitRepository"
-    yield f"`flux-system`, and apply `flux/kustomizations.yaml` once. Then use `gpucluster k8s status {site.plan.name} --no-charts`: helm's releases are Flux's."
+    yield from _gitops(site.plan.name)
+    if missing(site):
+        yield ""
+        yield "`MISSING.md` lists file systems without an id; pods that need them wait."
+
+
+def _gitops(cluster: str) -> Iterator[str]:
+    """Yield how Flux or Argo CD begins."""
+    yield f"With Flux: commit the output of `gpucluster render {cluster} --to {cluster}` at the root of the repository of the GitRepository"
+    yield f"`flux-system`, and apply `flux/kustomizations.yaml` once. Then use `gpucluster k8s status {cluster} --no-charts`: helm's releases are Flux's."
     yield ""
     yield "With Argo CD: commit the same output to a repository that Argo CD reads, add to its settings the health checks that the waves need, and"
     yield "make one Application:"
     yield ""
     yield "```sh"
     yield f"kubectl apply --server-side --field-manager={FIELD_MANAGER} --filename {argocd.FOLDER}/settings/argocd-cm.yaml"
-    yield argocd.create(site.plan.name)
+    yield argocd.create(cluster)
     yield "```"
     yield "It installs the charts as Applications of their own, then the waves. It deletes nothing that leaves the spec."
-    if missing(site):
-        yield ""
-        yield "`MISSING.md` lists file systems without an id; pods that need them wait."
 
 
 def _needed(site: Site) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucluster import catalog
+from gpucluster.k8s.manifest import Manifest, documents
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.waves import CHARTS
 from gpucluster.plan import names
@@ -36,6 +37,11 @@ def releases(site: Site) -> tuple[Release, ...]:
         for name, row in catalog.kubernetes_charts().items()
         if _NEEDED[name](site)
     )
+
+
+def values_of(release: Release, files: Mapping[str, str]) -> Manifest:
+    """Return the values of a release, from the files of the tree."""
+    return documents(files[release.values])[0] if release.values else {}
 
 
 def install(release: Release, cluster: str) -> Iterator[str]:

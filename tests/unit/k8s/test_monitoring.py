@@ -11,20 +11,13 @@ from typing import Any
 import pytest
 import yaml
 from support.builders import KUBE, a_kube_plan, a_kube_spec, changed
-from support.kube import BOUND, files, objects
+from support.kube import BOUND, MONITORED, PRICED, files, objects
 
 from gpucluster import catalog
 from gpucluster.plan.explain.kubernetes import explain
 from gpucluster.spec import inspect_text
 
 ROOT = Path(__file__).parents[3]
-ON = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
-PRICED = (
-    ON,
-    ("us-west-2\n", "us-east-1\n"),
-    ("[us-west-2a]", "[us-east-1a]"),
-    ("zone: us-west-2a", "zone: us-east-1a"),
-)
 
 
 def rules(texts: dict[str, str]) -> dict[str, Any]:
@@ -45,7 +38,7 @@ def test_without_the_field_there_is_nothing() -> None:
 
 
 def test_charts_make_the_service_monitors() -> None:
-    texts = files(ON, bindings=BOUND)
+    texts = files(MONITORED, bindings=BOUND)
     values = {path: yaml.safe_load(text) for path, text in texts.items() if path.startswith("helm/")}
     assert values["helm/kueue.yaml"]["enablePrometheus"] is True
     config = yaml.safe_load(values["helm/kueue.yaml"]["managerConfig"]["controllerManagerConfigYaml"])
@@ -58,7 +51,7 @@ def test_charts_make_the_service_monitors() -> None:
 
 
 def test_objects_are_in_a_namespace_of_their_own() -> None:
-    made = objects(files(ON, bindings=BOUND))
+    made = objects(files(MONITORED, bindings=BOUND))
     ours = {key for key in made if "monitoring" in key}
     assert ours == {
         "Namespace/kube-monitoring",
@@ -69,7 +62,7 @@ def test_objects_are_in_a_namespace_of_their_own() -> None:
 
 def test_team_with_the_name_of_that_namespace_is_refused() -> None:
     team = ("name: research, quota", "name: lab-monitoring, quota")
-    text = changed(KUBE, ON, team, ("name: kube\n", "name: lab\n"))
+    text = changed(KUBE, MONITORED, team, ("name: kube\n", "name: lab\n"))
     problems = inspect_text(text, "kube.yaml", catalog.load()).problems
     assert [one.id for one in problems] == ["reserved-name"]
     other = changed(KUBE, team, ("name: kube\n", "name: lab\n"))
@@ -77,7 +70,7 @@ def test_team_with_the_name_of_that_namespace_is_refused() -> None:
 
 
 def test_rules_are_of_the_queues_of_this_cluster() -> None:
-    found = rules(files(ON, bindings=BOUND))
+    found = rules(files(MONITORED, bindings=BOUND))
     for rule in found.values():
         assert rule["labels"]["cluster"] == "kube"
         if "kueue_" in rule["expr"]:
@@ -88,7 +81,7 @@ def test_rules_are_of_the_queues_of_this_cluster() -> None:
 
 
 def test_each_alert_says_what_to_do() -> None:
-    alerts = [rule for rule in rules(files(ON, bindings=BOUND)).values() if "alert" in rule]
+    alerts = [rule for rule in rules(files(MONITORED, bindings=BOUND)).values() if "alert" in rule]
     assert len(alerts) == 8
     for rule in alerts:
         assert rule["labels"]["severity"] in ("info", "warning", "critical")
@@ -108,12 +101,12 @@ def test_prices_are_the_lists_divided_by_gpus_and_slices() -> None:
 
 
 def test_region_without_prices_has_gpu_hours_and_no_cost() -> None:
-    found = rules(files(ON, bindings=BOUND))
+    found = rules(files(MONITORED, bindings=BOUND))
     assert "gpucluster:team_gpus:used" in found
     assert not [name for name in found if "usd" in name]
 
 
-@pytest.mark.parametrize(("changes", "value"), [((ON,), "none"), (PRICED, "USD/h")])
+@pytest.mark.parametrize(("changes", "value"), [((MONITORED,), "none"), (PRICED, "USD/h")])
 def test_plan_explains_the_prices(changes: tuple[tuple[str, str], ...], value: str) -> None:
     spec, plan = a_kube_spec(*changes), a_kube_plan(*changes).kubernetes
     assert plan is not None
@@ -125,7 +118,7 @@ def test_plan_explains_the_prices(changes: tuple[tuple[str, str], ...], value: s
 
 
 def test_alert_of_xids_has_those_of_machines_alone() -> None:
-    text = rules(files(ON, bindings=BOUND))["GpuclusterGpuFault"]["expr"]
+    text = rules(files(MONITORED, bindings=BOUND))["GpuclusterGpuFault"]["expr"]
     assert "DCGM_FI_DEV_XID_ERRORS == 79 " in text  # the GPU has fallen off the bus
     assert "DCGM_FI_DEV_XID_ERRORS == 31 " not in text  # a fault of the job
 
@@ -135,7 +128,7 @@ def test_dashboard_is_what_the_tool_writes_and_has_the_clusters_name() -> None:
     file = ROOT / "templates/dashboards/kubernetes.json"
     board = next(board for board in tool["BOARDS"] if board.file == file)
     assert file.read_text() == tool["dashboard_text"](board), "python tools/make_dashboard.py"
-    found = objects(files(ON, bindings=BOUND))["ConfigMap/kube-monitoring/kube-dashboard"]
+    found = objects(files(MONITORED, bindings=BOUND))["ConfigMap/kube-monitoring/kube-dashboard"]
     shown = json.loads(found["data"]["dashboard.json"])
     assert (shown["uid"], shown["title"]) == ("gpucluster-kube", "gpucluster: kube")
     assert shown["panels"] == json.loads(file.read_text())["panels"]

@@ -2,6 +2,7 @@
 
 import pytest
 from support.cluster import Cluster
+from support.kube import MONITORED
 from support.kube_steps import kube_steps
 
 from gpucluster.errors import StateError
@@ -11,7 +12,6 @@ from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 
-ON = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
 STATIC = ("nodes: {min: 1, max: 6}", "nodes: 1")  # no stand-in plays Karpenter
 OURS = {"PrometheusRule/kube", "ConfigMap/kube-dashboard", "Namespace/kube-monitoring"}
 
@@ -19,7 +19,7 @@ OURS = {"PrometheusRule/kube", "ConfigMap/kube-dashboard", "Namespace/kube-monit
 @pytest.fixture
 def monitored(cluster: Cluster) -> Steps:
     cluster.change(crds=["prometheus-operator"])
-    return kube_steps(ON, STATIC)
+    return kube_steps(MONITORED, STATIC)
 
 
 def test_objects_come_and_go_with_the_cluster(cluster: Cluster, monitored: Steps) -> None:
@@ -46,4 +46,4 @@ def test_objects_go_when_the_field_leaves_the_spec(cluster: Cluster, monitored: 
 
 def test_cluster_without_the_operator_is_told(cluster: Cluster) -> None:
     with pytest.raises(StateError, match="PrometheusRule"):
-        up(cluster.access(), kube_steps(ON, STATIC), holder="ann", limit_s=0.0)
+        up(cluster.access(), kube_steps(MONITORED, STATIC), holder="ann", limit_s=0.0)

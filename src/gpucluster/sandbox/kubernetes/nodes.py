@@ -5,6 +5,7 @@ from typing import Any
 
 from gpucluster.plan.model import values
 from gpucluster.plan.model.kubernetes import NodePool
+from gpucluster.sandbox.kubernetes.client import Client
 
 _PODS = "250"  # EKS's limit for machines of this size
 
@@ -26,6 +27,14 @@ def of_pool(
             "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints]},
             "status": {"allocatable": {**amounts, "pods": _PODS}, "capacity": {**amounts, "pods": _PODS}},
         }
+
+
+def start(client: Client, machine: Mapping[str, Any]) -> None:
+    """Make a node as its kubelet does: the object, then its status. kwok keeps it alive."""
+    metadata = {**machine["metadata"], "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    client.apply({**machine, "metadata": metadata})
+    own = {key: machine[key] for key in ("apiVersion", "kind", "status")}
+    client.patch_status({**own, "metadata": {"name": metadata["name"]}})
 
 
 _HOST, _ZONE, _ARCH = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "kubernetes.io/arch"
