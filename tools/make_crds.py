@@ -27,6 +27,7 @@ USED = {
     "kueue.x-k8s.io/v1beta1": KUEUE,  # never rendered: for the check of other manifests, which reports them as deprecated
     "jobset.x-k8s.io/v1alpha2": ("JobSet",),
     "karpenter.sh/v1": ("NodeClaim", "NodePool"),
+    "trainer.kubeflow.org/v1alpha1": ("ClusterTrainingRuntime", "TrainingRuntime", "TrainJob"),
     "leaderworkerset.x-k8s.io/v1": ("LeaderWorkerSet",),
     "karpenter.sh/v1alpha1": ("NodeOverlay",),
     "karpenter.k8s.aws/v1": ("EC2NodeClass",),

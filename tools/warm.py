@@ -15,7 +15,7 @@ import promtool
 from gpucluster import engine
 from gpucluster.errors import GpuclusterError
 from gpucluster.sandbox.images import bare, layers
-from gpucluster.sandbox.kubernetes import programs
+from gpucluster.sandbox.kubernetes import programs, trainer
 
 BEGAN = time.monotonic()
 
@@ -55,6 +55,11 @@ def images(progress: layers.Progress) -> None:
     bare.find_or_build(progress, slurm="24.11")  # stacks/lab.yaml
 
 
+def control_plane(progress: layers.Progress) -> None:
+    """The control plane, and the charts' programs that not every cluster needs."""
+    trainer.find_or_build(progress, programs.find_or_build(progress))
+
+
 def karpenter(progress: layers.Progress) -> None:
     """Only tests use it, so they have its build."""
     tests = Path(__file__).parent.parent / "tests" / "kubernetes"
@@ -64,7 +69,7 @@ def karpenter(progress: layers.Progress) -> None:
 WORK = {
     "gate": (engine.find_or_build, image),
     "all": (engine.find_or_build, images, promtool.find_or_fetch),
-    "kubernetes": (programs.find_or_build, karpenter),
+    "kubernetes": (control_plane, karpenter),
 }
 
 

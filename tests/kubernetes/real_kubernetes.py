@@ -1,4 +1,4 @@
-"""The control plane of the tests, with Kueue, JobSet and the definitions of the other charts.
+"""The control plane of the tests, with Kueue, JobSet, Kubeflow Trainer and the definitions of the other charts.
 
 kubernetes.apply(manifest)
 kubernetes.wait(lambda: kubernetes.client.get("v1", "Pod", "x", "ns"), "the pod exists")
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from support.kube import MONITORED, files
+from support.kube import MONITORED, TRAINED, files
 from support.waiting import BOUND_S, eventually
 
 from gpucluster import shell
 from gpucluster.k8s import manifest
-from gpucluster.sandbox.kubernetes import control_plane, crds, managers
+from gpucluster.sandbox.kubernetes import control_plane, crds, managers, trainer
 from gpucluster.sandbox.kubernetes.client import Client
 from gpucluster.sandbox.kubernetes.control_plane import ControlPlane
 from gpucluster.sandbox.kubernetes.programs import Programs
@@ -63,14 +63,15 @@ def started(programs: Programs, folder: Path) -> Iterator[Kubernetes]:
     with control_plane.running(programs, folder) as plane:
         for one in crds.from_catalog():
             plane.client.apply(one)
+        managers.start(plane, managers.jobset())
+        managers.start(plane, managers.TRAINER, trainer.find_or_build(print, programs))
         metrics_port = managers.start(plane, managers.kueue(kueue_config()))
-        managers.start(plane, managers.JOBSET)
         yield Kubernetes(plane, metrics_port)
 
 
 def kueue_config() -> Mapping[str, Any]:
     """What the values of Kueue's chart give to its manager, for all clusters of the tests instead of one."""
-    (values,) = manifest.documents(files(MONITORED)["helm/kueue.yaml"])
+    (values,) = manifest.documents(files(MONITORED, TRAINED)["helm/kueue.yaml"])
     (config,) = manifest.documents(values["managerConfig"]["controllerManagerConfigYaml"])
     anywhere = {"matchExpressions": [{"key": "gpucluster/cluster", "operator": "Exists"}]}
     return {**config, "managedJobsNamespaceSelector": anywhere}

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpucluster import catalog, k8s
 from gpucluster.k8s.lint.read import read
+from gpucluster.k8s.waves import MONITORING, RUNTIMES, WAVES
 from gpucluster.plan import codec, plan_json
 from gpucluster.plan.model import Bindings, ClusterPlan, FileSystemBinding
 from gpucluster.plan.resolve import resolve
@@ -31,6 +32,16 @@ BOUND = Bindings(
 
 
 MONITORED: Change = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
+# those of a spec without `monitoring` and `trainer`
+USUAL_WAVES = tuple(wave for wave in WAVES if wave not in (MONITORING, RUNTIMES))
+TRAINED: Change = (
+    "  control_plane: eks\n",
+    "  control_plane: eks\n  trainer: {image: 'registry.example.org/train:2.0', pull_secrets: [registry]}\n",
+)
+AS_TRAINJOB: Change = (
+    "    topology: {required: block}\n",
+    "    topology: {required: block}\n    kind: TrainJob\n",
+)
 PRICED: tuple[Change, ...] = (  # in the region of the price list
     MONITORED, ("us-west-2\n", "us-east-1\n"), ("[us-west-2a]", "[us-east-1a]"), ("zone: us-west-2a", "zone: us-east-1a"),
 )  # fmt: skip

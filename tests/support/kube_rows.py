@@ -499,6 +499,16 @@ WORKLOAD_ROWS: list[Row] = [
         "3:19: error[no-gpus] nccl_test.team: no pool of the team 'serving' has two nodes with whole GPUs within its quota",
     ),
     (
+        "a TrainJob without Trainer",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    kind: TrainJob")],
+        "16:11: error[no-trainer] train[tune].kind: the cluster has no Kubeflow Trainer; add `kubernetes.trainer` to its spec",
+    ),
+    (
+        "a kind that is no gang",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    kind: MPIJob")],
+        "16:11: error[bad-choice] train[tune].kind: 'MPIJob' is none of JobSet, TrainJob",
+    ),
+    (
         "a gang with the name of a test",
         [("name: tune", "name: nccl-test-tune")],
         "11:11: error[reserved-name] train[nccl-test-tune].name: names with 'nccl-test-' are of the jobs that test NCCL; take another name",

@@ -87,6 +87,8 @@ def kube_specs(draw: st.DrawFn, prefix: str = "") -> ClusterSpec:
         "kubernetes": {"version": draw(st.sampled_from(["1.34", "1.37"])), **where, "teams": teams},
         "pools": made,
     }
+    if draw(st.booleans()):
+        text["kubernetes"]["trainer"] = {"image": "x"}
     storage = draw(st.sampled_from(MOUNTS))
     if storage:
         text["storage"] = storage
@@ -126,6 +128,7 @@ def workloads_for(draw: st.DrawFn, spec: ClusterSpec) -> WorkloadsSpec | None:
             one |= {"nodes": draw(st.integers(1, 4)), "gpus_per_node": draw(st.sampled_from([1, 4, 8]))}
             place = draw(st.sampled_from([{}, {"required": "zone"}, {"preferred": "zone"}, {"required": "leaf"}]))  # fmt: skip
             one |= {"topology": place} if place else {}
+            one |= draw(st.sampled_from([{}, {"kind": "TrainJob"}]))
         if _workloads(spec, {kind: [one]}).spec is not None:
             taken[kind].append(one)
     return _workloads(spec, {kind: some for kind, some in taken.items() if some}).spec

@@ -24,6 +24,8 @@ _QUOTA = f"kueue_cluster_queue_nominal_quota{{{_RESOURCE}}}"
 _USE = f"kueue_cluster_queue_resource_usage{{{_RESOURCE}}}"
 _GPU = 'Hostname="node-a", gpu="3"'
 _UTIL = 'DCGM_FI_DEV_GPU_UTIL{Hostname="node-a", gpu="3", namespace="research", pod="tune-0"}'
+_MIG = 'Hostname="node-b", gpu="0", GPU_I_PROFILE="1g.10gb", GPU_I_ID="7", namespace="research", pod="chat-0"'
+_SLICE, _UTIL_OF_SLICED = f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{_MIG}}}", f"DCGM_FI_DEV_GPU_UTIL{{{_MIG}}}"
 _EVICTED = 'kueue_evicted_workloads_total{cluster_queue="kube-research", reason="%s"}'
 _RESEARCH = {"cluster_queue": "kube-research"}
 _ON_GPU = {"Hostname": "node-a", "gpu": "3"}
@@ -47,5 +49,8 @@ CASES = (
     Case("GpuclusterRowRemapFailed", {f"DCGM_FI_DEV_ROW_REMAP_FAILURE{{{_GPU}}}": "0x20"}, "5m", None),
     Case("GpuclusterGpusIdle", {_UTIL: "0x240"}, "200m", {"namespace": "research", "pod": "tune-0"}),
     Case("GpuclusterGpusIdle", {_UTIL: "0x90"}, "90m", None, "it started less than two hours ago"),
+    Case("GpuclusterGpusIdle", {_SLICE: "0x240"}, "200m", {"namespace": "research", "pod": "chat-0"}),
+    Case("GpuclusterGpusIdle", {_SLICE: "0x60 0.01 0x240"}, "150m", None, "its slice worked in the last two hours"),
+    Case("GpuclusterGpusIdle", {_SLICE: "0.2x240", _UTIL_OF_SLICED: "0x240"}, "200m", None, "the GPU of a slice has no utilization of its own"),
     Case("GpuclusterGpusIdle", {_UTIL: "0x60 90 0x240"}, "150m", None, "it worked in the last two hours"),
 )  # fmt: skip

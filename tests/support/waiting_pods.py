@@ -10,11 +10,11 @@ Manifest = dict[str, Any]
 NAMESPACE = "research"
 EARLY, LATE = "2026-11-27T10:00:00Z", "2026-11-27T10:05:00Z"
 _VERSIONS = {
-    "Pod": "v1", "Node": "v1", "Event": "v1", "PersistentVolumeClaim": "v1", "Job": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1",
+    "Pod": "v1", "Node": "v1", "Namespace": "v1", "Event": "v1", "PersistentVolumeClaim": "v1", "Job": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1",
     "JobSet": "jobset.x-k8s.io/v1alpha2", "Workload": "kueue.x-k8s.io/v1beta2", "LocalQueue": "kueue.x-k8s.io/v1beta2",
     "ClusterQueue": "kueue.x-k8s.io/v1beta2", "NodePool": "karpenter.sh/v1", "NodeClaim": "karpenter.sh/v1", "EC2NodeClass": "karpenter.k8s.aws/v1",
 }  # fmt: skip
-_OF_CLUSTER = ("Node", "ClusterQueue", "NodePool", "NodeClaim", "EC2NodeClass")
+_OF_CLUSTER = ("Namespace", "Node", "ClusterQueue", "NodePool", "NodeClaim", "EC2NodeClass")
 
 
 def thing(kind: str, name: str, owner: Manifest | None = None, *, at: str = EARLY, **parts: Any) -> Manifest:

@@ -65,6 +65,7 @@ _NEEDED: Mapping[str, Callable[[Site], bool]] = {
     "gpu-operator": lambda site: any(pool.gpu_count for pool in site.kubernetes.pools),
     "jobset": _always,
     "karpenter": lambda site: any(pool.elastic for pool in site.kubernetes.pools),
+    "kubeflow-trainer": lambda site: site.kubernetes.trainer is not None,
     "kueue": _always,
     "lws": lambda site: any(one.nodes > 1 for one in site.workloads.services),
 }

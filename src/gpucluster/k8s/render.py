@@ -19,6 +19,7 @@ from gpucluster.k8s.site import Site, site
 from gpucluster.k8s.views import (
     charts,
     gangs,
+    jobset_specs,
     leader_workers,
     monitoring,
     nodes,
@@ -50,10 +51,18 @@ def _kueue(of: Site) -> Iterator[tuple[str, charts.Kueue]]:
     yield "kueue", charts.Kueue(config=scalar(config), monitored=charts.monitored(of))
 
 
+def _written(
+    views: Callable[[Site, gangs.Written], Iterable[tuple[str, Any]]],
+) -> Callable[[Site], Iterable[tuple[str, Any]]]:
+    """Components with the spec of a JobSet inside."""
+    return lambda of: views(of, lambda one: scalar(_documents(jobset_specs.TEMPLATE, one)[0]))
+
+
 COMPONENTS: tuple[Component, ...] = (
     Component(waves.CHARTS, "values-gpu-operator.yaml.j2", charts.gpu_operators),
     Component(waves.CHARTS, "values-kueue.yaml.j2", _kueue),
     Component(waves.CHARTS, "values-karpenter.yaml.j2", charts.karpenters),
+    Component(waves.CHARTS, "values-kubeflow-trainer.yaml.j2", charts.trainers),
     Component(waves.NAMESPACES, "namespace.yaml.j2", teams.namespaces),
     Component(waves.NAMESPACES, "monitoring-namespace.yaml.j2", monitoring.namespaces),
     Component(waves.ACCESS, "guard.yaml.j2", teams.guards),
@@ -77,12 +86,16 @@ COMPONENTS: tuple[Component, ...] = (
     Component(waves.STORAGE, "claim.yaml.j2", storage.claims),
     Component(waves.MONITORING, "rules.yaml.j2", monitoring.rules),
     Component(waves.MONITORING, "dashboard.yaml.j2", monitoring.dashboards),
+    Component(waves.RUNTIMES, "cluster-training-runtime.yaml.j2", _written(gangs.cluster_runtimes)),
+    Component(waves.RUNTIMES, "runtime-readers.yaml.j2", gangs.runtime_readers),
+    Component(waves.RUNTIMES, "training-runtime.yaml.j2", _written(gangs.runtimes)),
     Component(waves.SERVICES, "service.yaml.j2", services.services),
     Component(waves.SERVICES, "leaderworkerset.yaml.j2", leader_workers.leader_worker_sets),
     Component(waves.SERVICES, "endpoint.yaml.j2", services.endpoints),
     Component(waves.SERVICES, "autoscaler.yaml.j2", services.autoscalers),
-    Component(waves.TRAINING, "gang.yaml.j2", gangs.gangs),
-    Component(waves.TESTS, "gang.yaml.j2", gangs.nccl_tests),
+    Component(waves.TRAINING, "gang.yaml.j2", _written(gangs.gangs)),
+    Component(waves.TRAINING, "trainjob.yaml.j2", _written(gangs.train_jobs)),
+    Component(waves.TESTS, "gang.yaml.j2", _written(gangs.nccl_tests)),
 )
 
 

@@ -22,6 +22,7 @@ NODES = Wave("20-nodes", "Karpenter's node pools and node classes")
 QUEUES = Wave("30-queues", "flavors, quotas, queues and priorities, which pods refer to")
 STORAGE = Wave("40-storage", "volumes and claims that pods mount")
 MONITORING = Wave("45-monitoring", "alerts, sums and a dashboard, for the Prometheus operator")
+RUNTIMES = Wave("47-runtimes", "what the pods of TrainJobs get, for Kubeflow Trainer")
 SERVICES = Wave("50-services", "services that answer requests")
 TRAINING = Wave("60-training", "gangs")
 TESTS = Wave("tests", "a test of NCCL for each pool; no wave: start one by hand")
@@ -32,4 +33,4 @@ def apply(wave: Wave) -> str:
     return f"kubectl apply --server-side --field-manager={FIELD_MANAGER} --validate=strict -k {wave.folder}"
 
 
-WAVES = (NAMESPACES, ACCESS, NODES, QUEUES, STORAGE, MONITORING, SERVICES, TRAINING)
+WAVES = (NAMESPACES, ACCESS, NODES, QUEUES, STORAGE, MONITORING, RUNTIMES, SERVICES, TRAINING)

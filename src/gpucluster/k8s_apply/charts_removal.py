@@ -14,6 +14,7 @@ GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions
     "gpu-operator": ("nvidia.com",),
     "jobset": ("jobset.x-k8s.io",),
     "karpenter": ("karpenter.k8s.aws", "karpenter.sh"),
+    "kubeflow-trainer": ("trainer.kubeflow.org",),
     "kueue": ("kueue.x-k8s.io",),
     "lws": ("leaderworkerset.x-k8s.io",),
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpucluster import k8s
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s.waves import ACCESS, MONITORING, NODES, QUEUES, SERVICES, TRAINING, Wave
+from gpucluster.k8s.waves import ACCESS, MONITORING, NODES, QUEUES, RUNTIMES, SERVICES, TRAINING, Wave
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.charts_removal import uninstall
@@ -30,6 +30,7 @@ _RUN_PODS = (
     ("batch/v1", "Job"),
     ("jobset.x-k8s.io/v1alpha2", "JobSet"),
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
     POD,
 )
 GONE_S = 600.0
@@ -108,6 +109,7 @@ def down(
         run.delete(run.of(TRAINING, SERVICES), "gangs and services")
         run.delete(others, "what teams run beside the spec")
         run.wait("pods", lambda: _pods(run), GONE_S)
+        run.delete(run.of(RUNTIMES), "training runtimes")
         _machines(run)
         if delete_data:
             run.delete(_data(run), "claims and volumes")

@@ -9,10 +9,13 @@ from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.clock import some
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import Ref, ref_of, selector, strangers, top_level
+from gpucluster.k8s_apply.objects import Ref, is_true, ref_of, section, selector, strangers, top_level
 from gpucluster.k8s_apply.steps import Steps
+from gpucluster.k8s_apply.workload_states import ENDS
 from gpucluster.plan import names
 
+TRAIN_JOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+RUNTIME_KINDS = (CLUSTER_RUNTIME := "ClusterTrainingRuntime", "TrainingRuntime")
 DATA = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")  # kinds that hold data: --prune leaves them
 
 
@@ -21,7 +24,7 @@ class Leftovers:
     """Objects of this cluster that are no longer in its tree, in the order in which they can be deleted."""
 
     prunable: tuple[Manifest, ...]
-    data: tuple[Manifest, ...]
+    kept: tuple[Manifest, ...]  # data, and runtimes that a TrainJob still needs
 
 
 def refuse_strangers(kubectl: Kubectl, cluster: str, manifests: Sequence[Manifest]) -> None:
@@ -49,10 +52,25 @@ def leftovers(kubectl: Kubectl, steps: Steps) -> Leftovers:
     """Return the objects of this cluster that the tree no longer has."""
     wanted: set[Ref] = {ref_of(one) for one in steps.objects}
     left = [one for one in ours(kubectl, steps.cluster) if ref_of(one) not in wanted]
-    return Leftovers(
-        prunable=tuple(one for one in left if one["kind"] not in DATA),
-        data=tuple(one for one in left if one["kind"] in DATA),
-    )
+    needed = _needed(kubectl, left)
+    kept = [one for one in left if one["kind"] in DATA or ref_of(one) in needed]
+    return Leftovers(prunable=tuple(one for one in left if one not in kept), kept=tuple(kept))
+
+
+def _needed(kubectl: Kubectl, left: Sequence[Manifest]) -> set[Ref]:
+    """Return the runtimes of TrainJobs that have not ended and do not leave the spec: without it a restart of the gang fails."""
+    if not any(one["kind"] in RUNTIME_KINDS for one in left):
+        return set()
+    leaving = {ref_of(one) for one in left}
+    jobs = (one for one in kubectl.find([TRAIN_JOB]) if ref_of(one) not in leaving)
+    return {_runtime(one) for one in jobs if not any(is_true(one, kind) for kind, _ in ENDS)}
+
+
+def _runtime(job: Manifest) -> Ref:
+    named = section(section(job, "spec"), "runtimeRef")
+    kind = str(named.get("kind", CLUSTER_RUNTIME))
+    namespace = "" if kind == CLUSTER_RUNTIME else job["metadata"]["namespace"]
+    return Ref(TRAIN_JOB[0], kind, namespace, named["name"])
 
 
 def _type(one: Manifest) -> tuple[str, str]:

@@ -114,7 +114,7 @@ def status(access: Access, steps: Steps) -> Status:
         pools=tuple(_pool(one) for one in kubectl.find([_POOL], selector(cluster))),
         queues=tuple(_queue(one) for one in kubectl.find([_QUEUE], selector(cluster))),
         workloads=workload_states.of(kubectl, steps, there),
-        leftovers=tuple(str(ref_of(one)) for one in (*left.prunable, *left.data)),
+        leftovers=tuple(str(ref_of(one)) for one in (*left.prunable, *left.kept)),
         unsettled=unsettled,
     )
 

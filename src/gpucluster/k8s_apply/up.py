@@ -53,7 +53,7 @@ def up(
         lease.require()
         done = Record(cluster, steps.digest, complete=True)
         patiently(lambda: record.write(kubectl, done), access.clock, access.report)
-    stay = (*(() if prune else left.prunable), *left.data)
+    stay = (*(() if prune else left.prunable), *left.kept)
     return Applied(
         charts=changed,
         waves=tuple(wave.wave.folder for wave in steps.waves),

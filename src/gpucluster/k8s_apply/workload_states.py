@@ -9,7 +9,14 @@ from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import Ref, condition, is_true, ref_of, rows
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
+from gpucluster.plan.model.values import JOBSET, TRAINJOB
 
+GANG_KINDS = (JOBSET, TRAINJOB)
+ENDS = (  # conditions of what ended: of a JobSet, of a Job and a TrainJob, of all
+    ("Completed", "completed"),
+    ("Complete", "completed"),
+    ("Failed", "failed"),
+)
 _WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")
 
 
@@ -27,7 +34,7 @@ def of(kubectl: Kubectl, steps: Steps, there: Mapping[Ref, Manifest]) -> tuple[W
     wanted = [
         ref_of(one) for wave in steps.waves if wave.wave in (SERVICES, TRAINING) for one in wave.objects
     ]
-    shown = [ref for ref in wanted if ref.kind in (*SERVICE_KINDS, "JobSet")]
+    shown = [ref for ref in wanted if ref.kind in (*SERVICE_KINDS, *GANG_KINDS)]
     if not shown:
         return ()
     queued = {
@@ -47,10 +54,10 @@ def _state(ref: Ref, one: Manifest | None, queued: Manifest | None) -> WorkloadS
     if one["kind"] in SERVICE_KINDS:
         words = waiting(one).partition(": ")[2]
         return WorkloadState(name, "waiting" if words else "available", words or "")
-    for ended in ("Completed", "Failed"):
-        if is_true(one, ended):
-            message = str(condition(one, ended).get("message", ""))
-            return WorkloadState(name, ended.lower(), message if ended == "Failed" else "")
+    for kind, word in ENDS:
+        if is_true(one, kind):
+            message = str(condition(one, kind).get("message", ""))
+            return WorkloadState(name, word, message if kind == "Failed" else "")
     return _queued(name, queued)
 
 

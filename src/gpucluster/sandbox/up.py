@@ -204,9 +204,9 @@ def _kubernetes(plan: SlurmOnAws, progress: Progress) -> _Kubernetes | None:
     """Build the control plane's programs if the plan has EKS."""
     if plan.kubernetes is None or eks_of(plan) is None:
         return None
-    from gpucluster.sandbox.kubernetes import access, programs  # noqa: PLC0415  most plans do without
+    from gpucluster.sandbox.kubernetes import access  # noqa: PLC0415  most plans do without
 
-    built = programs.find_or_build(progress)
+    built = access.programs_of(plan.kubernetes, progress)
 
     def apply(home: SandboxDir, spec: Path, bindings: str, progress: Progress) -> None:
         access.write_kubeconfig(home, built)

@@ -15,8 +15,7 @@ from gpucluster.sandbox import differences, paths, preexisting
 from gpucluster.sandbox import host_checks as host
 from gpucluster.sandbox.capsule import process
 from gpucluster.sandbox.images.layers import Progress
-from gpucluster.sandbox.kubernetes import programs
-from gpucluster.sandbox.kubernetes.access import apply_waves, nodes_of, write_kubeconfig
+from gpucluster.sandbox.kubernetes.access import apply_waves, nodes_of, programs_of, write_kubeconfig
 from gpucluster.sandbox.name_lock import claimed
 from gpucluster.sandbox.state_dir import SandboxDir
 from gpucluster.sandbox.up import Watch, engine_up, furnish, write_endpoint, write_operator
@@ -54,7 +53,7 @@ def up(
         home.plan.write_text(codec.dumps(plan))
         home.rehearsal.write_text(json.dumps({"real_times": False}) + "\n")
         write_operator(home)
-        built = programs.find_or_build(progress)
+        built = programs_of(plan.kubernetes, progress)
         pulumi = engine.find_or_build(progress)
         watch.lap("programs")
         running = process.start(

@@ -22,7 +22,15 @@ from gpucluster.spec.fields import (
 )
 from gpucluster.spec.part import Part
 from gpucluster.spec.queueing import PriorityClass, QueuePreemption
-from gpucluster.spec.resources import Profile, Quantity, Resource, ServiceAccountName, TeamName
+from gpucluster.spec.resources import (
+    Image,
+    ObjectName,
+    Profile,
+    Quantity,
+    Resource,
+    ServiceAccountName,
+    TeamName,
+)
 from gpucluster.text import Form, quoted
 
 
@@ -145,6 +153,20 @@ class System(Part):
     nodes: PositiveCount | None = spec_field(UpdateClass.LIVE, "How many there are.", default=None)
 
 
+class Trainer(Part):
+    """Kubeflow Trainer, with a ClusterTrainingRuntime for each pool with whole GPUs. A TrainJob names one, and what it runs."""
+
+    image: Image = spec_field(
+        UpdateClass.LIVE, "Container image with torch, for TrainJobs that name none: a training image."
+    )
+    pull_secrets: tuple[ObjectName, ...] = spec_field(
+        UpdateClass.LIVE,
+        "Secrets of the teams' namespaces with the credentials of the image's registry.",
+        default=(),
+        min_length=1,
+    )
+
+
 class Kubernetes(Part):
     """Kubernetes, for pools with `runs: kubernetes`."""
 
@@ -179,6 +201,9 @@ class Kubernetes(Part):
         UpdateClass.LIVE,
         "What collects metrics: `prometheus-operator`, whose kinds the cluster must have. Kueue, the GPUs and Karpenter are scraped, and there are alerts, GPU hours and cost of each team, and a dashboard.",
         default=None,
+    )
+    trainer: Trainer | None = spec_field(
+        UpdateClass.LIVE, "Kubeflow Trainer, for gangs of the kind TrainJob.", default=None
     )
     system: System | None = spec_field(
         UpdateClass.LIVE, "The nodes of add-ons and controllers.", default=None

@@ -149,6 +149,8 @@ _EXAMPLES: Mapping[str, str] = {
     "kubernetes.existing.context": "research-admin",
     "kubernetes.fair_sharing": "false",
     "kubernetes.monitoring": "prometheus-operator",
+    "kubernetes.trainer.image": "registry.example.org/train:2.0",
+    "kubernetes.trainer.pull_secrets": "[registry]",
     "serve[].priority": "urgent",
     "nccl_test.team": "research",
     "nccl_test.image": "registry.example.org/train:2.0",
@@ -159,6 +161,7 @@ _EXAMPLES: Mapping[str, str] = {
     "serve[].service_account": "reader",
     "serve[].args": "[--port, 8000]",
     "train[].args": "[--epochs, 3]",
+    "train[].kind": "TrainJob",
     "train[].topology.preferred": "rack",
 }
 

@@ -19,6 +19,7 @@ _TAKEN = frozenset(
         "gpu-operator",
         "jobset-system",
         "karpenter",
+        "kubeflow-system",
         "kueue-system",
         "lws-system",
     }

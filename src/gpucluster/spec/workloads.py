@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from gpucluster.plan.model.values import JOBSET, TRAINJOB
 from gpucluster.spec.fields import (
     DURATION_SCHEMA,
     AbsolutePath,
@@ -34,6 +35,7 @@ from gpucluster.spec.resources import (
 from gpucluster.text import quoted
 
 _LATER = ("mpi", "jax")
+KINDS = (JOBSET, TRAINJOB)
 
 
 def parse_framework(value: object) -> str:
@@ -51,7 +53,15 @@ def parse_port(value: object) -> int:
     return value
 
 
+def parse_kind(value: object) -> str:
+    text = parse_text(value)
+    if text not in KINDS:
+        raise refuse("bad-choice", f"{quoted(text)} is none of {', '.join(KINDS)}")
+    return text
+
+
 Framework = Annotated[str, BeforeValidator(parse_framework), WithJsonSchema({"enum": ["torch"]})]
+GangKind = Annotated[str, BeforeValidator(parse_kind), WithJsonSchema({"enum": list(KINDS)})]
 Port = Annotated[
     int,
     BeforeValidator(parse_port),
@@ -229,6 +239,11 @@ class Train(Part):
     )
     framework: Framework = spec_field(
         UpdateClass.REPLACE, "Framework whose variables name the other pods.", default="torch"
+    )
+    kind: GangKind = spec_field(
+        UpdateClass.REPLACE,
+        "Kind of its object: `JobSet`, or `TrainJob` of Kubeflow Trainer, for clusters with `kubernetes.trainer`.",
+        default=JOBSET,
     )
     topology: Topology | None = spec_field(
         UpdateClass.REPLACE, "How near to each other the pods are.", default=None

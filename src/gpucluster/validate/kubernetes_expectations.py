@@ -6,6 +6,7 @@ from gpucluster.catalog import eks_addon_controllers
 from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes
 from gpucluster.checks.kubernetes.table import CLUSTER
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
+from gpucluster.k8s_apply.workload_states import GANG_KINDS
 from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
@@ -89,5 +90,5 @@ def _system(groups: list[NodeGroup]) -> nodes.PoolNodes:
 
 def _workloads(steps: Steps) -> Iterator[str]:
     for one in steps.objects:
-        if one["kind"] in (*SERVICE_KINDS, "JobSet"):
+        if one["kind"] in (*SERVICE_KINDS, *GANG_KINDS):
             yield f"{one['metadata']['namespace']}/{one['metadata']['name']}"

@@ -14,6 +14,7 @@ REPOSITORIES = {
     "oci://registry.k8s.io/jobset/charts/jobset": "jobset",
     "oci://registry.k8s.io/kueue/charts/kueue": "kueue",
     "oci://registry.k8s.io/lws/charts/lws": "lws",
+    "oci://ghcr.io/kubeflow/charts/kubeflow-trainer": "kubeflow-trainer",
     "oci://public.ecr.aws/karpenter/karpenter": "karpenter",
     "gpu-operator": "gpu-operator",
 }

@@ -17,7 +17,7 @@ BUILT_IN = {
     "coordination.k8s.io/v1": ["Lease"],
     "networking.k8s.io/v1": ["NetworkPolicy"],
     "policy/v1": ["PodDisruptionBudget"],
-    "rbac.authorization.k8s.io/v1": ["Role", "RoleBinding"],
+    "rbac.authorization.k8s.io/v1": ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
     "scheduling.k8s.io/v1": ["PriorityClass"],
     "storage.k8s.io/v1": ["StorageClass"],
 }  # fmt: skip
@@ -27,10 +27,13 @@ OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"]},
     "kueue": {"kueue.x-k8s.io/v1beta2": ["ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Workload", "WorkloadPriorityClass"]},
     "prometheus-operator": {"monitoring.coreos.com/v1": ["PodMonitor", "PrometheusRule", "ServiceMonitor"]},
+    "kubeflow-trainer": {
+        "trainer.kubeflow.org/v1alpha1": ["ClusterTrainingRuntime", "TrainingRuntime", "TrainJob"],
+    },
     "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"]},
 }  # fmt: skip
 CLUSTER_SCOPED = {
-    "ClusterQueue", "Cohort", "EC2NodeClass", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
+    "ClusterQueue", "ClusterRole", "ClusterRoleBinding", "ClusterTrainingRuntime", "Cohort", "EC2NodeClass", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
     "ResourceFlavor", "StorageClass", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "WorkloadPriorityClass",
 }  # fmt: skip
 

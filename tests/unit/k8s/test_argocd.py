@@ -9,7 +9,7 @@ from typing import Any
 import lupa
 import pytest
 import yaml
-from support.kube import BOUND, files
+from support.kube import BOUND, USUAL_WAVES, files
 from support.kube_steps import kube_steps
 from support.manifests import changed
 from support.rendered import rendered
@@ -17,7 +17,6 @@ from support.rendered import rendered
 from gpucluster.k8s.argocd import create
 from gpucluster.k8s.awaited import CONDITIONS
 from gpucluster.k8s.lint import check
-from gpucluster.k8s.waves import MONITORING, WAVES
 from gpucluster.k8s_apply.conditions import waiting
 
 HEALTH = "resource.customizations.health."
@@ -46,7 +45,7 @@ def waves(texts: dict[str, str]) -> dict[str, int]:
 def test_each_wave_comes_after_the_one_before_and_after_the_charts() -> None:
     texts = files(bindings=BOUND)
     found = waves(texts)
-    assert list(found) == [wave.folder for wave in WAVES if wave is not MONITORING]
+    assert list(found) == [wave.folder for wave in USUAL_WAVES]
     assert list(found.values()) == sorted(set(found.values()))
     first = {one["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"] for one in charts(texts)}
     assert {int(number) for number in first} == {min(found.values()) - 1}

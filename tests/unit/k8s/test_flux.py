@@ -6,14 +6,14 @@ from typing import Any
 import cel
 import pytest
 import yaml
-from support.kube import BOUND, files
+from support.kube import BOUND, USUAL_WAVES, files
 from support.kube_steps import kube_steps
 from support.manifests import changed
 from support.rendered import rendered
 
 from gpucluster.k8s.awaited import CONDITIONS
 from gpucluster.k8s.lint import check
-from gpucluster.k8s.waves import MONITORING, TRAINING, WAVES
+from gpucluster.k8s.waves import TRAINING, WAVES
 from gpucluster.k8s_apply.conditions import waiting
 
 
@@ -29,7 +29,7 @@ def test_each_wave_waits_for_the_one_before() -> None:
     found = waves(files(bindings=BOUND))
     assert [one["metadata"]["name"] for one in found] == [
         "kube-charts",
-        *(f"kube-{wave.folder}" for wave in WAVES if wave is not MONITORING),
+        *(f"kube-{wave.folder}" for wave in USUAL_WAVES),
     ]
     after = [[row["name"] for row in one["spec"].get("dependsOn", [])] for one in found]
     assert after == [[], *([one["metadata"]["name"]] for one in found[:-1])]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from support.builders import a_kube_plan, a_plan
 from support.golden_tree import Golden
-from support.kube import BOUND, Change, files, golden_files, objects
+from support.kube import BOUND, USUAL_WAVES, Change, files, golden_files, objects
 
 from gpucluster import k8s
 from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.render import COMPONENTS
-from gpucluster.k8s.waves import MONITORING, WAVES
+from gpucluster.k8s.waves import WAVES
 from gpucluster.plan import codec, plan_json
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.model.values import MEMORY, quantity
@@ -97,7 +97,7 @@ def test_kustomize_names_exactly_the_files() -> None:
         if path.endswith((".md", "kustomization.yaml")) or path.startswith(("argocd/", "flux/", "helm/"))
     }
     assert named == texts.keys() - beside
-    assert top == sorted(top) == [w.folder for w in WAVES if w is not MONITORING]
+    assert top == sorted(top) == [w.folder for w in USUAL_WAVES]
 
 
 def test_wave_without_files_is_not_in_the_list() -> None:

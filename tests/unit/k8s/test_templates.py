@@ -14,6 +14,7 @@ from gpucluster.files import shipped
 from gpucluster.k8s import views
 from gpucluster.k8s.render import COMPONENTS, environment
 from gpucluster.k8s.views.charts import KUEUE_CONFIG
+from gpucluster.k8s.views.jobset_specs import TEMPLATE as JOBSET_SPEC
 
 FOLDER = shipped("templates") / "k8s"
 
@@ -33,7 +34,11 @@ VIEWS = _views()
 
 def test_every_template_is_rendered_and_has_a_view() -> None:
     on_disk = {path.name for path in FOLDER.iterdir()}
-    assert on_disk == {component.template for component in COMPONENTS} | {KUEUE_CONFIG} == set(VIEWS)
+    assert (
+        on_disk
+        == {component.template for component in COMPONENTS} | {KUEUE_CONFIG, JOBSET_SPEC}
+        == set(VIEWS)
+    )
 
 
 @pytest.mark.parametrize("template", sorted(VIEWS))

@@ -16,12 +16,12 @@ from gpucluster.plan import names
 MARKS = {names.LABEL_CLUSTER: "kube", "karpenter.sh/nodepool": "kube-serve-0"}
 KARPENTER = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1}, "metadata": {
     "name": "karpenter", "namespace": "karpenter", "labels": {"app.kubernetes.io/name": "karpenter"}}}  # fmt: skip
-JOB = {
-    "apiVersion": "jobset.x-k8s.io/v1alpha2",
-    "kind": "JobSet",
-    "metadata": {"name": "own", "namespace": "research"},
-    "spec": {},
-}
+
+
+def job(api_version: str, kind: str) -> dict[str, Any]:
+    """What a team makes beside the spec."""
+    metadata = {"name": "own", "namespace": "research"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {}}
 
 
 def machine(name: str) -> dict[str, Any]:
@@ -99,13 +99,20 @@ def test_without_karpenter_nothing_is_deleted(running: Cluster, bound: Steps) ->
     assert running.calls(" delete ") == []
 
 
-def test_what_teams_run_beside_the_spec_is_named_first(running: Cluster, bound: Steps) -> None:
-    running.put(JOB)
-    with pytest.raises(StateError, match="research/JobSet/own; nothing was deleted"):
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("trainer.kubeflow.org/v1alpha1", "TrainJob")],
+)
+def test_what_teams_run_beside_the_spec_is_named_first(
+    running: Cluster, bound: Steps, api_version: str, kind: str
+) -> None:
+    running.change(crds=[*running.values()["crds"], "kubeflow-trainer"])
+    running.put(job(api_version, kind))
+    with pytest.raises(StateError, match=f"research/{kind}/own; nothing was deleted"):
         empty(running, bound)
     assert running.calls(" delete ") == []
     empty(running, bound, delete_others=True)
-    assert running.objects("JobSet") == {}
+    assert running.objects(kind) == {}
 
 
 def test_claim_of_a_team_keeps_its_namespace(running: Cluster, bound: Steps) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from support.cluster import Cluster
+from support.kube import USUAL_WAVES
 
 from gpucluster.errors import StateError
-from gpucluster.k8s.waves import MONITORING, WAVES
 from gpucluster.k8s_apply.lease import DURATION_S, acquire, held
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
@@ -113,7 +113,7 @@ def own_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-APPLIED = [wave for wave in WAVES if wave is not MONITORING]  # the spec has no `monitoring`
+APPLIED = USUAL_WAVES
 KILLS = [
     ("upgrade --install jobset", "during", in_a_process),
     ("upgrade --install karpenter", "after", in_a_process),

@@ -2,10 +2,10 @@
 
 import pytest
 from support.cluster import Cluster
+from support.kube import USUAL_WAVES
 from support.kube_steps import kube_steps
 
 from gpucluster.errors import GpuclusterError, StateError
-from gpucluster.k8s.waves import MONITORING, WAVES
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import Applied, up
 
@@ -24,9 +24,7 @@ def test_charts_come_first_then_the_waves_in_order(cluster: Cluster, bound: Step
     done = apply(cluster, bound)
     changes = [line for line in cluster.calls() if " upgrade " in line or " apply " in line]
     assert [line.split()[5] for line in changes[:4]] == ["gpu-operator", "jobset", "karpenter", "kueue"]
-    assert [line.rpartition("/")[2] for line in changes[4:]] == [
-        wave.folder for wave in WAVES if wave is not MONITORING
-    ]
+    assert [line.rpartition("/")[2] for line in changes[4:]] == [wave.folder for wave in USUAL_WAVES]
     assert done.charts == ("gpu-operator", "jobset", "karpenter", "kueue")
     assert set(cluster.objects()) >= {f"{one['kind']}/{one['metadata']['name']}" for one in bound.objects}
 

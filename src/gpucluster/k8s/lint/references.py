@@ -89,6 +89,8 @@ def _follow(manifests: ManifestSet, thing: Obj, path: str, target: str) -> Itera
 
 def _resolve(manifests: ManifestSet, thing: Obj, where: Path, target: str, name: str) -> Iterator[Finding]:
     namespace = "" if target in _cluster_scoped() else thing.namespace
+    if thing.key in _cluster_scoped() and target not in _cluster_scoped():
+        return  # a template without a namespace: its pods run in that of whoever uses it
     if name and (target, name) not in _ALWAYS and not manifests.has(target, name, namespace):
         kind, place = target.partition(".")[0], f" in namespace {quoted(namespace)}" if namespace else ""
         yield thing.found("reference", f"there is no {kind} {quoted(name)}{place}", where)

@@ -11,6 +11,14 @@ from gpucluster.plan.model.values import Distribution, Market
 
 # The only list of two that Kueue's validation accepts (pkg/config/validation.go, v0.19.2).
 _STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+_FRAMEWORKS = (
+    "batch/job",
+    "jobset.x-k8s.io/jobset",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+    "pod",
+    "deployment",
+    "statefulset",
+)
 KUEUE_CONFIG = "kueue-config.yaml.j2"  # goes into the values as text
 
 
@@ -33,6 +41,7 @@ class KueueConfig:
     namespaces: str
     fair: str
     monitored: str
+    frameworks: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +50,13 @@ class Kueue:
 
     config: str
     monitored: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """templates/k8s/values-kubeflow-trainer.yaml.j2"""
+
+    jobset: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +91,13 @@ def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:
 def kueue_config(site: Site) -> KueueConfig:
     fair = {"preemptionStrategies": list(_STRATEGIES)} if site.kubernetes.fair_sharing else None
     namespaces = scalar({names.LABEL_CLUSTER: site.plan.name})
-    return KueueConfig(namespaces=namespaces, fair=scalar(fair), monitored=monitored(site))
+    trained = [] if site.kubernetes.trainer is None else ["trainer.kubeflow.org/trainjob"]
+    return KueueConfig(
+        namespaces=namespaces,
+        fair=scalar(fair),
+        monitored=monitored(site),
+        frameworks=scalar([*_FRAMEWORKS, *trained]),
+    )
 
 
 def monitored(site: Site) -> str:
@@ -98,6 +120,11 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
             monitor=scalar(None if site.kubernetes.monitoring is None else {"enabled": True}),
         ),
     )
+
+
+def trainers(site: Site) -> Iterator[tuple[str, Trainer]]:
+    if site.kubernetes.trainer is not None:
+        yield "kubeflow-trainer", Trainer(jobset=scalar(False))
 
 
 def _mig_config(pools: list[NodePool]) -> str:

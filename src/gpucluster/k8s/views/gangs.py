@@ -1,20 +1,18 @@
-"""Gangs: pods that start together, with the variables that torch needs to connect them."""
+"""Gangs: pods that start together, as a JobSet or as a TrainJob of Kubeflow Trainer."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
-from gpucluster.k8s.views import pods
+from gpucluster.k8s.views import jobset_specs, pods
+from gpucluster.k8s.views.jobset_specs import JobSetSpec
 from gpucluster.plan import names
-from gpucluster.plan.model.values import GANG
-from gpucluster.plan.model.workloads import Checkpoint
+from gpucluster.plan.model.values import JOBSET, TRAINJOB
 from gpucluster.plan.model.workloads import Gang as GangPlan
 
-JOB = "node"  # name of the only replicated job; part of each pod's host name
-RENDEZVOUS_PORT = 29500  # torch's default
-REQUIRED = "kueue.x-k8s.io/podset-required-topology"
-PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+Written = Callable[[JobSetSpec], str]  # to one line of JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,90 +22,149 @@ class Gang:
     name: str
     namespace: str
     queued: str  # labels of an object that Kueue queues
-    labels: str
-    annotations: str
-    job: str
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainJob:
+    """templates/k8s/trainjob.yaml.j2"""
+
+    name: str
+    namespace: str
+    queued: str
+    runtime: str
     nodes: str
-    restarts: str
-    priority: str
-    account: str
-    grace: str
-    lifecycle: str
-    tolerations: str
-    affinity: str
-    image: str
-    pull_secrets: str
-    command: str
-    args: str
-    env: tuple[pods.EnvLine, ...]
-    secrets: tuple[pods.SecretLine, ...]
-    port: str
-    requests: str
-    limits: str
-    capabilities: str
-    shm: str
-    mounts: tuple[pods.MountLine, ...]
-    volumes: tuple[pods.VolumeLine, ...]
+    gpus: str
 
 
-def gangs(site: Site) -> Iterator[tuple[str, Gang]]:
-    for one in site.workloads.gangs:
-        yield f"gang-{names.of_team(one.team, one.name)}", _gang(site, one)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """templates/k8s/training-runtime.yaml.j2"""
+
+    name: str
+    namespace: str
+    labels: str
+    nodes: str
+    spec: str
 
 
-def nccl_tests(site: Site) -> Iterator[tuple[str, Gang]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRuntime:
+    """templates/k8s/cluster-training-runtime.yaml.j2"""
+
+    name: str
+    labels: str
+    nodes: str
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeReaders:
+    """templates/k8s/runtime-readers.yaml.j2"""
+
+    name: str
+    labels: str
+    groups: str
+
+
+def gangs(site: Site, written: Written) -> Iterator[tuple[str, Gang]]:
+    for one in _of_kind(site, JOBSET):
+        yield _file(one), _gang(site, one, written)
+
+
+def nccl_tests(site: Site, written: Written) -> Iterator[tuple[str, Gang]]:
     for one in site.workloads.nccl_tests:
-        yield one.name, _gang(site, one)
+        yield one.name, _gang(site, one, written)
 
 
-def _gang(site: Site, one: GangPlan) -> Gang:
+def train_jobs(site: Site, written: Written) -> Iterator[tuple[str, TrainJob]]:
+    for one in _of_kind(site, TRAINJOB):
+        yield (
+            _file(one),
+            TrainJob(
+                name=scalar(one.name),
+                namespace=_namespace(site, one),
+                queued=pods.queued(site, one),
+                runtime=scalar(_versioned(one.name, _of_train_job(site, one, written))),
+                nodes=scalar(one.nodes),
+                gpus=scalar(one.gpus_per_node),
+            ),
+        )
+
+
+def runtimes(site: Site, written: Written) -> Iterator[tuple[str, Runtime]]:
+    """Return a runtime for each gang that is a TrainJob: a TrainJob alone cannot say all that the spec says."""
+    for one in _of_kind(site, TRAINJOB):
+        spec = _of_train_job(site, one, written)
+        yield (
+            f"runtime-{names.of_team(one.team, one.name)}",
+            Runtime(
+                name=scalar(_versioned(one.name, spec)),
+                namespace=_namespace(site, one),
+                labels=pods.labels(site, one),
+                nodes=scalar(one.nodes),
+                spec=spec,
+            ),
+        )
+
+
+def cluster_runtimes(site: Site, written: Written) -> Iterator[tuple[str, ClusterRuntime]]:
+    trainer = site.kubernetes.trainer
+    if trainer is None:
+        return
+    for one in trainer.runtimes:
+        name, spec = (
+            f"torch-{one.pool.replace('.', '-')}",
+            written(jobset_specs.of_runtime(site, trainer, one)),
+        )
+        yield (
+            name,
+            ClusterRuntime(
+                name=scalar(_versioned(site.name(name), spec)),
+                labels=scalar({**site.labels, names.LABEL_POOL: one.pool}),
+                nodes=scalar(jobset_specs.NODES),
+                spec=spec,
+            ),
+        )
+
+
+def runtime_readers(site: Site) -> Iterator[tuple[str, RuntimeReaders]]:
+    if site.kubernetes.trainer is not None:
+        kind = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group"}
+        groups = [{**kind, "name": team.group} for team in site.kubernetes.teams]
+        name = scalar(site.name("runtime-reader"))
+        yield "readers", RuntimeReaders(name=name, labels=scalar(site.labels), groups=scalar(groups))
+
+
+def _versioned(name: str, spec: str) -> str:
+    """Return a name that changes with the content.
+
+    A runtime never changes in place: Kueue ends the running gang of a TrainJob whose runtime is no longer what it admitted (seen with
+    v0.19.2). The old runtime stays beside the new one, and Trainer's finalizer keeps it while a TrainJob names it.
+    """
+    return f"{name}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}"
+
+
+def _of_train_job(site: Site, one: GangPlan, written: Written) -> str:
+    return written(jobset_specs.of_gang(site, one, trained=True))
+
+
+def _of_kind(site: Site, kind: str) -> Iterator[GangPlan]:
+    return (one for one in site.workloads.gangs if one.kind == kind)
+
+
+def _file(one: GangPlan) -> str:
+    return f"gang-{names.of_team(one.team, one.name)}"
+
+
+def _namespace(site: Site, one: GangPlan) -> str:
+    return scalar(site.kubernetes.team(one.team).namespace)
+
+
+def _gang(site: Site, one: GangPlan, written: Written) -> Gang:
     return Gang(
         name=scalar(one.name),
-        namespace=scalar(site.kubernetes.team(one.team).namespace),
+        namespace=_namespace(site, one),
         queued=pods.queued(site, one),
-        labels=pods.labels(site, one),
-        annotations=scalar(_annotations(one)),
-        job=scalar(JOB),
-        nodes=scalar(one.nodes),
-        restarts=scalar(one.restarts),
-        priority=scalar(site.name(GANG)),
-        account=scalar(one.service_account),
-        grace=scalar(one.grace_s),
-        lifecycle=scalar(_lifecycle(one.checkpoint)),
-        tolerations=pods.tolerated(site, one),
-        affinity=pods.affinity(site, one),
-        image=scalar(one.image),
-        pull_secrets=pods.pull_secrets(one),
-        command=scalar(list(one.command) or None),
-        secrets=pods.secret_lines(one),
-        args=scalar(list(one.args) or None),
-        env=pods.env_lines({**one.fabric_env, **one.env, **_rendezvous(one)}),
-        port=scalar(RENDEZVOUS_PORT),
-        requests=pods.requests(one),
-        limits=pods.limits(one),
-        capabilities=scalar({"add": ["IPC_LOCK"]} if one.fabric else None),
-        shm=pods.shm(one),
-        mounts=pods.mount_lines(site),
-        volumes=pods.volume_lines(site),
+        spec=written(jobset_specs.of_gang(site, one)),
     )
-
-
-def _lifecycle(checkpoint: Checkpoint | None) -> dict[str, object] | None:
-    """Return the hook that sends the signal. The kubelet sends TERM itself when the hook has ended."""
-    if checkpoint is None or checkpoint.signal == "TERM":
-        return None
-    send = f"kill -s {checkpoint.signal} 1 && sleep {checkpoint.takes_s}"
-    return {"preStop": {"exec": {"command": ["/bin/sh", "-c", send]}}}
-
-
-def _annotations(one: GangPlan) -> dict[str, str]:
-    place = {REQUIRED: one.required_level, PREFERRED: one.preferred_level}
-    asked = {key: label for key, label in place.items() if label is not None}
-    return {"karpenter.sh/do-not-disrupt": "true", **asked, **pods.anywhere(one)}
-
-
-def _rendezvous(one: GangPlan) -> dict[str, str]:
-    first = f"{one.name}-{JOB}-0-0.{one.name}"  # JobSet's name of the first pod, in its headless service
-    address = {"MASTER_ADDR": first, "MASTER_PORT": str(RENDEZVOUS_PORT)}
-    sizes = {"PET_NNODES": str(one.nodes), "PET_NPROC_PER_NODE": str(one.gpus_per_node)}
-    return {**sizes, **{f"PET_{name}": value for name, value in address.items()}, **address}

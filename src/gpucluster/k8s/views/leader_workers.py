@@ -76,7 +76,7 @@ def leader_worker_sets(site: Site) -> Iterator[tuple[str, LeaderWorkerSet]]:
                 affinity=pods.affinity(site, one),
                 container=scalar(one.name),
                 image=scalar(one.image),
-                pull_secrets=pods.pull_secrets(one),
+                pull_secrets=pods.pull_secrets(one.pull_secrets),
                 roles=(_leader(site, one), _worker(site, one)),
                 env=pods.env_lines(one.env),
                 secrets=pods.secret_lines(one),

@@ -189,12 +189,19 @@ def _gpus(site: Site) -> Iterator[Rule]:
     yield _alert(
         site,
         "GpuclusterGpusIdle",
-        f'max by (namespace, pod) (DCGM_FI_DEV_GPU_UTIL{{namespace=~"{spaces}"}}) == 0',
+        _idle(spaces),
         after="2h",
-        summary="The pod {{ $labels.pod }} of {{ $labels.namespace }} has GPUs and has not used them for two hours.",
+        summary="The pod {{ $labels.pod }} of {{ $labels.namespace }} has GPUs or slices of GPUs and has not used them for two hours.",
         step="ask the team; kubectl logs {{ $labels.pod }} --namespace {{ $labels.namespace }}",
         severity="info",
     )
+
+
+def _idle(spaces: str) -> str:
+    """Return the pods that use none of their GPUs. DCGM has no utilization of a slice, so there the graphics engine counts."""
+    whole = f'DCGM_FI_DEV_GPU_UTIL{{namespace=~"{spaces}", GPU_I_ID=""}}'
+    sliced = f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{namespace=~"{spaces}", GPU_I_ID!=""}}'
+    return " or ".join(f"max by (namespace, pod) ({metric}) == 0" for metric in (whole, sliced))
 
 
 def _ours(site: Site) -> str:

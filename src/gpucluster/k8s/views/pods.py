@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
+from gpucluster.plan.model.kubernetes import TrainingRuntime
 from gpucluster.plan.model.values import CPU, MEMORY, quantity
 from gpucluster.plan.model.workloads import Gang, Service
 
+Pods = Service | Gang | TrainingRuntime
 QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 ANYWHERE = "kueue.x-k8s.io/podset-unconstrained-topology"
 
@@ -57,8 +59,8 @@ def secret_lines(one: Service | Gang) -> tuple[SecretLine, ...]:
     )
 
 
-def pull_secrets(one: Service | Gang) -> str:
-    return scalar([{"name": name} for name in one.pull_secrets] or None)
+def pull_secrets(found: tuple[str, ...]) -> str:
+    return scalar([{"name": name} for name in found] or None)
 
 
 def mount_lines(site: Site) -> tuple[MountLine, ...]:
@@ -72,16 +74,16 @@ def volume_lines(site: Site) -> tuple[VolumeLine, ...]:
     )
 
 
-def requests(one: Service | Gang) -> str:
+def requests(one: Pods) -> str:
     return scalar({r: quantity(r, amount) for r, amount in sorted(one.resources.items())})
 
 
-def limits(one: Service | Gang) -> str:
+def limits(one: Pods) -> str:
     """Return the limits: the requests without the CPU, because a CPU limit slows a pod down while CPUs are idle."""
     return scalar({r: quantity(r, amount) for r, amount in sorted(one.resources.items()) if r != CPU})
 
 
-def shm(one: Service | Gang) -> str:
+def shm(one: Pods) -> str:
     return scalar(quantity(MEMORY, one.shm_mib))
 
 
@@ -101,7 +103,7 @@ def own(one: Service | Gang) -> dict[str, str]:
     return {names.LABEL_WORKLOAD: one.name}
 
 
-def tolerated(site: Site, one: Service | Gang) -> str:
+def tolerated(site: Site, one: Pods) -> str:
     """Return tolerations of the taints of its pools. The queue's flavor has the same ones."""
     pools = (site.kubernetes.pool(name) for name in one.pools)
     return scalar(tolerations(tuple(taint for pool in pools for taint in pool.taints)) or None)
@@ -111,12 +113,17 @@ def affinity(site: Site, one: Service | Gang) -> str:
     """Return an affinity that excludes the team's other pools. Kueue compares it with each flavor's labels. Empty without others."""
     if len(one.pools) == len(site.kubernetes.team(one.team).shares):
         return scalar(None)
-    term = {"key": names.LABEL_POOL, "operator": "In", "values": list(one.pools)}
+    return only(one.pools)
+
+
+def only(pools: tuple[str, ...]) -> str:
+    """Return an affinity to the nodes of these pools."""
+    term = {"key": names.LABEL_POOL, "operator": "In", "values": list(pools)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
     return scalar({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 
 
-def anywhere(one: Service | Gang) -> dict[str, str]:
+def anywhere(one: Pods) -> dict[str, str]:
     """Return the topology annotation. Without it Kueue assigns no pool with a topology if the team also has other pools."""
     return {ANYWHERE: "true"} if one.anywhere else {}
 

@@ -88,7 +88,7 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
                 tolerations=pods.tolerated(site, one),
                 affinity=pods.affinity(site, one),
                 image=scalar(one.image),
-                pull_secrets=pods.pull_secrets(one),
+                pull_secrets=pods.pull_secrets(one.pull_secrets),
                 command=scalar(list(one.command) or None),
                 secrets=pods.secret_lines(one),
                 args=scalar(list(one.args) or None),

@@ -8,8 +8,7 @@ from gpucluster.k8s_apply.objects import is_true
 from gpucluster.k8s_apply.why import machines, makers, pods, queued
 from gpucluster.k8s_apply.why.cause import Answer, Cause, CauseKind
 from gpucluster.k8s_apply.why.evidence import Evidence, name_of
-
-_ENDS = (("Completed", "completed"), ("Complete", "completed"), ("Failed", "failed"))
+from gpucluster.k8s_apply.workload_states import ENDS
 
 
 def explain(evidence: Evidence) -> Answer:
@@ -39,7 +38,7 @@ def merged(causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def _state(evidence: Evidence) -> str:
-    for kind, word in _ENDS:
+    for kind, word in ENDS:
         if is_true(evidence.root, kind):
             return word
     mine = evidence.pods

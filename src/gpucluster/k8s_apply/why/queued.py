@@ -14,6 +14,7 @@ from gpucluster.k8s.views.pods import QUEUE_LABEL
 from gpucluster.k8s_apply.objects import condition, is_true, rows, section
 from gpucluster.k8s_apply.why.cause import Cause, CauseKind
 from gpucluster.k8s_apply.why.evidence import Evidence, name_of
+from gpucluster.plan import names
 
 BY = "Kueue"
 _HOLDERS = 5
@@ -117,6 +118,13 @@ def _others(namespace: str, evidence: Evidence) -> Iterator[str]:
         yield f"queues of {namespace}: {', '.join(names) or 'none'}"
 
 
+def _left_out(name: str, evidence: Evidence) -> Iterator[str]:
+    """Yield why Kueue, as gpucluster configures it, leaves a namespace out, if the namespace could be read."""
+    found = evidence.named("Namespace", name)
+    if found is not None and names.LABEL_CLUSTER not in section(found["metadata"], "labels"):
+        yield f"the namespace {name} has no label {names.LABEL_CLUSTER}: Kueue's managedJobsNamespaceSelector leaves it out"
+
+
 def _holders(words: str, evidence: Evidence) -> Iterator[str]:
     """Yield the workloads that hold most of the quota that is missing."""
     lacks = list(dict.fromkeys(_UNUSED.findall(words)))
@@ -157,6 +165,7 @@ def _unseen(evidence: Evidence) -> Iterator[Cause]:
             subject=name_of(root),
             by=BY,
             words=words,
+            details=tuple(_left_out(root["metadata"]["namespace"], evidence)),
             next_step="kubectl get pods --namespace kueue-system",
         )
     else:

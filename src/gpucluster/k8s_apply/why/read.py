@@ -12,14 +12,15 @@ from gpucluster.k8s_apply.why.evidence import Evidence, name_of, owners
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 _SUBJECTS: tuple[Kind, ...] = (
     ("v1", "Pod"), ("batch/v1", "Job"), ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), (_KUEUE, "Workload"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"), (_KUEUE, "Workload"),
 )  # fmt: skip
 _INSIDE: tuple[Kind, ...] = (
     *(kind for kind in _SUBJECTS if kind[1] != "Workload"), ("apps/v1", "ReplicaSet"), ("v1", "PersistentVolumeClaim"), ("v1", "Event"),
     (_KUEUE, "LocalQueue"), (_KUEUE, "Workload"),
 )  # fmt: skip
 _CLUSTER: tuple[Kind, ...] = (
-    ("v1", "Node"), (_KUEUE, "ClusterQueue"), (_KUEUE, "Workload"),
+    ("v1", "Node"), ("v1", "Namespace"), (_KUEUE, "ClusterQueue"), (_KUEUE, "Workload"),
     ("karpenter.sh/v1", "NodePool"), ("karpenter.sh/v1", "NodeClaim"), ("karpenter.k8s.aws/v1", "EC2NodeClass"),
 )  # fmt: skip
 _OF_CLUSTER = "default"  # the namespace of the events of objects without one

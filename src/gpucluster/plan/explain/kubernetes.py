@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan import kubernetes as kube
+from gpucluster.plan import names
 from gpucluster.plan.defaults import Default, Note
 from gpucluster.plan.explain import eks
 from gpucluster.plan.model.eks import EksControlPlane
-from gpucluster.plan.model.kubernetes import Kubernetes, Monitoring, NodePool, PodSecurity, Share, Team
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, PodSecurity, Share, Team, Trainer
 from gpucluster.plan.model.values import CPU, GANG, HUGE_PAGES, MEMORY, SERVICE, quantity
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
@@ -43,13 +44,24 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
         if any(share.nominal.values()):
             why = "resources in no team's quota: the cohort lends them to teams that may borrow"
             yield Note(f"kubernetes.spare[{share.pool}]", _amounts(share.nominal), why)
-    if plan.monitoring is not None:
-        yield from _monitoring(plan, plan.monitoring)
+    yield from _monitoring(plan)
+    if plan.trainer is not None:
+        yield from _trainer(plan.trainer)
     for name, value, rule in _PODS:
         yield Note(f"workloads.{name}", value, rule.reason)
 
 
-def _monitoring(plan: Kubernetes, monitoring: Monitoring) -> Iterator[Note]:
+def _trainer(trainer: Trainer) -> Iterator[Note]:
+    for one in trainer.runtimes:
+        shown = f"kubectl get clustertrainingruntimes --selector {names.LABEL_POOL}={one.pool}"
+        why = f"what a pod of a TrainJob gets in the pool: a whole node. The ClusterTrainingRuntime has a new name when it changes: {shown}"
+        yield Note(f"kubernetes.trainer.runtimes[{one.pool}]", _amounts(one.resources), why)
+
+
+def _monitoring(plan: Kubernetes) -> Iterator[Note]:
+    monitoring = plan.monitoring
+    if monitoring is None:
+        return
     known = {one.pool for one in monitoring.prices}
     for one in monitoring.prices:
         at = f"kubernetes.monitoring.prices[{one.pool}].{one.resource}"

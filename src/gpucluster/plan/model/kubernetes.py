@@ -158,6 +158,31 @@ class Monitoring:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRuntime:
+    """What a pod of a TrainJob gets in a pool: the whole GPUs of a node, and their part of the rest."""
+
+    pool: str
+    resources: dict[str, int]  # requests equal limits, except for the CPU, which has no limit
+    fabric: bool  # has EFA interfaces, so it locks memory
+    fabric_env: dict[str, str]  # what NCCL and the fabric need
+    shm_mib: int
+    anywhere: bool  # the pool has a topology, and no level is requested
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        return (self.pool,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """Kubeflow Trainer, with a ClusterTrainingRuntime for each pool with whole GPUs."""
+
+    image: str  # of TrainJobs that name none
+    pull_secrets: tuple[str, ...]
+    runtimes: tuple[TrainingRuntime, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kubernetes:
     """An existing Kubernetes and its configuration. `spare` is the part that no team has: the cohort lends it."""
 
@@ -169,6 +194,7 @@ class Kubernetes:
     priorities: tuple[Priority, ...]  # highest first
     gpu_stack: str  # device-plugin
     monitoring: Monitoring | None
+    trainer: Trainer | None
     node_image: str | None  # release of EKS's AL2023 image; None: the newest
     pools: tuple[NodePool, ...]
     teams: tuple[Team, ...]

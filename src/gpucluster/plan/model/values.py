@@ -15,6 +15,7 @@ HUGE_PAGES = "hugepages-2Mi"
 GPU = "nvidia.com/gpu"
 MIG_PREFIX = "nvidia.com/mig-"
 EFA = "vpc.amazonaws.com/efa"
+JOBSET, TRAINJOB = "JobSet", "TrainJob"  # kinds of a gang
 SERVICE, GANG = "service", "gang"  # priorities of workloads that name none
 IN_MIB = frozenset({MEMORY, EPHEMERAL, HUGE_PAGES})
 # computeCapacity in pkg/providers/instancetype/types.go of aws/karpenter-provider-aws (1d927085d), of the resources that the plan has

@@ -67,6 +67,7 @@ class Gang:
     env: dict[str, str]
     secrets: tuple[SecretVariable, ...]
     fabric_env: dict[str, str]  # what NCCL and the fabric need; `env` wins
+    kind: str  # JobSet or TrainJob
     nodes: int
     gpus_per_node: int
     resources: dict[str, int]  # of a pod; requests equal limits, except for the CPU, which has no limit

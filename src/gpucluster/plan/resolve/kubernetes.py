@@ -25,6 +25,7 @@ from gpucluster.plan.node_pools import Part, parts
 from gpucluster.plan.resolve import eks
 from gpucluster.plan.resolve.gpu_prices import gpu_prices
 from gpucluster.plan.resolve.places import s3_access
+from gpucluster.plan.resolve.trainer import trainer
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
 from gpucluster.spec.kubernetes import Team as TeamSpec
@@ -57,6 +58,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
         monitoring=None
         if requested.monitoring is None
         else Monitoring(prices=tuple(gpu_prices(pools, site.region, catalog.prices))),
+        trainer=trainer(requested.trainer, pools),
         node_image=requested.node_image or kubernetes_node_image(requested.version),
         pools=pools,
         teams=tuple(

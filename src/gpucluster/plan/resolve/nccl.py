@@ -4,7 +4,7 @@ from gpucluster.files import shipped
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Kubernetes
-from gpucluster.plan.model.values import EFA, GANG, GPU
+from gpucluster.plan.model.values import EFA, GANG, GPU, JOBSET
 from gpucluster.plan.model.workloads import Gang
 from gpucluster.plan.quota_shares import Place, of_node
 from gpucluster.plan.resolve.pods import FABRIC, fabric_env, places_of, shm_mib, without
@@ -42,6 +42,7 @@ def _test(requested: NcclTest, kubernetes: Kubernetes, name: str) -> Gang:
         env={},
         secrets=(),
         fabric_env=fabric_env([pool], NODES, fabric=fabric),
+        kind=JOBSET,
         nodes=NODES,
         gpus_per_node=gpus,
         resources=resources if fabric else without(resources, FABRIC),

@@ -88,6 +88,7 @@ def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
         env={**_checkpoint_env(requested), **requested.env},
         secrets=_secrets(requested),
         fabric_env=fabric_env(pools, requested.nodes, fabric=fabric),
+        kind=requested.kind,
         nodes=requested.nodes,
         gpus_per_node=requested.gpus_per_node,
         resources=resources if fabric else without(resources, FABRIC),

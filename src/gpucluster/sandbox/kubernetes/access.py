@@ -11,10 +11,19 @@ from gpucluster import shell
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import Kubernetes
+from gpucluster.sandbox.kubernetes import programs, trainer
 from gpucluster.sandbox.kubernetes.programs import Programs
 from gpucluster.sandbox.state_dir import SandboxDir
 
 _WAVES_S = 1800.0  # minutes on a busy machine; only something that hangs takes so long
+
+
+def programs_of(part: Kubernetes, progress: Callable[[str], None]) -> Programs:
+    """Return the control plane's programs, built if they are missing, as those of the charts that the plan wants."""
+    built = programs.find_or_build(progress)
+    if part.trainer is not None:
+        trainer.find_or_build(progress, built)
+    return built
 
 
 def environment(home: SandboxDir, built: Programs, *, path: str | None = None) -> dict[str, str]:

