@@ -151,6 +151,42 @@ def why(
 
 
 @app.command()
+def upgrade(
+    cluster: ClusterArgument,
+    *,
+    context: ContextOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show the way to the spec's version of Kubernetes, one minor version after the other, and what is in its way. Exit 1: something is."""
+    with reporting(output):
+        from gpucluster.cli.k8s_text import upgrade_lines
+        from gpucluster.cli.spec_files import require_spec
+        from gpucluster.k8s_apply.upgrade import commands, read
+        from gpucluster.k8s_apply.upgrade import upgrade as plan
+        from gpucluster.plan.codec import to_json
+        from gpucluster.plan.model.values import Distribution
+
+        target = target_of(cluster, None)
+        name, file = target.plan.name, require_spec(cluster).as_posix()
+        eks = target.kubernetes.distribution is Distribution.EKS
+        with access_to(target, context, charts=False, any_version=True) as access:
+            found = plan(read(access.kubectl), target.kubernetes.version)
+        steps = {version: commands(name, file, version, eks=eks) for version in found.path}
+        if output is Output.JSON:
+            answer(
+                ok=not found.blocked,
+                name=name,
+                context=access.kubectl.context,
+                upgrade=to_json(found),
+                steps=steps,
+            )
+        else:
+            print_result("\n".join(upgrade_lines(found, steps, name)))
+    if found.blocked:
+        raise typer.Exit(1)
+
+
+@app.command()
 def down(
     cluster: ClusterArgument,
     *,

@@ -1,12 +1,13 @@
-"""The texts of `gpucluster k8s status` and `gpucluster k8s why` for people."""
+"""The texts of `gpucluster k8s status`, `upgrade` and `why` for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpucluster.text import printable
 
 if TYPE_CHECKING:
     from gpucluster.k8s_apply.status import Status
+    from gpucluster.k8s_apply.upgrade import Upgrade
     from gpucluster.k8s_apply.why.cause import Answer
 
 _LONGEST = 1000  # characters of a controller's words
@@ -44,6 +45,24 @@ def _rows(found: "Status") -> Iterator[tuple[str, str, str, str]]:
         yield "workload", one.name, one.state, one.why
     for name in found.leftovers:
         yield "left", name, "not in the spec", ""
+
+
+def upgrade_lines(found: "Upgrade", steps: Mapping[str, Sequence[str]], name: str) -> Iterator[str]:
+    """Yield the lines of `gpucluster k8s upgrade`. `steps`: version -> what to type."""
+    far = {0: "nothing to upgrade", 1: "1 upgrade"}.get(
+        len(found.path), f"{len(found.path)} upgrades, one after the other"
+    )
+    yield f"{name}: Kubernetes {found.server} in the cluster, {found.wanted} in the spec: {far}"
+    for pool, versions in found.nodes.items():
+        yield f"  {printable(pool)}: " + ", ".join(
+            f"{count} nodes of {version}" for version, count in versions.items()
+        )
+    yield from (f"  in the way: {printable(one, _LONGEST)}" for one in found.blocked)
+    yield from (f"  slow: {printable(one, _LONGEST)}" for one in found.slow)
+    yield from (f"  ends and starts again: {printable(one)}" for one in found.ends)
+    for number, (version, words) in enumerate(steps.items(), 1):
+        yield f"{number}. to {version}"
+        yield from (f"   {one}" for one in words)
 
 
 def why_lines(found: "Answer") -> Iterator[str]:

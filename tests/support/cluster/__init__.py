@@ -105,7 +105,7 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, *, processes: bool 
         json.dumps(
             {
                 "clock": 0, "objects": {}, "releases": [], "crds": [], "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "stuck": [],
-                "version": {"major": "1", "minor": "36+"},
+                "version": {"major": "1", "minor": "36+"}, "metrics": "",
                 "config": {"contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}]},
             }
         )

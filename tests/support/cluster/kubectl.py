@@ -63,6 +63,8 @@ class Server(Controllers):
         return "", _print(found, single=len(found) == 1)
 
     def _raw(self, path: str) -> tuple[str, str]:
+        if path == "/metrics":
+            return "", self.values["metrics"]
         if path == "/apis":
             groups: dict[str, list[str]] = {}
             for one in self.served():

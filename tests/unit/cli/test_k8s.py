@@ -102,3 +102,34 @@ def test_why_of_nothing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) ->
     code, _, err = said(capsys, "why", STACK, "research/tuen")
     assert code == 1
     assert "there is no pod or workload tuen in the namespace research" in err
+
+
+OLD_API = (
+    'apiserver_requested_deprecated_apis{group="resource.k8s.io",removed_release="1.36",resource="resourceclaims",'
+    'subresource="",version="v1beta1"} 1\n'
+)
+
+
+def test_upgrade_shows_the_way(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.change(version={"major": "1", "minor": "35+"})
+    code, out, _ = said(capsys, "upgrade", STACK)
+    assert code == 0
+    assert out.startswith("kube: Kubernetes 1.35 in the cluster, 1.36 in the spec: 1 upgrade\n1. to 1.36\n")
+    assert "\n   pulumi up --stack kube\n" in out
+    assert cluster.calls(" apply ") == cluster.calls(" delete ") == []
+
+
+def test_upgrade_that_something_is_in_the_way_of(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.change(version={"major": "1", "minor": "35+"}, metrics=OLD_API)
+    code, out, _ = said(capsys, "upgrade", STACK)
+    assert (code, "in the way: clients use resourceclaims of resource.k8s.io/v1beta1" in out) == (1, True)
+    code, out, _ = said(capsys, "upgrade", STACK, "-o", "json")
+    found = json.loads(out)
+    assert (code, found["ok"], list(found["steps"])) == (1, False, ["1.36"])
+
+
+def test_cluster_of_the_wanted_version(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "upgrade", STACK)
+    assert (code, out) == (0, "kube: Kubernetes 1.36 in the cluster, 1.36 in the spec: nothing to upgrade\n")
