@@ -119,7 +119,7 @@ SUITES: dict[str, tuple[Lane, ...]] = {
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44")),
             CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
             PytestStage(name="kubernetes", tests=("tests/kubernetes",),
-                        options=("-n", "2", "--dist", "loadfile", "--tests-at-least", "80"),
+                        options=("-n", "2", "--dist", "loadfile", "--tests-at-least", "110"),
                         after=KUBERNETES),
         ),
         (

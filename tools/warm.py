@@ -60,16 +60,17 @@ def control_plane(progress: layers.Progress) -> None:
     trainer.find_or_build(progress, programs.find_or_build(progress))
 
 
-def karpenter(progress: layers.Progress) -> None:
-    """Only tests use it, so they have its build."""
+def of_tests(progress: layers.Progress) -> None:
+    """Karpenter's core and helm: only tests use them, so they have their builds."""
     tests = Path(__file__).parent.parent / "tests" / "kubernetes"
-    runpy.run_path(str(tests / "karpenter_core.py"))["find_or_build"](progress)
+    for name in ("karpenter_core.py", "real_helm.py"):
+        runpy.run_path(str(tests / name))["find_or_build"](progress)
 
 
 WORK = {
     "gate": (engine.find_or_build, image),
     "all": (engine.find_or_build, images, promtool.find_or_fetch),
-    "kubernetes": (control_plane, karpenter),
+    "kubernetes": (control_plane, of_tests),
 }
 
 
