@@ -187,6 +187,7 @@ def _runs(pod: Manifest) -> bool:
 
 def commands(name: str, file: str, version: str, *, eks: bool) -> Sequence[str]:
     """Return what to type for one step. The first line is a change of the spec. `eks`: the control plane is the spec's."""
+    committed = f"HEAD:{file}"
     changed = (
         (f"pulumi up --stack {name}", f"pulumi stack output bindings --stack {name} > bindings.json")
         if eks
@@ -194,7 +195,7 @@ def commands(name: str, file: str, version: str, *, eks: bool) -> Sequence[str]:
     )
     return (
         f'in {file}: kubernetes.version: "{version}"',
-        f"gpucluster diff HEAD:{file} {file}",
+        f"gpucluster diff {committed} {file}",
         *changed,
         f"gpucluster k8s up {name} --bindings bindings.json",
         f"gpucluster validate {name} --bindings bindings.json",
