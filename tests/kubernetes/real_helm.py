@@ -11,7 +11,6 @@ from gpucluster import shell
 from gpucluster.engine.go import Go, Progress
 from gpucluster.sandbox.kubernetes import programs
 
-ROOT = Path(__file__).parents[2]
 _HELM = "helm.sh/helm/v3/cmd/helm"
 CHARTS = {  # chart -> its folder in a module
     "jobset": ("sigs.k8s.io/jobset", "charts/jobset"),
@@ -28,7 +27,7 @@ _INSIDE = {
 def find_or_build(progress: Progress) -> Path:
     """Return the folder with `helm` and the charts."""
     flags = ("-buildvcs=false", "-ldflags=-s -w")
-    module = programs.module_of("helm", "helm", ROOT / "tools" / "helm", flags)
+    module = programs.module_of("helm", "helm", programs.source_of("helm"), flags)
 
     def work(go: Go, folder: Path) -> None:
         progress("building helm: about four minutes of CPU the first time")

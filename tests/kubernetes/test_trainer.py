@@ -8,7 +8,7 @@ import pytest
 from real_kubernetes import Kubernetes
 from support.builders import a_kube_plan
 from support.kube import AS_TRAINJOB, BOUND, TRAINED, files, objects, renamed, renamed_workloads
-from waves import by_wave
+from waves import apply
 
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.why.cause import CauseKind
@@ -91,9 +91,7 @@ def trained(kubernetes: Kubernetes) -> Iterator[Trained]:
 def test_the_waves_are_taken_and_the_gang_waits_whole(trained: Trained) -> None:
     for machine in trained.machines[:3]:
         nodes.start(trained.client, machine)
-    for wave in by_wave(trained.texts):
-        for one in wave:
-            trained.client.apply(one)
+    apply(trained.kubernetes, trained.texts)
     words = "allows to fit only 3 out of 4 pod(s)"
     trained.kubernetes.wait(
         lambda: any(words in said for said in trained.waits_for()), "the gang waits whole"

@@ -34,6 +34,7 @@ BOUND = Bindings(
 MONITORED: Change = ("  control_plane: eks\n", "  control_plane: eks\n  monitoring: prometheus-operator\n")
 # those of a spec without `monitoring` and `trainer`
 USUAL_WAVES = tuple(wave for wave in WAVES if wave not in (MONITORING, RUNTIMES))
+STATIC: Change = ("nodes: {min: 1, max: 6}", "nodes: 1")  # no stand-in plays Karpenter
 TRAINED: Change = (
     "  control_plane: eks\n",
     "  control_plane: eks\n  trainer: {image: 'registry.example.org/train:2.0', pull_secrets: [registry]}\n",

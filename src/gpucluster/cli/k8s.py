@@ -160,14 +160,13 @@ def upgrade(
     """Show the way to the spec's version of Kubernetes, one minor version after the other, and what is in its way. Exit 1: something is."""
     with reporting(output):
         from gpucluster.cli.k8s_text import upgrade_lines
-        from gpucluster.cli.spec_files import require_spec
         from gpucluster.k8s_apply.upgrade import commands, read
         from gpucluster.k8s_apply.upgrade import upgrade as plan
         from gpucluster.plan.codec import to_json
         from gpucluster.plan.model.values import Distribution
 
         target = target_of(cluster, None)
-        name, file = target.plan.name, require_spec(cluster).as_posix()
+        name, file = target.plan.name, target.file.as_posix()
         eks = target.kubernetes.distribution is Distribution.EKS
         with access_to(target, context, charts=False, any_version=True) as access:
             found = plan(read(access.kubectl), target.kubernetes.version)
@@ -238,8 +237,9 @@ def down(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A plan with Kubernetes, and its steps."""
+    """A spec with Kubernetes, its plan, and its steps."""
 
+    file: Path
     plan: "AwsPlan"
     kubernetes: "Kubernetes"
     steps: "Steps"
@@ -262,7 +262,7 @@ def target_of(cluster: str, bindings: Path | None) -> Target:
     running, more = workloads_beside(file, resolved)
     for warning in (*resolved.warnings, *more):
         progress(str(warning))
-    return Target(plan, plan.kubernetes, steps_of(plan, running, bindings_of(bindings, plan)))
+    return Target(file, plan, plan.kubernetes, steps_of(plan, running, bindings_of(bindings, plan)))
 
 
 @contextmanager

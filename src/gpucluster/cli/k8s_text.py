@@ -59,7 +59,7 @@ def upgrade_lines(found: "Upgrade", steps: Mapping[str, Sequence[str]], name: st
         )
     yield from (f"  in the way: {printable(one, _LONGEST)}" for one in found.blocked)
     yield from (f"  slow: {printable(one, _LONGEST)}" for one in found.slow)
-    yield from (f"  ends and starts again: {printable(one)}" for one in found.ends)
+    yield from (f"  has pods on nodes that EKS replaces: {printable(one)}" for one in found.ends)
     for number, (version, words) in enumerate(steps.items(), 1):
         yield f"{number}. to {version}"
         yield from (f"   {one}" for one in words)

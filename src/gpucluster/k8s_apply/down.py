@@ -17,7 +17,7 @@ from gpucluster.k8s_apply.charts_removal import uninstall
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import condition, labels, ref_of, rows, section, top_level
-from gpucluster.k8s_apply.ownership import ours
+from gpucluster.k8s_apply.ownership import TRAIN_JOB, ours
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.plan import names
 
@@ -30,7 +30,7 @@ _RUN_PODS = (
     ("batch/v1", "Job"),
     ("jobset.x-k8s.io/v1alpha2", "JobSet"),
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+    TRAIN_JOB,
     POD,
 )
 GONE_S = 600.0

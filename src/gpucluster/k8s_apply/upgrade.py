@@ -124,7 +124,7 @@ def _kubelet(node: Manifest) -> int | None:
 
 def _blocked(seen: Seen, last: int) -> Iterator[str]:
     if last < seen.minor:
-        yield f"the cluster has 1.{seen.minor}, and EKS takes no older version"
+        yield f"the cluster has 1.{seen.minor}, and Kubernetes has no way back to an older minor version"
         return
     for one in sorted(seen.nodes, key=lambda node: node["metadata"]["name"]):
         kubelet = _kubelet(one)
@@ -160,7 +160,7 @@ def _selects(budget: Manifest, pod: Manifest) -> bool:
 
 
 def _ends(seen: Seen) -> Iterator[str]:
-    """Yield the gangs and jobs with pods on nodes that EKS replaces. Services start elsewhere; a gang starts again, from its checkpoint."""
+    """Yield the gangs and jobs with pods on nodes that EKS replaces: those pods end. What starts again depends on the restarts of each."""
     replaced = _replaced(seen)
     found = {_job(one) for one in seen.pods if _node(one) in replaced and _runs(one)}
     yield from sorted(name for name in found if name)

@@ -2,7 +2,7 @@
 
 import pytest
 from support.cluster import Cluster
-from support.kube import MONITORED
+from support.kube import MONITORED, STATIC
 from support.kube_steps import kube_steps
 
 from gpucluster.errors import StateError
@@ -12,7 +12,6 @@ from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 
-STATIC = ("nodes: {min: 1, max: 6}", "nodes: 1")  # no stand-in plays Karpenter
 OURS = {"PrometheusRule/kube", "ConfigMap/kube-dashboard", "Namespace/kube-monitoring"}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from support.cluster import Cluster
-from support.kube import AS_TRAINJOB, TRAINED
+from support.kube import AS_TRAINJOB, STATIC, TRAINED
 from support.kube_steps import kube_steps
 
 from gpucluster import k8s
@@ -129,11 +129,10 @@ def test_every_kind_of_a_tree_is_looked_for(bound: Steps) -> None:
 def test_runtime_stays_while_a_trainjob_needs_it(cluster: Cluster) -> None:
     """Kubeflow Trainer v2.3.0 does not keep a runtime that is in use, and a gang without its runtime cannot restart."""
     cluster.change(crds=["kubeflow-trainer"])
-    static = ("nodes: {min: 1, max: 6}", "nodes: 1")
-    up(cluster.access(), kube_steps(TRAINED, static), holder="ann")
+    up(cluster.access(), kube_steps(TRAINED, STATIC), holder="ann")
     (old,) = cluster.objects("ClusterTrainingRuntime")
     image = ("registry.example.org/train:2.0'", "registry.example.org/train:2.1'")
-    steps = kube_steps((TRAINED[0], TRAINED[1].replace(*image)), static)
+    steps = kube_steps((TRAINED[0], TRAINED[1].replace(*image)), STATIC)
     job = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -151,9 +150,8 @@ def test_runtime_stays_while_a_trainjob_needs_it(cluster: Cluster) -> None:
 
 def test_runtime_goes_with_its_gang(cluster: Cluster) -> None:
     cluster.change(crds=["kubeflow-trainer"])
-    static = ("nodes: {min: 1, max: 6}", "nodes: 1")
-    up(cluster.access(), kube_steps(TRAINED, static, running=(AS_TRAINJOB,)), holder="ann")
-    done = up(cluster.access(), kube_steps(TRAINED, static, running=None), holder="ann", prune=True)
+    up(cluster.access(), kube_steps(TRAINED, STATIC, running=(AS_TRAINJOB,)), holder="ann")
+    done = up(cluster.access(), kube_steps(TRAINED, STATIC, running=None), holder="ann", prune=True)
     gone = {ref.split("/")[1] for ref in done.pruned}
     assert {"TrainJob", "TrainingRuntime"} <= gone
     assert cluster.objects("TrainingRuntime") == {}

@@ -65,7 +65,7 @@ def test_nothing_to_do_says_nothing_of_what_ends() -> None:
 
 def test_older_version_is_in_the_way() -> None:
     assert upgrade(seen(minor=36), "1.35").blocked == (
-        "the cluster has 1.36, and EKS takes no older version",
+        "the cluster has 1.36, and Kubernetes has no way back to an older minor version",
     )
 
 

@@ -56,8 +56,6 @@ class Kueue:
 class Trainer:
     """templates/k8s/values-kubeflow-trainer.yaml.j2"""
 
-    jobset: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Karpenter:
@@ -124,7 +122,7 @@ def karpenters(site: Site) -> Iterator[tuple[str, Karpenter]]:
 
 def trainers(site: Site) -> Iterator[tuple[str, Trainer]]:
     if site.kubernetes.trainer is not None:
-        yield "kubeflow-trainer", Trainer(jobset=scalar(False))
+        yield "kubeflow-trainer", Trainer()
 
 
 def _mig_config(pools: list[NodePool]) -> str:

@@ -1,6 +1,6 @@
 """The spec of a JobSet, alone or inside a runtime of Kubeflow Trainer: templates/k8s/jobset-spec.yaml.j2."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
@@ -55,39 +55,35 @@ class JobSetSpec:
 
 def of_gang(site: Site, one: GangPlan, *, trained: bool = False) -> JobSetSpec:
     """Return the spec of a gang. `trained`: for its runtime, to which Trainer adds the addresses of torchrun."""
-    return JobSetSpec(
+    return replace(
+        _whole(site, one, one.image, one.pull_secrets),
         subdomain=scalar(one.name),
-        job=scalar(JOB),
         job_metadata=scalar(_OF_TRAINER if trained else None),
         container=scalar(JOB if trained else one.name),
         nodes=scalar(one.nodes),
         restarts=scalar(one.restarts),
         labels=pods.labels(site, one),
         annotations=scalar(_annotations(one)),
-        priority=scalar(site.name(GANG)),
         account=scalar(one.service_account),
         grace=scalar(one.grace_s),
         lifecycle=scalar(_lifecycle(one.checkpoint)),
-        tolerations=pods.tolerated(site, one),
         affinity=pods.affinity(site, one),
-        image=scalar(one.image),
-        pull_secrets=pods.pull_secrets(one.pull_secrets),
         command=scalar(list(one.command) or None),
         args=scalar(list(one.args) or None),
         env=pods.env_lines({**one.fabric_env, **one.env, **_rendezvous(one)}),
         secrets=pods.secret_lines(one),
-        port=scalar(RENDEZVOUS_PORT),
-        requests=pods.requests(one),
-        limits=pods.limits(one),
-        capabilities=_capabilities(fabric=one.fabric),
-        shm=pods.shm(one),
-        mounts=pods.mount_lines(site),
-        volumes=pods.volume_lines(site),
     )
 
 
 def of_runtime(site: Site, trainer: Trainer, one: TrainingRuntime) -> JobSetSpec:
     """Return the spec of a pool's runtime. A TrainJob says what runs, on how many nodes."""
+    return _whole(site, one, trainer.image, trainer.pull_secrets)
+
+
+def _whole(
+    site: Site, one: GangPlan | TrainingRuntime, image: str, pull_secrets: tuple[str, ...]
+) -> JobSetSpec:
+    """Return what the pods get in their pools, with the defaults of all that a gang may say otherwise."""
     return JobSetSpec(
         subdomain=scalar(None),
         job=scalar(JOB),
@@ -103,8 +99,8 @@ def of_runtime(site: Site, trainer: Trainer, one: TrainingRuntime) -> JobSetSpec
         lifecycle=scalar(None),
         tolerations=pods.tolerated(site, one),
         affinity=pods.only(one.pools),
-        image=scalar(trainer.image),
-        pull_secrets=pods.pull_secrets(trainer.pull_secrets),
+        image=scalar(image),
+        pull_secrets=pods.pull_secrets(pull_secrets),
         command=scalar(None),
         args=scalar(None),
         env=pods.env_lines(one.fabric_env),
@@ -112,7 +108,7 @@ def of_runtime(site: Site, trainer: Trainer, one: TrainingRuntime) -> JobSetSpec
         port=scalar(RENDEZVOUS_PORT),
         requests=pods.requests(one),
         limits=pods.limits(one),
-        capabilities=_capabilities(fabric=one.fabric),
+        capabilities=scalar({"add": ["IPC_LOCK"]} if one.fabric else None),
         shm=pods.shm(one),
         mounts=pods.mount_lines(site),
         volumes=pods.volume_lines(site),
@@ -126,10 +122,6 @@ def _annotations(one: GangPlan) -> dict[str, str]:
     place = {REQUIRED: one.required_level, PREFERRED: one.preferred_level}
     asked = {key: label for key, label in place.items() if label is not None}
     return {**_KEPT, **asked, **pods.anywhere(one)}
-
-
-def _capabilities(*, fabric: bool) -> str:
-    return scalar({"add": ["IPC_LOCK"]} if fabric else None)
 
 
 def _lifecycle(checkpoint: Checkpoint | None) -> dict[str, object] | None:

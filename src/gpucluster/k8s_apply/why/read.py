@@ -7,13 +7,14 @@ from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.kubectl import Kind, Kubectl
+from gpucluster.k8s_apply.ownership import TRAIN_JOB
 from gpucluster.k8s_apply.why.evidence import Evidence, name_of, owners
 
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 _SUBJECTS: tuple[Kind, ...] = (
     ("v1", "Pod"), ("batch/v1", "Job"), ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"),
     ("jobset.x-k8s.io/v1alpha2", "JobSet"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"), (_KUEUE, "Workload"),
+    TRAIN_JOB, (_KUEUE, "Workload"),
 )  # fmt: skip
 _INSIDE: tuple[Kind, ...] = (
     *(kind for kind in _SUBJECTS if kind[1] != "Workload"), ("apps/v1", "ReplicaSet"), ("v1", "PersistentVolumeClaim"), ("v1", "Event"),

@@ -57,7 +57,7 @@ class Manager:
 def jobset() -> Manager:
     """Return JobSet. It writes renewed certificates to a fixed folder, so ours are only read."""
     config = {"apiVersion": "config.jobset.x-k8s.io/v1alpha1", "kind": "Configuration"}
-    return _of_kueue_s_family("jobset", config, renews=False)
+    return _of_sigs("jobset", config, renews=False)
 
 
 def kueue(config: Mapping[str, Any]) -> Manager:
@@ -66,9 +66,7 @@ def kueue(config: Mapping[str, Any]) -> Manager:
     It insists on renewing its own certificates: without that it reads them at a fixed path.
     """
     gates = {"VisibilityOnDemand": False}  # its API service would need a Service that leads here
-    return _of_kueue_s_family(
-        "kueue", {**config, "namespace": "kueue-system", "featureGates": gates}, renews=True
-    )
+    return _of_sigs("kueue", {**config, "namespace": "kueue-system", "featureGates": gates}, renews=True)
 
 
 TRAINER = Manager(
@@ -90,8 +88,8 @@ TRAINER = Manager(
 )
 
 
-def _of_kueue_s_family(name: str, config: Mapping[str, Any], *, renews: bool) -> Manager:
-    """Kueue and JobSet are of one family: their names and configurations have one form."""
+def _of_sigs(name: str, config: Mapping[str, Any], *, renews: bool) -> Manager:
+    """Return a manager of kubernetes-sigs: the names and configurations of Kueue and JobSet have one form."""
 
     def full(manager: Manager, at: Addresses, certificates: Path) -> Manifest:
         names = {"webhookServiceName": manager.service, "webhookSecretName": manager.secret}

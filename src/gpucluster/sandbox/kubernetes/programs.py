@@ -47,13 +47,13 @@ class Programs:
 
 def find() -> Programs | None:
     """Return an existing build; None if there is none."""
-    folder = _module(_source(), None).find()
+    folder = _module(source_of("kubernetes"), None).find()
     return None if folder is None else Programs(folder)
 
 
 def find_or_build(progress: Progress, *, cache: Path | None = None, path: str | None = None) -> Programs:
     """Return the programs; build them if they are missing. HostError says why they cannot be built."""
-    module = _module(_source(), cache)
+    module = _module(source_of("kubernetes"), cache)
 
     def work(go: Go, folder: Path) -> None:
         progress(f"building {WHAT}, {_version(module.source)}: about eleven minutes of CPU the first time")
@@ -99,10 +99,6 @@ def _module(source: Path, cache: Path | None) -> GoModule:
     words = [f"-X={place}.{key}={value}" for place in VERSIONS_IN for key, value in stamps.items()]
     flags = (f"-tags={TAG}", "-buildvcs=false", f"-ldflags=-s -w {' '.join(words)}")
     return module_of("kubernetes", WHAT, source, flags, cache)
-
-
-def _source() -> Path:
-    return source_of("kubernetes")
 
 
 def _version(source: Path) -> str:
