@@ -9,6 +9,7 @@ from gpucluster.sandbox.kubernetes import control_plane, loopback, programs
 
 PROCESSES = {
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kueue", "jobset",
+    "kubeflow-trainer",
 }  # fmt: skip
 
 
