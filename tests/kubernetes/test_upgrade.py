@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from real_kubernetes import Kubernetes
+from support.selectors import PODS, ROWS
 
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.upgrade import old_apis, read, upgrade
@@ -61,6 +62,20 @@ def test_what_an_upgrade_meets_is_read_from_the_server(
     assert (found.server, found.path, found.nodes["web"]) == ("1.36", ("1.37",), {"1.35": 1})
     assert [one for one in found.blocked if "upgrade-web" in one] == []
     client.delete("v1", "Node", "upgrade-web")
+
+
+def test_the_server_selects_the_same_pods(kubernetes: Kubernetes) -> None:
+    client, space = kubernetes.client, "selectors"
+    client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    for name, labels in PODS.items():
+        metadata = {"name": name, "namespace": space, "labels": labels}
+        container = {"name": "c", "image": "x"}
+        client.apply(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+        )
+    for _, words, names in ROWS:
+        found = client.list("v1", "Pod", space, **({"labelSelector": words} if words else {}))
+        assert {one["metadata"]["name"] for one in found} == names, words
 
 
 def test_the_server_counts_the_use_of_an_old_api(

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import labels, ref_of, section
+from gpucluster.k8s_apply.selectors import selects
 from gpucluster.plan import names
 
 SKEW = 3  # minor versions that a kubelet may be older than the API server
@@ -150,13 +151,9 @@ def _slow(seen: Seen) -> Iterator[str]:
 
 
 def _selects(budget: Manifest, pod: Manifest) -> bool:
-    """Return whether a budget with `matchLabels` is about a pod. One with expressions is about none here."""
-    chosen = section(section(budget, "spec"), "selector")
-    wanted = section(chosen, "matchLabels")
+    """Return whether a budget is about a pod."""
     same = budget["metadata"]["namespace"] == pod["metadata"]["namespace"]
-    return (
-        same and bool(wanted) and "matchExpressions" not in chosen and wanted.items() <= labels(pod).items()
-    )
+    return same and selects(section(budget, "spec").get("selector"), labels(pod))
 
 
 def _ends(seen: Seen) -> Iterator[str]:

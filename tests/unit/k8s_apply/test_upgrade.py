@@ -118,6 +118,8 @@ def test_api_that_the_new_version_lacks_is_in_the_way() -> None:
     (budget(1, matchLabels={"app": "chat"}), False),
     (budget(0, matchLabels={"app": "other"}), False),
     (budget(0, matchLabels={"app": "chat"}, matchExpressions=[{"key": "x", "operator": "Exists"}]), False),
+    (budget(0, matchExpressions=[{"key": "app", "operator": "In", "values": ["chat", "web"]}]), True),
+    (budget(0), True),
 ])  # fmt: skip
 def test_budget_that_holds_a_drain(found: dict[str, Any], slow: bool) -> None:
     nodes = (node("a", "1.35", GROUP), node("b", "1.35", KARPENTER))
