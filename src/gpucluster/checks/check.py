@@ -39,6 +39,7 @@ class Location(StrEnum):
     CLOUD = "cloud"  # an answer of AWS: argv is its name in `validate.cloud_reader`, and words `key=value`
     API = "api"  # an answer of Kubernetes' API server: argv are words of kubectl
     STATUS = "status"  # the JSON of `gpucluster k8s status`
+    POD = "pod"  # an attempt of one of validation's pods: argv is pool, role, destination and what is awaited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

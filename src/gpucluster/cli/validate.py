@@ -159,7 +159,7 @@ def _run_kubernetes(kubernetes: KubernetesPart, select: Select, junit: Path | No
     from gpucluster.validate.run import run_session
 
     chosen = select(kubernetes.expectations)
-    with kubernetes.session() as session, Live(len(chosen), sys.stderr) as live:
+    with kubernetes.session(chosen) as session, Live(len(chosen), sys.stderr) as live:
         name = kubernetes.target.plan.name
         return run_session(name, session, chosen, on_progress=live.update, junit=junit)
 

@@ -42,13 +42,20 @@ class KubernetesPart:
         return isinstance(self.target.plan, KubernetesOnAws)
 
     @contextmanager
-    def session(self) -> "Generator[KubernetesSession]":
-        """Yield a session whose progress goes to stderr."""
+    def session(self, chosen: "Sequence[Expectation]") -> "Generator[KubernetesSession]":
+        """Yield a session for the chosen checks, whose progress goes to stderr."""
         from gpucluster.cloud.run_command import aws_clients
+        from gpucluster.spec.part import require
         from gpucluster.validate.kubernetes_session import KubernetesSession
+        from gpucluster.validate.pod_manifests import chosen_sets, pod_sets
+        from gpucluster.validate.validation_pods import ValidationPods
 
+        plan, steps = self.target.plan, self.target.steps
+        part = require(plan.kubernetes)
+        sets = chosen_sets(tuple(pod_sets(part, steps)), chosen)
         with access_to(self.target, self.context, charts=self.charts, any_version=True) as access:
-            yield KubernetesSession(access, self.target.steps, aws_clients(self.target.plan.aws.region))
+            pods = ValidationPods(access, plan.name, part.validation_image, sets)
+            yield KubernetesSession(access, steps, aws_clients(plan.aws.region), pods)
 
 
 @contextmanager
@@ -61,13 +68,14 @@ def session_for(
     if part is None or not any(one.check in KUBERNETES for one in chosen):
         yield None
         return
-    with part.session() as session:
+    with part.session(chosen) as session:
         yield session
 
 
 def find_kubernetes(name: str, options: KubernetesOptions) -> KubernetesPart | None:
     """Return the part of Kubernetes of a spec; None if it has none. In a rehearsal of that name, its kubeconfig, programs and credentials are used."""
     from gpucluster.cli.context import resolve_file
+    from gpucluster.cli.shell import SANDBOX
     from gpucluster.cli.spec_files import find_spec
     from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 
@@ -82,11 +90,12 @@ def find_kubernetes(name: str, options: KubernetesOptions) -> KubernetesPart | N
     if resolve_file(file).plan.kubernetes is None:
         return None
     bindings, charts = options.bindings, options.charts
+    containers = home is None and SANDBOX not in os.environ
     if home is not None:
         _enter(home)
         bindings, charts = bindings or home.path / "bindings.json", False
     target = target_of(name, bindings)
-    expected = kubernetes_expectations(target.plan, target.steps, charts=charts)
+    expected = kubernetes_expectations(target.plan, target.steps, charts=charts, containers=containers)
     return KubernetesPart(target=target, context=options.context, charts=charts, expectations=expected)
 
 

@@ -16,6 +16,7 @@ from gpucluster.k8s_apply.objects import rows
 REQUEST_S = 60  # kubectl's own limit for one request
 CALL_S = 600.0  # for all requests of a call
 Kind = tuple[str, str]  # apiVersion and kind
+_ENDED = re.compile(r"command terminated with exit code (\d+)\n?")
 _UNSERVED = re.compile(r'no matches for kind "([^"]+)" in version "([^"]+)"')
 
 
@@ -81,6 +82,16 @@ class Kubectl:
         """Return what a command prints. The words are those after `kubectl`; they change nothing."""
         return self._call(*words)
 
+    def execute(self, namespace: str, pod: str, argv: Sequence[str], limit_s: float) -> tuple[int, str]:
+        """Run a program in a pod, and return its exit code and what it prints. 124: not done after `limit_s`."""
+        words = ("exec", "--namespace", namespace, pod, "--", *argv)
+        done = _done(self._argv(*words), None, limit_s)
+        ended = _ENDED.search(done.stderr)
+        if done.code in (0, 124) or ended is not None:
+            said = _ENDED.sub("", done.stderr)
+            return int(ended[1]) if ended else done.code, f"{said}{done.stdout}".strip()
+        raise fault_of("kubectl exec", done.stderr or done.stdout)
+
     def apply(self, folder: Path) -> None:
         """Apply a folder with its kustomization.yaml."""
         self._call("apply", *_APPLY, "--kustomize", str(folder))
@@ -120,24 +131,30 @@ class Kubectl:
         )
 
     def _call(self, *words: str, stdin: str | None = None) -> str:
-        argv = ("kubectl", "--context", self.context, f"--request-timeout={REQUEST_S}s", *words)
-        return _run(argv, f"kubectl {words[0]}", stdin)
+        return _run(self._argv(*words), f"kubectl {words[0]}", stdin)
+
+    def _argv(self, *words: str) -> tuple[str, ...]:
+        return ("kubectl", "--context", self.context, f"--request-timeout={REQUEST_S}s", *words)
 
 
 _APPLY = ("--server-side", f"--field-manager={FIELD_MANAGER}", "--validate=strict")
 
 
 def _run(argv: Sequence[str], what: str, stdin: str | None = None) -> str:
-    """Run it to its end; it ends with us, so that a killed run leaves no half of it behind."""
-    words = (*shell.ending_with_us(), *argv)
-    done = shell.run(words, stdin=stdin, timeout_s=CALL_S, check=False)
-    if done.code == 127:
-        step = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
-        raise HostError("there is no kubectl in PATH", next_step=step)
+    done = _done(argv, stdin, CALL_S)
     if done.code:
         text = "i/o timeout: " + done.stderr if done.code == 124 else done.stderr
         raise fault_of(what, text or done.stdout)
     return done.stdout
+
+
+def _done(argv: Sequence[str], stdin: str | None, limit_s: float) -> shell.Result:
+    """Run it to its end; it ends with us, so that a killed run leaves no half of it behind."""
+    done = shell.run((*shell.ending_with_us(), *argv), stdin=stdin, timeout_s=limit_s, check=False)
+    if done.code == 127:
+        step = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
+        raise HostError("there is no kubectl in PATH", next_step=step)
+    return done
 
 
 def _apart(items: Sequence[Any], call: Callable[[Sequence[Any]], list[Manifest]]) -> list[Manifest]:

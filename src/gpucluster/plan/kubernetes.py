@@ -42,6 +42,8 @@ REQUEST_MEMORY_MIB = Default(4096, "for a container without a request; also its 
 ROOT_DISK_GIB = Default(
     200, "images of training frameworks have tens of GB, and the kubelet keeps a fifth free"
 )
+# test/utils/image/manifest.go of Kubernetes v1.36.2
+VALIDATION_IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 VOLUME_GIB = Default(1024, "Kubernetes requires a size; NFS does not enforce it")
 
 

@@ -153,6 +153,8 @@ LABEL_SERVICE_ACCOUNT = (
     "gpucluster/service-account"  # on pods: their account with rights in AWS; a NetworkPolicy selects by it
 )
 LABEL_ANSWERS = "gpucluster/answers"  # on the first pod of a replica of several nodes
+LABEL_VALIDATION = "gpucluster/validation"  # on pods and the namespace of `validate`: the cluster
+LABEL_VALIDATION_RUN = "gpucluster/validation-run"
 LABEL_NAMESPACE = "kubernetes.io/metadata.name"  # the API server's, on every namespace
 LABEL_ZONE, LABEL_HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 LABEL_MIG = "nvidia.com/mig.config"  # on nodes: the MIG manager slices GPUs by it

@@ -205,6 +205,11 @@ class Kubernetes(Part):
     trainer: Trainer | None = spec_field(
         UpdateClass.LIVE, "Kubeflow Trainer, for gangs of the kind TrainJob.", default=None
     )
+    validation_image: Image | None = spec_field(
+        UpdateClass.LIVE,
+        "Container image with Kubernetes' `agnhost`, for the pods of `validate`: a copy, if nodes cannot pull from registry.k8s.io.",
+        default=None,
+    )
     system: System | None = spec_field(
         UpdateClass.LIVE, "The nodes of add-ons and controllers.", default=None
     )

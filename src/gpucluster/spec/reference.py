@@ -149,6 +149,7 @@ _EXAMPLES: Mapping[str, str] = {
     "kubernetes.existing.context": "research-admin",
     "kubernetes.fair_sharing": "false",
     "kubernetes.monitoring": "prometheus-operator",
+    "kubernetes.validation_image": "registry.example.org/agnhost:2.63.0",
     "kubernetes.trainer.image": "registry.example.org/train:2.0",
     "kubernetes.trainer.pull_secrets": "[registry]",
     "serve[].priority": "urgent",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucluster.catalog import eks_addon_controllers
-from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes
+from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods
 from gpucluster.checks.kubernetes.table import CLUSTER
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
 from gpucluster.k8s_apply.workload_states import GANG_KINDS
@@ -12,15 +12,23 @@ from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.eks import EksControlPlane, NodeGroup
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
 from gpucluster.validate.expectation import Expectation, expect
+from gpucluster.validate.pod_manifests import PodSet, pod_sets
 
 SYSTEM_NAMESPACE = "kube-system"
 
 
-def kubernetes_expectations(plan: AwsPlan, steps: Steps, *, charts: bool) -> tuple[Expectation, ...]:
-    """Return every expectation, in the order of the run. Without `charts`, somebody else installs them."""
-    if plan.kubernetes is None:
+def kubernetes_expectations(
+    plan: AwsPlan, steps: Steps, *, charts: bool, containers: bool
+) -> tuple[Expectation, ...]:
+    """Return every expectation, in the order of the run. Without `charts`, somebody else installs them.
+
+    Without `containers`, pods of the cluster run no program, as in a rehearsal: no check needs one.
+    """
+    part = plan.kubernetes
+    if part is None:
         raise ValueError(f"{plan.name} has no Kubernetes")
-    return tuple(_expected(plan, plan.kubernetes, steps, charts=charts))
+    of_pods = [row for one in pod_sets(part, steps) for row in _pods(one)] if containers else ()
+    return (*_expected(plan, part, steps, charts=charts), *of_pods)
 
 
 def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) -> Iterator[Expectation]:
@@ -45,6 +53,16 @@ def _expected(plan: AwsPlan, part: Kubernetes, steps: Steps, *, charts: bool) ->
     if running:
         yield expect("kube.workloads", CLUSTER, applied.Workloads(names=running))
     yield expect("kube.instances", CLUSTER, instances.KubernetesInstances(cluster=plan.name))
+
+
+def _pods(of: PodSet) -> Iterator[Expectation]:
+    """What validation's own pods must reach and mount."""
+    network = pods.PodNetwork(pool=of.pool, namespace=of.namespace)
+    for check in ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation"):
+        yield expect(check, of.pool, network)
+    if of.claims:
+        want = pods.PodVolumes(pool=of.pool, namespace=of.namespace, claims=of.claims)
+        yield expect("kube.volumes", of.pool, want)
 
 
 def _controllers(part: Kubernetes, steps: Steps, *, charts: bool) -> controllers.Controllers:

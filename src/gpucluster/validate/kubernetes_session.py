@@ -22,13 +22,16 @@ from gpucluster.plan import codec
 from gpucluster.validate.cloud_reader import CloudReader
 from gpucluster.validate.expectation import Expectation
 from gpucluster.validate.results import Result, find, result_of
+from gpucluster.validate.validation_pods import ValidationPods
 
 
 class KubernetesSession:
     """One run. `result` never raises for a fault of the cluster: the fault is a Result."""
 
-    def __init__(self, access: Access, steps: Steps, aws: Callable[[str], Any] | None) -> None:
-        self._access, self._steps = access, steps
+    def __init__(
+        self, access: Access, steps: Steps, aws: Callable[[str], Any] | None, pods: ValidationPods
+    ) -> None:
+        self._access, self._steps, self._pods = access, steps, pods
         self._cloud = CloudReader(steps.cluster, aws)
         self._status: str | None = None
         self.results: list[Result] = []
@@ -55,7 +58,8 @@ class KubernetesSession:
         return result
 
     def close(self) -> None:
-        """Nothing runs between calls."""
+        """Delete validation's own pods."""
+        self._pods.close()
 
     def _evaluated(self, expectation: Expectation) -> tuple[CheckResult, str]:
         """The finding, and a next step that replaces the check's remedy."""
@@ -76,6 +80,8 @@ class KubernetesSession:
                 return QueryOutput(code=0, stdout=self._known_status())
             case Location.CLOUD:
                 return QueryOutput(code=0, stdout=json.dumps(self._of_cloud(query.argv), default=str))
+            case Location.POD:
+                return QueryOutput(code=0, stdout=json.dumps(self._pods.answer(query.argv)))
             case _:
                 raise ValueError(f"a Kubernetes cluster has no place {query.at}")
 

@@ -187,7 +187,7 @@ class Session:
                 return self._cycles(expectation)
             case Location.CLOUD:
                 return QueryOutput(code=0, stdout=json.dumps(self._cloud.read(argv), default=str))
-            case Location.API | Location.STATUS:
+            case Location.API | Location.STATUS | Location.POD:
                 raise ValueError(f"the machines of a cluster have no place {query.at}")
 
     def _word(self, word: str, expectation: Expectation, fed: str) -> str:

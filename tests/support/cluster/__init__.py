@@ -104,7 +104,7 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, *, processes: bool 
     (state / "state.json").write_text(
         json.dumps(
             {
-                "clock": 0, "objects": {}, "releases": [], "crds": [], "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "stuck": [],
+                "clock": 0, "objects": {}, "releases": [], "crds": [], "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "stuck": [], "exec": [],
                 "version": {"major": "1", "minor": "36+"}, "metrics": "",
                 "config": {"contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}]},
             }

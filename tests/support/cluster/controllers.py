@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from support.cluster.pods import run_pod
+
 Object = dict[str, Any]
 READY = {
     "NodePool": "Ready",
@@ -30,6 +32,8 @@ class Controllers:
                 **one.get("status", {}),
                 "conditions": [{"type": READY[one["kind"]], "status": "True"}],
             }
+        elif one["kind"] == "Pod":
+            run_pod(one)
         elif one["kind"] == "Deployment":
             count = one["spec"].get("replicas", 1)
             one["status"] = {"observedGeneration": one["metadata"]["generation"], "replicas": count, "updatedReplicas": count, "availableReplicas": count}  # fmt: skip

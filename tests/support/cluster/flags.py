@@ -1,7 +1,7 @@
 """The flags of kubectl and helm that the stand-ins accept: those that the real programs have in these sources, and no other.
 
 kubectl: kubernetes/kubectl dee3483a3d6a64c07fdf746caf80af446dee99ac (v0.37.0-beta.0): pkg/cmd/{apply/apply,get/get,create/create,
-replace/replace,delete/delete_flags,version/version,config/view}.go, pkg/cmd/util/helpers.go; global flags:
+replace/replace,delete/delete_flags,exec/exec,version/version,config/view}.go, pkg/cmd/util/helpers.go; global flags:
 k8s.io/cli-runtime/pkg/genericclioptions/config_flags.go, as `kubectl options` of v1.32.4 prints them.
 helm: helm/helm e9b85e4de16ad45805843fb121748018cf89094b (v4): pkg/cmd/{upgrade,list,rollback,uninstall,get_values,flags}.go,
 pkg/cli/environment.go. A flag must also be in v3.18.4 (cmd/helm/*.go): of both only the common ones are here.
@@ -28,6 +28,7 @@ KUBECTL = {
         "dry-run": OPTIONAL, "selector": VALUE, "prune": SWITCH, "all": SWITCH, "wait": SWITCH,
     },
     "create": {**_FILES, **_PRINT, "field-manager": VALUE, "validate": OPTIONAL, "dry-run": OPTIONAL, "save-config": SWITCH},
+    "exec": {"container": VALUE, "stdin": SWITCH, "tty": SWITCH, "quiet": SWITCH, "pod-running-timeout": VALUE},
     "replace": {**_FILES, **_PRINT, "field-manager": VALUE, "validate": OPTIONAL, "dry-run": OPTIONAL, "force": SWITCH},
     "delete": {
         **_FILES, "output": VALUE, "ignore-not-found": SWITCH, "wait": OPTIONAL, "timeout": VALUE, "selector": VALUE, "now": SWITCH,
@@ -61,7 +62,8 @@ def parse(
     words: list[str], verbs: dict[str, dict[str, str]], general: dict[str, str]
 ) -> tuple[str, list[str], dict[str, str]]:
     """Return the verb, the other words and the flags. A value is never optional after a space, as pflag has it."""
-    plain, flags, rest = [], {}, list(words)
+    plain, flags = [], {}
+    rest, after = _divided(words)
     known = general | {name: how for table in verbs.values() for name, how in table.items()}
     while rest:
         word = rest.pop(0)
@@ -78,6 +80,7 @@ def parse(
                 raise UsageError(f"flag needs an argument: --{name}")
             value = rest.pop(0)
         flags[name] = value if equals or known[name] == VALUE else "true"
+    plain += after
     verb = next((verb for verb in verbs if plain[: len(verb.split())] == verb.split()), None)
     if verb is None:
         raise UsageError(f"unknown command {' '.join(plain)!r}")
@@ -85,3 +88,9 @@ def parse(
         if name not in verbs[verb] and name not in general:
             raise UsageError(f"unknown flag: --{name}")
     return verb, plain[len(verb.split()) :], flags
+
+
+def _divided(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words before `--`, and those after it, which are no flags."""
+    end = words.index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from support.cluster.controllers import Controllers
+from support.cluster.pods import execute
 from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, Begun, fail
 
 Object = dict[str, Any]
@@ -161,6 +162,14 @@ class Server(Controllers):
         self.collect()
         return problem, ""
 
+    def _exec(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
+        name, *argv = words
+        pod = self.objects.get(f"v1|Pod|{flags['namespace']}|{name}")
+        if pod is None:
+            return f'Error from server (NotFound): pods "{name}" not found', ""
+        code, text = execute(self.objects, self.values["exec"], pod, argv)
+        return f"{text}\ncommand terminated with exit code {code}" if code else "", "" if code else text
+
     def _known(self, items: list[Object]) -> tuple[list[Object], str]:
         served = self.served()
         missing = [one for one in items if one["kind"] not in served.get(one["apiVersion"], [])]
@@ -198,6 +207,7 @@ class Server(Controllers):
         there = self.objects.get(_key(one), {"metadata": {}})
         metadata = {**one["metadata"], "resourceVersion": str(self.values["clock"])}
         metadata["generation"] = there["metadata"].get("generation", 0) + 1
+        metadata["creationTimestamp"] = there["metadata"].get("creationTimestamp", "2026-11-25T12:00:00Z")
         metadata["uid"] = there["metadata"].get("uid", f"uid-{self.values['clock']}")
         made = {**one, "metadata": metadata}
         self.objects[_key(one)] = made
@@ -242,7 +252,7 @@ def _key(one: Object) -> str:
 
 
 def _plain(one: Object) -> Object:
-    server = ("resourceVersion", "generation", "uid", "deletionTimestamp")
+    server = ("resourceVersion", "generation", "uid", "creationTimestamp", "deletionTimestamp")
     return {**one, "metadata": {k: v for k, v in one["metadata"].items() if k not in server}}
 
 
@@ -263,5 +273,5 @@ def _matches(one: Object, flags: dict[str, str]) -> bool:
     if field and one["metadata"]["name"] != name:
         return False
     marks = one["metadata"].get("labels", {})
-    pairs = [pair.split("=", 1) for pair in flags.get("selector", "").split(",") if pair]
-    return all(marks.get(key) == value for key, value in pairs)
+    pairs = [pair.partition("=") for pair in flags.get("selector", "").split(",") if pair]
+    return all(key in marks and (not equals or marks[key] == value) for key, equals, value in pairs)

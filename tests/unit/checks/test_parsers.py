@@ -61,7 +61,10 @@ WANTS = {
         BURST,
     )
     for e in expectations(plan, BINDINGS, bundle="0" * 64)
-} | {e.check: e.want for e in kubernetes_expectations(builders.a_kube_plan(), kube_steps(), charts=True)}
+} | {
+    e.check: e.want
+    for e in kubernetes_expectations(builders.a_kube_plan(), kube_steps(), charts=True, containers=True)
+}
 
 
 def recorded(name: str, code: int = 0) -> tuple[QueryOutput, ...]:

@@ -209,7 +209,9 @@ def test_every_check_of_the_table_is_expected_somewhere():
         on_aws(resolve_file(STACKS / "research.yaml").plan),
     )
     of_slurm = {e.check for plan in plans for e in expectations(plan, bindings, bundle="f" * 64)}
-    of_kubernetes = {e.check for e in kubernetes_expectations(the_stack(), kube_steps(), charts=True)}
+    of_kubernetes = {
+        e.check for e in kubernetes_expectations(the_stack(), kube_steps(), charts=True, containers=True)
+    }
     assert of_slurm | of_kubernetes == CHECKS.keys()
     assert of_slurm & of_kubernetes == set()
 

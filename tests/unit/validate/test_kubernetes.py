@@ -21,8 +21,10 @@ from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.values import quantity
 from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
 from gpucluster.validate.kubernetes_session import KubernetesSession
+from gpucluster.validate.pod_manifests import pod_sets
 from gpucluster.validate.results import Result
 from gpucluster.validate.run import run_session
+from gpucluster.validate.validation_pods import ValidationPods
 
 Object = dict[str, Any]
 STEPS = kube_steps()
@@ -110,6 +112,10 @@ class World:
         change(found)
         self.cluster.change(objects=objects, slow={found["kind"]: 10_000})
 
+    def answers(self, pod: str, words: str, code: int, text: str) -> None:
+        """Let agnhost answer so, in pods whose name ends so."""
+        self.cluster.change(exec=[[pod, words, code, text]])
+
     def without(self, key: str) -> None:
         """Delete an object."""
         objects = self.cluster.values()["objects"]
@@ -118,8 +124,12 @@ class World:
         self.cluster.change(objects=objects)
 
     def results(self) -> dict[str, Result]:
-        session = KubernetesSession(self.cluster.access(), STEPS, self.ec2)
-        found = run_session("kube", session, kubernetes_expectations(plan(), STEPS, charts=True))
+        access, part = self.cluster.access(), plan().kubernetes
+        sets = tuple(pod_sets(part, STEPS))
+        pods = ValidationPods(access, "kube", part.validation_image, sets)
+        session = KubernetesSession(access, STEPS, self.ec2, pods)
+        every = kubernetes_expectations(plan(), STEPS, charts=True, containers=True)
+        found = run_session("kube", session, every)
         return {one.id: one for one in found.results}
 
 
@@ -159,6 +169,7 @@ def test_healthy_cluster_passes(world: World) -> None:
     assert {one.check for one in found.values()} == {
         "kube.api", "kube.nodes", "kube.offer", "kube.controllers", "kube.charts", "kube.objects", "kube.launchers",
         "kube.queues", "kube.workloads", "kube.instances",
+        "kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.volumes",
     }  # fmt: skip
 
 
@@ -203,6 +214,12 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("gang failed", lambda w: w.edit("|JobSet|research|tune", lambda one: one.update(status={"conditions": [{"type": "Failed", "status": "True", "message": "attempts used"}]})), {"kube.workloads[cluster]": "attempts used"}),
     ("instance of a node gone", lambda w: w.ec2.gone.add(f"i-{1:017x}"), {"kube.instances[cluster]": "the node ip-10-60-0-1 has no instance"}),
     ("instance never joined", lambda w: w.ec2.more.append(w.ec2.instance("i-lost", 1200)), {"kube.instances[cluster]": "the instance i-lost is no node after 20 min"}),
+    ("no way between pods", lambda w: w.answers("tune-team", "10.244.", 1, "TIMEOUT"), {"kube.reach[tune]": "does not reach research/Pod/gpucluster-validate-"}),
+    ("no DNS", lambda w: w.answers("tune-team", "kubernetes.default.svc", 1, "DNS: lookup kubernetes.default.svc: i/o timeout"), {"kube.dns[tune]": "DNS: lookup"}),
+    ("metadata service open", lambda w: w.answers("tune-team", "169.254.169.254:80", 0, ""), {"kube.metadata[tune]": "reaches 169.254.169.254:80"}),
+    ("agent of pod identity open", lambda w: w.answers("tune-team", "169.254.170.23:80", 0, ""), {"kube.metadata[tune]": "reaches 169.254.170.23:80"}),
+    ("policies not enforced", lambda w: w.answers("tune-stranger", "10.244.", 0, ""), {"kube.isolation[tune]": "tune-stranger on ip-10-60-0-2 reaches research/Pod/gpucluster-validate-"}),
+    ("volume does not answer", lambda w: w.answers("tune-mounts", "/mnt/0", 124, ""), {"kube.volumes[tune]": "exit 124"}),
     ("other version", lambda w: w.cluster.change(version={"major": "1", "minor": "35+"}), {"kube.api[cluster]": "Kubernetes 1.35"}),
 ]  # fmt: skip
 

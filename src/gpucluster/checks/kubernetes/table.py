@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpucluster.checks.check import Check
-from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes
+from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods
 
 CLUSTER = "cluster"  # the target of what is no part of a pool
 _APPLY = "gpucluster k8s up {cluster}"
 _API = (f"kube.api@{CLUSTER}",)
+_RUNS = ("kube.reach",)
 
 _ALL: tuple[Check[Any, Any], ...] = (
     Check(
@@ -119,6 +120,61 @@ _ALL: tuple[Check[Any, Any], ...] = (
         want=instances.KubernetesInstances,
         remedy="kubectl get nodes; aws ec2 describe-instances --filters Name=tag:gpucluster:cluster,Values={cluster}",
         needs=_API,
+    ),
+    Check(
+        id="kube.reach",
+        tier=1,
+        title="a pod of a team starts on a node of the pool, and reaches another",
+        query=pods.query_reach,
+        parse=pods.parse_attempts,
+        evaluate=pods.evaluate_reach,
+        want=pods.PodNetwork,
+        remedy="kubectl get nodes; kubectl get pods --all-namespaces",
+        needs=_API,
+    ),
+    Check(
+        id="kube.dns",
+        tier=1,
+        title="a pod resolves names of the cluster",
+        query=pods.query_dns,
+        parse=pods.parse_attempts,
+        evaluate=pods.evaluate_dns,
+        want=pods.PodNetwork,
+        remedy="kubectl get pods --namespace kube-system --selector k8s-app=kube-dns",
+        needs=_RUNS,
+    ),
+    Check(
+        id="kube.metadata",
+        tier=1,
+        title="a pod of a team reaches neither the metadata service nor the agent of EKS Pod Identity",
+        query=pods.query_metadata,
+        parse=pods.parse_attempts,
+        evaluate=pods.evaluate_metadata,
+        want=pods.PodNetwork,
+        remedy=_APPLY,
+        needs=_RUNS,
+    ),
+    Check(
+        id="kube.isolation",
+        tier=1,
+        title="no connection comes to a team from another namespace, or goes there",
+        query=pods.query_isolation,
+        parse=pods.parse_attempts,
+        evaluate=pods.evaluate_isolation,
+        want=pods.PodNetwork,
+        remedy=_APPLY,
+        needs=_RUNS,
+    ),
+    Check(
+        id="kube.volumes",
+        tier=1,
+        title="a pod of a team has the team's volumes, and they answer",
+        query=pods.query_volumes,
+        parse=pods.parse_attempts,
+        evaluate=pods.evaluate_volumes,
+        want=pods.PodVolumes,
+        remedy="kubectl describe persistentvolumeclaims --all-namespaces",
+        needs=_RUNS,
     ),
 )
 

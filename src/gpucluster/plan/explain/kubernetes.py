@@ -47,8 +47,15 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
     yield from _monitoring(plan)
     if plan.trainer is not None:
         yield from _trainer(plan.trainer)
+    yield from _validation(spec, plan)
     for name, value, rule in _PODS:
         yield Note(f"workloads.{name}", value, rule.reason)
+
+
+def _validation(spec: ClusterSpec, plan: Kubernetes) -> Iterator[Note]:
+    if spec.kubernetes is not None and spec.kubernetes.validation_image is None:
+        why = "the pods of `validate` run the image of Kubernetes' own network tests"
+        yield Note("kubernetes.validation_image", plan.validation_image, why)
 
 
 def _trainer(trainer: Trainer) -> Iterator[Note]:

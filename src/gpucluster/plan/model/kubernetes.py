@@ -195,6 +195,7 @@ class Kubernetes:
     gpu_stack: str  # device-plugin
     monitoring: Monitoring | None
     trainer: Trainer | None
+    validation_image: str  # of the pods of `gpucluster validate`
     node_image: str | None  # release of EKS's AL2023 image; None: the newest
     pools: tuple[NodePool, ...]
     teams: tuple[Team, ...]

@@ -59,6 +59,7 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
         if requested.monitoring is None
         else Monitoring(prices=tuple(gpu_prices(pools, site.region, catalog.prices))),
         trainer=trainer(requested.trainer, pools),
+        validation_image=requested.validation_image or kube.VALIDATION_IMAGE,
         node_image=requested.node_image or kubernetes_node_image(requested.version),
         pools=pools,
         teams=tuple(

@@ -21,6 +21,7 @@ from gpucluster.sandbox.kubernetes.processes import Processes
 from gpucluster.sandbox.kubernetes.programs import Programs
 
 HOST = "127.0.0.1"
+SERVICES, API_SERVICE = "10.96.0.0/16", "10.96.0.1"  # the addresses of services, and of the API server's own
 ADMIN = ("admin", "system:masters")  # user, group
 LEFT_OUT_STAGES = ("pod-complete",)  # it ends the pods of a Job at once; here they run until they are deleted
 
@@ -42,14 +43,17 @@ class ControlPlane:
 
 
 @contextmanager
-def running(programs: Programs, folder: Path, *, authenticator: str = "") -> Generator[ControlPlane]:
+def running(
+    programs: Programs, folder: Path, *, authenticator: str = "", address: str = ""
+) -> Generator[ControlPlane]:
     """Start a control plane with its state in `folder`; at the end kill its processes.
 
     `authenticator` is the URL of a webhook that knows more bearer tokens than those of service accounts.
+    `address`: the API server also answers there, which is where pods reach it. Without it, only programs of this machine do.
     """
     processes = Processes(folder)
     try:
-        plane = _Start(programs, folder, processes, authenticator).start()
+        plane = _Start(programs, folder, processes, authenticator, address).start()
         try:
             yield plane
         finally:
@@ -61,9 +65,11 @@ def running(programs: Programs, folder: Path, *, authenticator: str = "") -> Gen
 class _Start:
     """The steps of a start, in order."""
 
-    def __init__(self, programs: Programs, folder: Path, processes: Processes, authenticator: str) -> None:
+    def __init__(
+        self, programs: Programs, folder: Path, processes: Processes, authenticator: str, address: str
+    ) -> None:
         self._programs, self._folder, self._processes = programs, folder, processes
-        self._authenticator = authenticator
+        self._authenticator, self._address = authenticator, address
         self._authority = Authority("control-plane")
         ports = processes.ports()
         self._etcd, self._peer, self._api = next(ports), next(ports), next(ports)
@@ -71,7 +77,8 @@ class _Start:
 
     def start(self) -> ControlPlane:
         (self._folder / "ca.crt").write_bytes(self._authority.pair.certificate)
-        self._write("server", self._authority.signed("server", hosts=(HOST, "localhost")))
+        hosts = (HOST, "localhost", *((self._address, API_SERVICE) if self._address else ()))
+        self._write("server", self._authority.signed("server", hosts=hosts))
         private, public = token_keys()
         (self._folder / "tokens.key").write_bytes(private)
         (self._folder / "tokens.pub").write_bytes(public)
@@ -97,9 +104,7 @@ class _Start:
         own = self._folder
         argv = [
             f"--etcd-servers=http://{HOST}:{self._etcd}",
-            f"--bind-address={HOST}",
-            f"--advertise-address={HOST}",
-            "--endpoint-reconciler-type=none",  # an address of the loopback cannot be an endpoint
+            *self._listens(),
             f"--secure-port={self._api}",
             f"--tls-cert-file={own}/server.crt",
             f"--tls-private-key-file={own}/server.key",
@@ -107,7 +112,7 @@ class _Start:
             f"--service-account-key-file={own}/tokens.pub",
             f"--service-account-signing-key-file={own}/tokens.key",
             "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--service-cluster-ip-range={SERVICES}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
             f"--cert-dir={own / 'api-server'}",
@@ -117,6 +122,13 @@ class _Start:
         self._processes.await_ready(
             "kube-apiserver", f"https://{HOST}:{self._api}/readyz", self._trusts_ours()
         )
+
+    def _listens(self) -> list[str]:
+        if self._address:
+            reaches = "--kubelet-preferred-address-types=InternalIP"  # by default the name of the node, which no DNS has
+            return ["--bind-address=0.0.0.0", f"--advertise-address={self._address}", reaches]
+        # an address of the loopback cannot be an endpoint
+        return [f"--bind-address={HOST}", f"--advertise-address={HOST}", "--endpoint-reconciler-type=none"]
 
     def _authentication(self) -> list[str]:
         if not self._authenticator:

@@ -1,0 +1,191 @@
+"""Validation's own pods on Kubernetes, and the nodes that they run on. Pure.
+
+Each runs agnhost of Kubernetes' own tests (test/images/agnhost of v1.36.2), and meets the level "restricted" of Pod Security.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpucluster.checks.kubernetes.pods import PodNetwork, PodVolumes, Role
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply.objects import is_true, rows, section
+from gpucluster.k8s_apply.steps import Steps
+from gpucluster.plan import names
+from gpucluster.plan.model.eks import Taint
+from gpucluster.plan.model.kubernetes import Kubernetes
+from gpucluster.validate.expectation import Expectation
+
+PORT = 8080
+PROGRAM = "/agnhost"
+NAME = "gpucluster-validate"
+DEADLINE_S = 1200  # the kubelet ends the pods of a run that was killed
+_USER = 65534  # nobody
+_RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSet:
+    """The pods of one pool: whose namespace they run in, and the claims of the one that mounts."""
+
+    pool: str
+    taints: tuple[Taint, ...]
+    namespace: str
+    claims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of validation. Its pods and its namespace have names that no other run has."""
+
+    cluster: str
+    word: str  # random
+    image: str
+
+    @property
+    def namespace(self) -> str:
+        """Of the strangers."""
+        return f"{NAME}-{self.word}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {names.LABEL_VALIDATION: self.cluster, names.LABEL_VALIDATION_RUN: self.word}
+
+
+def pod_sets(part: Kubernetes, steps: Steps) -> Iterator[PodSet]:
+    """Yield a set for each pool in which a team has a share: the first of these teams."""
+    for pool in part.pools:
+        team = next((one for one in part.teams if any(s.pool == pool.name for s in one.shares)), None)
+        if team is not None:
+            yield PodSet(
+                pool=pool.name,
+                taints=pool.taints,
+                namespace=team.namespace,
+                claims=tuple(_claims(steps, team.namespace)),
+            )
+
+
+def chosen_sets(sets: Sequence[PodSet], chosen: Sequence[Expectation]) -> tuple[PodSet, ...]:
+    """Return the sets that the chosen checks need."""
+    pools = {one.want.pool for one in chosen if isinstance(one.want, PodNetwork | PodVolumes)}
+    return tuple(one for one in sets if one.pool in pools)
+
+
+def nodes_of(found: Sequence[Manifest], pool: str) -> tuple[str, ...]:
+    """Return the nodes of a pool that take pods, by name."""
+    return tuple(sorted(one["metadata"]["name"] for one in found if _takes_pods(one, pool)))
+
+
+def namespace(run: Run) -> Manifest:
+    """The namespace of the strangers. It has no network policy."""
+    metadata = {"name": run.namespace, "labels": run.labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def pods(run: Run, of: PodSet, nodes: Sequence[str]) -> Iterator[tuple[Role, Manifest]]:
+    """Yield the pods of a set. All but the first run on the second node, if there is one."""
+    first, second = nodes[0], nodes[min(1, len(nodes) - 1)]
+    roles = {Role.TEAM: first, Role.PEER: second, Role.STRANGER: second}
+    if of.claims:
+        roles[Role.MOUNTS] = first
+    for role, node in roles.items():
+        yield role, _pod(run, of, role, node)
+
+
+def folder(of: PodSet, claim: str) -> str:
+    """Where the pod that mounts has the volume of a claim."""
+    return f"/mnt/{of.claims.index(claim)}"
+
+
+def _takes_pods(node: Manifest, pool: str) -> bool:
+    metadata, spec = node["metadata"], section(node, "spec")
+    mine = section(metadata, "labels").get(names.LABEL_POOL) == pool
+    return (
+        mine
+        and is_true(node, "Ready")
+        and not spec.get("unschedulable")
+        and "deletionTimestamp" not in metadata
+    )
+
+
+def _claims(steps: Steps, namespace: str) -> Iterator[str]:
+    unbound = {(ref.namespace, ref.name) for ref in steps.unbound}
+    for one in steps.objects:
+        metadata = one["metadata"]
+        mine = one["kind"] == "PersistentVolumeClaim" and metadata["namespace"] == namespace
+        if mine and (namespace, metadata["name"]) not in unbound:
+            yield metadata["name"]
+
+
+def _pod(run: Run, of: PodSet, role: Role, node: str) -> Manifest:
+    claims = of.claims if role is Role.MOUNTS else ()
+    volumes = [
+        {"name": f"claim-{i}", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+        for i, claim in enumerate(claims)
+    ]
+    container = {
+        "name": "agnhost",
+        "image": run.image,
+        "command": [
+            PROGRAM,
+            "serve-hostname",
+            f"--port={PORT}",
+        ],  # not `netexec`, which runs commands of others
+        "resources": _RESOURCES,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": f"claim-{i}", "mountPath": f"/mnt/{i}", "readOnly": True} for i in range(len(claims))
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{NAME}-{run.word}-{of.pool.replace('.', '-')}-{role.value}",
+            "namespace": run.namespace if role is Role.STRANGER else of.namespace,
+            "labels": run.labels,
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": DEADLINE_S,
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "affinity": {"nodeAffinity": _on(node)},
+            "tolerations": [
+                {"key": one.key, "operator": "Equal", "value": one.value, "effect": one.effect}
+                for one in of.taints
+            ],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": _USER,
+                "runAsGroup": _USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            "volumes": volumes,
+        },
+    }
+
+
+def _on(node: str) -> Manifest:
+    """The scheduler places the pod on this node or nowhere, and Karpenter launches none for it."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = [{"matchFields": [field]}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+
+
+def running(pod: Manifest) -> bool:
+    """Whether its container runs, and it has an address."""
+    status = section(pod, "status")
+    states = [section(row, "state") for row in rows(status, "containerStatuses")]
+    return status.get("phase") == "Running" and "podIP" in status and all("running" in one for one in states)
+
+
+def ended(pod: Manifest) -> bool:
+    return section(pod, "status").get("phase") in ("Failed", "Succeeded")
+
+
+def address(pod: Manifest) -> str:
+    """HOST:PORT of a pod that runs."""
+    found = pod["status"]["podIP"]
+    return f"[{found}]:{PORT}" if ":" in found else f"{found}:{PORT}"

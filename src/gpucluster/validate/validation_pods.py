@@ -1,0 +1,226 @@
+"""Run validation's own pods on Kubernetes: started with the first check that asks for one, deleted on every exit."""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from gpucluster.checks.kubernetes.pods import Awaited, Role
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.clock import patiently
+from gpucluster.k8s_apply.faults import KubernetesError, NotFoundError, RefusedError, TransientError
+from gpucluster.k8s_apply.objects import section
+from gpucluster.k8s_apply.why.evidence import Evidence, name_of
+from gpucluster.k8s_apply.why.pods import causes
+from gpucluster.k8s_apply.why.read import readable
+from gpucluster.plan import names
+from gpucluster.text import short
+from gpucluster.validate import pod_manifests
+from gpucluster.validate.pod_manifests import PROGRAM, PodSet, Run
+
+START_S = 180.0  # an image is pulled, a volume mounted
+ATTEMPT_S = 30.0  # the policies of a new pod reach its node late
+EXEC_S = 30.0
+_NO_PROGRAM = -1  # the exit code of a program that did not run
+_POLL_S = 1.0
+_POD, _NAMESPACE, _NODE = ("v1", "Pod"), ("v1", "Namespace"), ("v1", "Node")
+_BESIDE = (("v1", "Event"), ("v1", "PersistentVolumeClaim"))  # what says why a pod does not run
+_REACHES = ("TIMEOUT", "REFUSED", "OTHER")  # words of `agnhost connect`: the name had an address
+_LONGEST = 200  # characters of an answer
+
+
+class ValidationPods:
+    """The pods of a run. Not safe for two threads."""
+
+    def __init__(self, access: Access, cluster: str, image: str, sets: Sequence[PodSet]) -> None:
+        self._access, self._sets = access, {one.pool: one for one in sets}
+        self._run = Run(cluster=cluster, word=secrets.token_hex(4), image=image)
+        self._made: list[Manifest] = []  # what may exist: also what was asked for without an answer
+        self._pods: dict[tuple[str, Role], Manifest] = {}
+        self._waits: dict[tuple[str, Role], str] = {}
+        self._started = False
+
+    def answer(self, argv: Sequence[str]) -> Mapping[str, Any]:
+        """The answer to a query at `Location.POD`, in the form that `checks.kubernetes.pods` parses."""
+        pool, role, to, awaited = argv
+        self._start()
+        key = (pool, Role(role))
+        if (pool, Role.TEAM) not in self._pods:
+            return _answer("", to=to)
+        destination = to
+        if to in {*Role}:
+            other = (pool, Role(to))
+            to = _shown(self._pods[other])
+            if other in self._waits:
+                return self._waiting(other, to)
+            destination = pod_manifests.address(self._pods[other])
+        if key in self._waits:
+            return self._waiting(key, to)
+        code, words = self._attempt(key, destination, Awaited(awaited))
+        met = _met(code, words, Awaited(awaited))
+        words = short(words, _LONGEST) or ("connected" if code == 0 else f"exit {code}")
+        ran = code != _NO_PROGRAM
+        pod = _shown(self._pods[key])
+        return _answer(pod, to=to, words=words, placed=True, ran=ran, met=met, reached=code == 0)
+
+    def close(self) -> None:
+        """Ask for the deletion of what this run made. What it could not delete is told, and ends by its deadline."""
+        if not self._made:
+            return
+        try:
+            patiently(
+                lambda: self._access.kubectl.delete(self._made), self._access.clock, self._access.report
+            )
+        except KubernetesError as error:
+            label = f"{names.LABEL_VALIDATION_RUN}={self._run.word}"
+            self._access.report(f"validation's pods are not deleted: {short(error.message)}")
+            self._access.report(
+                f"delete them: kubectl delete pods,namespaces --all-namespaces --selector {label}"
+            )
+        self._made = []
+
+    # --- start -----------------------------------------------------------------------------------------
+    def _start(self) -> None:
+        if self._started:
+            return
+        self._started = True
+        self._delete_leftovers()
+        nodes = self._access.kubectl.find((_NODE,), names.LABEL_POOL)
+        wanted = {
+            (one.pool, role): pod
+            for one in self._sets.values()
+            if (there := pod_manifests.nodes_of(nodes, one.pool))
+            for role, pod in pod_manifests.pods(self._run, one, there)
+        }
+        if not wanted:
+            return
+        self._access.report(f"starts {len(wanted)} pods of validation, image {self._run.image}")
+        self._create(pod_manifests.namespace(self._run))
+        for key, pod in wanted.items():
+            self._pods[key] = pod
+            try:
+                self._create(pod)
+            except RefusedError as error:
+                self._waits[key] = short(error.message, _LONGEST)
+        self._await_pods()
+
+    def _delete_leftovers(self) -> None:
+        """Delete what a killed run of this cluster left. Pods of a run that goes on are younger."""
+        found = self._access.kubectl.find((_POD, _NAMESPACE), f"{names.LABEL_VALIDATION}={self._run.cluster}")
+        before = self._access.clock.now() - timedelta(seconds=pod_manifests.DEADLINE_S)
+        self._access.kubectl.delete([_named(one) for one in found if _born(one) < before])
+
+    def _create(self, manifest: Manifest) -> None:
+        """Create an object. One that a lost answer hid is there already, and it is ours: its name is random."""
+        self._made.append(_named(manifest))
+
+        def create() -> None:
+            try:
+                self._access.kubectl.create(manifest)
+            except RefusedError as error:
+                if "(AlreadyExists)" not in error.text:
+                    raise
+
+        patiently(create, self._access.clock, self._access.report)
+
+    def _await_pods(self) -> None:
+        clock = self._access.clock
+        end = clock.monotonic() + START_S
+        while True:
+            self._pods |= self._read()
+            left = [key for key, pod in self._pods.items() if not pod_manifests.running(pod)]
+            left = [key for key in left if key not in self._waits]
+            if clock.monotonic() >= end or all(pod_manifests.ended(self._pods[key]) for key in left):
+                break
+            clock.sleep(_POLL_S)
+        self._waits |= dict(self._reasons(left))
+
+    def _reasons(self, left: Sequence[tuple[str, Role]]) -> Iterator[tuple[tuple[str, Role], str]]:
+        """Yield why each of these pods does not run."""
+        kubectl = self._access.kubectl
+        nodes = kubectl.find((_NODE,), names.LABEL_POOL) if left else []
+        for namespace in sorted({self._pods[key]["metadata"]["namespace"] for key in left}):
+            beside, unread = readable(kubectl, _BESIDE, namespace)
+            for key in left:
+                pod = self._pods[key]
+                if pod["metadata"]["namespace"] == namespace:
+                    yield key, self._why(pod, (*nodes, *beside), unread)
+
+    def _read(self) -> dict[tuple[str, Role], Manifest]:
+        """Return our pods as they are now; nothing while the API server is away."""
+        try:
+            found = self._access.kubectl.find((_POD,), f"{names.LABEL_VALIDATION_RUN}={self._run.word}")
+        except TransientError as error:
+            self._access.report(f"the API server is away: {short(error.message)}")
+            return {}
+        by_name = {one["metadata"]["name"]: one for one in found}
+        return {
+            key: by_name[pod["metadata"]["name"]]
+            for key, pod in self._pods.items()
+            if pod["metadata"]["name"] in by_name
+        }
+
+    def _why(self, pod: Manifest, beside: Sequence[Manifest], unread: tuple[str, ...]) -> str:
+        """Why a pod does not run, in the words of the scheduler or the kubelet."""
+        if "uid" not in pod["metadata"]:
+            return "it does not exist"
+        found = next(causes(Evidence(pod, (pod, *beside), unread)), None)
+        return "it has ended" if found is None else short(f"{found.by}: {found.words}", _LONGEST)
+
+    # --- attempts --------------------------------------------------------------------------------------
+    def _attempt(self, key: tuple[str, Role], to: str, awaited: Awaited) -> tuple[int, str]:
+        """Try until what is awaited comes, within the limit. Return exit code and words of the last attempt."""
+        clock, pod = self._access.clock, self._pods[key]["metadata"]
+        argv = self._argv(key[0], to, awaited)
+        end = clock.monotonic() + ATTEMPT_S
+        while True:
+            try:
+                code, words = self._access.kubectl.execute(pod["namespace"], pod["name"], argv, EXEC_S)
+            except NotFoundError:
+                return _NO_PROGRAM, "the pod is gone: somebody deleted it"
+            except TransientError as error:
+                code, words = _NO_PROGRAM, error.message
+            if _met(code, words, awaited) or clock.monotonic() >= end:
+                return code, words
+            clock.sleep(_POLL_S)
+
+    def _argv(self, pool: str, to: str, awaited: Awaited) -> tuple[str, ...]:
+        if awaited is Awaited.MOUNTED:
+            return (PROGRAM, "mounttest", f"--fs_type={pod_manifests.folder(self._sets[pool], to)}")
+        return (PROGRAM, "connect", to, "--timeout=3s", "--protocol=tcp")
+
+    def _waiting(self, key: tuple[str, Role], to: str) -> Mapping[str, Any]:
+        pod = self._pods[key]
+        placed = bool(section(pod, "spec").get("nodeName"))
+        return _answer(_shown(pod), placed=placed, waits=self._waits[key], to=to)
+
+
+def _met(code: int, words: str, awaited: Awaited) -> bool:
+    match awaited:
+        case Awaited.CONNECTED | Awaited.MOUNTED:
+            return code == 0
+        case Awaited.BLOCKED:
+            return code == 1 and words.startswith(_REACHES)
+        case Awaited.RESOLVED:
+            return code == 0 or (code == 1 and words.startswith(_REACHES))
+
+
+def _answer(pod: str, *, to: str, waits: str = "", words: str = "", **truths: bool) -> Mapping[str, Any]:
+    truths = {"placed": False, "ran": False, "met": False, "reached": False, **truths}
+    return {"pod": pod, "to": to, "waits": waits, "words": words, **truths}
+
+
+def _shown(pod: Manifest) -> str:
+    node = section(pod, "spec").get("nodeName")
+    return name_of(pod) + (f" on {node}" if node else "")
+
+
+def _named(one: Manifest) -> Manifest:
+    """The smallest manifest that names the object."""
+    kept = {key: one["metadata"][key] for key in ("name", "namespace") if key in one["metadata"]}
+    return {"apiVersion": one["apiVersion"], "kind": one["kind"], "metadata": kept}
+
+
+def _born(one: Manifest) -> datetime:
+    return datetime.fromisoformat(one["metadata"]["creationTimestamp"])

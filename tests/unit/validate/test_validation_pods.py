@@ -1,0 +1,224 @@
+"""Validation's own pods: where they run, what they say when they do not, and that none is left."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builders import a_kube_plan, kubernetes_of
+from support.cluster import Cluster, installed
+from support.kube_steps import kube_steps
+
+from gpucluster.checks.check import CheckResult, CheckStatus, QueryOutput
+from gpucluster.checks.kubernetes.pods import PodNetwork, PodVolumes
+from gpucluster.k8s_apply.up import up
+from gpucluster.plan import names
+from gpucluster.validate.expectation import expect
+from gpucluster.validate.pod_manifests import PodSet, chosen_sets, pod_sets
+from gpucluster.validate.validation_pods import ValidationPods
+
+Object = dict[str, Any]
+STEPS, PART = kube_steps(), kubernetes_of(a_kube_plan())
+SETS = tuple(pod_sets(PART, STEPS))
+TUNE = next(one for one in SETS if one.pool == "tune")
+WANT = PodNetwork(pool="tune", namespace="research")
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def node(name: str, pool: str = "tune", **spec: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {names.LABEL_POOL: pool}},
+        "spec": spec,
+        "status": {"conditions": READY},
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = installed(tmp_path, monkeypatch, processes=False)
+    up(made.access(), STEPS, holder="ann@desk")
+    made.put(node("n-1"), node("n-2"))
+    return made
+
+
+def started(cluster: Cluster, *sets: PodSet) -> ValidationPods:
+    return ValidationPods(cluster.access(), "kube", "registry.example.org/agnhost:2.63.0", sets or (TUNE,))
+
+
+def judged(of: ValidationPods, check: str, want: PodNetwork | PodVolumes = WANT) -> CheckResult:
+    row = expect(check, want.pool, want).of
+    outputs = tuple(QueryOutput(code=0, stdout=json.dumps(of.answer(one.argv))) for one in row.query(want))
+    return row.evaluate(row.parse(outputs), want)
+
+
+def ours(cluster: Cluster) -> set[str]:
+    return {name for name in cluster.objects() if "gpucluster-validate" in name}
+
+
+def test_pods_run_on_two_nodes_and_mount_what_the_team_has(cluster: Cluster) -> None:
+    mine = started(cluster)
+    assert judged(mine, "kube.reach").verdict is CheckStatus.PASS
+    places = {one["metadata"]["name"].rpartition("-")[2]: one for one in cluster.objects("Pod").values()}
+    assert {role: one["spec"]["nodeName"] for role, one in places.items()} == {
+        "team": "n-1", "peer": "n-2", "stranger": "n-2", "mounts": "n-1",
+    }  # fmt: skip
+    claims = [one["persistentVolumeClaim"]["claimName"] for one in places["mounts"]["spec"]["volumes"]]
+    assert tuple(claims) == TUNE.claims != ()
+    assert {one["metadata"]["namespace"] for role, one in places.items() if role != "stranger"} == {
+        "research"
+    }
+    assert places["stranger"]["metadata"]["namespace"].startswith("gpucluster-validate-")
+    mine.close()
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+def test_pods_tolerate_the_taints_of_the_pool_and_no_other(cluster: Cluster, tainted: bool) -> None:
+    taints = TUNE.taints if tainted else ()
+    mine = started(cluster, PodSet(pool="tune", taints=taints, namespace="research", claims=()))
+    judged(mine, "kube.reach")
+    (pod, *_) = cluster.objects("Pod").values()
+    assert [one["key"] for one in pod["spec"]["tolerations"]] == [one.key for one in taints]
+    mine.close()
+
+
+def test_close_leaves_nothing(cluster: Cluster) -> None:
+    mine = started(cluster)
+    judged(mine, "kube.reach")
+    assert len(ours(cluster)) == 5
+    mine.close()
+    assert ours(cluster) == set()
+
+
+def test_nothing_is_started_without_a_question(cluster: Cluster) -> None:
+    cluster.forget_calls()
+    started(cluster).close()
+    assert cluster.calls() == []
+
+
+def test_pods_that_cannot_be_deleted_are_told(cluster: Cluster) -> None:
+    mine = started(cluster)
+    judged(mine, "kube.reach")
+    cluster.plant("kubectl", "Error from server (Forbidden): you may not", times=1)
+    mine.close()
+    assert any(line.startswith("delete them: kubectl delete pods,namespaces --all-namespaces --selector gpucluster/validation-run=") for line in cluster.said)  # fmt: skip
+
+
+def test_pods_of_a_killed_run_are_deleted_and_those_of_a_run_that_goes_on_are_not(cluster: Cluster) -> None:
+    killed = started(cluster)
+    judged(killed, "kube.reach")
+    before = ours(cluster)
+    second = started(cluster)
+    judged(second, "kube.reach")
+    assert before < ours(cluster)
+    second.close()
+    cluster.elapsed += 1201
+    third = started(cluster)
+    judged(third, "kube.reach")
+    assert not before & ours(cluster)
+    third.close()
+    assert ours(cluster) == set()
+
+
+def unplaced(pod: Object) -> None:
+    pod["spec"].pop("nodeName", None)
+    words = "0/5 nodes are available: 1 Insufficient cpu."
+    row = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    pod["status"] = {"phase": "Pending", "conditions": [row]}
+
+
+def unpulled(pod: Object) -> None:
+    pod["spec"]["nodeName"] = "n-1"
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    rows = [{"name": "agnhost", "image": "x", "state": {"waiting": waiting}}]
+    pod["status"] = {"phase": "Pending", "containerStatuses": rows}
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "words"),
+    [
+        (unplaced, CheckStatus.UNKNOWN, "kube-scheduler: 0/5 nodes are available: 1 Insufficient cpu."),
+        (unpulled, CheckStatus.FAIL, "on n-1 does not run: kubelet: container agnhost, image x: Back-off pulling image"),
+    ],
+)  # fmt: skip
+def test_pod_that_does_not_run_says_why(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Object], None],
+    verdict: CheckStatus,
+    words: str,
+) -> None:
+    monkeypatch.setattr("support.cluster.controllers.run_pod", change)
+    mine = started(cluster)
+    found = judged(mine, "kube.reach")
+    assert (found.verdict, words in found.found) == (verdict, True), found.found
+    assert judged(mine, "kube.dns").verdict is CheckStatus.UNKNOWN
+    assert cluster.elapsed >= 180
+    volumes = PodVolumes(pool="tune", namespace="research", claims=TUNE.claims)
+    assert judged(mine, "kube.volumes", volumes).verdict is CheckStatus.FAIL
+    mine.close()
+    assert ours(cluster) == set()
+
+
+def test_pod_that_admission_refuses_is_no_pass(cluster: Cluster) -> None:
+    cluster.plant(
+        "kubectl --context", 'Error from server (Forbidden): pods "x" is forbidden: a policy', times=1, skip=4
+    )
+    mine = started(cluster)
+    found = judged(mine, "kube.reach")
+    assert found.verdict is CheckStatus.UNKNOWN
+    assert "forbidden: a policy" in found.found
+    mine.close()
+    assert ours(cluster) == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"unschedulable": True}},
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        {"metadata": {"name": "n-1", "labels": {names.LABEL_POOL: "other"}}},
+        {"metadata": {"name": "n-1", "labels": {names.LABEL_POOL: "tune"}, "deletionTimestamp": "2026-11-25T12:00:00Z"}},
+    ],
+)  # fmt: skip
+def test_pool_without_a_node_that_takes_pods_is_a_warning(cluster: Cluster, change: Object) -> None:
+    cluster.put(*({**node(name), **change, "metadata": {**change.get("metadata", node(name)["metadata"]), "name": name}} for name in ("n-1", "n-2")))  # fmt: skip
+    mine = started(cluster)
+    for check in ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation"):
+        assert judged(mine, check).verdict is CheckStatus.WARN
+    mine.close()
+    assert ours(cluster) == set()
+
+
+def test_policies_that_come_late_are_waited_for(cluster: Cluster) -> None:
+    mine = started(cluster)
+    judged(mine, "kube.reach")
+    cluster.change(exec=[["tune-stranger", "10.244.", 0, ""]])
+    cluster.while_asleep = lambda: cluster.change(exec=[])
+    assert judged(mine, "kube.isolation").verdict is CheckStatus.PASS
+    mine.close()
+
+
+def test_stranger_that_reaches_nothing_proves_nothing(cluster: Cluster) -> None:
+    cluster.change(exec=[["tune-stranger", "kubernetes.default.svc", 1, "TIMEOUT"]])
+    mine = started(cluster)
+    found = judged(mine, "kube.isolation")
+    assert found.verdict is CheckStatus.UNKNOWN
+    assert "so nothing is proven" in found.found
+    mine.close()
+
+
+def test_program_that_cannot_run_is_no_proof_of_a_block(cluster: Cluster) -> None:
+    cluster.change(exec=[["tune-team", "169.254", 126, "exec: no such file"]])
+    mine = started(cluster)
+    assert judged(mine, "kube.metadata").verdict is CheckStatus.UNKNOWN
+    mine.close()
+
+
+def test_only_pools_of_chosen_checks_get_pods() -> None:
+    chosen = (expect("kube.dns", "tune", WANT),)
+    assert [one.pool for one in chosen_sets(SETS, chosen)] == ["tune"]
+    assert len(SETS) > 1
+    assert chosen_sets(SETS, ()) == ()
