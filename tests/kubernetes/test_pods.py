@@ -8,7 +8,7 @@ import http.server
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +43,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a kubelet and containerd need root"),
 ]
 POOL, TEAM = "tune", "research"
+SOON = 5.0  # seconds: how long a way that stays open is tried
 CHECKS = ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.volumes")
 APPLIED = ("Namespace", "LimitRange", "ResourceQuota", "NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")  # fmt: skip
 POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
@@ -165,7 +166,8 @@ def verdicts(found: dict[str, Result]) -> dict[str, CheckStatus]:
     return {name: one.verdict for name, one in found.items()}
 
 
-def test_policies_that_nothing_enforces_are_found(site: Site) -> None:
+def test_policies_that_nothing_enforces_are_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation_pods, "ATTEMPT_S", SOON)
     found = site.results()
     assert verdicts(found) == {
         "kube.reach": CheckStatus.PASS,
@@ -198,7 +200,8 @@ def test_policy_that_is_gone_is_found(site: Site, policy: str, check: str, words
     assert words in bad[check].found
 
 
-def test_no_policies_are_found(site: Site) -> None:
+def test_no_policies_are_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation_pods, "ATTEMPT_S", SOON)
     for one in site.node.client.list(*POLICY, TEAM):
         site.node.client.delete(*POLICY, one["metadata"]["name"], TEAM)
     found = site.results()
@@ -242,8 +245,9 @@ def test_pods_of_a_killed_run_end_by_themselves(site: Site, monkeypatch: pytest.
 def test_pods_that_could_not_be_deleted_go_by_the_printed_command(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
-        raise RefusedError("kubectl delete: you may not")
+    def refused(_: Kubectl, manifests: Sequence[object]) -> None:
+        if manifests:
+            raise RefusedError("kubectl delete: you may not")
 
     with monkeypatch.context() as patch:
         patch.setattr(Kubectl, "delete", refused)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpucluster.checks.kubernetes.pods import Awaited, Role
+from gpucluster.errors import GpuclusterError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently
@@ -40,11 +41,12 @@ class ValidationPods:
         self._pods: dict[tuple[str, Role], Manifest] = {}
         self._waits: dict[tuple[str, Role], str] = {}
         self._started = False
+        self._broken: GpuclusterError | None = None  # why the start failed
 
     def answer(self, argv: Sequence[str]) -> Mapping[str, Any]:
         """The answer to a query at `Location.POD`, in the form that `checks.kubernetes.pods` parses."""
         pool, role, to, awaited = argv
-        self._start()
+        self._start_once()
         key = (pool, Role(role))
         if (pool, Role.TEAM) not in self._pods:
             return _answer("", to=to)
@@ -81,10 +83,20 @@ class ValidationPods:
         self._made = []
 
     # --- start -----------------------------------------------------------------------------------------
-    def _start(self) -> None:
+    def _start_once(self) -> None:
+        """Start the pods; a start that failed fails again, or the next question would find no pod and no reason."""
+        if self._broken is not None:
+            raise self._broken
         if self._started:
             return
         self._started = True
+        try:
+            self._start()
+        except GpuclusterError as error:
+            self._broken = error
+            raise
+
+    def _start(self) -> None:
         self._delete_leftovers()
         nodes = self._access.kubectl.find((_NODE,), names.LABEL_POOL)
         wanted = {

@@ -12,6 +12,7 @@ from support.kube_steps import kube_steps
 
 from gpucluster.checks.check import CheckResult, CheckStatus, QueryOutput
 from gpucluster.checks.kubernetes.pods import PodNetwork, PodVolumes
+from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
 from gpucluster.validate.expectation import expect
@@ -222,3 +223,13 @@ def test_only_pools_of_chosen_checks_get_pods() -> None:
     assert [one.pool for one in chosen_sets(SETS, chosen)] == ["tune"]
     assert len(SETS) > 1
     assert chosen_sets(SETS, ()) == ()
+
+
+def test_start_that_failed_is_the_answer_to_every_question(cluster: Cluster) -> None:
+    cluster.plant("kubectl --context", "Error from server (Forbidden): nodes is forbidden", times=1, skip=1)
+    mine = started(cluster)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="nodes is forbidden"):
+            mine.answer((TUNE.pool, "team", "peer", "connected"))
+    mine.close()
+    assert ours(cluster) == set()

@@ -17,6 +17,8 @@ from gpucluster.shell import ending_with_us
 READY_S = 600.0  # only a program that hangs takes so long, not one on a busy machine
 TAIL = 2000  # characters of a log in an error
 _POLL_S = 0.05
+# ports of all control planes of this process: some programs listen on theirs only after they are ready
+_TAKEN: set[int] = set()
 
 
 class Processes:
@@ -54,9 +56,10 @@ class Processes:
             threading.Event().wait(_POLL_S)
 
     def ports(self) -> Iterator[int]:
-        """Yield ports of 127.0.0.1 that nobody listens on; none twice."""
+        """Yield ports of 127.0.0.1 that nobody listens on; none twice before `stop`."""
         for port in SERVER_PORTS:
-            if port not in self._taken and free(port):
+            if port not in _TAKEN and free(port):
+                _TAKEN.add(port)
                 self._taken.add(port)
                 yield port
 
@@ -77,6 +80,8 @@ class Processes:
         for process in self._running.values():
             process.wait()
         self._running.clear()
+        _TAKEN.difference_update(self._taken)
+        self._taken.clear()
 
     def _tail(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")[-TAIL:]
