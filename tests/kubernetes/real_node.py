@@ -30,10 +30,10 @@ from gpucluster.sandbox.kubernetes import control_plane
 from gpucluster.sandbox.kubernetes.client import Client
 from gpucluster.sandbox.kubernetes.control_plane import SERVICES, ControlPlane
 from gpucluster.sandbox.kubernetes.programs import Programs
+from gpucluster.sandbox.paths import METADATA_ADDRESS
 from gpucluster.shell import run
 
 NAME, ADDRESS, PODS = "node-1", "10.213.0.1", "10.244.0.0/24"
-METADATA = "169.254.169.254"
 DNS_SERVICE = "10.96.0.10"
 PAUSE, DNS_IMAGE = "registry.example.org/pause:1", "registry.example.org/coredns:1"
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
@@ -54,7 +54,7 @@ def own_network() -> Iterator[None]:
             "link set eth0 up",
             "link set wire up",
             f"addr add {ADDRESS}/24 dev eth0",
-            f"addr add {METADATA}/32 dev eth0",
+            f"addr add {METADATA_ADDRESS}/32 dev eth0",
             f"route add default via {ADDRESS} dev eth0",
         ):
             run(["ip", *words.split()])

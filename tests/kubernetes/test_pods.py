@@ -16,7 +16,7 @@ from pathlib import Path
 import node_programs
 import pytest
 import real_node
-from real_node import METADATA, RealNode
+from real_node import RealNode
 from support.builders import a_kube_plan, kubernetes_of
 from support.kube_steps import kube_steps
 from support.waiting import BOUND_S, eventually
@@ -27,8 +27,8 @@ from gpucluster.k8s_apply.clock import Clock
 from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.plan import names
-from gpucluster.plan.model import KubernetesOnAws
 from gpucluster.sandbox.kubernetes import programs
+from gpucluster.sandbox.paths import METADATA_ADDRESS
 from gpucluster.shell import run
 from gpucluster.validate import pod_manifests, validation_pods
 from gpucluster.validate.kubernetes_expectations import kubernetes_expectations
@@ -47,13 +47,9 @@ SOON = 5.0  # seconds: how long a way that stays open is tried
 CHECKS = ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation", "kube.volumes")
 APPLIED = ("Namespace", "LimitRange", "ResourceQuota", "NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")  # fmt: skip
 POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
-IMAGE = kubernetes_of(a_kube_plan()).validation_image
-
-
-def plan() -> KubernetesOnAws:
-    found = a_kube_plan()
-    assert isinstance(found, KubernetesOnAws)
-    return found
+PLAN, STEPS = a_kube_plan(), kube_steps()
+PART = kubernetes_of(PLAN)
+IMAGE = PART.validation_image
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +61,17 @@ class Site:
 
     def results(self, *, image: str = IMAGE) -> dict[str, Result]:
         """Run the checks in pods of the pool, as `gpucluster validate` does."""
-        steps, part = kube_steps(), plan().kubernetes
         clock = Clock(lambda: datetime.now(UTC), time.monotonic, time.sleep)
         access = Access(Kubectl("sandbox"), None, clock, self.said.append)
-        every = kubernetes_expectations(plan(), steps, charts=True, containers=True)
+        every = kubernetes_expectations(PLAN, STEPS, charts=True, containers=True)
         chosen = [one for one in every if one.check in CHECKS and one.target == POOL]
-        sets = chosen_sets(tuple(pod_sets(part, steps)), chosen)
-        pods = ValidationPods(access, plan().name, image, sets)
-        found = run_session(plan().name, KubernetesSession(access, steps, None, pods), chosen)
+        sets = chosen_sets(tuple(pod_sets(PART, STEPS)), chosen)
+        pods = ValidationPods(access, PLAN.name, image, sets)
+        found = run_session(PLAN.name, KubernetesSession(access, STEPS, None, pods), chosen)
         return {one.check: one for one in found.results}
 
     def apply_policies(self) -> None:
-        for one in kube_steps().objects:
+        for one in STEPS.objects:
             if one["kind"] == "NetworkPolicy":
                 self.node.client.apply(one)
 
@@ -97,13 +92,13 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder: Path = tmp_path_factory.mktemp("node")
     built = programs.find_or_build(print)
-    (pool,) = (one for one in plan().kubernetes.pools if one.name == POOL)
+    (pool,) = (one for one in PART.pools if one.name == POOL)
     with (
         real_node.running(built, node_programs.find_or_build(print), folder, pool, IMAGE) as node,
         pytest.MonkeyPatch.context() as patch,
     ):
         node.use(patch)
-        for one in kube_steps().objects:
+        for one in STEPS.objects:
             if one["kind"] in APPLIED:
                 node.client.apply(one)
         for number, claim in enumerate(_claims()):
@@ -114,7 +109,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def _claims() -> list[str]:
-    (found,) = (one for one in pod_sets(plan().kubernetes, kube_steps()) if one.pool == POOL)
+    (found,) = (one for one in pod_sets(PART, STEPS) if one.pool == POOL)
     assert found.claims
     return list(found.claims)
 
@@ -147,7 +142,7 @@ def _bind(node: RealNode, claim: str, folder: Path) -> None:
 
 def _metadata_service() -> "_Serving":
     """Something that answers where EC2 has the metadata service: without it every attempt would end in a timeout."""
-    return _Serving((METADATA, 80))
+    return _Serving((METADATA_ADDRESS, 80))
 
 
 class _Serving:
@@ -176,7 +171,7 @@ def test_policies_that_nothing_enforces_are_found(site: Site, monkeypatch: pytes
         "kube.isolation": CheckStatus.FAIL,
         "kube.volumes": CheckStatus.PASS,
     }, {name: one.found for name, one in found.items()}
-    assert f"reaches {METADATA}:80" in found["kube.metadata"].found
+    assert f"reaches {METADATA_ADDRESS}:80" in found["kube.metadata"].found
     assert found["kube.isolation"].found.count(" reaches ") == 2
 
 

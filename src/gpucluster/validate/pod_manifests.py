@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpucluster.checks.kubernetes.pods import PodNetwork, PodVolumes, Role
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s_apply.objects import is_true, rows, section
+from gpucluster.k8s_apply.objects import is_true, ref_of, rows, section
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.plan import names
 from gpucluster.plan.model.eks import Taint
@@ -53,6 +53,7 @@ class Run:
 
 def pod_sets(part: Kubernetes, steps: Steps) -> Iterator[PodSet]:
     """Yield a set for each pool in which a team has a share: the first of these teams."""
+    claims = _claims(steps)
     for pool in part.pools:
         team = next((one for one in part.teams if any(s.pool == pool.name for s in one.shares)), None)
         if team is not None:
@@ -60,7 +61,7 @@ def pod_sets(part: Kubernetes, steps: Steps) -> Iterator[PodSet]:
                 pool=pool.name,
                 taints=pool.taints,
                 namespace=team.namespace,
-                claims=tuple(_claims(steps, team.namespace)),
+                claims=tuple(claims.get(team.namespace, ())),
             )
 
 
@@ -107,13 +108,13 @@ def _takes_pods(node: Manifest, pool: str) -> bool:
     )
 
 
-def _claims(steps: Steps, namespace: str) -> Iterator[str]:
-    unbound = {(ref.namespace, ref.name) for ref in steps.unbound}
+def _claims(steps: Steps) -> dict[str, list[str]]:
+    """Namespace -> the claims whose volumes are known."""
+    unbound, found = steps.unbound, dict[str, list[str]]()
     for one in steps.objects:
-        metadata = one["metadata"]
-        mine = one["kind"] == "PersistentVolumeClaim" and metadata["namespace"] == namespace
-        if mine and (namespace, metadata["name"]) not in unbound:
-            yield metadata["name"]
+        if one["kind"] == "PersistentVolumeClaim" and (ref := ref_of(one)) not in unbound:
+            found.setdefault(ref.namespace, []).append(ref.name)
+    return found
 
 
 def _pod(run: Run, of: PodSet, role: Role, node: str) -> Manifest:
@@ -125,11 +126,8 @@ def _pod(run: Run, of: PodSet, role: Role, node: str) -> Manifest:
     container = {
         "name": "agnhost",
         "image": run.image,
-        "command": [
-            PROGRAM,
-            "serve-hostname",
-            f"--port={PORT}",
-        ],  # not `netexec`, which runs commands of others
+        # not `netexec`, which runs commands of others
+        "command": [PROGRAM, "serve-hostname", f"--port={PORT}"],
         "resources": _RESOURCES,
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [

@@ -11,7 +11,7 @@ from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently
 from gpucluster.k8s_apply.faults import KubernetesError, NotFoundError, RefusedError, TransientError
-from gpucluster.k8s_apply.objects import section
+from gpucluster.k8s_apply.objects import ref_of, section
 from gpucluster.k8s_apply.why.evidence import Evidence, name_of
 from gpucluster.k8s_apply.why.pods import causes
 from gpucluster.k8s_apply.why.read import readable
@@ -121,11 +121,11 @@ class ValidationPods:
         """Delete what a killed run of this cluster left. Pods of a run that goes on are younger."""
         found = self._access.kubectl.find((_POD, _NAMESPACE), f"{names.LABEL_VALIDATION}={self._run.cluster}")
         before = self._access.clock.now() - timedelta(seconds=pod_manifests.DEADLINE_S)
-        self._access.kubectl.delete([_named(one) for one in found if _born(one) < before])
+        self._access.kubectl.delete([ref_of(one).manifest() for one in found if _born(one) < before])
 
     def _create(self, manifest: Manifest) -> None:
         """Create an object. One that a lost answer hid is there already, and it is ours: its name is random."""
-        self._made.append(_named(manifest))
+        self._made.append(ref_of(manifest).manifest())
 
         def create() -> None:
             try:
@@ -226,12 +226,6 @@ def _answer(pod: str, *, to: str, waits: str = "", words: str = "", **truths: bo
 def _shown(pod: Manifest) -> str:
     node = section(pod, "spec").get("nodeName")
     return name_of(pod) + (f" on {node}" if node else "")
-
-
-def _named(one: Manifest) -> Manifest:
-    """The smallest manifest that names the object."""
-    kept = {key: one["metadata"][key] for key in ("name", "namespace") if key in one["metadata"]}
-    return {"apiVersion": one["apiVersion"], "kind": one["kind"], "metadata": kept}
 
 
 def _born(one: Manifest) -> datetime:

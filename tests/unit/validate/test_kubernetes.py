@@ -30,12 +30,6 @@ Object = dict[str, Any]
 STEPS = kube_steps()
 
 
-def plan() -> KubernetesOnAws:
-    found = a_kube_plan()
-    assert isinstance(found, KubernetesOnAws)
-    return found
-
-
 def nodes_of(of: KubernetesOnAws) -> Iterator[Object]:
     """The always-on nodes of each pool, and those of the add-ons, as EKS makes them."""
     part, number = of.kubernetes, 0
@@ -124,11 +118,11 @@ class World:
         self.cluster.change(objects=objects)
 
     def results(self) -> dict[str, Result]:
-        access, part = self.cluster.access(), plan().kubernetes
+        access, part = self.cluster.access(), a_kube_plan().kubernetes
         sets = tuple(pod_sets(part, STEPS))
         pods = ValidationPods(access, "kube", part.validation_image, sets)
         session = KubernetesSession(access, STEPS, self.ec2, pods)
-        every = kubernetes_expectations(plan(), STEPS, charts=True, containers=True)
+        every = kubernetes_expectations(a_kube_plan(), STEPS, charts=True, containers=True)
         found = run_session("kube", session, every)
         return {one.id: one for one in found.results}
 
@@ -137,11 +131,11 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     cluster = installed(tmp_path, monkeypatch, processes=False)
     up(cluster.access(), STEPS, holder="ann@desk")
-    plane = plan().kubernetes.control_plane
+    plane = a_kube_plan().kubernetes.control_plane
     assert isinstance(plane, EksControlPlane)
     addons = [row for one in plane.addons for row in eks_addon_controllers(one.name)]
     assert len(addons) > len(plane.addons)
-    cluster.put(*nodes_of(plan()), *(controller(kind, name) for kind, name in addons))
+    cluster.put(*nodes_of(a_kube_plan()), *(controller(kind, name) for kind, name in addons))
     return World(cluster, Ec2(cluster))
 
 

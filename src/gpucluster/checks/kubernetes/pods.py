@@ -81,34 +81,34 @@ class Attempt:
     words: str  # the last answer
 
 
-def query(want: PodNetwork | PodVolumes, role: Role, to: str, awaited: Awaited) -> Query:
+def _query(want: PodNetwork | PodVolumes, role: Role, to: str, awaited: Awaited) -> Query:
     """One attempt. `to` is another pod's role, HOST:PORT, or the name of a claim."""
     return Query(at=Location.POD, argv=(want.pool, role.value, to, awaited.value))
 
 
 def query_reach(want: PodNetwork) -> tuple[Query, ...]:
-    return (query(want, Role.TEAM, Role.PEER, Awaited.CONNECTED),)
+    return (_query(want, Role.TEAM, Role.PEER, Awaited.CONNECTED),)
 
 
 def query_dns(want: PodNetwork) -> tuple[Query, ...]:
-    return (query(want, Role.TEAM, API_SERVER, Awaited.RESOLVED),)
+    return (_query(want, Role.TEAM, API_SERVER, Awaited.RESOLVED),)
 
 
 def query_metadata(want: PodNetwork) -> tuple[Query, ...]:
-    return tuple(query(want, Role.TEAM, to, Awaited.BLOCKED) for to in (METADATA, AGENT))
+    return tuple(_query(want, Role.TEAM, to, Awaited.BLOCKED) for to in (METADATA, AGENT))
 
 
 def query_isolation(want: PodNetwork) -> tuple[Query, ...]:
     """First a control: what reaches nothing at all proves no policy."""
     return (
-        query(want, Role.STRANGER, API_SERVER, Awaited.CONNECTED),
-        query(want, Role.STRANGER, Role.TEAM, Awaited.BLOCKED),
-        query(want, Role.TEAM, Role.STRANGER, Awaited.BLOCKED),
+        _query(want, Role.STRANGER, API_SERVER, Awaited.CONNECTED),
+        _query(want, Role.STRANGER, Role.TEAM, Awaited.BLOCKED),
+        _query(want, Role.TEAM, Role.STRANGER, Awaited.BLOCKED),
     )
 
 
 def query_volumes(want: PodVolumes) -> tuple[Query, ...]:
-    return tuple(query(want, Role.MOUNTS, claim, Awaited.MOUNTED) for claim in want.claims)
+    return tuple(_query(want, Role.MOUNTS, claim, Awaited.MOUNTED) for claim in want.claims)
 
 
 def parse_attempts(outputs: tuple[QueryOutput, ...]) -> tuple[Attempt, ...]:
