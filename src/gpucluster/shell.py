@@ -9,6 +9,9 @@ from pathlib import Path
 
 from gpucluster.errors import GpuclusterError
 
+TIMED_OUT = 124  # the code of a program that reached its time limit, as timeout(1) has it
+MISSING = 127  # the code of a program that does not exist, as a shell has it
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -44,8 +47,10 @@ def run(
     cwd: Path | None = None,
     check: bool = True,
 ) -> Result:
-    """Run `argv` to its end with `env` added to our environment. Raise CommandError on a code other than 0 if `check` is set.
+    """Run `argv` to its end with `env` added to our environment.
 
+    CommandError, also without `check`: there is no such program (`MISSING`), or it is not done after `timeout_s` (`TIMED_OUT`), because
+    its output is not known then. With `check`: also a code other than 0.
     `without`: beginnings of names; such variables of our environment are left out.
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
@@ -61,9 +66,9 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise CommandError(Result(tuple(argv), 127, "", f"{argv[0]}: no such program")) from error
+        raise CommandError(Result(tuple(argv), MISSING, "", f"{argv[0]}: no such program")) from error
     except subprocess.TimeoutExpired as error:
-        raise CommandError(Result(tuple(argv), 124, "", f"not done after {timeout_s:g} s")) from error
+        raise CommandError(Result(tuple(argv), TIMED_OUT, "", f"not done after {timeout_s:g} s")) from error
     result = Result(
         tuple(argv),
         done.returncode,

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import fuse_folder
 import node_programs
 import pytest
 import real_node
+from fuse_folder import FuseFolder
 from real_node import RealNode
 from support.builders import a_kube_plan, kubernetes_of
 from support.kube_steps import kube_steps
@@ -57,6 +59,7 @@ class Site:
     """The team's part of the usual spec on one real node."""
 
     node: RealNode
+    last_volume: FuseFolder
     said: list[str]
 
     def results(self, *, image: str = IMAGE) -> dict[str, Result]:
@@ -93,7 +96,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder: Path = tmp_path_factory.mktemp("node")
     built = programs.find_or_build(print)
     (pool,) = (one for one in PART.pools if one.name == POOL)
+    folders = [folder / f"volume-{number}" for number, _ in enumerate(_claims())]
+    for one in folders:
+        one.mkdir()
     with (
+        fuse_folder.mounted(folders[-1]) as last,  # before the node: it has mounts of its own
         real_node.running(built, node_programs.find_or_build(print), folder, pool, IMAGE) as node,
         pytest.MonkeyPatch.context() as patch,
     ):
@@ -101,16 +108,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         for one in STEPS.objects:
             if one["kind"] in APPLIED:
                 node.client.apply(one)
-        for number, claim in enumerate(_claims()):
-            (folder / f"volume-{number}").mkdir()
-            _bind(node, claim, folder / f"volume-{number}")
+        for claim, one in zip(_claims(), folders, strict=True):
+            _bind(node, claim, one)
         with _metadata_service():
-            yield Site(node, [])
+            yield Site(node, last, [])
 
 
 def _claims() -> list[str]:
     (found,) = (one for one in pod_sets(PART, STEPS) if one.pool == POOL)
-    assert found.claims
+    assert len(found.claims) > 1
     return list(found.claims)
 
 
@@ -217,12 +223,21 @@ def test_image_that_no_node_has_is_told(site: Site, monkeypatch: pytest.MonkeyPa
 
 def test_volume_that_cannot_be_mounted_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation_pods, "START_S", 20.0)
-    (folder, *_) = sorted(site.node.folder.glob("volume-*"))
+    (folder, *_) = sorted(site.node.folder.glob("volume-*"))  # not the last one, which is a mount
     folder.rename(folder.with_name("away"))
     found = site.results()
     folder.with_name("away").rename(folder)
     assert {name for name, one in found.items() if one.verdict is not CheckStatus.PASS} == {"kube.volumes"}
     assert "hostPath type check failed" in found["kube.volumes"].found
+
+
+def test_volume_that_hangs_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation_pods, "EXEC_S", SOON)
+    with site.last_volume.hanging():
+        found = site.results()
+    assert {name for name, one in found.items() if one.verdict is not CheckStatus.PASS} == {"kube.volumes"}
+    assert f"{_claims()[-1]}: no answer after {SOON:g} s" in found["kube.volumes"].found
+    eventually("nothing of validation is left", lambda: not site.ours())
 
 
 def test_pods_of_a_killed_run_end_by_themselves(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,10 @@ class TransientError(KubernetesError):
     """The same call can succeed later: the API server or a webhook is away or busy."""
 
 
+class HungError(TransientError):
+    """kubectl or helm is not done after its time limit. What it asked for may be done."""
+
+
 class UnservedError(TransientError):
     """The server does not serve the kind, or not yet."""
 

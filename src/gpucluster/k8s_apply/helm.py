@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpucluster import catalog, shell
-from gpucluster.errors import HostError
+from gpucluster import catalog
 from gpucluster.k8s.releases import Release, install
-from gpucluster.k8s_apply.faults import fault_of
+from gpucluster.k8s_apply import program
 from gpucluster.plan import names
 
 CALL_S = 120.0
@@ -18,6 +17,7 @@ _OURS = (
     "--filter",
     f"^({'|'.join(catalog.kubernetes_charts())})$",
 )  # a list without it ends after 256 releases
+_INSTALL = "install it (helm.sh), or use --no-charts"
 _EVERY_STATE = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalling")
 
 
@@ -80,13 +80,9 @@ class Helm:
         )
 
     def _call(self, words: Sequence[str], *, cwd: Path | None = None, timeout_s: float = CALL_S) -> str:
-        argv = (*shell.ending_with_us(), "helm", "--kube-context", self.context, *words)
-        done = shell.run(argv, timeout_s=timeout_s, cwd=cwd, check=False)
-        if done.code == 127:
-            raise HostError("there is no helm in PATH", next_step="install it (helm.sh), or use --no-charts")
-        if done.code:
-            raise fault_of(f"helm {words[0]}", done.stderr or done.stdout)
-        return done.stdout
+        argv = ("helm", "--kube-context", self.context, *words)
+        done = program.run(argv, install=_INSTALL, limit_s=timeout_s, cwd=cwd)
+        return program.output(done, f"helm {words[0]}")
 
 
 def _installed(row: Mapping[str, Any], ours: set[tuple[str, str]]) -> Installed:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpucluster import shell
-from gpucluster.errors import HostError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.waves import FIELD_MANAGER
+from gpucluster.k8s_apply import program
 from gpucluster.k8s_apply.faults import NotFoundError, RefusedError, UnservedError, fault_of
 from gpucluster.k8s_apply.objects import rows
 
 REQUEST_S = 60  # kubectl's own limit for one request
 CALL_S = 600.0  # for all requests of a call
 Kind = tuple[str, str]  # apiVersion and kind
+_INSTALL = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
 _ENDED = re.compile(r"command terminated with exit code (\d+)\n?")
 _UNSERVED = re.compile(r'no matches for kind "([^"]+)" in version "([^"]+)"')
 
@@ -83,9 +83,9 @@ class Kubectl:
         return self._call(*words)
 
     def execute(self, namespace: str, pod: str, argv: Sequence[str], limit_s: float) -> tuple[int, str]:
-        """Run a program in a pod, and return its exit code and what it prints. CommandError: it is not done after `limit_s`."""
+        """Run a program in a pod, and return its exit code and what it prints. HungError: it is not done after `limit_s`."""
         words = ("exec", "--namespace", namespace, pod, "--", *argv)
-        done = _done(self._argv(*words), None, limit_s)
+        done = program.run(self._argv(*words), install=_INSTALL, limit_s=limit_s)
         ended = _ENDED.search(done.stderr)
         if done.code == 0 or ended is not None:
             said = _ENDED.sub("", done.stderr)
@@ -141,20 +141,7 @@ _APPLY = ("--server-side", f"--field-manager={FIELD_MANAGER}", "--validate=stric
 
 
 def _run(argv: Sequence[str], what: str, stdin: str | None = None) -> str:
-    done = _done(argv, stdin, CALL_S)
-    if done.code:
-        text = "i/o timeout: " + done.stderr if done.code == 124 else done.stderr
-        raise fault_of(what, text or done.stdout)
-    return done.stdout
-
-
-def _done(argv: Sequence[str], stdin: str | None, limit_s: float) -> shell.Result:
-    """Run it to its end; it ends with us, so that a killed run leaves no half of it behind."""
-    done = shell.run((*shell.ending_with_us(), *argv), stdin=stdin, timeout_s=limit_s, check=False)
-    if done.code == 127:
-        step = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
-        raise HostError("there is no kubectl in PATH", next_step=step)
-    return done
+    return program.output(program.run(argv, install=_INSTALL, limit_s=CALL_S, stdin=stdin), what)
 
 
 def _apart(items: Sequence[Any], call: Callable[[Sequence[Any]], list[Manifest]]) -> list[Manifest]:

@@ -2,15 +2,22 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from gpucluster.checks.kubernetes.pods import Awaited, Role
+from gpucluster.checks.kubernetes.pods import Awaited, End, Role
 from gpucluster.errors import GpuclusterError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently
-from gpucluster.k8s_apply.faults import KubernetesError, NotFoundError, RefusedError, TransientError
+from gpucluster.k8s_apply.faults import (
+    HungError,
+    KubernetesError,
+    NotFoundError,
+    RefusedError,
+    TransientError,
+)
 from gpucluster.k8s_apply.objects import ref_of, section
 from gpucluster.k8s_apply.why.evidence import Evidence, name_of
 from gpucluster.k8s_apply.why.pods import causes
@@ -22,8 +29,7 @@ from gpucluster.validate.pod_manifests import PROGRAM, PodSet, Run
 
 START_S = 180.0  # an image is pulled, a volume mounted
 ATTEMPT_S = 30.0  # the policies of a new pod reach its node late
-EXEC_S = 30.0
-_NO_PROGRAM = -1  # the exit code of a program that did not run
+EXEC_S = 45.0  # longer than an API server tries to reach a kubelet (30 s), which is not the program's fault
 _POLL_S = 1.0
 _POD, _NAMESPACE, _NODE = ("v1", "Pod"), ("v1", "Namespace"), ("v1", "Node")
 _BESIDE = (("v1", "Event"), ("v1", "PersistentVolumeClaim"))  # what says why a pod does not run
@@ -59,12 +65,17 @@ class ValidationPods:
             destination = pod_manifests.address(self._pods[other])
         if key in self._waits:
             return self._waiting(key, to)
-        code, words = self._attempt(key, destination, Awaited(awaited))
-        met = _met(code, words, Awaited(awaited))
-        words = short(words, _LONGEST) or ("connected" if code == 0 else f"exit {code}")
-        ran = code != _NO_PROGRAM
-        pod = _shown(self._pods[key])
-        return _answer(pod, to=to, words=words, placed=True, ran=ran, met=met, reached=code == 0)
+        last = self._attempt(key, destination, Awaited(awaited))
+        words = short(last.words, _LONGEST) or ("connected" if last.code == 0 else f"exit {last.code}")
+        return _answer(
+            _shown(self._pods[key]),
+            to=to,
+            words=words,
+            placed=True,
+            end=last.end,
+            met=_met(last, Awaited(awaited)),
+            reached=last.code == 0,
+        )
 
     def close(self) -> None:
         """Ask for the deletion of what this run made. What it could not delete is told, and ends by its deadline."""
@@ -181,21 +192,27 @@ class ValidationPods:
         return "it has ended" if found is None else short(f"{found.by}: {found.words}", _LONGEST)
 
     # --- attempts --------------------------------------------------------------------------------------
-    def _attempt(self, key: tuple[str, Role], to: str, awaited: Awaited) -> tuple[int, str]:
-        """Try until what is awaited comes, within the limit. Return exit code and words of the last attempt."""
-        clock, pod = self._access.clock, self._pods[key]["metadata"]
+    def _attempt(self, key: tuple[str, Role], to: str, awaited: Awaited) -> "_Last":
+        """Try until what is awaited comes, within the limit. Return the last attempt."""
+        clock = self._access.clock
         argv = self._argv(key[0], to, awaited)
         end = clock.monotonic() + ATTEMPT_S
         while True:
-            try:
-                code, words = self._access.kubectl.execute(pod["namespace"], pod["name"], argv, EXEC_S)
-            except NotFoundError:
-                return _NO_PROGRAM, "the pod is gone: somebody deleted it"
-            except TransientError as error:
-                code, words = _NO_PROGRAM, error.message
-            if _met(code, words, awaited) or clock.monotonic() >= end:
-                return code, words
+            last = self._execute(self._pods[key]["metadata"], argv)
+            if last.end is End.HANGS or _met(last, awaited) or clock.monotonic() >= end:
+                return last
             clock.sleep(_POLL_S)
+
+    def _execute(self, pod: Mapping[str, Any], argv: Sequence[str]) -> "_Last":
+        try:
+            code, words = self._access.kubectl.execute(pod["namespace"], pod["name"], argv, EXEC_S)
+        except NotFoundError:
+            return _Last(End.NOT_RUN, "the pod is gone: somebody deleted it")
+        except HungError:
+            return _Last(End.HANGS, f"no answer after {EXEC_S:g} s")
+        except TransientError as error:
+            return _Last(End.NOT_RUN, error.message)
+        return _Last(End.EXITED, words, code)
 
     def _argv(self, pool: str, to: str, awaited: Awaited) -> tuple[str, ...]:
         if awaited is Awaited.MOUNTED:
@@ -208,19 +225,31 @@ class ValidationPods:
         return _answer(_shown(pod), placed=placed, waits=self._waits[key], to=to)
 
 
-def _met(code: int, words: str, awaited: Awaited) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last attempt. `code`: of a program that has exited."""
+
+    end: End
+    words: str
+    code: int | None = None
+
+
+def _met(last: _Last, awaited: Awaited) -> bool:
+    blocked = last.code == 1 and last.words.startswith(_REACHES)
     match awaited:
         case Awaited.CONNECTED | Awaited.MOUNTED:
-            return code == 0
+            return last.code == 0
         case Awaited.BLOCKED:
-            return code == 1 and words.startswith(_REACHES)
+            return blocked
         case Awaited.RESOLVED:
-            return code == 0 or (code == 1 and words.startswith(_REACHES))
+            return last.code == 0 or blocked
 
 
-def _answer(pod: str, *, to: str, waits: str = "", words: str = "", **truths: bool) -> Mapping[str, Any]:
-    truths = {"placed": False, "ran": False, "met": False, "reached": False, **truths}
-    return {"pod": pod, "to": to, "waits": waits, "words": words, **truths}
+def _answer(
+    pod: str, *, to: str, waits: str = "", words: str = "", end: End = End.NOT_RUN, **truths: bool
+) -> Mapping[str, Any]:
+    truths = {"placed": False, "met": False, "reached": False, **truths}
+    return {"pod": pod, "to": to, "waits": waits, "words": words, "end": end, **truths}
 
 
 def _shown(pod: Manifest) -> str:

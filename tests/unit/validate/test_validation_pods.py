@@ -12,7 +12,8 @@ from support.kube_steps import kube_steps
 
 from gpucluster.checks.check import CheckResult, CheckStatus, QueryOutput
 from gpucluster.checks.kubernetes.pods import PodNetwork, PodVolumes
-from gpucluster.k8s_apply.faults import RefusedError
+from gpucluster.k8s_apply.faults import HungError, RefusedError, TransientError
+from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
 from gpucluster.validate.expectation import expect
@@ -215,6 +216,35 @@ def test_program_that_cannot_run_is_no_proof_of_a_block(cluster: Cluster) -> Non
     cluster.change(exec=[["tune-team", "169.254", 126, "exec: no such file"]])
     mine = started(cluster)
     assert judged(mine, "kube.metadata").verdict is CheckStatus.UNKNOWN
+    mine.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "words"),
+    [
+        (HungError("kubectl: not done after 45 s"), CheckStatus.FAIL, ": no answer after 45 s"),
+        (TransientError("dial tcp 10.0.0.1:10250: i/o timeout"), CheckStatus.UNKNOWN, "10250: i/o timeout"),
+    ],
+)
+def test_volume_that_hangs_is_a_fault_and_an_attempt_that_could_not_be_made_is_none(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    verdict: CheckStatus,
+    words: str,
+) -> None:
+    mine = started(cluster)
+    judged(mine, "kube.reach")
+
+    def execute(*_: object) -> tuple[int, str]:
+        raise error
+
+    monkeypatch.setattr(Kubectl, "execute", execute)
+    volumes = PodVolumes(pool="tune", namespace="research", claims=TUNE.claims)
+    found = judged(mine, "kube.volumes", volumes)
+    assert (found.verdict, words in found.found) == (verdict, True), found.found
+    for check in ("kube.reach", "kube.dns", "kube.metadata", "kube.isolation"):
+        assert judged(mine, check).verdict is CheckStatus.UNKNOWN
     mine.close()
 
 

@@ -50,6 +50,14 @@ class Awaited(StrEnum):
     MOUNTED = "mounted"
 
 
+class End(StrEnum):
+    """How the program of an attempt ended."""
+
+    NOT_RUN = "not run"  # nothing is known of its network or its volume
+    HANGS = "hangs"
+    EXITED = "exited"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNetwork:
     """The pool whose nodes run the pods, and the namespace of the team."""
@@ -75,7 +83,7 @@ class Attempt:
     placed: bool  # has a node
     waits: str
     to: str  # where it went: a pod, an address, or the claim of a volume
-    ran: bool  # the program in the pod ran to its end
+    end: End
     met: bool  # what was awaited came
     reached: bool  # the last attempt got through
     words: str  # the last answer
@@ -126,9 +134,9 @@ def evaluate_reach(found: tuple[Attempt, ...], want: PodNetwork) -> CheckResult:
         return failed(words, expected, remedy=_describe(want)) if one.placed else unknown(words, expected)
     if one.met:
         return passed(f"{one.pod} reaches {one.to}", expected)
-    if not one.ran:
-        return unknown(f"{one.pod}: {one.words}", expected)
-    return failed(f"{one.pod} does not reach {one.to}: {one.words}", expected, remedy=_policies(want))
+    return _not_run(found, expected) or failed(
+        f"{one.pod} does not reach {one.to}: {one.words}", expected, remedy=_policies(want)
+    )
 
 
 def evaluate_dns(found: tuple[Attempt, ...], want: PodNetwork) -> CheckResult:
@@ -139,9 +147,7 @@ def evaluate_dns(found: tuple[Attempt, ...], want: PodNetwork) -> CheckResult:
     (one,) = found
     if one.met:
         return passed(f"{one.pod} resolves it", expected)
-    if not one.ran:
-        return unknown(f"{one.pod}: {one.words}", expected)
-    return failed(f"{one.pod}: {one.words}", expected)
+    return _not_run(found, expected) or failed(f"{one.pod}: {one.words}", expected)
 
 
 def evaluate_metadata(found: tuple[Attempt, ...], want: PodNetwork) -> CheckResult:
@@ -183,11 +189,12 @@ def evaluate_volumes(found: tuple[Attempt, ...], want: PodVolumes) -> CheckResul
     if found[0].waits:
         words = f"{found[0].pod} does not run: {found[0].waits}"
         return failed(words, expected, remedy=_describe(want))
-    silent = tuple(one.to for one in found if not one.met)
+    silent = [one for one in found if not one.met and one.end is not End.NOT_RUN]
     if silent:
-        words = listed([f"{one.to}: {one.words}" for one in found if not one.met])
-        return failed(f"{found[0].pod}: {words}", expected, silent, _claims(want))
-    return passed(f"{found[0].pod} mounts {listed(want.claims)}", expected)
+        words = listed([f"{one.to}: {one.words}" for one in silent])
+        claims = tuple(one.to for one in silent)
+        return failed(f"{found[0].pod}: {words}", expected, claims, _claims(want))
+    return _not_run(found, expected) or passed(f"{found[0].pod} mounts {listed(want.claims)}", expected)
 
 
 def _stopped(found: tuple[Attempt, ...], expected: str) -> CheckResult | None:
@@ -196,6 +203,12 @@ def _stopped(found: tuple[Attempt, ...], expected: str) -> CheckResult | None:
     if not all(one.pod for one in found):
         return warned(_NO_NODE, expected)
     return None if waiting is None else unknown(f"{waiting.pod} does not run: {waiting.waits}", expected)
+
+
+def _not_run(found: Sequence[Attempt], expected: str) -> CheckResult | None:
+    """The result if a program did not run to its end. A hung one is known only of a volume."""
+    bad = next((one for one in found if not one.met and one.end is not End.EXITED), None)
+    return None if bad is None else unknown(f"{bad.pod}: {bad.words}", expected)
 
 
 def _unproven(found: Sequence[Attempt], expected: str) -> CheckResult | None:
@@ -218,9 +231,13 @@ def _describe(want: PodNetwork | PodVolumes) -> str:
 
 def _attempt(output: QueryOutput) -> Attempt:
     body = json_fields.table(output.text())
-    truths = {key: _truth(body, key) for key in ("placed", "ran", "met", "reached")}
-    pod, waits, to, words = (json_fields.text(body, key) for key in ("pod", "waits", "to", "words"))
-    return Attempt(pod=pod, waits=waits, to=to, words=words, **truths)
+    truths = {key: _truth(body, key) for key in ("placed", "met", "reached")}
+    pod, waits, to, words, end = (
+        json_fields.text(body, key) for key in ("pod", "waits", "to", "words", "end")
+    )
+    if end not in {*End}:
+        raise ParseError(f"end is {short(repr(end), 40)}, not one of {', '.join(End)}")
+    return Attempt(pod=pod, waits=waits, to=to, words=words, end=End(end), **truths)
 
 
 def _truth(body: Mapping[str, Any], key: str) -> bool:

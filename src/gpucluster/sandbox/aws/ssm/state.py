@@ -9,7 +9,6 @@ from gpucluster import shell
 
 OUTPUT_MAX, ERROR_MAX = 24_000, 8_000  # characters of stdout and stderr in GetCommandInvocation
 TRUNCATED = "--output truncated--"
-TIMED_OUT_CODE = 124  # of `shell.run`
 # Of a script that its agent kills at the limit. A script's own 137 looks the same to the agent.
 KILLED_CODE = 137
 
@@ -55,7 +54,7 @@ def run_script(argv: Sequence[str], limit_s: float) -> Outcome:
     try:
         done = shell.run(argv, check=False, timeout_s=limit_s)
     except shell.CommandError as error:
-        late = error.result.code == TIMED_OUT_CODE
+        late = error.result.code == shell.TIMED_OUT
         return KILLED_CODE if late else error.result.code, "", error.result.stderr
     return done.code, done.stdout, done.stderr
 
