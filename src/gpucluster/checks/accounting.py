@@ -20,8 +20,10 @@ from gpucluster.checks.check import (
     passed,
     warned,
 )
+from gpucluster.checks.slurmctld import parsed
 from gpucluster.plan.model import Accounting
 from gpucluster.plan.model.accounting import ROOT
+from gpucluster.slurm import client, parse
 from gpucluster.slurm.accounts import read
 from gpucluster.slurm.accounts.diff import Change, difference
 from gpucluster.slurm.accounts.read import AccountsAnswerError
@@ -32,8 +34,8 @@ from gpucluster.text import short
 WAITING = 50  # records: below this slurmctld's queue is that of a moment
 COMMANDS = 8  # in a remedy; for more changes it names the command that makes them all
 _LIMIT_S = 20.0
-_QUEUE = Query(argv=("sdiag", "--json"), limit_s=_LIMIT_S)
-_LATER = Query(argv=("sh", "-c", "sleep 2; exec sdiag --json"), limit_s=_LIMIT_S)
+_QUEUE = Query(argv=client.STATISTICS, limit_s=_LIMIT_S)
+_LATER = Query(argv=("sh", "-c", f"sleep 2; exec {' '.join(client.STATISTICS)}"), limit_s=_LIMIT_S)
 _OTHER_QOS = (  # limits of a QOS that gpucluster never sets: each must be empty
     *("GrpJobs", "GrpSubmit", "GrpWall", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins", "MaxWall"),
     *("MaxJobsPU", "MaxSubmitPU", "MaxTRESPA", "MaxJobsPA", "MaxSubmitPA", "MinTRES"),
@@ -109,7 +111,7 @@ def parse_database(got: tuple[QueryOutput, ...]) -> Registered:
     if any(len(row) != 3 for row in rows):
         raise ParseError(f"sacctmgr printed {short(shown.stdout, 60)!r}")
     controller = next((f"{host}:{port}" for _, host, port in rows if host and port not in ("", "0")), "")
-    first, second = (_waiting(queue) for queue in queues)
+    first, second = (parsed(queue, parse.parse_waiting_records) for queue in queues)
     return Registered(answers=True, controller=controller, waiting=(first, second))
 
 
@@ -216,10 +218,6 @@ def evaluate_log(found: LogFile, want: JobLog) -> CheckResult:
         if found.is_open
         else failed(f"slurmctld writes to another file than {want.path}", expected)
     )
-
-
-def _waiting(queue: QueryOutput) -> int:
-    return int(json_fields.number(json_fields.table(queue.text()), "statistics", "dbd_agent_queue_size"))
 
 
 def _sacctmgr(*words: str) -> Query:

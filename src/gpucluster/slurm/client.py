@@ -19,6 +19,7 @@ SHOW_NODES = ("scontrol", "--future", "show", "nodes", "--json")  # without --fu
 SHOW_JOBS = ("scontrol", "show", "jobs", "--json")
 SHOW_RESERVATIONS = ("scontrol", "show", "reservations", "--json")
 PING = ("scontrol", "ping", "--json")
+STATISTICS = ("sdiag", "--json")
 QUEUE = ("squeue", "--noheader", "--all", "--array", "--states=all", "--sort=i")
 # Jobs that are neither over nor gone, for parse.parse_active. The text of the user, --nodelist, is the last field.
 ACTIVE_JOBS = ("squeue", "--noheader", "--all", "--array", "--format=%A|%T|%P|%N|%n")

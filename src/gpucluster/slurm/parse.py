@@ -1,4 +1,4 @@
-"""Parse Slurm's answers: the JSON of scontrol and squeue, and the rows of squeue in a format of ours.
+"""Parse Slurm's answers: the JSON of scontrol, squeue and sdiag, and the rows of squeue in a format of ours.
 
 Missing needed fields raise SlurmAnswerError; unknown fields are ignored. Names and comments are untrusted text: a job's name
 can imitate a line of scontrol's text, so that text is not read.
@@ -257,6 +257,18 @@ def parse_pings(text: str) -> dict[str, str]:
         raise _unreadable("ping", error) from error
 
 
+def parse_waiting_records(text: str) -> int:
+    """How many records wait in slurmctld for slurmdbd, of `sdiag --json`."""
+    body = _object(text, "statistics")
+    try:
+        waiting = body["statistics"]["dbd_agent_queue_size"]
+        if not isinstance(waiting, int):
+            raise TypeError(f"dbd_agent_queue_size is {waiting!r}")
+        return waiting
+    except _ERRORS as error:
+        raise _unreadable("statistic", error) from error
+
+
 def _pinged(item: Mapping[str, Any]) -> str:
     if "pinged" in item:
         return _text(item, "pinged")
@@ -345,26 +357,30 @@ def _commas(value: object) -> tuple[str, ...]:
     return tuple(word for word in str(value or "").split(",") if word)
 
 
-def _items(text: str, key: str) -> list[Mapping[str, Any]]:
+def _object(text: str, key: str) -> Mapping[str, Any]:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SlurmAnswerError(f"scontrol's answer for {key} is not JSON: {str(error)[:200]}") from error
+        raise SlurmAnswerError(f"Slurm's answer for {key} is not JSON: {str(error)[:200]}") from error
     answer = cast(dict[str, Any], body) if isinstance(body, dict) else {}
     if answer.get("errors"):  # scontrol can exit with 0 and print an empty list with its errors
-        raise SlurmAnswerError(f"scontrol cannot list {key}: {str(answer['errors'])[:200]}")
-    items = answer.get(key)
+        raise SlurmAnswerError(f"Slurm cannot list {key}: {str(answer['errors'])[:200]}")
+    return answer
+
+
+def _items(text: str, key: str) -> list[Mapping[str, Any]]:
+    items = _object(text, key).get(key)
     if not isinstance(items, list):
-        raise SlurmAnswerError(f"scontrol's answer has no list of {key}")
+        raise SlurmAnswerError(f"Slurm's answer has no list of {key}")
     for item in cast(list[object], items):
         if not isinstance(item, dict):
-            raise SlurmAnswerError(f"scontrol's list of {key} has {str(item)[:40]!r}; expected an object")
+            raise SlurmAnswerError(f"Slurm's list of {key} has {str(item)[:40]!r}; expected an object")
     return cast(list[Mapping[str, Any]], items)
 
 
 def _unreadable(what: str, error: Exception) -> SlurmAnswerError:
     words = f"no field {error.args[0]!r}" if isinstance(error, KeyError) else str(error)[:200]
-    return SlurmAnswerError(f"a {what} in scontrol's JSON cannot be read: {words}")
+    return SlurmAnswerError(f"a {what} in Slurm's JSON cannot be read: {words}")
 
 
 def _hardware(values: tuple[object, ...]) -> NodeHardware | None:

@@ -283,10 +283,10 @@ def test_a_slurmctld_that_runs_with_accounting_goes_on_before_it_has_saved_its_l
         ("sacctmgr --noheader", (1, "Connection refused"), "slurmdbd does not answer: its log is empty"),
         (
             "sdiag",
-            (0, "DBD Agent queue size: 303\n"),
+            (0, '{"statistics": {"dbd_agent_queue_size": 303}}'),
             "303 records wait in slurmctld for slurmdbd: its log is empty",
         ),
-        ("sdiag", (0, "DBD Agent queue size: 99\n"), ""),
+        ("sdiag", (0, '{"statistics": {"dbd_agent_queue_size": 99}}'), ""),
         ("sdiag", (1, "slurm_get_statistics: Unable to contact slurm controller"), ""),
     ],
 )

@@ -117,6 +117,26 @@ def test_answer_of_unknown_shape_is_an_error(text: str) -> None:
         parse.view(text, JOBS, 1.0)
 
 
+def test_records_that_wait() -> None:
+    assert parse.parse_waiting_records('{"statistics": {"dbd_agent_queue_size": 303}, "errors": []}') == 303
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"statistics": []}',
+        '{"statistics": {}}',
+        '{"statistics": {"dbd_agent_queue_size": null}}',
+        '{"statistics": {"dbd_agent_queue_size": 0}, "errors": [{"error": "Unable to contact slurm controller"}]}',
+    ],
+)
+def test_records_that_wait_are_never_guessed(text: str) -> None:
+    with pytest.raises(parse.SlurmAnswerError):
+        parse.parse_waiting_records(text)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

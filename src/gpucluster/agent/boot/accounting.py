@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +22,9 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.plan import codec, names
 from gpucluster.plan.model import Accounting, ExternalDatabase, LocalDatabase
 from gpucluster.shell import Result
+from gpucluster.slurm import client, parse
 from gpucluster.slurm.accounts import apply as accounts
+from gpucluster.slurm.parse import SlurmAnswerError
 
 DATABASE, SLURMDBD, CONTROLLER = "mariadb", "slurmdbd", "slurmctld"
 SLURM_USER, MARIADB_USER = "slurm", "mysql"
@@ -233,11 +234,14 @@ def _check_work(machine: Machine, bundle: Bundle, answer: Result) -> None:
     if answer.code:
         raise NotYetError(f"slurmdbd does not answer: {systemd.last_log_lines(machine, SLURMDBD)}")
     env = {"SLURM_CONF": str(bundle.tree / CONF)}
-    statistics = machine.run(["sdiag"], check=False, timeout_s=ASK_S, env=env).stdout
-    waiting = re.search(r"^DBD Agent queue size:\s*(\d+)", statistics, re.MULTILINE)
-    if waiting and int(waiting[1]) >= MOST_WAITING:
+    statistics = machine.run(client.STATISTICS, check=False, timeout_s=ASK_S, env=env)
+    try:
+        waiting = parse.parse_waiting_records(statistics.stdout)
+    except SlurmAnswerError:
+        return  # slurmctld is away: nothing waits that is known
+    if waiting >= MOST_WAITING:
         lines = systemd.last_log_lines(machine, SLURMDBD)
-        raise NotYetError(f"{waiting[1]} records wait in slurmctld for slurmdbd: {lines}")
+        raise NotYetError(f"{waiting} records wait in slurmctld for slurmdbd: {lines}")
 
 
 def _check_room(machine: Machine, folder: str) -> None:
