@@ -24,7 +24,7 @@ from typing import Any
 
 from gpucluster.cli.lint_input import read_all
 from gpucluster.errors import GpuclusterError
-from gpucluster.k8s.lint import Facts, Level, check
+from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.kustomize import FILES
 
 TABLE = Path(__file__).with_name("lint-corpus.json")
@@ -74,14 +74,14 @@ def _verdicts(clone: Path, row: dict[str, Any], facts: Facts, counts: Counter[st
         for path in row["files"]:
             levels = _findings(Path(folder) / path, facts)
             counts["files"] += 1
-            if rules := sorted({rule for level, rule in levels if level is Level.ERROR}):
+            if rules := sorted({rule for level, rule in levels if level is Severity.ERROR}):
                 found[path] = rules
             counts["refused"] += bool(rules)
-            counts["warned"] += any(level is Level.WARNING for level, _ in levels)
+            counts["warned"] += any(level is Severity.WARNING for level, _ in levels)
     return found
 
 
-def _findings(file: Path, facts: Facts) -> list[tuple[Level, str]]:
+def _findings(file: Path, facts: Facts) -> list[tuple[Severity, str]]:
     try:
         got = read_all([file])
     except GpuclusterError as error:

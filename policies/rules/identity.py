@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from gpucluster.engine.offline.model import Resource, Value
 from gpucluster.engine.policy import (
-    Level,
+    EnforcementLevel,
     Rule,
     RuleResult,
     Stack,
@@ -209,5 +209,5 @@ def _violation(resource: Resource, where: str, found: str) -> Violation:
 
 
 RULES = (
-    Rule(name="wide-policy", level=Level.MANDATORY, about="Roles may use only named actions on named resources.", check=wide, texts=True),
+    Rule(name="wide-policy", level=EnforcementLevel.MANDATORY, about="Roles may use only named actions on named resources.", check=wide, texts=True),
 )  # fmt: skip

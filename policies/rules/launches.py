@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
-from gpucluster.engine.policy import Level, Rule, RuleResult, Stack, Undecided, Violation, at, is_unreadable
+from gpucluster.engine.policy import (
+    EnforcementLevel,
+    Rule,
+    RuleResult,
+    Stack,
+    Undecided,
+    Violation,
+    at,
+    is_unreadable,
+)
 from gpucluster.plan.names import TAG_POOL
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -104,6 +113,6 @@ def _reservation_preference(resource: Resource) -> str | None:
 
 
 RULES = (
-    Rule(name="imdsv2", level=Level.MANDATORY, about="The metadata service requires a token and does not answer containers.", check=metadata),
-    Rule(name="placement-on-reservation", level=Level.MANDATORY, about="No placement group is combined with reserved capacity.", check=placement),
+    Rule(name="imdsv2", level=EnforcementLevel.MANDATORY, about="The metadata service requires a token and does not answer containers.", check=metadata),
+    Rule(name="placement-on-reservation", level=EnforcementLevel.MANDATORY, about="No placement group is combined with reserved capacity.", check=placement),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
 from gpucluster.engine.policy import (
-    Level,
+    EnforcementLevel,
     Rule,
     RuleResult,
     Stack,
@@ -177,6 +177,6 @@ def _has(stack: Stack, group: Resource, kind: str, block: str) -> bool:
 
 
 RULES = (
-    Rule(name="open-group", level=Level.MANDATORY, about="No security group accepts traffic from everywhere.", check=open_groups),
-    Rule(name="efa-group", level=Level.MANDATORY, about="A template with EFA has a security group that permits traffic with itself in both directions.", check=efa_groups),
+    Rule(name="open-group", level=EnforcementLevel.MANDATORY, about="No security group accepts traffic from everywhere.", check=open_groups),
+    Rule(name="efa-group", level=EnforcementLevel.MANDATORY, about="A template with EFA has a security group that permits traffic with itself in both directions.", check=efa_groups),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucluster.engine.policy import Level, Rule, RuleResult, Stack, Violation
+from gpucluster.engine.policy import EnforcementLevel, Rule, RuleResult, Stack, Violation
 
 # types whose loss is the loss of data that nothing makes again; a bucket of bundles is made again by the next `up`
 DATA = (
@@ -30,5 +30,5 @@ def protected(stack: Stack) -> Iterator[RuleResult]:
 
 
 RULES = (
-    Rule(name="unprotected-data", level=Level.MANDATORY, about="File systems and data volumes are protected.", check=protected),
+    Rule(name="unprotected-data", level=EnforcementLevel.MANDATORY, about="File systems and data volumes are protected.", check=protected),
 )  # fmt: skip

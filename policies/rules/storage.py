@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import Resource, Value
 from gpucluster.engine.policy import (
-    Level,
+    EnforcementLevel,
     Rule,
     RuleResult,
     Stack,
@@ -95,5 +95,5 @@ def _plain(resource: Resource, where: str, found: str) -> Violation:
 
 
 RULES = (
-    Rule(name="unencrypted-storage", level=Level.MANDATORY, about="Volumes, file systems, disks and buckets are encrypted.", check=encrypted),
+    Rule(name="unencrypted-storage", level=EnforcementLevel.MANDATORY, about="Volumes, file systems, disks and buckets are encrypted.", check=encrypted),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import cast
 from gpucluster.catalog.properties import aws_properties
 from gpucluster.engine.offline.model import UNKNOWN, Resource, Value
 from gpucluster.engine.policy import (
-    Level,
+    EnforcementLevel,
     Rule,
     RuleResult,
     Stack,
@@ -102,5 +102,5 @@ def _has(resource: Resource, where: str, tags: Value) -> Iterator[RuleResult]:
 
 
 RULES = (
-    Rule(name="untagged-cost", level=Level.MANDATORY, about="Resources that cost money have the tag of their cluster.", check=untagged),
+    Rule(name="untagged-cost", level=EnforcementLevel.MANDATORY, about="Resources that cost money have the tag of their cluster.", check=untagged),
 )  # fmt: skip

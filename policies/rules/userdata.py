@@ -9,7 +9,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpucluster.engine.offline.model import SECRET, Resource, Value
-from gpucluster.engine.policy import Level, Rule, RuleResult, Stack, Undecided, Violation, is_unreadable
+from gpucluster.engine.policy import (
+    EnforcementLevel,
+    Rule,
+    RuleResult,
+    Stack,
+    Undecided,
+    Violation,
+    is_unreadable,
+)
 
 LAUNCHES = (
     "aws:ec2/launchTemplate:LaunchTemplate",
@@ -131,5 +139,5 @@ def _bits(token: str) -> float:
 
 
 RULES = (
-    Rule(name="secret-in-user-data", level=Level.MANDATORY, about="User data contains no secret.", check=secrets, texts=True),
+    Rule(name="secret-in-user-data", level=EnforcementLevel.MANDATORY, about="User data contains no secret.", check=secrets, texts=True),
 )  # fmt: skip

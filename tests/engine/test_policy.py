@@ -48,7 +48,7 @@ def _row(event: dict[str, Any]) -> Row:
 def at_the_desk(cluster: Cluster) -> list[Row]:
     planned = offline.run(PROGRAM, cluster.plan)
     report = policy.evaluate([policy.load(PACK)], planned.resources)
-    levels = (replace(f, level=policy.Level.ADVISORY) if f.open else f for f in report.findings)
+    levels = (replace(f, level=policy.EnforcementLevel.ADVISORY) if f.open else f for f in report.findings)
     return sorted((str(f.level), f.rule, f.urn, str(f)) for f in levels)
 
 

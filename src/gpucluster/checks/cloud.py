@@ -27,7 +27,7 @@ UP = "pulumi up --refresh --stack {cluster}"  # the step for what Pulumi creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class CloudDifference:
     """One difference, with the command that heals it, or with none. `off`: the name of a machine of Pulumi that does not run."""
 
     words: str
@@ -43,7 +43,7 @@ class Daemon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SearchScope:
     """Where instances of the cluster are looked for, besides by its tag: in its VPC, else by its nodes' security group.
 
     In a VPC of the site (`whole_vpc` false) others have instances, too.
@@ -71,7 +71,7 @@ class Owned:
     With `kubernetes`, EKS and Karpenter have nodes in it, too; `kube.instances` compares those with the API server.
     """
 
-    place: Place
+    place: SearchScope
     fixed: tuple[str, ...] = ()  # names of the login machines and the standby, which Pulumi creates
     kubernetes: bool = False
 
@@ -98,7 +98,7 @@ class Holdings:
     launched: frozenset[str]
 
 
-def judged(faults: Iterable[Fault], cluster: str, good: str, expected: str) -> CheckResult:
+def judged(faults: Iterable[CloudDifference], cluster: str, good: str, expected: str) -> CheckResult:
     """Passed with the words `good`, or failed with the faults and their commands. Culprits are the machines that do not run."""
     every = tuple(faults)
     if not every:
@@ -187,10 +187,12 @@ def evaluate_holdings(found: Holdings, want: Owned) -> CheckResult:
     odd = [_disowned(i, found, cluster) for i in tagged if not _is_owned(i, found, want)]
     odd += [_stray(i, found, cluster) for i in lost]
     odd += [
-        Fault(words=f"{i.id} (in {short(i.subnet, 40)})", step="") for i in tagged if not _is_placed(i, want)
+        CloudDifference(words=f"{i.id} (in {short(i.subnet, 40)})", step="")
+        for i in tagged
+        if not _is_placed(i, want)
     ]
     if all(i.id != found.head for i in found.instances):
-        odd.append(Fault(words=f"the head {found.head} is not in the list", step=""))
+        odd.append(CloudDifference(words=f"the head {found.head} is not in the list", step=""))
     if odd:
         healed = all(one.step for one in odd)
         steps = "; ".join(dict.fromkeys(one.step for one in odd)) if healed else ""
@@ -206,23 +208,25 @@ def _is_ours(instance: Instance, found: Holdings) -> bool:
     return instance.cluster == "" and (instance.id == found.head or instance.id in found.launched)
 
 
-def _disowned(instance: Instance, found: Holdings, cluster: str) -> Fault:
+def _disowned(instance: Instance, found: Holdings, cluster: str) -> CloudDifference:
     """The head may terminate only what has the role of a node: a node of the daemon without it runs for ever."""
     if not _is_launched(instance, found):
-        return Fault(words=f"{instance.id} ({short(instance.role, 20) or 'no role'})", step="")
+        return CloudDifference(words=f"{instance.id} ({short(instance.role, 20) or 'no role'})", step="")
     role = short(instance.role, 20) or "none"
     words = f"{instance.id} (of the daemon, its {names.TAG_ROLE} is {role}, not {names.ROLE_NODE})"
-    return Fault(words=words, step=_tag(instance, found, cluster))
+    return CloudDifference(words=words, step=_tag(instance, found, cluster))
 
 
-def _stray(instance: Instance, found: Holdings, cluster: str) -> Fault:
+def _stray(instance: Instance, found: Holdings, cluster: str) -> CloudDifference:
     """An instance without the cluster's tag, or of another cluster."""
     if instance.cluster:
         words = f"in the network, of the cluster {short(instance.cluster, 40)}"
-        return Fault(words=f"{instance.id} ({words})", step="")
+        return CloudDifference(words=f"{instance.id} ({words})", step="")
     ours = _is_ours(instance, found)
     words = f"{'of the daemon' if ours else 'in the network'}, without the tag {names.TAG_CLUSTER}"
-    return Fault(words=f"{instance.id} ({words})", step=_tag(instance, found, cluster) if ours else "")
+    return CloudDifference(
+        words=f"{instance.id} ({words})", step=_tag(instance, found, cluster) if ours else ""
+    )
 
 
 def _tag(instance: Instance, found: Holdings, cluster: str) -> str:

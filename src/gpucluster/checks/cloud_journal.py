@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from gpucluster.checks import daemon_journal, json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput
-from gpucluster.checks.cloud import Fault, Place, instances_of, judged
-from gpucluster.checks.daemon_journal import Entry
+from gpucluster.checks.cloud import CloudDifference, SearchScope, instances_of, judged
+from gpucluster.checks.daemon_journal import LivingInstance
 from gpucluster.cloud.limits import UNSEEN_S
 
 ENDED = "terminated"  # the daemon sees the end of an instance while it shuts down
@@ -18,14 +18,14 @@ _POWER_DOWN = "scontrol update nodename={slot} state=power_down"
 class JournalWant:
     """The place in which the instances of the journal must be."""
 
-    place: Place
+    place: SearchScope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalFound:
     """The living instances of the journal, and the state of each instance that EC2 lists."""
 
-    living: Mapping[str, Entry]
+    living: Mapping[str, LivingInstance]
     states: Mapping[str, str]
 
 
@@ -56,11 +56,11 @@ def _states(listing: QueryOutput) -> dict[str, str]:
     }
 
 
-def _faults(found: JournalFound) -> Iterator[Fault]:
+def _faults(found: JournalFound) -> Iterator[CloudDifference]:
     for name, entry in found.living.items():
         about = f"{entry.slot} ({name})" if entry.slot else name
         if found.states.get(name) == ENDED:
-            yield Fault(words=f"{about} is terminated", step=_RESTART)
+            yield CloudDifference(words=f"{about} is terminated", step=_RESTART)
         elif name not in found.states and entry.age_s > UNSEEN_S:
             step = _POWER_DOWN.format(slot=entry.slot) if entry.slot else _RESTART
-            yield Fault(words=f"{about} is not listed by EC2", step=step)
+            yield CloudDifference(words=f"{about} is not listed by EC2", step=step)

@@ -6,7 +6,16 @@ from typing import Any
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, listed
-from gpucluster.checks.cloud import ENDED, UP, Fault, Place, instances_of, is_named, judged, tags_of
+from gpucluster.checks.cloud import (
+    ENDED,
+    UP,
+    CloudDifference,
+    SearchScope,
+    instances_of,
+    is_named,
+    judged,
+    tags_of,
+)
 from gpucluster.cloud.tags import tag_step
 from gpucluster.plan import names
 from gpucluster.text import short
@@ -51,7 +60,7 @@ class NodeTemplate:
 class Machines:
     """The expected machines. `node_group` is the id of the nodes' security group."""
 
-    place: Place
+    place: SearchScope
     fixed: tuple[FixedMachine, ...]
     templates: tuple[NodeTemplate, ...]
     node_group: str
@@ -153,7 +162,7 @@ def evaluate_machines(found: FoundMachines, want: Machines) -> CheckResult:
             words = (
                 f"version {one.version} of the launch template {one.id} ({one.pool}, {one.machine}) is gone"
             )
-            faults.append(Fault(words=words, step=UP))
+            faults.append(CloudDifference(words=words, step=UP))
     expected = f"{len(want.fixed)} machines of the plan, and nodes of its launch templates"
     return judged(faults, cluster, f"{len(want.fixed)} machines and {len(nodes)} nodes", expected)
 
@@ -166,64 +175,68 @@ def _is_node(one: Machine, want: Machines) -> bool:
     return of_plan or one.tags.get(names.TAG_ROLE) == names.ROLE_NODE
 
 
-def _fixed(want: FixedMachine, ours: list[Machine], cluster: str) -> Iterator[Fault]:
+def _fixed(want: FixedMachine, ours: list[Machine], cluster: str) -> Iterator[CloudDifference]:
     mine = [m for m in ours if m.tags.get("Name") == want.name]
     if not mine:
-        yield Fault(words=f"{want.name} is missing", step=UP, off=want.name)
+        yield CloudDifference(words=f"{want.name} is missing", step=UP, off=want.name)
         return
     for one in mine:
         about = f"{want.name} ({one.id})"
         if one.state not in ("pending", "running"):
             words, step = f"{about} is {short(one.state, 20)}", _START.format(id=one.id)
-            yield Fault(words=words, step=step, off=want.name)
+            yield CloudDifference(words=words, step=step, off=want.name)
         yield from _guard(about, one)
         if one.on_shutdown not in ("", "stop"):
             words = f"{about} ends when its system shuts down ({short(one.on_shutdown, 20)})"
-            yield Fault(words=words, step=_STAY.format(id=one.id))
+            yield CloudDifference(words=words, step=_STAY.format(id=one.id))
         if want.public and not one.address:
-            yield Fault(words=f"{about} has lost its Elastic IP address", step=UP)
+            yield CloudDifference(words=f"{about} has lost its Elastic IP address", step=UP)
         for words in _differences(one, want.machine, f"{cluster}-{want.role}", want.image):
-            yield Fault(words=f"{about} {words}", step=UP)
+            yield CloudDifference(words=f"{about} {words}", step=UP)
         if one.tags.get(names.TAG_ROLE) != want.role:
             step = tag_step(one.id, {names.TAG_ROLE: want.role})
-            yield Fault(words=f"{about} has the role {_shown(one.tags.get(names.TAG_ROLE))}", step=step)
+            yield CloudDifference(
+                words=f"{about} has the role {_shown(one.tags.get(names.TAG_ROLE))}", step=step
+            )
         if len(one.groups) != 1 or not all(
             is_named(name, f"{cluster}-{want.group}") for _, name in one.groups
         ):
-            yield Fault(words=f"{about} has the groups {_groups(one)}", step=UP)
+            yield CloudDifference(words=f"{about} has the groups {_groups(one)}", step=UP)
 
 
-def _node(one: Machine, want: Machines) -> Iterator[Fault]:
+def _node(one: Machine, want: Machines) -> Iterator[CloudDifference]:
     """A node that differs is replaced: the daemon launches another for its jobs."""
     cluster, end = want.place.cluster, _END.format(id=one.id)
     if one.state in ("stopping", "stopped"):
-        yield Fault(words=f"{one.id} is {one.state}", step=end)
+        yield CloudDifference(words=f"{one.id} is {one.state}", step=end)
     yield from _guard(one.id, one)
     template = next((t for t in want.templates if t.id == one.tags.get(names.TAG_TEMPLATE)), None)
     if template is None:
-        yield Fault(words=f"{one.id} is of no launch template of the plan", step=end)
+        yield CloudDifference(words=f"{one.id} is of no launch template of the plan", step=end)
         return
     version = one.tags.get(names.TAG_TEMPLATE_VERSION, "")
     image = template.image if version == str(template.version) else ""  # an older one may have another
     if not version.isdecimal() or int(version) > template.version:
         words = f"{one.id} is of version {_shown(version)} of its launch template, not {template.version}"
-        yield Fault(words=words, step=end)
+        yield CloudDifference(words=words, step=end)
     for words in _differences(one, template.machine, f"{cluster}-{names.ROLE_NODE}", image):
-        yield Fault(words=f"{one.id} {words}", step=end)
+        yield CloudDifference(words=f"{one.id} {words}", step=end)
     if one.tags.get(names.TAG_POOL) != template.pool:
         step = tag_step(one.id, {names.TAG_POOL: template.pool})
-        yield Fault(words=f"{one.id} has the pool {_shown(one.tags.get(names.TAG_POOL))}", step=step)
+        yield CloudDifference(
+            words=f"{one.id} has the pool {_shown(one.tags.get(names.TAG_POOL))}", step=step
+        )
     if {group for group, _ in one.groups} != {want.node_group}:
-        yield Fault(words=f"{one.id} has the groups {_groups(one)}", step=end)
+        yield CloudDifference(words=f"{one.id} has the groups {_groups(one)}", step=end)
 
 
-def _guard(about: str, one: Machine) -> Iterator[Fault]:
+def _guard(about: str, one: Machine) -> Iterator[CloudDifference]:
     if one.metadata != GUARDED:
         endpoint, tokens, hops = one.metadata
         words = (
             f"{about}: metadata service {short(endpoint, 20)}, tokens {short(tokens, 20)}, hop limit {hops}"
         )
-        yield Fault(words=words, step=_GUARD.format(id=one.id))
+        yield CloudDifference(words=words, step=_GUARD.format(id=one.id))
 
 
 def _differences(one: Machine, machine: str, profile: str, image: str) -> Iterator[str]:

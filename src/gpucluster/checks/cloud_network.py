@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpucluster.checks.check import CheckResult, Location, Query, listed
-from gpucluster.checks.cloud import UP, Fault, is_named, judged
+from gpucluster.checks.cloud import UP, CloudDifference, is_named, judged
 from gpucluster.checks.network_answers import Acl, Endpoint, Network, RouteTable
 from gpucluster.checks.policy_documents import differences, loaded
 from gpucluster.plan.security_rules import ANYWHERE, ENDPOINTS
@@ -46,24 +46,24 @@ def evaluate_network(found: Network, want: NetworkWant) -> CheckResult:
     parts = f"{len(want.endpoints)} interface endpoints"
     if want.own:
         faults += [*_private(found, want), *_public(found, want), *_acls(found, want)]
-        faults += [Fault(words=f"{one} of the VPC is off", step=UP) for one in found.attributes_off]
+        faults += [CloudDifference(words=f"{one} of the VPC is off", step=UP) for one in found.attributes_off]
         parts = f"routes of {len(want.private) + len(want.public)} subnets, {parts}"
     each = dict.fromkeys(faults)  # subnets may share a table
     return judged(each, want.cluster, "as declared", f"{parts}, as the plan has them")
 
 
-def _private(found: Network, want: NetworkWant) -> Iterator[Fault]:
+def _private(found: Network, want: NetworkWant) -> Iterator[CloudDifference]:
     """Machines reach S3 by the gateway endpoint, and everything else by a NAT gateway, if the plan has one."""
     for subnet in want.private:
         table = _table_of(found, subnet)
         if table is None:
-            yield Fault(words=f"{subnet} has no route table of its own", step=UP)
+            yield CloudDifference(words=f"{subnet} has no route table of its own", step=UP)
             continue
         yield from _routes_by_hand(table, ("eni-", "i-", "igw-"))
         yield from _default_route(found, subnet, table, want)
         serving = [one for one in found.endpoints if _serves_s3(one, table)]
         if not serving:
-            yield Fault(words=f"{table.id} of {subnet} has no endpoint of S3", step=UP)
+            yield CloudDifference(words=f"{table.id} of {subnet} has no endpoint of S3", step=UP)
         for one in serving:
             yield from _policy(f"the endpoint of s3 ({one.id})", one)
 
@@ -72,25 +72,27 @@ def _table_of(found: Network, subnet: str) -> RouteTable | None:
     return next((table for table in found.tables if subnet in table.subnets), None)
 
 
-def _default_route(found: Network, subnet: str, table: RouteTable, want: NetworkWant) -> Iterator[Fault]:
+def _default_route(
+    found: Network, subnet: str, table: RouteTable, want: NetworkWant
+) -> Iterator[CloudDifference]:
     target = next((route.by for route in table.routes if route.to == ANYWHERE), "")
     state = found.gateways.get(target, "")
     if not want.nat and target:
         step = f"aws ec2 delete-route --route-table-id {table.id} --destination-cidr-block {ANYWHERE}"
-        yield Fault(words=f"{subnet} has a route to {ANYWHERE} by {target}", step=step)
+        yield CloudDifference(words=f"{subnet} has a route to {ANYWHERE} by {target}", step=step)
     elif want.nat and not target:
-        yield Fault(words=f"{subnet} has no route to a NAT gateway", step=UP)
+        yield CloudDifference(words=f"{subnet} has no route to a NAT gateway", step=UP)
     elif want.nat and not target.startswith("nat-"):
-        yield Fault(words=f"the route of {subnet} leads to {target}, not to a NAT gateway", step=UP)
+        yield CloudDifference(words=f"the route of {subnet} leads to {target}, not to a NAT gateway", step=UP)
     elif want.nat and state != AVAILABLE:
-        yield Fault(words=f"{target}, the NAT gateway of {subnet}, {_is(state)}", step=UP)
+        yield CloudDifference(words=f"{target}, the NAT gateway of {subnet}, {_is(state)}", step=UP)
 
 
 def _is(state: str) -> str:
     return f"is {short(state, 30)}" if state else "does not exist"
 
 
-def _routes_by_hand(table: RouteTable, foreign: tuple[str, ...]) -> Iterator[Fault]:
+def _routes_by_hand(table: RouteTable, foreign: tuple[str, ...]) -> Iterator[CloudDifference]:
     """Routes whose target is gone, or by a single machine or straight to the internet: traffic of nodes goes there.
 
     Routes to networks of the site, by a peering, a gateway or an endpoint, are nobody's fault. The default route is compared by itself.
@@ -101,10 +103,10 @@ def _routes_by_hand(table: RouteTable, foreign: tuple[str, ...]) -> Iterator[Fau
             continue
         if route.blackhole:
             words = f"the target {route.by} of the route to {route.to} is gone ({table.id})"
-            yield Fault(words=words, step=step)
+            yield CloudDifference(words=words, step=step)
         elif route.by.startswith(foreign):
             words = f"the route to {route.to} by {route.by} is not of the plan ({table.id})"
-            yield Fault(words=words, step=step)
+            yield CloudDifference(words=words, step=step)
 
 
 def _destination(to: str) -> str:
@@ -118,12 +120,12 @@ def _serves_s3(one: Endpoint, table: RouteTable) -> bool:
     return not one.interface and one.service == "s3" and one.state == AVAILABLE and table.id in one.tables
 
 
-def _public(found: Network, want: NetworkWant) -> Iterator[Fault]:
+def _public(found: Network, want: NetworkWant) -> Iterator[CloudDifference]:
     """Login machines and NAT gateways reach the internet by the internet gateway."""
     for cidr in want.public:
         subnet = found.public.get(cidr)
         if subnet is None:
-            yield Fault(words=f"there is no subnet {cidr}", step=UP)
+            yield CloudDifference(words=f"there is no subnet {cidr}", step=UP)
             continue
         table = _table_of(found, subnet)
         routes = () if table is None else table.routes
@@ -131,43 +133,45 @@ def _public(found: Network, want: NetworkWant) -> Iterator[Fault]:
             yield from _routes_by_hand(table, ("eni-", "i-"))
         target = next((route for route in routes if route.to == ANYWHERE), None)
         if target is None or target.blackhole or not target.by.startswith("igw-"):
-            yield Fault(words=f"{subnet} has no route to the internet gateway", step=UP)
+            yield CloudDifference(words=f"{subnet} has no route to the internet gateway", step=UP)
 
 
-def _endpoint_faults(found: Network, want: NetworkWant) -> Iterator[Fault]:
+def _endpoint_faults(found: Network, want: NetworkWant) -> Iterator[CloudDifference]:
     """EC2 lists a deleted endpoint for a while, also beside the new one: one that is right is enough."""
     for service in want.endpoints:
         ours = [one for one in found.endpoints if one.interface and one.service == service]
         living = [list(_of_endpoint(one, want)) for one in ours if one.state != "deleted"]
-        missing = [Fault(words=f"the endpoint of {service} does not exist", step=UP)]
+        missing = [CloudDifference(words=f"the endpoint of {service} does not exist", step=UP)]
         yield from min(living, key=len, default=missing)
 
 
-def _of_endpoint(one: Endpoint, want: NetworkWant) -> Iterator[Fault]:
+def _of_endpoint(one: Endpoint, want: NetworkWant) -> Iterator[CloudDifference]:
     """An interface endpoint has an address in each zone, and the normal name of its service leads there."""
     about = f"the endpoint of {one.service} ({one.id})"
     missing = [subnet for subnet in want.private if subnet not in one.subnets]
     if one.state != AVAILABLE:
-        yield Fault(words=f"{about} {_is(one.state)}", step=UP)
+        yield CloudDifference(words=f"{about} {_is(one.state)}", step=UP)
     if not one.private_dns:
-        yield Fault(words=f"{about} has no private DNS", step=UP)
+        yield CloudDifference(words=f"{about} has no private DNS", step=UP)
     if missing:
-        yield Fault(words=f"{about} has no address in {', '.join(missing)}", step=UP)
+        yield CloudDifference(words=f"{about} has no address in {', '.join(missing)}", step=UP)
     if len(one.groups) != 1 or not is_named(one.groups[0], f"{want.cluster}-{ENDPOINTS}"):
         groups = listed([short(group, 60) for group in one.groups]) or "none"
-        yield Fault(words=f"{about} has the groups {groups}", step=UP)
+        yield CloudDifference(words=f"{about} has the groups {groups}", step=UP)
     yield from _policy(about, one)
 
 
-def _policy(about: str, one: Endpoint) -> Iterator[Fault]:
+def _policy(about: str, one: Endpoint) -> Iterator[CloudDifference]:
     """The program declares no policy, so EC2 writes its own, and `pulumi up` does not compare it."""
     if one.policy and differences(loaded(one.policy), OPEN):
         text = json.dumps(OPEN).replace("{", "{{").replace("}", "}}")  # `judged` formats the step
         step = f"aws ec2 modify-vpc-endpoint --vpc-endpoint-id {one.id} --policy-document '{text}'"
-        yield Fault(words=f"{about} has another policy than EC2's own: {short(one.policy, 120)}", step=step)
+        yield CloudDifference(
+            words=f"{about} has another policy than EC2's own: {short(one.policy, 120)}", step=step
+        )
 
 
-def _acls(found: Network, want: NetworkWant) -> Iterator[Fault]:
+def _acls(found: Network, want: NetworkWant) -> Iterator[CloudDifference]:
     """The plan declares no network ACL. A new VPC has one, whose first rules admit everything in both directions."""
     public = {found.public[cidr] for cidr in want.public if cidr in found.public}
     ours = {*want.private, *public}
@@ -177,12 +181,14 @@ def _acls(found: Network, want: NetworkWant) -> Iterator[Fault]:
         if used and not acl.default and default:
             for subnet in used:
                 step = f"aws ec2 replace-network-acl-association --association-id {acl.subnets[subnet]} --network-acl-id {default}"
-                yield Fault(words=f"{subnet} has the network ACL {acl.id}, not the VPC's own", step=step)
+                yield CloudDifference(
+                    words=f"{subnet} has the network ACL {acl.id}, not the VPC's own", step=step
+                )
         elif used:
             yield from _entries(acl)
 
 
-def _entries(acl: Acl) -> Iterator[Fault]:
+def _entries(acl: Acl) -> Iterator[CloudDifference]:
     """Rules before the one that admits everything; a rule that admits does no harm there."""
     for out in (False, True):
         way = "egress" if out else "ingress"
@@ -191,10 +197,12 @@ def _entries(acl: Acl) -> Iterator[Fault]:
         for one in rules:
             if not one.allow and one.number < min(admits or _LAST_RULE, _LAST_RULE):
                 step = f"aws ec2 delete-network-acl-entry --network-acl-id {acl.id} --{way} --rule-number {one.number}"
-                yield Fault(words=f"{acl.id} denies {short(one.what, 80)} (rule {one.number})", step=step)
+                yield CloudDifference(
+                    words=f"{acl.id} denies {short(one.what, 80)} (rule {one.number})", step=step
+                )
         if admits is None:
             step = (
                 f"aws ec2 create-network-acl-entry --network-acl-id {acl.id} --{way} --rule-number 100"
                 f" --protocol -1 --rule-action allow --cidr-block {ANYWHERE}"
             )
-            yield Fault(words=f"{acl.id} has no rule that admits everything ({way})", step=step)
+            yield CloudDifference(words=f"{acl.id} has no rule that admits everything ({way})", step=step)

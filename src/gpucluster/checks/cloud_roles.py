@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, listed
-from gpucluster.checks.cloud import UP, Fault, is_named, judged
+from gpucluster.checks.cloud import UP, CloudDifference, is_named, judged
 from gpucluster.checks.policy_documents import differences
 from gpucluster.text import short
 
@@ -78,31 +78,31 @@ def evaluate_roles(found: tuple[Role, ...], want: RolesWant) -> CheckResult:
         words = (
             f"the launch template {template} names no profile {want.node}, so the role of nodes is not found"
         )
-        faults.append(Fault(words=words, step=UP))
+        faults.append(CloudDifference(words=words, step=UP))
     expected = "each role has its own inline policy and trust policy, as declared, and no other policy"
     return judged(faults, want.cluster, f"{len(pairs)} roles, as declared", expected)
 
 
-def _faults(one: Role, want: RoleWant) -> Iterator[Fault]:
+def _faults(one: Role, want: RoleWant) -> Iterator[CloudDifference]:
     if not one.name:
-        yield Fault(words=f"there is no role of {one.profile}", step=UP)
+        yield CloudDifference(words=f"there is no role of {one.profile}", step=UP)
         return
     own = [name for name in one.inline if is_named(name, want.name)]
     if not own:
-        yield Fault(words=f"{one.name} has lost its inline policy", step=UP)
+        yield CloudDifference(words=f"{one.name} has lost its inline policy", step=UP)
     else:
         yield from _of_document(f"the inline policy of {one.name}", one.inline[own[0]], want.policy)
     yield from _of_document(f"the trust policy of {one.name}", one.trust, want.trust)
     for arn in one.attached:
         step = f"aws iam detach-role-policy --role-name {one.name} --policy-arn {arn}"
-        yield Fault(words=f"{one.name} also has the policy {short(arn, 120)}", step=step)
+        yield CloudDifference(words=f"{one.name} also has the policy {short(arn, 120)}", step=step)
     for name in one.inline:
         if name not in own[:1]:
             step = f"aws iam delete-role-policy --role-name {one.name} --policy-name {name}"
-            yield Fault(words=f"{one.name} also has the inline policy {short(name, 80)}", step=step)
+            yield CloudDifference(words=f"{one.name} also has the inline policy {short(name, 80)}", step=step)
 
 
-def _of_document(about: str, found: object, want: Mapping[str, Any]) -> Iterator[Fault]:
+def _of_document(about: str, found: object, want: Mapping[str, Any]) -> Iterator[CloudDifference]:
     odd = differences(found, want)
     if odd:
-        yield Fault(words=f"{about} is not the declared one: it {listed(odd)}", step=UP)
+        yield CloudDifference(words=f"{about} is not the declared one: it {listed(odd)}", step=UP)

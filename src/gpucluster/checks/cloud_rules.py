@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucluster.checks import json_fields
 from gpucluster.checks.check import CheckResult, Location, Query, QueryOutput, failed, listed, passed
-from gpucluster.checks.cloud import UP, Place, is_named
+from gpucluster.checks.cloud import UP, SearchScope, is_named
 from gpucluster.text import short
 
 EVERY = "-1"  # every protocol and port
@@ -34,7 +34,7 @@ class RuleWant:
 class RulesWant:
     """The groups of the plan by role, and their rules."""
 
-    place: Place
+    place: SearchScope
     groups: tuple[str, ...]
     rules: tuple[RuleWant, ...]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from gpucluster.checks.check import CheckResult, Location, Query, listed
-from gpucluster.checks.cloud import UP, Fault, is_named, judged
+from gpucluster.checks.cloud import UP, CloudDifference, is_named, judged
 from gpucluster.checks.policy_documents import loaded
 from gpucluster.checks.store_answers import BLOCKS, Bucket, EventRule, FileSystem, Key, Queue, Secret
 from gpucluster.plan import store_policies
@@ -106,27 +106,27 @@ def evaluate_systems(found: tuple[FileSystem | None, ...], want: FileSystemsWant
     return judged(faults, want.cluster, AS_DECLARED, expected)
 
 
-def _bucket(found: Bucket | None, want: BucketWant) -> Iterator[Fault]:
+def _bucket(found: Bucket | None, want: BucketWant) -> Iterator[CloudDifference]:
     if found is None:
-        yield Fault(words=f"{want.bucket} does not exist", step=UP)
+        yield CloudDifference(words=f"{want.bucket} does not exist", step=UP)
         return
     off = [name for name in BLOCKS if name not in found.blocks]
     if off:
-        yield Fault(words=f"public access is not blocked: {listed(off)}", step=UP)
+        yield CloudDifference(words=f"public access is not blocked: {listed(off)}", step=UP)
     if found.versioning != "Enabled":
-        yield Fault(words=f"versioning is {short(found.versioning or 'off', 20)}", step=UP)
+        yield CloudDifference(words=f"versioning is {short(found.versioning or 'off', 20)}", step=UP)
     yield from _bucket_key(found, want.key)
     if not _same_policy(found.policy, store_policies.only_tls(f"arn:aws:s3:::{want.bucket}")):
-        yield Fault(words=_of_policy("its policy", found.policy), step=UP)
+        yield CloudDifference(words=_of_policy("its policy", found.policy), step=UP)
     if found.ending:
         ids = listed([short(one, 40) or "without an id" for one in found.ending])
         step = f"aws s3api delete-bucket-lifecycle --bucket {want.bucket}"
-        yield Fault(words=f"lifecycle rules delete or move its objects: {ids}", step=step)
+        yield CloudDifference(words=f"lifecycle rules delete or move its objects: {ids}", step=step)
     if found.key is not None:
         yield from _key_state(found.key, want.key)
 
 
-def _key_state(key: Key, named: str) -> Iterator[Fault]:
+def _key_state(key: Key, named: str) -> Iterator[CloudDifference]:
     """Without its key nobody reads the bucket, the secret or a volume. A key whose deletion is cancelled is disabled."""
     enable = f"aws kms enable-key --key-id {key.id}"
     steps = {
@@ -137,60 +137,62 @@ def _key_state(key: Key, named: str) -> Iterator[Fault]:
     if key.state != "Enabled":
         state = f"is {short(key.state, 30)}" if key.state else "does not exist"
         look = f"aws kms describe-key --key-id {named}"
-        yield Fault(words=f"the key {named} {state}", step=steps.get(key.state, look))
+        yield CloudDifference(words=f"the key {named} {state}", step=steps.get(key.state, look))
 
 
-def _bucket_key(found: Bucket, key: str) -> Iterator[Fault]:
+def _bucket_key(found: Bucket, key: str) -> Iterator[CloudDifference]:
     kinds = [short(algorithm or "none", 20) for algorithm, _ in found.encryption]
     if kinds != ["aws:kms" if key else "AES256"]:
-        yield Fault(words=f"its default encryption is {listed(kinds) or 'none'}", step=UP)
+        yield CloudDifference(words=f"its default encryption is {listed(kinds) or 'none'}", step=UP)
     elif key:
         yield from _other_key("its default encryption", found.encryption[0][1], key)
 
 
-def _queue(found: Queue | None, want: QueueWant) -> Iterator[Fault]:
+def _queue(found: Queue | None, want: QueueWant) -> Iterator[CloudDifference]:
     if found is None:
-        yield Fault(words=f"{want.url} does not exist", step=UP)
+        yield CloudDifference(words=f"{want.url} does not exist", step=UP)
         return
     change = f"aws sqs set-queue-attributes --queue-url {want.url} --attributes"
     for name, value in {**store_policies.QUEUE, **store_policies.QUEUE_DEFAULTS}.items():
         if found.settings[name] != value:
             shown = short(found.settings[name] or "not set", 40)
             step = UP if name in store_policies.QUEUE else f"{change} {name}={value}"
-            yield Fault(words=f"{name} is {shown}, not {value}", step=step)
+            yield CloudDifference(words=f"{name} is {shown}, not {value}", step=step)
     if found.redrive:
         step = f"{change} RedrivePolicy="
-        yield Fault(words=f"it moves messages to another queue: {short(found.redrive, 120)}", step=step)
+        yield CloudDifference(
+            words=f"it moves messages to another queue: {short(found.redrive, 120)}", step=step
+        )
     rules = _rules(found.policy, want.cluster)
     declared = store_policies.events_to(found.arn, _arns(rules, found.arn))
     if len(rules) != len(store_policies.PATTERNS) or not _same_policy(found.policy, declared):
-        yield Fault(words=_of_policy("its policy", found.policy), step=UP)
+        yield CloudDifference(words=_of_policy("its policy", found.policy), step=UP)
     for rule in found.rules:
         if rule.name in rules:
             yield from _event_rule(rule, found.arn, want.cluster)
 
 
-def _event_rule(rule: EventRule, queue: str, cluster: str) -> Iterator[Fault]:
+def _event_rule(rule: EventRule, queue: str, cluster: str) -> Iterator[CloudDifference]:
     """The daemon learns of a spot notice only by an enabled rule with the declared pattern and the queue as target."""
     kind = next(one for one in store_policies.PATTERNS if is_named(rule.name, f"{cluster}-{one}"))
     if not rule.state:
-        yield Fault(words=f"its rule {rule.name} does not exist", step=UP)
+        yield CloudDifference(words=f"its rule {rule.name} does not exist", step=UP)
         return
     if rule.state != "ENABLED":
         step = f"aws events enable-rule --name {rule.name}"
-        yield Fault(words=f"its rule {rule.name} is {short(rule.state, 20)}", step=step)
+        yield CloudDifference(words=f"its rule {rule.name} is {short(rule.state, 20)}", step=step)
     if loaded(rule.pattern) != store_policies.PATTERNS[kind]:
         words = f"its rule {rule.name} has another pattern: {short(rule.pattern, 120)}"
-        yield Fault(words=words, step=UP)
+        yield CloudDifference(words=words, step=UP)
     yield from _targets(rule, queue)
 
 
-def _targets(rule: EventRule, queue: str) -> Iterator[Fault]:
+def _targets(rule: EventRule, queue: str) -> Iterator[CloudDifference]:
     """The program declares a target with an id and an ARN. A target with more, such as `Input`, sends something else than the event."""
     here = [one for one in rule.targets if one.arn == queue]
     whole = [one for one in here if not one.more]
     if not here:
-        yield Fault(words=f"its rule {rule.name} does not send to it", step=UP)
+        yield CloudDifference(words=f"its rule {rule.name} does not send to it", step=UP)
     for one in here:
         if one.more:
             plain = f"Id={one.id},Arn={queue}"
@@ -200,7 +202,7 @@ def _targets(rule: EventRule, queue: str) -> Iterator[Fault]:
                 else f"aws events put-targets --rule {rule.name} --targets {plain}"
             )
             words = f"its rule {rule.name} sends to it with {listed(one.more)}"
-            yield Fault(words=words, step=step)
+            yield CloudDifference(words=words, step=step)
 
 
 def _rules(policy: str, cluster: str) -> tuple[str, ...]:
@@ -216,17 +218,17 @@ def _arns(rules: tuple[str, ...], queue: str) -> list[str]:
     return [f"arn:aws:events:{region}:{account}:rule/{name}" for name in rules]
 
 
-def _secret(found: Secret | None, want: SecretWant) -> Iterator[Fault]:
+def _secret(found: Secret | None, want: SecretWant) -> Iterator[CloudDifference]:
     if found is None:
-        yield Fault(words=f"{_name(want.arn)} does not exist", step=UP)
+        yield CloudDifference(words=f"{_name(want.arn)} does not exist", step=UP)
         return
     if found.ends:
-        yield Fault(
+        yield CloudDifference(
             words=f"{_name(want.arn)} is marked for deletion",
             step=f"aws secretsmanager restore-secret --secret-id {want.arn}",
         )
     if found.policy:
-        yield Fault(
+        yield CloudDifference(
             words=_of_policy(f"{_name(want.arn)} has a policy, which", found.policy),
             step=f"aws secretsmanager delete-resource-policy --secret-id {want.arn}",
         )
@@ -234,48 +236,50 @@ def _secret(found: Secret | None, want: SecretWant) -> Iterator[Fault]:
         yield from _other_key(_name(want.arn), found.key, want.key)
 
 
-def _efs(found: FileSystem | None, want: FileSystemWant) -> Iterator[Fault]:
+def _efs(found: FileSystem | None, want: FileSystemWant) -> Iterator[CloudDifference]:
     """The policy of our own admits only machines: a foreign one may admit every program in the VPC."""
     if found is None:
-        yield Fault(words=f"{want.id} does not exist", step=UP)
+        yield CloudDifference(words=f"{want.id} does not exist", step=UP)
         return
     look = f"aws efs describe-file-systems --file-system-id {want.id}"
     yield from _state(want.id, found.state, look)
     if not want.own:
         return
     if not found.encrypted:
-        yield Fault(words=f"{want.id} is not encrypted", step="")
+        yield CloudDifference(words=f"{want.id} is not encrypted", step="")
     if not _same_policy(found.policy, store_policies.only_machines(found.arn)):
-        yield Fault(words=_of_policy(f"{want.id}: its policy", found.policy), step=UP)
+        yield CloudDifference(words=_of_policy(f"{want.id}: its policy", found.policy), step=UP)
     for subnet in want.subnets:
         if subnet not in found.targets:
-            yield Fault(words=f"{want.id} has no mount target in {subnet}", step=UP)
+            yield CloudDifference(words=f"{want.id} has no mount target in {subnet}", step=UP)
         else:
             look = f"aws efs describe-mount-targets --file-system-id {want.id}"
             yield from _state(f"{want.id}: its mount target in {subnet}", found.targets[subnet], look)
 
 
-def _lustre(found: FileSystem | None, want: FileSystemWant) -> Iterator[Fault]:
+def _lustre(found: FileSystem | None, want: FileSystemWant) -> Iterator[CloudDifference]:
     if found is None:
-        yield Fault(words=f"{want.id} does not exist", step=UP)
+        yield CloudDifference(words=f"{want.id} does not exist", step=UP)
         return
     look = f"aws fsx describe-file-systems --file-system-ids {want.id}"
     yield from _state(want.id, found.state, look, also="UPDATING")
     if want.own and found.size_gib != want.size_gib:
         words = f"{want.id} has {found.size_gib:.0f} GiB, not {want.size_gib}"
-        yield Fault(words=words, step=UP)
+        yield CloudDifference(words=words, step=UP)
 
 
-def _state(about: str, state: str, look: str, *, also: str = "updating") -> Iterator[Fault]:
+def _state(about: str, state: str, look: str, *, also: str = "updating") -> Iterator[CloudDifference]:
     """A file system that AWS changes stays mounted."""
     if state.lower() not in ("available", also.lower()):
-        yield Fault(words=f"{about} is {short(state, 40)}", step=look)
+        yield CloudDifference(words=f"{about} is {short(state, 40)}", step=look)
 
 
-def _other_key(about: str, found: str, want: str) -> Iterator[Fault]:
+def _other_key(about: str, found: str, want: str) -> Iterator[CloudDifference]:
     """An alias is not compared: the answer names the key itself."""
     if not found or (":key/" in want and found != want):
-        yield Fault(words=f"{about} uses the key {short(found or 'of AWS', 80)}, not {want}", step=UP)
+        yield CloudDifference(
+            words=f"{about} uses the key {short(found or 'of AWS', 80)}, not {want}", step=UP
+        )
 
 
 def _of_policy(about: str, policy: str) -> str:

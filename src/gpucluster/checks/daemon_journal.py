@@ -46,7 +46,7 @@ QUERY = Query(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LivingInstance:
     """An instance whose end the daemon has neither requested nor seen. `slot` is empty until EC2 lists it as running."""
 
     slot: str
@@ -59,7 +59,7 @@ class Launches:
 
     open: frozenset[str]
     launched: frozenset[str]
-    living: Mapping[str, Entry]
+    living: Mapping[str, LivingInstance]
 
 
 def parse(got: QueryOutput) -> Launches:
@@ -69,7 +69,7 @@ def parse(got: QueryOutput) -> Launches:
         open=frozenset(json_fields.strings(known, "open")),
         launched=frozenset(json_fields.strings(known, "launched")),
         living={
-            json_fields.text(one, "id"): Entry(
+            json_fields.text(one, "id"): LivingInstance(
                 slot=json_fields.text(one, "slot"), age_s=json_fields.number(one, "age_s")
             )
             for one in json_fields.members(known, "living")

@@ -97,7 +97,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class MachineClock:
     """The machine's clock agrees with the head's."""
 
 
@@ -246,7 +246,7 @@ def _is_full(disk: Disk) -> bool:
     return (disk.inodes or 0) >= STORAGE_FAIL or (disk.space >= STORAGE_FAIL and disk.left_mib < LEFT_MIB)
 
 
-def query_clock(_want: Clock) -> tuple[Query, ...]:
+def query_clock(_want: MachineClock) -> tuple[Query, ...]:
     now = ("date", "--utc", "+%s.%N")
     return (Query(argv=now, at=Location.HEAD), Query(argv=now), Query(argv=now, at=Location.HEAD))
 
@@ -259,7 +259,7 @@ def parse_clock(got: tuple[QueryOutput, ...]) -> tuple[float, float]:
     return max(before - here, here - after, 0.0), after - before
 
 
-def evaluate_clock(found: tuple[float, float], _want: Clock) -> CheckResult:
+def evaluate_clock(found: tuple[float, float], _want: MachineClock) -> CheckResult:
     off, blur = found
     expected = f"within {SKEW_WARN_S:g} s of the head's clock"
     words = f"off by {off:.1f} s or more" if off else f"no skew beyond the {blur:.2f} s of the measurement"

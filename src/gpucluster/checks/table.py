@@ -196,7 +196,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         query=machine.query_clock,
         parse=machine.parse_clock,
         evaluate=machine.evaluate_clock,
-        want=machine.Clock,
+        want=machine.MachineClock,
         remedy="on {machine}: chronyc makestep; chronyc -n tracking (on AWS the source is 169.254.169.123)",
     ),
     Check(

@@ -15,7 +15,7 @@ from gpucluster.checks.check import (
     listed,
     passed,
 )
-from gpucluster.checks.users import Account, Fault, result_of
+from gpucluster.checks.users import Account, UserDifference, result_of
 from gpucluster.text import short
 
 _KEYS = (
@@ -95,28 +95,28 @@ def evaluate_keys(found: KeyFiles, want: KeysWant) -> CheckResult:
     )
 
 
-def _folder_fault(folder: str) -> Fault:
+def _folder_fault(folder: str) -> UserDifference:
     path = shlex.quote(folder)
     words = f"{short(folder, 60)} is not root's, or sshd cannot trust or pass it"
-    return Fault(user=folder, words=words, step=f"chown root:root {path}; chmod 0755 {path}")
+    return UserDifference(user=folder, words=words, step=f"chown root:root {path}; chmod 0755 {path}")
 
 
-def _key_faults(user: str, found: dict[str, KeyFile], want: KeysWant) -> Iterator[Fault]:
+def _key_faults(user: str, found: dict[str, KeyFile], want: KeysWant) -> Iterator[UserDifference]:
     here, wanted = found.get(user), want.keys.get(user)
     shown, path = short(user, 40), shlex.quote(f"{want.folder}/{user}")
     if wanted is None:
         words = f"{want.folder}/{shown} is a key file of no user with keys"
-        yield Fault(user=user, words=words, step=f"rm {path}")
+        yield UserDifference(user=user, words=words, step=f"rm {path}")
         return
     write = f"rm -f {path}; printf '%s\\n' {shlex.join(wanted)} >{path}; chmod 0644 {path}"
     if here is None:
         step = f"mkdir -p {want.folder}; {write}"
-        yield Fault(user=user, words=f"the key of {shown} is missing", step=step)
+        yield UserDifference(user=user, words=f"the key of {shown} is missing", step=step)
     elif here.lines != wanted:
-        yield Fault(user=user, words=f"the keys of {shown} are others", step=write)
+        yield UserDifference(user=user, words=f"the keys of {shown} are others", step=write)
     elif not here.kept:
         words = f"{want.folder}/{shown} is not root's, or sshd cannot trust or read it"
-        yield Fault(user=user, words=words, step=f"chown root:root {path}; chmod 0644 {path}")
+        yield UserDifference(user=user, words=words, step=f"chown root:root {path}; chmod 0644 {path}")
 
 
 # --- homes -------------------------------------------------------------------------------------------------
@@ -163,28 +163,28 @@ def evaluate_homes(found: dict[str, Home], want: HomesWant) -> CheckResult:
     return result_of(faults, expected)
 
 
-def _home_faults(home: Home | None, user: Account, *, makes: bool) -> Iterator[Fault]:
+def _home_faults(home: Home | None, user: Account, *, makes: bool) -> Iterator[UserDifference]:
     path, shown = shlex.quote(user.home), user.home
     if home is None:
         if makes:
-            yield Fault(
+            yield UserDifference(
                 user=user.name, words=f"{shown} is missing", step=f"mkhomedir_helper {user.name} 0077"
             )
         return
     if home.kind != "directory":
         step = f"mv {path} {path}.other; mkhomedir_helper {user.name} 0077"
-        yield Fault(user=user.name, words=f"{shown} is a {short(home.kind, 30)}", step=step)
+        yield UserDifference(user=user.name, words=f"{shown} is a {short(home.kind, 30)}", step=step)
         return
     if home.uid != user.uid:
         words = f"{shown} belongs to the uid {home.uid}, not {user.uid}"
-        yield Fault(user=user.name, words=words, step=f"chown {user.uid}:{user.uid} {path}")
+        yield UserDifference(user=user.name, words=words, step=f"chown {user.uid}:{user.uid} {path}")
     if home.mode & 0o002:
-        yield Fault(
+        yield UserDifference(
             user=user.name, words=f"others may write in {shown} ({home.mode:04o})", step=f"chmod o-w {path}"
         )
     if home.mode & 0o700 != 0o700:
         words = f"{user.name} may not use {shown} ({home.mode:04o})"
-        yield Fault(user=user.name, words=words, step=f"chmod u+rwx {path}")
+        yield UserDifference(user=user.name, words=words, step=f"chmod u+rwx {path}")
 
 
 # --- a job of the user -------------------------------------------------------------------------------------

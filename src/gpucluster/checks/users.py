@@ -39,7 +39,7 @@ class AccountsWant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class UserEntry:
     """A row of passwd, the names of its groups, and of shadow(5) the days on which the account expires (empty: never) and the
     password was changed (0: it must be now; empty: it has no age), and the password's greatest age.
     """
@@ -58,13 +58,13 @@ class Entry:
 class Accounts:
     """Name -> entry; group -> gid; the day since 1970."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, UserEntry]
     gids: dict[str, int]
     today: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class UserDifference:
     """One difference of a user, with the commands that heal it."""
 
     user: str
@@ -105,36 +105,38 @@ def evaluate_accounts(found: Accounts, want: AccountsWant) -> CheckResult:
     return result_of(faults, expected)
 
 
-def _account_faults(found: Accounts, user: Account, want: AccountsWant) -> Iterator[Fault]:
+def _account_faults(found: Accounts, user: Account, want: AccountsWant) -> Iterator[UserDifference]:
     name, entry, gid = user.name, found.entries.get(user.name), found.gids.get(user.name)
     if gid is None:
         step = f"groupadd --gid {user.uid} {name}"
-        yield Fault(user=name, words=f"group {name} is missing", step=step)
+        yield UserDifference(user=name, words=f"group {name} is missing", step=step)
     elif gid != user.uid:
         step = f"groupmod --gid {user.uid} {name}"
-        yield Fault(user=name, words=f"group {name} has the gid {gid}, not {user.uid}", step=step)
+        yield UserDifference(user=name, words=f"group {name} has the gid {gid}, not {user.uid}", step=step)
     if entry is None:
         home = f" --home-dir {shlex.quote(user.home)}" if user.home else ""
         step = f"useradd --uid {user.uid} --gid {user.uid} --no-create-home{home} --shell /bin/bash {name}"
-        yield Fault(user=name, words=f"user {name} is missing", step=step)
+        yield UserDifference(user=name, words=f"user {name} is missing", step=step)
         return
     if entry.uid != user.uid:
         step = f"usermod --uid {user.uid} {name}"
-        yield Fault(user=name, words=f"{name} has the uid {entry.uid}, not {user.uid}", step=step)
+        yield UserDifference(user=name, words=f"{name} has the uid {entry.uid}, not {user.uid}", step=step)
     if entry.gid != user.uid and gid in (None, user.uid):
         words = f"{name} has the primary gid {entry.gid}, not {user.uid}"
-        yield Fault(user=name, words=words, step=f"usermod --gid {user.uid} {name}")
+        yield UserDifference(user=name, words=words, step=f"usermod --gid {user.uid} {name}")
     others = [group for group in entry.groups if group != name and not group.isdecimal()]
     if want.only_own_group and others:
         step = f"usermod --groups '' {name}"
-        yield Fault(user=name, words=f"{name} is also in {listed(others)}", step=step)
+        yield UserDifference(user=name, words=f"{name} is also in {listed(others)}", step=step)
     yield from _login_faults(entry, user, found.today)
     if want.ages and _is_due(entry, found.today):
         step = f"chage --lastday -1 --maxdays -1 {name}"
-        yield Fault(user=name, words=f"{name} must change the password before any command", step=step)
+        yield UserDifference(
+            user=name, words=f"{name} must change the password before any command", step=step
+        )
 
 
-def _is_due(entry: Entry, today: int) -> bool:
+def _is_due(entry: UserEntry, today: int) -> bool:
     """As pam_unix decides it."""
     if not entry.changed.isdecimal():
         return False
@@ -142,21 +144,21 @@ def _is_due(entry: Entry, today: int) -> bool:
     return changed == 0 or (entry.oldest.isdecimal() and today > changed + int(entry.oldest))
 
 
-def _login_faults(entry: Entry, user: Account, today: int) -> Iterator[Fault]:
+def _login_faults(entry: UserEntry, user: Account, today: int) -> Iterator[UserDifference]:
     name = user.name
     if user.home and entry.home != user.home:
         words = f"{name} has the home {short(entry.home, 60)}, not {user.home}"
-        yield Fault(user=name, words=words, step=f"usermod --home {shlex.quote(user.home)} {name}")
+        yield UserDifference(user=name, words=words, step=f"usermod --home {shlex.quote(user.home)} {name}")
     if entry.shell.rpartition("/")[2] in _CLOSED:
         words = f"{name} has the shell {short(entry.shell, 40)}"
-        yield Fault(user=name, words=words, step=f"usermod --shell /bin/bash {name}")
+        yield UserDifference(user=name, words=words, step=f"usermod --shell /bin/bash {name}")
     if entry.expires.isdecimal() and int(entry.expires) <= today:
-        yield Fault(
+        yield UserDifference(
             user=name, words=f"the account {name} has expired", step=f"usermod --expiredate '' {name}"
         )
 
 
-def result_of(faults: list[Fault], expected: str) -> CheckResult:
+def result_of(faults: list[UserDifference], expected: str) -> CheckResult:
     """Culprits are the users; the remedy has the commands of all faults."""
     if not faults:
         return passed(expected)
@@ -165,9 +167,9 @@ def result_of(faults: list[Fault], expected: str) -> CheckResult:
     return failed(listed([fault.words for fault in faults]), expected, culprits, f"on {{machine}}: {steps}")
 
 
-def _entry(name: str, fields: list[str], rows: dict[str, dict[str, list[str]]]) -> Entry:
+def _entry(name: str, fields: list[str], rows: dict[str, dict[str, list[str]]]) -> UserEntry:
     changed, oldest, expires = rows["shadow"].get(name, ["", "", ""])
-    return Entry(
+    return UserEntry(
         uid=_number(fields[1]),
         gid=_number(fields[2]),
         home=fields[4],

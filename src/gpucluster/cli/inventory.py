@@ -11,7 +11,7 @@ from gpucluster.cli.output import answer, print_result, progress, reporting
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
-    from gpucluster.inventory.folder import Access, Written
+    from gpucluster.inventory.folder import SshAccess, Written
     from gpucluster.plan.model import ClusterPlan
 
 
@@ -58,7 +58,7 @@ def inventory(
         print_result(written.text.rstrip("\n") if to is None else _next(to))
 
 
-def write_site(plan: "ClusterPlan", access: "Access", to: Path | None) -> "Written":
+def write_site(plan: "ClusterPlan", access: "SshAccess", to: Path | None) -> "Written":
     """Write the folder for Ansible, with the plan's bundle."""
     from gpucluster.cli.render import artifacts_of
     from gpucluster.inventory import folder
@@ -71,13 +71,13 @@ def write_site(plan: "ClusterPlan", access: "Access", to: Path | None) -> "Writt
     return folder.write(plan, artifacts_of(plan), access, to)
 
 
-def _access(known_hosts: Path | None) -> "Access":
-    from gpucluster.inventory.folder import Access
+def _access(known_hosts: Path | None) -> "SshAccess":
+    from gpucluster.inventory.folder import SshAccess
 
     if known_hosts is None:
-        return Access()
+        return SshAccess()
     try:
-        return Access(known_hosts=known_hosts.read_bytes())
+        return SshAccess(known_hosts=known_hosts.read_bytes())
     except OSError as error:
         raise GpuclusterError(
             f"{known_hosts}: cannot be read: {error.strerror}",

@@ -40,14 +40,14 @@ def lint(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Check Kubernetes manifests. Exit 1 if there is an error, 2 if something cannot be read."""
-    from gpucluster.k8s.lint import Level, check, unchecked
+    from gpucluster.k8s.lint import Severity, check, unchecked
 
     with reporting(output):
         facts = replace(_facts(spec, kubernetes, whole=whole), resources=read_schemas(schemas or []))
         found = read_all(paths)
         findings = (*found.findings, *check(found.documents, facts))
         silent = (*unchecked(found.documents, facts), *found.other)
-    wrong = any(finding.level is Level.ERROR for finding in findings)
+    wrong = any(finding.level is Severity.ERROR for finding in findings)
     if output is Output.JSON:
         _answer(findings, silent, facts, len(found.documents))
     else:
@@ -84,11 +84,11 @@ def _of_spec(spec: Path) -> "Facts":
 
 
 def _answer(findings: "tuple[Finding, ...]", silent: tuple[str, ...], facts: "Facts", count: int) -> None:
-    from gpucluster.k8s.lint import Level
+    from gpucluster.k8s.lint import Severity
     from gpucluster.plan.codec import to_json
 
     answer(
-        ok=not any(finding.level is Level.ERROR for finding in findings),
+        ok=not any(finding.level is Severity.ERROR for finding in findings),
         kubernetes=facts.kubernetes,
         documents=count,
         findings=[to_json(finding) for finding in findings],
@@ -99,14 +99,14 @@ def _answer(findings: "tuple[Finding, ...]", silent: tuple[str, ...], facts: "Fa
 def _print_findings(
     findings: "tuple[Finding, ...]", silent: tuple[str, ...], facts: "Facts", count: int
 ) -> None:
-    from gpucluster.k8s.lint import Level
+    from gpucluster.k8s.lint import Severity
     from gpucluster.text import printable
 
     for finding in findings:
         print_result(printable(str(finding)))
     for sentence in silent:
         print_result(printable(f"not checked: {sentence}"))
-    errors = sum(finding.level is Level.ERROR for finding in findings)
+    errors = sum(finding.level is Severity.ERROR for finding in findings)
     verdict = f"{_counted(errors, 'error')}, {_counted(len(findings) - errors, 'warning')}"
     print_result(f"{_counted(count, 'document')} for Kubernetes {facts.kubernetes}: {verdict}")
 

@@ -167,14 +167,14 @@ def _sarif(page: _Page) -> None:
 
 
 def _problem(finding: "Finding", resolved: "ResolvedSpec", file: Path) -> "Problem":
-    from gpucluster.engine.policy import Level as Enforced
+    from gpucluster.engine.policy import EnforcementLevel
     from gpucluster.spec import Problem
     from gpucluster.spec.problem import Level
 
     return Problem(
         file=str(file),
         mark=_mark(finding, resolved, file),
-        level=Level.ERROR if finding.level is Enforced.MANDATORY else Level.WARNING,
+        level=Level.ERROR if finding.level is EnforcementLevel.MANDATORY else Level.WARNING,
         id=f"policy-{finding.rule}",
         path=finding.name,
         message=f"{finding}; next: {finding.next_step}",
@@ -204,9 +204,9 @@ def _verdict(report: "Report", name: str) -> str:
 
 
 def _counts(report: "Report") -> Iterator[str]:
-    from gpucluster.engine.policy import Level
+    from gpucluster.engine.policy import EnforcementLevel
 
-    mandatory = sum(one.level is Level.MANDATORY for one in report.violations)
+    mandatory = sum(one.level is EnforcementLevel.MANDATORY for one in report.violations)
     advisory = len(report.violations) - mandatory
     yield f"{len(report.rules)} rules over {report.resources} resources"
     yield f"{mandatory} mandatory violation{'s' * (mandatory != 1)}"

@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 
 
-class Way(StrEnum):
+class NoticePath(StrEnum):
     """The paths of a notice to a machine and its cluster."""
 
     METADATA = "metadata"
@@ -192,7 +192,8 @@ def notice(
         typer.Option("--after", min=0, help="Seconds until it takes effect; 120, for maintenance 7200."),
     ] = None,
     silent: Annotated[
-        list[Way] | None, typer.Option("--silent", help="A channel without the notice; may be given twice.")
+        list[NoticePath] | None,
+        typer.Option("--silent", help="A channel without the notice; may be given twice."),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -371,9 +372,9 @@ def _up_plain(plan: "SlurmOnHosts", scale: int | None, output: Output) -> None:
 
 def _write_site(done: "RunningHosts") -> None:
     from gpucluster.cli.inventory import write_site
-    from gpucluster.inventory.folder import Access
+    from gpucluster.inventory.folder import SshAccess
 
-    access = Access(known_hosts=done.known_hosts, private_key=done.private_key)
+    access = SshAccess(known_hosts=done.known_hosts, private_key=done.private_key)
     write_site(done.plan, access, done.home.site)
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from gpucluster.catalog import Prices
 from gpucluster.cost.amount import Amount
 from gpucluster.cost.fixed_costs import fixed_costs
-from gpucluster.cost.price_list import Line, PriceList
+from gpucluster.cost.price_list import CostLine, PriceList
 from gpucluster.plan.model import ClusterPlan, HostHead, Market, Pool, Source
 from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import NodePool
@@ -37,7 +37,7 @@ ASSUMPTIONS = (
 class Estimate:
     """The cost of a month, by line and in total, with the date of the prices."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CostLine, ...]
     currency: str
     prices_date: str
     prices_region: str
@@ -50,7 +50,7 @@ class Estimate:
     def most(self) -> Amount:
         return sum((line.most for line in self.lines), Amount())
 
-    def line(self, kind: str, name: str) -> Line | None:
+    def line(self, kind: str, name: str) -> CostLine | None:
         """Return the line of a pool or of the head; None if there is none."""
         return next((line for line in self.lines if (line.kind, line.name) == (kind, name)), None)
 
@@ -76,36 +76,36 @@ def pools_of(plan: ClusterPlan) -> tuple[AnyPool, ...]:
     return (*plan.pools, *(plan.kubernetes.pools if plan.kubernetes else ()))
 
 
-def _head(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
+def _head(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:
     if plan.head is None:
         return
     head = plan.head
     month = _of_ones_own(head.name) if isinstance(head, HostHead) else price.month(head.machine)
     if plan.head.standby is not None:
         month += price.month(plan.head.standby.machine)
-    yield Line(kind="head", name=plan.head.name, least=month, most=month)
+    yield CostLine(kind="head", name=plan.head.name, least=month, most=month)
 
 
-def _control_plane(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
+def _control_plane(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:
     """EKS has an hourly fee; a version in extended support costs more. The nodes of its add-ons are on demand."""
     if plan.kubernetes is not None and plan.kubernetes.distribution is Distribution.EKS:
         fee = price.service("eks control plane", "eks-cluster-hour")
-        yield Line(kind="control-plane", name="eks", least=fee, most=fee)
+        yield CostLine(kind="control-plane", name="eks", least=fee, most=fee)
     plane = None if plan.kubernetes is None else plan.kubernetes.control_plane
     for group in plane.groups if isinstance(plane, EksControlPlane) else ():
         if group.pool == SYSTEM_NODES:
             month = price.month(group.machines[0]).times(group.nodes)
-            yield Line(kind="control-plane", name=SYSTEM_NODES, least=month, most=month)
+            yield CostLine(kind="control-plane", name=SYSTEM_NODES, least=month, most=month)
 
 
-def _pool(pool: AnyPool, price: PriceList) -> Line:
+def _pool(pool: AnyPool, price: PriceList) -> CostLine:
     if not pool.sources:
         own = _of_ones_own(pool.name)
-        return Line(kind="pool", name=pool.name, least=own, most=own)
+        return CostLine(kind="pool", name=pool.name, least=own, most=own)
     markets = {source.market for source in pool.sources}
     notes = tuple(note for market, note in _NOTES.items() if market in markets)
     least, most = _least(pool, price), _most(pool, price)
-    return Line(kind="pool", name=pool.name, least=least, most=most, notes=notes)
+    return CostLine(kind="pool", name=pool.name, least=least, most=most, notes=notes)
 
 
 def _least(pool: AnyPool, price: PriceList) -> Amount:

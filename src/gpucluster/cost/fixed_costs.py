@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from gpucluster.cost.amount import Amount
-from gpucluster.cost.price_list import Line, PriceList
+from gpucluster.cost.price_list import CostLine, PriceList
 from gpucluster.plan.model import ClusterPlan, Efs, FsxLustre, Mount, Network, Volume
 from gpucluster.plan.security_rules import eks_of
 
 
-def fixed_costs(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
+def fixed_costs(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:
     """Yield the lines of resources that we create. The owner of a Kubernetes that exists pays for its resources."""
     if plan.aws is None or (plan.slurm is None and eks_of(plan) is None):
         return
@@ -20,7 +20,7 @@ def fixed_costs(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
         yield from _mount(mount, price)
 
 
-def _login(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
+def _login(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:
     login = plan.login
     if login is None or plan.aws is None:
         return
@@ -31,7 +31,7 @@ def _login(plan: ClusterPlan, price: PriceList) -> Iterator[Line]:
     yield _line("login", "login", month.times(len(login.names)))
 
 
-def _network(network: Network, price: PriceList) -> Iterator[Line]:
+def _network(network: Network, price: PriceList) -> Iterator[CostLine]:
     if network.nat:
         each = price.service("NAT gateway", "nat-hour") + price.service(
             "public address", "public-address-hour"
@@ -42,12 +42,12 @@ def _network(network: Network, price: PriceList) -> Iterator[Line]:
         yield _line("network", "endpoints", price.service("endpoint", "endpoint-hour").times(count))
 
 
-def _volume(volume: Volume, price: PriceList) -> Line:
+def _volume(volume: Volume, price: PriceList) -> CostLine:
     month = price.service(f"EBS of {volume.path}", "gp3-gib-month").times(volume.size_gib)
     return _line("storage", volume.path, month)
 
 
-def _mount(mount: Mount, price: PriceList) -> Iterator[Line]:
+def _mount(mount: Mount, price: PriceList) -> Iterator[CostLine]:
     if isinstance(mount.source, Efs):
         yield _line("storage", mount.path, Amount(unknown=(f"EFS of {mount.path} ({_efs_rates(price)})",)))
     if isinstance(mount.source, FsxLustre):
@@ -65,5 +65,5 @@ def _efs_rates(price: PriceList) -> str:
     return f"{stored} {price.prices.currency} a GiB stored, {read} read, {written} written"
 
 
-def _line(kind: str, name: str, month: Amount) -> Line:
-    return Line(kind=kind, name=name, least=month, most=month)
+def _line(kind: str, name: str, month: Amount) -> CostLine:
+    return CostLine(kind=kind, name=name, least=month, most=month)

@@ -12,7 +12,7 @@ _BY_THE_HOUR = frozenset({Market.ON_DEMAND, Market.SPOT, Market.RESERVATION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class CostLine:
     """A line of the estimate: the head, a control plane, or a pool."""
 
     kind: str  # head | control-plane | pool | and the other parts: login | network | storage

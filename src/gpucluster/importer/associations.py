@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic_core import PydanticCustomError
 
-from gpucluster.importer.lines import Place
+from gpucluster.importer.lines import FileLine
 from gpucluster.importer.site import Site
 from gpucluster.importer.write_yaml import Value
 from gpucluster.plan.model.accounting import NORMAL, ROOT
@@ -33,7 +33,7 @@ _SHARE = re.compile(r"[0-9]{1,9}")
 class _Account:
     name: str
     parent: str
-    place: Place
+    place: FileLine
     share: int = 1
     qos: tuple[str, ...] = ()
     gpus: int | None = None
@@ -63,7 +63,7 @@ def read_associations(site: Site, file: str, text: str) -> Associations:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        place, match = Place(file, number), _LINE.fullmatch(line.strip())
+        place, match = FileLine(file, number), _LINE.fullmatch(line.strip())
         if match is None:
             site.complain(place, "the line is none of `sacctmgr dump`")
             continue
@@ -115,7 +115,7 @@ def read_uids(text: str) -> dict[str, int]:
     return {name: uid for name, uid in numbers if _is(parse_uid, uid)}
 
 
-def _define(site: Site, found: Associations, name: str, place: Place, options: Mapping[str, str]) -> None:
+def _define(site: Site, found: Associations, name: str, place: FileLine, options: Mapping[str, str]) -> None:
     """A QOS as 26.05 dumps it."""
     if not _is(parse_name, name):
         site.complain(place, f"the QOS {name} is not imported: its name has a-z, 0-9 and '-', at most 24")
@@ -192,7 +192,7 @@ def _user(site: Site, found: Associations, who: _Account, options: Mapping[str, 
     _report(site, who.place, f"the user {name} in {who.parent}", options, gpus=False)
 
 
-def _report(site: Site, place: Place, who: str, options: Mapping[str, str], *, gpus: bool) -> None:
+def _report(site: Site, place: FileLine, who: str, options: Mapping[str, str], *, gpus: bool) -> None:
     """Report limits without a field of the spec. A user's own share is not one, because a spec has shares of accounts."""
     for key, value in options.items():
         known = key in _SILENT or (gpus and key == "grptres" and _GPUS.fullmatch(value))

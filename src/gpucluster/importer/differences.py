@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpucluster.importer import keys
-from gpucluster.importer.lines import Place
+from gpucluster.importer.lines import FileLine
 from gpucluster.importer.reasons import Change, WhyLost, why
 from gpucluster.importer.site import Key, Setting, Site
 from gpucluster.importer.to_spec import Made
@@ -30,7 +30,7 @@ class Difference:
     before: str | None
     after: str | None
     why: str
-    place: Place | None  # of the site's file
+    place: FileLine | None  # of the site's file
 
 
 def compare(site: Site, rendered: Site, made: Made, version: str) -> tuple[Difference, ...]:
@@ -141,4 +141,4 @@ def _class(kind: str, key: str, old: Setting | None, new: Setting | None) -> Cha
 _OF_EACH = frozenset(
     ("nodename", "nodeaddr", "nodehostname", "bcastaddr", "port")
 )  # each node has its own value
-_NOTHING = Setting("", Place("", 0), "")
+_NOTHING = Setting("", FileLine("", 0), "")

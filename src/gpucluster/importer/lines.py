@@ -24,7 +24,7 @@ _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class FileLine:
     """A line of a file, as its user names the file."""
 
     file: str
@@ -38,7 +38,7 @@ class Place:
 class Complaint:
     """A line, or a part of it, that is not imported."""
 
-    place: Place
+    place: FileLine
     message: str
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Pair:
 class Statement:
     """The pairs of one line."""
 
-    place: Place
+    place: FileLine
     pairs: tuple[Pair, ...]
 
 
@@ -91,7 +91,7 @@ class Reader:
             elif line.strip():
                 yield from self._statement(place, line)
 
-    def complain(self, place: Place, message: str) -> None:
+    def complain(self, place: FileLine, message: str) -> None:
         """Report a line. A file with too many wrong lines is reported as a whole."""
         of_file = sum(1 for one in self.complaints if one.place.file == place.file)
         if of_file < MAX_COMPLAINTS:
@@ -101,7 +101,7 @@ class Reader:
                 Complaint(place, f"and more; only the first {MAX_COMPLAINTS} are listed for this file")
             )
 
-    def _joined(self, shown: str, text: str) -> Iterator[tuple[Place, str]]:
+    def _joined(self, shown: str, text: str) -> Iterator[tuple[FileLine, str]]:
         parts, start = list[str](), 1
         for number, raw in enumerate(text.split("\n"), start=1):
             line = _without_comment(raw.rstrip("\r"))
@@ -110,18 +110,18 @@ class Reader:
             joined = _continued(line)
             parts.append(line if joined is None else joined)
             if joined is None:
-                yield from self._whole(Place(shown, start), parts)
+                yield from self._whole(FileLine(shown, start), parts)
                 parts = []
         if parts:
-            yield from self._whole(Place(shown, start), parts)
+            yield from self._whole(FileLine(shown, start), parts)
 
-    def _whole(self, place: Place, parts: list[str]) -> Iterator[tuple[Place, str]]:
+    def _whole(self, place: FileLine, parts: list[str]) -> Iterator[tuple[FileLine, str]]:
         if sum(map(len, parts)) > MAX_LINE:
             self.complain(place, f"the line is longer than {MAX_LINE} characters; it is not imported")
             return
         yield place, _ESCAPE.sub(r"\1", "".join(parts))
 
-    def _statement(self, place: Place, line: str) -> Iterator[Statement]:
+    def _statement(self, place: FileLine, line: str) -> Iterator[Statement]:
         pairs, at = list[Pair](), 0
         while line[at:].strip():
             match = _PAIR.match(line, at)
@@ -140,7 +140,7 @@ class Reader:
         if pairs:
             yield Statement(place, tuple(pairs))
 
-    def _included(self, place: Place, name: str, depth: int) -> Iterator[Statement]:
+    def _included(self, place: FileLine, name: str, depth: int) -> Iterator[Statement]:
         wanted = name.replace("%c", self.cluster)
         if depth >= MAX_DEPTH:
             self.complain(

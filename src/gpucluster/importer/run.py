@@ -11,7 +11,7 @@ from gpucluster.importer.associations import fields_of, read_associations, read_
 from gpucluster.importer.differences import Difference, compare
 from gpucluster.importer.extra import refused
 from gpucluster.importer.files import Folder, require_text
-from gpucluster.importer.lines import Complaint, NotReadableError, Place, Reader
+from gpucluster.importer.lines import Complaint, FileLine, NotReadableError, Reader
 from gpucluster.importer.restrictions import with_restrictions, without_preemption, without_restrictions
 from gpucluster.importer.site import Site, read_site
 from gpucluster.importer.to_spec import Made, to_spec
@@ -146,7 +146,7 @@ def _without_accounts(
     if _by_qos(made):
         without_preemption(made)
     site.complain(
-        Place(files["associations"][0], 1),
+        FileLine(files["associations"][0], 1),
         f"the accounts are not imported: {wrong[0].path}: {wrong[0].message}",
     )
     return True

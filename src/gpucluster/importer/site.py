@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gpucluster.importer import keys
-from gpucluster.importer.lines import Complaint, Pair, Place, Reader, Statement
+from gpucluster.importer.lines import Complaint, FileLine, Pair, Reader, Statement
 from gpucluster.slurm import hostlist
 from gpucluster.slurm.hostlist import HostlistError, expand
 from gpucluster.text import quoted
@@ -26,7 +26,7 @@ class Setting:
     """A value with its place, and the key and file as written."""
 
     value: str
-    place: Place
+    place: FileLine
     written: str
 
 
@@ -41,14 +41,14 @@ class Switch:
     nodes: tuple[str, ...]
     below: tuple[str, ...]
     block: bool
-    place: Place
+    place: FileLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
     """One topology of topology.yaml; without switches it is flat."""
 
-    place: Place
+    place: FileLine
     default: bool
     switches: dict[str, Switch]
     sizes: Setting | None
@@ -134,7 +134,7 @@ class Site:
             return ()
         return found
 
-    def complain(self, place: Place, message: str) -> None:
+    def complain(self, place: FileLine, message: str) -> None:
         """Report a line once."""
         complaint = Complaint(place, message)
         if complaint not in self.complaints:
@@ -191,7 +191,7 @@ def _globals(site: Site, statement: Statement) -> None:
             _put(site.cluster, "slurm.conf", pair, statement.place)
 
 
-def _controller(site: Site, place: Place, pair: Pair) -> None:
+def _controller(site: Site, place: FileLine, pair: Pair) -> None:
     """A SlurmctldHost line: the first is the controller, each further one a backup."""
     count = sum(1 for key in site.cluster if key.startswith("slurmctldhost") and "address" not in key)
     key = "slurmctldhost" if not count else f"slurmctldhost {count + 1}"
@@ -313,7 +313,7 @@ def _partitions_checked(site: Site) -> None:
 
 def _gres_conf(site: Site, statements: Sequence[Statement]) -> None:
     """A line without NodeName is for every node whose Gres has its name, because each node reads the same file."""
-    lines: dict[str, list[tuple[Settings, Place]]] = {}
+    lines: dict[str, list[tuple[Settings, FileLine]]] = {}
     for statement in statements:
         settings = _settings("gres.conf", statement, statement.pairs)
         listed = settings.pop("nodename", None)
@@ -340,7 +340,7 @@ def _with_gres(site: Site, name: Setting | None) -> tuple[str, ...]:
     )
 
 
-def _devices(site: Site, lines: Iterable[tuple[Settings, Place]]) -> Settings:
+def _devices(site: Site, lines: Iterable[tuple[Settings, FileLine]]) -> Settings:
     """The lines of one node by GRES and attribute; an attribute that differs between devices lists the devices."""
     table: dict[str, list[tuple[str, Setting]]] = {}
     for settings, _place in lines:
@@ -422,7 +422,7 @@ def _settings(kind: str, statement: Statement, pairs: Iterable[Pair]) -> Setting
     return made
 
 
-def _put(settings: Settings, kind: str, pair: Pair, place: Place) -> None:
+def _put(settings: Settings, kind: str, pair: Pair, place: FileLine) -> None:
     value = "…" if keys.secret(pair.key) and "/" not in pair.value else pair.value
     key, written = keys.canonical(kind, pair.key), keys.spelled(kind, pair.key)
     if key in settings and settings[key].written != written:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from gpucluster.importer.lines import Place
+from gpucluster.importer.lines import FileLine
 from gpucluster.importer.site import Named, Setting, Site, Switch
 from gpucluster.slurm.hostlist import HostlistError, expand_slurm
 from gpucluster.spec.tree import ListNode, MapNode, Node, plain
@@ -18,12 +18,12 @@ def read_topology_yaml(site: Site, shown: str, text: str) -> None:
         root = parse(text).root
     except TreeError as error:
         return site.complain(
-            Place(shown, error.mark.line), f"it is no YAML of this form: {error.finding.message}"
+            FileLine(shown, error.mark.line), f"it is no YAML of this form: {error.finding.message}"
         )
     if not isinstance(root, ListNode):
-        return site.complain(Place(shown, 1), "it is no list of topologies")
+        return site.complain(FileLine(shown, 1), "it is no list of topologies")
     for item in root.items:
-        place = Place(shown, item.mark.line)
+        place = FileLine(shown, item.mark.line)
         entries = _entries(item)
         name = _text(entries.get("topology"))
         if not name or name in site.named:
@@ -41,7 +41,7 @@ def read_topology_yaml(site: Site, shown: str, text: str) -> None:
     return None
 
 
-def _named(site: Site, entries: Mapping[str, Node], place: Place, shown: str) -> Named:
+def _named(site: Site, entries: Mapping[str, Node], place: FileLine, shown: str) -> Named:
     default = _text(entries.get("cluster_default")).lower() == "true"
     tree, block = _entries(entries.get("tree")), _entries(entries.get("block"))
     found = (
@@ -60,12 +60,12 @@ def _named(site: Site, entries: Mapping[str, Node], place: Place, shown: str) ->
 
 def _switches(site: Site, node: Node | None, key: str, shown: str) -> Iterator[Switch]:
     for item in node.items if isinstance(node, ListNode) else ():
-        place, entries = Place(shown, item.mark.line), _entries(item)
+        place, entries = FileLine(shown, item.mark.line), _entries(item)
         nodes, below = (_names(site, entries.get(part), place) for part in ("nodes", "children"))
         yield Switch(_text(entries.get(key)), nodes, below, key == "block", place)
 
 
-def _names(site: Site, node: Node | None, place: Place) -> tuple[str, ...]:
+def _names(site: Site, node: Node | None, place: FileLine) -> tuple[str, ...]:
     try:
         return expand_slurm(_text(node))
     except HostlistError as error:

@@ -26,7 +26,7 @@ _OTHER_TYPE = re.compile(r"(?:y|n|yes|no|on|off|true|false|null)\Z|[-+.0-9~<=]",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class SshAccess:
     """The trusted host keys, and a rehearsal's own key; both None: the operator's ssh configuration is used."""
 
     known_hosts: bytes | None = None
@@ -42,7 +42,7 @@ class Written:
     files: tuple[str, ...]
 
 
-def write(plan: SlurmOnHosts, files: Iterable[Artifact], access: Access, to: Path | None) -> Written:
+def write(plan: SlurmOnHosts, files: Iterable[Artifact], access: SshAccess, to: Path | None) -> Written:
     """Create the files of the folder and write them below `to` if it is given; `files` are the bundle's.
 
     The same plan and code give the same bytes.
@@ -87,7 +87,7 @@ class _QuotingRepresenter(SafeRepresenter):
 _QuotingRepresenter.add_representer(str, _QuotingRepresenter.represent_text)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _cargo(bundle: bytes, code: bytes, wheel: str, access: Access) -> Cargo:
+def _cargo(bundle: bytes, code: bytes, wheel: str, access: SshAccess) -> Cargo:
     return Cargo(
         bundle_digest=artifacts.digest(bundle),
         code_digest=hashlib.sha256(code).hexdigest(),

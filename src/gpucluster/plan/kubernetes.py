@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from gpucluster.catalog import Machine
 from gpucluster.plan import names
 from gpucluster.plan.defaults import Default
-from gpucluster.plan.model.values import CPU, EFA, HUGE_PAGES, MEMORY, Distribution, Level, accelerators
+from gpucluster.plan.model.values import (
+    CPU,
+    EFA,
+    HUGE_PAGES,
+    MEMORY,
+    Distribution,
+    TopologyLevel,
+    accelerators,
+)
 
 CPU_PERCENT = Default(
     4, "kubelet, containerd and about ten daemon sets: network, storage, device plugins, metrics"
@@ -77,11 +85,14 @@ def _memory_mib(nameplate: int, *, pages: bool) -> int:
 
 # AWS's own labels of the network topology; 1 is the widest, and only the zone is always set
 _FABRIC = (
-    Level(word="spine", label="topology.k8s.aws/network-node-layer-1"),
-    Level(word="block", label="topology.k8s.aws/network-node-layer-2"),
-    Level(word="leaf", label="topology.k8s.aws/network-node-layer-3"),
+    TopologyLevel(word="spine", label="topology.k8s.aws/network-node-layer-1"),
+    TopologyLevel(word="block", label="topology.k8s.aws/network-node-layer-2"),
+    TopologyLevel(word="leaf", label="topology.k8s.aws/network-node-layer-3"),
 )
-_ZONE, _HOST = Level(word="zone", label=names.LABEL_ZONE), Level(word="host", label=names.LABEL_HOST)
+_ZONE, _HOST = (
+    TopologyLevel(word="zone", label=names.LABEL_ZONE),
+    TopologyLevel(word="host", label=names.LABEL_HOST),
+)
 WORDS = {  # for `topology`; a host is no valid level, because a gang has one pod on each node
     Distribution.EKS: tuple(level.word for level in (_ZONE, *_FABRIC)),
     Distribution.EXISTING: (_ZONE.word,),
@@ -93,7 +104,7 @@ def has_topology(gpus: int, mig: Mapping[str, int], least: int, most: int) -> bo
     return gpus > 0 and not mig and least == most
 
 
-def levels(distribution: Distribution, machines: Sequence[Machine]) -> tuple[Level, ...]:
+def levels(distribution: Distribution, machines: Sequence[Machine]) -> tuple[TopologyLevel, ...]:
     """Labels on every node of such machines, widest first. Kueue ignores a node that lacks the label of one level."""
     has_fabric = distribution is Distribution.EKS and all(m.network_layers >= len(_FABRIC) for m in machines)
     return (_ZONE, *(_FABRIC if has_fabric else ()), _HOST)

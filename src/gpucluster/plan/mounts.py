@@ -38,7 +38,7 @@ WANTED = "x-systemd.wanted-by=remote-fs.target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class FstabLine:
     """One mount, in the fields of fstab."""
 
     path: str
@@ -60,7 +60,7 @@ def lines(
     *,
     on_head: bool,
     efs_helper: bool = False,
-) -> tuple[Line, ...]:
+) -> tuple[FstabLine, ...]:
     """The mounts of a machine, outer mount points first; `efs_helper`: it has AWS's helper for EFS.
 
     A machine's own disks are not included. Our own EFS always needs the helper.
@@ -106,7 +106,9 @@ def shares_homes(plan: ClusterPlan) -> Mount | None:
     )
 
 
-def _of(mount: Mount, bound: Mapping[str, FileSystemBinding], on_head: bool, helper: bool) -> Iterator[Line]:
+def _of(
+    mount: Mount, bound: Mapping[str, FileSystemBinding], on_head: bool, helper: bool
+) -> Iterator[FstabLine]:
     match mount.source:
         case NfsFromHead() | NfsFromServer() as nfs:
             yield from _nfs(mount.path, nfs, on_head)
@@ -115,13 +117,17 @@ def _of(mount: Mount, bound: Mapping[str, FileSystemBinding], on_head: bool, hel
         case SiteEfs() if helper:
             yield _efs(mount.path, bound[mount.path], SITE_EFS_HELPER)
         case SiteEfs():
-            yield Line(path=mount.path, source=f"{bound[mount.path].dns_name}:/", type="nfs4", options=EFS)
+            yield FstabLine(
+                path=mount.path, source=f"{bound[mount.path].dns_name}:/", type="nfs4", options=EFS
+            )
         case FsxLustre() | SiteLustre():
             found = bound[mount.path]
             source = f"{found.dns_name}@tcp:/{found.mount_name}"
-            yield Line(path=mount.path, source=source, type="lustre", options=LUSTRE)
+            yield FstabLine(path=mount.path, source=source, type="lustre", options=LUSTRE)
         case OtherMount() as other:
-            yield Line(path=mount.path, source=other.source, type=other.type, options=_other_options(other))
+            yield FstabLine(
+                path=mount.path, source=other.source, type=other.type, options=_other_options(other)
+            )
         case Nvme():
             return
         case _:
@@ -134,17 +140,17 @@ def _other_options(other: OtherMount) -> str:
     return ",".join((*(other.options or ("defaults",)), *safe))
 
 
-def _nfs(path: str, nfs: Nfs, on_head: bool) -> Iterator[Line]:
+def _nfs(path: str, nfs: Nfs, on_head: bool) -> Iterator[FstabLine]:
     if not (on_head and isinstance(nfs, NfsFromHead)):
-        yield Line(path=path, source=f"{nfs.server}:{nfs.export}", type="nfs4", options=NFS)
+        yield FstabLine(path=path, source=f"{nfs.server}:{nfs.export}", type="nfs4", options=NFS)
     elif nfs.export != path:
-        yield Line(path=path, source=nfs.export, type="none", options=BIND)
+        yield FstabLine(path=path, source=nfs.export, type="none", options=BIND)
 
 
-def _efs(path: str, bound: FileSystemBinding, options: str) -> Line:
+def _efs(path: str, bound: FileSystemBinding, options: str) -> FstabLine:
     """The access point makes the folder of the mount's own path, and it is the root that the machine sees."""
     point = f",accesspoint={bound.access_point}" if bound.access_point else ""
-    return Line(path=path, source=f"{bound.id}:/", type="efs", options=options + point)
+    return FstabLine(path=path, source=f"{bound.id}:/", type="efs", options=options + point)
 
 
 def _from_head(plan: ClusterPlan) -> Iterator[NfsFromHead]:

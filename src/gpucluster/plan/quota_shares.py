@@ -136,7 +136,7 @@ def _sum(mine: Mapping[str, Amounts], resource: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TeamPool:
     """One pool from the view of one team."""
 
     pool: str
@@ -154,7 +154,7 @@ class Place:
         return min(each * self.most, mine)
 
 
-def of_gang(places: Sequence[Place], nodes: int, gpus: int, word: str | None) -> tuple[Place, ...]:
+def of_gang(places: Sequence[TeamPool], nodes: int, gpus: int, word: str | None) -> tuple[TeamPool, ...]:
     """The pools that each fit the whole gang, on the requested level if there is one."""
     wanted = {GPU: gpus}
     able = [p for p in places if p.node.get(GPU, 0) % gpus == 0 and p.pods(wanted) >= nodes]
@@ -163,7 +163,7 @@ def of_gang(places: Sequence[Place], nodes: int, gpus: int, word: str | None) ->
     return _first(able, lambda _: True)
 
 
-def of_service(places: Sequence[Place], wanted: Mapping[str, int], replicas: int) -> tuple[Place, ...]:
+def of_service(places: Sequence[TeamPool], wanted: Mapping[str, int], replicas: int) -> tuple[TeamPool, ...]:
     """The pools that together fit all replicas. Without GPU requests, pools without GPUs come first, alone."""
     able = [place for place in places if place.pods(wanted)]
     if not set(wanted) & {r for place in able for r in place.shared_by if r != CPU}:
@@ -175,22 +175,22 @@ def of_service(places: Sequence[Place], wanted: Mapping[str, int], replicas: int
 
 
 def of_groups(
-    places: Sequence[Place], wanted: Mapping[str, int], nodes: int, replicas: int
-) -> tuple[Place, ...]:
+    places: Sequence[TeamPool], wanted: Mapping[str, int], nodes: int, replicas: int
+) -> tuple[TeamPool, ...]:
     """The first pool that fits all replicas of several nodes. One pool, so that no replica spans two; EFA does not cross zones."""
     return tuple(place for place in places if place.pods(wanted) >= nodes * replicas)[:1]
 
 
-def pods_of(places: Iterable[Place], wanted: Mapping[str, int]) -> int:
+def pods_of(places: Iterable[TeamPool], wanted: Mapping[str, int]) -> int:
     """The replicas of all pools together."""
     return sum(place.pods(wanted) for place in places)
 
 
-def alike(places: Sequence[Place]) -> tuple[tuple[Place, ...], ...]:
+def alike(places: Sequence[TeamPool]) -> tuple[tuple[TeamPool, ...], ...]:
     """Split into pools with and without a topology; the kind of the first pool comes first."""
     kinds = dict.fromkeys(bool(place.words) for place in places)
     return tuple(tuple(place for place in places if bool(place.words) is kind) for kind in kinds)
 
 
-def _first(places: Sequence[Place], enough: Callable[[Sequence[Place]], bool]) -> tuple[Place, ...]:
+def _first(places: Sequence[TeamPool], enough: Callable[[Sequence[TeamPool]], bool]) -> tuple[TeamPool, ...]:
     return next((some for some in alike(places) if enough(some)), ())

@@ -30,7 +30,7 @@ class HostlistTooLargeError(HostlistError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class NameRange:
     """The names from `prefix` + `first` to `prefix` + `last`, padded to `width`. With width 0, the prefix is the only name."""
 
     prefix: str
@@ -74,13 +74,13 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(_bracketed(tuple(group)) for _, group in grouped)
 
 
-def runs(names: Iterable[str]) -> tuple[Run, ...]:
+def runs(names: Iterable[str]) -> tuple[NameRange, ...]:
     """The names as runs of numbers, in their order."""
-    made: list[Run] = []
+    made: list[NameRange] = []
     for name in names:
         last = made[-1] if made else None
         if last is not None and last.width is not None and name == last.name(last.last + 1):
-            made[-1] = Run(last.prefix, last.first, last.last + 1, last.width)
+            made[-1] = NameRange(last.prefix, last.first, last.last + 1, last.width)
         else:
             made.append(_alone(name))
     return tuple(made)
@@ -104,7 +104,7 @@ def _choices(match: "re.Match[str]") -> tuple[Collection[str], ...]:
     return ((match[1],),) if match[1] is not None else tuple(_numbers(word) for word in match[2].split(","))
 
 
-def _numbers(word: str) -> Run:
+def _numbers(word: str) -> NameRange:
     match = _RANGE.fullmatch(word)
     if match is None:
         raise HostlistError(f"{word[:20]!r} is not a number or a range of numbers")
@@ -114,17 +114,17 @@ def _numbers(word: str) -> Run:
     padded = any(len(end) > 1 and end[0] == "0" for end in (low, high))
     if padded and len(low) != len(high):
         raise HostlistError(f"the two ends of {word!r} are padded differently")
-    return Run("", int(low), int(high), len(low))
+    return NameRange("", int(low), int(high), len(low))
 
 
-def _alone(name: str) -> Run:
+def _alone(name: str) -> NameRange:
     match = _NUMBERED.fullmatch(name)
     if match is None or not match[1]:
-        return Run(name, 0, 0, None)
-    return Run(match[1], int(match[2]), int(match[2]), len(match[2]))
+        return NameRange(name, 0, 0, None)
+    return NameRange(match[1], int(match[2]), int(match[2]), len(match[2]))
 
 
-def _bracketed(group: tuple[Run, ...]) -> str:
+def _bracketed(group: tuple[NameRange, ...]) -> str:
     """Runs of one prefix as one hostlist part; names without a number are written out."""
     if group[0].width is None:
         return ",".join(run.prefix for run in group)
@@ -134,6 +134,6 @@ def _bracketed(group: tuple[Run, ...]) -> str:
     return f"{group[0].prefix}[{','.join(spans)}]"
 
 
-def _span(run: Run, width: int) -> str:
+def _span(run: NameRange, width: int) -> str:
     first, last = f"{run.first:0{width}}", f"{run.last:0{width}}"
     return first if len(run) == 1 else f"{first}-{last}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from gpucluster.checks.cloud import Owned, Place
+from gpucluster.checks.cloud import Owned, SearchScope
 from gpucluster.checks.cloud_journal import JournalWant
 from gpucluster.checks.cloud_machines import FixedMachine, Machines, NodeTemplate
 from gpucluster.checks.cloud_network import NetworkWant
@@ -94,10 +94,10 @@ def _system(source: object, name: str, subnets: tuple[str, ...]) -> FileSystemWa
             return None
 
 
-def _place(plan: SlurmOnAws, bindings: Bindings | None) -> Place:
+def _place(plan: SlurmOnAws, bindings: Bindings | None) -> SearchScope:
     if bindings is None:
-        return Place(cluster=plan.name)
-    return Place(
+        return SearchScope(cluster=plan.name)
+    return SearchScope(
         cluster=plan.name,
         subnets=tuple(sorted(bindings.subnets.values())),
         groups=tuple(sorted(bindings.groups.values())),

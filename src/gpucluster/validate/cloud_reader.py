@@ -33,7 +33,7 @@ class CloudReader:
         self._clients: dict[str, Any] = {}
 
     def read(self, argv: Sequence[str] = ()) -> Mapping[str, Any]:
-        """Return the list that `argv` names, as in `checks.cloud.Place.words`; without words the cluster's instances."""
+        """Return the list that `argv` names, as in `checks.cloud.SearchScope.words`; without words the cluster's instances."""
         what, *places = argv or ("instances", f"cluster={self._cluster}")
         words = [_pair(place) for place in places]
         try:

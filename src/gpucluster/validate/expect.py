@@ -231,7 +231,7 @@ def _pool_node(plan: SlurmPlan, target: str, pool: Pool) -> Iterator[Expectation
         () if plan.hosts is None else (plan.hosts.ssh_user,)
     )  # Ansible's session ends some seconds after its run
     yield expect("node.strays", target, strays.StraysWant(base=plan.slurm.private_tmp or "", admins=admins))
-    yield expect("clock.sync", target, machine.Clock())
+    yield expect("clock.sync", target, machine.MachineClock())
     if not _overridden(plan):
         yield expect("hw.real", target, node_expectations.board(pool))
     if pool.shape.gpu_count:

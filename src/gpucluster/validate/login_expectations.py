@@ -27,7 +27,7 @@ def of_login(plan: SlurmOnAws, bundle: str) -> Iterator[tuple[str, Any]]:
     services = tuple(f"{unit}.service" for unit in units)
     yield "svc.active", machine.Units(units=services, at_boot=unit_expectations.at_boot(plan))
     yield "auth.rt", munge.Munge()
-    yield "clock.sync", machine.Clock()
+    yield "clock.sync", machine.MachineClock()
     sums = _files(plan, sackd=sackd)
     yield "cfg.same", files.Files(sha256=sums, remedy=_FETCH if sackd else "")
     if bundle:

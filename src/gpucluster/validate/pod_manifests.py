@@ -34,7 +34,7 @@ class PodSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PodRun:
     """One run of validation. Its pods and its namespace have names that no other run has."""
 
     cluster: str
@@ -76,13 +76,13 @@ def nodes_of(found: Sequence[Manifest], pool: str) -> tuple[str, ...]:
     return tuple(sorted(one["metadata"]["name"] for one in found if _takes_pods(one, pool)))
 
 
-def namespace(run: Run) -> Manifest:
+def namespace(run: PodRun) -> Manifest:
     """The namespace of the strangers. It has no network policy."""
     metadata = {"name": run.namespace, "labels": run.labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def pods(run: Run, of: PodSet, nodes: Sequence[str]) -> Iterator[tuple[Role, Manifest]]:
+def pods(run: PodRun, of: PodSet, nodes: Sequence[str]) -> Iterator[tuple[Role, Manifest]]:
     """Yield the pods of a set. All but the first run on the second node, if there is one."""
     first, second = nodes[0], nodes[min(1, len(nodes) - 1)]
     roles = {Role.TEAM: first, Role.PEER: second, Role.STRANGER: second}
@@ -117,7 +117,7 @@ def _claims(steps: Steps) -> dict[str, list[str]]:
     return found
 
 
-def _pod(run: Run, of: PodSet, role: Role, node: str) -> Manifest:
+def _pod(run: PodRun, of: PodSet, role: Role, node: str) -> Manifest:
     claims = of.claims if role is Role.MOUNTS else ()
     volumes = [
         {"name": f"claim-{i}", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}

@@ -29,7 +29,7 @@ def of_standby(plan: SlurmPlan, bundle: str, state: str) -> Iterator[tuple[str, 
         machine.Units(units=_services(units), off=_services(_OFF), at_boot=unit_expectations.at_boot(plan)),
     )
     yield "auth.rt", munge.Munge()
-    yield "clock.sync", machine.Clock()
+    yield "clock.sync", machine.MachineClock()
     sums = node_expectations.slurm_files(plan, names.SLURM_ETC, on_head=True)
     yield "cfg.same", files.Files(sha256=sums)
     if bundle:

@@ -25,7 +25,7 @@ from gpucluster.k8s_apply.why.read import readable
 from gpucluster.plan import names
 from gpucluster.text import short
 from gpucluster.validate import pod_manifests
-from gpucluster.validate.pod_manifests import PROGRAM, PodSet, Run
+from gpucluster.validate.pod_manifests import PROGRAM, PodRun, PodSet
 
 START_S = 180.0  # an image is pulled, a volume mounted
 ATTEMPT_S = 30.0  # the policies of a new pod reach its node late
@@ -42,7 +42,7 @@ class ValidationPods:
 
     def __init__(self, access: Access, cluster: str, image: str, sets: Sequence[PodSet]) -> None:
         self._access, self._sets = access, {one.pool: one for one in sets}
-        self._run = Run(cluster=cluster, word=secrets.token_hex(4), image=image)
+        self._run = PodRun(cluster=cluster, word=secrets.token_hex(4), image=image)
         self._made: list[Manifest] = []  # what may exist: also what was asked for without an answer
         self._pods: dict[tuple[str, Role], Manifest] = {}
         self._waits: dict[tuple[str, Role], str] = {}

@@ -88,7 +88,7 @@ def test_real_mount_passes_nofail_to_a_helper_and_strips_x_options(tmp_path: Pat
     ],
 )
 def test_boot_of_a_host_does_not_require_a_file_server(tmp_path: Path, options: str, expected: str) -> None:
-    line = mounts.Line(path="/data", source="server:/a", type="lustre", options=options)
+    line = mounts.FstabLine(path="/data", source="server:/a", type="lustre", options=options)
     assert line.fstab_options() == expected
     generator = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")
     if not generator.exists():

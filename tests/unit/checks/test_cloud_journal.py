@@ -10,9 +10,9 @@ import pytest
 
 from gpucluster.checks import daemon_journal
 from gpucluster.checks.check import CheckStatus, QueryOutput
-from gpucluster.checks.cloud import Place
+from gpucluster.checks.cloud import SearchScope
 from gpucluster.checks.cloud_journal import JournalFound, JournalWant, evaluate_journal, parse_journal
-from gpucluster.checks.daemon_journal import Entry
+from gpucluster.checks.daemon_journal import LivingInstance
 from gpucluster.cloud.limits import UNSEEN_S
 from gpucluster.cloud.port import LaunchSpec
 from gpucluster.elastic import events
@@ -21,7 +21,7 @@ from gpucluster.elastic.journal import Journal
 from gpucluster.plan import names
 from gpucluster.plan.model import Market
 
-WANT = JournalWant(place=Place(cluster="burst"))
+WANT = JournalWant(place=SearchScope(cluster="burst"))
 SPEC = LaunchSpec(
     machine="p5en.48xlarge",
     market=Market.SPOT,
@@ -77,7 +77,7 @@ def test_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert done.stderr.startswith("the daemon's journal cannot be read: ")
 
 
-NODE = {"i-1": Entry(slot="a-1", age_s=UNSEEN_S + 1)}
+NODE = {"i-1": LivingInstance(slot="a-1", age_s=UNSEEN_S + 1)}
 RESTART, POWER_DOWN = "systemctl restart gpucluster-elastic", "scontrol update nodename=a-1 state=power_down"
 
 
@@ -87,16 +87,16 @@ RESTART, POWER_DOWN = "systemctl restart gpucluster-elastic", "scontrol update n
         (NODE, {"i-1": "running"}, "", ""),
         (NODE, {"i-1": "shutting-down"}, "", ""),
         ({}, {"i-9": "running"}, "", ""),
-        ({"i-1": Entry(slot="", age_s=UNSEEN_S)}, {}, "", ""),
+        ({"i-1": LivingInstance(slot="", age_s=UNSEEN_S)}, {}, "", ""),
         (NODE, {"i-1": "terminated"}, "a-1 (i-1) is terminated", f"on the head: {RESTART}"),
         (NODE, {}, "a-1 (i-1) is not listed by EC2", f"on the head: {POWER_DOWN}"),
-        ({"i-1": Entry(slot="", age_s=UNSEEN_S + 1)}, {}, "i-1 is not listed by EC2", f"on the head: {RESTART}"),
-        ({**NODE, "i-2": Entry(slot="a-2", age_s=1.0)}, {"i-2": "terminated"}, "a-1 (i-1) is not listed by EC2, a-2 (i-2) is terminated", f"on the head: {POWER_DOWN}; {RESTART}"),
+        ({"i-1": LivingInstance(slot="", age_s=UNSEEN_S + 1)}, {}, "i-1 is not listed by EC2", f"on the head: {RESTART}"),
+        ({**NODE, "i-2": LivingInstance(slot="a-2", age_s=1.0)}, {"i-2": "terminated"}, "a-1 (i-1) is not listed by EC2, a-2 (i-2) is terminated", f"on the head: {POWER_DOWN}; {RESTART}"),
     ],
     ids=["it runs", "it shuts down", "no instance in the journal", "so young that EC2 may not list it", "ended", "not listed", "never listed", "two"],
 )  # fmt: skip
 def test_instance_of_the_journal_is_in_ec2(
-    living: dict[str, Entry], states: dict[str, str], found: str, remedy: str
+    living: dict[str, LivingInstance], states: dict[str, str], found: str, remedy: str
 ) -> None:
     result = evaluate_journal(JournalFound(living=living, states=states), WANT)
     assert result.verdict is (CheckStatus.FAIL if found else CheckStatus.PASS)

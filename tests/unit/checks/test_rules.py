@@ -23,7 +23,7 @@ from gpucluster.checks import (
     slurmctld,
 )
 from gpucluster.checks.check import CheckStatus, ParseError, QueryOutput
-from gpucluster.checks.cloud import Holdings, Instance, Owned, Place
+from gpucluster.checks.cloud import Holdings, Instance, Owned, SearchScope
 from gpucluster.checks.hardware import Board
 from gpucluster.checks.jobs import Devices, Gres, Leaves, MultiNode, PrivateFolders, Rank, Small
 from gpucluster.checks.machine import Disk, Disks, Unit, Units
@@ -449,7 +449,7 @@ def test_disks(disk, verdict):
     ("off", "blur", "verdict"), [(0, 0.01, PASS), (0.2, 0.01, WARN), (6, 0.01, FAIL), (0, 9, UNKNOWN)]
 )
 def test_clock(off, blur, verdict):
-    assert machine.evaluate_clock((off, blur), machine.Clock()).verdict is verdict
+    assert machine.evaluate_clock((off, blur), machine.MachineClock()).verdict is verdict
 
 
 def test_board():
@@ -645,7 +645,7 @@ def test_orphans():
     head = Instance(id="i-0", cluster="burst", role="head", request="", subnet="s1")
     ours = Instance(id="i-1", cluster="burst", role="node", request="r1", subnet="s1")
     known = Holdings(instances=(head, ours), head="i-0", open=frozenset(), launched=frozenset({"i-1"}))
-    want = Owned(place=Place(cluster="burst", subnets=("s1",)))
+    want = Owned(place=SearchScope(cluster="burst", subnets=("s1",)))
     assert cloud.evaluate_holdings(known, want).verdict is PASS
     for instances, words in (
         ((head, replace(ours, id="i-2")), "i-2 (node)"),
@@ -686,7 +686,7 @@ def test_nodes_of_kubernetes_beside_slurm_have_an_owner():
     head = Instance(id="i-0", cluster="both", role="head", request="", subnet="s1")
     other = Instance(id="i-7", cluster="both", role="kubernetes-node", request="", subnet="s1")
     known = Holdings(instances=(head, other), head="i-0", open=frozenset(), launched=frozenset())
-    slurm = Owned(place=Place(cluster="both", subnets=("s1",)))
+    slurm = Owned(place=SearchScope(cluster="both", subnets=("s1",)))
     both = replace(slurm, kubernetes=True)
     finding = cloud.evaluate_holdings(known, both)
     assert (finding.verdict, finding.found) == (PASS, "the head, 1 of Kubernetes and 0 nodes")

@@ -8,7 +8,7 @@ from gpucluster import catalog
 from gpucluster.errors import GpuclusterError
 from gpucluster.importer.differences import Change
 from gpucluster.importer.gpus import Gpus, gpus_of
-from gpucluster.importer.lines import Place
+from gpucluster.importer.lines import FileLine
 from gpucluster.importer.run import Imported, import_files
 from gpucluster.importer.site import Setting
 from gpucluster.plan.resolve import resolve
@@ -54,7 +54,7 @@ def why(found: Imported, key: str, change: Change) -> str:
 )
 def test_gpus_of_a_node(gres: str, expected: Gpus) -> None:
     """A type that begins with a digit was read as none, so the node lost its GPUs without an error."""
-    assert gpus_of({"gres": Setting(gres, Place("slurm.conf", 1), "Gres")}) == expected
+    assert gpus_of({"gres": Setting(gres, FileLine("slurm.conf", 1), "Gres")}) == expected
 
 
 def test_nodes_keep_their_gpus_and_shards(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpucluster.cli.lint_input import read_all
-from gpucluster.k8s.lint import Facts, Level, check
+from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
 
 JOBSET = """apiVersion: jobset.x-k8s.io/v1alpha2
@@ -59,7 +59,7 @@ ROWS = [
 def test_object_that_the_server_accepts_has_no_error(written: str) -> None:
     got = read(written, "a.yaml")
     found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
-    assert [str(one) for one in found if one.level is Level.ERROR] == []
+    assert [str(one) for one in found if one.level is Severity.ERROR] == []
 
 
 def errors_of(folder: Path, files: dict[str, str], *paths: str) -> list[str]:
@@ -68,7 +68,7 @@ def errors_of(folder: Path, files: dict[str, str], *paths: str) -> list[str]:
         (folder / name).write_text(written)
     got = read_all([folder / path for path in paths] or [folder])
     found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
-    return [one.rule for one in found if one.level is Level.ERROR]
+    return [one.rule for one in found if one.level is Severity.ERROR]
 
 
 DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: c, image: busybox:1.37}]}}}\n"
@@ -118,4 +118,4 @@ def test_same_files_outside_of_their_tool_are_errors(tmp_path: Path) -> None:
 def test_misspelt_kind_and_unknown_version_are_errors(api_version: str, kind: str, message: str) -> None:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}
     (found,) = check([manifest], Facts(kubernetes="1.36", whole=False))
-    assert (found.rule, found.message, found.level) == ("unknown-kind", message, Level.ERROR)
+    assert (found.rule, found.message, found.level) == ("unknown-kind", message, Severity.ERROR)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.manifests import FACTS, GONE, changed, good, pick
 
-from gpucluster.k8s.lint import Facts, Level, PoolFacts, check
+from gpucluster.k8s.lint import Facts, PoolFacts, Severity, check
 from gpucluster.k8s.lint.read import read
 
 CONTAINER = "spec/replicatedJobs/0/template/spec/template/spec/containers/0"
@@ -176,4 +176,4 @@ def test_pods_of_any_kind_are_opened(kind: str, api_version: str, spec: str) -> 
     got = read(HEAD % (api_version, kind) + spec, "a.yaml")
     found = check(got.documents, Facts(kubernetes="1.36", whole=False))
     assert {one.rule for one in found} == {"image-tag", "literal-secret"}
-    assert all(one.line >= 5 and one.level is Level.WARNING for one in found)
+    assert all(one.line >= 5 and one.level is Severity.WARNING for one in found)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.judged_manifests import JUDGED, NAMESPACES, Judged
 
-from gpucluster.k8s.lint import Facts, Level, check
+from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
 
 DOCS = (Path(__file__).parents[3] / "docs/lint.md").read_text()
@@ -16,7 +16,7 @@ _ID = re.compile(r"`([a-z0-9-]+)`")
 def errors_of(manifest: str) -> set[str]:
     got = read(f"{NAMESPACES}---\n{manifest}", "a.yaml")
     found = (*got.findings, *check(got.documents, Facts(kubernetes="1.36", whole=False)))
-    return {one.rule for one in found if one.level is Level.ERROR}
+    return {one.rule for one in found if one.level is Severity.ERROR}
 
 
 @pytest.mark.parametrize("row", JUDGED, ids=[row.name for row in JUDGED])

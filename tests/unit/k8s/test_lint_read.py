@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucluster.k8s.lint import Facts, Level, check
+from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
 
 
@@ -77,7 +77,7 @@ def test_keys_and_anchors_are_read_as_kubectl_reads_them(written: str, value: ob
 def test_last_of_two_keys_counts() -> None:
     got = read("a: 1\na: 2\n", "x.yaml")
     assert [document.value for document in got.documents] == [{"a": 2}]
-    assert [one.level for one in got.findings] == [Level.WARNING]
+    assert [one.level for one in got.findings] == [Severity.WARNING]
 
 
 def test_aliases_that_multiply_are_stopped() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.manifests import FABRIC, FACTS, GONE, changed, good, pick, pool
 
-from gpucluster.k8s.lint import ANY, Facts, Level, Present, Taint, check
+from gpucluster.k8s.lint import ANY, Facts, Present, Severity, Taint, check
 
 CONTAINER = "spec/replicatedJobs/0/template/spec/template/spec/containers/0"
 GANG = "spec/replicatedJobs/0/template/spec/template"
@@ -182,10 +182,10 @@ def native(api_version: str) -> Any:
 def test_beta_that_is_off_is_an_error_on_eks_and_a_warning_elsewhere() -> None:
     manifests = [*good(), native("scheduling.k8s.io/v1beta1")]
     on_eks = check(manifests, replace(FACTS, kubernetes="1.37"))
-    assert [(finding.rule, finding.level) for finding in on_eks] == [("not-served", Level.ERROR)]
+    assert [(finding.rule, finding.level) for finding in on_eks] == [("not-served", Severity.ERROR)]
     facts = replace(FACTS, kubernetes="1.37", distribution=Facts(kubernetes="1.37").distribution)
     elsewhere = check(manifests, facts)
-    assert [(finding.rule, finding.level) for finding in elsewhere] == [("off-by-default", Level.WARNING)]
+    assert [(finding.rule, finding.level) for finding in elsewhere] == [("off-by-default", Severity.WARNING)]
 
 
 def test_api_of_another_release_names_the_release() -> None:
@@ -226,7 +226,7 @@ def test_part_of_a_cluster_may_leave_an_object_out(what: str, expected: set[str]
     manifests = good()
     manifests.remove(pick(manifests, what))
     part = replace(FACTS, whole=False, pools=None)
-    assert {finding.rule for finding in check(manifests, part) if finding.level is Level.ERROR} == set()
+    assert {finding.rule for finding in check(manifests, part) if finding.level is Severity.ERROR} == set()
     assert rules(manifests) <= expected | {"toleration", "quota-below-pools", "quota-above-pools"}
     assert rules(manifests) & expected
 
@@ -244,8 +244,8 @@ def test_quotas_of_a_part_of_a_cluster_are_warnings() -> None:
     queue["borrowingLimit"] = "8"
     found = check(manifests, replace(FACTS, whole=False, pools=None))
     assert {(one.rule, one.level) for one in found} == {
-        ("quota-uncovered", Level.WARNING),
-        ("workload-above-quota", Level.WARNING),
+        ("quota-uncovered", Severity.WARNING),
+        ("workload-above-quota", Severity.WARNING),
     }
 
 

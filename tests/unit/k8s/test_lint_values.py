@@ -8,7 +8,7 @@ import pytest
 from support.manifests import GONE, changed, pick
 from support.rendered import rendered
 
-from gpucluster.k8s.lint import Facts, Level, check
+from gpucluster.k8s.lint import Facts, Severity, check
 from gpucluster.k8s.lint.read import read
 
 JOB = "spec/replicatedJobs/0/template/spec"
@@ -103,7 +103,7 @@ def test_mistake_outside_of_schemas_is_reported(what: str, path: str, value: Any
     found = [finding for finding in check(manifests, known) if finding.rule == rule]
     assert found
     warned = rule in ("replicas", "gang-width") or (what, rule) == ("PodDisruptionBudget/chat", "selector")
-    assert {finding.level for finding in found} == {Level.WARNING if warned else Level.ERROR}
+    assert {finding.level for finding in found} == {Severity.WARNING if warned else Severity.ERROR}
 
 
 def test_job_without_a_queue_is_in_the_default_queue() -> None:

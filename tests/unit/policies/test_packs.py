@@ -12,14 +12,14 @@ from gpucluster.engine.policy import evaluate, load
 from gpucluster.errors import GpuclusterError
 
 SITE = """
-from gpucluster.engine.policy import Level, Rule, Violation
+from gpucluster.engine.policy import EnforcementLevel, Rule, Violation
 from .words import STEP
 
 def cheap(stack):
     for one in stack.of_type("aws:ec2/instance:Instance"):
         yield Violation(resource=one, property="instanceType", found="a | b\\x1b[31m", expected="t3.*", next_step=STEP)
 
-RULES = (Rule(name="cheap", level=Level.{level}, about="Heads are small.", check=cheap),)
+RULES = (Rule(name="cheap", level=EnforcementLevel.{level}, about="Heads are small.", check=cheap),)
 """
 PROJECT = "name: site\nversion: 0.1.0\nruntime: python\n"
 

@@ -14,7 +14,7 @@ from gpucluster.aws.program import declare
 from gpucluster.cli.context import resolve_file
 from gpucluster.cli.resources import recorded, why_not
 from gpucluster.engine.offline.model import Resource
-from gpucluster.engine.policy import Level, evaluate, load
+from gpucluster.engine.policy import EnforcementLevel, evaluate, load
 
 ROOT = Path(__file__).parents[3]
 PACK = load(ROOT / "policies")
@@ -91,7 +91,7 @@ def test_texts_pass_with_known_names(file: Path) -> None:
 
 
 def test_all_rules_are_mandatory() -> None:
-    assert {rule.level for rule in PACK.rules} == {Level.MANDATORY}
+    assert {rule.level for rule in PACK.rules} == {EnforcementLevel.MANDATORY}
 
 
 @pytest.mark.parametrize(

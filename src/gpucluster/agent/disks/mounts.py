@@ -11,7 +11,7 @@ from gpucluster.agent.boot.boot_state import BootState, Bundle, require
 from gpucluster.agent.machine import Machine, NotYetError, StepError
 from gpucluster.plan import mounts, names
 from gpucluster.plan.model import AwsFileSystem, Efs
-from gpucluster.plan.mounts import Line
+from gpucluster.plan.mounts import FstabLine
 from gpucluster.shell import CommandError
 
 TABLE = "/proc/self/mountinfo"
@@ -68,7 +68,7 @@ def mount_points(machine: Machine) -> frozenset[str]:
     return frozenset(row[4] for row in rows if len(row) > 4)
 
 
-def _lines(machine: Machine, bundle: Bundle, *, on_head: bool) -> tuple[Line, ...]:
+def _lines(machine: Machine, bundle: Bundle, *, on_head: bool) -> tuple[FstabLine, ...]:
     helper = machine.path(EFS_HELPER).exists()
     bound = require(bundle.bindings).file_systems
     for mount in bundle.plan.storage:
@@ -82,12 +82,12 @@ def _lines(machine: Machine, bundle: Bundle, *, on_head: bool) -> tuple[Line, ..
     return mounts.lines(bundle.plan, bound, on_head=on_head, efs_helper=helper)
 
 
-def _not_mounted(machine: Machine, lines: Iterable[Line]) -> tuple[Line, ...]:
+def _not_mounted(machine: Machine, lines: Iterable[FstabLine]) -> tuple[FstabLine, ...]:
     mounted = mount_points(machine)
     return tuple(line for line in lines if line.path not in mounted)
 
 
-def _mount(machine: Machine, line: Line, argv: list[str], limit_s: float) -> None:
+def _mount(machine: Machine, line: FstabLine, argv: list[str], limit_s: float) -> None:
     try:
         machine.run(argv, timeout_s=MOUNT_S)
     except CommandError as error:
@@ -97,7 +97,7 @@ def _mount(machine: Machine, line: Line, argv: list[str], limit_s: float) -> Non
         raise NotYetError(f"{line.path} is not mounted", limit_s=limit_s)
 
 
-def _argv(line: Line) -> list[str]:
+def _argv(line: FstabLine) -> list[str]:
     kind = () if line.type == "none" else ("-t", line.type)
     # mount.efs starts the TLS proxy of the mount; in the agent's own unit it would end with a restart of the agent
     scope = ("systemd-run", "--scope", "--quiet", "--collect") if line.type == "efs" else ()

@@ -26,7 +26,7 @@ from gpucluster.engine.offline import lazy_sdk
 from gpucluster.engine.offline.located import from_thread, from_traceback
 from gpucluster.engine.offline.messages import Answer, Failure, Order
 from gpucluster.engine.offline.monitor import Engine, Monitor
-from gpucluster.engine.offline.urns import Place, name_of, type_of
+from gpucluster.engine.offline.urns import StackIdentity, name_of, type_of
 from gpucluster.plan.codec import dumps, loads
 
 
@@ -37,7 +37,7 @@ def main() -> NoReturn:
     lazy_sdk.install()
     order = loads(Order, sys.stdin.buffer.read())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks of a failed program
-    monitor = Monitor(Place(order.project, order.stack), order.answers, assume=order.assume)
+    monitor = Monitor(StackIdentity(order.project, order.stack), order.answers, assume=order.assume)
     watch = threading.Timer(order.limit_s, lambda: send(_late(order, monitor)))
     watch.daemon = True
     watch.start()

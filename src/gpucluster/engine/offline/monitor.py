@@ -28,7 +28,7 @@ from gpucluster.engine.offline.registry import (
     registered,
 )
 from gpucluster.engine.offline.transforms import TransformError, transformed
-from gpucluster.engine.offline.urns import Place
+from gpucluster.engine.offline.urns import StackIdentity
 from gpucluster.engine.offline.wire import shown
 from gpucluster.engine.values import UNKNOWN_ON_WIRE, to_struct
 
@@ -55,7 +55,9 @@ class Context(Protocol):
 class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     """Record every registration. Nothing is created, so values from the cloud stay unknown."""
 
-    def __init__(self, place: Place, answers: Iterable[Recording] = (), *, assume: bool = False) -> None:
+    def __init__(
+        self, place: StackIdentity, answers: Iterable[Recording] = (), *, assume: bool = False
+    ) -> None:
         self.registry = Registry(place)
         self._answers = {key(one.token, one.arguments): one.answer for one in answers}
         self.refusals: list[str] = []  # in order; the first one is the cause

@@ -11,7 +11,7 @@ from gpucluster.engine.offline.lookups import STACK_REFERENCE
 from gpucluster.engine.offline.model import STACK_TYPE, Lookup, Planned, Resource, Timeouts, Value
 from gpucluster.engine.offline.urns import (
     Former,
-    Place,
+    StackIdentity,
     former_urn,
     inherited_alias,
     name_of,
@@ -31,7 +31,7 @@ class RefusedError(Exception):
 class Registry:
     """Resources by URN, the stack's exports, and the look-ups."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StackIdentity) -> None:
         self._place = place
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}

@@ -6,7 +6,7 @@ from gpucluster.engine.offline.model import STACK_TYPE
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackIdentity:
     """The project and the stack of a planned program."""
 
     project: str
@@ -25,7 +25,7 @@ class Former:
     no_parent: bool = False
 
 
-def urn_of(place: Place, *, type: str, name: str, parent: str = "") -> str:  # noqa: A002  the trade's word
+def urn_of(place: StackIdentity, *, type: str, name: str, parent: str = "") -> str:  # noqa: A002  the trade's word
     """Return the URN. A child's type includes the types of its parents, except the stack's."""
     above = types_of(parent) if parent else ""
     chain = "" if above in {"", STACK_TYPE} else f"{above}$"
@@ -47,14 +47,14 @@ def name_of(urn: str) -> str:
     return _parts(urn)[3]
 
 
-def former_urn(place: Place, former: Former, *, type: str, name: str, parent: str) -> str:  # noqa: A002
+def former_urn(place: StackIdentity, former: Former, *, type: str, name: str, parent: str) -> str:  # noqa: A002
     """Return the URN of an alias."""
-    then = Place(former.project or place.project, former.stack or place.stack)
+    then = StackIdentity(former.project or place.project, former.stack or place.stack)
     above = "" if former.no_parent else former.parent or parent
     return urn_of(then, type=former.type or type, name=former.name or name, parent=above)
 
 
-def inherited_alias(place: Place, child: str, *, parent: str, was: str) -> str:
+def inherited_alias(place: StackIdentity, child: str, *, parent: str, was: str) -> str:
     """Return the URN of `child` under its parent's earlier URN `was`. A name with the parent's name as prefix changes, too."""
     name, now = name_of(child), name_of(parent)
     then = name_of(was) + name.removeprefix(now) if name.startswith(now) else name

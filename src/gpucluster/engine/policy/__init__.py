@@ -11,13 +11,13 @@ from gpucluster.engine.policy.evaluation import (
     has_undecided_texts,
     with_decided_texts,
 )
-from gpucluster.engine.policy.model import Level, Rule, RuleResult, Stack, Undecided, Violation
+from gpucluster.engine.policy.model import EnforcementLevel, Rule, RuleResult, Stack, Undecided, Violation
 from gpucluster.engine.policy.pack import Pack, load
 from gpucluster.engine.policy.values import at, each, is_unreadable, linked
 
 __all__ = [
+    "EnforcementLevel",
     "Finding",
-    "Level",
     "Pack",
     "Report",
     "Rule",

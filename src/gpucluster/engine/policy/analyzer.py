@@ -16,13 +16,13 @@ from gpucluster.engine.offline.model import STACK_TYPE, UNKNOWN, Resource
 from gpucluster.engine.offline.wire import shown
 from gpucluster.engine.plugin import serve
 from gpucluster.engine.policy.evaluation import Finding, evaluate
-from gpucluster.engine.policy.model import Level
+from gpucluster.engine.policy.model import EnforcementLevel
 from gpucluster.engine.policy.pack import Pack, load
 from gpucluster.errors import GpuclusterError
 
 _LEVELS = {
-    Level.MANDATORY: analyzer_pb2.EnforcementLevel.MANDATORY,
-    Level.ADVISORY: analyzer_pb2.EnforcementLevel.ADVISORY,
+    EnforcementLevel.MANDATORY: analyzer_pb2.EnforcementLevel.MANDATORY,
+    EnforcementLevel.ADVISORY: analyzer_pb2.EnforcementLevel.ADVISORY,
 }
 
 
@@ -87,7 +87,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
 
     def _diagnostic(self, finding: Finding) -> analyzer_pb2.AnalyzeDiagnostic:
         """Report an undecided property as advisory: the protocol has no third level."""
-        level = Level.ADVISORY if finding.open else finding.level
+        level = EnforcementLevel.ADVISORY if finding.open else finding.level
         return analyzer_pb2.AnalyzeDiagnostic(
             policyName=finding.rule,
             policyPackName=self._pack.name,

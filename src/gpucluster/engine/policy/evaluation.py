@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gpucluster.engine.offline.model import Resource
-from gpucluster.engine.policy.model import Level, Rule, Stack, Violation
+from gpucluster.engine.policy.model import EnforcementLevel, Rule, Stack, Violation
 from gpucluster.engine.policy.pack import Pack
 from gpucluster.errors import GpuclusterError
 
@@ -19,7 +19,7 @@ class Finding:
 
     pack: str
     rule: str
-    level: Level
+    level: EnforcementLevel
     urn: str
     type: str
     name: str
@@ -52,7 +52,7 @@ class Report:
     @property
     def passed(self) -> bool:
         """Return whether no mandatory rule is broken."""
-        return not any(f.level is Level.MANDATORY for f in self.violations)
+        return not any(f.level is EnforcementLevel.MANDATORY for f in self.violations)
 
 
 def evaluate(packs: Iterable[Pack], resources: Iterable[Resource]) -> Report:
@@ -94,7 +94,8 @@ def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings: violations before undecided properties, mandatory before advisory."""
     return tuple(
         sorted(
-            findings, key=lambda f: (f.open, f.level is Level.ADVISORY, f.rule, f.urn, f.property, f.found)
+            findings,
+            key=lambda f: (f.open, f.level is EnforcementLevel.ADVISORY, f.rule, f.urn, f.property, f.found),
         )
     )
 

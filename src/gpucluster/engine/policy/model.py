@@ -7,7 +7,7 @@ from enum import StrEnum
 from gpucluster.engine.offline.model import Resource, Value, is_provider
 
 
-class Level(StrEnum):
+class EnforcementLevel(StrEnum):
     """A mandatory rule stops the run. An advisory rule only reports."""
 
     MANDATORY = "mandatory"
@@ -69,7 +69,7 @@ class Rule:
     """One rule. Its name is stable because sites and code scanning refer to it."""
 
     name: str
-    level: Level
+    level: EnforcementLevel
     about: str
     check: Callable[[Stack], Iterable[RuleResult]]
     texts: bool = False  # checks texts in which only names are unknown: placeholder names are enough

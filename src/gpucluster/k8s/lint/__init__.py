@@ -9,7 +9,7 @@ module is one line in `check.CHECKERS`.
 from gpucluster.k8s.lint.check import CHECKERS, check, unchecked
 from gpucluster.k8s.lint.document import Document, documents
 from gpucluster.k8s.lint.facts import ANY, Distribution, Facts, PoolFacts, Present, Taint
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.of_plan import facts
 
 __all__ = [
@@ -19,9 +19,9 @@ __all__ = [
     "Document",
     "Facts",
     "Finding",
-    "Level",
     "PoolFacts",
     "Present",
+    "Severity",
     "Taint",
     "check",
     "documents",

@@ -37,7 +37,7 @@ from gpucluster.k8s.lint import (
 from gpucluster.k8s.lint.client_files import is_client_file
 from gpucluster.k8s.lint.document import Document, documents
 from gpucluster.k8s.lint.facts import Facts
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, build, is_built_in
 
 CHECKERS: dict[str, Callable[[ManifestSet], Iterator[Finding]]] = {
@@ -123,4 +123,4 @@ def _documents(manifests: Iterable[Any]) -> list[Document]:
 
 def _order(finding: Finding) -> tuple[Any, ...]:
     """Sort the errors of a document before its warnings, then by place."""
-    return (finding.file, finding.document, finding.level is Level.WARNING, finding.path, finding.rule, finding.message)  # fmt: skip
+    return (finding.file, finding.document, finding.level is Severity.WARNING, finding.path, finding.rule, finding.message)  # fmt: skip

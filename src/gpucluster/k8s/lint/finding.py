@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """An error would be refused, would hang for ever, or would waste a GPU. A warning may be intended."""
 
     ERROR = "error"
@@ -15,7 +15,7 @@ class Level(StrEnum):
 class Finding:
     """`file`, `document` (from 1) and `line` are 0 or empty where the manifest was not read from a file."""
 
-    level: Level
+    level: Severity
     rule: str
     message: str
     path: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import hosts, kueue
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet
 from gpucluster.k8s.lint.pods import Pods, amounts, asked, needs, pods_of
 from gpucluster.k8s.lint.tree import at, entries, mapping, text, texts
@@ -131,7 +131,7 @@ def _one_host(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
             else f"and few hosts have more than {quantity.shown(most)}"
         )
         words = f"{quantity.shown(total)} GPUs must be in one host, {has}: it would wait forever"
-        level = Level.ERROR if known else Level.WARNING
+        level = Severity.ERROR if known else Severity.WARNING
         yield pods.owner.found("host-domain", words, pods.where("metadata", "annotations", key), level)
 
 

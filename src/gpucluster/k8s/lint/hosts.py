@@ -11,7 +11,7 @@ from functools import cache
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.catalog import Machine, load
 from gpucluster.k8s.lint import placement
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import at, entries, items, text, texts
@@ -41,7 +41,7 @@ def _too_large(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
         most = max((Decimal(parts[resource]) for parts in known if resource in parts), default=amount)
         if amount > most:
             words = f"asks for {quantity.shown(amount)} {resource}, its machine has {quantity.shown(most)}: it would wait forever"
-            level = Level.WARNING if resource == GPU else Level.ERROR
+            level = Severity.WARNING if resource == GPU else Severity.ERROR
             yield pods.owner.found("too-large", words, pods.where("spec"), level)
 
 

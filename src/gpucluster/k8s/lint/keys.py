@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, pods_of
 from gpucluster.k8s.lint.references import CONFIG_MAP, SECRET
@@ -23,7 +23,7 @@ _VOLUMES = (
 
 def check(manifests: ManifestSet) -> Iterator[Finding]:
     """An overlay can add keys to a part of a cluster, so that a missing key is an error only in a whole one."""
-    level = Level.ERROR if manifests.facts.whole else Level.WARNING
+    level = Severity.ERROR if manifests.facts.whole else Severity.WARNING
     for thing in manifests.objects:
         for pods in pods_of(thing):
             for kind, name, key, where in _read(pods):

@@ -11,7 +11,7 @@ from gpucluster.k8s.lint.client_files import is_client_file
 from gpucluster.k8s.lint.custom_resources import CustomResource, Known, definitions, known
 from gpucluster.k8s.lint.document import Document
 from gpucluster.k8s.lint.facts import Facts
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.tree import Path, at, below, depth_of, entries, is_there, mapping, shown, text
 from gpucluster.k8s.lint.webhook_defaults import completed
 
@@ -48,9 +48,9 @@ class Obj:
     def labels(self) -> Mapping[str, Any]:
         return mapping(at(self.body, "metadata", "labels"))
 
-    def found(self, rule: str, message: str, path: Path = (), level: Level = Level.ERROR) -> Finding:
+    def found(self, rule: str, message: str, path: Path = (), level: Severity = Severity.ERROR) -> Finding:
         return Finding(
-            level=Level.WARNING if self._is_filled_later(rule, message, path) else level,
+            level=Severity.WARNING if self._is_filled_later(rule, message, path) else level,
             rule=rule,
             message=message,
             path=shown(path),
@@ -75,7 +75,7 @@ class Obj:
         return self.document.is_base and by_kustomize
 
     def warned(self, rule: str, message: str, path: Path = ()) -> Finding:
-        return self.found(rule, message, path, Level.WARNING)
+        return self.found(rule, message, path, Severity.WARNING)
 
 
 @dataclass(frozen=True, slots=True)

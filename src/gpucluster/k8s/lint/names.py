@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 from gpucluster.text import quoted
@@ -63,7 +63,7 @@ def _name(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     if not thing.name:
         if not text(at(thing.body, "metadata", "generateName")):
             known = is_built_in(thing.api_version) or manifests.resource(thing) is not None
-            level = Level.ERROR if known else Level.WARNING  # only a client may read another kind
+            level = Severity.ERROR if known else Severity.WARNING  # only a client may read another kind
             yield thing.found("name", "`metadata.name` is missing", ("metadata",), level)
     elif complaint := _complaint(thing):
         yield thing.found("name", f"{quoted(thing.name)} {complaint}", where)

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
 from gpucluster.k8s.lint.references import CLAIM, VOLUME
@@ -77,7 +77,7 @@ def _service(thing: Obj, pods: list[Pods], *, whole: bool) -> Iterator[Finding]:
     for path, port in entries(thing.body, "spec", "ports") if chosen else ():
         target = at(port, "targetPort")
         if isinstance(target, str) and target not in names:
-            level = Level.ERROR if whole else Level.WARNING  # a patch can add a container with the port
+            level = Severity.ERROR if whole else Severity.WARNING  # a patch can add a container with the port
             words = f"its pods have no port {quoted(target)}"
             yield thing.found("port", words, (*path, "targetPort"), level)
         number = at(port, "port") if target is None else target

@@ -7,7 +7,7 @@ from typing import Any
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue
 from gpucluster.k8s.lint.facts import PoolFacts
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text, texts
@@ -97,7 +97,7 @@ def _flavor(manifests: ManifestSet, flavor: Obj, pools: tuple[PoolFacts, ...]) -
 def _flavor_taints(flavor: Obj, chosen: tuple[PoolFacts, ...]) -> Iterator[Finding]:
     """Topology-aware placement ignores tolerations that a webhook adds to pods later. So the flavor must have them."""
     spec = mapping(flavor.body.get("spec"))
-    level = Level.ERROR if spec.get("topologyName") else Level.WARNING
+    level = Severity.ERROR if spec.get("topologyName") else Severity.WARNING
     for pool in chosen:
         for taint in pool.taints:
             if taint.effect in _HARD and not kueue.tolerates(spec.get("tolerations"), taint.key, taint.value, taint.effect):  # fmt: skip

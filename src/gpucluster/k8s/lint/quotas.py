@@ -6,7 +6,7 @@ from decimal import Decimal
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue, placement
 from gpucluster.k8s.lint.facts import PoolFacts
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import Pods, amounts, needs, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, text
@@ -41,7 +41,7 @@ def _compare(flavor: Obj, resource: str, quotas: list[kueue.Quota], pools: tuple
     last, who = quotas[-1], ", ".join(dict.fromkeys(quota.owner.name for quota in quotas))
     words = f"{quantity.shown(promised)} {resource} of flavor {flavor.name!r} are in quotas ({who}), its pools have {quantity.shown(have)}"  # fmt: skip
     if promised > have:
-        level = Level.ERROR if device else Level.WARNING
+        level = Severity.ERROR if device else Severity.WARNING
         yield last.owner.found("quota-above-pools", words, last.path, level)
     elif device and promised < have:
         yield last.owner.warned("quota-below-pools", f"{words}: the rest is unused", last.path)
@@ -88,10 +88,10 @@ def _workload(manifests: ManifestSet, workload: Obj, queue: Obj) -> Iterator[Fin
             )
 
 
-def _sure(manifests: ManifestSet, queue: Obj) -> Level:
+def _sure(manifests: ManifestSet, queue: Obj) -> Severity:
     """A cohort may have more members in the cluster than in the manifests."""
     alone = not text(at(queue.body, "spec", "cohortName")) and kueue.is_complete(manifests, queue)
-    return Level.ERROR if manifests.facts.whole or alone else Level.WARNING
+    return Severity.ERROR if manifests.facts.whole or alone else Severity.WARNING
 
 
 def _covered(manifests: ManifestSet, pods: Pods, covered: frozenset[str], queue: Obj) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def _covered(manifests: ManifestSet, pods: Pods, covered: frozenset[str], queue:
                 f"asks for {resource}, which queue {queue.name!r} does not cover: it would never be admitted"
             )
             level = (
-                Level.ERROR if manifests.facts.whole else Level.WARNING
+                Severity.ERROR if manifests.facts.whole else Severity.WARNING
             )  # Kueue's configuration can transform it
             yield pods.owner.found("quota-uncovered", words, pods.where("spec"), level)
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from gpucluster.k8s.lint.document import Document
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.tree import Path
 from gpucluster.text import quoted
 
@@ -110,7 +110,7 @@ class _Builder:
             place = _locator(self._lines)
             self.documents.append(Document(value=value, file=self._file, number=number, line_of=place))
 
-    def refuse(self, line: int, message: str, level: Level = Level.ERROR) -> None:
+    def refuse(self, line: int, message: str, level: Severity = Severity.ERROR) -> None:
         self.findings.append(
             Finding(
                 level=level, rule="yaml", message=message, file=self._file, document=self._number, line=line
@@ -126,7 +126,7 @@ class _Builder:
         if len(path) > MAX_DEPTH:
             raise _RefusedError(line, f"nested deeper than {MAX_DEPTH} levels")
         if node.tag not in _TAGS:
-            self.refuse(line, f"kubectl drops the tag {quoted(node.tag)}", Level.WARNING)
+            self.refuse(line, f"kubectl drops the tag {quoted(node.tag)}", Severity.WARNING)
         if isinstance(node, yaml.SequenceNode):
             return [self._value(entry, (*path, number)) for number, entry in enumerate(node.value)]
         return dict(self._entries(node, path)) if isinstance(node, yaml.MappingNode) else self._scalar(node)
@@ -147,7 +147,7 @@ class _Builder:
                 continue
             if name in seen:
                 words = f"the key {quoted(name)} is already given on line {seen[name]}: kubectl takes the last, Kustomize refuses"
-                self.refuse(line, words, Level.WARNING)
+                self.refuse(line, words, Severity.WARNING)
             seen[name] = line
             made = self._value(value, (*path, name))
             self._lines[(*path, name)] = line

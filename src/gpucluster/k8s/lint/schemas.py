@@ -15,7 +15,7 @@ from jsonschema.validators import extend
 
 from gpucluster.k8s.lint import builtin, cel
 from gpucluster.k8s.lint.custom_resources import CustomResource
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj, is_built_in
 from gpucluster.k8s.lint.tree import at, items, mapping
 from gpucluster.k8s.lint.words import Complaint, Validator, complaints
@@ -39,7 +39,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             resource = manifests.resource(thing)
             yield from _check(thing, resource) if resource else _unknown(manifests, thing)
             yield from _metadata(
-                thing, manifests.facts.kubernetes, Level.ERROR if resource else Level.WARNING
+                thing, manifests.facts.kubernetes, Severity.ERROR if resource else Severity.WARNING
             )
 
 
@@ -84,7 +84,7 @@ def _check(thing: Obj, resource: CustomResource) -> Iterator[Finding]:
         yield thing.warned("status", "the cluster writes the status; it is not checked", ("status",))
 
 
-def _metadata(thing: Obj, release: str, level: Level) -> Iterator[Finding]:
+def _metadata(thing: Obj, release: str, level: Severity) -> Iterator[Finding]:
     for error in complaints(builtin.metadata(release), thing.body.get("metadata", {})):
         if error.path[:1] not in _BY_NAMES:
             yield thing.found(error.rule, error.message, ("metadata", *error.path), level)

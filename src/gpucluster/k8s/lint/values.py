@@ -8,7 +8,7 @@ from typing import Any
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint import kueue, schedule
 from gpucluster.k8s.lint.facts import Distribution
-from gpucluster.k8s.lint.finding import Finding, Level
+from gpucluster.k8s.lint.finding import Finding, Severity
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET
 from gpucluster.k8s.lint.tree import Path, along, at, entries, items, mapping, text
@@ -171,7 +171,7 @@ def _from_zero(manifests: ManifestSet, thing: Obj) -> Iterator[Finding]:
     elif int(manifests.facts.kubernetes.partition(".")[2]) < _ZERO_SINCE:
         fixed = manifests.facts.distribution is Distribution.EKS
         words = f"0 needs the feature gate HPAScaleToZero, which is off before 1.{_ZERO_SINCE}"
-        yield thing.found("range", words, where, Level.ERROR if fixed else Level.WARNING)
+        yield thing.found("range", words, where, Severity.ERROR if fixed else Severity.WARNING)
 
 
 def _blocks(thing: Obj) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Share, Team
-from gpucluster.plan.model.values import GANG, SERVICE, Level, quantity
+from gpucluster.plan.model.values import GANG, SERVICE, TopologyLevel, quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ def local_queues(site: Site) -> Iterator[tuple[str, LocalQueue]]:
         )
 
 
-def _topology(levels: tuple[Level, ...]) -> str:
+def _topology(levels: tuple[TopologyLevel, ...]) -> str:
     """Return the name of a topology from its levels, which never change: `topology-zone-host`."""
     return "-".join(("topology", *(level.word for level in levels)))
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from gpucluster.plan.model.eks import EksControlPlane, Taint
 from gpucluster.plan.model.pools import Interface, Source
-from gpucluster.plan.model.values import KNOWN_TO_KARPENTER, Distribution, Level, Market
+from gpucluster.plan.model.values import KNOWN_TO_KARPENTER, Distribution, Market, TopologyLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class NodePool:
     local_disks: bool  # every machine has local NVMe disks
     interfaces: tuple[Interface, ...]  # empty: the default interface of the machine
     levels: tuple[
-        Level, ...
+        TopologyLevel, ...
     ]  # widest first, the host last; only for always-on pools, because Kueue counts existing nodes
 
     @property

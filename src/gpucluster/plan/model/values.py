@@ -59,7 +59,7 @@ class Distribution(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class TopologyLevel:
     """One level of the topology: the spec's name for it, and the node label of its domains."""
 
     word: str

@@ -6,14 +6,14 @@ from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import Kubernetes
 from gpucluster.plan.model.values import EFA, GANG, GPU, JOBSET
 from gpucluster.plan.model.workloads import Gang
-from gpucluster.plan.quota_shares import Place, of_node
+from gpucluster.plan.quota_shares import TeamPool, of_node
 from gpucluster.plan.resolve.pods import FABRIC, fabric_env, places_of, shm_mib, without
 from gpucluster.spec.workloads import NcclTest
 
 NODES = 2
 
 
-def tested(place: Place) -> bool:
+def tested(place: TeamPool) -> bool:
     """Whether two whole nodes of the pool fit the team's share. Slices of GPUs have no NCCL between nodes."""
     gpus = place.node.get(GPU, 0)
     return gpus > 0 and place.pods({GPU: gpus}) >= NODES

@@ -20,13 +20,13 @@ def fabric_env(pools: Sequence[NodePool], nodes: int, *, fabric: bool) -> dict[s
     return {one.name: one.value for one in environment.set_for(kind, machines, several=nodes > 1)}
 
 
-def places_of(kubernetes: Kubernetes, team: str) -> list[quota_shares.Place]:
+def places_of(kubernetes: Kubernetes, team: str) -> list[quota_shares.TeamPool]:
     """The team's pools."""
     return [_place(kubernetes.pool(share.pool), share) for share in kubernetes.team(team).shares]
 
 
-def _place(pool: NodePool, share: Share) -> quota_shares.Place:
-    return quota_shares.Place(
+def _place(pool: NodePool, share: Share) -> quota_shares.TeamPool:
+    return quota_shares.TeamPool(
         pool=pool.name,
         node=pool.allocatable,
         most=pool.max,

@@ -9,7 +9,7 @@ from gpucluster.plan import names, quota_shares
 from gpucluster.plan.kubernetes import gpus_of, has_topology, levels
 from gpucluster.plan.model.values import CPU, EFA, MEMORY, weight
 from gpucluster.plan.node_pools import Part, parts
-from gpucluster.plan.quota_shares import Place
+from gpucluster.plan.quota_shares import TeamPool
 from gpucluster.spec.kubernetes import Team, distribution
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import AbsentError, require
@@ -33,7 +33,7 @@ class _Offer:
         return {resource: amount * self.most for resource, amount in self.node.items()}
 
 
-def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[Place]:
+def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[TeamPool]:
     """Return the team's pools, as the plan will have them."""
     teams = require(cluster.kubernetes).teams
     offers = [offer for pool in of_kubernetes(cluster) for offer in _offers(pool, cluster, catalog)]
@@ -68,7 +68,7 @@ def has_room(wanted: Mapping[str, int], gives: Mapping[str, int]) -> bool:
     return all(gives.get(resource, 0) >= amount for resource, amount in wanted.items())
 
 
-def memory_of(places: Iterable[Place], wanted: Mapping[str, int]) -> int | None:
+def memory_of(places: Iterable[TeamPool], wanted: Mapping[str, int]) -> int | None:
     """Return the least memory that a pod has in the pools where it fits; None if it fits nowhere."""
     if MEMORY in wanted:
         return wanted[MEMORY]
@@ -76,7 +76,7 @@ def memory_of(places: Iterable[Place], wanted: Mapping[str, int]) -> int | None:
     return min((int(place.node[MEMORY] * part) for place, part in parts), default=None)
 
 
-def _part(place: Place, wanted: Mapping[str, int]) -> Fraction:
+def _part(place: TeamPool, wanted: Mapping[str, int]) -> Fraction:
     """Return the part of a node that goes with the amounts."""
     named = [r for r in place.shared_by if r in wanted] or [r for r in (CPU,) if r in wanted]
     whole = sum(place.node[r] * weight(r) for r in (place.shared_by if named != [CPU] else (CPU,)))
@@ -150,8 +150,8 @@ def _zones(pool: Pool, cluster: ClusterSpec) -> set[str]:
     return {zone for source in sources for zone in source.zones}
 
 
-def _place(offer: _Offer, reach: Mapping[str, int]) -> Place:
-    return Place(
+def _place(offer: _Offer, reach: Mapping[str, int]) -> TeamPool:
+    return TeamPool(
         pool=offer.name,
         node=offer.node,
         most=offer.most,

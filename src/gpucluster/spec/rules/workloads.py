@@ -195,7 +195,7 @@ def _within_quota(on: _On, one: Serve, wanted: Mapping[str, int], path: Path) ->
             yield error(*path, resource, id="above-quota", message=message)
 
 
-def _by_kind(found: Sequence[quota_shares.Place], wanted: Mapping[str, int]) -> str:
+def _by_kind(found: Sequence[quota_shares.TeamPool], wanted: Mapping[str, int]) -> str:
     """Return the capacity by kind. Kueue places the pods of one template in pools with a topology, or in pools without one."""
     kinds = (
         f"{'with' if some[0].words else 'without'} a topology ({', '.join(p.pool for p in some)}) there is room for {quota_shares.pods_of(some, wanted)}"
@@ -245,7 +245,7 @@ def _domain(on: _On, one: Train, pools: list[tuple[Pool, int]], path: Path) -> I
         yield error(*path, "topology", id="gang-above-domain", message=_no_level(word, one.nodes, mine))
 
 
-def _no_level(word: str, nodes: int, mine: Sequence[quota_shares.Place]) -> str:
+def _no_level(word: str, nodes: int, mine: Sequence[quota_shares.TeamPool]) -> str:
     if any(place.words and word not in place.words for place in mine):
         return f"EC2 does not report the {word} of every machine of the team's pools (only of p, trn and hpc)"
     return (

@@ -12,7 +12,7 @@ from pulumi.runtime.proto import resource_pb2
 from gpucluster.engine.offline.registry import RefusedError, Registry, registered
 from gpucluster.engine.offline.urns import (
     Former,
-    Place,
+    StackIdentity,
     former_urn,
     inherited_alias,
     name_of,
@@ -23,7 +23,7 @@ from gpucluster.engine.offline.urns import (
 from gpucluster.engine.offline.wire import ARCHIVE, REFERENCE, SECRET_VALUE, SIGNATURE, shown
 from gpucluster.engine.values import UNKNOWN_ON_WIRE
 
-PLACE = Place("project", "stack")
+PLACE = StackIdentity("project", "stack")
 STACK = "urn:pulumi:stack::project::pulumi:pulumi:Stack::project-stack"
 BOX = "urn:pulumi:stack::project::my:Box::box"
 HIDDEN = "planted-7f3a"
