@@ -24,7 +24,7 @@ from gpucluster.sandbox.kubernetes.client import Client
 from gpucluster.spec import inspect_text, inspect_workloads_text
 
 NODES, GANGS = 1000, 500
-LIMIT = 4.0  # times the fewest objects
+LIMIT = 1.5  # times the fewest objects
 BOUND_S = 1800.0
 JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 WORKLOAD = ("kueue.x-k8s.io/v1beta2", "Workload")

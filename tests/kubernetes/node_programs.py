@@ -49,7 +49,7 @@ def find_or_build(progress: Progress) -> Built:
         (folder / "bin").mkdir()
         go.build(folder / "bin", list(_PACKAGES))
         (folder / "packages").mkdir()
-        run(["apt-get", "download", *_DEBIAN], cwd=folder / "packages", timeout_s=DOWNLOAD_S)
+        _download(folder / "packages")
         for one in sorted((folder / "packages").glob("*.deb")):
             run(["dpkg-deb", "--extract", str(one), str(folder / "debian")])
         shutil.rmtree(folder / "packages")
@@ -57,6 +57,14 @@ def find_or_build(progress: Progress) -> Built:
             (folder / "bin" / name).symlink_to("../debian/usr/sbin/xtables-nft-multi")
 
     return Built(module.find_or_build(work, progress))
+
+
+def _download(folder: Path) -> None:
+    """Download the packages. A machine whose lists of packages are missing or old gets new ones."""
+    argv = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *_DEBIAN]
+    if run(argv, cwd=folder, timeout_s=DOWNLOAD_S, check=False).code:
+        run(["apt-get", "update", "-qq"], timeout_s=DOWNLOAD_S)
+        run(argv, cwd=folder, timeout_s=DOWNLOAD_S)
 
 
 _PACKAGES = (
