@@ -168,7 +168,7 @@ def verdicts(found: dict[str, Result]) -> dict[str, CheckStatus]:
 
 
 def test_policies_that_nothing_enforces_are_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation_pods, "ATTEMPT_S", SOON)
+    monkeypatch.setattr(validation_pods, "SETTLE_S", SOON)
     found = site.results()
     assert verdicts(found) == {
         "kube.reach": CheckStatus.PASS,
@@ -202,7 +202,7 @@ def test_policy_that_is_gone_is_found(site: Site, policy: str, check: str, words
 
 
 def test_no_policies_are_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation_pods, "ATTEMPT_S", SOON)
+    monkeypatch.setattr(validation_pods, "SETTLE_S", SOON)
     for one in site.node.client.list(*POLICY, TEAM):
         site.node.client.delete(*POLICY, one["metadata"]["name"], TEAM)
     found = site.results()

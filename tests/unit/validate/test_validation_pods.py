@@ -203,6 +203,21 @@ def test_policies_that_come_late_are_waited_for(cluster: Cluster) -> None:
     mine.close()
 
 
+def test_pools_wait_together_for_policies_that_never_come(cluster: Cluster) -> None:
+    others = [one for one in SETS if one.pool != TUNE.pool]
+    cluster.put(*(node(f"{one.pool}-1", one.pool) for one in others))
+    mine = started(cluster, *SETS)
+    judged(mine, "kube.reach")
+    cluster.change(exec=[["", "10.244.", 0, ""], ["", "169.254.", 0, ""]])
+    begun = cluster.elapsed
+    for one in SETS:
+        want = PodNetwork(pool=one.pool, namespace=one.namespace)
+        for check in ("kube.metadata", "kube.isolation"):
+            assert judged(mine, check, want).verdict is CheckStatus.FAIL
+    assert 30 <= cluster.elapsed - begun < 30 + 2 * 4 * len(SETS)
+    mine.close()
+
+
 def test_stranger_that_reaches_nothing_proves_nothing(cluster: Cluster) -> None:
     cluster.change(exec=[["tune-stranger", "kubernetes.default.svc", 1, "TIMEOUT"]])
     mine = started(cluster)
