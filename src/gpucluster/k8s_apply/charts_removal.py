@@ -1,6 +1,9 @@
-"""Uninstall the charts, the last one first. A chart stays if objects of others need it: its definitions would go, and they with it."""
+"""Uninstall the charts, the last one first.
 
-from gpucluster import catalog
+A chart stays if objects of others need it: uninstalling deletes its CustomResourceDefinitions, and with them those objects.
+"""
+
+from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.releases import Release
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some
@@ -53,12 +56,11 @@ def _uninstalled(access: Access, release: Release) -> None:
 
 
 def _users(access: Access, release: Release, cluster: str) -> list[str]:
-    """Return objects of others that the chart's definitions and controllers serve."""
-    groups = GROUPS[release.name]
-    kinds = [
-        kind
-        for kind in catalog.crd_schemas()
-        if kind[0].partition("/")[0] in groups and kind[1] not in MADE_BY_CHART
-    ]
-    found = patiently(lambda: access.kubectl.find(kinds), access.clock, access.report) if kinds else []
+    """Return objects of others whose definitions the chart has: they would be deleted with the definitions."""
+
+    def find() -> list[Manifest]:
+        kinds = [one for one in access.kubectl.kinds(GROUPS[release.name]) if one[1] not in MADE_BY_CHART]
+        return access.kubectl.find(kinds)
+
+    found = patiently(find, access.clock, access.report)
     return [str(ref_of(one)) for one in top_level(found) if labels(one).get(names.LABEL_CLUSTER) != cluster]

@@ -45,6 +45,16 @@ class Kubectl:
             return frozenset()
         return frozenset(row["kind"] for row in found["resources"] if "/" not in row["name"])
 
+    def kinds(self, groups: Sequence[str]) -> list[Kind]:
+        """Return the kinds of these API groups that the server lists, each in one version."""
+        found: dict[tuple[str, str], Kind] = {}
+        for version in sorted(one for one in self._versions() if one.partition("/")[0] in groups):
+            resources = rows(json.loads(self._call("get", "--raw", f"/apis/{version}")), "resources")
+            for row in resources:
+                if "/" not in row["name"] and "list" in row["verbs"]:
+                    found[version.partition("/")[0], row["kind"]] = (version, row["kind"])
+        return sorted(found.values())
+
     def get(self, wanted: Sequence[Manifest]) -> list[Manifest]:
         """Return those of the objects that exist. A kind that is not served has no objects."""
         left = list(wanted)

@@ -86,7 +86,11 @@ class Server(Controllers):
             late[kind] -= 1
         if kinds is None:
             return "Error from server (NotFound): the server could not find the requested resource", ""
-        rows = [{"name": f"{kind.lower()}s", "kind": kind} for kind in kinds]
+        rows = [
+            {"name": f"{kind.lower()}s{part}", "kind": kind, "verbs": ["get"] if part else ["get", "list"]}
+            for kind in kinds
+            for part in ("", "/status")
+        ]
         return "", json.dumps({"kind": "APIResourceList", "groupVersion": version, "resources": rows})
 
     def _find(self, types: str, flags: dict[str, str]) -> tuple[str, str]:

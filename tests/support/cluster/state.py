@@ -25,7 +25,7 @@ OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     "gpu-operator": {},
     "jobset": {"jobset.x-k8s.io/v1alpha2": ["JobSet"]},
     "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"]},
-    "kueue": {"kueue.x-k8s.io/v1beta2": ["ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Workload", "WorkloadPriorityClass"]},
+    "kueue": {"kueue.x-k8s.io/v1beta2": ["ClusterQueue", "Cohort", "LocalQueue", "MultiKueueConfig", "ResourceFlavor", "Topology", "Workload", "WorkloadPriorityClass"]},
     "prometheus-operator": {"monitoring.coreos.com/v1": ["PodMonitor", "PrometheusRule", "ServiceMonitor"]},
     "kubeflow-trainer": {
         "trainer.kubeflow.org/v1alpha1": ["ClusterTrainingRuntime", "TrainingRuntime", "TrainJob"],
@@ -33,7 +33,7 @@ OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
     "lws": {"leaderworkerset.x-k8s.io/v1": ["LeaderWorkerSet"]},
 }  # fmt: skip
 CLUSTER_SCOPED = {
-    "ClusterQueue", "ClusterRole", "ClusterRoleBinding", "ClusterTrainingRuntime", "Cohort", "EC2NodeClass", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
+    "ClusterQueue", "ClusterRole", "ClusterRoleBinding", "ClusterTrainingRuntime", "Cohort", "EC2NodeClass", "MultiKueueConfig", "Namespace", "Node", "NodeClaim", "NodeOverlay", "NodePool", "PersistentVolume", "PriorityClass",
     "ResourceFlavor", "StorageClass", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "WorkloadPriorityClass",
 }  # fmt: skip
 

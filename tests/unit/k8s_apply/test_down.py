@@ -128,17 +128,24 @@ def test_claim_of_a_team_keeps_its_namespace(running: Cluster, bound: Steps) -> 
     assert running.objects("PersistentVolumeClaim").keys() == {"mine"}
 
 
-def test_chart_that_others_need_stays(running: Cluster, bound: Steps) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ClusterQueue",
+        "MultiKueueConfig",  # the catalog has no schema of it
+    ],
+)
+def test_chart_that_others_need_stays(running: Cluster, bound: Steps, kind: str) -> None:
     other = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ClusterQueue",
+        "kind": kind,
         "metadata": {"name": "theirs", "labels": {}},
         "spec": {},
     }
     running.put(other)
     done = empty(running, bound)
-    assert done.charts_left == ("kueue in kueue-system, for ClusterQueue/theirs",)
-    assert "theirs" in running.objects("ClusterQueue")
+    assert done.charts_left == (f"kueue in kueue-system, for {kind}/theirs",)
+    assert "theirs" in running.objects(kind)
 
 
 def test_release_of_others_stays(running: Cluster, bound: Steps) -> None:
