@@ -69,6 +69,11 @@ class SlurmNode:
     def idle(self) -> bool:
         return NodeState.IDLE in self.states and NodeState.COMPLETING not in self.states
 
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether a node that is up can start another job: idle, not drained, and with the hardware of slurm.conf."""
+        return self.idle and not self.drained and NodeState.INVALID_REG not in self.states
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveJob:

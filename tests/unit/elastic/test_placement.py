@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucluster.elastic.decide.placement import Need, has_features, lacking
+from gpucluster.elastic.decide.placement import Need, has_features, is_open, lacking
 from gpucluster.slurm.values import SlurmNode
 
 ZONE = ("a-1", "a-2", "a-3", "a-4")
@@ -48,6 +48,23 @@ def test_features_meet_a_constraint(features: tuple[str, ...], constraint: str, 
 )
 def test_need_allows_a_node(need: Need, machine: SlurmNode, allowed: bool) -> None:
     assert need.allows(machine) is allowed
+
+
+@pytest.mark.parametrize(
+    ("states", "opens"),
+    [
+        ("IDLE CLOUD", True),
+        ("IDLE CLOUD RESERVED", True),  # its reservation decides
+        ("IDLE CLOUD COMPLETING", False),
+        ("IDLE CLOUD DRAIN", False),
+        ("IDLE CLOUD FAIL", False),
+        ("IDLE CLOUD INVALID_REG", False),  # it registered with less than slurm.conf says
+        ("IDLE CLOUD POWER_DOWN", False),
+        ("MIXED CLOUD", False),
+    ],
+)
+def test_node_that_is_open_for_a_job(states: str, opens: bool) -> None:
+    assert is_open(node(states=states)) is opens
 
 
 @pytest.mark.parametrize(

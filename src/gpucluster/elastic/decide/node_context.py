@@ -83,11 +83,10 @@ class SharedContext:
         return order is not None and order.verb is Verb.POOL_DRAIN
 
     def healthy(self, slot: str) -> bool:
-        """Return the nodes that are up, idle and usable for the next job."""
-        node, incarnation = self.world.node(slot), self.world.incarnation(slot)
-        fit = node.idle and not node.drained and NodeState.INVALID_REG not in node.states
+        """Return whether the node can start the next job, has its instance, and got no notice."""
+        incarnation = self.world.incarnation(slot)
         return (
-            fit
+            self.world.node(slot).takes_jobs
             and incarnation is not None
             and incarnation.interruption is None
             and self.world.instance_status(slot) in HAS_INSTANCE
@@ -184,7 +183,7 @@ class NodeContext:
         known = self.shared.world.memory.lingers.get(self.slot)
         return known is not None and known.phase == self.phase and known.since + known.bound_s <= self.now
 
-    # --- text -----------------------------------------------------------------------------------
+    # --- states of Slurm ----------------------------------------------------------------------
     def has_state(self, word: str) -> bool:
         return word in self.node.states
 

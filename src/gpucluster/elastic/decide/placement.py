@@ -89,8 +89,8 @@ def is_reserved(node: SlurmNode) -> bool:
 
 
 def is_open(node: SlurmNode) -> bool:
-    """Return whether a node that is up takes a new job now: idle, not drained, and not about to power down."""
-    return node.idle and not node.drained and NodeState.POWER_DOWN not in node.states
+    """Return whether a node that is up starts a new job now: it can, and it is not about to power down."""
+    return node.takes_jobs and NodeState.POWER_DOWN not in node.states
 
 
 def has_features(features: Sequence[str], constraint: str) -> bool:
