@@ -44,7 +44,7 @@ CORES = {
     "r7i": 48,
 }
 
-# Known but not offered, by the beginning of the name, with the reason of the error message.
+# Known but not offered, by family, with the reason of the error message.
 _ARM = "it is arm64, and the image that gpucluster builds is x86_64"
 REFUSED = {
     "c7g": _ARM,

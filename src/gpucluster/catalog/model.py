@@ -124,7 +124,7 @@ class Catalog:
     source: str
     date: str
     machines: Mapping[str, Machine]
-    refused: Mapping[str, str]  # prefix of a machine type's name -> reason why it is not supported
+    refused: Mapping[str, str]  # family of machine types -> reason why it is not supported
     regions: Mapping[str, tuple[str, ...]]  # region -> all zone names that exist in at least one account
     slurm_supported: tuple[str, ...]
     slurm_releases: Mapping[str, SlurmRelease]  # all versions with known keys, oldest first

@@ -364,7 +364,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
     Check(
         id="disk",
         tier=0,
-        title="the disks have free space",
+        title="the file systems have free space and inodes",
         query=machine.query_disks,
         parse=machine.parse_disks,
         evaluate=machine.evaluate_disks,

@@ -40,7 +40,10 @@ def validate(
     tier: Annotated[
         int,
         typer.Option(
-            "--tier", min=0, max=1, help="0: takes seconds and starts no job. 1: also starts short jobs."
+            "--tier",
+            min=0,
+            max=1,
+            help="0: takes seconds and starts nothing. 1: also starts short jobs, and small pods on Kubernetes.",
         ),
     ] = 1,
     only: Annotated[

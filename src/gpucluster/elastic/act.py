@@ -116,7 +116,7 @@ class Failpoint(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """Return the failpoints around one update of Slurm."""
+    """The failpoints around one update of Slurm."""
 
     before: Failpoint
     after: Failpoint

@@ -1,7 +1,7 @@
 """The observation that the daemon reads, and the actions that it may take. Plain values without effects.
 
-Terms. *Slot*: a Slurm node of a pool, with or without an instance. *Incarnation*: one span in which Slurm needs the slot,
-from its power-up to the end of its instance; numbered, never reused. *Request*: one RunInstances and its token. *Gang*:
+Terms. *Slot*: a Slurm node of a pool, with or without an instance. *Incarnation*: the time from one power-up of the
+slot by Slurm to the next; numbered, never reused. *Request*: one RunInstances and its token. *Gang*:
 the slots of one starting job in one zone that lack an instance. *Block*: drained and powered down, with our reason.
 """
 
@@ -103,7 +103,7 @@ class PowerDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerUp:
-    """Ask Slurm to resume a slot that is always on."""
+    """Ask Slurm to resume slots that no job needs now: always-on nodes, spares and kept nodes."""
 
     slots: tuple[str, ...]
     reason: str

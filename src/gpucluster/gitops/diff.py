@@ -117,7 +117,7 @@ def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
 
 
 def _settled(spec: ClusterSpec) -> ClusterSpec:
-    """Ignore the `run_by` fields of pools: they become mandatory with a second pool and change nothing."""
+    """Ignore the `runs` fields of pools: they become mandatory with a second pool and change nothing."""
     pools = tuple(pool.model_copy(update={"runs": run_by(spec, pool)}) for pool in spec.pools)
     return spec.model_copy(update={"pools": pools})
 

@@ -33,7 +33,7 @@ _APPLY = f"gpucluster k8s up {CLUSTER}"
 _BINDINGS = f"pulumi stack output bindings --stack {CLUSTER} > bindings.json"
 _NODEPOOLS = f"kubectl delete nodepools --selector {names.LABEL_CLUSTER}={CLUSTER}    # and wait: Karpenter ends the machines while it has its rights"
 _DOWN = f"gpucluster k8s down {CLUSTER}    # with the old spec, before its edit: it reads the control plane from it"
-_CLAIMS = "kubectl get pvc --all-namespaces    # disks in EBS of claims that teams made stay and cost money; `kubectl delete pvc` deletes one with its data"
+_CLAIMS = "kubectl get pvc --all-namespaces    # disks in EBS of claims beside the spec stay and cost money; `kubectl delete pvc` deletes one with its data"
 _EKS_GOES = "EKS is deleted with all its objects; without `gpucluster k8s down NAME` before, Karpenter's machines run on"
 
 

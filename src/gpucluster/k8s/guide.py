@@ -126,7 +126,7 @@ def _people(site: Site) -> Iterator[str]:
 
 
 def _created(site: Site, plane: EksControlPlane) -> Iterator[str]:
-    """Return what the program declares. `tests/unit/k8s/test_guide_eks.py` finds each line among its resources."""
+    """Return what the program declares. `tests/unit/k8s/test_guide.py` finds each line among its resources."""
     part, cluster = site.kubernetes, site.plan.name
     addons = ", ".join(f"`{one.name}`" for one in plane.addons)
     yield f"the EKS cluster `{cluster}` of Kubernetes {part.version} with the add-ons {addons}; `vpc-cni` enforces NetworkPolicies"

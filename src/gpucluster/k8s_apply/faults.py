@@ -1,4 +1,4 @@
-"""What kubectl and helm say when they fail, by what the caller does next.
+"""Error texts of kubectl and helm, mapped to error classes: repeat, refused, not found, conflict.
 
 The words are those of kubectl (pkg/cmd/util/helpers.go, StandardErrorMessage and checkErr, v0.37.0-beta.0) and of helm
 (pkg/action/action.go, pkg/storage/driver/driver.go, v4.1.0 and v3.18.4). A line decides by the first row that matches. One refused line

@@ -1,4 +1,4 @@
-"""Run kubectl and helm. They end with us, so that a killed run leaves no half of an operation behind."""
+"""Run kubectl and helm. The kernel ends them with this process, so that a killed run leaves no half of an operation behind."""
 
 from collections.abc import Sequence
 from pathlib import Path

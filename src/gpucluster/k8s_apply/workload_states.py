@@ -64,11 +64,13 @@ def _state(ref: Ref, one: Manifest | None, queued: Manifest | None) -> WorkloadS
 def _queued(name: str, queued: Manifest | None) -> WorkloadState:
     """Return the state by the conditions of Kueue's Workload: QuotaReserved, Admitted, PodsReady, Evicted."""
     if queued is None:
-        return WorkloadState(name, "waiting", "Kueue has not seen it")
+        return WorkloadState(name, "queued", "Kueue has no Workload for it yet")
     if is_true(queued, "Admitted"):
         if is_true(queued, "PodsReady"):
             return WorkloadState(name, "running", "")
         return WorkloadState(name, "starting", str(condition(queued, "PodsReady").get("message", "")))
     reasons = (condition(queued, kind) for kind in ("QuotaReserved", "Admitted", "Evicted"))
-    words = next((str(row["message"]) for row in reasons if row.get("message")), "Kueue has not judged it")
+    words = next(
+        (str(row["message"]) for row in reasons if row.get("message")), "Kueue has set no condition on it"
+    )
     return WorkloadState(name, "queued", words)

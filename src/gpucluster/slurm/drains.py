@@ -1,10 +1,7 @@
 """Drain reasons of nodes, and the owner of each: only the owner lifts a drain.
 
-`gpucluster: WORDS` belongs to the capacity part of the daemon. `gpucluster: [evacuation] WORDS`,
-`gpucluster: [operator] WORDS`, `gpucluster: [bundle] WORDS` and `gpucluster: [termination] WORDS` belong to other parts. Every other reason is from Slurm
-or from a person.
-`gpucluster: [operator] WORDS` and `gpucluster: [bundle] WORDS` belong to other parts. `gpucluster: [health] WORDS` belongs
-to the health program of the node. Every other reason is from Slurm or from a person.
+`gpucluster: WORDS` belongs to the capacity part of the daemon; `[evacuation]`, `[operator]`, `[bundle]` and `[termination]` after the colon
+to other parts of it, and `[health]` to the health program of the node. Every other reason is from Slurm or from a person.
 A reason stays after its drain ends, and slurmctld appends its own text: `broken fan : ResumeTimeout reached`
 (24.11 and 26.05, observed).
 """

@@ -183,7 +183,7 @@ class Kubernetes(Part):
     )
     node_image: NodeImage | None = spec_field(
         UpdateClass.LIVE,
-        "Release of EKS's AL2023 image for nodes that Karpenter makes: `v20260903`. Running nodes keep theirs until they are empty.",
+        "Release of EKS's AL2023 image: `v20260903`. `pulumi up` updates the nodes of node groups; Karpenter's nodes keep theirs until they are empty.",
         default=None,
     )
     fair_sharing: Flag = spec_field(

@@ -1,6 +1,6 @@
 """The typed spec. Field names are the keys of the file; None is a missing key, and the plan decides the value.
 
-To add a field: here with its update class, out of `unsupported.py`, then plan, renderer, a stack and a test.
+To add a field: CONTRIBUTING.md, "How to add".
 """
 
 from collections.abc import Mapping

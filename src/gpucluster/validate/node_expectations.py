@@ -1,4 +1,4 @@
-"""The plan's nodes, partitions, files and mounts as values that checks compare with. Pure."""
+"""The plan's nodes as values that checks compare with. Pure."""
 
 import hashlib
 

@@ -90,7 +90,7 @@ def test_queue_has_quota_use_and_pending(applied: Cluster, bound: Steps) -> None
 
 
 @pytest.mark.parametrize(("conditions", "state", "why"), [
-    ({}, "queued", "Kueue has not judged it"),
+    ({}, "queued", "Kueue has set no condition on it"),
     ({"QuotaReserved": {"status": "False", "message": "insufficient quota"}}, "queued", "insufficient quota"),
     ({"QuotaReserved": {"status": "True"}, "Admitted": {"status": "True"}, "PodsReady": {"status": "False", "message": "Not all pods are ready"}}, "starting", "Not all pods are ready"),
     ({"Admitted": {"status": "True"}, "PodsReady": {"status": "True"}}, "running", ""),

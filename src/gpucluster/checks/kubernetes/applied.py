@@ -141,5 +141,5 @@ def _unless(state: str, good: str) -> str:
 
 def _of_workload(row: Mapping[str, Any]) -> str:
     state, why = json_fields.text(row, "state"), json_fields.text(row, "why")
-    bad = state in ("missing", "failed") or (state == "waiting" and why != "Kueue has not seen it")
+    bad = state in ("missing", "failed", "waiting")
     return short(f"is {state}{': ' if why else ''}{why}") if bad else ""

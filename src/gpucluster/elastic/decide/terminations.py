@@ -106,7 +106,7 @@ def idle_ends(world: World, pool: str | None = None) -> Iterator[tuple[str, floa
 
 
 def power_ups(table: NodeTable, headroom: Headroom, handled: frozenset[str]) -> Iterator[Action]:
-    """Power up slots that must be up without a job. Blocked slots, and slots in `held`, wait for their zone."""
+    """Power up slots that must be up without a job. Blocked slots, and slots in `handled`, wait for their zone."""
     for words, slots in table.to(Decision.POWER_UP).items():
         off = tuple(_within_limits(table.world, headroom, slots, handled))
         if off:

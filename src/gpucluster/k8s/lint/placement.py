@@ -1,4 +1,4 @@
-"""Rule 2: the nodes of some pool have each named label, taint and topology level. Rule 4: pods fit on nodes."""
+"""The nodes of some pool have each named label, taint and topology level, and pods fit on them."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal

@@ -1,7 +1,6 @@
 """The pods of a workload: their template, how many run at once, and the requests of each.
 
-Every other kind is searched for pod specs, also a kind without a schema: RayCluster, LeaderWorkerSet, InferenceService,
-TrainJob. Its controller can complete such a pod, so `complete` is False and the rules about missing parts leave it out.
+Every other kind is searched for pod specs, such as RayCluster, LeaderWorkerSet, InferenceService and TrainJob. Its controller can complete such a pod, so `complete` is False and the rules about missing parts leave it out.
 """
 
 from collections.abc import Iterator, Mapping

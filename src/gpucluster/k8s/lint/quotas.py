@@ -1,4 +1,4 @@
-"""Rule 1: quotas equal the capacity of the pools, and cover the requests of their workloads."""
+"""Quotas equal the capacity of the pools, and cover the requests of their workloads."""
 
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Rule 6: each named object exists, in its namespace if it has one, and parents form no circle."""
+"""Each named object exists, in its namespace if it has one, and parents form no circle."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -1,4 +1,4 @@
-"""Rule 4: whole GPUs, equal in request and limit, and shared memory inside the memory limit."""
+"""Whole GPUs, equal in request and limit, and shared memory inside the memory limit."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal

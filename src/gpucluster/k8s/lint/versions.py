@@ -1,4 +1,4 @@
-"""Rule 9: the Kubernetes version serves the apiVersion and has it enabled. Deprecated versions are reported."""
+"""The Kubernetes version serves the apiVersion and has it enabled. Deprecated versions are reported."""
 
 from collections.abc import Iterator
 

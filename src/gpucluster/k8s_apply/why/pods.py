@@ -96,7 +96,10 @@ def _unplaced(pod: Manifest, evidence: Evidence) -> Iterator[Cause]:
     else:
         name = section(pod, "spec").get("schedulerName", "default-scheduler")
         yield Cause(
-            kind=CauseKind.OTHER, subject=subject, by=SCHEDULER, words=f"{name} has not judged the pod"
+            kind=CauseKind.OTHER,
+            subject=subject,
+            by=SCHEDULER,
+            words=f"{name} has set no condition on the pod",
         )
     if said := newest(evidence.events(pod), _OF_KARPENTER, by="karpenter"):
         yield Cause(kind=CauseKind.MACHINE, subject=subject, by=KARPENTER, words=message(said))

@@ -49,7 +49,7 @@ def _of_workload(one: Manifest, evidence: Evidence) -> Iterator[Cause]:
         words = f"{evicted.get('reason', '')}: {evicted.get('message', '')}"
         yield Cause(kind=CauseKind.EVICTED, subject=subject, by=BY, words=words)
     if not is_true(one, "QuotaReserved"):
-        words = str(condition(one, "QuotaReserved").get("message") or "has not judged it")
+        words = str(condition(one, "QuotaReserved").get("message") or "has set no condition on it")
         yield _unreserved(words, one, subject, evidence)
         return
     for check in rows(section(one, "status"), "admissionChecks"):
@@ -101,7 +101,7 @@ def _of_queue(one: Manifest, evidence: Evidence) -> tuple[tuple[str, ...], str]:
     queues = [queue for queue in (local, whole) if queue is not None]
     said = [f"{name_of(queue)}: {words}" for queue in queues if (words := _inactive(queue))]
     if len(queues) == 2 and all(is_true(queue, "Active") for queue in queues):
-        said = ["both queues are active now: Kueue has not judged the workload again"]
+        said = ["both queues are active now: Kueue has not updated the Workload since"]
     return tuple(said), f"kubectl describe localqueues {name} --namespace {namespace}"
 
 

@@ -184,7 +184,7 @@ class Trainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kubernetes:
-    """An existing Kubernetes and its configuration. `spare` is the part that no team has: the cohort lends it."""
+    """The Kubernetes part of a plan: of EKS or of an existing cluster. `spare` is the part that no team has: the cohort lends it."""
 
     version: str
     control_plane: EksControlPlane | ExistingControlPlane

@@ -118,7 +118,7 @@ def queue(kind: str, name: str, active: str) -> Manifest:
 def test_words_of_a_queue_that_is_active_again_are_old() -> None:
     both = queue("LocalQueue", "research", "True"), queue("ClusterQueue", "kube-research", "True")
     found = only(unreserved("ClusterQueue kube-research is inactive"), *both)
-    assert found.details == ("both queues are active now: Kueue has not judged the workload again",)
+    assert found.details == ("both queues are active now: Kueue has not updated the Workload since",)
 
 
 @pytest.mark.parametrize("others", [(), (queue("ClusterQueue", "kube-research", "False"),)])
@@ -346,7 +346,8 @@ def test_gate_of_others() -> None:
 
 def test_pod_that_no_scheduler_has_judged() -> None:
     assert (
-        only(ADMITTED, JOB, pod(spec={"schedulerName": "volcano"})).words == "volcano has not judged the pod"
+        only(ADMITTED, JOB, pod(spec={"schedulerName": "volcano"})).words
+        == "volcano has set no condition on the pod"
     )
 
 
