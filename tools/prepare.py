@@ -14,9 +14,14 @@ from pathlib import Path
 DISK_GIB = (
     10  # GiB: images 1, .deb cache 0.3, Go's module cache and build 3, venv 1.2, machines 0.3, and a reserve
 )
-MACHINES = 5  # machines at once of one cluster: of several, each test file waits until there is room
 MEMORY_GIB = 4  # GiB: pyright 2.9, the workers of pytest 0.7 each, ten machines 0.5 (measured)
 PROCESSES = 2000  # a machine has 40 with its threads, the engine 60; Go's compiler starts many
+PATIENT = (
+    "-o",
+    "DPkg::Lock::Timeout=600",
+    "-o",
+    "Acquire::Retries=3",
+)  # another apt may run, a mirror may fail
 LOCKS = Path("/var/lib/gpucluster-tests")
 WAIT = {"test", "test-all"}  # targets whose clusters wait for room
 EXTRA = {  # besides the sandbox's own needs: program or file -> the Debian package with it
@@ -32,6 +37,9 @@ OF_TEST = {  # a browser opens the reports, ssh reaches the hosts, cc compiles a
     "/usr/include/stdio.h": "libc6-dev",
 }
 SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/requirements.py"
+MACHINES = runpy.run_path(str(SANDBOX))[
+    "LEAST_MACHINES"
+]  # of one cluster: each test file waits until there is room
 
 
 def main() -> int:
@@ -132,8 +140,8 @@ def install(packages: list[str]) -> int:
     print(f"prepare: installing {' '.join(packages)}", file=sys.stderr)
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for argv in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
+        ["apt-get", *PATIENT, "update", "-qq"],
+        ["apt-get", *PATIENT, "install", "-y", "-qq", "--no-install-recommends", *packages],
     ):
         done = subprocess.run(argv, env=quiet, capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -35,7 +35,12 @@ def find_or_fetch(progress: Callable[[str], None], *, cache: Path = paths.CACHE)
     progress("fetching promtool out of Debian's package prometheus")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="promtool-") as folder:
-        _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE], folder)
+        argv = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
+        try:
+            _run(argv, folder)
+        except GpuclusterError:  # the lists of packages are missing or old
+            _run(["apt-get", "update", "-qq"], folder)
+            _run(argv, folder)
         package = next(Path(folder).glob("*.deb"))
         _run(["dpkg-deb", "--extract", str(package), "tree"], folder)
         (Path(folder) / "tree" / IN_IT).rename(

@@ -26,24 +26,35 @@ TOO_MANY = 60  # so many failed tests have one cause: they are not tried again
 REASON = 200  # characters of a reason in the last lines
 _DOTS = r"[.sxXFE]+ +\[ *[0-9]+%\]|bringing up nodes\.\.\.|-+ generated report log file: .* -+"
 SEED = int(os.environ.get("SUITE_SEED", time.time()))  # of the order of tests; the log of the stage names it
-ELSEWHERE = {"LC_ALL": "C", "TZ": "Asia/Kolkata", "PYTHONHASHSEED": str(SEED % 2**32)}
+ELSEWHERE = {
+    "LC_ALL": "C",
+    "TZ": "Asia/Kolkata",
+    "PYTHONHASHSEED": str(SEED % 2**32),
+    "HYPOTHESIS_PROFILE": "other",
+}
 PROGRESS_S = 60.0
 TAIL = 30  # lines of a failed build's log
+HANGS_S = 3600  # only a command that hangs takes so long
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandStage:
-    """A stage that is no test. Its output is printed at its end, that of a `quiet` one only if it fails."""
+    """A stage that is no test. Its output is printed at its end, that of a `quiet` one only if it fails.
+
+    A stage that `downloads` runs once more at once if it fails: a mirror can refuse a request.
+    """
 
     name: str
     argv: tuple[str, ...]
     quiet: bool = False
+    downloads: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PytestStage:
     """A stage of tests. `options` are those of the first run; `after` is an earlier stage of its lane that it needs.
 
+    Fewer than `least` tests that pass fail the run: a wrong option or a skip can leave tests out.
     With `elsewhere`, the tests run as on a machine with another locale, time zone, home folder and umask.
     """
 
@@ -51,6 +62,7 @@ class PytestStage:
     tests: tuple[str, ...]
     options: tuple[str, ...] = ()
     after: str = ""
+    least: int = 1
     elsewhere: bool = False
 
 
@@ -83,6 +95,7 @@ class Result:
     seconds: dict[str, int] = field(default_factory=dict)
     failed: list[Failure] = field(default_factory=list)
     unstable: list[Failure] = field(default_factory=list)
+    skipped: list[Failure] = field(default_factory=list)
 
 
 ENGINE = (  # the real engine makes, changes and deletes one stack; the offline plan; the policy packs
@@ -99,33 +112,34 @@ STATIC = (
     CommandStage(name="types", argv=("pyright",)),
     CommandStage(name="fixtures", argv=("pytest", "--setup-plan", "-q", *LONG, "tests/slurm"), quiet=True),
 )
+UNIT = 12_000  # tests
 TWO = ("-n", "2", "--dist", "worksteal")  # by default one worker may end minutes before the other
-CHECK = (*STATIC, PytestStage(name="unit", tests=("tests/unit",), options=TWO))
+CHECK = (*STATIC, PytestStage(name="unit", tests=("tests/unit",), options=TWO, least=UNIT))
 SUITES: dict[str, tuple[Lane, ...]] = {
     "check": (CHECK,),
     "gate": (
         CHECK,
         (
-            CommandStage(name=BUILD, argv=("python", "tools/warm.py", "gate"), quiet=True),
-            PytestStage(name="journey", tests=("tests/sandbox/test_journey.py",), after=BUILD),
-            PytestStage(name="engine", tests=ENGINE, after=BUILD),
+            CommandStage(name=BUILD, argv=("python", "tools/warm.py", "gate"), quiet=True, downloads=True),
+            PytestStage(name="journey", tests=("tests/sandbox/test_journey.py",), after=BUILD, least=6),
+            PytestStage(name="engine", tests=ENGINE, after=BUILD, least=4),
         ),
     ),
     "all": (
         (
             *STATIC,  # the gate has run the unit tests in the tree's order
-            PytestStage(name="unit in another order", tests=("tests/unit",), elsewhere=True,
+            PytestStage(name="unit in another order", tests=("tests/unit",), elsewhere=True, least=UNIT,
                         options=(*TWO, "-p", "randomly", f"--randomly-seed={SEED}")),
             PytestStage(name="slurm", tests=("tests/slurm",), options=("-n", "3", "--plans-at-least", "44")),
-            CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True),
+            CommandStage(name=KUBERNETES, argv=("python", "tools/warm.py", "kubernetes"), quiet=True, downloads=True),
             PytestStage(name="kubernetes", tests=("tests/kubernetes",),
                         options=("-n", "2", "--dist", "loadfile", "--tests-at-least", "110"),
                         after=KUBERNETES),
         ),
         (
-            CommandStage(name=BUILD, argv=("python", "tools/warm.py", "all"), quiet=True),
+            CommandStage(name=BUILD, argv=("python", "tools/warm.py", "all"), quiet=True, downloads=True),
             PytestStage(name="long", tests=LONG, options=("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"),
-                        after=BUILD),
+                        after=BUILD, least=540),
         ),
     ),
 }  # fmt: skip
@@ -166,21 +180,42 @@ def run_lane(lane: Lane, result: Result) -> None:
 
 
 def run_command(stage: CommandStage, result: Result) -> bool:
-    """Return whether it passed."""
+    """Return whether it passed, at the second try at the latest."""
     began = begin(stage.name)
+    code, first = ended(stage), ""
+    if code and stage.downloads:
+        first = failure_of(stage, code)
+        say(f"== {stage.name}: {first}; once more")
+        code = ended(stage)
+    if code or not stage.quiet:
+        say("\n".join(lines_of(stage)[-TAIL:]))
+    if code:
+        result.failed.append(Failure(stage=stage.name, reason=failure_of(stage, code)))
+    elif first:
+        result.unstable.append(Failure(stage=stage.name, reason=first))
+    end(stage.name, began, result, failed=code != 0)
+    return code == 0
+
+
+def ended(stage: CommandStage) -> int:
+    """Run the command, and return its exit code; 124 if it hangs."""
     name, *words = stage.argv
-    done = subprocess.run(
-        [sys.executable if name == "python" else str(BIN / name), *words],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    lines = done.stdout.strip().splitlines()
-    output_of(stage.name, "log").write_text(done.stdout)
-    if done.returncode or not stage.quiet:
-        say("\n".join(lines[-TAIL:]))
-    if done.returncode:
-        result.failed.append(Failure(stage=stage.name, reason=reason_of(lines) or f"exit {done.returncode}"))
-    end(stage.name, began, result, failed=done.returncode != 0)
-    return done.returncode == 0
+    argv = [sys.executable if name == "python" else str(BIN / name), *words]
+    with output_of(stage.name, "log").open("w") as output:
+        try:
+            return subprocess.run(
+                argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, timeout=HANGS_S, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return 124
+
+
+def lines_of(stage: CommandStage) -> list[str]:
+    return output_of(stage.name, "log").read_text(errors="replace").strip().splitlines()
+
+
+def failure_of(stage: CommandStage, code: int) -> str:
+    return reason_of(lines_of(stage)) or f"exit {code}"
 
 
 def reason_of(lines: Sequence[str]) -> str:
@@ -200,7 +235,8 @@ def run_tests(
     what = [f"@{listed}"] if tests else [*stage.options, *stage.tests]
     argv = [str(BIN / "pytest"), "-q", f"--report-log={report}", *what]
     with log.open("w") as output, TemporaryDirectory() as home:
-        env = {"PATH": os.environ["PATH"], "HOME": home, **ELSEWHERE} if stage.elsewhere else None
+        env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        env = {"PATH": os.environ["PATH"], "HOME": home, **ELSEWHERE} if stage.elsewhere else env
         mask = 0o077 if stage.elsewhere else -1
         process = subprocess.Popen(
             argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=env, umask=mask
@@ -208,19 +244,23 @@ def run_tests(
         code = awaited(process, name or stage.name, report)
     say("\n".join(without_dots(log.read_text(errors="replace"))))
     failed = list(failures(stage.name, report))
+    result.skipped += [] if tests else skips(stage.name, report)
     if code and not failed:
         failed = [Failure(stage=stage.name, reason=f"pytest ended with exit code {code} and names no test")]
-    elif code > 1:  # 1 means that tests failed, and no more
+    elif code not in (0, 1):  # 1 means that tests failed, and no more
         failed.append(
-            Failure(stage=stage.name, reason=f"pytest ended with exit code {code}: not all tests have run")
+            Failure(stage=stage.name, reason=f"pytest ended with exit code {code}: too few tests have run")
         )
+    if not tests and len(passed(report)) + len(failed) < stage.least:
+        reason = f"{len(passed(report))} tests have passed, at least {stage.least} expected"
+        failed.append(Failure(stage=stage.name, reason=reason))
     end(name or stage.name, began, result, failed=bool(failed))
     return failed
 
 
 def awaited(process: subprocess.Popen[bytes], name: str, report: Path) -> int:
-    """Return its exit code; say once a minute how many tests have ended."""
-    began = time.monotonic()
+    """Return its exit code; say once a minute how many tests have ended, and what they wait for."""
+    began, told = time.monotonic(), 0
     while True:
         try:
             return process.wait(timeout=PROGRESS_S)
@@ -228,6 +268,9 @@ def awaited(process: subprocess.Popen[bytes], name: str, report: Path) -> int:
             text = report.read_text() if report.exists() else ""
             ended, failed = text.count('"when": "call"'), text.count('"outcome": "failed"')
             say(f"== {name}: {ended} tests have run, {failed} failed, {time.monotonic() - began:.0f} s")
+            log = output_of(name, "log").read_text(errors="replace")
+            new, told = log[told:], len(log)
+            say("\n".join(line for line in new.splitlines() if line.startswith("waiting for ")))
 
 
 def without_dots(text: str) -> list[str]:
@@ -241,8 +284,12 @@ def output_of(name: str, kind: str) -> Path:
 
 
 def entries(report: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a report of pytest-reportlog."""
-    return map(json.loads, report.read_text().splitlines() if report.exists() else ())
+    """The entries of a report of pytest-reportlog. A pytest that was killed leaves half a line."""
+    for line in report.read_text().splitlines() if report.exists() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
 
 
 def passed(report: Path) -> set[str]:
@@ -260,6 +307,15 @@ def failures(stage: str, report: Path) -> Iterator[Failure]:
             keywords = entry.get("keywords") or {}
             reason = first_line(entry.get("longrepr"))
             yield Failure(stage=stage, test=entry["nodeid"], reason=reason, in_order=IN_ORDER in keywords)
+
+
+def skips(stage: str, report: Path) -> Iterator[Failure]:
+    """The tests that were skipped. A test that is known to fail is none."""
+    for entry in entries(report):
+        if entry.get("outcome") == "skipped" and "wasxfail" not in entry:
+            place = entry.get("longrepr")
+            reason = str(place[-1] if isinstance(place, list) and place else place)
+            yield Failure(stage=stage, test=entry["nodeid"], reason=reason[:REASON])
 
 
 def first_line(longrepr: Any) -> str:
@@ -321,6 +377,9 @@ def last_lines(suite: str, result: Result, seconds: float) -> Iterator[str]:
     yield f"unstable: {len(result.unstable)}"
     for failure in result.unstable:
         yield f"unstable {failure.title}: {failure.reason}"
+    yield f"skipped: {len(result.skipped)}"
+    for failure in result.skipped:
+        yield f"skipped {failure.title}: {failure.reason}"
 
 
 if __name__ == "__main__":

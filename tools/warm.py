@@ -13,7 +13,6 @@ from pathlib import Path
 import promtool
 
 from gpucluster import engine
-from gpucluster.errors import GpuclusterError
 from gpucluster.sandbox.images import bare, layers
 from gpucluster.sandbox.kubernetes import programs, trainer
 
@@ -21,12 +20,12 @@ BEGAN = time.monotonic()
 
 
 def main() -> int:
-    failed: list[GpuclusterError] = []
+    failed: list[Exception] = []
 
     def build(work) -> None:
         try:
             work(report)
-        except GpuclusterError as error:
+        except Exception as error:  # noqa: BLE001  of every kind: a build that ended early is no build
             failed.append(error)
 
     wanted = WORK.get(*sys.argv[1:] or ["all"])
@@ -39,7 +38,7 @@ def main() -> int:
     for thread in builds:
         thread.join()
     for error in failed:
-        print(f"warm: {error}", file=sys.stderr)
+        print(f"warm: error: {error or error!r}", file=sys.stderr)
     return 2 if failed else 0
 
 

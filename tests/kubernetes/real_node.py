@@ -305,8 +305,11 @@ def _start(plane: ControlPlane, built: Built, folder: Path, pool: NodePool) -> s
         "--cert-dir=/var/lib/kubelet/pki",
     ]
     return f"""
-mkdir -p /sys/fs/cgroup/systemd/{_cgroup(folder)}
-for one in /sys/fs/cgroup/*/; do mkdir -p "$one"{_cgroup(folder)} || true; done
+if test -e /sys/fs/cgroup/cgroup.controllers; then mkdir -p /sys/fs/cgroup/{_cgroup(folder)}
+else
+  mkdir -p /sys/fs/cgroup/systemd/{_cgroup(folder)}
+  for one in /sys/fs/cgroup/*/; do mkdir -p "$one"{_cgroup(folder)} || true; done
+fi
 containerd --config {folder}/containerd.toml > {folder}/containerd.log 2>&1 &
 until ctr --address /run/containerd/containerd.sock version > /dev/null 2>&1; do sleep 0.1; done
 for one in {folder}/image-*.tar; do ctr --address /run/containerd/containerd.sock --namespace k8s.io images import "$one"; done
@@ -318,7 +321,8 @@ def _remove_cgroups(folder: Path) -> None:
     """Remove the cgroups of the node, the deepest first, as soon as their processes have ended."""
 
     def gone() -> bool:
-        for root in Path("/sys/fs/cgroup").glob(f"*/{_cgroup(folder)}"):
+        tree = Path("/sys/fs/cgroup")
+        for root in (*tree.glob(_cgroup(folder)), *tree.glob(f"*/{_cgroup(folder)}")):
             inside = sorted((one for one in root.rglob("*") if one.is_dir()), key=lambda one: -len(one.parts))
             try:
                 for one in (*inside, root):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.machine_locks import one_of, room
+from support.machine_locks import Ledger, one_of, room
 
 from gpucluster.sandbox import state_dir
 
@@ -73,8 +73,13 @@ def rehearsed(stack: str, name: str, folder: Path) -> Iterator[Rehearsal]:
         text = (ROOT / part / f"{stack}.yaml").read_text()
         (folder / part / f"{name}.yaml").write_text(text.replace(line.format(stack), line.format(name), 1))
     with one_of([f"kubernetes-{name}"], f"the sandbox {name}"), room(f"the sandbox {name}"):
-        if any(home.name == name for home in state_dir.homes()):
+        ledger = Ledger(f"kubernetes-{name}")
+        if name in ledger.names() and any(home.name == name for home in state_dir.homes()):
             run("sandbox", "down", name)  # of a run that was killed: no other run has the lock
+        assert name not in {home.name for home in state_dir.homes()}, (
+            f"a sandbox {name} is not of these tests"
+        )
+        ledger.add(name)
         made = Rehearsal(name, folder)
         done = run("sandbox", "up", str(made.spec), "--output", "json")
         try:
@@ -83,3 +88,4 @@ def rehearsed(stack: str, name: str, folder: Path) -> Iterator[Rehearsal]:
         finally:
             run("sandbox", "down", name)
             assert not Path("/var/lib/gpucluster-sandbox", name).exists()
+            ledger.clear()

@@ -26,9 +26,9 @@ def test_nothing_is_left_at_the_end(tmp_path: Path) -> None:
     assert built is not None
     with control_plane.running(built, tmp_path) as plane:
         pids, port = plane.processes.pids(), plane.port
-        assert not loopback.free(port)
+        assert not loopback.is_free(port)
     assert [name for name, pid in pids.items() if Path(f"/proc/{pid}").exists()] == []
-    assert loopback.free(port)
+    assert loopback.is_free(port)
     assert _with(str(tmp_path)) == []
 
 

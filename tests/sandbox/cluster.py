@@ -21,6 +21,7 @@ from gpucluster.slurm.states import JOB_ENDED, JobState
 
 ROOT = Path(__file__).parents[2]
 USER = "researcher"
+UNTIL_LET_GO = f"until test -e /home/{USER}/go-$SLURM_JOB_ID; do sleep 1; done"  # a state that lasts until the test saw it
 
 
 ledgers: list[Ledger] = []  # of the test file that runs, if pytest runs it
@@ -28,8 +29,17 @@ ledgers: list[Ledger] = []  # of the test file that runs, if pytest runs it
 
 def note(sandbox: str) -> None:
     """Write down that this sandbox may come up, before it does: a killed run cannot take it down."""
+    if any(home.name == sandbox for home in ledger.homes()) and not is_ours(sandbox):
+        raise AssertionError(
+            f"a sandbox {sandbox} is here, and not of these tests; next: gpucluster sandbox down {sandbox}"
+        )
     for one in ledgers:
         one.add(sandbox)
+
+
+def is_ours(sandbox: str) -> bool:
+    """Whether a test of this file brought it up."""
+    return any(sandbox in one.names() for one in ledgers)
 
 
 def gpucluster(
@@ -82,6 +92,10 @@ class Cluster:
             "head", "sbatch", "--parsable", *options, user=USER, stdin=f"#!/bin/bash\n{script}\n"
         )
         return int(answer.strip().split(";")[0])
+
+    def let_go(self, job: int) -> None:
+        """End the script UNTIL_LET_GO of a running job."""
+        self.exec(self.job(job)["batch_host"], "touch", f"/home/{USER}/go-{job}", user=USER)
 
     def job(self, job: int) -> dict[str, Any]:
         """The job in slurmctld's answer, when there is one."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import Cluster, gpucluster
+from cluster import USER, Cluster, gpucluster
 from support.waiting import lasting
 
 from gpucluster.elastic.act import Failpoint
@@ -24,6 +24,13 @@ WHY = (*TIMELINE[:-1], "gpucluster.elastic.inspect.why")
 DAEMON, DROP_IN = "gpucluster-elastic", "/run/systemd/system/gpucluster-elastic.service.d/fault.conf"
 TRIPPED = "/var/lib/gpucluster/elastic/tripped"  # the failpoint that killed the daemon last
 SHORT, LONG = "sleep 3", "sleep 12"
+TOLD = f"""\
+test "${{SLURM_RESTART_COUNT:-0}}" = 0 || exit 0
+trap 'touch /home/{USER}/told-$SLURM_JOB_ID' USR1
+sleep 300 &
+wait
+wait
+"""  # it ends only after a requeue; the signal of a notice leaves a file
 
 
 class Stage:
@@ -72,6 +79,11 @@ class Stage:
             lambda: bool(self.cluster.exec(host, "pgrep", "-f", stepd(job), check=False)),
         )
         return host
+
+    def was_told(self, job: int) -> bool:
+        """Whether the script TOLD of the job got its signal."""
+        folder = f"/home/{USER}"
+        return f"told-{job}" in self.cluster.exec("head", "ls", folder, user=USER).split()
 
     def head(self, *argv: str, check: bool = True) -> str:
         return self.cluster.exec("head", *argv, check=check)
@@ -323,7 +335,7 @@ def daemon_is_frozen_for_twenty_seconds_during_a_burst(s: Stage) -> Sequence[int
 
 @run("daemon stopped")
 def daemon_is_stopped_while_one_job_ends_and_another_starts(s: Stage) -> Sequence[int]:
-    first = s.submit(script="sleep 1")
+    first = s.submit(script=LONG)
     s.until_running(first)
     with s.without_daemon():
         second = s.submit(3)
@@ -428,7 +440,7 @@ def ten_descriptions_return(s: Stage, code: str) -> Sequence[int]:
 
 @rows("errors of the cloud", ("RequestLimitExceeded", "InternalError"))
 def five_terminations_return(s: Stage, code: str) -> Sequence[int]:
-    job = s.submit()
+    job = s.submit(script=LONG)
     s.until_running(job)
     s.cluster.control().next_error("TerminateInstances", code, times=5)
     return (job,)
@@ -505,25 +517,30 @@ def spot_notice_during_a_job(s: Stage, how: str) -> Sequence[int]:
         "by the queue alone": ("metadata",),
         "by neither": ("metadata", "queue"),
     }
-    job = s.submit(script="sleep 30")
-    s.until_running(job)
+    job = s.submit(script=TOLD)
+    s.until_script(job)
     s.notice(s.spot()[0], silent=silent.get(how, ()))
+    s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
+    assert s.cluster.job(job)["restart_cnt"] == 1
+    assert s.was_told(job) is (how != "by neither")
     return (job,)
 
 
 @run("spot notice")
 def spot_notices_for_three_nodes_at_once(s: Stage) -> Sequence[int]:
-    job = s.submit(3, script="sleep 30")
-    s.until_running(job)
+    job = s.submit(3, script=TOLD)
+    s.until_script(job)
     for instance in s.spot():
         s.notice(instance)
+    s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
+    assert s.was_told(job)
     return (job,)
 
 
 @run("spot notice")
 def spot_notice_for_one_task_of_an_array(s: Stage) -> Sequence[int]:
     """Regression: a notice for one task requeued the whole array."""
-    array = str(s.submit(1, "sleep 30", "--array=1-3"))
+    array = str(s.submit(1, "sleep 60", "--array=1-3"))
     running = ("squeue", "-h", "-j", array, "-t", "R", "-o", "%A")  # each task's own id
     s.wait("its tasks run", lambda: len(s.head(*running, check=False).split()) == 3)
     tasks = [int(task) for task in s.head(*running).split()]

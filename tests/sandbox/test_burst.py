@@ -1,6 +1,7 @@
 """A cluster that bursts, as an ordinary user sees it: gangs, devices, lack of capacity, and no instance left over."""
 
 import pytest
+from cluster import UNTIL_LET_GO
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
 
@@ -18,7 +19,9 @@ def machines(burst):
 
 def test_job_on_two_nodes_communicates_and_idle_nodes_are_terminated(burst):
     assert burst.instances() == []
-    job = burst.sbatch("--hold", "-N2", "--gres=gpu:8", "--output=/home/researcher/%j.out", script=EXCHANGE)
+    job = burst.sbatch(
+        "--hold", "-N2", "--gres=gpu:8", "--output=/home/researcher/%j.out", script=EXCHANGE + UNTIL_LET_GO
+    )
     assert burst.instances() == []  # nothing is launched for a held job
     burst.exec("head", "scontrol", "release", str(job))
     burst.wait("the job runs", lambda: burst.state(job) == "RUNNING")
@@ -30,6 +33,7 @@ def test_job_on_two_nodes_communicates_and_idle_nodes_are_terminated(burst):
     output = burst.exec(first, "cat", f"/home/researcher/{job}.out")
     assert output.count("with GPUs 0,1,2,3,4,5,6,7") == 2
     assert machines(burst) == [(P5EN, "spot")] * 2
+    burst.let_go(job)
     burst.wait("the job is done", lambda: burst.state(job) == "COMPLETED")
     burst.wait("the nodes are gone", burst.all_gone)
 
@@ -55,7 +59,6 @@ else:
     link.sendall(mine.encode())
     print("received:", link.recv(1024).decode(), flush=True)
 '
-sleep 3
 """
 
 
@@ -134,9 +137,10 @@ def test_gang_starts_whole_in_the_other_zone_when_its_own_zone_has_too_little_ca
     warm = burst.sbatch("-N2", "--gres=gpu:8", "-w", "h200-1a-[1-2]", script="sleep 1")
     burst.wait("two nodes are up in 1a", lambda: burst.state(warm) == "COMPLETED")
     burst.capacity(0, zone="us-east-1a")
-    job = burst.sbatch("-N4", "--gres=gpu:8", script="sleep 4")
+    job = burst.sbatch("-N4", "--gres=gpu:8", script=UNTIL_LET_GO)
     burst.wait("the gang runs", lambda: burst.state(job) == "RUNNING")
     assert zones(expand(burst, burst.job(job)["nodes"])) == {"1b"}
+    burst.let_go(job)
     burst.wait("the gang is done", lambda: burst.state(job) == "COMPLETED")
 
 

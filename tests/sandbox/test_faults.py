@@ -156,7 +156,7 @@ def test_hung_slurmctld_is_restarted(burst: Cluster) -> None:
     """`scancel --ctld` of any user hangs slurmctld 24.11.5 (S19): it was silent until a person killed it."""
     running = burst.sbatch("-N1", "--gres=gpu:8", script="sleep 900")
     burst.wait("the job runs", lambda: burst.state(running) == "RUNNING")
-    burst.exec("head", "sleep", "8")  # slurmctld saves its state every 5 s
+    burst.saved(running)
     before = pid(burst, "slurmctld")
     attack = ("timeout", "5", "runuser", "-u", MALLORY, "--", "scancel", "--ctld", str(running))
     show = ("timeout", "5", "scontrol", "show", "job", str(running))

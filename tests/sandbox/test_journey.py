@@ -4,7 +4,7 @@ The other files of this folder try each of its parts with more cases (`make test
 """
 
 import pytest
-from cluster import Cluster, gpucluster
+from cluster import UNTIL_LET_GO, Cluster, gpucluster
 from fault_runs import AGENT, DAEMON, RUNS, judge
 from validation import of_verdict, only_these_fail, paused, run_remedy, validated
 
@@ -17,7 +17,7 @@ SPEAKS = "srun --ntasks-per-node=1 sh -c 'echo $SLURMD_NODENAME has GPUs $CUDA_V
 def test_gang_bursts_and_runs_on_all_its_nodes(shared_cluster: Cluster) -> None:
     assert shared_cluster.instances() == []
     job = shared_cluster.sbatch(
-        "-N2", "--gres=gpu:8", "--output=/home/researcher/%j.out", script=f"{SPEAKS}\nsleep 3"
+        "-N2", "--gres=gpu:8", "--output=/home/researcher/%j.out", script=f"{SPEAKS}\n{UNTIL_LET_GO}"
     )
     shared_cluster.wait("the job runs", lambda: shared_cluster.state(job) == "RUNNING")
     first, where = shared_cluster.job(job)["batch_host"], shared_cluster.job(job)["nodes"]
@@ -34,6 +34,7 @@ def test_gang_bursts_and_runs_on_all_its_nodes(shared_cluster: Cluster) -> None:
     nodes = [line.removesuffix(" has GPUs 0,1,2,3,4,5,6,7") for line in spoken()]
     assert sorted(shared_cluster.exec("head", "scontrol", "show", "hostnames", where).split()) == nodes
     assert len({node.rpartition("-")[0] for node in nodes}) == 1, "a gang is in one zone"
+    shared_cluster.let_go(job)
     shared_cluster.wait("the job is done", lambda: shared_cluster.state(job) == "COMPLETED")
     shared_cluster.wait("the nodes are gone", shared_cluster.all_gone)
 

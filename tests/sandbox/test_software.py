@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(3000)]
 NAME, USER, HOME = "software", "vision", "/home/vision"
 SCRIPT = b'#!/bin/sh\necho "$(id -u) $GPUCLUSTER_NODE $GPUCLUSTER_POOL" > /run/site-boot\n'
 FAILS = b"#!/bin/sh\necho error: no licence server >&2\nexit 7\n"
-NOTICE_S = 25.0
+NOTICE_S = 60.0
 POOLS = """\
   - name: bad
     nodes: {min: 0, max: 1}

@@ -20,7 +20,7 @@ from gpucluster.plan import names
 pytestmark = [pytest.mark.sandbox, pytest.mark.in_order, pytest.mark.timeout(3000)]
 
 TERMINATION = "    termination: {lead: 5s, grace: 20s, script: /usr/local/bin/bye}\n    job_heartbeat: {after: 60s, requeue: true}\n"
-NOTICE_S = 30.0  # AWS gives 120 s
+NOTICE_S = 60.0  # AWS gives 120 s
 STEPS, MORE = 3000, 20  # of 0.1 s: so many that only a requeue ends the first run, and those of the second
 JOB = f"""
 say() {{ scontrol update "jobid=$SLURM_JOB_ID" "comment=$1"; }}

@@ -105,7 +105,7 @@ def test_healthy_cluster_passes_and_no_job_or_instance_is_left(shared_cluster, t
 @pytest.fixture(scope="module")
 def nodes_in_use(shared_cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Two nodes that stay up, because a job of an ordinary user occupies a part of them."""
-    job = shared_cluster.sbatch("-N2", "--gres=gpu:1", "--cpus-per-gpu=1", "--mem=100M", script="sleep 1200")
+    job = shared_cluster.sbatch("-N2", "--gres=gpu:1", "--cpus-per-gpu=1", "--mem=100M", script="sleep 7200")
     shared_cluster.wait("the job runs", lambda: shared_cluster.state(job) == "RUNNING")
     shared_cluster.wait(
         "each Prolog has ended, so that no fault of munge hides its end",

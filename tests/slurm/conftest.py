@@ -1,6 +1,6 @@
 """Tests on real Slurm daemons. real_slurm.py says how to write one; `make test-slurm` runs them as root on Debian.
 
-`--plans-at-least N` fails a run in which fewer plans of a version passed, unless the version was skipped with its reason.
+`--plans-at-least N` fails a run in which fewer plans of a version passed, also if the version was skipped.
 """
 
 import re
@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+TOO_FEW = 6  # an exit code that pytest has not: a failed test beside it must not hide it
 _PLAN = re.compile(r"test_plans\.py::\w+\[([0-9.]+)-")
 
 
@@ -28,7 +29,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     worker = hasattr(session.config, "workerinput")  # of pytest-xdist: its controller counts
     if not worker and isinstance(reporter, pytest.TerminalReporter) and too_few(reporter):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        session.exitstatus = TOO_FEW
 
 
 def counted(reporter: pytest.TerminalReporter) -> dict[str, tuple[int, str]]:
@@ -48,7 +49,7 @@ def too_few(reporter: pytest.TerminalReporter) -> str:
     """Say which version took too few plans; an empty text if none did."""
     least = int(reporter.config.getoption("--plans-at-least") or 0)
     found = counted(reporter) if least else {}
-    short = [f"{v}: {n}" for v, (n, skipped) in sorted(found.items()) if n < least and not skipped]
+    short = [f"{v}: {n}" for v, (n, _) in sorted(found.items()) if n < least]
     if least and not any(n for n, _ in found.values()):
         return f"no version took a plan; expected {least} of each"
     return f"too few plans were taken, expected {least}: {', '.join(short)}" if short else ""

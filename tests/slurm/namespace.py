@@ -30,6 +30,7 @@ def main() -> None:
 
 
 def mount(tree: str) -> None:
+    os.umask(0o022)  # users of the tree read what root makes
     sh("mount", "--make-rprivate", "/")
     sh("mount", "-t", "proc", "proc", "/proc")
     sh("mount", "-t", "tmpfs", "none", "/mnt")

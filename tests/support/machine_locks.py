@@ -12,12 +12,10 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpucluster.sandbox.host_checks import LEAST_MACHINES
-from gpucluster.sandbox.requirements import INOTIFY_EACH, inotify_used
+from gpucluster.sandbox.requirements import INOTIFY_EACH, LEAST_MACHINES, inotify_used
 from support.waiting import eventually
 
 FOLDER = Path("/var/lib/gpucluster-tests")
-MACHINES_EACH = 5  # of a cluster of the tests: head, gang of four
 LEAST = LEAST_MACHINES * INOTIFY_EACH  # inotify instances without which no sandbox starts
 MOST = 6  # clusters at once, whatever the limit of inotify
 POLL_S, LONGEST_S = 0.5, 7200.0  # two whole runs side by side take turns
@@ -42,9 +40,10 @@ def one_of(names: Iterable[str], what: str, *, folder: Path = FOLDER, say: Say =
     """Hold one of these locks during the block; wait, and say so, if other processes hold them all."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths = [folder / f"{name}.lock" for name in names]
-    if (held := _free(paths)) is None:
-        say(f"waiting for {what}: another run of the tests on this machine has it")
-        held = eventually(what, lambda: _free(paths), within=LONGEST_S, poll=POLL_S)
+    with _turn(folder / f"{paths[0].stem}.turn", what, say):
+        if (held := _free(paths)) is None:
+            say(f"waiting for {what}: another run of the tests on this machine has it")
+            held = eventually(what, lambda: _free(paths), within=LONGEST_S, poll=POLL_S, later=0)
     path, descriptor = held
     try:
         yield path.stem
@@ -60,14 +59,14 @@ def room(
     with one_of(slots(), f"room for {what}", folder=folder, say=say):
         if free() < LEAST:
             say(f"waiting for {LEAST} inotify instances for {what}: {free()} are free")
-            eventually("inotify instances", lambda: free() >= LEAST, within=LONGEST_S, poll=POLL_S)
+            eventually("inotify instances", lambda: free() >= LEAST, within=LONGEST_S, poll=POLL_S, later=0)
         yield
 
 
 def slots() -> list[str]:
     """The names of the clusters that may run at once: each machine needs inotify instances of root's."""
     limit = inotify_limit()
-    return [f"slot-{n}" for n in range(max(1, min(MOST, limit // (MACHINES_EACH * INOTIFY_EACH))))]
+    return [f"slot-{n}" for n in range(max(1, min(MOST, limit // LEAST)))]
 
 
 class Ledger:
@@ -87,6 +86,18 @@ class Ledger:
 
     def clear(self) -> None:
         self._file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _turn(path: Path, what: str, say: Say) -> Generator[None]:
+    """Hold the only place from which a lock is taken. The kernel gives it in the order of arrival, so nobody waits for ever."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for {what}: others wait for it, too")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _free(paths: Iterable[Path]) -> tuple[Path, int] | None:

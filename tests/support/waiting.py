@@ -15,9 +15,10 @@ def eventually(
     *,
     within: float = BOUND_S,
     poll: float = 0.1,
+    later: float = LATER,
     picture: Callable[[], str] = str,
 ) -> T:
-    """Ask until the answer is true, each `poll` seconds and later less often, and return it.
+    """Ask until the answer is true, each `poll` seconds, and later less often by `later`, and return it.
 
     AssertionError with `picture()` after `within` seconds.
     """
@@ -26,7 +27,7 @@ def eventually(
         passed = time.monotonic() - began
         if passed > within:
             raise AssertionError(f"not within {within:g} s: {what}\n{picture()}".strip())
-        time.sleep(max(poll, LATER * passed))
+        time.sleep(max(poll, later * passed))
     return found
 
 

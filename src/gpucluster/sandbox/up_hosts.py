@@ -126,6 +126,7 @@ def _make_key(site: Path) -> Path:
 
 def _furnish(upper: Path, machine: PlainMachine, image: Image, key: Path) -> None:
     """The files that identify the machine: host keys, host name in the form of Debian's installer, authorized keys."""
+    os.umask(0o022)  # the machine's own files, whatever the caller's mask is
     ssh = upper / "etc/ssh"
     ssh.mkdir(parents=True)
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", machine.name, "-f", str(upper / _HOST_KEY)]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-WAIT_S = 60.0
+WAIT_S = 600.0
 
 
 def refuse(what):

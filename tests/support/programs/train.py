@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-WAIT_S = 60.0
+WAIT_S = 600.0
 stopped = []  # signals
 
 

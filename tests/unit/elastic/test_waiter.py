@@ -164,6 +164,7 @@ def test_fifty_waiters_share_queries_and_all_end(slurm: Slurm) -> None:
     program.write_text(text.replace('"/var/spool/gpucluster/waiter"', f'"{slurm.root}/look"'))
     slurm.say("configuring", "\n".join(str(job) for job in range(1, 51)))
     argv = ["/usr/bin/python3", "-IS", str(program)]
+    began = time.monotonic()
     many = [
         subprocess.Popen(argv, env={**ENVIRON, "SLURM_JOB_ID": str(job)}, stderr=subprocess.PIPE)
         for job in range(1, 51)
@@ -178,7 +179,8 @@ def test_fifty_waiters_share_queries_and_all_end(slurm: Slurm) -> None:
     assert ends.pop(7) == -9
     assert set(ends) == {0}
     assert not any(said), said
-    assert len((slurm.root / "looks").read_text()) / 2 < len(many), "looks, not jobs"
+    most = (time.monotonic() - began) / waiter.POLL_S + 2  # one of them was killed while it looked
+    assert len((slurm.root / "looks").read_text()) / 2 <= most, "each job looked for itself"
 
 
 def test_waiter_on_the_second_head_uses_its_own_slurm_conf(

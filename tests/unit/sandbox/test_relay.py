@@ -21,7 +21,7 @@ def echo_backwards(server: socket.socket) -> None:
 
 
 def asked(port: int, text: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
         client.sendall(text)
         client.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: client.recv(65536), b""))
@@ -45,7 +45,7 @@ def test_bytes_go_there_and_back_to_their_end() -> None:
 
 
 def test_connection_ends_while_nothing_is_behind_the_door() -> None:
-    with door_to(lambda: None) as door, socket.create_connection(door.getsockname(), timeout=60) as client:
+    with door_to(lambda: None) as door, socket.create_connection(door.getsockname(), timeout=120) as client:
         assert client.recv(1) == b""
 
 
@@ -53,7 +53,7 @@ def test_server_that_is_gone_ends_the_connection_and_the_next_one_works() -> Non
     places = [("127.0.0.1", 1)]
     with socket.create_server(("127.0.0.1", 0)) as server, door_to(lambda: places.pop(0)) as door:
         places.append(server.getsockname())
-        with socket.create_connection(door.getsockname(), timeout=60) as client:
+        with socket.create_connection(door.getsockname(), timeout=120) as client:
             assert client.recv(1) == b""
         threading.Thread(target=echo_backwards, args=(server,), daemon=True).start()
         assert asked(door.getsockname()[1], b"abc") == b"cba"

@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import prepare
 from support.machine_locks import LEAST, Ledger, one_of, room, slots
+from support.waiting import BOUND_S
 
 HOLDER = """
 import sys
@@ -50,6 +53,28 @@ def test_next_free_slot_is_taken_without_waiting(tmp_path: Path) -> None:
         with one_of(names, "room", folder=tmp_path, say=say) as name:
             assert name == "slot-1"
         first.kill()
+
+
+def test_locks_are_given_in_the_order_of_arrival(tmp_path: Path) -> None:
+    """A run that gives its lock back and wants another one at once waits behind those that waited before."""
+    order, one_waits = list[str](), threading.Event()
+    with holder(tmp_path, "slot-0") as first:
+
+        def wait(name: str, say: Callable[[str], None]) -> None:
+            with one_of(["slot-0"], "room", folder=tmp_path, say=say):
+                order.append(name)
+
+        early = threading.Thread(target=wait, args=("early", lambda _: one_waits.set()))
+        early.start()
+        assert one_waits.wait(BOUND_S)
+        said = threading.Event()
+        late = threading.Thread(target=wait, args=("late", lambda _: said.set()))
+        late.start()
+        assert said.wait(BOUND_S)
+        first.kill()
+        for thread in (early, late):
+            thread.join(BOUND_S)
+    assert order == ["early", "late"]
 
 
 def test_machine_has_at_least_one_slot() -> None:

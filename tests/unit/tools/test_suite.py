@@ -68,6 +68,7 @@ def test_test_that_fails_twice_fails_the_run(folder: Path) -> None:
         "failed: 1",
         "unstable: 1",
         "unstable test_one.py::test_fails_once: AssertionError: the first time",
+        "skipped: 0",
     ]
 
 
@@ -108,8 +109,60 @@ def test_run_that_ends_early_fails_although_its_failed_test_passes_alone(folder:
     result = ran(folder, one=FAILS_ONCE, two=early)
     assert [f.title for f in result.unstable] == ["test_one.py::test_fails_once"]
     assert [(f.title, f.reason) for f in result.failed] == [
-        ("unit", "pytest ended with exit code 3: not all tests have run")
+        ("unit", "pytest ended with exit code 3: too few tests have run")
     ]
+
+
+def test_pytest_that_is_killed_fails_the_run(folder: Path) -> None:
+    """Its exit code is negative, and it leaves half a line of its report."""
+    text = "import os\ndef test_a():\n    os.kill(os.getpid(), 9)\n"
+    result = ran(folder, one=FAILS_ONCE, two=text)
+    assert [f.title for f in result.unstable] == ["test_one.py::test_fails_once"]
+    assert [f.reason for f in result.failed] == ["pytest ended with exit code -9: too few tests have run"]
+
+
+def test_stage_with_too_few_tests_fails(folder: Path) -> None:
+    (folder / "test_one.py").write_text(PASSES)
+    for least, failed in ((1, 0), (2, 1)):
+        assert len(suite.run_tests(PytestStage(name="unit", tests=(".",), least=least), Result())) == failed
+
+
+def test_options_of_the_environment_leave_no_test_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    assert ran(folder, one=PASSES).failed == []
+
+
+def test_half_a_line_of_a_report_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "report").write_text('{"nodeid": "a"}\n{"nodeid": "b')
+    assert list(suite.entries(tmp_path / "report")) == [{"nodeid": "a"}]
+
+
+def test_skipped_tests_are_listed_with_their_reason(folder: Path) -> None:
+    text = "import pytest\ndef test_a():\n    pytest.skip('no network')\n@pytest.mark.xfail\ndef test_b():\n    assert 0\n"
+    result = ran(folder, one=text, two=PASSES)
+    assert list(suite.last_lines("gate", result, 1.0))[-2:] == [
+        "skipped: 1",
+        "skipped test_one.py::test_a: Skipped: no network",
+    ]
+
+
+@pytest.mark.parametrize("downloads", [True, False])
+def test_download_that_fails_once_is_unstable(folder: Path, downloads: bool) -> None:
+    text = "import pathlib, sys; m = pathlib.Path('ran'); there = m.exists(); m.touch(); print('error: reset'); sys.exit(not there)"
+    result = Result()
+    stage = CommandStage(name="build", argv=("python", "-c", text), quiet=True, downloads=downloads)
+    assert suite.run_command(stage, result) is downloads
+    found = result.unstable if downloads else result.failed
+    assert [(f.title, f.reason) for f in found] == [("build", "error: reset")]
+    assert len(result.unstable) + len(result.failed) == 1
+
+
+def test_command_that_hangs_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "HANGS_S", 0.05)
+    result = Result()
+    stage = CommandStage(name="build", argv=("python", "-c", "import time; time.sleep(600)"), quiet=True)
+    assert not suite.run_command(stage, result)
+    assert [f.reason for f in result.failed] == ["exit 124"]
 
 
 def test_test_that_is_skipped_at_the_second_try_fails_the_run(folder: Path) -> None:

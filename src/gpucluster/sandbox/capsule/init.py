@@ -11,6 +11,7 @@ def main(argv: list[str]) -> int:
     """Run `argv` to its end and return its exit code."""
     child = os.fork()
     if child == 0:
+        os.umask(0o022)  # machines have Debian's modes, whatever the caller's mask is
         os.execv(argv[0], argv)  # noqa: S606  the child becomes the supervisor: no shell is meant
     while True:
         pid, status = os.wait()

@@ -69,6 +69,7 @@ def overlay_mount(overlay: Overlay) -> None:
 
 
 def _main(text: str, argv: list[str]) -> None:
+    os.umask(0o022)  # the files of machines have Debian's modes, whatever the caller's mask is
     wanted = json.loads(text)
     for path in wanted["tmpfs"]:
         mount("tmpfs", Path(path), "tmpfs", "mode=755")

@@ -184,6 +184,7 @@ def build(
     target: Path, make: Callable[[Path], None], *, keep: tuple[str, ...] = ("root", "manifest.txt")
 ) -> None:
     """Let `make` fill a temporary folder; it is renamed at the end."""
+    os.umask(0o022)  # its files have Debian's modes, whatever the caller's mask is
     scratch = target.with_name(f"{target.name}.part")
     scratch.mkdir(parents=True)
     try:

@@ -1,6 +1,7 @@
 """The processes of a control plane: started, awaited, and killed by their handles. They end with the thread that started them."""
 
 import os
+import socket
 import ssl
 import subprocess
 import threading
@@ -11,14 +12,12 @@ from pathlib import Path
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from gpucluster.errors import HostError
-from gpucluster.sandbox.kubernetes.loopback import SERVER_PORTS, free
+from gpucluster.sandbox.kubernetes.loopback import SERVER_PORTS, reserved
 from gpucluster.shell import ending_with_us
 
 READY_S = 600.0  # only a program that hangs takes so long, not one on a busy machine
 TAIL = 2000  # characters of a log in an error
 _POLL_S = 0.05
-# ports of all control planes of this process: some programs listen on theirs only after they are ready
-_TAKEN: set[int] = set()
 
 
 class Processes:
@@ -27,7 +26,7 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._taken: set[int] = set()
+        self._reserved: list[socket.socket] = []
 
     def start(self, name: str, argv: list[str]) -> None:
         """Start a program without the variables of a proxy: all traffic stays on this machine."""
@@ -56,11 +55,10 @@ class Processes:
             threading.Event().wait(_POLL_S)
 
     def ports(self) -> Iterator[int]:
-        """Yield ports of 127.0.0.1 that nobody listens on; none twice before `stop`."""
+        """Yield ports of 127.0.0.1 that nobody listens on. They are reserved until `stop`."""
         for port in SERVER_PORTS:
-            if port not in _TAKEN and free(port):
-                _TAKEN.add(port)
-                self._taken.add(port)
+            if (mark := reserved(port)) is not None:
+                self._reserved.append(mark)
                 yield port
 
     def pids(self) -> dict[str, int]:
@@ -80,8 +78,9 @@ class Processes:
         for process in self._running.values():
             process.wait()
         self._running.clear()
-        _TAKEN.difference_update(self._taken)
-        self._taken.clear()
+        for mark in self._reserved:
+            mark.close()
+        self._reserved.clear()
 
     def _tail(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")[-TAIL:]
