@@ -233,5 +233,6 @@ class Cluster:
     def all_gone(self) -> bool:
         """Whether there is no instance, and every node is powered down and not drained."""
         return not self.instances() and all(
-            "POWERED_DOWN" in n["state"] and "DRAIN" not in n["state"] for n in self.nodes().values()
+            "POWERED_DOWN" in n["state"] and not {"DRAIN", "POWER_UP"} & set(n["state"])
+            for n in self.nodes().values()
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import USER, Cluster, gpucluster
+from cluster import Cluster, gpucluster
 from support.waiting import lasting
 
 from gpucluster.elastic.act import Failpoint
@@ -24,13 +24,14 @@ WHY = (*TIMELINE[:-1], "gpucluster.elastic.inspect.why")
 DAEMON, DROP_IN = "gpucluster-elastic", "/run/systemd/system/gpucluster-elastic.service.d/fault.conf"
 TRIPPED = "/var/lib/gpucluster/elastic/tripped"  # the failpoint that killed the daemon last
 SHORT, LONG = "sleep 3", "sleep 12"
-TOLD = f"""\
-test "${{SLURM_RESTART_COUNT:-0}}" = 0 || exit 0
-trap 'touch /home/{USER}/told-$SLURM_JOB_ID' USR1
+TOLD = """\
+test "${SLURM_RESTART_COUNT:-0}" = 0 || exit 0
+trap 'scontrol update jobid=$SLURM_JOB_ID comment=told' USR1
+scontrol update jobid=$SLURM_JOB_ID comment=listens
 sleep 300 &
 wait
 wait
-"""  # it ends only after a requeue; the signal of a notice leaves a file
+"""  # it ends only after a requeue; the signal of a notice leaves a comment
 
 
 class Stage:
@@ -80,10 +81,15 @@ class Stage:
         )
         return host
 
+    def until_it_listens(self, job: int) -> None:
+        """Wait until the script TOLD has its handler, and the daemon knows that it runs: a job that starts is requeued without a signal."""
+        self.until_running(job)
+        self.wait(f"{job} listens", lambda: self.cluster.job(job)["comment"] == "listens")
+        self.wait(f"the daemon knows of {job}", lambda: "running" in self.cluster.timeline(job))
+
     def was_told(self, job: int) -> bool:
         """Whether the script TOLD of the job got its signal."""
-        folder = f"/home/{USER}"
-        return f"told-{job}" in self.cluster.exec("head", "ls", folder, user=USER).split()
+        return self.cluster.job(job)["comment"] == "told"
 
     def head(self, *argv: str, check: bool = True) -> str:
         return self.cluster.exec("head", *argv, check=check)
@@ -236,8 +242,7 @@ def _quiet(stage: Stage) -> tuple[list[str], list[str]]:
     picture = ""
     try:
         cluster.wait("no job holds a node", lambda: not _busy(stage))
-        cluster.power_down()
-        cluster.wait("every node is gone and no slot is blocked", cluster.all_gone)
+        cluster.wait("every node is gone and no slot is blocked", lambda: _all_off(cluster))
     except AssertionError as error:
         picture = str(error)[:4000]
     stuck = [
@@ -246,6 +251,12 @@ def _quiet(stage: Stage) -> tuple[list[str], list[str]]:
         if not set(n["state"]) <= {"IDLE", "CLOUD", "POWERED_DOWN", "NOT_RESPONDING"}
     ]
     return stuck, [f"leaked: {i['id']} {picture}" for i in cluster.instances()]
+
+
+def _all_off(cluster: Cluster) -> bool:
+    """Power down what is up, also a replacement that came up meanwhile. Return whether nothing is left."""
+    cluster.power_down()
+    return cluster.all_gone()
 
 
 def _busy(stage: Stage) -> bool:
@@ -518,22 +529,22 @@ def spot_notice_during_a_job(s: Stage, how: str) -> Sequence[int]:
         "by neither": ("metadata", "queue"),
     }
     job = s.submit(script=TOLD)
-    s.until_script(job)
+    s.until_it_listens(job)
     s.notice(s.spot()[0], silent=silent.get(how, ()))
     s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
-    assert s.cluster.job(job)["restart_cnt"] == 1
-    assert s.was_told(job) is (how != "by neither")
+    assert s.cluster.job(job)["restart_cnt"] == 1, "it was not requeued once"
+    assert s.was_told(job) is (how != "by neither"), f"the script was told: {s.was_told(job)}"
     return (job,)
 
 
 @run("spot notice")
 def spot_notices_for_three_nodes_at_once(s: Stage) -> Sequence[int]:
     job = s.submit(3, script=TOLD)
-    s.until_script(job)
+    s.until_it_listens(job)
     for instance in s.spot():
         s.notice(instance)
     s.wait(f"{job} is done", lambda: s.cluster.state(job) == "COMPLETED")
-    assert s.was_told(job)
+    assert s.was_told(job), "the script was not told"
     return (job,)
 
 

@@ -19,6 +19,11 @@ REQUIRED, PREFERRED = f"{_GROUP}/podset-required-topology", f"{_GROUP}/podset-pr
 SLICE = f"{_GROUP}/podset-slice-required-topology"
 UNCONSTRAINED = f"{_GROUP}/podset-unconstrained-topology"
 TOPOLOGY_REQUESTS = (REQUIRED, PREFERRED, UNCONSTRAINED)
+TRAIN_JOB = "TrainJob.trainer.kubeflow.org"
+RUNTIMES = (
+    "ClusterTrainingRuntime",
+    "TrainingRuntime",
+)  # the first is the default of a TrainJob's runtimeRef
 HOSTNAME = "kubernetes.io/hostname"
 QUEUED = frozenset(  # the kinds that Kueue queues by default
     {"Pod", "Deployment.apps", "StatefulSet.apps", "Job.batch", "JobSet.jobset.x-k8s.io"}
@@ -76,6 +81,19 @@ def given(manifests: ManifestSet, queue: Obj, annotations: Mapping[str, Any]) ->
     if asked or annotations.get(UNCONSTRAINED) == "true":
         return tuple(f for f in flavors if f not in plain and asked <= {*levels_of(manifests, f)})
     return plain or flavors
+
+
+def queued_with(manifests: ManifestSet, owner: Obj) -> tuple[Obj, ...]:
+    """Return the objects that Kueue queues with these pods: for a runtime of Kubeflow Trainer the TrainJobs that name it."""
+    if owner.kind not in RUNTIMES:
+        return (owner,)
+    return tuple(
+        one
+        for one in manifests.all(TRAIN_JOB)
+        if text(at(one.body, "spec", "runtimeRef", "name")) == owner.name
+        and (text(at(one.body, "spec", "runtimeRef", "kind")) or RUNTIMES[0]) == owner.kind
+        and (owner.kind == RUNTIMES[0] or one.namespace == owner.namespace)
+    )
 
 
 def queue_of(manifests: ManifestSet, workload: Obj) -> Obj | None:

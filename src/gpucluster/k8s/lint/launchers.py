@@ -8,11 +8,12 @@ from typing import Any
 from gpucluster import kubernetes_quantity as quantity
 from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import GPU, is_gang
+from gpucluster.k8s.lint.kueue import TRAIN_JOB
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET, Pods, amounts, asked, needs, pods_of
 from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
 
-_JOB, _MPI, _TRAIN = "Job.batch", "MPIJob.kubeflow.org", "TrainJob.trainer.kubeflow.org"
+_JOB, _MPI = "Job.batch", "MPIJob.kubeflow.org"
 _COUNTED = frozenset({_JOB, JOBSET})
 _ONE_HOST = frozenset(  # kinds of which each pod is a server of its own
     {"Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "Pod", "InferenceService.serving.kserve.io"}
@@ -39,7 +40,7 @@ def check(manifests: ManifestSet) -> Iterator[Finding]:
             yield from _index(pods)
             yield from _shards(pods)
         yield from _mpi(thing, all_pods) if thing.key == _MPI else ()
-        yield from _train(thing) if thing.key == _TRAIN else ()
+        yield from _train(thing) if thing.key == TRAIN_JOB else ()
         yield from _ray(thing, all_pods) if thing.group == "ray.io" else ()
 
 

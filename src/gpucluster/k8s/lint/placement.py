@@ -56,7 +56,11 @@ def _hostname_last(topology: Obj) -> Iterator[Finding]:
 def _annotations(manifests: ManifestSet, pods: Pods) -> Iterator[Finding]:
     """Check that a workload with a topology request is in a queue whose flavors have that level."""
     yield from _one_place(pods)
-    queue = kueue.queue_of(manifests, pods.owner)
+    for queued in kueue.queued_with(manifests, pods.owner):
+        yield from _levels(manifests, pods, kueue.queue_of(manifests, queued))
+
+
+def _levels(manifests: ManifestSet, pods: Pods, queue: Obj | None) -> Iterator[Finding]:
     flavors = kueue.flavors_of(manifests, queue) if queue else ()
     complete = queue is not None and kueue.is_complete(manifests, queue)
     for key, asked in (

@@ -13,6 +13,7 @@ from gpucluster.plan.model.values import JOBSET, TRAINJOB
 from gpucluster.plan.model.workloads import Gang as GangPlan
 
 Written = Callable[[JobSetSpec], str]  # to one line of JSON
+_LABEL = 63  # characters of a label's value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +142,12 @@ def _versioned(name: str, spec: str) -> str:
 
     A runtime never changes in place: Kueue ends the running gang of a TrainJob whose runtime is no longer what it admitted (seen with
     v0.19.2). The old runtime stays beside the new one, and Trainer's finalizer keeps it while a TrainJob names it.
+    A long name is cut, so that it also fits into a label (63 characters).
     """
-    return f"{name}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}"
+    room = _LABEL - len("-12345678")
+    content = spec if len(name) <= room else f"{name}\n{spec}"
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return f"{name[:room].rstrip('-.')}-{digest}"
 
 
 def _of_train_job(site: Site, one: GangPlan, written: Written) -> str:
