@@ -48,8 +48,8 @@ def test_machine_that_stops_during_a_query_is_unreachable():
 
 def test_root_and_users_are_reached_without_prompts():
     said = asked(by_argv(lambda _machine: ["echo"]), ("true",))
-    assert said.stdout == "sh -c timeout --kill-after=2 5 true\n"
-    both = reach.ask(by_argv(lambda _machine: ["echo"]), "n", ("true",), limit_s=120, user="ann", sudo=True)
+    assert said.stdout == "sh -c timeout --kill-after=2 120 true\n"
+    both = reach.ask(by_argv(lambda _machine: ["echo"]), "n", ("true",), limit_s=5, user="ann", sudo=True)
     assert both.stdout.startswith(
         "sh -c sudo --non-interactive -- timeout --kill-after=2 5 runuser --user=ann -- env -i --chdir=/tmp PATH=/"
     )
