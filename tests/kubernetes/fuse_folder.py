@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_FORCE, _DETACH = 1, 2  # flags of umount2; the first one ends all who wait
+from gpucluster.sandbox.capsule import private_mounts
+
+_FORCE, _DETACH = 1, 2  # flags of umount2; with the first one all who wait for an answer go on with an error
 _GETATTR, _STATFS, _INIT = 3, 17, 26
 _ASKED = struct.Struct("<IIQQIIII")  # length, opcode, unique, node, user, group, process, padding
 _ANSWER = struct.Struct("<IiQ")  # length, error, unique
@@ -77,16 +78,13 @@ def mounted(path: Path) -> Iterator[FuseFolder]:
     """Mount it on the folder. On exit every program that waits for it goes on, with an error."""
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
-    if _LIBC.mount(b"fuse-folder", bytes(path), b"fuse", 0, options.encode()):
-        os.close(device)
-        raise OSError(ctypes.get_errno(), f"mount of {path}")
+    private_mounts.mount("fuse-folder", path, "fuse", options)
     made = FuseFolder(device)
     server = threading.Thread(target=made.serve, daemon=True)
     server.start()
     try:
         yield made
     finally:
-        _LIBC.umount2(bytes(path), _FORCE)
-        _LIBC.umount2(bytes(path), _DETACH)
+        ctypes.CDLL(None).umount2(bytes(path), _FORCE | _DETACH)
         server.join()
         os.close(device)
