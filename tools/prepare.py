@@ -37,9 +37,8 @@ OF_TEST = {  # a browser opens the reports, ssh reaches the hosts, cc compiles a
     "/usr/include/stdio.h": "libc6-dev",
 }
 SANDBOX = Path(__file__).parent.parent / "src/gpucluster/sandbox/requirements.py"
-MACHINES = runpy.run_path(str(SANDBOX))[
-    "LEAST_MACHINES"
-]  # of one cluster: each test file waits until there is room
+REQUIREMENTS = runpy.run_path(str(SANDBOX))
+MACHINES = REQUIREMENTS["LEAST_MACHINES"]  # of one cluster: each test file waits until there is room
 
 
 def main() -> int:
@@ -95,8 +94,7 @@ def check_processes() -> str | None:
 
 def check_inotify() -> str | None:
     limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
-    found = runpy.run_path(str(SANDBOX))
-    used, needed = found["inotify_used"](), MACHINES * found["INOTIFY_EACH"]
+    used, needed = REQUIREMENTS["inotify_used"](), MACHINES * REQUIREMENTS["INOTIFY_EACH"]
     if limit - used >= needed:
         return None
     if limit >= needed and WAIT & set(sys.argv[1:]) and other_tests_run():
@@ -121,7 +119,7 @@ def _is_held(path: Path) -> bool:
 
 
 def missing() -> list[str]:
-    packages = runpy.run_path(str(SANDBOX))["missing"]()
+    packages = REQUIREMENTS["missing"]()
     wanted = EXTRA | (OF_TEST if {"test", "test-all", "test-slurm", "soak"} & set(sys.argv[1:]) else {})
     packages += [
         package for name, package in wanted.items() if shutil.which(name) is None and not Path(name).exists()

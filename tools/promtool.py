@@ -3,15 +3,14 @@
 `python tools/promtool.py` prints where it is.
 """
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from gpucluster.errors import GpuclusterError
+import debian_packages
+
 from gpucluster.sandbox import paths
 
 PACKAGE, IN_IT = (
@@ -35,26 +34,12 @@ def find_or_fetch(progress: Callable[[str], None], *, cache: Path = paths.CACHE)
     progress("fetching promtool out of Debian's package prometheus")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="promtool-") as folder:
-        argv = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
-        try:
-            _run(argv, folder)
-        except GpuclusterError:  # the lists of packages are missing or old
-            _run(["apt-get", "update", "-qq"], folder)
-            _run(argv, folder)
-        package = next(Path(folder).glob("*.deb"))
-        _run(["dpkg-deb", "--extract", str(package), "tree"], folder)
+        (package,) = debian_packages.download([PACKAGE], Path(folder))
+        debian_packages.unpack(package, Path(folder) / "tree")
         (Path(folder) / "tree" / IN_IT).rename(
             cache / "promtool"
         )  # the rename makes the file appear complete
     return cache / "promtool"
-
-
-def _run(argv: list[str], folder: str) -> None:
-    env = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no words"]
-        raise GpuclusterError(f"{' '.join(argv[:2])}: {lines[0]}", next_step="apt-get update, and again")
 
 
 if __name__ == "__main__":

@@ -235,8 +235,8 @@ def run_tests(
     what = [f"@{listed}"] if tests else [*stage.options, *stage.tests]
     argv = [str(BIN / "pytest"), "-q", f"--report-log={report}", *what]
     with log.open("w") as output, TemporaryDirectory() as home:
-        env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-        env = {"PATH": os.environ["PATH"], "HOME": home, **ELSEWHERE} if stage.elsewhere else env
+        here = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        env = {"PATH": os.environ["PATH"], "HOME": home, **ELSEWHERE} if stage.elsewhere else here
         mask = 0o077 if stage.elsewhere else -1
         process = subprocess.Popen(
             argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=env, umask=mask
@@ -251,8 +251,8 @@ def run_tests(
         failed.append(
             Failure(stage=stage.name, reason=f"pytest ended with exit code {code}: too few tests have run")
         )
-    if not tests and len(passed(report)) + len(failed) < stage.least:
-        reason = f"{len(passed(report))} tests have passed, at least {stage.least} expected"
+    if not tests and (good := len(passed(report))) + len(failed) < stage.least:
+        reason = f"{good} tests have passed, at least {stage.least} expected"
         failed.append(Failure(stage=stage.name, reason=reason))
     end(name or stage.name, began, result, failed=bool(failed))
     return failed

@@ -5,11 +5,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import debian_packages
+
 from gpucluster.engine.go import Go, Progress
 from gpucluster.sandbox.kubernetes import programs
-from gpucluster.shell import run
-
-DOWNLOAD_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +48,13 @@ def find_or_build(progress: Progress) -> Built:
         (folder / "bin").mkdir()
         go.build(folder / "bin", list(_PACKAGES))
         (folder / "packages").mkdir()
-        _download(folder / "packages")
-        for one in sorted((folder / "packages").glob("*.deb")):
-            run(["dpkg-deb", "--extract", str(one), str(folder / "debian")])
+        for one in debian_packages.download(_DEBIAN, folder / "packages"):
+            debian_packages.unpack(one, folder / "debian")
         shutil.rmtree(folder / "packages")
         for name in ("iptables", "iptables-save", "iptables-restore"):
             (folder / "bin" / name).symlink_to("../debian/usr/sbin/xtables-nft-multi")
 
     return Built(module.find_or_build(work, progress))
-
-
-def _download(folder: Path) -> None:
-    """Download the packages. A machine whose lists of packages are missing or old gets new ones."""
-    argv = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *_DEBIAN]
-    if run(argv, cwd=folder, timeout_s=DOWNLOAD_S, check=False).code:
-        run(["apt-get", "update", "-qq"], timeout_s=DOWNLOAD_S)
-        run(argv, cwd=folder, timeout_s=DOWNLOAD_S)
 
 
 _PACKAGES = (

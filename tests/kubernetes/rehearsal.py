@@ -74,11 +74,9 @@ def rehearsed(stack: str, name: str, folder: Path) -> Iterator[Rehearsal]:
         (folder / part / f"{name}.yaml").write_text(text.replace(line.format(stack), line.format(name), 1))
     with one_of([f"kubernetes-{name}"], f"the sandbox {name}"), room(f"the sandbox {name}"):
         ledger = Ledger(f"kubernetes-{name}")
-        if name in ledger.names() and any(home.name == name for home in state_dir.homes()):
+        if any(home.name == name for home in state_dir.homes()):
+            assert name in ledger.names(), f"a sandbox {name} is here, and not of these tests"
             run("sandbox", "down", name)  # of a run that was killed: no other run has the lock
-        assert name not in {home.name for home in state_dir.homes()}, (
-            f"a sandbox {name} is not of these tests"
-        )
         ledger.add(name)
         made = Rehearsal(name, folder)
         done = run("sandbox", "up", str(made.spec), "--output", "json")

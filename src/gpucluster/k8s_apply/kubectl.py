@@ -38,20 +38,17 @@ class Kubectl:
 
     def served(self, api_version: str) -> frozenset[str]:
         """Return the kinds of an apiVersion that the server serves now."""
-        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
-            found = json.loads(self._call("get", "--raw", path))
+            return frozenset(row["kind"] for row in self._resources(api_version))
         except (NotFoundError, UnservedError):
             return frozenset()
-        return frozenset(row["kind"] for row in found["resources"] if "/" not in row["name"])
 
     def kinds(self, groups: Sequence[str]) -> list[Kind]:
         """Return the kinds of these API groups that the server lists, each in one version."""
         found: dict[tuple[str, str], Kind] = {}
         for version in sorted(one for one in self._versions() if one.partition("/")[0] in groups):
-            resources = rows(json.loads(self._call("get", "--raw", f"/apis/{version}")), "resources")
-            for row in resources:
-                if "/" not in row["name"] and "list" in row["verbs"]:
+            for row in self._resources(version):
+                if "list" in row["verbs"]:
                     found[version.partition("/")[0], row["kind"]] = (version, row["kind"])
         return sorted(found.values())
 
@@ -132,6 +129,12 @@ class Kubectl:
     def _get(self, wanted: Sequence[Manifest]) -> list[Manifest]:
         words = ("get", "--ignore-not-found", "--output=json", "--filename", "-")
         return _objects(self._call(*words, stdin=_list(wanted)))
+
+    def _resources(self, api_version: str) -> list[Manifest]:
+        """Return the resources of an apiVersion, without subresources such as `pods/log`."""
+        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        found = json.loads(self._call("get", "--raw", path))
+        return [row for row in found["resources"] if "/" not in row["name"]]
 
     def _versions(self) -> frozenset[str]:
         """Return the apiVersions that the server serves."""

@@ -238,7 +238,7 @@ def _check_work(machine: Machine, bundle: Bundle, answer: Result) -> None:
     try:
         waiting = parse.parse_waiting_records(statistics.stdout)
     except SlurmAnswerError:
-        return  # slurmctld is away: nothing waits that is known
+        return  # slurmctld does not answer, so nobody knows how many wait
     if waiting >= MOST_WAITING:
         lines = systemd.last_log_lines(machine, SLURMDBD)
         raise NotYetError(f"{waiting} records wait in slurmctld for slurmdbd: {lines}")
