@@ -1,6 +1,6 @@
 """Render a plan to manifests, wave by wave. To add a component: template, View, a row in COMPONENTS.
 
-The text of a template is not the output: it is read strictly, and the resulting documents are dumped.
+The text of a template is not the output: it is read strictly and written again in one form.
 """
 
 import re
@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from gpucluster.artifacts import Artifact
 from gpucluster.files import shipped
 from gpucluster.k8s import argocd, flux, guide, waves
-from gpucluster.k8s.manifest import Manifest, documents, dump, scalar
+from gpucluster.k8s.manifest import documents, rewrite, scalar
 from gpucluster.k8s.site import Site, site
 from gpucluster.k8s.views import (
     charts,
@@ -47,7 +47,7 @@ class Component:
 
 def _kueue(of: Site) -> Iterator[tuple[str, charts.Kueue]]:
     """A component whose configuration is text inside a chart's values."""
-    config = dump(_documents(charts.KUEUE_CONFIG, charts.kueue_config(of)))
+    config = rewrite(_filled(charts.KUEUE_CONFIG, charts.kueue_config(of)))
     yield "kueue", charts.Kueue(config=scalar(config), monitored=charts.monitored(of))
 
 
@@ -55,7 +55,7 @@ def _written(
     views: Callable[[Site, gangs.Written], Iterable[tuple[str, Any]]],
 ) -> Callable[[Site], Iterable[tuple[str, Any]]]:
     """Components with the spec of a JobSet inside."""
-    return lambda of: views(of, lambda one: scalar(_documents(jobset_specs.TEMPLATE, one)[0]))
+    return lambda of: views(of, lambda one: scalar(documents(_filled(jobset_specs.TEMPLATE, one))[0]))
 
 
 COMPONENTS: tuple[Component, ...] = (
@@ -124,13 +124,12 @@ def kinds() -> dict[tuple[str, str], Wave]:
 
 def _files(component: Component, of: Site) -> Iterator[tuple[str, str]]:
     for stem, view in component.views(of):
-        text = dump(_documents(component.template, view), _comment(component.template))
+        text = rewrite(_filled(component.template, view), _comment(component.template))
         yield f"{component.wave.folder}/{stem}.yaml", text
 
 
-def _documents(template: str, view: Any) -> list[Manifest]:
-    values = {field.name: getattr(view, field.name) for field in fields(view)}
-    return documents(_template(template).render(values))
+def _filled(template: str, view: Any) -> str:
+    return _template(template).render({field.name: getattr(view, field.name) for field in fields(view)})
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -162,11 +163,30 @@ def test_dump_is_equal_in_yaml_1_1_and_1_2(values: dict[str, Any]) -> None:
     assert [document.value for document in got.documents] == [{"data": values}]
 
 
-def test_duplicate_key_and_non_mapping_are_refused() -> None:
-    with pytest.raises(ValueError, match="already given"):
-        manifest.documents("a: 1\na: 2\n")
+VALUES = st.recursive(
+    HOSTILE | st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "B", "on", "1", "x y"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["a", "no", "kind"]), VALUES, max_size=3), max_size=3))
+def test_rewrite_gives_the_bytes_of_documents_and_dump(values: list[dict[str, Any]]) -> None:
+    text = "".join(f"---\n{scalar(one)}\n" for one in values)
+    assert manifest.rewrite(text, "# why\n") == manifest.dump(manifest.documents(text), "# why\n")
+
+
+@pytest.mark.parametrize("reader", [manifest.documents, manifest.rewrite])
+def test_duplicate_key_and_non_mapping_are_refused(reader: Callable[[str], object]) -> None:
+    with pytest.raises(ValueError, match="line 1: a key is already given"):
+        reader("a: 1\na: 2\n")
+    with pytest.raises(ValueError, match="line 2: a key is already given"):
+        reader("a:\n  - {b: 1, b: 2}\n")
     with pytest.raises(ValueError, match="not a mapping"):
-        manifest.documents("- a\n")
+        reader("- a\n")
 
 
 def test_dump_has_no_anchor_and_no_tag() -> None:
