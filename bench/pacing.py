@@ -99,10 +99,10 @@ class Burst:
             slurm=self.slurm,
             control=ModelControl(),
             journal=self.journal,
-            clouds=executor,
-            slurms=executor,
+            cloud_executor=executor,
+            slurm_executor=executor,
             clock=lambda: self.now,
-            ring=self._ring,
+            start_pass=self._ring,
             hit=lambda _: None,
         )
         spool = Path(self.folder) / "spool"

@@ -77,7 +77,7 @@ def quoted(value: object) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """At most `most` characters; the cut stands in the middle, with the length of the whole text."""
+    """Return at most `most` characters: the middle is cut out, and the length of the whole text stands there."""
     if len(text) <= most:
         return text
     note = f"...({len(text)} characters)..."

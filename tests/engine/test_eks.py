@@ -18,8 +18,7 @@ from gpucluster.engine import run
 from gpucluster.engine.error_attribution import explainer
 from gpucluster.engine.events import Outcome
 from gpucluster.engine.run import EngineError
-from gpucluster.plan.model import AwsPlan
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model import AwsPlan, eks_of
 
 # the SDK drops the coroutines of a failed program
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -183,7 +183,8 @@ def test_reboot_keeps_the_disk_and_poweroff_stops_the_instance(probe):
 
 def probe_leader(probe, instance):
     return next(
-        (r.leader for r in inside.residents(probe.home, probe.found.trees) if r.instance == instance), None
+        (r.leader for r in inside.running_machines(probe.home, probe.found.trees) if r.instance == instance),
+        None,
     )
 
 
@@ -266,7 +267,7 @@ def is_supervisor(pid):
 def test_capsule_without_keep_ends_with_its_starter(probe):
     probe.launch()
     assert probe.running.process.poll() is None
-    probe.running.hello.close()  # the kernel closes it for a starter that was killed
+    probe.running.keep_alive.close()  # the kernel closes it for a starter that was killed
     probe.running.process.wait(timeout=BOUND_S)
     probe.gone()
 

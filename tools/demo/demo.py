@@ -41,7 +41,7 @@ def main() -> int:
     draw(events)
     record(events)
     console.print(
-        f"The picture is {PICTURE / 'timeline.svg'}. Nothing is left running. Next: README.md, 'At the desk'."
+        f"The picture is {PICTURE / 'timeline.svg'}. Nothing is left running. Next: README.md, 'Commands without a network'."
     )
     return 0
 

@@ -24,9 +24,8 @@ from gpucluster.plan.iam_policies import (
     jobs_policy,
     node_policy,
 )
-from gpucluster.plan.model import Efs, Market, SiteNetwork, SlurmOnAws
+from gpucluster.plan.model import Efs, Market, SiteNetwork, SlurmOnAws, eks_of
 from gpucluster.plan.names import ROLE_JOBS, ROLE_NODE
-from gpucluster.plan.security_rules import eks_of
 
 MANAGED_MAX = 6144  # characters of a managed policy, without white space
 ATTACHED_MAX = 10  # managed policies of a role, the default quota

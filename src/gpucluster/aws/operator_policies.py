@@ -15,10 +15,18 @@ from gpucluster.catalog.calls import CallFacts, call_facts
 from gpucluster.cloud.run_command import DOCUMENT
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.iam_policies import VOLUME_KEY, Statement
-from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, SiteEfs, SiteLustre, SiteNetwork, SlurmOnAws
+from gpucluster.plan.model import (
+    AwsPlan,
+    Efs,
+    FsxLustre,
+    SiteEfs,
+    SiteLustre,
+    SiteNetwork,
+    SlurmOnAws,
+    eks_of,
+)
 from gpucluster.plan.model.aws import OwnNetwork
 from gpucluster.plan.names import BUNDLE_KEY, COMMAND_OUTPUT, PROFILE_ROLES, ROLE_JOBS, TAG_CLUSTER
-from gpucluster.plan.security_rules import eks_of
 from gpucluster.plan.store_policies import PATTERNS
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ from gpucluster.aws.pools import Pools
 from gpucluster.aws.storage import Storage, Stores
 from gpucluster.engine.program import apply_overlays, explain_failures
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan.model import AwsPlan, ClusterPlan, KubernetesOnAws, SlurmOnAws, SlurmOnHosts
+from gpucluster.plan.model import AwsPlan, ClusterPlan, KubernetesOnAws, SlurmOnAws, SlurmOnHosts, eks_of
 from gpucluster.plan.model import Login as LoginPlan
 from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import Kubernetes
-from gpucluster.plan.security_rules import eks_of
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from gpucluster.plan.model import AwsPlan, FsxLustre, OwnNetwork, Subnet
+from gpucluster.plan.model import AwsPlan, FsxLustre, OwnNetwork, Subnet, eks_of
 from gpucluster.plan.names import ROLE_KUBERNETES, TAG_ROLE
-from gpucluster.plan.security_rules import ANYWHERE, eks_of
+from gpucluster.plan.security_rules import ANYWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,7 +167,7 @@ def evaluate_tree(found: Found, want: Tree) -> CheckResult:
     compared = difference(wished, found.records, want.cluster)
     changes = [change for change in compared.changes if not change.subject.startswith("QOS ")]
     result = _result(changes, by_hand, expected, want.cluster)
-    strange = tuple(accounting_by_hand.strangers(wished, found.records, want.cluster))
+    strange = tuple(accounting_by_hand.made_by_hand(wished, found.records, want.cluster))
     if result.is_healthy and strange:
         words = f"not in the plan: {short(listed([one.words for one in strange], 3), 200)}"
         return replace(warned(words, expected), remedy=_typed([one.command for one in strange]))
@@ -273,9 +273,9 @@ def _result(changes: list[Change], by_hand: list[ByHand], expected: str, cluster
     if len(ours) + len(theirs) <= COMMANDS:
         remedy = _typed([*ours, *theirs])
     elif theirs:
-        remedy = _typed(theirs[:COMMANDS]) + (f"; then at the desk: {apply}" if ours else "")
+        remedy = _typed(theirs[:COMMANDS]) + (f"; then on your computer: {apply}" if ours else "")
     else:
-        remedy = f"at the desk: {apply}"
+        remedy = f"on your computer: {apply}"
     return failed(listed(words, 4), expected, (), remedy)
 
 

@@ -80,7 +80,7 @@ def privileges(wished: Records, found: Records, cluster: str) -> Iterator[ByHand
         yield ByHand(words=words, command=_without_level(user))
 
 
-def strangers(wished: Records, found: Records, cluster: str) -> Iterator[ByHand]:
+def made_by_hand(wished: Records, found: Records, cluster: str) -> Iterator[ByHand]:
     """Accounts, users and administrators that are not in the plan. Closed ones take no job."""
     for name, account in found.accounts.items():
         if name not in wished.accounts and name != ROOT and not account.closed:

@@ -64,6 +64,6 @@ def evaluate_program(found: Answer, want: Program) -> CheckResult:
     if _NAMESPACE in found.error:
         return failed(f"{program}: {found.error}", expected, (), _NO_NAMESPACE)
     if found.error:
-        remedy = f"install {program} on {{machine}}; on AWS, at the desk: gpucluster image build --with {want.part}, then replace the node"
+        remedy = f"install {program} on {{machine}}; on AWS, on your computer: gpucluster image build --with {want.part}, then replace the node"
         return failed(f"{program}: {found.error}", expected, (), remedy)
     return passed(f"{program} {found.version}", expected)

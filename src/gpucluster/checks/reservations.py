@@ -1,4 +1,4 @@
-"""Check Slurm's reservations: those of the plan are there as it says, and others, made by hand, are told."""
+"""Check that Slurm has the plan's reservations, and report others."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from gpucluster.checks.check import (
 )
 from gpucluster.checks.slurmctld import parsed
 from gpucluster.plan.model import SiteReservation
-from gpucluster.plan.names import SITE_RESERVATION_PREFIX
+from gpucluster.plan.names import RESERVATION_PREFIX
 from gpucluster.slurm import client, hostlist, parse, reservations
 from gpucluster.slurm.values import SlurmReservation
 from gpucluster.text import short
@@ -60,7 +60,7 @@ def evaluate_reservations(found: Reserved, want: Reservations) -> CheckResult:
         planned = {reservations.slurm_name(one) for one in want.planned}
         words = [_words(change.name, known, planned) for change in changes]
         return failed(listed(words, 4), expected, tuple(one.name for one in changes), _remedy(changes))
-    others = [one for one in found.found if not one.name.startswith(SITE_RESERVATION_PREFIX)]
+    others = [one for one in found.found if not one.name.startswith(RESERVATION_PREFIX)]
     by_hand = [
         f"{short(one.name, 40)} holds {short(hostlist.fold(one.nodes), 60) or 'no node'}" for one in others
     ]

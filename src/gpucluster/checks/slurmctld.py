@@ -51,10 +51,10 @@ class Slurmd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """The nodes that must exist. `static` nodes must be up; `elastic` nodes may be powered down."""
+    """The nodes that must exist. `always_on` nodes must be up; `elastic` nodes may be powered down."""
 
     elastic: tuple[str, ...]
-    static: tuple[str, ...]
+    always_on: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +148,13 @@ def parse_nodes(got: tuple[QueryOutput, ...]) -> tuple[SlurmNode, ...]:
 
 def evaluate_nodes(found: tuple[SlurmNode, ...], want: Nodes) -> CheckResult:
     """Unhealthy states fail. A slot that the daemon blocked for lack of capacity is a warning."""
-    wanted = frozenset(want.elastic) | frozenset(want.static)
+    wanted = frozenset(want.elastic) | frozenset(want.always_on)
     expected = f"{len(wanted)} nodes, none down or drained, no reason set"
     absent = sorted(wanted - {node.name for node in found})
     extra = sorted({node.name for node in found} - wanted)
-    static = frozenset(want.static)
+    always_on = frozenset(want.always_on)
     ours = [node for node in found if node.name in wanted]
-    bad = [node for node in ours if _is_unhealthy(node, static) and not _is_blocked(node)]
+    bad = [node for node in ours if _is_unhealthy(node, always_on) and not _is_blocked(node)]
     blocked = [node for node in ours if _is_blocked(node)]
     problems = [
         *(f"{name} is missing" for name in absent),
@@ -207,18 +207,18 @@ def is_off_or_changing(node: SlurmNode) -> bool:
     return not POWER_SAVING.isdisjoint(node.states)
 
 
-def _is_unhealthy(node: SlurmNode, static: frozenset[str]) -> bool:
+def _is_unhealthy(node: SlurmNode, always_on: frozenset[str]) -> bool:
     if not UNHEALTHY.isdisjoint(node.states):
         return True
     if is_off_or_changing(node):
-        return node.name in static
+        return node.name in always_on
     return (
         NodeState.NOT_RESPONDING in node.states
     )  # booting nodes and some powered-down nodes have this flag, too
 
 
 def _is_blocked(node: SlurmNode) -> bool:
-    """Whether the daemon drained a powered-down slot: the cloud has no capacity now, and the daemon lifts the drain."""
+    """Whether the daemon drained a powered-down slot: the cloud has no capacity now, and the daemon removes the drain."""
     out = NodeState.DRAIN in node.states or NodeState.DOWN in node.states
     ours = node.reason.startswith(names.REASON_PREFIX) and not _is_forged(node)
     return out and is_off_or_changing(node) and ours

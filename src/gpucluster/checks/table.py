@@ -109,7 +109,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=files.parse_files,
         evaluate=files.evaluate_files,
         want=files.Files,
-        remedy="on {machine}: ls -l /etc/slurm /var/lib/gpucluster/bundle/slurm; at the desk: gpucluster render SPEC --to FOLDER, and compare; then pulumi up, or playbooks/site.yml again, which overwrite edits by hand",
+        remedy="on {machine}: ls -l /etc/slurm /var/lib/gpucluster/bundle/slurm; on your computer: gpucluster render SPEC --to FOLDER, and compare; then pulumi up, or playbooks/site.yml again, which overwrite edits by hand",
         needs=("svc.active:slurmd", "svc.active:sackd"),
     ),
     Check(
@@ -120,7 +120,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=files.parse_applied,
         evaluate=files.evaluate_applied,
         want=files.Applied,
-        remedy=f"on {{machine}}: {_LOG} gpucluster-agent (the log has the reason if the bundle is refused, or the jobs that it waits for if it is held); at the desk, for existing hosts: playbooks/site.yml again",
+        remedy=f"on {{machine}}: {_LOG} gpucluster-agent (the log has the reason if the bundle is refused, or the jobs that it waits for if it is held); on your computer, for existing hosts: playbooks/site.yml again",
         needs=("svc.active:gpucluster-agent",),
     ),
     Check(
@@ -218,7 +218,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=programs.parse_programs,
         evaluate=programs.evaluate_programs,
         want=programs.ProgramsWant,
-        remedy="on {machine}: ls -l /opt/gpucluster/bin /opt/gpucluster/venv/bin; at the desk, if the package is broken: gpucluster image build, or playbooks/site.yml",
+        remedy="on {machine}: ls -l /opt/gpucluster/bin /opt/gpucluster/venv/bin; on your computer, if the package is broken: gpucluster image build, or playbooks/site.yml",
     ),
     Check(
         id="node.health",
@@ -228,7 +228,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=health.parse_program,
         evaluate=health.evaluate_program,
         want=health.Program,
-        remedy="on {machine}: /opt/gpucluster/bin/health_check --report; journalctl --no-pager -n 30 -t gpucluster-health-check; at the desk, if the program is missing: gpucluster image build, or playbooks/site.yml",
+        remedy="on {machine}: /opt/gpucluster/bin/health_check --report; journalctl --no-pager -n 30 -t gpucluster-health-check; on your computer, if the program is missing: gpucluster image build, or playbooks/site.yml",
         needs=(f"files.ours:{names.HEALTH_CHECK}",),
     ),
     Check(
@@ -272,7 +272,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=accounting.parse_qos,
         evaluate=accounting.evaluate_qos,
         want=accounting.Tree,
-        remedy="at the desk: gpucluster accounts diff NAME; gpucluster accounts apply NAME",
+        remedy="on your computer: gpucluster accounts diff NAME; gpucluster accounts apply NAME",
         needs=("acct.db@head",),
     ),
     Check(
@@ -283,7 +283,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=accounting.parse_tree,
         evaluate=accounting.evaluate_tree,
         want=accounting.Tree,
-        remedy="at the desk: gpucluster accounts diff NAME; gpucluster accounts apply NAME",
+        remedy="on your computer: gpucluster accounts diff NAME; gpucluster accounts apply NAME",
         needs=("acct.db@head",),
     ),
     Check(
@@ -337,7 +337,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=containers.parse_program,
         evaluate=containers.evaluate_program,
         want=containers.Program,
-        remedy="on existing hosts install the package on {machine}; on AWS, at the desk: gpucluster image build --with PART, then replace the node",
+        remedy="on existing hosts install the package on {machine}; on AWS, on your computer: gpucluster image build --with PART, then replace the node",
     ),
     Check(
         id="users.acct",
@@ -466,7 +466,7 @@ _ALL: tuple[Check[Any, Any], ...] = (
         parse=user_files.parse_job,
         evaluate=user_files.evaluate_job,
         want=user_files.JobHomeWant,
-        remedy="on the node: findmnt --target /home; getent passwd NAME; ls -ld /home/NAME; at the desk: gpucluster validate NAME --tier 0",
+        remedy="on the node: findmnt --target /home; getent passwd NAME; ls -ld /home/NAME; on your computer: gpucluster validate NAME --tier 0",
         needs=(
             "job.multi@pool",
             "users.home@head",

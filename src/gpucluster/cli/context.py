@@ -67,7 +67,7 @@ def bindings_of(file: Path | None, plan: ClusterPlan) -> Bindings | None:
 
 
 def _binding_problems(bindings: Bindings, plan: ClusterPlan) -> Iterator[str]:
-    """File systems that are none, or that the spec does not mount: a volume with a made-up id would pass every check."""
+    """Yield file systems that the spec does not mount, and values that have not FSx's form."""
     mounted = {mount.path for mount in plan.storage if isinstance(mount.source, Lustre)}
     for path, found in sorted(bindings.file_systems.items()):
         if path not in mounted:

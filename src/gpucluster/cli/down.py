@@ -21,7 +21,7 @@ from gpucluster.cli.retained import delete_line, retained_of
 from gpucluster.errors import GpuclusterError, HostError, StateError
 
 if TYPE_CHECKING:
-    from gpucluster.cli.down_network import Look
+    from gpucluster.cli.down_network import FindBlockers
     from gpucluster.cli.retained import RetainedResources
     from gpucluster.cloud.control import S3Control
     from gpucluster.cloud.network_interfaces import OccupantsPort
@@ -50,8 +50,8 @@ def down(
     """Stop scaling, terminate every node, then delete Pulumi's resources except data. It can be repeated."""
     with reporting(output):
         if delete_data:
-            _sure(name, confirm)
-        done = _emptied(name, delete_data=delete_data)
+            _require_confirmation(name, confirm)
+        done = _empty_cluster(name, delete_data=delete_data)
         if output is Output.JSON:
             answer(ok=True, name=name, **done.as_json())
         else:
@@ -60,7 +60,7 @@ def down(
             )
 
 
-def _sure(name: str, confirm: str | None) -> None:
+def _require_confirmation(name: str, confirm: str | None) -> None:
     """Require the cluster's name once more, typed or as an option: deleted data cannot be restored."""
     if confirm is None and sys.stdin.isatty():
         progress(f"--delete-data deletes the file systems and disks of '{name}' and their data permanently")
@@ -77,7 +77,7 @@ def _sure(name: str, confirm: str | None) -> None:
         )
 
 
-def _emptied(name: str, *, delete_data: bool) -> "Emptied":
+def _empty_cluster(name: str, *, delete_data: bool) -> "Emptied":
     from gpucluster.cloud.port import CloudError
 
     try:
@@ -130,7 +130,7 @@ class Emptied:
 
 def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emptied:
     """Delete the cluster, except its data unless `delete_data`."""
-    from gpucluster.cli.down_network import EKS, look_with, require_clear, require_no_karpenter, warn
+    from gpucluster.cli.down_network import EKS, blocker_finder, require_clear, require_no_karpenter, warn
     from gpucluster.cloud.terminate_nodes import Clock, end_nodes
 
     found = access.resources()
@@ -140,18 +140,18 @@ def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emp
     was_empty = all(one.retained for one in found) and not delete_data
     occupants = access.occupants(region)
     if _has(found, EKS):
-        require_no_karpenter(look_with(occupants, found, name, region, data=True), name, region)
+        require_no_karpenter(blocker_finder(occupants, found, name, region, data=True), name, region)
     _stop_scaling(access, region, found)
     has_head = _has(found, "aws:ec2/instance:Instance")  # a machine that can have the journal
     launched = access.launched(region) if has_head else frozenset[str]()
-    warn(look_with(occupants, found, name, region, data=True, launched=launched), name, progress)
+    warn(blocker_finder(occupants, found, name, region, data=True, launched=launched), name, progress)
     clock = Clock(time.monotonic, time.sleep)
     nodes = end_nodes(access.cloud(region), name, clock, report=progress)
-    look = look_with(occupants, found, name, region, data=delete_data, launched=launched)
+    look = blocker_finder(occupants, found, name, region, data=delete_data, launched=launched)
     require_clear(look, name, clock, progress)
-    deleted = _destroyed(access, look, name)
+    deleted = _destroy(access, look, name)
     if delete_data:
-        deleted += _data_deleted(access, look, name)
+        deleted += _delete_data(access, look, name)
     return Emptied(
         was_empty=was_empty and not nodes,
         nodes=len(nodes),
@@ -160,22 +160,22 @@ def empty(access: ClusterAccess, name: str, *, delete_data: bool = False) -> Emp
     )
 
 
-def _destroyed(access: ClusterAccess, look: "Look", name: str) -> int:
+def _destroy(access: ClusterAccess, look: "FindBlockers", name: str) -> int:
     from gpucluster.cli.down_network import destroyed
 
-    return destroyed(lambda report: _deleted(access.destroy(report)), look, name, progress)
+    return destroyed(lambda report: _count_deleted(access.destroy(report)), look, name, progress)
 
 
-def _data_deleted(access: ClusterAccess, look: "Look", name: str) -> int:
+def _delete_data(access: ClusterAccess, look: "FindBlockers", name: str) -> int:
     """Delete the data after everything else. So no resource loses its protection earlier than needed."""
     if not access.resources():
         return 0
     progress("deleting the data")
     access.release()
-    return _destroyed(access, look, name)
+    return _destroy(access, look, name)
 
 
-def _deleted(done: "Outcome") -> int:
+def _count_deleted(done: "Outcome") -> int:
     return sum(1 for one in done.changes if one.op == "delete" and not one.type.startswith("gpucluster:"))
 
 
@@ -260,7 +260,9 @@ def _of_sandbox(home: "SandboxDir", pulumi: Path) -> ClusterAccess:
         cloud=lambda region: AwsCloud(region, lambda _: home.client("ec2")),
         occupants=lambda region: AwsOccupants(region, lambda: home.client("ec2")),
         control=lambda region, bucket: S3Control(region, bucket, lambda: home.client("s3")),
-        launched=lambda _: launched_by(transport.choose(transport.Way(cluster=home.name)).run, progress),
+        launched=lambda _: launched_by(
+            transport.choose(transport.HeadOptions(cluster=home.name)).run, progress
+        ),
         region=aim.environment["AWS_REGION"],
     )
 

@@ -30,7 +30,7 @@ _KINDS = {
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 EKS = "aws:eks/cluster:Cluster"
 
-Look = Callable[[], tuple[Blocker, ...]]
+FindBlockers = Callable[[], tuple[Blocker, ...]]
 
 
 class BlockedError(StateError):
@@ -51,7 +51,7 @@ def launched_by(run: "Run", report: Callable[[str], None]) -> frozenset[str]:
         return frozenset()
 
 
-def look_with(
+def blocker_finder(
     port: OccupantsPort,
     found: "Iterable[DeployedResource]",
     name: str,
@@ -59,7 +59,7 @@ def look_with(
     *,
     data: bool,
     launched: frozenset[str] = frozenset(),
-) -> Look:
+) -> FindBlockers:
     """Return a function that finds what is in the way of deleting the resources; of the retained ones, too, if `data`.
 
     It also finds the `launched` instances that lost their tags: nothing terminates them, so they would run on unseen.
@@ -82,7 +82,7 @@ def look_with(
     return look
 
 
-def warn(look: Look, name: str, report: Callable[[str], None]) -> None:
+def warn(look: FindBlockers, name: str, report: Callable[[str], None]) -> None:
     """Report what else is in the network before anything ends. A missing answer is no error yet: `require_clear` asks again."""
     try:
         found = look()
@@ -93,7 +93,7 @@ def warn(look: Look, name: str, report: Callable[[str], None]) -> None:
         report(f"in the network of {name}, and no node of it: {one}; next: {one.step}")
 
 
-def require_no_karpenter(look: Look, name: str, region: str) -> None:
+def require_no_karpenter(look: FindBlockers, name: str, region: str) -> None:
     """Raise if the cluster's Karpenter has machines: it ends them only while its pods run, and the deletion of EKS ends those."""
     found = [one for one in look() if one.karpenter]
     if not found:
@@ -106,7 +106,7 @@ def require_no_karpenter(look: Look, name: str, region: str) -> None:
     )
 
 
-def require_clear(look: Look, name: str, clock: Clock, report: Callable[[str], None]) -> None:
+def require_clear(look: FindBlockers, name: str, clock: Clock, report: Callable[[str], None]) -> None:
     """Wait for what ends by itself, for at most CLEAR_S. Raise BlockedError for what a person must end."""
     deadline, words, at = clock.now() + CLEAR_S, "", clock.now()
     while True:
@@ -140,7 +140,7 @@ def blocked(name: str, found: tuple[Blocker, ...]) -> BlockedError:
 
 
 def destroyed(
-    destroy: "Callable[[Report], int]", look: Look, name: str, report: Callable[[str], None]
+    destroy: "Callable[[Report], int]", look: FindBlockers, name: str, report: Callable[[str], None]
 ) -> int:
     """Run a deletion that is never silent. If it fails and something is in the way, the error names it."""
     try:
@@ -158,7 +158,7 @@ def destroyed(
 class Watch:
     """Print the progress of a deletion. After REPEAT_S without any it prints what is not deleted yet, and why."""
 
-    def __init__(self, look: Look, report: Callable[[str], None]) -> None:
+    def __init__(self, look: FindBlockers, report: Callable[[str], None]) -> None:
         self._look, self._report = look, report
         self._running: dict[str, None] = {}
         self._steps = 0
@@ -204,7 +204,7 @@ class Watch:
             self._report(f"  in use by {one}" + (f"; next: {one.step}" if one.step else ""))
 
 
-def _answer(look: Look) -> tuple[tuple[Blocker, ...], str]:
+def _answer(look: FindBlockers) -> tuple[tuple[Blocker, ...], str]:
     """Return what is in the way, or why EC2 did not answer. A refusal is an error of the caller."""
     try:
         return look(), ""

@@ -8,7 +8,7 @@ import typer
 
 from gpucluster.cli.head import on_head
 from gpucluster.cli.output import Output, OutputOption, answer, reporting
-from gpucluster.cli.transport import Transport, Way, choose
+from gpucluster.cli.transport import HeadOptions, Transport, choose
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.names import ROLE_HEAD
 from gpucluster.shell import Result
@@ -28,7 +28,7 @@ def exec(  # noqa: A001  the verb's name
     *,
     user: Annotated[str | None, typer.Option("--user", help="The user that runs it. Default: root.")] = None,
     limit: Annotated[str, typer.Option("--limit", help="The longest time: 90s, 30m.")] = "90s",
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Run a command on a machine without input, print its output and exit with its code. Systems Manager stores the command line."""
@@ -38,7 +38,7 @@ def exec(  # noqa: A001  the verb's name
             raise GpuclusterError(
                 f"--limit: {quoted(limit)} is not a duration", next_step=f"write {DURATION_FORMS}"
             )
-        found = choose(replace(way, cluster=cluster))
+        found = choose(replace(options, cluster=cluster))
         as_user = () if user is None else ("runuser", f"--user={user}", "--")
         done = found.run(machine, (*as_user, *command), float(seconds))
         _print(found, machine, done, output)
@@ -56,12 +56,12 @@ def logs(
         ),
     ] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="The newest lines.")] = 100,
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show the newest log lines of the services of a machine, in the order of their times."""
     with reporting(output):
-        found = choose(replace(way, cluster=cluster))
+        found = choose(replace(options, cluster=cluster))
         units = [f"--unit={one}" for one in unit or UNITS]
         argv = ("journalctl", "--no-pager", "--output=short-iso", f"--lines={lines}", *units)
         _print(found, machine, found.run(machine, argv, LOGS_S), output)

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from gpucluster.cli.output import Output, answer, print_result, progress
-from gpucluster.cli.transport import Way, choose
+from gpucluster.cli.transport import HeadOptions, choose
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan.names import ROLE_HEAD
 from gpucluster.text import printable_lines
@@ -23,17 +23,19 @@ OLD = "the cluster's image has an older version without this command: apply the 
 
 
 def on_head(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `way: Way` with the options of Way, without those that the command has itself."""
+    """Replace a command's parameter `options: HeadOptions` with the options of HeadOptions, without those that the command has itself."""
     own = inspect.signature(command).parameters
-    fields = {name: one for name, one in inspect.signature(Way).parameters.items() if name not in own}
+    fields = {name: one for name, one in inspect.signature(HeadOptions).parameters.items() if name not in own}
     parameters = [
-        one for name, parameter in own.items() for one in (fields.values() if name == "way" else (parameter,))
+        one
+        for name, parameter in own.items()
+        for one in (fields.values() if name == "options" else (parameter,))
     ]
 
     @functools.wraps(command)
     def with_options(**values: Any) -> None:
-        way = Way(**{name: values.pop(name) for name in fields})
-        command(**values, way=way)
+        options = HeadOptions(**{name: values.pop(name) for name in fields})
+        command(**values, options=options)
 
     with_options.__dict__["__signature__"] = inspect.Signature(parameters)  # typer reads it for the options
     with_options.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -100,9 +102,9 @@ def report(head: Head, output: Output, module: str, *arguments: str) -> None:
     raise typer.Exit(result.code)
 
 
-def reach(way: Way) -> Head:
+def reach(options: HeadOptions) -> Head:
     """Return the selected head. GpuclusterError lists the possible names."""
-    found = choose(way)
+    found = choose(options)
 
     def run(argv: Sequence[str]) -> tuple[int, str, str]:
         done = found.run(ROLE_HEAD, argv, LIMIT_S)

@@ -6,32 +6,32 @@ import typer
 
 from gpucluster.cli.head import checked_subject, on_head, reach, report
 from gpucluster.cli.output import Output, OutputOption, reporting
-from gpucluster.cli.transport import Way
+from gpucluster.cli.transport import HeadOptions
 
 
 @on_head
 def why(
     subject: Annotated[str, typer.Argument(metavar="JOB|NODE", help="A job id, or a Slurm node name.")],
     *,
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show why a job waits, or the state of a node, and the next step with its time. Exit 1: no such job or node."""
     with reporting(output):
         word = checked_subject(subject)
-        report(reach(way), output, "inspect.why", word)
+        report(reach(options), output, "inspect.why", word)
 
 
 @on_head
 def timeline(
     job: Annotated[int, typer.Argument(min=1, help="A job id.")],
     *,
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show the events of a job: its requests, instances and nodes, with their ids. Exit 1: no such job."""
     with reporting(output):
-        report(reach(way), output, "inspect.timeline", str(job))
+        report(reach(options), output, "inspect.timeline", str(job))
 
 
 @on_head
@@ -43,9 +43,9 @@ def reconcile(
             "--dry-run", help="Only print what the daemon would do for the cluster in its present state."
         ),
     ] = False,
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Start a reconcile of the daemon now; with --dry-run, only print what it would do."""
     with reporting(output):
-        report(reach(way), output, "inspect.reconcile", *(("--dry-run",) if dry_run else ()))
+        report(reach(options), output, "inspect.reconcile", *(("--dry-run",) if dry_run else ()))

@@ -7,7 +7,7 @@ import typer
 from gpucluster.cli.head import checked_subject, on_head, reach, report
 from gpucluster.cli.output import Output, OutputOption, reporting
 from gpucluster.cli.pool import BecauseOption, whoami
-from gpucluster.cli.transport import Way
+from gpucluster.cli.transport import HeadOptions
 from gpucluster.errors import GpuclusterError
 from gpucluster.text import DURATION_FORMS, parse_duration, quoted
 
@@ -25,12 +25,12 @@ def replace(
         typer.Option("--now", help="Signal and requeue the jobs of the node instead of waiting for them."),
     ] = False,
     because: BecauseOption = "",
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Replace the node's machine when its jobs are done. Exit 1: no such node."""
     with reporting(output):
-        _order(way, output, "node-replace", node, because, *(("--now",) if now else ()))
+        _order(options, output, "node-replace", node, because, *(("--now",) if now else ()))
 
 
 @app.command()
@@ -40,12 +40,12 @@ def keep(
     *,
     for_: Annotated[str, typer.Option("--for", help="Duration: 90s, 30m, 2h, 3d.")] = "2h",
     because: BecauseOption = "",
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Keep the node's machine for the time of --for, even after a failed boot, to examine it. Exit 1: no such node."""
     with reporting(output):
-        _order(way, output, "node-keep", node, because, f"--for={seconds(for_)}")
+        _order(options, output, "node-keep", node, because, f"--for={seconds(for_)}")
 
 
 @app.command()
@@ -54,12 +54,12 @@ def release(
     node: NodeArgument,
     *,
     because: BecauseOption = "",
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Cancel a keep or a replace. Exit 1: no such node."""
     with reporting(output):
-        _order(way, output, "node-release", node, because)
+        _order(options, output, "node-release", node, because)
 
 
 def seconds(text: str) -> int:
@@ -70,6 +70,6 @@ def seconds(text: str) -> int:
     return found
 
 
-def _order(way: Way, output: Output, verb: str, node: str, because: str, *more: str) -> None:
+def _order(options: HeadOptions, output: Output, verb: str, node: str, because: str, *more: str) -> None:
     subject = checked_subject(node)
-    report(reach(way), output, "order", verb, subject, f"--because={because}", f"--by={whoami()}", *more)
+    report(reach(options), output, "order", verb, subject, f"--because={because}", f"--by={whoami()}", *more)

@@ -7,7 +7,7 @@ import typer
 
 from gpucluster.cli.head import checked_subject, on_head, pool_names, reach, report
 from gpucluster.cli.output import Output, OutputOption, reporting
-from gpucluster.cli.transport import Way
+from gpucluster.cli.transport import HeadOptions
 
 app = typer.Typer(
     help="List the pools of a running cluster, or pause, drain or resume one.", no_args_is_help=True
@@ -26,13 +26,13 @@ def _verb(name: str) -> Callable[..., None]:
         pool: Annotated[str, typer.Argument(help="A pool name.", autocompletion=pool_names)],
         *,
         because: BecauseOption = "",
-        way: Way,
+        options: HeadOptions,
         output: OutputOption = Output.TEXT,
     ) -> None:
         with reporting(output):
             subject = checked_subject(pool)
             report(
-                reach(way),
+                reach(options),
                 output,
                 "order",
                 f"pool-{name}",
@@ -46,10 +46,10 @@ def _verb(name: str) -> Callable[..., None]:
 
 @app.command("list")
 @on_head
-def list_pools(*, way: Way, output: OutputOption = Output.TEXT) -> None:
+def list_pools(*, options: HeadOptions, output: OutputOption = Output.TEXT) -> None:
     """List the pools with their size, their nodes by state, and why nothing is launched."""
     with reporting(output):
-        report(reach(way), output, "inspect.pools")
+        report(reach(options), output, "inspect.pools")
 
 
 def whoami() -> str:

@@ -94,7 +94,7 @@ def _check(artifacts: "tuple[Artifact, ...]", to: Path, output: Output) -> int:
     from gpucluster.plan.codec import to_json
     from gpucluster.text import printable
 
-    changes = compare_files(_standing(artifacts, to), artifacts, sides=(str(to), "rendered"))
+    changes = compare_files(_standing(artifacts, to), artifacts, labels=(str(to), "rendered"))
     if output is Output.JSON:
         answer(ok=not changes, to=str(to), changes=to_json(changes))
         return int(bool(changes))

@@ -205,26 +205,26 @@ def notice(
             raise typer.BadParameter("expected a number of seconds", param_hint="--after")
         if kind is NoticeKind.REBALANCE and after is not None:
             raise typer.BadParameter("a rebalance recommendation has no time", param_hint="--after")
-        home, resident = _resident(name, machine)
+        home, running = _running_machine(name, machine)
         quiet = sorted({way.value for way in silent or ()})
         orders, seconds = control(home), _seconds_of(kind, after)
-        _only_spot(kind, name, resident, orders)
+        _only_spot(kind, name, running, orders)
         if kind is NoticeKind.SPOT:
-            orders.interrupt(resident.instance, seconds, silent=quiet)
+            orders.interrupt(running.instance, seconds, silent=quiet)
         elif kind is NoticeKind.REBALANCE:
-            orders.rebalance(resident.instance, silent=quiet)
+            orders.rebalance(running.instance, silent=quiet)
         else:
-            orders.maintain(resident.instance, after_s=seconds, silent=quiet)
+            orders.maintain(running.instance, after_s=seconds, silent=quiet)
         notice = {
-            "instance": resident.instance,
-            "node": resident.node,
+            "instance": running.instance,
+            "node": running.node,
             "kind": kind.value,
             "after_s": seconds,
         }
         if output is Output.JSON:
             answer(ok=True, name=name, silent=quiet, **notice)
         else:
-            typer.echo(_notice_text(kind, resident.node or resident.instance, seconds))
+            typer.echo(_notice_text(kind, running.node or running.instance, seconds))
 
 
 @app.command()
@@ -264,8 +264,8 @@ def exec(  # noqa: A001  the verb's name
     """Run a command in a machine, with its input, terminal and exit code; 255 if the machine stops before the command ends."""
     from gpucluster.sandbox.machines.inside import enter_argv
 
-    _, resident = _resident(name, machine)
-    argv = enter_argv(resident.leader, command, user=user, term=os.environ.get("TERM", "dumb"))
+    _, running = _running_machine(name, machine)
+    argv = enter_argv(running.leader, command, user=user, term=os.environ.get("TERM", "dumb"))
     sys.stdout.flush()
     os.execvp(argv[0], argv)  # noqa: S606  we become the command, so that its exit code is ours
 
@@ -323,15 +323,15 @@ def _seconds_of(kind: NoticeKind, after: float | None) -> float:
     return after if after is not None else _AFTER_S.get(kind, 0.0)
 
 
-def _only_spot(kind: NoticeKind, name: str, resident: "RunningMachine", orders: "SandboxControl") -> None:
+def _only_spot(kind: NoticeKind, name: str, running: "RunningMachine", orders: "SandboxControl") -> None:
     """Refuse a notice to a machine that is not spot: EC2 does not send one, and a head would end."""
     if kind is NoticeKind.MAINTENANCE:
         return
     markets = {one["id"]: one["market"] for one in orders.instances()}
-    market = markets.get(resident.instance, "unknown")
+    market = markets.get(running.instance, "unknown")
     if market != "spot":
         raise StateError(
-            f"{resident.node or resident.role} is {market}, and only a spot machine gets a {kind.value} notice",
+            f"{running.node or running.role} is {market}, and only a spot machine gets a {kind.value} notice",
             next_step=f"--kind maintenance, or a spot machine: gpucluster sandbox status {name}",
         )
 
@@ -355,7 +355,7 @@ def _up_plain(plan: "SlurmOnHosts", scale: int | None, output: Output) -> None:
     from gpucluster.sandbox import up_hosts
 
     with steps() as step:
-        done = up_hosts.up(plan, progress=step, hosts=scale, furnish=_write_site)
+        done = up_hosts.up(plan, progress=step, hosts=scale, write_inventory=_write_site)
     inventory = done.home.site / "inventory.yml"
     if output is Output.JSON:
         answer(
@@ -411,7 +411,7 @@ def _up_text(done: "RunningSandbox") -> str:
 
 def _up_kubernetes(plan: "KubernetesOnAws", file: Path, *, cloud_only: bool, output: Output) -> None:
     """Start a rehearsal with Kubernetes alone."""
-    from gpucluster.plan.security_rules import eks_of
+    from gpucluster.plan.model import eks_of
     from gpucluster.sandbox import up_kubernetes
 
     if eks_of(plan) is None:
@@ -508,7 +508,7 @@ def _change_text(change: "Change") -> str:
     return what + properties + (" (follows another change)" if change.follows else "")
 
 
-def _resident(name: str, machine: str) -> "tuple[SandboxDir, RunningMachine]":
+def _running_machine(name: str, machine: str) -> "tuple[SandboxDir, RunningMachine]":
     from gpucluster.sandbox import host_checks, state_dir
     from gpucluster.sandbox.machines import inside
 
@@ -529,4 +529,4 @@ def _log_of(name: str, machine: str | None) -> Path:
     console = home.console / machine
     if machine.startswith("i-") and console.is_file():  # also for a terminated machine
         return console
-    return home.console / _resident(name, machine)[1].instance
+    return home.console / _running_machine(name, machine)[1].instance

@@ -9,7 +9,7 @@ import typer
 
 from gpucluster.cli.head import Head, HeadProgramError, on_head, reach, report
 from gpucluster.cli.output import Output, OutputOption, progress, reporting
-from gpucluster.cli.transport import Way
+from gpucluster.cli.transport import HeadOptions
 from gpucluster.errors import GpuclusterError, StateError
 
 MODULE = "inspect.status"
@@ -25,12 +25,12 @@ def status(
         bool,
         typer.Option("--wait", help="Wait until the head has applied the published bundle and is ready."),
     ] = False,
-    way: Way,
+    options: HeadOptions,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show what is applied, up, paused, refused, draining, spending and waiting. Exit 2: the head does not answer."""
     with reporting(output):
-        head = reach(replace(way, cluster=cluster))
+        head = reach(replace(options, cluster=cluster))
         if wait:
             until_settled(head)
         report(head, output, MODULE)

@@ -1,4 +1,4 @@
-"""The transport from the desk to the machines of one cluster: run a command there, and get its code and its output.
+"""The transport from this computer to the machines of one cluster: run a command there, and get its code and its output.
 
 It is chosen from the options and the plan: this machine, if it is the head; `nsenter` for a sandbox; ssh with strict host keys
 and the user's own configuration for hosts and addresses; Systems Manager for a stack on AWS with `access: {ssm: true}`.
@@ -27,7 +27,7 @@ Run = Callable[[str, Sequence[str], float], Result]  # machine, argv as root, li
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class HeadOptions:
     """The options of every command that runs on a head. None: found automatically. `on_head` declares them."""
 
     cluster: Annotated[
@@ -64,18 +64,18 @@ class Transport:
     typed: str = ""
 
 
-def choose(way: Way) -> Transport:
+def choose(options: HeadOptions) -> Transport:
     """Return the transport to the selected cluster. GpuclusterError lists the possible names. Nothing is connected yet."""
-    if way.ssh is not None:
-        return _by_address(way, way.ssh)
+    if options.ssh is not None:
+        return _by_address(options, options.ssh)
     here = _name_here()
-    if here and way.cluster in (None, here):
+    if here and options.cluster in (None, here):
         return Transport(name=here, run=_only_head("this machine is the head", _local))
-    if way.cluster is None:
+    if options.cluster is None:
         return _of_only_sandbox()
-    if _is_sandbox(way.cluster):
-        return _of_sandbox(way.cluster)
-    return _of_stack(way.cluster, way)
+    if _is_sandbox(options.cluster):
+        return _of_sandbox(options.cluster)
+    return _of_stack(options.cluster, options)
 
 
 # --- choice of the head ---------------------------------------------------------------------------------
@@ -122,10 +122,7 @@ def _only_sandbox() -> str:
 def _is_sandbox(name: str) -> bool:
     from gpucluster.sandbox import state_dir
 
-    try:
-        return state_dir.SandboxDir(name=name).path.is_dir()
-    except (StateError, PermissionError):
-        return False
+    return state_dir.exists(name)
 
 
 # --- connections ----------------------------------------------------------------------------------------
@@ -164,7 +161,7 @@ def _of_sandbox(name: str) -> Transport:
     return Transport(name=name, run=run)
 
 
-def _of_stack(cluster: str, way: Way) -> Transport:
+def _of_stack(cluster: str, options: HeadOptions) -> Transport:
     from gpucluster.cli.context import resolve_file
     from gpucluster.cli.spec_files import find_spec
     from gpucluster.plan.model import SlurmOnHosts
@@ -179,34 +176,36 @@ def _of_stack(cluster: str, way: Way) -> Transport:
     if isinstance(plan, SlurmOnHosts):
         from gpucluster.cli.transport_ssh import addresses, by_ssh
 
-        typed = shlex.join(("-c", cluster, *_ssh_options(way)))
-        return Transport(name=plan.name, run=by_ssh(addresses(plan), _keys(way)), typed=typed)
+        typed = shlex.join(("-c", cluster, *_ssh_options(options)))
+        return Transport(name=plan.name, run=by_ssh(addresses(plan), _keys(options)), typed=typed)
     from gpucluster.cli.transport_ssm import SsmMachines, ssm_plan
 
     machines = SsmMachines(plan.name, ssm_plan(plan, file).aws.region)
     return Transport(name=plan.name, run=machines.run, typed=f"-c {shlex.quote(cluster)}")
 
 
-def _by_address(way: Way, address: str) -> Transport:
+def _by_address(options: HeadOptions, address: str) -> Transport:
     from gpucluster.cli.transport_ssh import by_ssh, place_of
 
-    run = by_ssh({ROLE_HEAD: place_of(address)}, _keys(way))
+    run = by_ssh({ROLE_HEAD: place_of(address)}, _keys(options))
     only = _only_head("--ssh is the address of the head", lambda argv, limit_s: run(ROLE_HEAD, argv, limit_s))
-    return Transport(name=way.cluster or address, run=only, typed=shlex.join(_ssh_options(way)))
+    return Transport(name=options.cluster or address, run=only, typed=shlex.join(_ssh_options(options)))
 
 
-def _ssh_options(way: Way) -> tuple[str, ...]:
+def _ssh_options(options: HeadOptions) -> tuple[str, ...]:
     """Return the ssh options as the reader typed them."""
     given = (
-        ("--ssh", way.ssh),
-        ("--known-hosts", None if way.known_hosts == KNOWN_HOSTS else str(way.known_hosts)),
-        ("--identity", way.identity),
-        ("--ssh-config", way.ssh_config),
+        ("--ssh", options.ssh),
+        ("--known-hosts", None if options.known_hosts == KNOWN_HOSTS else str(options.known_hosts)),
+        ("--identity", options.identity),
+        ("--ssh-config", options.ssh_config),
     )
     return tuple(word for option, value in given if value is not None for word in (option, str(value)))
 
 
-def _keys(way: Way) -> "SshKeys":
+def _keys(options: HeadOptions) -> "SshKeys":
     from gpucluster.validate.reach import SshKeys
 
-    return SshKeys(known_hosts=way.known_hosts.expanduser(), identity=way.identity, config=way.ssh_config)
+    return SshKeys(
+        known_hosts=options.known_hosts.expanduser(), identity=options.identity, config=options.ssh_config
+    )

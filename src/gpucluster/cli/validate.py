@@ -18,7 +18,7 @@ from gpucluster.cli.validate_kubernetes import (
     find_kubernetes,
     session_for,
 )
-from gpucluster.cli.validate_ways import Backend, SshOptions, Ways, find_ways
+from gpucluster.cli.validate_target import Backend, SshOptions, ValidationTarget, find_target
 from gpucluster.errors import GpuclusterError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def validate(
         if kubernetes is not None and kubernetes.is_alone:
             run = _run_kubernetes(kubernetes, select, junit)
         else:
-            run = _run(find_ways(name, backend, ssh, user), kubernetes, select, junit)
+            run = _run(find_target(name, backend, ssh, user), kubernetes, select, junit)
         _end(run, html, output)
 
 
@@ -140,19 +140,23 @@ def _require_writable(option: str, path: Path | None) -> None:
         raise GpuclusterError(f"{path} {why}", next_step=f"name a file in an existing folder with {option}")
 
 
-def _run(ways: Ways, kubernetes: KubernetesPart | None, select: Select, junit: Path | None) -> "Run":
+def _run(
+    target: ValidationTarget, kubernetes: KubernetesPart | None, select: Select, junit: Path | None
+) -> "Run":
     """Run the checks of the machines, then those of a hybrid cluster's Kubernetes."""
     from gpucluster.cli.validate_table import Live
     from gpucluster.validate.expect import expectations
     from gpucluster.validate.run import run
     from gpucluster.validate.session import RunContext
 
-    every = expectations(ways.plan, ways.bindings, up=ways.up, bundle=ways.bundle, folders=ways.folders)
+    every = expectations(
+        target.plan, target.bindings, up=target.up, bundle=target.bundle, folders=target.folders
+    )
     chosen = select((*every, *(() if kubernetes is None else kubernetes.expectations)))
-    context = RunContext(plan=ways.plan, user=ways.user, sudo=ways.sudo, aws=ways.aws)
+    context = RunContext(plan=target.plan, user=target.user, sudo=target.sudo, aws=target.aws)
     with session_for(kubernetes, chosen) as second, Live(len(chosen), sys.stderr) as live:
         return run(
-            context, ways.reach, chosen,
+            context, target.reach, chosen,
             kubernetes=second, on_progress=live.update, on_wait=live.wait, junit=junit,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The machines of a cluster in EC2, by the words of the desk: `head`, `standby`, `login`, a login machine's name, a node, an id."""
+"""The machines of a cluster in EC2, by the words that a person types: `head`, `standby`, `login`, a login machine's name, a node, an id."""
 
 import base64
 import json

@@ -44,7 +44,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.executors import Executor
 from gpucluster.elastic.journal import Journal
 from gpucluster.elastic.launch_calls import Launched
-from gpucluster.elastic.lease import Alone, Hold
+from gpucluster.elastic.lease import AlwaysHeld, LeaseCheck
 from gpucluster.elastic.log_lines import Lines, describe, event_lines
 from gpucluster.elastic.model import (
     Action,
@@ -63,7 +63,7 @@ from gpucluster.elastic.model import (
     SetReservation,
     Signal,
     Terminate,
-    Unblock,
+    Undrain,
 )
 from gpucluster.elastic.sent_updates import UNDER_WAY, Recent
 from gpucluster.errors import GpuclusterError
@@ -72,14 +72,14 @@ from gpucluster.slurm.client import SlurmPort
 
 log = logging.getLogger("gpucluster.elastic")
 T = TypeVar("T")
-Nodes = Block | Unblock | Drain | MarkDown | PowerDown | PowerUp | ResetDown
+Nodes = Block | Undrain | Drain | MarkDown | PowerDown | PowerUp | ResetDown
 # For a call that was not made. With LOST, the holder of the lease repeats the request of the journal.
 _NOT_OURS = CloudError(Fault.LOST, "NotOurs", "this daemon may not act now: its lease ran out")
 # `undrain` removes only the drain. `power_down` waits for jobs, `down` ends them.
 _UPDATES: dict[type[Nodes], tuple[str, bool]] = {  # action -> (scontrol's state, whether a reason is set)
     Block: ("drain", True),
     Drain: ("drain", True),
-    Unblock: ("undrain", False),
+    Undrain: ("undrain", False),
     MarkDown: ("down", True),
     PowerDown: ("power_down", False),
     PowerUp: ("power_up", False),
@@ -115,7 +115,7 @@ class Failpoint(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Borders:
+class UpdateFailpoints:
     """The failpoints around one update of Slurm."""
 
     before: Failpoint
@@ -123,9 +123,13 @@ class Borders:
     written: Failpoint
 
 
-_UPDATE_BORDERS = Borders(Failpoint.BEFORE_UPDATE, Failpoint.AFTER_UPDATE, Failpoint.AFTER_UPDATE)
-_SIGNAL_BORDERS = Borders(Failpoint.BEFORE_SIGNAL, Failpoint.AFTER_SIGNAL, Failpoint.AFTER_SIGNAL_WRITTEN)
-_REQUEUE_BORDERS = Borders(Failpoint.BEFORE_REQUEUE, Failpoint.AFTER_REQUEUE, Failpoint.AFTER_REQUEUE_WRITTEN)
+_UPDATE_FAILPOINTS = UpdateFailpoints(Failpoint.BEFORE_UPDATE, Failpoint.AFTER_UPDATE, Failpoint.AFTER_UPDATE)
+_SIGNAL_FAILPOINTS = UpdateFailpoints(
+    Failpoint.BEFORE_SIGNAL, Failpoint.AFTER_SIGNAL, Failpoint.AFTER_SIGNAL_WRITTEN
+)
+_REQUEUE_FAILPOINTS = UpdateFailpoints(
+    Failpoint.BEFORE_REQUEUE, Failpoint.AFTER_REQUEUE, Failpoint.AFTER_REQUEUE_WRITTEN
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +142,13 @@ class Clients:
     slurm: SlurmPort
     control: ControlPort
     journal: Journal
-    clouds: Executor
-    slurms: Executor  # serial, so that a later list shows every earlier update
+    cloud_executor: Executor
+    slurm_executor: Executor  # serial, so that a later list shows every earlier update
     clock: Callable[[], float]
-    ring: Callable[[], object]  # start the next pass now: after a refusal there is a next candidate
+    start_pass: Callable[[], object]  # start the next pass now: after a refusal there is a next candidate
     hit: Callable[[Failpoint], None]
     notices: NoticePort | None = None
-    lease: Hold = field(default_factory=Alone)
+    lease: LeaseCheck = field(default_factory=AlwaysHeld)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +168,10 @@ class Actor:
         self._busy: set[str] = set()  # requests that are being called and instances that are being terminated
         self._preparing: set[str] = set()  # requests whose call waits for the control object
         self._after: list[Callable[[], None]] = []
-        self._hindrance = ""
+        self._why_halted = ""
         self._recent = Recent()
         self._does: Mapping[type[Action], Callable[[Any], None]] = {
-            RecordEvents: self._remember,
+            RecordEvents: self._record_events,
             LaunchGang: self._launch,
             Terminate: self._terminate,
             Comment: self._comment,
@@ -175,7 +179,7 @@ class Actor:
             Requeue: self._requeue,
             SetReservation: self._set_reservation,
             DeleteReservation: self._delete_reservation,
-            DeleteMessages: self._forget,
+            DeleteMessages: self._delete_queue_messages,
             **dict.fromkeys(_UPDATES, self._update),
         }
 
@@ -198,7 +202,7 @@ class Actor:
             if left is not None and self._clients.lease.held():
                 self._does[type(left)](left)
 
-    def _remember(self, action: RecordEvents) -> None:
+    def _record_events(self, action: RecordEvents) -> None:
         clients = self._clients
         clients.hit(Failpoint.BEFORE_REMEMBER)
         clients.journal.append(action.entries)
@@ -216,29 +220,29 @@ class Actor:
 
         def allowed(control: Control | None) -> None:
             self._preparing.discard(request.id)
-            if not self._may_launch(control) or self._overtaken(action):
+            if not self._may_launch(control) or self._is_outdated(action):
                 self._busy.discard(request.id)
             else:
-                self._intend(action)
-                self._clients.clouds.submit(
-                    lambda: self._ask(request), lambda answer: self._answered(request, answer)
+                self._write_intent(action)
+                self._clients.cloud_executor.submit(
+                    lambda: self._call_launch(request), lambda answer: self._record_answer(request, answer)
                 )
             if not self._preparing:
                 waiting, self._after = self._after, []
                 for work in waiting:
                     work()
 
-        self._clients.clouds.submit(lambda: _read(self._clients.control), allowed)
+        self._clients.cloud_executor.submit(lambda: _read(self._clients.control), allowed)
 
     def _may_launch(self, control: Control | None) -> bool:
         """Return whether launches are permitted: no stop, our lease, and a readable control object."""
-        hindrance = _hindrance(self._clients.lease, control)
-        if hindrance != self._hindrance:
-            log.info("control object: %s", f"{hindrance}; launches wait" if hindrance else "launches go on")
-        self._hindrance = hindrance
-        return not hindrance
+        why_halted = _why_halted(self._clients.lease, control)
+        if why_halted != self._why_halted:
+            log.info("control object: %s", f"{why_halted}; launches wait" if why_halted else "launches go on")
+        self._why_halted = why_halted
+        return not why_halted
 
-    def _overtaken(self, action: LaunchGang) -> bool:
+    def _is_outdated(self, action: LaunchGang) -> bool:
         """Return whether, since the decision, the request was given up or another one for its slots was written."""
         memory, request = self._clients.journal.memory, action.request
         if action.repeat:
@@ -246,13 +250,13 @@ class Actor:
         incarnations = (memory.incarnations.get(slot) for slot in request.slots)
         return request.id in memory.launches or any(x and (x.request or x.instance) for x in incarnations)
 
-    def _intend(self, action: LaunchGang) -> None:
+    def _write_intent(self, action: LaunchGang) -> None:
         self._clients.hit(Failpoint.BEFORE_INTENT)
         self._write(LaunchRequested(request=action.request))
         self._clients.hit(Failpoint.AFTER_INTENT)
         log.info("%s", describe(action))
 
-    def _ask(self, request: LaunchRequest) -> _Answer | CloudError:
+    def _call_launch(self, request: LaunchRequest) -> _Answer | CloudError:
         clients = self._clients
         if not clients.lease.held():
             return _NOT_OURS
@@ -265,23 +269,23 @@ class Actor:
         living, error = _end(clients, spares)
         return _Answer(replace(got, instances=used), living, error)
 
-    def _answered(self, request: LaunchRequest, answer: _Answer | CloudError) -> None:
+    def _record_answer(self, request: LaunchRequest, answer: _Answer | CloudError) -> None:
         clients = self._clients
         self._busy.discard(request.id)
         clients.hit(Failpoint.BEFORE_RESULT)
-        events = self._meaning(request, answer)
+        events = self._events_of_answer(request, answer)
         self._write(*events)
         clients.hit(Failpoint.AFTER_RESULT)
         for event in events:
             log.info("%s", describe(event))
         if any(isinstance(event, LaunchRefused | OfferRefused) for event in events):
-            clients.ring()
+            clients.start_pass()
 
-    def _meaning(self, request: LaunchRequest, answer: _Answer | CloudError) -> tuple[Event, ...]:
+    def _events_of_answer(self, request: LaunchRequest, answer: _Answer | CloudError) -> tuple[Event, ...]:
         now, memory, times = self._clients.clock(), self._clients.journal.memory, self._clients.times
         if isinstance(answer, CloudError):
             return (event_of_error(times, memory, request, answer, now),)
-        return (*self._spares(request, answer), *self._meaning_of(request, answer.launched))
+        return (*self._spares(request, answer), *self._events_of_launch(request, answer.launched))
 
     def _spares(self, request: LaunchRequest, answer: "_Answer") -> Iterator[Event]:
         """Return the events of the instances that fill no whole gang and live on, before those of the launch."""
@@ -291,7 +295,7 @@ class Actor:
             memory, now = self._clients.journal.memory, self._clients.clock()
             yield event_of_refused_end(memory, answer.spares, answer.refused, now)
 
-    def _meaning_of(self, request: LaunchRequest, answer: Launched) -> tuple[Event, ...]:
+    def _events_of_launch(self, request: LaunchRequest, answer: Launched) -> tuple[Event, ...]:
         now, memory, times = self._clients.clock(), self._clients.journal.memory, self._clients.times
         if not answer.instances:
             return tuple(events_of_nothing(times, memory, request, answer.errors, now))
@@ -329,7 +333,7 @@ class Actor:
             self._clients.hit(Failpoint.AFTER_END_WRITTEN)
             log.info("%s", describe(replace(action, instances=ids)))
 
-        self._clients.clouds.submit(lambda: _end(self._clients, ids), ended)
+        self._clients.cloud_executor.submit(lambda: _end(self._clients, ids), ended)
 
     def _update(self, action: Nodes) -> None:
         state, with_reason = _UPDATES[type(action)]
@@ -343,7 +347,7 @@ class Actor:
         """Signal the batch scripts. They get a second signal if the daemon is killed before it records the first."""
         done = JobsSignalled(instance=action.instance, jobs=action.jobs, signal=action.signal)
         self._slurm(
-            lambda: self._clients.slurm.signal(action.jobs, action.signal), action, _SIGNAL_BORDERS, done
+            lambda: self._clients.slurm.signal(action.jobs, action.signal), action, _SIGNAL_FAILPOINTS, done
         )
 
     def _requeue(self, action: Requeue) -> None:
@@ -351,7 +355,7 @@ class Actor:
         self._slurm(
             lambda: self._clients.slurm.requeue(action.jobs, action.reason, held=action.held),
             action,
-            _REQUEUE_BORDERS,
+            _REQUEUE_FAILPOINTS,
             done,
         )
 
@@ -361,24 +365,25 @@ class Actor:
     def _delete_reservation(self, action: DeleteReservation) -> None:
         self._slurm(lambda: self._clients.slurm.delete_reservation(action.name), action)
 
-    def _forget(self, action: DeleteMessages) -> None:
+    def _delete_queue_messages(self, action: DeleteMessages) -> None:
         """Delete messages of the queue. A message that could not be deleted comes again, and adds no event then."""
         notices, clients = self._clients.notices, self._clients
         if notices is not None:
             clients.hit(Failpoint.BEFORE_FORGET)
-            clients.clouds.submit(
-                lambda: _deleted(notices, action.handles), lambda _: clients.hit(Failpoint.AFTER_FORGET)
+            clients.cloud_executor.submit(
+                lambda: _delete_messages(notices, action.handles),
+                lambda _: clients.hit(Failpoint.AFTER_FORGET),
             )
 
     def _slurm(
         self,
         call: Callable[[], None],
         action: Action,
-        borders: "Borders | None" = None,
+        failpoints: "UpdateFailpoints | None" = None,
         done: Event | None = None,
     ) -> None:
         """Update Slurm. The update is idempotent and the next list shows a failure, so an error is only logged."""
-        clients, at = self._clients, borders or _UPDATE_BORDERS
+        clients, at = self._clients, failpoints or _UPDATE_FAILPOINTS
         clients.hit(at.before)
         self._recent.note(action, UNDER_WAY)
 
@@ -393,7 +398,7 @@ class Actor:
                 clients.hit(at.written)
             log.info("%s", describe(action))
 
-        clients.slurms.submit(lambda: _error_of(clients.lease, call), updated)
+        clients.slurm_executor.submit(lambda: _error_of(clients.lease, call), updated)
 
     def _write(self, *events: Event) -> None:
         at = self._clients.clock()
@@ -421,7 +426,7 @@ def _read(control: ControlPort) -> Control | None:
         return None
 
 
-def _hindrance(lease: Hold, control: Control | None) -> str:
+def _why_halted(lease: LeaseCheck, control: Control | None) -> str:
     """Return why no launch is permitted; '' if launches are permitted."""
     if control is None:
         return "cannot be read"
@@ -442,12 +447,12 @@ def _end(clients: Clients, ids: Sequence[str]) -> tuple[tuple[str, ...], CloudEr
         return tuple(ids), error
 
 
-def _deleted(notices: NoticePort, handles: Sequence[str]) -> None:
+def _delete_messages(notices: NoticePort, handles: Sequence[str]) -> None:
     with contextlib.suppress(CloudError):
         notices.forget(handles)
 
 
-def _error_of(lease: Hold, call: Callable[[], None]) -> GpuclusterError | None:
+def _error_of(lease: LeaseCheck, call: Callable[[], None]) -> GpuclusterError | None:
     if not lease.held():
         return GpuclusterError(_NOT_OURS.message)
     try:

@@ -33,7 +33,7 @@ from gpucluster.elastic.executors import Inbox, ThreadExecutor
 from gpucluster.elastic.failpoints import failpoint_hits
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.journal import Journal
-from gpucluster.elastic.lease import Alone, Lease, LeaseLostError
+from gpucluster.elastic.lease import AlwaysHeld, Lease, LeaseLostError
 from gpucluster.elastic.listeners import listen_to_hooks, listen_to_queue
 from gpucluster.elastic.log_lines import OneLine
 from gpucluster.elastic.reconciler import Reaction, Reconciler
@@ -84,7 +84,7 @@ class Ports:
 class RunOptions:
     """The daemon's lease, and the function that is called at each failpoint."""
 
-    lease: Lease | Alone = field(default_factory=Alone)
+    lease: Lease | AlwaysHeld = field(default_factory=AlwaysHeld)
     hit: Callable[[Failpoint], None] = lambda _: None
 
 
@@ -117,9 +117,9 @@ def _run(paths: Paths) -> None:
     """Wait for the lease, then run the daemon until a signal stops it."""
     plan, bindings = load(paths.bundle)
     hit = failpoint_hits(os.environ, Path(names.ENDPOINT_FILE), paths.journal.parent)
-    second = socket.gethostname() == names.standby_name(plan.name)
+    on_standby = socket.gethostname() == names.standby_name(plan.name)
     lease = lease_of(
-        real_ports(bindings).control, plan.times.lease_s, paths.journal, time.time, patient=second
+        real_ports(bindings).control, plan.times.lease_s, paths.journal, time.time, on_standby=on_standby
     )
     standby = Standby(lease)
     _end_with(standby.stop)
@@ -391,10 +391,10 @@ class Daemon:
             slurm=ports.slurm,
             control=ports.control,
             journal=self._journal,
-            clouds=self._clouds,
-            slurms=self._slurms,
+            cloud_executor=self._clouds,
+            slurm_executor=self._slurms,
             clock=time.time,
-            ring=self._decide_next,
+            start_pass=self._decide_next,
             hit=self._options.hit,
             notices=ports.notices,
             lease=self._options.lease,

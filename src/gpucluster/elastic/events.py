@@ -11,6 +11,8 @@ from typing import Any
 from gpucluster.cloud.port import LaunchSpec
 from gpucluster.plan.model import Market
 
+DOES_NOT_BOOT = "does not boot"  # begins the words of a refusal after failed boots
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
@@ -172,7 +174,7 @@ class SparesLaunched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRefused:
-    """Nothing was launched. `refusals` are remembered: (offer or source) -> until."""
+    """Nothing was launched. The offer or source of `key` is refused until `until`."""
 
     request: str
     key: str | None  # None: only the token is used up

@@ -98,8 +98,8 @@ def _write(path: str, content: bytes) -> None:
 def _wake(path: str) -> None:
     """Send one datagram. Without a listener, or with a full queue, do nothing: the daemon scans each second."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
-            bell.sendto(b"spool", path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+            sender.sendto(b"spool", path)
     except OSError:
         pass
 

@@ -23,7 +23,7 @@ class LeaseLostError(StateError):
     """Another daemon holds the lease: this one must end, and may start again as a standby."""
 
 
-class Hold(Protocol):
+class LeaseCheck(Protocol):
     """The check that comes right before each action."""
 
     def held(self) -> bool: ...
@@ -33,7 +33,7 @@ class Hold(Protocol):
         ...
 
 
-class Alone:
+class AlwaysHeld:
     """A lease that is always held: for a dry run, and for tests with one daemon."""
 
     me = "alone"
@@ -46,11 +46,11 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
+class LocalHolders:
     """Checks of a holder that runs, or ran, on this machine."""
 
-    over: Callable[[str], bool]  # whether its process ran on this machine and has ended
-    end: Callable[[str], None]  # kills its process if it is frozen on this machine
+    has_ended: Callable[[str], bool]  # whether its process ran on this machine and has ended
+    kill: Callable[[str], None]  # kills its process if it is frozen on this machine
 
 
 class Lease:
@@ -64,15 +64,15 @@ class Lease:
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
-        neighbours: Neighbours,
+        local_holders: LocalHolders,
         known_epoch: Callable[[], int],
-        patient: bool = False,
+        on_standby: bool = False,
     ) -> None:
-        """`patient`: on the second head, which leaves a released lease to the first head for a while."""
-        self._patient = patient
+        """`on_standby`: on the second head, which leaves a released lease to the first head for a while."""
+        self._on_standby = on_standby
         self._port, self._me, self._ttl_s, self._margin_s = control, me, ttl_s, ttl_s * MARGIN
         self._clock, self._wall = clock, wall
-        self._neighbours, self._known_epoch = neighbours, known_epoch
+        self._local_holders, self._known_epoch = local_holders, known_epoch
         self._seen: Stamped | None = None
         self._since = self._seen_at = (
             0.0  # the times of the first and the last read of the version in `_seen`
@@ -106,7 +106,7 @@ class Lease:
         seen = self._read()
         if not self._is_free(seen):
             return seen.control.holder or _nobody(seen)
-        self._neighbours.end(seen.control.holder)
+        self._local_holders.kill(seen.control.holder)
         epoch = max(seen.control.epoch, self._known_epoch()) + 1
         if not self._write(replace(seen.control, holder=self._me, epoch=epoch, beat=0), seen.etag):
             return "another standby, which was faster"
@@ -153,8 +153,8 @@ class Lease:
             return not self._known_epoch()
         holder = seen.control.holder
         if not holder:
-            return not self._patient
-        return holder == self._me or self._neighbours.over(
+            return not self._on_standby
+        return holder == self._me or self._local_holders.has_ended(
             holder
         )  # our own name: the answer to our write was lost
 

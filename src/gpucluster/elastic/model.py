@@ -69,7 +69,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unblock:
+class Undrain:
     """Remove our drain."""
 
     slots: tuple[str, ...]
@@ -186,6 +186,6 @@ class DeleteMessages:
 
 
 Action = (
-    RecordEvents | Block | Unblock | Comment | MarkDown | PowerDown | PowerUp | ResetDown | Terminate | LaunchGang
+    RecordEvents | Block | Undrain | Comment | MarkDown | PowerDown | PowerUp | ResetDown | Terminate | LaunchGang
     | Drain | Signal | Requeue | SetReservation | DeleteReservation | DeleteMessages
 )  # fmt: skip

@@ -112,8 +112,8 @@ def login(environ: Mapping[str, str]) -> str:
 def wake_daemon(wake: Path) -> bool:
     """Wake the daemon. Return whether it listens."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
-            bell.sendto(b"order", str(wake))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+            sender.sendto(b"order", str(wake))
     except OSError as error:
         return isinstance(error, BlockingIOError)  # the queue is full: enough wake-ups are waiting
     return True

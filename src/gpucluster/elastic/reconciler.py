@@ -145,8 +145,8 @@ class Reconciler:
         if self.observing:
             return
         self.observing, self._urgent, self._answers = True, urgent, []
-        self._clients.slurms.submit(self._query_slurm, self._receive_answer)
-        self._clients.clouds.submit(self._query_cloud, self._receive_answer)
+        self._clients.slurm_executor.submit(self._query_slurm, self._receive_answer)
+        self._clients.cloud_executor.submit(self._query_cloud, self._receive_answer)
 
     def publish(self) -> None:
         """Publish the node of each instance for the registration server."""

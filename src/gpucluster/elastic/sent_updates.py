@@ -17,13 +17,13 @@ from gpucluster.elastic.model import (
     Requeue,
     ResetDown,
     Signal,
-    Unblock,
+    Undrain,
 )
 
 UNDER_WAY = float("inf")
 # action -> the field with its targets; other actions are sent as often as they are decided
 _TARGETS: dict[type[Action], str] = {
-    **dict.fromkeys((Block, Drain, MarkDown, PowerDown, PowerUp, ResetDown, Unblock), "slots"),
+    **dict.fromkeys((Block, Drain, MarkDown, PowerDown, PowerUp, ResetDown, Undrain), "slots"),
     **dict.fromkeys((Comment, Requeue, Signal), "jobs"),
 }
 

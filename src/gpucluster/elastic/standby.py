@@ -10,13 +10,13 @@ from queue import Empty, SimpleQueue
 from gpucluster.cloud.port import CloudError, ControlPort
 from gpucluster.elastic import lease_holder
 from gpucluster.elastic.journal import fence_of
-from gpucluster.elastic.lease import Lease, Neighbours
+from gpucluster.elastic.lease import Lease, LocalHolders
 
 log = logging.getLogger("gpucluster.elastic")
 
 
 def lease_of(
-    control: ControlPort, ttl_s: float, journal: Path, wall: Callable[[], float], *, patient: bool = False
+    control: ControlPort, ttl_s: float, journal: Path, wall: Callable[[], float], *, on_standby: bool = False
 ) -> Lease:
     """Return this process's side of the lease."""
     return Lease(
@@ -25,9 +25,9 @@ def lease_of(
         ttl_s,
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         wall=wall,
-        neighbours=Neighbours(over=lease_holder.is_over, end=lease_holder.end),
+        local_holders=LocalHolders(has_ended=lease_holder.is_over, kill=lease_holder.end),
         known_epoch=lambda: fence_of(journal),
-        patient=patient,
+        on_standby=on_standby,
     )
 
 

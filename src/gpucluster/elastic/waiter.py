@@ -22,13 +22,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-LOOK = "/var/spool/gpucluster/waiter"  # names.SPOOL; a test compares
+STATE_FILE = "/var/spool/gpucluster/waiter"  # names.SPOOL; a test compares
 SLURM_BIN = "/usr/bin"
 # names.STANDBY_CONF: with slurm.conf a call would wait for a head that is off.
-NEAR = "/etc/slurm/standby.conf"
+STANDBY_CONF = "/etc/slurm/standby.conf"
 POLL_S = 0.25
 # A job not in CONFIGURING this long after our start is gone; it cannot start again while we run.
-ALONE_S = 1.0
+GONE_AFTER_S = 1.0
 CALL_S = 10.0
 LOCK_S = 3 * CALL_S  # a query is two calls; a process that holds the lock for longer is suspended
 BOUND_S = 60.0  # if ResumeTimeout cannot be read: slurmctld requeues or kills a job whose PrologSlurmctld reaches its limit (S42)
@@ -37,7 +37,7 @@ BOUND_S = 60.0  # if ResumeTimeout cannot be read: slurmctld requeues or kills a
 def main(
     environ: Mapping[str, str],
     slurm_bin: str = SLURM_BIN,
-    look: str = LOOK,
+    state_file: str = STATE_FILE,
     *,
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
@@ -50,18 +50,18 @@ def main(
     mine = frozenset(_lines(slurm_bin, "scontrol", "show", "hostnames", hostlist))
     began = clock()
     until = began + _bound(slurm_bin)
-    shared = Look(look, slurm_bin, fresh_s)
+    shared = SharedQuery(state_file, slurm_bin, fresh_s)
     while clock() < until:
         seen = shared.read()
         if seen is not None:
             waiting, configuring = seen
-            gone = job not in configuring and clock() > began + ALONE_S
+            gone = job not in configuring and clock() > began + GONE_AFTER_S
             if gone or not mine & waiting:
                 break
         pause(POLL_S)
 
 
-class Look:
+class SharedQuery:
     """The nodes that are not ready and the jobs in CONFIGURING, as one file that all waiters share."""
 
     def __init__(self, path: str, slurm_bin: str, fresh_s: float, lock_s: float = LOCK_S) -> None:
@@ -168,7 +168,7 @@ def _bound(slurm_bin: str) -> float:
 
 def _lines(slurm_bin: str, program: str, *arguments: str) -> list[str]:
     argv = [f"{slurm_bin}/{program}", *arguments]
-    env = {**os.environ, "SLURM_CONF": NEAR} if os.path.exists(NEAR) else None
+    env = {**os.environ, "SLURM_CONF": STANDBY_CONF} if os.path.exists(STANDBY_CONF) else None
     done = subprocess.run(
         argv, capture_output=True, timeout=CALL_S, stdin=subprocess.DEVNULL, env=env, check=True
     )

@@ -12,8 +12,7 @@ from gpucluster.gitops.events import events
 from gpucluster.gitops.model import WAITS, Consequence, SpecChange, worse, worst
 from gpucluster.gitops.node_groups import ended_nodes
 from gpucluster.plan import names
-from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model import ClusterPlan, Pool, SlotRange, SlurmOnAws, eks_of
 from gpucluster.spec import UpdateClass
 
 # templates/k8s/nodepool.yaml.j2 forbids disruptions by drift
@@ -137,30 +136,30 @@ def _slots(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
 
 
 def _shape(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
-    told = _hardware(old, new)
-    if told and isinstance(old, Pool):  # nobody replaces a host
+    change = _hardware(old, new)
+    if change and isinstance(old, Pool):  # nobody replaces a host
         rest = f"{WAITS}; then running nodes are replaced" if old.sources else WAITS
-        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=f"{told}: {rest}")
+        yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=f"{change}: {rest}")
 
 
 def _always_on(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
-    told = _zones(old, new)
-    if told and isinstance(old, Pool):
-        message = f"{told}: the old ones are removed when their jobs end"
+    change = _zones(old, new)
+    if change and isinstance(old, Pool):
+        message = f"{change}: the old ones are removed when their jobs end"
         yield Consequence(path=f"pools[{new.name}]", update=UpdateClass.DRAIN, message=message)
 
 
 def _of_pods(old: AnyPool, new: AnyPool, *, by_hand: bool) -> Iterator[Consequence]:
     """Check a pool of Kubernetes. Only EKS has node groups of ours: `_node_groups` has them."""
     path = f"pools[{new.name}]"
-    if told := _hardware(old, new):
+    if change := _hardware(old, new):
         karpenter = (_OF_KARPENTER,) if old.max > old.min else ()
         standing = (f"always-on nodes: {_BY_HAND}",) if by_hand and old.min and new.min else ()
         rest = "; ".join((*karpenter, *standing))
-        message = f"{told}: {rest}" if rest else told
+        message = f"{change}: {rest}" if rest else change
         yield Consequence(path=path, update=UpdateClass.DRAIN, message=message)
-    if by_hand and (told := _zones(old, new)):
-        yield Consequence(path=path, update=UpdateClass.DRAIN, message=f"{told}: {_BY_HAND}")
+    if by_hand and (change := _zones(old, new)):
+        yield Consequence(path=path, update=UpdateClass.DRAIN, message=f"{change}: {_BY_HAND}")
 
 
 def _hardware(old: AnyPool, new: AnyPool) -> str:

@@ -51,7 +51,7 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
     by_spec = worst(one.update for one in (*spec, *follows))
     by_engine = worst(one.update for one in resources or ())
     beyond = [one for one in resources or () if worse(one.update, by_spec)]
-    told = own or follows or beyond or workloads
+    has_effects = own or follows or beyond or workloads
     return Diff(
         name=new.spec.name,
         old=old.label,
@@ -67,7 +67,7 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         cost_after=new.cost,
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
         engine_note=_engine_note(by_spec, by_engine, resources or ()),
-        effects=_effects(old, new, own, resources or (), workloads) if told else None,
+        effects=_effects(old, new, own, resources or (), workloads) if has_effects else None,
     )
 
 
@@ -91,15 +91,15 @@ def _effects(
         return named(name, pods.alone(found), apply)
     after = None if new.plan.slurm is None else new.plan
     own = tuple(one for one in changes if one not in of_pods)
-    told = of_jobs(name, apply, events(old.plan, after, own, resources), own)
+    effects = of_jobs(name, apply, events(old.plan, after, own, resources), own)
     if old.plan.kubernetes is not None:
-        told = named(name, pods.beside(told, pods.alone(found)), told.steps)
-    return told
+        effects = named(name, pods.beside(effects, pods.alone(found)), effects.steps)
+    return effects
 
 
-def _apply(side: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
+def _apply(revision: Revision, on_aws: tuple[str, ...]) -> tuple[str, ...]:
     """Return the commands that apply a spec."""
-    if side.plan.aws is not None:
+    if revision.plan.aws is not None:
         return on_aws
     return APPLY
 
@@ -126,9 +126,9 @@ def _worst_first(changes: Iterator[SpecChange]) -> tuple[SpecChange, ...]:
     return tuple(sorted(changes, key=lambda change: (-ORDER[change.update], change.path)))
 
 
-def _rendered(side: Revision) -> tuple[Artifact, ...]:
+def _rendered(revision: Revision) -> tuple[Artifact, ...]:
     """Return the files without plan.json, which repeats the spec's changes."""
-    return tuple(artifact for artifact in side.artifacts if artifact.path != names.PLAN_FILE)
+    return tuple(artifact for artifact in revision.artifacts if artifact.path != names.PLAN_FILE)
 
 
 def _engine_note(
@@ -150,9 +150,9 @@ def _rows(old: Revision, new: Revision) -> Iterator[PoolRow]:
         yield PoolRow(name=name, before=was and facts_of(was, old), after=now and facts_of(now, new))
 
 
-def facts_of(pool: AnyPool, side: Revision) -> PoolFacts:
+def facts_of(pool: AnyPool, revision: Revision) -> PoolFacts:
     """Return a row of the table of pools."""
-    line = side.cost.line("pool", pool.name)
+    line = revision.cost.line("pool", pool.name)
     if line is None:
         raise ValueError(f"the estimate has no line for the pool {pool.name}")
     machines = dict.fromkeys(machine for source in pool.sources for machine in source.machines)
@@ -169,29 +169,29 @@ def facts_of(pool: AnyPool, side: Revision) -> PoolFacts:
 
 
 def compare_files(
-    old: Iterable[Artifact], new: Iterable[Artifact], *, sides: tuple[str, str] = ("old", "new")
+    old: Iterable[Artifact], new: Iterable[Artifact], *, labels: tuple[str, str] = ("old", "new")
 ) -> tuple[FileChange, ...]:
     """Return every added, removed or changed file."""
     before = {artifact.path: artifact.content for artifact in old}
     after = {artifact.path: artifact.content for artifact in new}
     return tuple(
-        _file_change(path, before.get(path), after.get(path), sides)
+        _file_change(path, before.get(path), after.get(path), labels)
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path)
     )
 
 
-def _file_change(path: str, old: bytes | None, new: bytes | None, sides: tuple[str, str]) -> FileChange:
+def _file_change(path: str, old: bytes | None, new: bytes | None, labels: tuple[str, str]) -> FileChange:
     kind = Kind.ADDED if old is None else Kind.REMOVED if new is None else Kind.CHANGED
-    before, after = _file(sides[0], path, old), _file(sides[1], path, new)
+    before, after = _file(labels[0], path, old), _file(labels[1], path, new)
     lines = list(difflib.unified_diff(_lines(old), _lines(new), before, after, lineterm=""))
     touched = sum(1 for line in lines[2:] if line.startswith(("+", "-")))
     text = "\n".join(lines or [f"--- {before}", f"+++ {after}"])  # an empty file was added or removed
     return FileChange(path=path, kind=kind, diff=text, lines=touched)
 
 
-def _file(side: str, path: str, content: bytes | None) -> str:
-    return "/dev/null" if content is None else f"{side}/{path}"
+def _file(label: str, path: str, content: bytes | None) -> str:
+    return "/dev/null" if content is None else f"{label}/{path}"
 
 
 def _lines(content: bytes | None) -> list[str]:

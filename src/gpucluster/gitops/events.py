@@ -28,7 +28,7 @@ _ONLY_NODES = (UpdateClass.NONE, UpdateClass.NEW_NODES)
 
 
 class Controller(Enum):
-    """What happens to slurmctld and its machine, in the order of gravity: of several, the last one is told."""
+    """What happens to slurmctld and its machine, the least severe first. The report names the most severe one."""
 
     STAYS = 0
     RESTARTS = 1  # slurmctld alone
@@ -143,7 +143,7 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
         *_of_state(old, new, lost, new_head=new_head),
     }
     return Events(
-        controller=_gravest((*found, *([Controller.LEFT_STOPPED] if stopped else []))),
+        controller=_most_severe((*found, *([Controller.LEFT_STOPPED] if stopped else []))),
         left_stopped=stopped,
         new_head=new_head,
         fleet_stops=_stops(changes) or _empties_subnets(old, new, resources),
@@ -167,7 +167,7 @@ def _on_aws(old: SlurmOnAws, new: SlurmOnAws, changes: Changes, resources: Resou
     )
 
 
-def _gravest(found: Iterable[Controller]) -> Controller:
+def _most_severe(found: Iterable[Controller]) -> Controller:
     return max(found, key=lambda one: one.value, default=Controller.STAYS)
 
 

@@ -46,10 +46,10 @@ def effects(name: str, old: SlurmOnHosts, new: SlurmOnHosts, changes: Iterable[S
     """Return the effects of an edit of existing hosts, with the commands in their order."""
     found = tuple(changes)
     events, said = host_events(old, new, found), list(notes(found, _ROWS))
-    told = Effects(
+    found_effects = Effects(
         running=host_sentences.running(events, clauses(one.running for one in said)),
         queued=host_sentences.queued(events, clauses(one.queued for one in said)),
         sessions=host_sentences.sessions(events, clauses(one.sessions for one in said)),
         data=host_sentences.data(events, clauses(one.data for one in said)),
     )
-    return named(name, told, host_steps.steps(events, (step for one in said for step in one.before)))
+    return named(name, found_effects, host_steps.steps(events, (step for one in said for step in one.before)))

@@ -18,9 +18,8 @@ from gpucluster.gitops.pod_storage import PodStorage
 from gpucluster.gitops.refine import release
 from gpucluster.gitops.steps import BACKUP, CLUSTER, unprotect
 from gpucluster.plan import names
-from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Pool
+from gpucluster.plan.model import AwsPlan, ClusterPlan, FsxLustre, Pool, eks_of
 from gpucluster.plan.model.kubernetes import ExistingControlPlane
-from gpucluster.plan.security_rules import eks_of
 from gpucluster.spec import UpdateClass
 from gpucluster.text import listed
 

@@ -118,8 +118,8 @@ def _kept(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(item for item in new if item in old)
 
 
-def _of_ports_and_keys(found: Found) -> bool:
-    """Return whether a reconfigure cannot change the key."""
+def _needs_restart(found: Found) -> bool:
+    """Return whether slurmctld reads the key only when it starts."""
     return found.path.rpartition(".")[2].rpartition("[")[2].rstrip("]").lower() in RESTART
 
 
@@ -205,7 +205,7 @@ _ROWS = (
     ),
     _Row(
         "slurm.extra[]",
-        _of_ports_and_keys,
+        _needs_restart,
         UpdateClass.RESTART,
         "a reconfigure changes neither ports nor authentication: slurmctld restarts, jobs continue",
     ),

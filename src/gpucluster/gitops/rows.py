@@ -1,4 +1,4 @@
-"""Tables of sentences about events: rows in the order of gravity, of which the first fitting one is said. Pure."""
+"""Tables of sentences about events, the most severe row first. The first row that fits is used. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

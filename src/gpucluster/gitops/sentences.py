@@ -1,4 +1,4 @@
-"""What is said of events: for each subject a table, in the order of gravity, of which only the first fitting row is said.
+"""The sentences about events. Each subject has a table, most severe row first; only the first row that fits is used.
 
 So two rows of a subject never contradict each other. Clauses about a part of the subject follow it, unless the row is
 about all of it. `{}` in a clause is the list of mount points.

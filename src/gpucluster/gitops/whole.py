@@ -32,25 +32,25 @@ def deleted(old: Revision, compared: Compared) -> Diff:
     return replace(found, stay=len(compared.resources or ()))
 
 
-def _whole(side: Revision, kind: Kind, compared: Compared, cost: tuple[Estimate, Estimate]) -> Diff:
+def _whole(revision: Revision, kind: Kind, compared: Compared, cost: tuple[Estimate, Estimate]) -> Diff:
     is_new = kind is Kind.ADDED
     update = UpdateClass.LIVE if is_new else UpdateClass.DATA_LOSS
-    files = tuple(one for one in side.artifacts if one.path != names.PLAN_FILE)
+    files = tuple(one for one in revision.artifacts if one.path != names.PLAN_FILE)
     nothing: tuple[Artifact, ...] = ()
     resources, rights = compared.resources, compared.rights or ()
     return Diff(
-        name=side.spec.name,
-        old=ABSENT if is_new else side.label,
-        new=side.label if is_new else ABSENT,
+        name=revision.spec.name,
+        old=ABSENT if is_new else revision.label,
+        new=revision.label if is_new else ABSENT,
         whole=kind,
-        whole_effect=_NEW if is_new else f"The spec is deleted, and nothing else: {_left(side)}.",
-        spec=tuple(_fields(side, kind, update)),
+        whole_effect=_NEW if is_new else f"The spec is deleted, and nothing else: {_left(revision)}.",
+        spec=tuple(_fields(revision, kind, update)),
         consequences=(),
         files=compare_files(nothing, files) if is_new else compare_files(files, nothing),
         resources=None if resources is None else with_rights(resources, rights),
         rights=compared.rights,
         unseen=compared.unseen,
-        pools=tuple(_rows(side, is_new=is_new)),
+        pools=tuple(_rows(revision, is_new=is_new)),
         cost_before=cost[0],
         cost_after=cost[1],
         worst=update,
@@ -58,26 +58,26 @@ def _whole(side: Revision, kind: Kind, compared: Compared, cost: tuple[Estimate,
     )
 
 
-def _left(side: Revision) -> str:
+def _left(revision: Revision) -> str:
     """Return what stays, and what deletes it."""
-    if isinstance(side.plan, SlurmOnAws):
-        name = side.spec.name
+    if isinstance(revision.plan, SlurmOnAws):
+        name = revision.spec.name
         return f"the cluster, its jobs and its cost stay until `gpucluster down {name}` deletes them"
-    if isinstance(side.plan, SlurmOnHosts):
+    if isinstance(revision.plan, SlurmOnHosts):
         return "the hosts, their jobs and their data stay as they are"
     return "the cluster, its pods and its cost stay until it is deleted by hand"
 
 
-def _fields(side: Revision, kind: Kind, update: UpdateClass) -> Iterator[SpecChange]:
+def _fields(revision: Revision, kind: Kind, update: UpdateClass) -> Iterator[SpecChange]:
     """Return the top-level fields as written."""
-    document = cast("dict[str, object]", plain(side.document))
+    document = cast("dict[str, object]", plain(revision.document))
     for key, value in document.items():
         if not key.startswith("x-") and key not in {"schema", "name"}:
             before, after = (None, flow(value)) if kind is Kind.ADDED else (flow(value), None)
             yield SpecChange(path=key, kind=kind, before=before, after=after, update=update)
 
 
-def _rows(side: Revision, *, is_new: bool) -> Iterator[PoolRow]:
-    for pool in pools_of(side.plan):
-        found = facts_of(pool, side)
+def _rows(revision: Revision, *, is_new: bool) -> Iterator[PoolRow]:
+    for pool in pools_of(revision.plan):
+        found = facts_of(pool, revision)
         yield PoolRow(name=pool.name, before=None if is_new else found, after=found if is_new else None)

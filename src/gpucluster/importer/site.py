@@ -343,13 +343,13 @@ def _with_gres(site: Site, name: Setting | None) -> tuple[str, ...]:
 def _devices(site: Site, lines: Iterable[tuple[Settings, FileLine]]) -> Settings:
     """The lines of one node by GRES and attribute; an attribute that differs between devices lists the devices."""
     table: dict[str, list[tuple[str, Setting]]] = {}
-    for settings, _place in lines:
+    for settings, place in lines:
         name = settings["name"].value.lower() if "name" in settings else ""
         file = settings.get("file")
         devices = () if file is None else _expanded(file.value, most=MAX_DEVICES)
         if isinstance(devices, str):
             site.complain(
-                file.place if file else _place, f"File={quoted(file.value if file else '')}: {devices}"
+                file.place if file else place, f"File={quoted(file.value if file else '')}: {devices}"
             )
             devices = ()
         if devices:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from gpucluster.k8s.manifest import scalar
 from gpucluster.plan import names
 from gpucluster.plan.model import AwsPlan, Bindings, ClusterPlan, Lustre, Mount, Nfs
-from gpucluster.plan.model.kubernetes import Kubernetes, Taint
+from gpucluster.plan.model.kubernetes import Kubernetes, Taint, Team
 from gpucluster.plan.model.workloads import Workloads
 
 
@@ -36,6 +37,11 @@ def site(plan: ClusterPlan, workloads: Workloads | None, bindings: Bindings | No
     if plan.aws is None or plan.kubernetes is None:
         raise ValueError(f"{plan.name}: found no kubernetes in the plan, expected one")
     return Site(plan, plan.kubernetes, workloads or Workloads(), bindings)
+
+
+def team_labels(of: Site, team: Team) -> str:
+    """Return the labels of an object of the team, as one line of JSON."""
+    return scalar({**of.labels, names.LABEL_TEAM: team.name})
 
 
 def tolerations(taints: tuple[Taint, ...]) -> list[dict[str, str]]:

@@ -33,7 +33,7 @@ class Lease:
     holder: str
     renewed: float  # monotonic
     manifest: Manifest
-    lock: threading.Lock = field(default_factory=threading.Lock)  # of the keeper's thread and ours
+    lock: threading.Lock = field(default_factory=threading.Lock)  # of the renewer's thread and ours
 
     def require(self) -> None:
         """Return if the lease is ours now. It is renewed if that is due: the server refuses that if somebody took it over."""
@@ -78,17 +78,17 @@ def held(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: Repo
         while not done.wait(RENEW_S):
             with lease.lock:
                 if not done.is_set():
-                    _tried(lease)
+                    _try_renew(lease)
 
-    keeper = threading.Thread(target=keep, daemon=True)
-    keeper.start()
+    renewer = threading.Thread(target=keep, daemon=True)
+    renewer.start()
     try:
         yield lease
     finally:
         done.set()
         with lease.lock:
-            _given_up(lease)
-        keeper.join()
+            _try_release(lease)
+        renewer.join()
 
 
 def acquire(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: Report) -> Lease:
@@ -133,14 +133,14 @@ def _holder(lease: Manifest) -> str:
     return str(section(lease, "spec").get("holderIdentity") or "nobody")
 
 
-def _tried(lease: Lease) -> None:
+def _try_renew(lease: Lease) -> None:
     try:
         lease.renew()
     except GpuclusterError:
         return  # `require` decides, by the time of the last renewal
 
 
-def _given_up(lease: Lease) -> None:
+def _try_release(lease: Lease) -> None:
     try:
         lease.release()
     except KubernetesError:

@@ -63,7 +63,7 @@ def top_level(found: Iterable[Manifest]) -> list[Manifest]:
     return [one for one in found if not one["metadata"].get("ownerReferences")]
 
 
-def strangers(found: Iterable[Manifest], cluster: str) -> list[tuple[Ref, str]]:
+def foreign_objects(found: Iterable[Manifest], cluster: str) -> list[tuple[Ref, str]]:
     """Return the objects that are not of this cluster, each with what says so."""
     owners = ((ref_of(one), labels(one).get(names.LABEL_CLUSTER)) for one in found)
     return [(ref, _whose(owner)) for ref, owner in sorted(owners, key=lambda row: row[0]) if owner != cluster]

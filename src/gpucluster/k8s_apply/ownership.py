@@ -9,7 +9,7 @@ from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.clock import some
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import Ref, is_true, ref_of, section, selector, strangers, top_level
+from gpucluster.k8s_apply.objects import Ref, foreign_objects, is_true, ref_of, section, selector, top_level
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.workload_states import ENDS
 from gpucluster.plan import names
@@ -27,9 +27,9 @@ class Leftovers:
     kept: tuple[Manifest, ...]  # data, and runtimes that a TrainJob still needs
 
 
-def refuse_strangers(kubectl: Kubectl, cluster: str, manifests: Sequence[Manifest]) -> None:
+def refuse_foreign_objects(kubectl: Kubectl, cluster: str, manifests: Sequence[Manifest]) -> None:
     """StateError names each object that exists and is not of this cluster. Nothing is changed."""
-    found = strangers(kubectl.get(manifests), cluster)
+    found = foreign_objects(kubectl.get(manifests), cluster)
     if found:
         ref = found[0][0]
         place = f" --namespace {ref.namespace}" if ref.namespace else ""

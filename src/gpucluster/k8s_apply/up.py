@@ -1,4 +1,4 @@
-"""Apply the steps in order, each with its check. A second run changes nothing; a run that was killed goes on."""
+"""Apply the steps in order, each with its check. A second run changes nothing, and it continues a killed one."""
 
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from gpucluster.k8s_apply.conditions import binding_later, waiting
 from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import ref_of
-from gpucluster.k8s_apply.ownership import Leftovers, leftovers, refuse_strangers
+from gpucluster.k8s_apply.ownership import Leftovers, leftovers, refuse_foreign_objects
 from gpucluster.k8s_apply.record import Record
 from gpucluster.k8s_apply.refusals import explained
 from gpucluster.k8s_apply.steps import SERVED_S, Steps, WaveStep
@@ -49,7 +49,7 @@ def up(
             lease.require()
             _wave(access, steps, wave, folder, limit_s)
         left = patiently(lambda: leftovers(kubectl, steps), access.clock, access.report)
-        pruned = _pruned(access, left, lease) if prune else ()
+        pruned = _prune(access, left, lease) if prune else ()
         lease.require()
         done = Record(cluster, steps.digest, complete=True)
         patiently(lambda: record.write(kubectl, done), access.clock, access.report)
@@ -67,7 +67,9 @@ def _refuse(access: Access, steps: Steps) -> charts.Found:
     kubectl, helm, found = access.kubectl, access.helm, charts.NONE
     if helm is not None:
         found = patiently(lambda: charts.require_ours(helm, steps.releases), access.clock, access.report)
-    patiently(lambda: refuse_strangers(kubectl, steps.cluster, steps.objects), access.clock, access.report)
+    patiently(
+        lambda: refuse_foreign_objects(kubectl, steps.cluster, steps.objects), access.clock, access.report
+    )
     return found
 
 
@@ -155,7 +157,7 @@ def not_ready(access: Access, wanted: list[Manifest]) -> list[str]:
     return [line for line in lines if line]
 
 
-def _pruned(access: Access, left: Leftovers, lease: Lease) -> tuple[str, ...]:
+def _prune(access: Access, left: Leftovers, lease: Lease) -> tuple[str, ...]:
     lease.require()
     gone = [ref_of(one) for one in left.prunable]
     if gone:

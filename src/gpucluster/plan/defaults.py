@@ -188,7 +188,7 @@ SUSPEND_BACKSTOP_S = Default(
 SLURMD_TIMEOUT_S = Default(
     180, "slurmctld sets a node DOWN after this time without an answer. A lost spot instance is noticed soon"
 )
-SLURMD_TIMEOUT_OF_HOSTS_S = (
+SLURMD_TIMEOUT_OF_HOSTS_S = Default(
     300,
     "slurmctld sets a node DOWN after this time without an answer, and its jobs end. A host that is only busy answers within it",
 )

@@ -168,11 +168,11 @@ def standby_policy(scope: HeadScope) -> str:
 def node_policy(scope: NodeScope) -> str:
     """Read the bundle and the munge key. A node terminates by a shutdown, because its launch template says so."""
     return document(
-        _allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
-        _allow("Key", ["secretsmanager:GetSecretValue"], scope.secret),
+        allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
+        allow("Key", ["secretsmanager:GetSecretValue"], scope.secret),
         *([] if scope.key is None else [_stored(scope.key, ["kms:Decrypt"])]),
-        *([_allow("BootScripts", ["s3:GetObject"], *scope.boot_scripts)] if scope.boot_scripts else []),
-        *([] if scope.jobs_role is None else [_allow("JobsRole", ["sts:AssumeRole"], scope.jobs_role)]),
+        *([allow("BootScripts", ["s3:GetObject"], *scope.boot_scripts)] if scope.boot_scripts else []),
+        *([] if scope.jobs_role is None else [allow("JobsRole", ["sts:AssumeRole"], scope.jobs_role)]),
         *_every_machine(scope),
     )
 
@@ -183,9 +183,9 @@ def jobs_policy(scope: JobsScope) -> str:
     if scope.own_bucket is not None:
         ours = [scope.own_bucket, f"{scope.own_bucket}/*"]
         own = [{"Sid": "NotOurs", "Effect": "Deny", "Action": "s3:*", "Resource": ours}]
-    read = [_allow("Read", ["s3:GetObject"], *map(_objects_of, scope.read))] if scope.read else []
+    read = [allow("Read", ["s3:GetObject"], *map(_objects_of, scope.read))] if scope.read else []
     writes = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
-    write = [_allow("Write", writes, *map(_objects_of, scope.write))] if scope.write else []
+    write = [allow("Write", writes, *map(_objects_of, scope.write))] if scope.write else []
     return document(*read, *write, *_lists([*scope.read, *scope.write]), *own)
 
 
@@ -202,7 +202,7 @@ def _controller_policy(scope: HeadScope, secret_actions: list[str]) -> str:
         _notices(scope),
         *_objects(scope),
         *_controller_key(scope.key),
-        _allow("Key", secret_actions, scope.secret),
+        allow("Key", secret_actions, scope.secret),
         *_database(scope),
         *_command_output(scope),
         *_every_machine(scope),
@@ -213,14 +213,14 @@ def _command_output(scope: HeadScope) -> list[Statement]:
     """Let the SSM agent write the output of a command, which the operator reads and deletes."""
     if not scope.ssm:
         return []
-    return [_allow("CommandOutput", ["s3:PutObject"], f"{scope.bucket}/{COMMAND_OUTPUT}/*")]
+    return [allow("CommandOutput", ["s3:PutObject"], f"{scope.bucket}/{COMMAND_OUTPUT}/*")]
 
 
 def _database(scope: HeadScope) -> list[Statement]:
     """Read the account of slurmdbd in an existing database."""
     if scope.database is None:
         return []
-    return [_allow("Database", ["secretsmanager:GetSecretValue"], scope.database)]
+    return [allow("Database", ["secretsmanager:GetSecretValue"], scope.database)]
 
 
 def _launch(scope: HeadScope) -> list[Statement]:
@@ -238,12 +238,12 @@ def _launch(scope: HeadScope) -> list[Statement]:
     of_plan = {"ArnLike": templates, "StringEquals": {**tagged, "ec2:InstanceType": sorted(scope.machines)}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
     return [
-        _allow("LaunchFrom", calls, *_launch_parts(scope)),
-        _allow("LaunchOurs", calls, f"{base}:launch-template/*", *groups, when=ours),
-        _allow("LaunchMachines", ["ec2:RunInstances"], made[0], when=of_plan),
-        _allow("LaunchTagged", ["ec2:RunInstances"], *made[1:], when=from_template),
+        allow("LaunchFrom", calls, *_launch_parts(scope)),
+        allow("LaunchOurs", calls, f"{base}:launch-template/*", *groups, when=ours),
+        allow("LaunchMachines", ["ec2:RunInstances"], made[0], when=of_plan),
+        allow("LaunchTagged", ["ec2:RunInstances"], *made[1:], when=from_template),
         _tag_on_creation(scope, made, tagged),
-        _allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=passed),
+        allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=passed),
         *_fleet(scope, made, tagged),
         *_spot(scope, tagged),
     ]
@@ -263,14 +263,14 @@ def _tag_on_creation(scope: HeadScope, made: Sequence[str], tagged: Statement) -
     kinds = [*made, *([f"{base}:fleet/*"] if scope.fleet else []), *_requests(scope)]
     calls: str | list[str] = ["CreateFleet", "RunInstances"] if scope.fleet else "RunInstances"
     condition = {"StringEquals": {"ec2:CreateAction": calls, **tagged}}
-    return _allow("TagAtCreation", ["ec2:CreateTags"], *sorted(kinds), when=condition)
+    return allow("TagAtCreation", ["ec2:CreateTags"], *sorted(kinds), when=condition)
 
 
 def _fleet(scope: HeadScope, made: Sequence[str], tagged: Statement) -> list[Statement]:
     if not scope.fleet:
         return []
     kinds = sorted([*made, f"{_ec2_base(scope)}:fleet/*", *_requests(scope)])
-    return [_allow("Fleet", ["ec2:CreateFleet"], *kinds, when={"StringEquals": tagged})]
+    return [allow("Fleet", ["ec2:CreateFleet"], *kinds, when={"StringEquals": tagged})]
 
 
 def _spot(scope: HeadScope, tagged: Statement) -> list[Statement]:
@@ -278,8 +278,8 @@ def _spot(scope: HeadScope, tagged: Statement) -> list[Statement]:
         return []
     role = f"arn:aws:iam::{scope.account}:{SPOT_ROLE}"
     return [
-        _allow("LaunchSpot", ["ec2:RunInstances"], *_requests(scope), when={"StringEquals": tagged}),
-        _allow("SpotRole", ["iam:CreateServiceLinkedRole"], role),
+        allow("LaunchSpot", ["ec2:RunInstances"], *_requests(scope), when={"StringEquals": tagged}),
+        allow("SpotRole", ["iam:CreateServiceLinkedRole"], role),
     ]
 
 
@@ -291,23 +291,21 @@ def _own_nodes(scope: HeadScope) -> list[Statement]:
     own = {f"aws:ResourceTag/{TAG_CLUSTER}": scope.cluster, f"aws:ResourceTag/{TAG_ROLE}": ROLE_NODE}
     nodes = f"{_ec2_base(scope)}:instance/*"
     return [
-        _allow("OwnNodes", ["ec2:TerminateInstances"], nodes, when={"StringEquals": own}),
-        _allow("See", list(SEEN), "*"),  # these calls have no narrower resource
+        allow("OwnNodes", ["ec2:TerminateInstances"], nodes, when={"StringEquals": own}),
+        allow("See", list(SEEN), "*"),  # these calls have no narrower resource
     ]
 
 
 def _notices(scope: HeadScope) -> Statement:
-    return _allow("Notices", ["sqs:DeleteMessage", "sqs:ReceiveMessage"], scope.queue)
+    return allow("Notices", ["sqs:DeleteMessage", "sqs:ReceiveMessage"], scope.queue)
 
 
 def _objects(scope: HeadScope) -> list[Statement]:
     own = (f"{scope.bucket}/{CONTROL_KEY}", f"{scope.bucket}/{STATUS_KEY}")
     return [
-        _allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
-        _allow("Objects", ["s3:GetObject", "s3:PutObject"], *own),
-        _allow(
-            "Missing", ["s3:ListBucket"], scope.bucket
-        ),  # without it a missing object answers 403, not 404
+        allow("Bundle", ["s3:GetObject"], f"{scope.bucket}/{BUNDLE_KEY}"),
+        allow("Objects", ["s3:GetObject", "s3:PutObject"], *own),
+        allow("Missing", ["s3:ListBucket"], scope.bucket),  # without it a missing object answers 403, not 404
     ]
 
 
@@ -317,9 +315,9 @@ def _controller_key(key: str | None) -> list[Statement]:
         return []
     by_ec2 = {"StringEquals": {"kms:ViaService": [_service(key, "ec2")]}}
     return [
-        _allow("VolumeKey", list(VOLUME_KEY), key, when=by_ec2),
+        allow("VolumeKey", list(VOLUME_KEY), key, when=by_ec2),
         # Only grants for AWS's own use of the key: a principal with a grant of its own could use the key directly.
-        _allow(
+        allow(
             "VolumeGrant",
             ["kms:CreateGrant"],
             key,
@@ -332,7 +330,7 @@ def _controller_key(key: str | None) -> list[Statement]:
 def _stored(key: str, actions: list[str]) -> Statement:
     """Allow the key for objects of the bucket and for the secret."""
     services = [_service(key, "s3"), _service(key, "secretsmanager")]
-    return _allow("StoredKey", actions, key, when={"StringEquals": {"kms:ViaService": services}})
+    return allow("StoredKey", actions, key, when={"StringEquals": {"kms:ViaService": services}})
 
 
 def _service(key: str, service: str) -> str:
@@ -351,12 +349,12 @@ def _lists(places: Sequence[str]) -> list[Statement]:
         bucket, _, folder = place.removeprefix("s3://").partition("/")
         folders.setdefault(bucket, []).append(folder)
     whole = [f"arn:aws:s3:::{bucket}" for bucket, found in folders.items() if "" in found]
-    statements = [_allow("List", ["s3:ListBucket"], *whole)] if whole else []
+    statements = [allow("List", ["s3:ListBucket"], *whole)] if whole else []
     for number, (bucket, found) in enumerate((b, f) for b, f in folders.items() if "" not in f):
         # `sets` without a slash would also list `sets-of-others`
         when = {"StringLike": {"s3:prefix": [f"{folder}/*" for folder in found]}}
         statements.append(
-            _allow(f"ListFolders{number}", ["s3:ListBucket"], f"arn:aws:s3:::{bucket}", when=when)
+            allow(f"ListFolders{number}", ["s3:ListBucket"], f"arn:aws:s3:::{bucket}", when=when)
         )
     return statements
 
@@ -365,15 +363,15 @@ def _every_machine(scope: HeadScope | NodeScope) -> list[Statement]:
     """Statements of every machine: mount file systems, open channels of Session Manager, read the bind password."""
     statements: list[Statement] = []
     if scope.file_systems:
-        statements.append(_allow("FileSystems", list(EFS_CLIENT), *sorted(scope.file_systems)))
+        statements.append(allow("FileSystems", list(EFS_CLIENT), *sorted(scope.file_systems)))
     if scope.ssm:
-        statements.append(_allow("SessionManager", list(SESSION_MANAGER), "*"))
+        statements.append(allow("SessionManager", list(SESSION_MANAGER), "*"))
     if scope.directory is not None:
-        statements.append(_allow("Directory", ["secretsmanager:GetSecretValue"], scope.directory))
+        statements.append(allow("Directory", ["secretsmanager:GetSecretValue"], scope.directory))
     return statements
 
 
-def _allow(sid: str, actions: list[str], *resources: str, when: Statement | None = None) -> Statement:
+def allow(sid: str, actions: list[str], *resources: str, when: Statement | None = None) -> Statement:
     statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": list(resources)}
     return statement | ({"Condition": when} if when else {})
 

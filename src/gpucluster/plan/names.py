@@ -49,10 +49,8 @@ WATCH_TIMER = "gpucluster-watch.timer"  # the playbook enables it on the head of
 ACCOUNTS_TIMER = "gpucluster-accounts.timer"  # the same, if there is accounting
 AGENT_UNIT = "gpucluster-agent.service"  # user data starts it, the image enables it
 GUARD_UNIT = "gpucluster-guard.service"  # the image enables it
-USER_DATA_FILE = (
-    "/etc/gpucluster/machine.json"  # from user data: {cluster, region, bucket, key, role}; on hosts that
-)
-# from Ansible on existing hosts: {cluster, role, node, address, folder}
+# user data writes {cluster, region, bucket, key, role}; on existing hosts Ansible writes {cluster, role, node, address, folder}
+USER_DATA_FILE = "/etc/gpucluster/machine.json"
 PROFILE = "/etc/profile.d/00-gpucluster.sh"  # before Lmod's lmod.sh, which appends to its variable
 JOB_ENV_DIR = "/etc/gpucluster/env.d"  # POOL.sh of every pool, for users to read
 JOB_ENV = "/etc/gpucluster/env.sh"  # on a node: the file of its own pool; job scripts source it
@@ -137,10 +135,12 @@ SLURMDBD_PORT = 6819
 DATABASE_PORT = 3306  # of MySQL and MariaDB
 METADATA = "http://169.254.169.254"
 
-REASON_PREFIX = "gpucluster:"  # gpucluster resumes a node whose drain reason begins so
-SITE_RESERVATION_PREFIX = "gpucluster-"  # a Slurm reservation of gpucluster begins so
+REASON_PREFIX = (
+    "gpucluster:"  # begins each drain reason of gpucluster; slurm/drains.py reads the owner after it
+)
+RESERVATION_PREFIX = "gpucluster-"  # begins the name of each Slurm reservation of gpucluster
 BLOCK_RESERVATION_MARK = "cr-"  # after it: the reservation belongs to the capacity block `cr-...`
-RESERVATION_PREFIX = SITE_RESERVATION_PREFIX + BLOCK_RESERVATION_MARK
+BLOCK_RESERVATION_PREFIX = RESERVATION_PREFIX + BLOCK_RESERVATION_MARK
 
 # --- Kubernetes ------------------------------------------------------------------------------
 K8S_DIR = "k8s"  # k8s/00-namespaces/..., applied wave by wave

@@ -1,4 +1,4 @@
-"""A site of existing hosts as a small twin: fewer hosts in each pool, the same partitions, machines and topology. Pure.
+"""Scale a plan of existing hosts down: fewer hosts in each pool, the same partitions, machines and topology. Pure.
 
 The first hosts of a pool stay. A pool leaves only if the machines do not suffice for one host of each pool; then the pools
 stay that keep the most partitions.
@@ -20,7 +20,7 @@ from gpucluster.plan.model import (
     Tree,
 )
 
-AUTOMATIC = 8  # machines of a twin, with the head: they are installed within minutes
+AUTOMATIC = 8  # machines of a scaled-down plan, with the head: they are installed within minutes
 BY_ITSELF = 2  # hosts of a pool, for a job of several nodes
 
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucluster.errors import StateError
 from gpucluster.plan import codec, plan_json
-from gpucluster.plan.model import AwsPlan, ClusterPlan, SlurmOnHosts, SlurmPlan
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model import AwsPlan, ClusterPlan, SlurmOnHosts, SlurmPlan, eks_of
 from gpucluster.sandbox import paths
 from gpucluster.sandbox.capsule import cgroups
 from gpucluster.sandbox.host_checks import CgroupTree
@@ -225,6 +224,14 @@ def existing(name: str, root: Path = paths.STATE_ROOT) -> SandboxDir:
             f"there is no sandbox '{name}' on this machine", next_step="gpucluster sandbox status"
         )
     return home
+
+
+def exists(name: str) -> bool:
+    """Return whether a sandbox of that name is there, running or not. Only root can read its folder."""
+    try:
+        return SandboxDir(name=name).path.is_dir()
+    except (StateError, PermissionError):  # StateError: no sandbox has such a name
+        return False
 
 
 def living(name: str, root: Path = paths.STATE_ROOT) -> SandboxDir:

@@ -80,7 +80,7 @@ def _seen(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> SandboxStatus:
         return _seen_plain(home, trees)
     if capsule is None or not home.endpoint.exists():
         return SandboxStatus(name=home.name, state="starting")
-    nodes = {resident.instance: resident.node for resident in inside.residents(home, trees)}
+    nodes = {machine.instance: machine.node for machine in inside.running_machines(home, trees)}
     return SandboxStatus(
         name=home.name,
         state="up",
@@ -98,7 +98,7 @@ def _seen_plain(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> SandboxStatu
 
 def _plain(home: SandboxDir, trees: tuple[CgroupTree, ...]) -> Iterable[dict[str, Any]]:
     """Machines of a sandbox without a cloud; `state` is whether they run."""
-    running = {resident.instance: resident for resident in inside.residents(home, trees)}
+    running = {machine.instance: machine for machine in inside.running_machines(home, trees)}
     for machine in plain_of(home.read_plan_on_hosts()):
         found = running.get(machine.name)
         yield {

@@ -17,8 +17,7 @@ from gpucluster import engine
 from gpucluster.engine.error_attribution import explainer
 from gpucluster.errors import GpuclusterError, StateError
 from gpucluster.plan import codec, names
-from gpucluster.plan.model import AwsPlan, ImageByName, SlurmOnAws
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model import AwsPlan, ImageByName, SlurmOnAws, eks_of
 from gpucluster.sandbox import differences, paths, preexisting, state_dir
 from gpucluster.sandbox import host_checks as host
 from gpucluster.sandbox.capsule import process
@@ -116,7 +115,7 @@ def _up(options: _Options, lock: int, program: Program, progress: Progress) -> R
     running = _start(options, lock, image, nodes=0 if kubernetes is None else kubernetes.nodes)
     try:
         watch.lap("capsule")
-        furnish(options.plan, home, options.scripts)
+        make_preexisting(options.plan, home, options.scripts)
         found = pulumi.result()
         outputs: Mapping[str, Any] = {}
         if not options.cloud_only:
@@ -237,7 +236,7 @@ def write_endpoint(home: SandboxDir, port: int, region: str) -> None:
     home.endpoint.write_text(json.dumps(record, indent=1) + "\n")
 
 
-def furnish(plan: AwsPlan, home: SandboxDir, scripts: Path) -> None:
+def make_preexisting(plan: AwsPlan, home: SandboxDir, scripts: Path) -> None:
     """Make what the plan names and the account has: VPC, key, reservations, buckets, people."""
     preexisting.make(plan, control(home))
     if preexisting.buckets(plan):

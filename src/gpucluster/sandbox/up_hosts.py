@@ -47,10 +47,10 @@ def up(
     *,
     progress: Progress,
     hosts: int | None = None,
-    furnish: Callable[[RunningHosts], None] = lambda _: None,
+    write_inventory: Callable[[RunningHosts], None] = lambda _: None,
     root: Path = paths.STATE_ROOT,
 ) -> RunningHosts:
-    """Start the machines; `furnish` writes Ansible's input. A failure leaves nothing. `hosts`: most of each pool."""
+    """Start the machines; `write_inventory` writes Ansible's input. A failure leaves nothing. `hosts`: most of each pool."""
     found = host.check(host.observe(root))
     plan, scaled = scale.fit(plan, room=found.machines, hosts=hosts)
     machines = plain_of(plan)
@@ -58,7 +58,7 @@ def up(
     with claimed(home, found.trees, progress) as lock:
         applied = differences.apply(plan, found.cgroup, real_times=True)
         options = _Options(plan=applied, host=found, home=home, scaled=scaled)
-        return _up(options, machines, lock, progress, furnish)
+        return _up(options, machines, lock, progress, write_inventory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def _up(
     machines: tuple[PlainMachine, ...],
     lock: int,
     progress: Progress,
-    furnish: Callable[[RunningHosts], None],
+    write_inventory: Callable[[RunningHosts], None],
 ) -> RunningHosts:
     began, plan, home = time.monotonic(), options.plan, options.home
     home.plan.write_text(codec.dumps(plan))
@@ -82,7 +82,7 @@ def _up(
     built = time.monotonic()
     key = _make_key(home.site)
     for machine in machines:
-        _furnish(home.instances / machine.name / "u", machine, image, key)
+        _write_identity(home.instances / machine.name / "u", machine, image, key)
     running = capsule.start(
         home,
         lock,
@@ -109,7 +109,7 @@ def _up(
             ),
             seconds={"image": round(built - began, 2), "machines": round(time.monotonic() - built, 2)},
         )
-        furnish(done)
+        write_inventory(done)
         running.keep()
     except BaseException:
         running.kill()
@@ -124,7 +124,7 @@ def _make_key(site: Path) -> Path:
     return key
 
 
-def _furnish(upper: Path, machine: PlainMachine, image: Image, key: Path) -> None:
+def _write_identity(upper: Path, machine: PlainMachine, image: Image, key: Path) -> None:
     """The files that identify the machine: host keys, host name in the form of Debian's installer, authorized keys."""
     os.umask(0o022)  # the machine's own files, whatever the caller's mask is
     ssh = upper / "etc/ssh"

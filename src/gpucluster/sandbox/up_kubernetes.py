@@ -18,7 +18,7 @@ from gpucluster.sandbox.images.layers import Progress
 from gpucluster.sandbox.kubernetes.access import apply_waves, nodes_of, programs_of, write_kubeconfig
 from gpucluster.sandbox.name_lock import claimed
 from gpucluster.sandbox.state_dir import SandboxDir
-from gpucluster.sandbox.up import Watch, engine_up, furnish, write_endpoint, write_operator
+from gpucluster.sandbox.up import Watch, engine_up, make_preexisting, write_endpoint, write_operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def up(
         try:
             write_endpoint(home, running.port, plan.aws.region)
             watch.lap("capsule")
-            furnish(plan, home, scripts)
+            make_preexisting(plan, home, scripts)
             if not cloud_only:
                 outputs = engine_up(plan, home, pulumi, lambda: program(plan), progress)
                 watch.lap("engine")

@@ -1,4 +1,4 @@
-"""Drain reasons of nodes, and the owner of each: only the owner lifts a drain.
+"""Drain reasons of nodes, and the owner of each: only the owner removes a drain.
 
 `gpucluster: WORDS` belongs to the capacity part of the daemon; `[evacuation]`, `[operator]`, `[bundle]` and `[termination]` after the colon
 to other parts of it, and `[health]` to the health program of the node. Every other reason is from Slurm or from a person.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import SiteReservation
-from gpucluster.plan.names import RESERVATION_PREFIX, SITE_RESERVATION_PREFIX
+from gpucluster.plan.names import BLOCK_RESERVATION_PREFIX, RESERVATION_PREFIX
 from gpucluster.shell import Result
 from gpucluster.slurm import hostlist, parse
 from gpucluster.slurm.values import SlurmReservation
@@ -65,11 +65,11 @@ def difference(
 
 def slurm_name(one: SiteReservation) -> str:
     """Return the name in Slurm: `gpucluster-NAME`."""
-    return f"{SITE_RESERVATION_PREFIX}{one.name}"
+    return f"{RESERVATION_PREFIX}{one.name}"
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(SITE_RESERVATION_PREFIX) and not name.startswith(RESERVATION_PREFIX)
+    return name.startswith(RESERVATION_PREFIX) and not name.startswith(BLOCK_RESERVATION_PREFIX)
 
 
 def _changed(
@@ -159,7 +159,7 @@ def _delete(name: str) -> tuple[str, ...]:
 
 
 def _users(one: SiteReservation) -> tuple[str, ...]:
-    """Slurm needs somebody who may use it: of a maintenance that names nobody it is root."""
+    """Return who may use it. Slurm requires somebody: root, if a maintenance names nobody."""
     return one.users if one.users or one.accounts else ("root",)
 
 

@@ -1,4 +1,4 @@
-"""Wait for standing nodes that boot: right after `pulumi up` they are no fault, and nothing can be asked of them."""
+"""Wait until always-on nodes have booted: right after `pulumi up` a node that boots is no fault."""
 
 import threading
 import time
@@ -22,13 +22,13 @@ QueryNodes = Callable[[], Sequence[SlurmNode]]
 
 
 def nodes_to_await(plan: SlurmPlan, selection: Sequence[Expectation]) -> frozenset[str]:
-    """The standing nodes of which the selection asks anything: all of them for `nodes.state`. Nobody boots existing hosts."""
+    """The always-on nodes of which the selection asks anything: all of them for `nodes.state`. Nobody boots existing hosts."""
     if plan.aws is None:
         return frozenset()
-    standing = frozenset(node for pool in plan.pools for node in pool.always_on())
+    always_on = frozenset(node for pool in plan.pools for node in pool.always_on())
     if any((one.check, one.target) == ("nodes.state", ROLE_HEAD) for one in selection):
-        return standing
-    return standing & {one.target for one in selection}
+        return always_on
+    return always_on & {one.target for one in selection}
 
 
 def boot_limit_s(plan: SlurmPlan) -> float:
@@ -54,7 +54,7 @@ def await_boots(
         if not booting:
             return
         on_wait(
-            f"wait for {len(booting)} standing nodes to boot, at most {limit_s:g} s: {listed(booting, 4)}"
+            f"wait for {len(booting)} always-on nodes to boot, at most {limit_s:g} s: {listed(booting, 4)}"
         )
         sleep(POLL_S)
 

@@ -12,9 +12,19 @@ from gpucluster.checks.cloud_roles import RolesWant
 from gpucluster.checks.cloud_rules import RulesWant, RuleWant
 from gpucluster.checks.cloud_stores import BucketWant, FileSystemsWant, FileSystemWant, QueueWant, SecretWant
 from gpucluster.plan import names
-from gpucluster.plan.model import Bindings, Efs, FsxLustre, Image, ImageById, SiteEfs, SiteLustre, SlurmOnAws
+from gpucluster.plan.model import (
+    Bindings,
+    Efs,
+    FsxLustre,
+    Image,
+    ImageById,
+    SiteEfs,
+    SiteLustre,
+    SlurmOnAws,
+    eks_of,
+)
 from gpucluster.plan.model.aws import OwnNetwork
-from gpucluster.plan.security_rules import eks_of, roles, rules
+from gpucluster.plan.security_rules import roles, rules
 from gpucluster.validate.declared_roles import declared_roles
 
 

@@ -11,7 +11,7 @@ from gpucluster.slurm import observed_switches
 def nodes(plan: SlurmPlan) -> slurmctld.Nodes:
     always_on = tuple(node for pool in plan.pools for node in pool.always_on())
     elastic = tuple(n for pool in plan.pools for n in pool.node_names if n not in always_on)
-    return slurmctld.Nodes(elastic=elastic, static=always_on)
+    return slurmctld.Nodes(elastic=elastic, always_on=always_on)
 
 
 def board(pool: Pool) -> hardware.Board:

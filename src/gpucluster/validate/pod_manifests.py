@@ -43,7 +43,7 @@ class PodRun:
 
     @property
     def namespace(self) -> str:
-        """Of the strangers."""
+        """Of the outsider."""
         return f"{NAME}-{self.word}"
 
     @property
@@ -77,7 +77,7 @@ def nodes_of(found: Sequence[Manifest], pool: str) -> tuple[str, ...]:
 
 
 def namespace(run: PodRun) -> Manifest:
-    """The namespace of the strangers. It has no network policy."""
+    """The namespace of the outsider. It has no network policy."""
     metadata = {"name": run.namespace, "labels": run.labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
@@ -85,7 +85,7 @@ def namespace(run: PodRun) -> Manifest:
 def pods(run: PodRun, of: PodSet, nodes: Sequence[str]) -> Iterator[tuple[Role, Manifest]]:
     """Yield the pods of a set. All but the first run on the second node, if there is one."""
     first, second = nodes[0], nodes[min(1, len(nodes) - 1)]
-    roles = {Role.TEAM: first, Role.PEER: second, Role.STRANGER: second}
+    roles = {Role.TEAM: first, Role.PEER: second, Role.OUTSIDER: second}
     if of.claims:
         roles[Role.MOUNTS] = first
     for role, node in roles.items():
@@ -139,7 +139,7 @@ def _pod(run: PodRun, of: PodSet, role: Role, node: str) -> Manifest:
         "kind": "Pod",
         "metadata": {
             "name": f"{NAME}-{run.word}-{of.pool.replace('.', '-')}-{role.value}",
-            "namespace": run.namespace if role is Role.STRANGER else of.namespace,
+            "namespace": run.namespace if role is Role.OUTSIDER else of.namespace,
             "labels": run.labels,
         },
         "spec": {

@@ -35,7 +35,7 @@ def run(
     on_wait: OnWait = lambda _words: None,
     junit: Path | None = None,
 ) -> Run:
-    """Run the checks of `selection`, after standing nodes that boot are up. All our jobs are cancelled when this returns or raises.
+    """Run the checks of `selection`, after always-on nodes that boot are up. All our jobs are cancelled when this returns or raises.
 
     `kubernetes` runs the checks of a hybrid cluster's Kubernetes.
     """

@@ -77,9 +77,9 @@ class Session:
         self._released_s: float | None = None
         self._unreachable: dict[str, str] = {}  # machine -> id of the first expectation that did not reach it
         self._off: set[str] = set()  # nodes that were off then: a job of ours may launch them later
-        steady = {node for pool in context.plan.pools for node in pool.always_on()}
+        always_on = {node for pool in context.plan.pools for node in pool.always_on()}
         self._partitions = {job.pool: job.partition for job in pool_jobs(context.plan)}
-        self._elastic = {n for pool in context.plan.pools for span in pool.slots for n in span} - steady
+        self._elastic = {n for pool in context.plan.pools for span in pool.slots for n in span} - always_on
         self.results: list[Result] = []
 
     def result(self, expectation: Expectation) -> Result:

@@ -52,7 +52,7 @@ def node(name: str, *states: str, reason: str = "", shape: NodeHardware = SHAPE)
     )
 
 
-WANTED = Nodes(elastic=("e1", "e2"), static=("s1",))
+WANTED = Nodes(elastic=("e1", "e2"), always_on=("s1",))
 UP = (node("e1", "IDLE", "CLOUD"), node("e2", "IDLE", "CLOUD", "POWERED_DOWN"), node("s1", "MIXED"))
 
 

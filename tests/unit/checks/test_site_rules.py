@@ -306,7 +306,7 @@ def test_more_changes_than_a_remedy_has_commands():
 
     remedy = after("acct.tree", many).remedy
     assert remedy.count("MaxJobs=-1") == accounting.COMMANDS
-    assert remedy.endswith("; then at the desk: gpucluster accounts apply lab")
+    assert remedy.endswith("; then on your computer: gpucluster accounts apply lab")
 
 
 def queue(count: int) -> str:

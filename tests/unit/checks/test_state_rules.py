@@ -11,7 +11,7 @@ from support.waiting import BOUND_S
 from gpucluster.checks import files, hardware, mounts, peer_names, reservations, slurmctld, strays
 from gpucluster.checks.check import CheckResult, CheckStatus, ParseError, QueryOutput
 from gpucluster.plan.model import SiteReservation
-from gpucluster.plan.names import RESERVATION_PREFIX
+from gpucluster.plan.names import BLOCK_RESERVATION_PREFIX
 from gpucluster.slurm.values import SlurmNode, SlurmReservation
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -26,7 +26,7 @@ COURSE = SiteReservation(name="course", nodes="e[1-2]", starts_at=10_000, durati
 MADE = SlurmReservation(
     name="gpucluster-course", starts_at=10_000, ends_at=13_600, nodes=("e1", "e2"), users=("root",), flags=("MAINT", "IGNORE_JOBS"),
 )  # fmt: skip
-BLOCK = replace(MADE, name=f"{RESERVATION_PREFIX}1")
+BLOCK = replace(MADE, name=f"{BLOCK_RESERVATION_PREFIX}1")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ OFF, UP = ("IDLE", "DRAIN", "POWERED_DOWN"), ("IDLE", "DRAIN")
 )  # fmt: skip
 def test_forged_reason_is_told_and_lifted(found, verdict, words, remedy):
     """Regression: a drain of a powered-down node with a forged reason was a warning about the cloud's capacity."""
-    result = slurmctld.evaluate_nodes((found,), slurmctld.Nodes(elastic=("e1",), static=()))
+    result = slurmctld.evaluate_nodes((found,), slurmctld.Nodes(elastic=("e1",), always_on=()))
     assert result.verdict is verdict
     assert words in result.found
     expected = f"on {{machine}}: scontrol update nodename=e1 state={remedy}" if remedy else ""

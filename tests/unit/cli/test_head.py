@@ -15,7 +15,7 @@ from gpucluster.cli import exec as exec_verbs
 from gpucluster.cli.head import Head, reach, report
 from gpucluster.cli.main import run
 from gpucluster.cli.output import Output
-from gpucluster.cli.transport import Way
+from gpucluster.cli.transport import HeadOptions
 from gpucluster.errors import GpuclusterError, HostError, StateError
 from gpucluster.shell import Result
 from gpucluster.validate.reach import UnreachableError
@@ -107,7 +107,7 @@ def test_stack_on_aws_without_session_manager_reports_the_private_address_of_its
     with pytest.raises(
         HostError, match=r"10\.42\.0\.10, has no public address and no `access.ssm`"
     ) as caught:
-        reach(Way(cluster=str(closed)))
+        reach(HeadOptions(cluster=str(closed)))
     step = caught.value.next_step or ""
     assert "--ssh USER@10.42.0.10" in step
     assert "write `access: {ssm: true}` and apply it" in step
@@ -115,7 +115,7 @@ def test_stack_on_aws_without_session_manager_reports_the_private_address_of_its
 
 def test_spec_without_slurm_has_no_head() -> None:
     with pytest.raises(HostError, match="kube has no Slurm, so it has no head"):
-        reach(Way(cluster=str(STACKS / "kube.yaml")))
+        reach(HeadOptions(cluster=str(STACKS / "kube.yaml")))
 
 
 def test_error_of_a_default_sandbox_says_that_it_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_error_of_a_default_sandbox_says_that_it_is_the_default(monkeypatch: pyt
     monkeypatch.setattr(transport, "_only_sandbox", lambda: "hosts")
     monkeypatch.setattr(transport, "_of_sandbox", starting)
     with pytest.raises(StateError) as caught:
-        reach(Way())
+        reach(HeadOptions())
     assert caught.value.message == (
         "the sandbox 'hosts' is still starting (no -c was given, and 'hosts' is the only running sandbox)"
     )
@@ -139,12 +139,12 @@ def test_error_of_a_default_sandbox_says_that_it_is_the_default(monkeypatch: pyt
 
 def test_unknown_name_lists_valid_forms() -> None:
     with pytest.raises(StateError, match="neither a sandbox nor a spec file"):
-        reach(Way(cluster="nowhere"))
+        reach(HeadOptions(cluster="nowhere"))
 
 
 def test_ssh_requires_known_hosts(tmp_path: Path) -> None:
     with pytest.raises(GpuclusterError, match="file of known host keys"):
-        reach(Way(ssh="admin@192.0.2.1", known_hosts=tmp_path / "none"))
+        reach(HeadOptions(ssh="admin@192.0.2.1", known_hosts=tmp_path / "none"))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_ssh_requires_known_hosts(tmp_path: Path) -> None:
 )
 def test_ssh_place_is_never_an_option_or_a_command(word: str) -> None:
     with pytest.raises(GpuclusterError, match="is no"):
-        reach(Way(ssh=word))
+        reach(HeadOptions(ssh=word))
 
 
 @pytest.mark.parametrize(
@@ -265,10 +265,10 @@ def test_word_that_looks_like_an_option_is_refused(
 def test_command_on_a_head_takes_every_option_of_the_connection(
     argv: list[str], cluster: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Way] = []
+    found: list[HeadOptions] = []
 
-    def recorded(way: Way) -> Head:
-        found.append(way)
+    def recorded(options: HeadOptions) -> Head:
+        found.append(options)
         raise StateError("reached")
 
     for module in (accounts, bundle, inspect, node, pool, status):
@@ -276,7 +276,7 @@ def test_command_on_a_head_takes_every_option_of_the_connection(
     ssh = ["--ssh", "a@h:2", "--known-hosts", "hosts", "--identity", "id", "--ssh-config", "conf"]
     assert run([*argv, *ssh]) == StateError.exit_code
     assert found == [
-        Way(
+        HeadOptions(
             cluster=cluster,
             ssh="a@h:2",
             known_hosts=Path("hosts"),
@@ -300,18 +300,18 @@ def test_head_is_queried_by_ssh_only_with_a_known_host_key(tmp_path: Path) -> No
     key = paramiko.RSAKey.generate(2048)
     key.write_private_key_file(str(tmp_path / "id"))
     with SshServer(key) as server:
-        way = Way(
+        options = HeadOptions(
             ssh=f"root@127.0.0.1:{server.port}",
             known_hosts=server.known_hosts(tmp_path / "known"),
             identity=tmp_path / "id",
         )
-        assert reach(way).run(("printf", "%s|", "a b", "$(id)")) == (0, "a b|$(id)|", "")
+        assert reach(options).run(("printf", "%s|", "a b", "$(id)")) == (0, "a b|$(id)|", "")
         assert server.commands[-1].startswith("timeout --kill-after=2 90 printf")
-        reach(replace(way, ssh=f"admin@127.0.0.1:{server.port}")).run(("true",))
+        reach(replace(options, ssh=f"admin@127.0.0.1:{server.port}")).run(("true",))
         assert server.commands[-1].startswith("sudo --non-interactive -- timeout")
         other = server.known_hosts(tmp_path / "other", paramiko.RSAKey.generate(2048))
         with pytest.raises(UnreachableError):
-            reach(replace(way, known_hosts=other)).run(("true",))
+            reach(replace(options, known_hosts=other)).run(("true",))
 
 
 def test_machine_without_bundle_is_not_the_head() -> None:
@@ -328,8 +328,8 @@ class Machines:
     def __init__(self, out: str = "", code: int = 0) -> None:
         self.out, self.code, self.asked = out, code, list[tuple[str, tuple[str, ...], float]]()
 
-    def choose(self, way: Way) -> transport.Transport:
-        return transport.Transport(name=way.cluster or "", run=self.run)
+    def choose(self, options: HeadOptions) -> transport.Transport:
+        return transport.Transport(name=options.cluster or "", run=self.run)
 
     def run(self, machine: str, argv: Sequence[str], limit_s: float) -> Result:
         self.asked.append((machine, tuple(argv), limit_s))
@@ -379,13 +379,13 @@ def test_address_of_the_head_reaches_no_other_machine(tmp_path: Path) -> None:
     known = tmp_path / "known"
     known.write_text("")
     with pytest.raises(StateError, match="g-1 cannot be reached: --ssh is the address of the head"):
-        transport.choose(Way(ssh="a@127.0.0.1", known_hosts=known)).run("g-1", ("id",), 1.0)
+        transport.choose(HeadOptions(ssh="a@127.0.0.1", known_hosts=known)).run("g-1", ("id",), 1.0)
 
 
 def test_hosts_of_a_spec_are_known_by_name(tmp_path: Path) -> None:
     known = tmp_path / "known"
     known.write_text("")
-    found = transport.choose(Way(cluster=str(STACKS / "lab.yaml"), known_hosts=known))
+    found = transport.choose(HeadOptions(cluster=str(STACKS / "lab.yaml"), known_hosts=known))
     with pytest.raises(StateError, match="the plan has no machine 'h200'"):
         found.run("h200", ("id",), 1.0)
     assert found.typed == f"-c {STACKS / 'lab.yaml'} --known-hosts {known}"

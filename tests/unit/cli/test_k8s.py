@@ -29,7 +29,7 @@ def test_dry_run_reads_nothing_and_prints_the_steps(
     code, out, _ = said(capsys, "up", STACK, "--dry-run")
     assert code == 0
     assert cluster.calls() == []
-    assert out.startswith("1. helm upgrade --install gpu-operator")
+    assert out.startswith("1. helm upgrade --install aws-efa-k8s-device-plugin")
     assert (
         "11. kubectl apply --server-side --field-manager=gpucluster --validate=strict -k 60-training" in out
     )
@@ -39,7 +39,13 @@ def test_up_then_down_as_json(cluster: Cluster, capsys: pytest.CaptureFixture[st
     code, out, _ = said(capsys, "up", STACK, "-o", "json")
     done = json.loads(out)
     assert (code, done["ok"], done["context"]) == (0, True, CONTEXT)
-    assert done["applied"]["charts"] == ["gpu-operator", "jobset", "karpenter", "kueue"]
+    assert done["applied"]["charts"] == [
+        "aws-efa-k8s-device-plugin",
+        "gpu-operator",
+        "jobset",
+        "karpenter",
+        "kueue",
+    ]
     objects = cluster.values()["objects"]
     del objects[
         "karpenter.sh/v1|NodePool||kube-serve-0"

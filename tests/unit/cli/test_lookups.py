@@ -1,4 +1,4 @@
-"""Look-ups of an existing VPC and file systems: recorded, queried with --live, never guessed."""
+"""FindBlockers-ups of an existing VPC and file systems: recorded, queried with --live, never guessed."""
 
 import json
 import shutil

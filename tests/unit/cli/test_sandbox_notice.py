@@ -43,7 +43,7 @@ def orders(monkeypatch):
         node = "" if role == "head" else f"node-{machine}"
         return SimpleNamespace(), RunningMachine(instance=machine, leader=1, role=role, node=node)
 
-    monkeypatch.setattr(verb, "_resident", found)
+    monkeypatch.setattr(verb, "_running_machine", found)
     return made
 
 

@@ -25,7 +25,7 @@ ON_MACHINES = (*ON_HEAD, "slurm")  # rooms whose sentences are read in a shell o
 NAMES: Mapping[tuple[str, str], str] = {  # sentences that name a command, and do not suggest to type it
     ("cli/comment.py", "gpucluster review"): "what writes the files, in the help of another command",
     ("cli/down.py", "gpucluster down"): "the author of a stop, in the control object",
-    ("cli/validate_ways.py", "gpucluster validate stacks/1.yaml --backend 1"): "the backend is one of two",
+    ("cli/validate_target.py", "gpucluster validate stacks/1.yaml --backend 1"): "the backend is one of two",
     ("elastic/accounts.py", "gpucluster accounts"): "the name of a program in its own usage",
     ("k8s/guide.py", "gpucluster render"): "what made the file",
     ("sandbox/aws/moto_state.py", "gpucluster sandbox image 1"): "the description of an image",
@@ -115,7 +115,7 @@ def test_command_in_a_message_of_a_machine_can_be_typed_there(place: str, comman
         machine_verbs.parser().parse_args([word.replace("NAME", "1") for word in words])
 
 
-PLACE = re.compile(r"\b(on \{machine\}|on the head\b|on the node\b|at the desk\b)[^:;]*: ")
+PLACE = re.compile(r"\b(on \{machine\}|on the head\b|on the node\b|on your computer\b)[^:;]*: ")
 WORDS = re.compile(r"(?<![\w/.-])gpucluster ([a-z0-9-]+)")
 
 
@@ -123,7 +123,7 @@ def typed_on_machines(text: str) -> Iterator[str]:
     """The first word of each command of gpucluster that a remedy says to type on a machine."""
     _, *parts = PLACE.split(text)
     for place, commands in zip(parts[::2], parts[1::2], strict=True):
-        if place != "at the desk":
+        if place != "on your computer":
             yield from WORDS.findall(commands)
 
 
@@ -145,7 +145,9 @@ def test_command_of_a_remedy_can_be_typed_where_the_remedy_says(text: str) -> No
 def test_remedy_with_a_command_of_the_desk_is_found() -> None:
     assert len(REMEDIES) > 60
     assert [
-        *typed_on_machines("on the head: sinfo; `gpucluster validate NAME`; at the desk: gpucluster exec")
+        *typed_on_machines(
+            "on the head: sinfo; `gpucluster validate NAME`; on your computer: gpucluster exec"
+        )
     ] == ["validate"]
     assert [*typed_on_machines("on {machine}: gpucluster --version")] == ["--version"]
 

@@ -17,7 +17,7 @@ from gpucluster.elastic.act import Actor, Clients, Failpoint, grouped
 from gpucluster.elastic.events import Entry, Event, JobPlaced, LaunchDone, LaunchRequested, NodeNeeded
 from gpucluster.elastic.executors import InlineExecutor
 from gpucluster.elastic.journal import Journal, read_only
-from gpucluster.elastic.lease import Alone, Hold
+from gpucluster.elastic.lease import AlwaysHeld, LeaseCheck
 from gpucluster.elastic.log_lines import describe
 from gpucluster.elastic.model import (
     Action,
@@ -36,7 +36,7 @@ from gpucluster.elastic.model import (
     SetReservation,
     Signal,
     Terminate,
-    Unblock,
+    Undrain,
 )
 from gpucluster.errors import GpuclusterError
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud, ModelControl
@@ -64,10 +64,10 @@ def launches(folder: Path, *events: Event, repeat: bool = False) -> int:
         slurm=SlurmModel(plan, lambda kind, hosts: None),
         control=ModelControl(),
         journal=journal,
-        clouds=executor,
-        slurms=executor,
+        cloud_executor=executor,
+        slurm_executor=executor,
         clock=lambda: NOW,
-        ring=lambda: None,
+        start_pass=lambda: None,
         hit=lambda _: None,
     )
     Actor(clients).act([LaunchGang(request=REQUEST, repeat=repeat, reason="a job waits")])
@@ -109,7 +109,7 @@ class Waiting:
             one()
 
 
-class Lost(Alone):
+class Lost(AlwaysHeld):
     """A lease that ran out."""
 
     def held(self) -> bool:
@@ -152,7 +152,7 @@ class Bench:
 
 def bench(
     folder: Path,
-    lease: Hold | None = None,
+    lease: LeaseCheck | None = None,
     cloud: type[ModelCloud] = ModelCloud,
     *,
     slurm: SlurmModel | None = None,
@@ -170,13 +170,13 @@ def bench(
         slurm=slurm,
         control=control,
         journal=journal,
-        clouds=executor,
-        slurms=executor,
+        cloud_executor=executor,
+        slurm_executor=executor,
         clock=lambda: NOW,
-        ring=lambda: rings.append(None),
+        start_pass=lambda: rings.append(None),
         hit=hit,
         notices=notices,
-        lease=lease or Alone(),
+        lease=lease or AlwaysHeld(),
     )  # fmt: skip
     return Bench(Actor(clients), one, slurm, control, journal, executor, rings)
 
@@ -338,7 +338,7 @@ REQUEUE = Requeue(jobs=(41,), instance="i-1", reason="spot")
 CALLS: tuple[tuple[Action, Call], ...] = (
     (Block(slots=(SLOT,), reason="full"), ("update", (SLOT,), "drain", "full")),
     (Drain(slots=(SLOT,), reason="spot"), ("update", (SLOT,), "drain", "spot")),
-    (Unblock(slots=(SLOT,), reason="log"), ("update", (SLOT,), "undrain", None)),
+    (Undrain(slots=(SLOT,), reason="log"), ("update", (SLOT,), "undrain", None)),
     (MarkDown(slots=(SLOT,), reason="gone"), ("update", (SLOT,), "down", "gone")),
     (PowerDown(slots=(SLOT,), reason="log"), ("update", (SLOT,), "power_down", None)),
     (PowerUp(slots=(SLOT,), reason="log"), ("update", (SLOT,), "power_up", None)),
@@ -353,7 +353,7 @@ CALLS: tuple[tuple[Action, Call], ...] = (
 
 
 def recording(
-    folder: Path, points: list[Failpoint], lease: Hold | None = None
+    folder: Path, points: list[Failpoint], lease: LeaseCheck | None = None
 ) -> tuple[Bench, RecordingSlurm]:
     slurm = RecordingSlurm()
     return bench(folder, lease, slurm=slurm, hit=points.append), slurm
@@ -409,7 +409,7 @@ def test_signal_is_recorded_if_slurm_accepts_it(tmp_path: Path, broken: bool, si
     assert one.journal.memory.jobs["41"].signalled is signalled
 
 
-class Ending(Alone):
+class Ending(AlwaysHeld):
     """A lease that runs out after so many checks."""
 
     def __init__(self, checks: int) -> None:

@@ -233,7 +233,7 @@ def test_reservation_of_a_block_outside_the_plan_is_deleted() -> None:
     """Only names with the block's own `cr-` are read: a site's `gpucluster-maintenance` is none of ours."""
     old = replace(at_the_end(5 * H), name="gpucluster-cr-2")
     assert closed(seeing(sight(a_block_plan()), block(-H, 5 * H), at_the_end(5 * H), old)) == [old.name]
-    assert names.RESERVATION_PREFIX == "gpucluster-cr-"
+    assert names.BLOCK_RESERVATION_PREFIX == "gpucluster-cr-"
 
 
 def test_block_is_usable_until_its_warning_less_the_termination_lead() -> None:

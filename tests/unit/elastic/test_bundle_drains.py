@@ -23,7 +23,7 @@ from gpucluster.elastic.model import (
     MarkDown,
     PowerDown,
     PowerUp,
-    Unblock,
+    Undrain,
 )
 from gpucluster.elastic.status_endpoint import read_held
 from gpucluster.plan import codec, names
@@ -44,7 +44,7 @@ def actions(seen: ClusterSnapshot) -> tuple[Action, ...]:
 
 
 def on(found: tuple[Action, ...], slot: str) -> set[type[Action]]:
-    kinds = (Block, Drain, Unblock, MarkDown, PowerDown, PowerUp)
+    kinds = (Block, Drain, Undrain, MarkDown, PowerDown, PowerUp)
     return {type(a) for a in found if isinstance(a, kinds) and slot in a.slots}
 
 
@@ -85,11 +85,11 @@ def test_the_drains_are_lifted_when_the_hold_is_over_and_kept_while_that_is_not_
         node(NEXT, f"{OFF} DRAIN", reason="mine", reason_by="root"),
     ]
     over = actions(sight(burst(), nodes=drained))
-    assert [a.slots for a in over if isinstance(a, Unblock)] == [(SLOT,)]
+    assert [a.slots for a in over if isinstance(a, Undrain)] == [(SLOT,)]
     assert actions(sight(burst(), nodes=drained, held=None)) == ()
     up = [node(SLOT, f"{UP} DRAIN", **OURS, last_busy=NOW)]
     lifted = actions(sight(burst(), *living(SLOT), nodes=up, instances=[instance(0)]))
-    assert on(lifted, SLOT) == {Unblock}
+    assert on(lifted, SLOT) == {Undrain}
 
 
 def waking(*slots: str) -> tuple[tuple[float, Event], ...]:

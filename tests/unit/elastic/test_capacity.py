@@ -37,7 +37,7 @@ from gpucluster.elastic.events import (
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import BucketLevel, Memory, fold
 from gpucluster.elastic.memory.launches import served
-from gpucluster.elastic.model import LaunchGang, MarkDown, RecordEvents, Terminate, Unblock
+from gpucluster.elastic.model import LaunchGang, MarkDown, RecordEvents, Terminate, Undrain
 from gpucluster.plan.model import LaunchTemplate, Market, SlurmOnAws, Source
 from gpucluster.sandbox.aws.ec2.state.client import ModelCloud
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
@@ -398,7 +398,7 @@ def test_each_refusal_of_a_fleet_excludes_its_own_machine_type() -> None:
 
 
 def test_throttle_of_a_fleet_is_no_refusal_for_capacity() -> None:
-    """aws-parallelcluster-node#734: the throttled override's neighbours were disabled as without capacity."""
+    """aws-parallelcluster-node#734: the throttled override's local_holders were disabled as without capacity."""
     said = errors((SPOT, "RequestLimitExceeded"), (OTHER, "UnfulfillableCapacity"))
     found = list(events_of_nothing(TIMES, Memory(), fleet_ask(), said, NOW))
     assert not [e for e in found if isinstance(e, OfferRefused)]
@@ -518,7 +518,7 @@ def test_after_a_refusal_of_eight_two_slots_are_undrained_for_a_job_of_two() -> 
     moment = sight(PLAN, nodes=drained, jobs=[job(1, node_count=8), job(2, node_count=2)])
     moment = after(moment, *stands)
     actions = decide(moment.plan, moment.bindings, moment.observation, moment.memory, NOW)
-    assert [a.slots for a in actions if isinstance(a, Unblock)] == [("h200-2a-1", "h200-2a-2")]
+    assert [a.slots for a in actions if isinstance(a, Undrain)] == [("h200-2a-1", "h200-2a-2")]
 
 
 def test_gang_above_every_source_max_gets_that_reason(tmp_path: Path) -> None:

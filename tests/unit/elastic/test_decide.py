@@ -48,7 +48,7 @@ from gpucluster.elastic.model import (
     RecordEvents,
     ResetDown,
     Terminate,
-    Unblock,
+    Undrain,
 )
 from gpucluster.plan.messages import NodePhase, NodeReport
 from gpucluster.plan.model import Market, SlurmOnAws, Standby
@@ -388,7 +388,7 @@ def test_consecutive_refusals_last_longer_up_to_a_limit() -> None:
         ("IDLE CLOUD NOT_RESPONDING POWERING_UP POWER_DOWN", "", [MarkDown, PowerDown]),
         ("MIXED CLOUD NOT_RESPONDING POWERING_UP POWER_DOWN", "", []),
         ("IDLE CLOUD DRAIN POWERED_DOWN", "broken fan", []),
-        ("IDLE CLOUD DRAIN POWERED_DOWN", "gpucluster: no h200", [Unblock]),
+        ("IDLE CLOUD DRAIN POWERED_DOWN", "gpucluster: no h200", [Undrain]),
         ("IDLE CLOUD NOT_RESPONDING POWERED_DOWN", "", [PowerDown]),
         ("IDLE CLOUD POWERING_DOWN", "", []),
     ],
@@ -426,7 +426,7 @@ def test_node_drained_by_slurm_is_replaced_and_a_persons_drain_stays(
 @pytest.mark.parametrize(("by", "lifted"), [("slurm", True), ("root", False)])
 def test_drain_by_slurm_of_a_slot_without_an_instance_is_removed(by: str, lifted: bool) -> None:
     off = node(A1, OFF + " DRAIN", reason="Kill task failed", reason_by=by)
-    assert bool(only(Unblock, act(seen([off])))) is lifted
+    assert bool(only(Undrain, act(seen([off])))) is lifted
 
 
 def test_offer_with_less_hardware_than_slurm_conf_is_refused() -> None:
@@ -585,24 +585,24 @@ def drained(reason: str = "gpucluster: no h200") -> list[SlurmNode]:
 
 def test_after_the_refusal_slots_of_one_gang_are_undrained_in_one_zone() -> None:
     waiting = [job(3, node_count=2), job(4, node_count=5)]
-    lifted = only(Unblock, act(seen(drained(), waiting), refused_everywhere(NOW - 1)))
-    assert [a.slots for a in lifted if isinstance(a, Unblock)] == [(A1, A2)]
+    lifted = only(Undrain, act(seen(drained(), waiting), refused_everywhere(NOW - 1)))
+    assert [a.slots for a in lifted if isinstance(a, Undrain)] == [(A1, A2)]
 
 
 def test_after_the_refusal_all_slots_are_undrained_if_no_job_waits() -> None:
-    lifted = only(Unblock, act(seen(drained()), refused_everywhere(NOW - 1)))
-    assert sum(len(a.slots) for a in lifted if isinstance(a, Unblock)) == 32
+    lifted = only(Undrain, act(seen(drained()), refused_everywhere(NOW - 1)))
+    assert sum(len(a.slots) for a in lifted if isinstance(a, Undrain)) == 32
 
 
 @pytest.mark.parametrize("reason", ["JobHeldUser", "Dependency"])
 def test_held_job_causes_no_test(reason: str) -> None:
-    lifted = only(Unblock, act(seen(drained(), [job(3, reason=reason)]), refused_everywhere(NOW - 1)))
-    assert sum(len(a.slots) for a in lifted if isinstance(a, Unblock)) == 32
+    lifted = only(Undrain, act(seen(drained(), [job(3, reason=reason)]), refused_everywhere(NOW - 1)))
+    assert sum(len(a.slots) for a in lifted if isinstance(a, Undrain)) == 32
 
 
 def test_slots_drained_by_others_are_not_changed() -> None:
     actions = act(seen(drained("broken fan"), [job(3)]), refused_everywhere(NOW - 1))
-    assert not only(Unblock, actions)
+    assert not only(Undrain, actions)
     assert not only(Block, act(seen(drained("broken fan"), [job(3)]), refused_everywhere(NOW + 60)))
 
 
@@ -677,8 +677,8 @@ def test_success_removes_the_refusal_and_undrains_the_other_slots() -> None:
     after = fold(known, [Entry(at=NOW, event=e) for e in (needed, *done)])
     assert ask.offer_key not in after.refusals
     shown = [*drained(), node(A1, WAKING)]
-    lifted = only(Unblock, act(seen(shown, [job(1, A1)], [instance(1)]), after))
-    assert [len(a.slots) for a in lifted if isinstance(a, Unblock)] == [15]
+    lifted = only(Undrain, act(seen(shown, [job(1, A1)], [instance(1)]), after))
+    assert [len(a.slots) for a in lifted if isinstance(a, Undrain)] == [15]
 
 
 def test_always_on_nodes_stay_up_and_are_powered_up_when_off() -> None:

@@ -10,7 +10,7 @@ from support.launches import launch_spec
 
 from gpucluster.cloud.port import InstanceState
 from gpucluster.elastic.decide import decide, facts, interruptions, jobs
-from gpucluster.elastic.decide.evacuation import FRESH_S, RULES, EvacuationContext, next_due
+from gpucluster.elastic.decide.evacuation import EVACUATION_TABLE, FRESH_S, EvacuationContext, next_due
 from gpucluster.elastic.decide.node_context import NodeContext
 from gpucluster.elastic.decide.node_context import SharedContext as ContextOf
 from gpucluster.elastic.decide.node_table import ROWS, UNMOVED_S
@@ -36,7 +36,7 @@ from gpucluster.elastic.events import (
 )
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import Interruption, fold
-from gpucluster.elastic.model import Action, LaunchGang, MarkDown, PowerDown, PowerUp, ReceivedReport, Unblock
+from gpucluster.elastic.model import Action, LaunchGang, MarkDown, PowerDown, PowerUp, ReceivedReport, Undrain
 from gpucluster.plan.messages import Beat, NodePhase, NodeReport, Notice, NoticeKind
 from gpucluster.plan.model import JobHeartbeat, Termination
 
@@ -91,7 +91,7 @@ def test_times_of_the_signal_and_the_requeue(
         TERMINATION,
         None if ordered_ago is None else NOW - ordered_ago,
     )
-    found = [rule(moment) for rule in (RULES[kind].signal_at, RULES[kind].requeue_at)]
+    found = [rule(moment) for rule in (EVACUATION_TABLE[kind].signal_at, EVACUATION_TABLE[kind].requeue_at)]
     assert [None if at is None else at - NOW for at in found] == [*times], what
 
 
@@ -270,7 +270,7 @@ def half_open(nodes: Iterable[object] = (), size: int = 3) -> list[str]:
     keys = {offer.key for some in all_offers(world(moment)).values() for offer in some}
     refused = [Entry(at=NOW - 60, event=OfferRefused(key=key, words="ICE", until=NOW - 1)) for key in sorted(keys)]  # fmt: skip
     moment = replace(moment, memory=fold(moment.memory, refused))
-    return [slot for a in acts(moment) if isinstance(a, Unblock) for slot in a.slots]
+    return [slot for a in acts(moment) if isinstance(a, Undrain) for slot in a.slots]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support.fleet import some_bindings
 
 from gpucluster.cloud.port import Instance, InstanceState, QueueNotice, Reservation
 from gpucluster.elastic.decide import decide, next_look
-from gpucluster.elastic.decide.evacuation import RULES, EvacuationContext, interruption_notice
+from gpucluster.elastic.decide.evacuation import EVACUATION_TABLE, EvacuationContext, interruption_notice
 from gpucluster.elastic.decide.jobs import MAX_RESTARTS
 from gpucluster.elastic.decide.terminations import last_word
 from gpucluster.elastic.events import (
@@ -47,7 +47,7 @@ from gpucluster.elastic.model import (
     RecordEvents,
     Requeue,
     Signal,
-    Unblock,
+    Undrain,
 )
 from gpucluster.plan.messages import GpuFault, NodePhase, NodeReport, Notice, NoticeKind, Step
 from gpucluster.plan.model import Market, Termination
@@ -421,7 +421,7 @@ def test_cancelled_maintenance_removes_our_drain_and_a_silent_service_does_not()
     s.report(A1)
     actions = s.step()
     assert events(actions, InterruptionOver)
-    assert [a.slots for a in kinds(actions, Unblock)] == [(A1,)]  # type: ignore[union-attr]
+    assert [a.slots for a in kinds(actions, Undrain)] == [(A1,)]  # type: ignore[union-attr]
 
 
 def test_moved_maintenance_is_recorded_in_both_directions() -> None:
@@ -735,7 +735,12 @@ def test_every_kind_has_a_rule_that_signals_before_it_requeues() -> None:
                 Interruption(kind=kind, since=NOW, words="", ends_at=ends), Termination(), NOW
             )
             signal, requeue, take = (
-                f(m) for f in (RULES[kind].signal_at, RULES[kind].requeue_at, RULES[kind].power_down_at)
+                f(m)
+                for f in (
+                    EVACUATION_TABLE[kind].signal_at,
+                    EVACUATION_TABLE[kind].requeue_at,
+                    EVACUATION_TABLE[kind].power_down_at,
+                )
             )
             assert requeue is None or (signal is not None and signal <= requeue)
             assert take is None or (requeue is not None and requeue <= take)

@@ -104,10 +104,10 @@ def test_kill_during_an_evacuation_leaves_no_job_without_its_signal(tmp_path: Pa
             slurm=slurm,
             control=ModelControl(),
             journal=journal,
-            clouds=InlineExecutor(),
-            slurms=InlineExecutor(),
+            cloud_executor=InlineExecutor(),
+            slurm_executor=InlineExecutor(),
             clock=lambda: 1.0,
-            ring=lambda: None,
+            start_pass=lambda: None,
             hit=hit,
             notices=queue,
         )

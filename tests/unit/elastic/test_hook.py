@@ -34,7 +34,7 @@ def call(path: Path, *arguments: str, **environ: str) -> "subprocess.CompletedPr
 
 def test_constants_equal_the_names_of_the_plan() -> None:
     assert (hook.SPOOL, hook.WAKE_SOCKET) == (names.SPOOL, names.WAKE_SOCKET)
-    assert str(Path(waiter.LOOK).parent) == names.SPOOL
+    assert str(Path(waiter.STATE_FILE).parent) == names.SPOOL
 
 
 @pytest.mark.parametrize("module", [hook, waiter])

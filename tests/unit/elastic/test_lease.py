@@ -12,7 +12,7 @@ from support.two_daemons import Bucket, Nap, Pair
 
 from gpucluster.cloud.port import CloudError, Control, Fault, Scaling
 from gpucluster.elastic.journal import FencedError
-from gpucluster.elastic.lease import MARGIN, Lease, LeaseLostError, Neighbours
+from gpucluster.elastic.lease import MARGIN, Lease, LeaseLostError, LocalHolders
 from gpucluster.elastic.model import Terminate
 from gpucluster.sandbox.aws.ec2.state.client import ModelControl
 
@@ -31,16 +31,16 @@ class Desk:
     ended: list[str] = field(default_factory=list[str])
     fence: int = 0
 
-    def lease(self, me: str, *, patient: bool = False) -> Lease:
+    def lease(self, me: str, *, on_standby: bool = False) -> Lease:
         return Lease(
             self.control,
             me,
             TTL_S,
             clock=lambda: self.now,
             wall=lambda: 1e9,
-            neighbours=Neighbours(over=lambda holder: holder in self.gone, end=self.ended.append),
+            local_holders=LocalHolders(has_ended=lambda holder: holder in self.gone, kill=self.ended.append),
             known_epoch=lambda: self.fence,
-            patient=patient,
+            on_standby=on_standby,
         )
 
     def both(self) -> tuple[Lease, Lease]:
@@ -111,7 +111,7 @@ def test_released_lease_is_free_at_once() -> None:
 def test_second_head_leaves_a_released_lease_to_the_first_head() -> None:
     """The first's daemon restarts with each bundle: it took 3 s to come back, and found the lease taken."""
     desk = Desk()
-    first, second = desk.lease("first"), desk.lease("second", patient=True)
+    first, second = desk.lease("first"), desk.lease("second", on_standby=True)
     first.watch()
     assert second.watch() == "first"
     first.release()
@@ -268,7 +268,7 @@ class Two:
             TTL_S,
             clock=lambda: self.offsets[n] + self.now * self.rates[n],
             wall=lambda: self.now + self.offsets[n],
-            neighbours=Neighbours(over=lambda holder: holder in self.dead, end=lambda _: None),
+            local_holders=LocalHolders(has_ended=lambda holder: holder in self.dead, kill=lambda _: None),
             known_epoch=lambda: self.fence,
         )
 

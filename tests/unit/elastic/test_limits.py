@@ -30,7 +30,7 @@ from gpucluster.elastic.events import (
 )
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.memory import Memory, OpenBreaker, fold
-from gpucluster.elastic.model import Action, Block, LaunchGang, MarkDown, RecordEvents, Terminate, Unblock
+from gpucluster.elastic.model import Action, Block, LaunchGang, MarkDown, RecordEvents, Terminate, Undrain
 from gpucluster.plan.messages import GpuFault
 from gpucluster.plan.model import Breaker, Budget
 
@@ -200,12 +200,12 @@ def test_half_open_breaker_undrains_the_slots_of_one_job() -> None:
     moment = replace(moment, memory=replace(moment.memory, boots={"h200": 6}))
     moment = after(moment, hit, ago=901)
     found = acts(moment)
-    assert [a.slots for a in found if isinstance(a, Unblock)] == [(A1, A2)]
+    assert [a.slots for a in found if isinstance(a, Undrain)] == [(A1, A2)]
     assert moment.observation.slurm
     idle = replace(
         moment, observation=replace(moment.observation, slurm=replace(moment.observation.slurm, jobs=()))
     )
-    assert sum(len(a.slots) for a in acts(idle) if isinstance(a, Unblock)) == 32, "who comes first tries"
+    assert sum(len(a.slots) for a in acts(idle) if isinstance(a, Undrain)) == 32, "who comes first tries"
 
 
 def test_bad_image_is_launched_only_a_few_times(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ from gpucluster.elastic.model import (
     RecordEvents,
     ResetDown,
     Terminate,
-    Unblock,
+    Undrain,
 )
 from gpucluster.plan.messages import HeldBundle
 from gpucluster.plan.model import Market, SlurmOnAws
@@ -182,7 +182,7 @@ def test_no_other_rule_harms_a_job_or_a_persons_drain() -> None:
         incarnation = after.incarnations.get(slot)
         if incarnation is not None and incarnation.interruption is not None:
             continue  # its machine goes at a known time, or by a person's order: see test_troubles
-        if not isinstance(action, Unblock):
+        if not isinstance(action, Undrain):
             assert not context.runs or context.instance_status in LOST, (slot, context.node, action)
         if context.starts:
             continue  # a job that waits for what a person has drained meanwhile is sent back whole
@@ -330,7 +330,7 @@ def _touched(actions: tuple[Action, ...], memory: Memory) -> Iterator[tuple[str,
         if incarnation.instance
     }
     for action in actions:
-        if isinstance(action, MarkDown | PowerDown | ResetDown | Unblock):
+        if isinstance(action, MarkDown | PowerDown | ResetDown | Undrain):
             yield from ((slot, action) for slot in action.slots)
         elif isinstance(action, Terminate):
             yield from ((owner[i], action) for i in action.instances if i in owner)
@@ -455,7 +455,7 @@ def test_writer_of_a_reason_is_its_owner(reason: str, by: str, drained: bool, ow
 )
 def test_drain_is_removed_only_by_its_owner(words: str, reason: str, by: str, lifted: bool) -> None:
     known = Memory(epoch="e") if "POWERED_DOWN" in words else living()
-    assert (Unblock in steps(words, known, reason=reason, reason_by=by)) is lifted
+    assert (Undrain in steps(words, known, reason=reason, reason_by=by)) is lifted
 
 
 def test_state_that_slurm_should_leave_is_changed_after_its_bound() -> None:
@@ -581,8 +581,8 @@ def test_kept_instance_is_not_terminated_in_any_state(
 def test_drain_of_a_keep_order_is_removed_after_it() -> None:
     words, reason = "IDLE CLOUD POWERED_DOWN DRAIN", "gpucluster: [operator] kept"
     held = replace(living("failed", orders=order(Verb.NODE_KEEP)), incarnations={})
-    assert Unblock not in steps(words, held, reason=reason, reason_by="slurm")
-    assert steps(words, replace(held, orders={}), reason=reason, reason_by="slurm") == [Unblock]
+    assert Undrain not in steps(words, held, reason=reason, reason_by="slurm")
+    assert steps(words, replace(held, orders={}), reason=reason, reason_by="slurm") == [Undrain]
 
 
 def test_drained_pool_powers_down_idle_nodes_except_kept_ones() -> None:

@@ -87,7 +87,7 @@ class World:
         self.journal = Journal.open(self.root / "j", self.now)
         self.clients = Clients(
             cluster=self.plan.name, times=self.plan.times, cloud=self.cloud, slurm=self.slurm, control=ModelControl(),
-            journal=self.journal, clouds=self.clouds, slurms=self.slurms, clock=lambda: self.now, ring=lambda: None,
+            journal=self.journal, cloud_executor=self.clouds, slurm_executor=self.slurms, clock=lambda: self.now, start_pass=lambda: None,
             hit=lambda _: None, notices=self, lease=self,
         )  # fmt: skip
         self.reconciler = Reconciler(

@@ -15,7 +15,7 @@ from gpucluster.elastic.events import Entry, NodeUnneeded, TerminationRefused
 from gpucluster.elastic.inspect.snapshot import ClusterSnapshot
 from gpucluster.elastic.inspect.why import text, why
 from gpucluster.elastic.memory import Memory, fold
-from gpucluster.elastic.model import Drain, Terminate, Unblock
+from gpucluster.elastic.model import Drain, Terminate, Undrain
 from gpucluster.plan import names
 from gpucluster.slurm.values import SlurmJob
 
@@ -177,10 +177,10 @@ def test_drain_is_removed_when_the_instance_has_ended() -> None:
         reason="gpucluster: [termination] i-0 cannot be terminated: no",
         reason_by="slurm",
     )
-    assert actions(moment, Unblock) == []
+    assert actions(moment, Undrain) == []
     ended: Instance = instance(0, 2000.0, state=InstanceState.TERMINATED)
     gone = seen(moment, instances=(ended,))
-    (lifted,) = actions(gone, Unblock)
+    (lifted,) = actions(gone, Undrain)
     assert (lifted.slots, lifted.reason) == ((A1,), "its old instance has ended")
 
 

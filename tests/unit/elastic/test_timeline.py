@@ -71,9 +71,9 @@ def test_refusal_and_requeue_are_moments_of_the_job(tmp_path: Path) -> None:
     f.until(lambda: job.state == "RUNNING", 400)
     f.run(5)
     what = [m.what for m in timeline.timeline(job.id, read_only(tmp_path / "journal.sqlite"))]
-    assert what.count("refused") == 3
-    assert what.count("placed") == 2
-    assert what.count("submitted") == 1
+    assert what.count(timeline.Moment.REFUSED) == 3
+    assert what.count(timeline.Moment.PLACED) == 2
+    assert what.count(timeline.Moment.SUBMITTED) == 1
     assert "running" in what
 
 

@@ -103,14 +103,14 @@ def test_without_a_job_there_is_no_wait(slurm: Slurm) -> None:
 
 def test_many_waiters_share_one_query(slurm: Slurm) -> None:
     look = str(slurm.root / "look")
-    many = [waiter.Look(look, str(slurm.root), fresh_s=60.0) for _ in range(50)]
+    many = [waiter.SharedQuery(look, str(slurm.root), fresh_s=60.0) for _ in range(50)]
     assert {one.read() for one in many} == {(frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))}
     assert (slurm.root / "looks").read_text() == "x\n"
 
 
 def test_result_with_a_future_time_is_not_fresh(slurm: Slurm) -> None:
     """For as long as the clock had been ahead nobody looked anew, and every job waited out its ResumeTimeout."""
-    one = waiter.Look(str(slurm.root / "look"), str(slurm.root), fresh_s=60.0)
+    one = waiter.SharedQuery(str(slurm.root / "look"), str(slurm.root), fresh_s=60.0)
     one.read()
     os.utime(slurm.root / "look.at", (0, time.time() + 3600))
     slurm.say("waiting", "b-9")
@@ -122,12 +122,12 @@ def test_frozen_waiter_does_not_block_the_others(slurm: Slurm) -> None:
     look = str(slurm.root / "look")
     with open(f"{look}.at", "w") as frozen:  # noqa: PTH123
         fcntl.flock(frozen, fcntl.LOCK_EX)
-        assert waiter.Look(look, str(slurm.root), fresh_s=0.0, lock_s=0.05).read() is None
-    assert waiter.Look(look, str(slurm.root), fresh_s=0.0, lock_s=0.05).read() is not None
+        assert waiter.SharedQuery(look, str(slurm.root), fresh_s=0.0, lock_s=0.05).read() is None
+    assert waiter.SharedQuery(look, str(slurm.root), fresh_s=0.0, lock_s=0.05).read() is not None
 
 
 def test_unwritable_spool_only_causes_more_queries(slurm: Slurm) -> None:
-    one = waiter.Look("/proc/nothing/look", str(slurm.root), fresh_s=0.0)
+    one = waiter.SharedQuery("/proc/nothing/look", str(slurm.root), fresh_s=0.0)
     assert one.read() == (frozenset({"a-1", "a-2", "b-9"}), frozenset({"7", "8"}))
 
 
@@ -189,7 +189,7 @@ def test_waiter_on_the_second_head_uses_its_own_slurm_conf(
     """A head that is off cost TCPTimeout at each of its two calls."""
     (slurm.root / "sinfo").write_text(f'#!/bin/sh\necho "$SLURM_CONF" >>{slurm.root}/asked\n')
     near = slurm.root / "near.conf"
-    monkeypatch.setattr(waiter, "NEAR", str(near))
+    monkeypatch.setattr(waiter, "STANDBY_CONF", str(near))
     monkeypatch.delenv("SLURM_CONF", raising=False)
     slurm.wait()
     near.write_text("")

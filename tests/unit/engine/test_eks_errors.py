@@ -4,9 +4,8 @@ import pytest
 from support.eks_plans import ADMIN, BOTH, PERSON, everything, hybrid
 
 from gpucluster.engine.error_attribution import explainer, field_of
-from gpucluster.plan.model import AwsPlan
+from gpucluster.plan.model import AwsPlan, eks_of
 from gpucluster.plan.names import pods_role, principal_word
-from gpucluster.plan.security_rules import eks_of
 
 GROUP, ENTRY = "aws:eks/nodeGroup:NodeGroup", "aws:eks/accessEntry:AccessEntry"
 CLUSTER, ADDON = "aws:eks/cluster:Cluster", "aws:eks/addon:Addon"

@@ -140,8 +140,8 @@ def test_every_default_is_explained() -> None:
     rows = {name: row for name, row in vars(defaults).items() if isinstance(row, defaults.Default)}
     assert len(rows) > 12
     unexplained = {name for name, row in rows.items() if row.reason not in reasons}
-    # the first shows only with a long boot_timeout, the second only with a partition without GPUs
-    assert unexplained == {"SELF_TERMINATION_MARGIN_S", "CPU_BILLING"}
+    # the first shows only with a long boot_timeout, the second only with a partition without GPUs, the third of hosts
+    assert unexplained == {"SELF_TERMINATION_MARGIN_S", "CPU_BILLING", "SLURMD_TIMEOUT_OF_HOSTS_S"}
     assert len({note.path for note in notes}) == len(notes)
 
 

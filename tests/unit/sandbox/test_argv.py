@@ -63,7 +63,7 @@ def test_capsule_ends_with_its_outer_process_and_has_no_secret():
         gpus={"p5": 8},
         room=18,
         listener=3,
-        hello=4,
+        keep_alive=4,
         lock=5,
         state_root="/state",
     )

@@ -46,7 +46,7 @@ def test_run_waits_while_a_standing_node_boots(answers: list[tuple[SlurmNode, ..
 
 def test_words_name_the_nodes_and_the_limit() -> None:
     _, told = waits([nodes(a=BOOTS, b=UP), nodes(a=UP, b=UP)])
-    assert told == ["wait for 1 standing nodes to boot, at most 600 s: a"]
+    assert told == ["wait for 1 always-on nodes to boot, at most 600 s: a"]
 
 
 def test_wait_ends_after_the_limit() -> None:

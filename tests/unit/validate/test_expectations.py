@@ -106,7 +106,7 @@ def test_up_nodes_of_the_plan_are_checked():
 def test_always_on_nodes_must_be_up_and_other_nodes_boot():
     plan = builders.a_plan(("{min: 0, max: 16}", "{min: 2, max: 3}"), (", max: 4}", "}"))
     by_id = {e.id: e for e in expectations(plan)}
-    assert by_id["nodes.state[head]"].want.static == ("h200-2a-1", "h200-2a-2")
+    assert by_id["nodes.state[head]"].want.always_on == ("h200-2a-1", "h200-2a-2")
     assert {"disk[h200-2a-2]", "disk[h200/1]"} <= by_id.keys()
     assert "disk[h200/2]" not in by_id
     assert pool_jobs(plan)[0].nodes == 1

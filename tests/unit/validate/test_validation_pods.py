@@ -65,14 +65,14 @@ def test_pods_run_on_two_nodes_and_mount_what_the_team_has(cluster: Cluster) -> 
     assert judged(mine, "kube.reach").verdict is CheckStatus.PASS
     places = {one["metadata"]["name"].rpartition("-")[2]: one for one in cluster.objects("Pod").values()}
     assert {role: one["spec"]["nodeName"] for role, one in places.items()} == {
-        "team": "n-1", "peer": "n-2", "stranger": "n-2", "mounts": "n-1",
+        "team": "n-1", "peer": "n-2", "outsider": "n-2", "mounts": "n-1",
     }  # fmt: skip
     claims = [one["persistentVolumeClaim"]["claimName"] for one in places["mounts"]["spec"]["volumes"]]
     assert tuple(claims) == TUNE.claims != ()
-    assert {one["metadata"]["namespace"] for role, one in places.items() if role != "stranger"} == {
+    assert {one["metadata"]["namespace"] for role, one in places.items() if role != "outsider"} == {
         "research"
     }
-    assert places["stranger"]["metadata"]["namespace"].startswith("gpucluster-validate-")
+    assert places["outsider"]["metadata"]["namespace"].startswith("gpucluster-validate-")
     mine.close()
 
 
@@ -197,7 +197,7 @@ def test_pool_without_a_node_that_takes_pods_is_a_warning(cluster: Cluster, chan
 def test_policies_that_come_late_are_waited_for(cluster: Cluster) -> None:
     mine = started(cluster)
     judged(mine, "kube.reach")
-    cluster.change(exec=[["tune-stranger", "10.244.", 0, ""]])
+    cluster.change(exec=[["tune-outsider", "10.244.", 0, ""]])
     cluster.while_asleep = lambda: cluster.change(exec=[])
     assert judged(mine, "kube.isolation").verdict is CheckStatus.PASS
     mine.close()
@@ -219,7 +219,7 @@ def test_pools_wait_together_for_policies_that_never_come(cluster: Cluster) -> N
 
 
 def test_stranger_that_reaches_nothing_proves_nothing(cluster: Cluster) -> None:
-    cluster.change(exec=[["tune-stranger", "kubernetes.default.svc", 1, "TIMEOUT"]])
+    cluster.change(exec=[["tune-outsider", "kubernetes.default.svc", 1, "TIMEOUT"]])
     mine = started(cluster)
     found = judged(mine, "kube.isolation")
     assert found.verdict is CheckStatus.UNKNOWN

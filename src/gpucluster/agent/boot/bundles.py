@@ -31,7 +31,7 @@ def fetch(machine: Machine, state: BootState) -> BootState:
     if fetched is None:
         again = bool(have and state.damaged)  # the bucket has the last whole bundle again
         return replace(state, bundle=have, refused="", damaged="") if again else state
-    bundle = _unpacked(machine, fetched.body, fetched.etag)
+    bundle = _unpack(machine, fetched.body, fetched.etag)
     return replace(state, bundle=bundle, offered=bundle, refused="", damaged="")
 
 
@@ -89,7 +89,7 @@ def prune(machine: Machine, keep: Sequence[str | None]) -> None:
             shutil.rmtree(tree)
 
 
-def _unpacked(machine: Machine, body: bytes, etag: str) -> Bundle:
+def _unpack(machine: Machine, body: bytes, etag: str) -> Bundle:
     digest = artifacts.digest(body)
     try:
         members = artifacts.unpack(body)
@@ -98,7 +98,7 @@ def _unpacked(machine: Machine, body: bytes, etag: str) -> Bundle:
     except (ValueError, KeyError, EOFError, OSError, tarfile.TarError, zlib.error) as error:
         # a second fetch returns the same bytes
         raise BundleRefusedError(f"the bundle {digest[:12]} is damaged: {error}", digest) from error
-    tree = _written(machine, digest, members)
+    tree = _write_tree(machine, digest, members)
     return Bundle(digest=digest, etag=etag, tree=tree, plan=plan, bindings=bindings)
 
 
@@ -113,7 +113,7 @@ def _member(members: Sequence[Artifact], path: str) -> bytes:
     return found
 
 
-def _written(machine: Machine, digest: str, members: Sequence[Artifact]) -> Path:
+def _write_tree(machine: Machine, digest: str, members: Sequence[Artifact]) -> Path:
     """Write the tree, unless it exists and is complete. A crash may leave an incomplete tree."""
     tree = machine.path(TREES) / digest
     wanted = {a.path: a.content for a in members}

@@ -65,7 +65,7 @@ def hold(machine: Machine, state: BootState) -> BootState:
 
 
 def clear(machine: Machine, state: BootState) -> BootState:
-    """After the bundle is applied, refused or replaced by a newer one: let the daemon lift its drains."""
+    """After the bundle is applied, refused or replaced by a newer one: the daemon then removes its drains."""
     if state.held:
         return state
     machine.path(names.HELD_BUNDLE).unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def clear(machine: Machine, state: BootState) -> BootState:
 
 
 def lift_drains(machine: Machine, state: BootState) -> BootState:
-    """On an existing head: lift our drains of nodes that no held bundle removes."""
+    """On an existing head: remove our drains of nodes that no held bundle removes."""
     try:
         nodes = _nodes(machine, require(state.bundle))
     except (GpuclusterError, OSError) as error:
@@ -193,8 +193,8 @@ def _nodes(machine: Machine, bundle: Bundle) -> Mapping[str, SlurmNode]:
 
 
 def _ask(machine: Machine, argv: Sequence[str]) -> str:
-    near = machine.path(names.STANDBY_CONF)
-    env = {"SLURM_CONF": str(near)} if near.exists() else None
+    standby_conf = machine.path(names.STANDBY_CONF)
+    env = {"SLURM_CONF": str(standby_conf)} if standby_conf.exists() else None
     return machine.run(argv, timeout_s=SLURM_S, env=env).stdout
 
 

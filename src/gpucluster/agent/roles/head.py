@@ -30,8 +30,7 @@ STORAGE: StepTable = (
     ("mounts", block_devices.mount_all),
     ("state", block_devices.bind_state),
 )
-FOLLOW: StepTable = (  # repeated at each check; a step changes nothing if nothing has changed
-    ("bundle", slurmctld.fetch_bundle),
+AFTER_BUNDLE: StepTable = (  # repeated at each check; a step changes nothing if nothing has changed
     ("slurm", slurmctld.check_config),
     ("watchdog", watchdog.watch),
     ("hold", held_bundle.hold),
@@ -47,13 +46,14 @@ FOLLOW: StepTable = (  # repeated at each check; a step changes nothing if nothi
     ("accounts", accounting.apply_accounts),
     ("reservations", reservations.apply),
 )
+FOLLOW: StepTable = (("bundle", slurmctld.fetch_bundle), *AFTER_BUNDLE)
 BOOT: StepTable = (
     ("guard", guard.root_only),
     ("machine", identity.from_user_data),
     ("guard-daemon", guard.root_and_daemon),
     ("bundle", slurmctld.fetch_bundle),
     ("key", munge_key.create_or_fetch),
-    *FOLLOW[1:],
+    *AFTER_BUNDLE,
 )
 CHECK_S = 60.0  # until the plan is known
 REPORT_S = 120.0  # after this time the step in progress is published as the reason

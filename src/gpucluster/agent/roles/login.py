@@ -92,8 +92,7 @@ def ssh_settings(plan: SlurmPlan) -> str:
     )
 
 
-FOLLOW: StepTable = (  # repeated at each check; a step changes nothing if nothing has changed
-    ("bundle", bundles.fetch_and_apply),
+AFTER_BUNDLE: StepTable = (  # repeated at each check; a step changes nothing if nothing has changed
     ("hostname", hostnames.for_login),
     ("mounts", block_devices.mount_all),
     ("directory", directory.configure),
@@ -103,12 +102,13 @@ FOLLOW: StepTable = (  # repeated at each check; a step changes nothing if nothi
     ("sessions", limit_sessions),
     ("sshd", run_sshd),
 )
+FOLLOW: StepTable = (("bundle", bundles.fetch_and_apply), *AFTER_BUNDLE)
 BOOT: StepTable = (
     ("guard", guard.root_only),
     ("machine", identity.from_user_data),
     ("bundle", bundles.fetch_and_apply),
     ("key", munge_key.fetch),
-    *FOLLOW[1:],
+    *AFTER_BUNDLE,
 )
 
 

@@ -34,11 +34,12 @@ from gpucluster.plan.messages import NodePhase
 from gpucluster.slurm import hostlist
 
 log = logging.getLogger(__name__)
+KEY_STEP, MOUNTS_STEP = "key", "mounts"
 
 
 def mount_all(machine: Machine, state: BootState) -> BootState:
     """Mount the file systems. Each failed try is reported, so that a boot timeout has a reason."""
-    if any(step.name == "mounts" and not step.ok for step in boot_state.load(machine).steps):
+    if any(step.name == MOUNTS_STEP and not step.ok for step in boot_state.load(machine).steps):
         with contextlib.suppress(GpuclusterError, OSError):
             node_reports.send(machine, state, NodePhase.BOOTING)
     return block_devices.mount_all(machine, state)
@@ -66,9 +67,9 @@ BOOT: StepTable = (
     ("guard", guard.root_only),
     ("machine", identity.from_user_data),
     ("bundle", bundles.fetch_and_apply),
-    ("key", munge_key.fetch),
+    (KEY_STEP, munge_key.fetch),
     ("name", node_reports.register),
-    ("mounts", mount_all),
+    (MOUNTS_STEP, mount_all),
     ("directory", directory.configure),
     ("users", accounts.apply),
     ("jobs", job_role.serve_credentials),
@@ -124,7 +125,7 @@ def report_until_end(machine: Machine, state: BootState) -> None:
     while not power_off_if_due(machine, state):
         try:
             state = state if state.bundle else _with_bundle(machine, state)
-            keyed = any(step.name == "key" and step.ok for step in boot_state.load(machine).steps)
+            keyed = any(step.name == KEY_STEP and step.ok for step in boot_state.load(machine).steps)
             if keyed:
                 node_reports.send(machine, state, NodePhase.FAILED)
             else:

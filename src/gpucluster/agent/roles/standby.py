@@ -91,8 +91,7 @@ def _yields(machine: Machine, state: BootState) -> bool:
     return acts and machine.listening(head.address, head.controller_port)
 
 
-FOLLOW: StepTable = (
-    ("bundle", slurmctld.fetch_bundle),
+AFTER_BUNDLE: StepTable = (
     ("slurm", slurmctld.check_config),
     ("watchdog", watchdog.watch),
     ("hold", held_bundle.hold),
@@ -107,13 +106,14 @@ FOLLOW: StepTable = (
     ("elastic", run_daemon),
     ("held", held_bundle.clear),
 )
+FOLLOW: StepTable = (("bundle", slurmctld.fetch_bundle), *AFTER_BUNDLE)
 BOOT: StepTable = (
     ("guard", guard.root_only),
     ("machine", identity.from_user_data),
     ("guard-daemon", guard.root_and_daemon),
     ("bundle", bundles.fetch),
     ("key", munge_key.fetch),
-    *FOLLOW[1:],
+    *AFTER_BUNDLE,
 )
 
 

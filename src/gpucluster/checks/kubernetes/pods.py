@@ -1,6 +1,6 @@
 """Check what pods reach, from validation's own pods on a node of the pool.
 
-`team` and `peer` run in the namespace of a team, on two nodes if the pool has two. `stranger` runs in a namespace without network
+`team` and `peer` run in the namespace of a team, on two nodes if the pool has two. `outsider` runs in a namespace without network
 policies. `mounts` has the volumes of the team. All answer on port 8080.
 """
 
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
     TEAM = "team"
     PEER = "peer"
-    STRANGER = "stranger"
+    OUTSIDER = "outsider"
     MOUNTS = "mounts"
 
 
@@ -109,9 +109,9 @@ def query_metadata(want: PodNetwork) -> tuple[Query, ...]:
 def query_isolation(want: PodNetwork) -> tuple[Query, ...]:
     """First a control: what reaches nothing at all proves no policy."""
     return (
-        _query(want, Role.STRANGER, API_SERVER, Awaited.CONNECTED),
-        _query(want, Role.STRANGER, Role.TEAM, Awaited.BLOCKED),
-        _query(want, Role.TEAM, Role.STRANGER, Awaited.BLOCKED),
+        _query(want, Role.OUTSIDER, API_SERVER, Awaited.CONNECTED),
+        _query(want, Role.OUTSIDER, Role.TEAM, Awaited.BLOCKED),
+        _query(want, Role.TEAM, Role.OUTSIDER, Awaited.BLOCKED),
     )
 
 

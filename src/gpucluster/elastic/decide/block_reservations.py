@@ -13,7 +13,7 @@ from gpucluster.cloud.port import Reservation
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.model import Action, DeleteReservation, SetReservation
 from gpucluster.plan.model import Market, Pool, SlurmPlan, Source
-from gpucluster.plan.names import RESERVATION_PREFIX
+from gpucluster.plan.names import BLOCK_RESERVATION_PREFIX
 from gpucluster.slurm.values import SlurmReservation
 from gpucluster.text import utc_minute
 
@@ -24,7 +24,7 @@ NEAR_S = 60.0  # Slurm rounds times. A smaller difference counts as the same tim
 def reservations(world: World) -> Iterator[Action]:
     """Create, move and delete our Slurm reservations, so that they match the capacity blocks."""
     blocks = _blocks(world)
-    have = {r.name: r for r in world.slurm.reservations if r.name.startswith(RESERVATION_PREFIX)}
+    have = {r.name: r for r in world.slurm.reservations if r.name.startswith(BLOCK_RESERVATION_PREFIX)}
     if not blocks and not have:
         return
     want = {w.name: w for name in blocks for w in _wanted(world, name, blocks[name], have)}
@@ -135,4 +135,4 @@ def _differs(have: SlurmReservation | None, want: SlurmReservation, now: float) 
 
 
 def _name(reservation: str) -> str:
-    return RESERVATION_PREFIX + reservation.removeprefix("cr-")
+    return BLOCK_RESERVATION_PREFIX + reservation.removeprefix("cr-")

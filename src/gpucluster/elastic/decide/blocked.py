@@ -25,7 +25,7 @@ from gpucluster.elastic.decide.placement import Need, is_open, lacking, needs_of
 from gpucluster.elastic.decide.sizes import REMEDY, Sizes
 from gpucluster.elastic.decide.world import HAS_INSTANCE, World, names_in
 from gpucluster.elastic.events import BreakerReset, Event, RefusalsForgotten
-from gpucluster.elastic.model import Action, Block, Drain, Unblock
+from gpucluster.elastic.model import Action, Block, Drain, Undrain
 from gpucluster.plan.model import Pool
 from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.slurm.drains import DrainOwner
@@ -246,15 +246,15 @@ def _open_or_block(
     world: World, headroom: Headroom, zone: PoolZone, opened: frozenset[str]
 ) -> Iterator[Action]:
     extra = tuple(s for s in zone.free if s not in opened and not world.node(s).drained)
-    lift = tuple(s for s in zone.blocked if s in opened and world.phases[s] is SlurmPhase.OFF)
+    undrained = tuple(s for s in zone.blocked if s in opened and world.phases[s] is SlurmPhase.OFF)
     if extra:
         yield Block(slots=extra, reason=_sentence(world, headroom, zone, len(opened) + 1))
     elif not opened and not zone.testing:
         yield from _update_reason(world, zone, _sentence(world, headroom, zone, 1))
-    if lift:
+    if undrained:
         whole = len(opened) >= len(zone.free)
-        yield Unblock(
-            slots=lift, reason="the zone has capacity again" if whole else "one job may test the zone"
+        yield Undrain(
+            slots=undrained, reason="the zone has capacity again" if whole else "one job may test the zone"
         )
 
 

@@ -55,5 +55,5 @@ def has_no_other_slot(world: World, job: SlurmJob) -> bool:
 
 
 def _stays_drained(node: SlurmNode, reason: str) -> bool:
-    """Return whether the drain lasts as long as the bundle is held. The daemon itself lifts its drains for capacity."""
+    """Return whether the drain lasts as long as the bundle is held. The daemon itself removes its drains for capacity."""
     return node.drained and (node.drain_owner is not DrainOwner.CAPACITY or node.reason == reason)

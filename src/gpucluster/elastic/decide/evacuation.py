@@ -15,7 +15,7 @@ from gpucluster.elastic.decide.offers import Headroom, choose, offers_in
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind, Verb
 from gpucluster.elastic.memory import Incarnation, Interruption, Placement
-from gpucluster.elastic.model import Action, Drain, MarkDown, PowerDown, PowerUp, Requeue, Signal, Unblock
+from gpucluster.elastic.model import Action, Drain, MarkDown, PowerDown, PowerUp, Requeue, Signal, Undrain
 from gpucluster.plan.model import Termination
 from gpucluster.slurm import drains
 from gpucluster.slurm.drains import DrainOwner
@@ -31,15 +31,15 @@ class EvacuationContext:
 
     interruption: Interruption
     termination: Termination
-    hurried_at: float | None = None  # the operator ordered `now`: do not wait for jobs
+    now_ordered_at: float | None = None  # the operator ordered `now`: do not wait for jobs
 
 
 def evacuation_of(world: World, slot: str, interruption: Interruption) -> EvacuationContext:
     """Return the interruption of a slot with the settings of the pool and the operator's order."""
     order = world.memory.orders.get(slot)
-    hurried = order is not None and order.verb is Verb.NODE_REPLACE and order.now
+    now_ordered = order is not None and order.verb is Verb.NODE_REPLACE and order.now
     return EvacuationContext(
-        interruption, world.slots[slot].pool.termination, order.at if order and hurried else None
+        interruption, world.slots[slot].pool.termination, order.at if order and now_ordered else None
     )
 
 
@@ -47,7 +47,7 @@ TimeOf = Callable[[EvacuationContext], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class EvacuationRow:
     """The steps for one kind of interruption, with functions that return their times; None: the step is never done."""
 
     drains: bool  # drain the node, so that it gets no new job
@@ -96,12 +96,12 @@ def _after_grace(context: EvacuationContext) -> float:
     return context.interruption.since + context.termination.grace_s
 
 
-def _if_hurried(context: EvacuationContext) -> float | None:
-    return None if context.hurried_at is None else max(context.hurried_at, context.interruption.since)
+def _if_now_ordered(context: EvacuationContext) -> float | None:
+    return None if context.now_ordered_at is None else max(context.now_ordered_at, context.interruption.since)
 
 
-def _after_grace_if_hurried(context: EvacuationContext) -> float | None:
-    at = _if_hurried(context)
+def _after_grace_if_now_ordered(context: EvacuationContext) -> float | None:
+    at = _if_now_ordered(context)
     return None if at is None else at + context.termination.grace_s
 
 
@@ -114,39 +114,39 @@ def _earliest(*rules: TimeOf) -> TimeOf:
     return earliest
 
 
-RULES: Mapping[InterruptionKind, Rule] = {
-    InterruptionKind.SPOT: Rule(
+EVACUATION_TABLE: Mapping[InterruptionKind, EvacuationRow] = {
+    InterruptionKind.SPOT: EvacuationRow(
         drains=True, signal_at=_at_once, requeue_at=_before_end, power_down_at=_end, replaced=True
     ),
-    InterruptionKind.REBALANCE: Rule(
+    InterruptionKind.REBALANCE: EvacuationRow(
         drains=False, signal_at=_never, requeue_at=_never, power_down_at=_never, replaced=False
     ),
-    InterruptionKind.MAINTENANCE: Rule(
+    InterruptionKind.MAINTENANCE: EvacuationRow(
         drains=True,
-        signal_at=_earliest(_shortly_before, _if_hurried),
-        requeue_at=_earliest(_before_known_end, _after_grace_if_hurried),
+        signal_at=_earliest(_shortly_before, _if_now_ordered),
+        requeue_at=_earliest(_before_known_end, _after_grace_if_now_ordered),
         power_down_at=_never,
         replaced=True,
     ),
-    InterruptionKind.BLOCK_END: Rule(
+    InterruptionKind.BLOCK_END: EvacuationRow(
         drains=True, signal_at=_at_once, requeue_at=_before_end, power_down_at=_end, replaced=False
     ),
-    InterruptionKind.FAULT: Rule(
+    InterruptionKind.FAULT: EvacuationRow(
         drains=True, signal_at=_at_once, requeue_at=_after_grace, power_down_at=_never, replaced=True
     ),
-    InterruptionKind.REPLACE: Rule(
+    InterruptionKind.REPLACE: EvacuationRow(
         drains=True,
-        signal_at=_if_hurried,
-        requeue_at=_after_grace_if_hurried,
+        signal_at=_if_now_ordered,
+        requeue_at=_after_grace_if_now_ordered,
         power_down_at=_never,
         replaced=True,
     ),
 }
 
 
-def rule_of(world: World, slot: str, interruption: Interruption) -> Rule:
+def rule_of(world: World, slot: str, interruption: Interruption) -> EvacuationRow:
     """Return the steps for the interruption of this slot now. The hourly limit keeps an instance, not the jobs on it."""
-    rule = RULES[interruption.kind]
+    rule = EVACUATION_TABLE[interruption.kind]
     return replace(rule, replaced=False, ends_idle=False) if hourly.is_kept(world, slot) else rule
 
 
@@ -161,7 +161,7 @@ def is_healthy(world: World, slot: str) -> bool:
 
 def interruption_notice(interruption: Interruption) -> str:
     """Return the notice that the node reads: `spot 1700000000`; empty for a hint."""
-    if not RULES[interruption.kind].drains:
+    if not EVACUATION_TABLE[interruption.kind].drains:
         return ""
     return (
         interruption.kind.value
@@ -185,7 +185,7 @@ class EvacuatingNode:
     slot: str
     incarnation: Incarnation
     evacuation: EvacuationContext
-    rule: Rule
+    rule: EvacuationRow
     jobs: tuple[SlurmJob, ...]
 
     @property
@@ -215,7 +215,7 @@ def evacuate(world: World) -> Iterator[Action]:
         if to_replace := _to_replace(world, nodes):
             yield from replacements(world, to_replace)
     yield from _requeue_dead(world)
-    yield from _lift(world)
+    yield from _undrain(world)
 
 
 def next_due(world: World) -> float:
@@ -429,7 +429,7 @@ def _to_replace(world: World, nodes: tuple[EvacuatingNode, ...]) -> Mapping[tupl
     return found
 
 
-def _lift(world: World) -> Iterator[Unblock]:
+def _undrain(world: World) -> Iterator[Undrain]:
     """Remove our drains of instances after their interruption is over."""
     found = tuple(
         slot
@@ -440,7 +440,7 @@ def _lift(world: World) -> Iterator[Unblock]:
         and not world.is_removed(slot)
     )
     if found:
-        yield Unblock(slots=found, reason="its interruption is over")
+        yield Undrain(slots=found, reason="its interruption is over")
 
 
 def replacements(world: World, to_replace: Mapping[tuple[str, str], int]) -> Iterator[PowerUp]:

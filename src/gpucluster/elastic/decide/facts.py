@@ -270,14 +270,16 @@ def _needed(world: World, slot: str, incarnation: Incarnation | None) -> NodeNee
 
 def adoptions(world: World) -> Iterator[Event]:
     """Adopt instances of nodes that are up, but not in memory (a lost journal). They are found by the node's address."""
-    homeless = [s for s in world.group(SlurmPhase.UP) if world.instance_status(s) is InstanceStatus.NONE]
-    if not homeless:
+    without_instance = [
+        s for s in world.group(SlurmPhase.UP) if world.instance_status(s) is InstanceStatus.NONE
+    ]
+    if not without_instance:
         return
     owned = {
         incarnation.instance for incarnation in world.memory.incarnations.values() if incarnation.instance
     }
     by_address: dict[str, Instance] = {i.address: i for i in strays(world, owned) if i.address}
-    for slot in homeless:
+    for slot in without_instance:
         found = by_address.get(world.node(slot).address)
         if found is not None:
             template = _template_of(world, slot, found)

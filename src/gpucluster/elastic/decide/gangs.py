@@ -8,7 +8,7 @@ from gpucluster.elastic.decide.api_rate import Pace
 from gpucluster.elastic.decide.launches import Gang, refused_for, repeats_due
 from gpucluster.elastic.decide.offers import Headroom, Offer, choose, why_none
 from gpucluster.elastic.decide.world import World, urgency
-from gpucluster.elastic.events import Entry, OfferRefused
+from gpucluster.elastic.events import DOES_NOT_BOOT, Entry, OfferRefused
 from gpucluster.elastic.model import Action, Comment, LaunchGang, MarkDown, PowerDown, RecordEvents
 from gpucluster.plan.names import REASON_PREFIX
 from gpucluster.slurm import drains, hostlist
@@ -76,8 +76,8 @@ def serve(
         if lacking:
             continue
         wanted.append(chosen)
-        for gang, some in chosen:
-            headroom.take(gang.pool.name, some.source.position, len(gang.slots))
+        for gang, offer in chosen:
+            headroom.take(gang.pool.name, offer.source.position, len(gang.slots))
     actions.extend(launches.new_launches(world, pace, wanted, offers))
     return GangDecision(tuple(actions), tuple(sent_back))
 
@@ -108,14 +108,14 @@ def _choose_all(
     chosen: list[tuple[Gang, Offer]] = []
     lacking: list[Gang] = []
     for gang in parts:
-        some = choose(world, headroom, offers[(gang.pool.name, gang.zone)], len(gang.slots), gang.jobs)
-        if some is None:
+        offer = choose(world, headroom, offers[(gang.pool.name, gang.zone)], len(gang.slots), gang.jobs)
+        if offer is None:
             lacking.append(gang)
             continue
-        chosen.append((gang, some))
-        headroom.take(gang.pool.name, some.source.position, len(gang.slots))
-    for gang, some in chosen:
-        headroom.take(gang.pool.name, some.source.position, -len(gang.slots))
+        chosen.append((gang, offer))
+        headroom.take(gang.pool.name, offer.source.position, len(gang.slots))
+    for gang, offer in chosen:
+        headroom.take(gang.pool.name, offer.source.position, -len(gang.slots))
     return tuple(chosen), tuple(lacking)
 
 
@@ -177,7 +177,7 @@ def _fail(world: World, gang: Gang, failed: tuple[str, ...]) -> Iterator[Action]
     incarnation = world.memory.incarnations[failed[0]]
     times = "once" if incarnation.failed_boots == 1 else f"{incarnation.failed_boots} times"
     words = f"{failed[0]} did not boot, tried {times}: {incarnation.failed}"
-    key, why = incarnation.offer_key, f"does not boot: {incarnation.failed}"
+    key, why = incarnation.offer_key, f"{DOES_NOT_BOOT}: {incarnation.failed}"
     old = world.memory.refusals.get(key)
     if old is None or old.until <= world.now or old.words != why:  # else an earlier pass refused it
         until = world.now + refused_for(world.plan.times, old)

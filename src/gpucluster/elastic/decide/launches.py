@@ -69,7 +69,7 @@ class LaunchBatch:
         return len(self.gangs) if self.gangs and max(self.gangs) == 1 else 0
 
 
-def new_request(world: World, some: Offer, batch: LaunchBatch, number: int) -> LaunchRequest:
+def new_request(world: World, offer: Offer, batch: LaunchBatch, number: int) -> LaunchRequest:
     """Return a new request. Its token differs from any other of this cluster (T01 to T04)."""
     slots = batch.slots
     generation = (
@@ -84,19 +84,19 @@ def new_request(world: World, some: Offer, batch: LaunchBatch, number: int) -> L
         f"r{number}",
         str(generation),
         str(attempt),
-        repr(some.spec),
+        repr(offer.spec),
         *slots,
     )
     return LaunchRequest(
         id=f"r{number}",
         token="gpucluster-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40],
-        pool=some.pool,
-        source=some.source.position,
+        pool=offer.pool,
+        source=offer.source.position,
         slots=slots,
-        spec=some.spec,
+        spec=offer.spec,
         gangs=batch.gangs if len(batch.gangs) > 1 else (),
         jobs=batch.jobs,
-        price=some.price,
+        price=offer.price,
         alternatives=batch.alternatives,
         accounts=batch.accounts,
     )
@@ -265,12 +265,12 @@ def new_launches(
     number = world.memory.requests
     for parts in _affordable(pace, [chosen for chosen in wanted if testing.may(chosen)]).values():
         number += 1
-        gang, some = parts[0]
+        gang, offer = parts[0]
         batch = _batch([gang for gang, _ in parts])
         if batch.singles >= FLEET_FROM:
-            others = _alternatives(world, some, offers[(gang.pool.name, gang.zone)])
+            others = _alternatives(world, offer, offers[(gang.pool.name, gang.zone)])
             batch = replace(batch, alternatives=others)
-        request = new_request(world, some, batch, number)
+        request = new_request(world, offer, batch, number)
         yield LaunchGang(request=request, repeat=False, reason=_for_whom(request.jobs))
 
 
@@ -297,21 +297,21 @@ class _Tests:
 
     def may(self, chosen: JobOffers) -> bool:
         """Return whether each part may be launched now. If so, mark its offer and pool as being tested."""
-        if not all(self._pool_may(gang) and self._offer_may(gang, some) for gang, some in chosen):
+        if not all(self._pool_may(gang) and self._offer_may(gang, offer) for gang, offer in chosen):
             return False
-        for gang, some in chosen:
+        for gang, offer in chosen:
             self._busy.add(gang.pool.name)
-            self._decided.setdefault(some.key, (gang.pool.name, some.source.position))
+            self._decided.setdefault(offer.key, (gang.pool.name, offer.source.position))
         return True
 
     def _pool_may(self, gang: Gang) -> bool:
         return gang.pool.name not in self._pools or gang.pool.name not in self._busy
 
-    def _offer_may(self, gang: Gang, some: Offer) -> bool:
-        if refusal_of(self._world.memory, some) is None:
+    def _offer_may(self, gang: Gang, offer: Offer) -> bool:
+        if refusal_of(self._world.memory, offer) is None:
             return True
-        mine = (gang.pool.name, some.source.position)
-        return some.key not in self._offers and self._decided.get(some.key, mine) == mine
+        mine = (gang.pool.name, offer.source.position)
+        return offer.key not in self._offers and self._decided.get(offer.key, mine) == mine
 
     def _booting(self) -> Iterator[str]:
         yield from (launch.request.pool for launch in self._world.memory.launches.values())
@@ -345,10 +345,10 @@ def _affordable(pace: Pace, wanted: Sequence[JobOffers]) -> _Batches:
 
 def _key(number: int, chosen: JobOffers, part: tuple[Gang, Offer]) -> object:
     """Return the key of gangs that may share a request. Parts of a job in several pools or zones stay separate."""
-    gang, some = part
+    gang, offer = part
     if len(chosen) > 1:
         return (number, gang.pool.name, gang.zone)
-    return (gang.pool.name, gang.zone, some.source.position, some.spec.machine)
+    return (gang.pool.name, gang.zone, offer.source.position, offer.spec.machine)
 
 
 def _add_chunk(pace: Pace, found: _Batches, number: int, chosen: JobOffers, count: int) -> None:
@@ -356,12 +356,12 @@ def _add_chunk(pace: Pace, found: _Batches, number: int, chosen: JobOffers, coun
     room = min(pace.instances(LAUNCHES), count)
     if room < CHUNK:
         return
-    for gang, some in chosen:
+    for gang, offer in chosen:
         slots = gang.slots[:room]
         room -= len(slots)
         if slots and pace.calls(LAUNCHES):
             pace.take(LAUNCHES, len(slots))
-            found[(number, gang.pool.name, gang.zone, "chunk")] = [(replace(gang, slots=slots), some)]
+            found[(number, gang.pool.name, gang.zone, "chunk")] = [(replace(gang, slots=slots), offer)]
 
 
 def _batch(gangs: Sequence[Gang]) -> LaunchBatch:
@@ -372,14 +372,14 @@ def _batch(gangs: Sequence[Gang]) -> LaunchBatch:
     return LaunchBatch(slots=slots, gangs=sizes, jobs=jobs, accounts=accounts)
 
 
-def _alternatives(world: World, some: Offer, here: Sequence[Offer]) -> tuple[Alternative, ...]:
+def _alternatives(world: World, offer: Offer, here: Sequence[Offer]) -> tuple[Alternative, ...]:
     """Return the other available machine types of the source. A reservation or a block has none."""
-    if some.source.market not in (Market.SPOT, Market.ON_DEMAND):
+    if offer.source.market not in (Market.SPOT, Market.ON_DEMAND):
         return ()
     return tuple(
         Alternative(spec=other.spec, price=other.price)
         for other in here
-        if other.source == some.source and other != some and refusal_of(world.memory, other) is None
+        if other.source == offer.source and other != offer and refusal_of(world.memory, other) is None
     )
 
 

@@ -20,7 +20,7 @@ from gpucluster.slurm.values import SlurmJob, SlurmNode
 EXPECTED_S = 600.0  # the least time for which an idle node is held for a waiting job, after its idle time
 EXPECTED_NEEDS = 5  # so many different jobs at the head of the queue hold idle nodes
 STARVES_S = 60.0  # Slurm starts an eligible job within this time if it can
-_RESTS = (Verb.POOL_PAUSE, Verb.POOL_DRAIN)
+_STOPS_LAUNCHES = (Verb.POOL_PAUSE, Verb.POOL_DRAIN)
 
 
 class SharedContext:
@@ -76,7 +76,7 @@ class SharedContext:
     def is_paused(self, pool: Pool) -> bool:
         """Return whether an operator paused or drained the pool."""
         order = self.world.memory.orders.get(pool.name)
-        return order is not None and order.verb in _RESTS
+        return order is not None and order.verb in _STOPS_LAUNCHES
 
     def is_drained(self, pool: Pool) -> bool:
         order = self.world.memory.orders.get(pool.name)

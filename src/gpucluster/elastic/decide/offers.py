@@ -95,22 +95,22 @@ def all_offers(world: World) -> _Offers:
     return last[2]
 
 
-def refusal_of(memory: Memory, some: Offer) -> Refusal | None:
+def refusal_of(memory: Memory, offer: Offer) -> Refusal | None:
     """Return the refusal of an offer that expires last: of the offer, its price or its source."""
-    found = (memory.refusals[key] for key in some.keys if key in memory.refusals)
+    found = (memory.refusals[key] for key in offer.keys if key in memory.refusals)
     return max(found, key=lambda r: (r.for_this_run, r.until), default=None)
 
 
-def largest_gang(memory: Memory, some: Offer, now: float) -> int:
+def largest_gang(memory: Memory, offer: Offer, now: float) -> int:
     """Return the largest gang that no refusal excludes now. A refusal of eight does not exclude two (T06)."""
-    found = (memory.refusals[key] for key in some.keys if key in memory.refusals)
+    found = (memory.refusals[key] for key in offer.keys if key in memory.refusals)
     standing = (r for r in found if r.for_this_run or r.until > now)
     return min((0 if r.for_this_run or not r.size else r.size - 1 for r in standing), default=ANY_SIZE)
 
 
-def closed(memory: Memory, some: Offer, now: float, size: int = ANY_SIZE) -> bool:
+def closed(memory: Memory, offer: Offer, now: float, size: int = ANY_SIZE) -> bool:
     """Return whether a refusal excludes a gang of `size` now."""
-    return largest_gang(memory, some, now) < size
+    return largest_gang(memory, offer, now) < size
 
 
 class Headroom:
@@ -153,27 +153,27 @@ class Headroom:
     def of_pool(self, pool: str) -> int:
         return max(0, self._maxima[pool] - self._pools[pool])
 
-    def of(self, some: Offer) -> int:
+    def of(self, offer: Offer) -> int:
         """Return the headroom of this offer: the least of the pool's, the source's and the reservation's."""
-        headroom = self.of_pool(some.pool)
-        if some.source.max is not None:
-            headroom = min(headroom, some.source.max - self._sources[(some.pool, some.source.position)])
-        if headroom > 0 and some.source.reservation:
-            headroom = min(headroom, self._free(some))
+        headroom = self.of_pool(offer.pool)
+        if offer.source.max is not None:
+            headroom = min(headroom, offer.source.max - self._sources[(offer.pool, offer.source.position)])
+        if headroom > 0 and offer.source.reservation:
+            headroom = min(headroom, self._free(offer))
         return max(0, headroom)
 
-    def lacks(self, some: Offer, count: int) -> str:
+    def lacks(self, offer: Offer, count: int) -> str:
         """Return the reason why the offer has no headroom for `count`; empty if it has."""
-        source = some.source
+        source = offer.source
         if source.reservation:
             unusable, free = (
                 block_reservations.why_unusable(self._world, source.reservation),
-                self._free(some),
+                self._free(offer),
             )
             if unusable or free < count:
                 return f"{source.reservation} {unusable or _too_few('is full', free, count)}"
         if source.max is not None:
-            left = source.max - self._sources[(some.pool, source.position)]
+            left = source.max - self._sources[(offer.pool, source.position)]
             return f"max {source.max} {_too_few('reached', left, count)}" if left < count else ""
         return ""
 
@@ -182,9 +182,9 @@ class Headroom:
         left = self.of_pool(pool.name)
         return f"max {pool.max} {_too_few('reached', left, count)}" if left < count else ""
 
-    def _free(self, some: Offer) -> int:
+    def _free(self, offer: Offer) -> int:
         """Return the free instances of the reservation or block; 0 if the cloud does not list it."""
-        name = some.source.reservation or ""
+        name = offer.source.reservation or ""
         listed = self._world.cloud.reservations.get(name)
         if listed is None or block_reservations.why_unusable(self._world, name):
             return 0
@@ -225,11 +225,11 @@ def choose(
     """Return the first offer without a refusal that lasts as long as the jobs and has headroom for all of `count`."""
     return next(
         (
-            some
-            for some in offers
-            if not closed(world.memory, some, world.now, count)
-            and headroom.of(some) >= count
-            and _lasts(world, some, jobs)
+            offer
+            for offer in offers
+            if not closed(world.memory, offer, world.now, count)
+            and headroom.of(offer) >= count
+            and _lasts(world, offer, jobs)
         ),
         None,
     )
@@ -243,22 +243,22 @@ def why_none(
     reasons = (
         [stop]
         if stop
-        else [words for some in offers if (words := _offer_reason(world, headroom, some, count))]
+        else [words for offer in offers if (words := _offer_reason(world, headroom, offer, count))]
     )
     return f"no {pool.name} in {zone}: " + (
         "; ".join(dict.fromkeys(reasons)) or "no source has capacity left"
     )
 
 
-def _offer_reason(world: World, headroom: Headroom, some: Offer, count: int) -> str:
-    refusal = refusal_of(world.memory, some)
-    if refusal is not None and closed(world.memory, some, world.now):
+def _offer_reason(world: World, headroom: Headroom, offer: Offer, count: int) -> str:
+    refusal = refusal_of(world.memory, offer)
+    if refusal is not None and closed(world.memory, offer, world.now):
         at_once = f" for {refusal.size} at once" if refusal.size > 1 else ""
-        return f"{some.words} {refusal.words}{at_once}"
+        return f"{offer.words} {refusal.words}{at_once}"
     if refusal is not None:
-        return f"{some.words} was refused ({refusal.words}), and one gang may test it now"
-    words = headroom.lacks(some, count)
-    return f"{some.words} {words}" if words else ""
+        return f"{offer.words} was refused ({refusal.words}), and one gang may test it now"
+    words = headroom.lacks(offer, count)
+    return f"{offer.words} {words}" if words else ""
 
 
 def _too_few(none: str, left: int, count: int) -> str:
@@ -271,11 +271,11 @@ def _keys(pool: Pool, source: Source, machine: str, zone: str) -> tuple[str, ...
     return (*own, source_key(pool.name, source.position))
 
 
-def _lasts(world: World, some: Offer, jobs: Sequence[SlurmJob]) -> bool:
+def _lasts(world: World, offer: Offer, jobs: Sequence[SlurmJob]) -> bool:
     """Return whether the job fits. A job with a time limit past the block's end does not."""
-    if some.spec.market is not Market.CAPACITY_BLOCK:
+    if offer.spec.market is not Market.CAPACITY_BLOCK:
         return True
-    until = block_reservations.until(world, some.source.reservation or "")
+    until = block_reservations.until(world, offer.source.reservation or "")
     return until is None or all(
         job.time_limit_s is not None and world.now + job.time_limit_s <= until for job in jobs
     )

@@ -26,7 +26,7 @@ from gpucluster.elastic.model import (
     PowerUp,
     ResetDown,
     Terminate,
-    Unblock,
+    Undrain,
 )
 from gpucluster.plan.messages import NodePhase, NodeReport
 from gpucluster.plan.names import ROLE_NODE, TAG_CLUSTER, TAG_REQUEST, TAG_ROLE
@@ -224,7 +224,7 @@ def repair_nodes(table: NodeTable, handled: frozenset[str]) -> Iterator[Action]:
     `handled`: slots that this pass drains or powers up. They are not also powered down, because that would remove a drain.
     """
     for words, slots in table.to(Decision.UNDRAIN).items():
-        yield Unblock(slots=slots, reason=words)
+        yield Undrain(slots=slots, reason=words)
     for words, slots in table.to(Decision.DRAIN).items():
         yield Drain(slots=slots, reason=drains.reason(DrainOwner.OPERATOR, words))
     for words, slots in table.to(Decision.SET_DOWN).items():

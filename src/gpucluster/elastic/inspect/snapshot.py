@@ -26,7 +26,7 @@ from gpucluster.elastic.model import (
     SetReservation,
     Signal,
     Terminate,
-    Unblock,
+    Undrain,
 )
 from gpucluster.plan.messages import ControllerWatch
 from gpucluster.plan.model import Bindings, SlurmPlan
@@ -70,7 +70,7 @@ def actions_on(actions: Iterable[Action], slot: str, instance: str | None) -> tu
 
 def _changes(action: Action, slot: str, instance: str | None) -> bool:
     match action:
-        case Block() | Unblock() | Drain() | MarkDown() | PowerDown() | PowerUp() | ResetDown():
+        case Block() | Undrain() | Drain() | MarkDown() | PowerDown() | PowerUp() | ResetDown():
             return slot in action.slots
         case LaunchGang():
             return slot in action.request.slots

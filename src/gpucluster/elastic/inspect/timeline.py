@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from gpucluster import shell
@@ -52,28 +53,62 @@ from gpucluster.text import short
 
 SACCT_S = 20.0
 
+
+class Moment(StrEnum):
+    """What happened to a job, its slots, its requests or its pools."""
+
+    SUBMITTED = "submitted"
+    PLACED = "placed"
+    REQUESTED = "requested"
+    REFUSED = "refused"
+    DEFERRED = "deferred"
+    LAUNCHED = "launched"
+    BOOTED = "booted"
+    REGISTERED = "registered"
+    UP = "up"
+    BOOT_FAILED = "boot-failed"
+    RUNNING = "running"
+    SIGNALLED = "signalled"
+    REQUEUED = "requeued"
+    RELEASED = "released"
+    WAITED = "waited"
+    PREEMPTED = "preempted"
+    ENDED = "ended"
+    IDLE = "idle"
+    TERMINATING = "terminating"
+    GONE = "gone"
+    POWER_UP = "power-up"
+    INTERRUPTED = "interrupted"
+    GPU_FAULT = "gpu-fault"
+    INTERRUPTION_OVER = "interruption-over"
+    HEARTBEAT_STOPPED = "heartbeat-stopped"
+    HEARTBEAT_RESUMED = "heartbeat-resumed"
+    ORDERED = "ordered"
+    BREAKER = "breaker"
+
+
 # moment -> the moments that may start its stage (the last one counts), and whether they belong to the slot, the
 # request's or the job's
-BEGAN: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "placed": (("submitted", "released"), "job"),
-    "requested": (("placed",), "job"),
-    "refused": (("requested",), "request"),
-    "deferred": (("requested",), "request"),
-    "launched": (("requested",), "request"),
-    "booted": (("launched",), "slot"),
-    "registered": (("booted", "launched"), "slot"),
-    "up": (("registered", "booted", "launched"), "slot"),
-    "boot-failed": (("launched",), "slot"),
-    "running": (("placed",), "job"),
-    "signalled": (("interrupted",), "slot"),
-    "requeued": (("interrupted",), "slot"),
-    "released": (("running", "placed"), "job"),
-    "waited": (("submitted", "released"), "job"),
-    "preempted": (("running", "placed"), "job"),
-    "ended": (("running", "placed"), "job"),
-    "idle": (("released",), "job"),
-    "terminating": (("idle", "up", "launched"), "slot"),
-    "gone": (("terminating", "launched"), "slot"),
+BEGAN: Mapping[Moment, tuple[tuple[Moment, ...], str]] = {
+    Moment.PLACED: ((Moment.SUBMITTED, Moment.RELEASED), "job"),
+    Moment.REQUESTED: ((Moment.PLACED,), "job"),
+    Moment.REFUSED: ((Moment.REQUESTED,), "request"),
+    Moment.DEFERRED: ((Moment.REQUESTED,), "request"),
+    Moment.LAUNCHED: ((Moment.REQUESTED,), "request"),
+    Moment.BOOTED: ((Moment.LAUNCHED,), "slot"),
+    Moment.REGISTERED: ((Moment.BOOTED, Moment.LAUNCHED), "slot"),
+    Moment.UP: ((Moment.REGISTERED, Moment.BOOTED, Moment.LAUNCHED), "slot"),
+    Moment.BOOT_FAILED: ((Moment.LAUNCHED,), "slot"),
+    Moment.RUNNING: ((Moment.PLACED,), "job"),
+    Moment.SIGNALLED: ((Moment.INTERRUPTED,), "slot"),
+    Moment.REQUEUED: ((Moment.INTERRUPTED,), "slot"),
+    Moment.RELEASED: ((Moment.RUNNING, Moment.PLACED), "job"),
+    Moment.WAITED: ((Moment.SUBMITTED, Moment.RELEASED), "job"),
+    Moment.PREEMPTED: ((Moment.RUNNING, Moment.PLACED), "job"),
+    Moment.ENDED: ((Moment.RUNNING, Moment.PLACED), "job"),
+    Moment.IDLE: ((Moment.RELEASED,), "job"),
+    Moment.TERMINATING: ((Moment.IDLE, Moment.UP, Moment.LAUNCHED), "slot"),
+    Moment.GONE: ((Moment.TERMINATING, Moment.LAUNCHED), "slot"),
 }
 
 
@@ -82,7 +117,7 @@ class TimelineEvent:
     """One moment of a job; `slot`, `request` and `instance` are empty if they do not apply."""
 
     at: float
-    what: str  # a key of BEGAN, or submitted, power-up, interrupted, gpu-fault, interruption-over, heartbeat-stopped, heartbeat-resumed, ordered, breaker
+    what: Moment  # those in BEGAN have a stage
     slot: str = ""
     request: str = ""
     instance: str = ""
@@ -154,9 +189,9 @@ def _with_records(events: Sequence[TimelineEvent], records: Sequence[JobRecord])
     """Add what only accounting knows. The daemon does not see a run of a second, nor the submission before a requeue."""
     first = min((run.submitted_at for run in records if run.submitted_at), default=None)
     if first is not None:
-        yield TimelineEvent(at=first, what="submitted")
-    yield from (one for one in events if one.what != "submitted" or first is None)
-    seen = [one.at for one in events if one.what == "running"]
+        yield TimelineEvent(at=first, what=Moment.SUBMITTED)
+    yield from (one for one in events if one.what != Moment.SUBMITTED or first is None)
+    seen = [one.at for one in events if one.what == Moment.RUNNING]
     for run in records:
         yield from _recorded(run, seen)
 
@@ -165,24 +200,26 @@ def _recorded(run: JobRecord, seen: Sequence[float]) -> Iterator[TimelineEvent]:
     """The moments of one run; `seen` are the times at which the daemon saw the job run."""
     waited_until = run.started_at or run.ended_at
     if run.reason and waited_until:
-        yield TimelineEvent(at=waited_until, what="waited", detail=f"the last reason was {run.reason}")
+        yield TimelineEvent(at=waited_until, what=Moment.WAITED, detail=f"the last reason was {run.reason}")
     end = run.ended_at + 1 if run.ended_at else math.inf
     if run.started_at and not any(run.started_at <= at < end for at in seen):
-        yield TimelineEvent(at=run.started_at, what="running")
+        yield TimelineEvent(at=run.started_at, what=Moment.RUNNING)
     if run.ended_at and run.state.startswith(JobState.PREEMPTED):
-        yield TimelineEvent(at=run.ended_at, what="preempted", detail="for a job that comes first")
+        yield TimelineEvent(at=run.ended_at, what=Moment.PREEMPTED, detail="for a job that comes first")
     elif run.ended_at:
-        yield TimelineEvent(at=run.ended_at, what="ended", detail=f"{run.state}, exit code {run.exit_code}")
+        yield TimelineEvent(
+            at=run.ended_at, what=Moment.ENDED, detail=f"{run.state}, exit code {run.exit_code}"
+        )
 
 
 def _order(found: TimelineEvent) -> float:
     """The time. That of a record has no fraction: an end may be up to a second later, after what the journal has."""
-    return found.at + (0.999 if found.what in ("preempted", "ended") else 0.0)
+    return found.at + (0.999 if found.what in (Moment.PREEMPTED, Moment.ENDED) else 0.0)
 
 
 def timed(events: Iterable[TimelineEvent]) -> tuple[TimelineEvent, ...]:
     """Return each moment with the duration of its stage."""
-    last: dict[tuple[str, str], float] = {}  # (moment, slot, request or "") -> time
+    last: dict[tuple[Moment, str], float] = {}  # (moment, slot, request or "") -> time
     done: list[TimelineEvent] = []
     for found in events:
         stages, by = BEGAN.get(found.what, ((), "job"))
@@ -236,12 +273,12 @@ class _Story:
     def _hook(self, at: float, event: HookCalled) -> None:
         if event.kind == "resume" and self._job in event.jobs:
             self._asked = True
-            self._add(event.called_at, "power-up", detail="hook")
+            self._add(event.called_at, Moment.POWER_UP, detail="hook")
 
     def _needed(self, at: float, event: NodeNeeded) -> None:
         if self._job in event.jobs and not self._asked:
             self._asked = True  # seen in Slurm before a hook's request, or without one
-            self._add(at, "power-up", slot=event.slot)
+            self._add(at, Moment.POWER_UP, slot=event.slot)
 
     def _of_job(
         self, at: float, event: JobPlaced | JobRunning | JobReleased | HeartbeatStopped | HeartbeatResumed
@@ -251,21 +288,21 @@ class _Story:
         match event:
             case JobPlaced(slots=slots, submitted_at=submitted):
                 if not self._submitted:
-                    self._add(submitted or at, "submitted")
+                    self._add(submitted or at, Moment.SUBMITTED)
                 self._submitted, self._over = True, False
                 self.events += self._since_left
                 self._since_left = []
                 self._slots = set(slots)
-                self._add(at, "placed", detail=",".join(slots))
+                self._add(at, Moment.PLACED, detail=",".join(slots))
             case JobRunning():
-                self._add(at, "running")
+                self._add(at, Moment.RUNNING)
             case JobReleased():
                 self._over = True
-                self._add(at, "released")
+                self._add(at, Moment.RELEASED)
             case HeartbeatStopped(words=words):
-                self._add(at, "heartbeat-stopped", detail=words)
+                self._add(at, Moment.HEARTBEAT_STOPPED, detail=words)
             case HeartbeatResumed():
-                self._add(at, "heartbeat-resumed")
+                self._add(at, Moment.HEARTBEAT_RESUMED)
 
     def _of_request(
         self, at: float, event: LaunchRequested | LaunchDone | LaunchRefused | LaunchDeferred
@@ -281,11 +318,11 @@ class _Story:
                 for slot, instance in zip(served(ask, len(ids)), ids, strict=False):
                     self._instances[instance] = slot
                     if slot in self._slots:
-                        self._add(at, "launched", slot=slot, request=request, instance=instance)
+                        self._add(at, Moment.LAUNCHED, slot=slot, request=request, instance=instance)
             case LaunchRefused(request=request, words=words) if self._slots & set(ask.slots):
-                self._add(at, "refused", request=request, detail=words)
+                self._add(at, Moment.REFUSED, request=request, detail=words)
             case LaunchDeferred(request=request, words=words) if self._slots & set(ask.slots):
-                self._add(at, "deferred", request=request, detail=words)
+                self._add(at, Moment.DEFERRED, request=request, detail=words)
             case _:
                 pass
 
@@ -295,7 +332,7 @@ class _Story:
         if self._slots & set(ask.slots) and not known:
             self._pools.add(ask.pool)
             what = f"{len(ask.slots)} x {ask.spec.market.value} {ask.spec.machine} in {ask.spec.zone}"
-            self._add(at, "requested", request=ask.id, detail=what)
+            self._add(at, Moment.REQUESTED, request=ask.id, detail=what)
 
     def _of_slot(
         self,
@@ -307,18 +344,18 @@ class _Story:
             return
         match event:
             case InstanceRunning(instance=instance):
-                self._add(at, "booted", slot=slot, instance=instance)
+                self._add(at, Moment.BOOTED, slot=slot, instance=instance)
             case NodeRegistered(instance=instance):
-                self._add(at, "registered", slot=slot, instance=instance)
+                self._add(at, Moment.REGISTERED, slot=slot, instance=instance)
             case NodeUp():
-                self._add(at, "up", slot=slot, instance=self._instance_of(slot))
+                self._add(at, Moment.UP, slot=slot, instance=self._instance_of(slot))
             case BootFailed(instance=instance, words=words):
-                self._add(at, "boot-failed", slot=slot, instance=instance, detail=words)
+                self._add(at, Moment.BOOT_FAILED, slot=slot, instance=instance, detail=words)
             case NodeIdle():
                 if self._over:
-                    self._add(at, "idle", slot=slot, instance=self._instance_of(slot))
+                    self._add(at, Moment.IDLE, slot=slot, instance=self._instance_of(slot))
             case InstanceGone(instance=instance):
-                self._add(at, "gone", slot=slot, instance=instance)
+                self._add(at, Moment.GONE, slot=slot, instance=instance)
                 if self._over:
                     self._slots.discard(slot)
 
@@ -334,20 +371,20 @@ class _Story:
     ) -> None:
         match event:
             case Interrupted(instance=i, kind=kind, words=words):
-                self._on(at, "interrupted", i, f"{kind.value}: {words}")
+                self._on(at, Moment.INTERRUPTED, i, f"{kind.value}: {words}")
             case GpuFaulted(instance=i, xid=xid, device=device):
-                self._on(at, "gpu-fault", i, f"XID {xid} on {device}")
+                self._on(at, Moment.GPU_FAULT, i, f"XID {xid} on {device}")
             case JobsSignalled(instance=i, jobs=jobs, signal=signal):
                 if self._job in jobs:
-                    self._on(at, "signalled", i, signal)
+                    self._on(at, Moment.SIGNALLED, i, signal)
             case JobsRequeued(instance=i, jobs=jobs):
                 if self._job in jobs:
-                    self._on(at, "requeued", i, "requeued")
+                    self._on(at, Moment.REQUEUED, i, "requeued")
             case InterruptionOver(instance=i, words=words):
-                self._on(at, "interruption-over", i, words)
+                self._on(at, Moment.INTERRUPTION_OVER, i, words)
             case TerminationRequested(instances=ids, words=words):
                 for i in ids:
-                    self._on(at, "terminating", i, words)
+                    self._on(at, Moment.TERMINATING, i, words)
 
     def _of_people(self, at: float, event: OrderGiven | BreakerTripped) -> None:
         match event:
@@ -356,18 +393,18 @@ class _Story:
                     because = f": {words}" if words else ""
                     detail = f"{verb.value} {target} by {by}{because}"
                     if target in self._slots:
-                        self._add(at, "ordered", slot=target, detail=detail)
+                        self._add(at, Moment.ORDERED, slot=target, detail=detail)
                     else:
-                        self._add_of_pool(TimelineEvent(at=at, what="ordered", detail=detail))
+                        self._add_of_pool(TimelineEvent(at=at, what=Moment.ORDERED, detail=detail))
             case BreakerTripped(pool=pool, words=words):
                 if pool in self._pools:
-                    self._add_of_pool(TimelineEvent(at=at, what="breaker", detail=f"{pool}: {words}"))
+                    self._add_of_pool(TimelineEvent(at=at, what=Moment.BREAKER, detail=f"{pool}: {words}"))
 
     def _add_of_pool(self, found: TimelineEvent) -> None:
         """Return whether a pool's event counts. After the job left, it counts only if the job was requeued."""
         (self._since_left if self._over else self.events).append(found)
 
-    def _on(self, at: float, what: str, instance: str, detail: str) -> None:
+    def _on(self, at: float, what: Moment, instance: str, detail: str) -> None:
         slot = self._instances.get(instance)
         if slot in self._slots:
             self._add(at, what, slot=slot or "", instance=instance, detail=detail)
@@ -377,7 +414,14 @@ class _Story:
         return next((i for i, s in reversed(self._instances.items()) if s == slot), "")
 
     def _add(
-        self, at: float, what: str, *, slot: str = "", request: str = "", instance: str = "", detail: str = ""
+        self,
+        at: float,
+        what: Moment,
+        *,
+        slot: str = "",
+        request: str = "",
+        instance: str = "",
+        detail: str = "",
     ) -> None:
         self.events.append(
             TimelineEvent(at=at, what=what, slot=slot, request=request, instance=instance, detail=detail)

@@ -43,12 +43,12 @@ def _job_running(draft: Draft, at: float, event: JobRunning) -> None:
 
 
 @folds(JobReleased)
-def _job_left(draft: Draft, at: float, event: JobReleased) -> None:
+def _job_released(draft: Draft, at: float, event: JobReleased) -> None:
     draft.jobs.pop(str(event.job), None)
 
 
 @folds(NodeNeeded)
-def _needed(draft: Draft, at: float, event: NodeNeeded) -> None:
+def _node_needed(draft: Draft, at: float, event: NodeNeeded) -> None:
     old = draft.incarnations.get(event.slot, Incarnation(number=0, since=at))
     draft.incarnations[event.slot] = replace(
         old,
@@ -65,38 +65,38 @@ def _needed(draft: Draft, at: float, event: NodeNeeded) -> None:
 
 
 @folds(IncarnationRenewed)
-def _renewed(draft: Draft, at: float, event: IncarnationRenewed) -> None:
+def _incarnation_renewed(draft: Draft, at: float, event: IncarnationRenewed) -> None:
     draft.change(event.slot, number=event.incarnation, registered_at=None, up_at=None)
 
 
 @folds(InstanceRunning)
-def _booted(draft: Draft, at: float, event: InstanceRunning) -> None:
+def _instance_running(draft: Draft, at: float, event: InstanceRunning) -> None:
     draft.change(event.slot, booted_at=at)
 
 
 @folds(NodeRegistered)
-def _registered(draft: Draft, at: float, event: NodeRegistered) -> None:
+def _node_registered(draft: Draft, at: float, event: NodeRegistered) -> None:
     draft.change(event.slot, registered_at=at)
 
 
 @folds(NodeUp)
-def _came_up(draft: Draft, at: float, event: NodeUp) -> None:
+def _node_up(draft: Draft, at: float, event: NodeUp) -> None:
     draft.change(event.slot, up_at=at, unneeded_at=None, failed_boots=0, failed=None)
     draft.boots.pop(event.pool, None)
 
 
 @folds(NodeIdle)
-def _became_idle(draft: Draft, at: float, event: NodeIdle) -> None:
+def _node_idle(draft: Draft, at: float, event: NodeIdle) -> None:
     draft.change(event.slot, idle_at=at)
 
 
 @folds(NodeBusy)
-def _became_busy(draft: Draft, at: float, event: NodeBusy) -> None:
+def _node_busy(draft: Draft, at: float, event: NodeBusy) -> None:
     draft.change(event.slot, idle_at=None)
 
 
 @folds(NodeUnneeded)
-def _unneeded(draft: Draft, at: float, event: NodeUnneeded) -> None:
+def _node_unneeded(draft: Draft, at: float, event: NodeUnneeded) -> None:
     draft.change(event.slot, unneeded_at=at)
 
 
@@ -136,12 +136,12 @@ def _incarnation_over(draft: Draft, at: float, event: IncarnationOver) -> None:
 
 
 @folds(PowerUpMarkStays)
-def _power_up_stays(draft: Draft, at: float, event: PowerUpMarkStays) -> None:
+def _power_up_mark_stays(draft: Draft, at: float, event: PowerUpMarkStays) -> None:
     draft.change(event.slot, relapses=event.stays)
 
 
 @folds(InstanceAdopted)
-def _adopted(draft: Draft, at: float, event: InstanceAdopted) -> None:
+def _instance_adopted(draft: Draft, at: float, event: InstanceAdopted) -> None:
     old = draft.incarnations.get(event.slot, Incarnation(number=0, since=at))
     draft.incarnations[event.slot] = replace(
         old,

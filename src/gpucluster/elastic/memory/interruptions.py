@@ -22,7 +22,7 @@ _MOST = 64
 
 
 @folds(Interrupted)
-def _troubled(draft: Draft, at: float, event: Interrupted) -> None:
+def _interrupted(draft: Draft, at: float, event: Interrupted) -> None:
     incarnation = draft.incarnations.get(event.slot)
     if incarnation is None or incarnation.instance != event.instance:
         return
@@ -49,20 +49,20 @@ def _signalled(draft: Draft, at: float, event: JobsSignalled) -> None:
 
 
 @folds(JobsRequeued)
-def _sent_back(draft: Draft, at: float, event: JobsRequeued) -> None:
+def _jobs_requeued(draft: Draft, at: float, event: JobsRequeued) -> None:
     _done(draft, event.instance, at, sent_back=event.jobs)
     _mark(draft, event.jobs, sent_back=True)
 
 
 @folds(InterruptionOver)
-def _over(draft: Draft, at: float, event: InterruptionOver) -> None:
+def _interruption_over(draft: Draft, at: float, event: InterruptionOver) -> None:
     for slot, incarnation in tuple(draft.incarnations.items()):
         if incarnation.instance == event.instance:
             draft.change(slot, interruption=None)
 
 
 @folds(GpuFaulted)
-def _faulted(draft: Draft, at: float, event: GpuFaulted) -> None:
+def _gpu_faulted(draft: Draft, at: float, event: GpuFaulted) -> None:
     incarnation = draft.incarnations.get(event.slot)
     if (
         incarnation is not None
@@ -78,12 +78,12 @@ def _job_forgotten(draft: Draft, at: float, event: JobForgotten) -> None:
 
 
 @folds(HeartbeatStopped)
-def _hangs(draft: Draft, at: float, event: HeartbeatStopped) -> None:
+def _heartbeat_stopped(draft: Draft, at: float, event: HeartbeatStopped) -> None:
     draft.stalled[str(event.job)] = StalledJob(since=event.since, words=event.words)
 
 
 @folds(HeartbeatResumed)
-def _beats(draft: Draft, at: float, event: HeartbeatResumed) -> None:
+def _heartbeat_resumed(draft: Draft, at: float, event: HeartbeatResumed) -> None:
     draft.stalled.pop(str(event.job), None)
 
 

@@ -56,17 +56,17 @@ def smaller(old: Refusal | None, size: int, now: float) -> bool:
 
 
 @folds(JournalCreated)
-def _born(draft: Draft, at: float, event: JournalCreated) -> None:
+def _journal_created(draft: Draft, at: float, event: JournalCreated) -> None:
     draft.epoch = event.epoch
 
 
 @folds(DaemonStarted)
-def _started(draft: Draft, at: float, event: DaemonStarted) -> None:
+def _daemon_started(draft: Draft, at: float, event: DaemonStarted) -> None:
     draft.refusals = {k: r for k, r in draft.refusals.items() if not r.for_this_run}
 
 
 @folds(LaunchRequested)
-def _launch_asked(draft: Draft, at: float, event: LaunchRequested) -> None:
+def _launch_requested(draft: Draft, at: float, event: LaunchRequested) -> None:
     request = event.request
     known = draft.launches.get(request.id)
     _charge(draft, "RunInstances", 1.0, at)
@@ -91,7 +91,7 @@ def _launch_done(draft: Draft, at: float, event: LaunchDone) -> None:
     if launch is None:
         return
     request = launch.request
-    _had(draft, at, request, event)
+    _remove_refusals(draft, at, request, event)
     machines = event.machines or (request.spec.machine,) * len(event.instances)
     prices = {
         request.spec.machine: request.price,
@@ -149,18 +149,18 @@ def _launch_dropped(draft: Draft, at: float, event: LaunchDropped) -> None:
 
 
 @folds(OfferRefused)
-def _refused(draft: Draft, at: float, event: OfferRefused) -> None:
+def _offer_refused(draft: Draft, at: float, event: OfferRefused) -> None:
     _refuse(draft, at, event.key, event)
 
 
 @folds(RefusalsForgotten)
-def _forgot(draft: Draft, at: float, event: RefusalsForgotten) -> None:
+def _refusals_forgotten(draft: Draft, at: float, event: RefusalsForgotten) -> None:
     for key in event.keys:
         draft.refusals.pop(key, None)
 
 
 @folds(TerminationRequested)
-def _end_asked(draft: Draft, at: float, event: TerminationRequested) -> None:
+def _termination_requested(draft: Draft, at: float, event: TerminationRequested) -> None:
     draft.endings.update(dict.fromkeys(event.instances, at))
     for instance in event.instances:
         draft.refused_ends.pop(instance, None)
@@ -168,7 +168,7 @@ def _end_asked(draft: Draft, at: float, event: TerminationRequested) -> None:
 
 
 @folds(TerminationRefused)
-def _end_refused(draft: Draft, at: float, event: TerminationRefused) -> None:
+def _termination_refused(draft: Draft, at: float, event: TerminationRefused) -> None:
     for instance in event.instances:
         old = draft.refused_ends.get(instance)
         draft.refused_ends[instance] = RefusedEnd(
@@ -183,7 +183,7 @@ def _end_refused(draft: Draft, at: float, event: TerminationRefused) -> None:
 
 
 @folds(TerminationSeen)
-def _end_seen(draft: Draft, at: float, event: TerminationSeen) -> None:
+def _termination_seen(draft: Draft, at: float, event: TerminationSeen) -> None:
     for instance in event.instances:
         draft.endings.pop(instance, None)
         draft.refused_ends.pop(instance, None)
@@ -206,7 +206,7 @@ def _refuse(
     )
 
 
-def _had(draft: Draft, at: float, request: LaunchRequest, event: LaunchDone) -> None:
+def _remove_refusals(draft: Draft, at: float, request: LaunchRequest, event: LaunchDone) -> None:
     """Remove the refusals of a launched offer, except those of larger gangs that are still in force."""
     size = max((len(gang) for gang in shared_out(request, len(event.instances))[0]), default=0)
     keys = {

@@ -19,7 +19,7 @@ _UNDONE_BY = {Verb.POOL_RESUME, Verb.NODE_RELEASE}
 
 
 @folds(OrderGiven)
-def _ordered(draft: Draft, at: float, event: OrderGiven) -> None:
+def _order_given(draft: Draft, at: float, event: OrderGiven) -> None:
     if event.verb in _UNDONE_BY:
         draft.orders.pop(event.target, None)
         if event.verb is Verb.POOL_RESUME:
@@ -31,14 +31,14 @@ def _ordered(draft: Draft, at: float, event: OrderGiven) -> None:
 
 
 @folds(OrderCompleted)
-def _served(draft: Draft, at: float, event: OrderCompleted) -> None:
+def _order_completed(draft: Draft, at: float, event: OrderCompleted) -> None:
     order = draft.orders.get(event.target)
     if order is not None and order.verb is event.verb:
         del draft.orders[event.target]
 
 
 @folds(BreakerTripped)
-def _tripped(draft: Draft, at: float, event: BreakerTripped) -> None:
+def _breaker_tripped(draft: Draft, at: float, event: BreakerTripped) -> None:
     draft.breakers[event.pool] = OpenBreaker(
         until=event.until, words=event.words, boots=draft.boots.get(event.pool, 0)
     )
@@ -50,12 +50,12 @@ def _breaker_reset(draft: Draft, at: float, event: BreakerReset) -> None:
 
 
 @folds(BudgetCrossed)
-def _budget(draft: Draft, at: float, event: BudgetCrossed) -> None:
+def _budget_crossed(draft: Draft, at: float, event: BudgetCrossed) -> None:
     draft.budget = f"{event.month}/{event.line}"
 
 
 @folds(ReplacementBegan)
-def _replaced(draft: Draft, at: float, event: ReplacementBegan) -> None:
+def _replacement_began(draft: Draft, at: float, event: ReplacementBegan) -> None:
     """Keep the times of the last hour. Later ones are of a clock that was set back."""
     recent = (one for one in draft.replaced.get(event.pool, ()) if at - HOUR_S < one <= at)
     draft.replaced[event.pool] = (*recent, at)
@@ -73,7 +73,7 @@ def _unknown(draft: Draft, at: float, event: UnknownState) -> None:
 
 
 @folds(StateLingers)
-def _lingers(draft: Draft, at: float, event: StateLingers) -> None:
+def _state_lingers(draft: Draft, at: float, event: StateLingers) -> None:
     if event.phase:
         draft.lingers[event.slot] = LingeringState(phase=event.phase, since=at, bound_s=event.bound_s)
     else:

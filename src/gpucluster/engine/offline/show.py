@@ -83,7 +83,7 @@ def comment(planned: Planned, *, reproduce: str, limit: int = markdown.LIMIT) ->
             f"### {markdown.text(verdict(planned))}",
             head,
             notes,
-            f"To see it at the desk: {markdown.code(reproduce)}",
+            f"To see it on your computer: {markdown.code(reproduce)}",
         )
     )
     parts = [markdown.details(_title(top, group), _listing(group)) for top, group in groups]

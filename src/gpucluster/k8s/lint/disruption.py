@@ -10,7 +10,7 @@ from gpucluster.k8s.lint.finding import Finding
 from gpucluster.k8s.lint.gangs import is_gang
 from gpucluster.k8s.lint.manifest_set import ManifestSet, Obj
 from gpucluster.k8s.lint.pods import JOBSET, Pods, pods_of
-from gpucluster.k8s.lint.tree import Path, at, entries, items, mapping, text
+from gpucluster.k8s.lint.tree import Path, at, below, entries, items, mapping, text
 
 _BUDGET, _NODE_POOL = "PodDisruptionBudget.policy", "NodePool.karpenter.sh"
 _GRACE = 30  # seconds; the API server's default
@@ -126,7 +126,7 @@ def _retries(pods: Pods) -> Iterator[Finding]:
     if not is_gang(pods) or pods.owner.key not in (JOBSET, "Job.batch"):
         return
     where: Path = (*pods.path[:-1], "backoffLimit")
-    spec = mapping(_below(pods.owner.body, pods.path[:-1]))
+    spec = mapping(below(pods.owner.body, pods.path[:-1]))
     limit = spec.get("backoffLimit")
     absent = limit is None and "podFailurePolicy" not in spec
     if at(pods.owner.body, "spec", "failurePolicy", "restartStrategy") == "InPlaceRestart":
@@ -134,12 +134,6 @@ def _retries(pods: Pods) -> Iterator[Finding]:
     if "backoffLimitPerIndex" not in spec and (absent or (type(limit) is int and limit > 0)):
         words = f"{_DEFAULT_RETRIES} by default" if absent else str(limit)
         yield pods.owner.warned("gang-retries", f"one pod of the gang is tried again ({words}) while the others hold their GPUs: use 0, and restart the whole set", where)  # fmt: skip
-
-
-def _below(value: Any, path: Path) -> Any:
-    for key in path:
-        value = items(value)[key] if isinstance(key, int) else mapping(value).get(key)
-    return value
 
 
 def _node_pool(maker: Obj, *, gangs: bool) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucluster.k8s.manifest import scalar
-from gpucluster.k8s.site import Site, tolerations
+from gpucluster.k8s.site import Site, team_labels, tolerations
 from gpucluster.plan import names
-from gpucluster.plan.model.kubernetes import Share, Team
+from gpucluster.plan.model.kubernetes import Share
 from gpucluster.plan.model.values import GANG, SERVICE, TopologyLevel, quantity
 
 
@@ -158,7 +158,7 @@ def cluster_queues(site: Site) -> Iterator[tuple[str, ClusterQueue]]:
             f"clusterqueue-{team.name}",
             ClusterQueue(
                 name=scalar(team.queue),
-                labels=_labels(site, team),
+                labels=team_labels(site, team),
                 cohort=scalar(site.plan.name),
                 fair=scalar({"weight": str(team.share)} if site.kubernetes.fair_sharing else None),
                 reclaim=scalar(site.kubernetes.preemption.reclaim_within_cohort),
@@ -178,7 +178,7 @@ def local_queues(site: Site) -> Iterator[tuple[str, LocalQueue]]:
             LocalQueue(
                 name=scalar(names.LOCAL_QUEUE),
                 namespace=scalar(team.namespace),
-                labels=_labels(site, team),
+                labels=team_labels(site, team),
                 queue=scalar(team.queue),
             ),
         )
@@ -187,10 +187,6 @@ def local_queues(site: Site) -> Iterator[tuple[str, LocalQueue]]:
 def _topology(levels: tuple[TopologyLevel, ...]) -> str:
     """Return the name of a topology from its levels, which never change: `topology-zone-host`."""
     return "-".join(("topology", *(level.word for level in levels)))
-
-
-def _labels(site: Site, team: Team) -> str:
-    return scalar({**site.labels, names.LABEL_TEAM: team.name})
 
 
 def _quotas(share: Share, covered: list[str]) -> list[dict[str, str]]:

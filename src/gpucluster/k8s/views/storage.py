@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpucluster.k8s.manifest import scalar
-from gpucluster.k8s.site import Site
+from gpucluster.k8s.site import Site, team_labels
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model import FileSystemBinding, FsxLustre, Lustre, Mount, Nfs
@@ -66,7 +66,7 @@ def lustre_volumes(site: Site) -> Iterator[tuple[str, LustreVolume]]:
                 f"volume-{names.of_team(team.name, names.volume_name(mount.path))}",
                 LustreVolume(
                     name=scalar(name),
-                    labels=_labels(site, team),
+                    labels=team_labels(site, team),
                     size=_size(mount),
                     namespace=scalar(team.namespace),
                     claim=scalar(names.volume_name(mount.path)),
@@ -85,7 +85,7 @@ def nfs_volumes(site: Site) -> Iterator[tuple[str, NfsVolume]]:
                 f"volume-{names.of_team(team.name, names.volume_name(mount.path))}",
                 NfsVolume(
                     name=scalar(names.persistent_volume(site.plan.name, team.name, mount.path)),
-                    labels=_labels(site, team),
+                    labels=team_labels(site, team),
                     size=_size(mount),
                     namespace=scalar(team.namespace),
                     claim=scalar(names.volume_name(mount.path)),
@@ -102,7 +102,7 @@ def claims(site: Site) -> Iterator[tuple[str, Claim]]:
             Claim(
                 name=scalar(names.volume_name(mount.path)),
                 namespace=scalar(team.namespace),
-                labels=_labels(site, team),
+                labels=team_labels(site, team),
                 volume=scalar(names.persistent_volume(site.plan.name, team.name, mount.path)),
                 size=_quantity(_CLAIM_GIB),
             ),
@@ -129,7 +129,3 @@ def _size(mount: Mount) -> str:
 
 def _quantity(gib: float) -> str:
     return scalar(quantity(MEMORY, int(gib) * 1024))
-
-
-def _labels(site: Site, team: Team) -> str:
-    return scalar({**site.labels, names.LABEL_TEAM: team.name})

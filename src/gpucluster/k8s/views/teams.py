@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpucluster.k8s.manifest import scalar
-from gpucluster.k8s.site import Site
+from gpucluster.k8s.site import Site, team_labels
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan import names
 from gpucluster.plan.model import OwnNetwork
-from gpucluster.plan.model.kubernetes import PodSecurity, Team
+from gpucluster.plan.model.kubernetes import PodSecurity
 from gpucluster.plan.model.values import CPU, MEMORY, quantity
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -94,7 +94,7 @@ def roles(site: Site) -> Iterator[tuple[str, Role]]:
     for team in site.kubernetes.teams:
         yield (
             f"role-{team.name}",
-            Role(namespace=scalar(team.namespace), labels=_labels(site, team), group=scalar(team.group)),
+            Role(namespace=scalar(team.namespace), labels=team_labels(site, team), group=scalar(team.group)),
         )
 
 
@@ -104,7 +104,7 @@ def limits(site: Site) -> Iterator[tuple[str, Limits]]:
             f"limits-{team.name}",
             Limits(
                 namespace=scalar(team.namespace),
-                labels=_labels(site, team),
+                labels=team_labels(site, team),
                 claims=scalar(str(len(site.mounts()))),
                 cpu=scalar(quantity(CPU, int(kube.REQUEST_CPU_MILLI.value))),
                 memory=scalar(quantity(MEMORY, int(kube.REQUEST_MEMORY_MIB.value))),
@@ -118,7 +118,7 @@ def networks(site: Site) -> Iterator[tuple[str, Network]]:
     for team in site.kubernetes.teams:
         yield (
             f"network-{team.name}",
-            Network(namespace=scalar(team.namespace), labels=_labels(site, team), inside=scalar(inside)),
+            Network(namespace=scalar(team.namespace), labels=team_labels(site, team), inside=scalar(inside)),
         )
 
 
@@ -129,7 +129,7 @@ def service_accounts(site: Site) -> Iterator[tuple[str, ServiceAccount]]:
             ServiceAccount(
                 name=scalar(one.service_account),
                 namespace=scalar(one.namespace),
-                labels=_labels(site, site.kubernetes.team(one.team)),
+                labels=team_labels(site, site.kubernetes.team(one.team)),
             ),
         )
 
@@ -143,7 +143,7 @@ def identity_networks(site: Site) -> Iterator[tuple[str, IdentityNetwork]]:
                 f"network-identity-{team.name}",
                 IdentityNetwork(
                     namespace=scalar(team.namespace),
-                    labels=_labels(site, team),
+                    labels=team_labels(site, team),
                     key=scalar(names.LABEL_SERVICE_ACCOUNT),
                     accounts=scalar(accounts),
                     agent=scalar(names.POD_IDENTITY_AGENT),
@@ -159,7 +159,3 @@ def guards(site: Site) -> Iterator[tuple[str, Guard]]:
             "guard",
             Guard(name=scalar(site.name("pod-guard")), labels=scalar(site.labels), guarded=scalar(guarded)),
         )
-
-
-def _labels(site: Site, team: Team) -> str:
-    return scalar({**site.labels, names.LABEL_TEAM: team.name})

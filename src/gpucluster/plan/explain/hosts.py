@@ -9,7 +9,6 @@ from gpucluster.plan.model import HostPool, Mount, NfsFromHead, SlurmOnHosts
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.part import require
-from gpucluster.text import format_duration
 
 
 def explain(spec: ClusterSpec, plan: SlurmOnHosts) -> Iterator[Note]:
@@ -32,8 +31,8 @@ def explain(spec: ClusterSpec, plan: SlurmOnHosts) -> Iterator[Note]:
         "1",
         "a host that rebooted unexpectedly stays DOWN until an operator resumes it",
     )
-    seconds, why = defaults.SLURMD_TIMEOUT_OF_HOSTS_S
-    yield Note("slurm.slurmd_timeout", format_duration(seconds), why)
+    timeout = defaults.SLURMD_TIMEOUT_OF_HOSTS_S
+    yield of_default("slurm.slurmd_timeout", timeout.value, timeout)
     yield of_default("times.cred_expire", plan.times.cred_expire_s, defaults.CRED_EXPIRE_S)
     yield of_default("slurm.prolog_limit", defaults.PROLOG_LIMIT_S.value, defaults.PROLOG_LIMIT_S)
     yield of_default("slurm.resume_margin", defaults.RESUME_MARGIN_S.value, defaults.RESUME_MARGIN_S)

@@ -35,6 +35,7 @@ from gpucluster.plan.model.aws import (
     Subnet,
 )
 from gpucluster.plan.model.bindings import Bindings, FileSystemBinding, TemplateBinding
+from gpucluster.plan.model.eks import EksControlPlane
 from gpucluster.plan.model.kubernetes import Kubernetes
 from gpucluster.plan.model.pools import (
     AwsPool,
@@ -173,6 +174,7 @@ __all__ = [
     "User",
     "Variable",
     "Volume",
+    "eks_of",
 ]
 
 
@@ -488,3 +490,9 @@ class KubernetesOnAws(_Cluster):
 ClusterPlan = SlurmOnAws | SlurmOnHosts | KubernetesOnAws
 SlurmPlan = SlurmOnAws | SlurmOnHosts
 AwsPlan = SlurmOnAws | KubernetesOnAws
+
+
+def eks_of(plan: AwsPlan) -> EksControlPlane | None:
+    """Return the control plane that the program creates; None without Kubernetes, or with an existing one."""
+    plane = None if plan.kubernetes is None else plan.kubernetes.control_plane
+    return plane if isinstance(plane, EksControlPlane) else None

@@ -25,20 +25,20 @@ _STEP_S = 0.2
 
 def main(text: str) -> int:
     """Run until killed, or until the starting process ends without `keep`."""
-    charge = codec.loads(SupervisorInput, text)
-    home = SandboxDir(name=charge.name, root=Path(charge.state_root))
-    socket.socket(fileno=charge.listener).close()  # there is no cloud to call
+    settings = codec.loads(SupervisorInput, text)
+    home = SandboxDir(name=settings.name, root=Path(settings.state_root))
+    socket.socket(fileno=settings.listener).close()  # there is no cloud to call
     prepare()
-    host = host_of(charge, home)
-    machines = {spec.id: Machine(spec, host) for spec in specs(charge.plain)}
-    with socket.socket(fileno=charge.hello) as hello:
+    host = host_of(settings, home)
+    machines = {spec.id: Machine(spec, host) for spec in specs(settings.plain)}
+    with socket.socket(fileno=settings.keep_alive) as hello:
         for name, machine in machines.items():
             machine.start()
             log.info("%s runs", name)
         hello.sendall(b"ready\n")
         threading.Thread(target=watch, args=(hello,), daemon=True).start()
         while True:
-            _look_after(machines)
+            _handle_ends(machines)
             time.sleep(_STEP_S)
 
 
@@ -58,7 +58,7 @@ def specs(machines: Iterable[PlainMachine]) -> tuple[MachineSpec, ...]:
     )
 
 
-def _look_after(machines: dict[str, Machine]) -> None:
+def _handle_ends(machines: dict[str, Machine]) -> None:
     """Restart a machine that asked for a reboot; a machine that powered off stays off."""
     for name, machine in tuple(machines.items()):
         code = machine.ended()

@@ -50,11 +50,11 @@ class SupervisorInput:
     gpus: dict[str, int]  # by machine type
     room: int
     listener: int  # descriptors, inherited
-    hello: int
+    keep_alive: int
     lock: int
     state_root: str
     nodes: int = 0  # room for nodes of Kubernetes, for which no machine starts
-    door: int = (
+    kubernetes_listener: int = (
         -1
     )  # descriptor of a listener of this host for the API server of Kubernetes; -1: there is none
     plain: tuple[PlainMachine, ...] = ()  # machines of a plan on existing hosts
@@ -68,16 +68,16 @@ class RunningCapsule:
     home: SandboxDir
     port: int
     process: subprocess.Popen[bytes]
-    hello: socket.socket = field(repr=False)
+    keep_alive: socket.socket = field(repr=False)
 
     def keep(self) -> None:
         """Let it run on when this process ends."""
-        self.hello.sendall(b"keep\n")
-        self.hello.close()
+        self.keep_alive.sendall(b"keep\n")
+        self.keep_alive.close()
 
     def kill(self) -> None:
         """End it and everything in it, and return when nothing is left."""
-        self.hello.close()
+        self.keep_alive.close()
         capsule = self.home.read_capsule()
         with contextlib.suppress(ProcessLookupError):
             # PID 1 is reaped after all others; until its PID is known, --kill-child must end it
@@ -103,10 +103,10 @@ def start(
     """Start the capsule, wait for its API, and write its record. With `nodes` it has EKS."""
     with ExitStack() as held:
         listener = held.enter_context(_listener())
-        door = held.enter_context(_listener()) if nodes else None
+        kubernetes_listener = held.enter_context(_listener()) if nodes else None
         ours, theirs = socket.socketpair()
         with theirs:
-            charge = SupervisorInput(
+            settings = SupervisorInput(
                 name=home.name,
                 region=region,
                 image=image,
@@ -115,16 +115,16 @@ def start(
                 gpus=dict(gpus),
                 room=room,
                 listener=listener.fileno(),
-                hello=theirs.fileno(),
+                keep_alive=theirs.fileno(),
                 lock=lock,
                 state_root=str(home.root),
                 nodes=nodes,
-                door=-1 if door is None else door.fileno(),
+                kubernetes_listener=-1 if kubernetes_listener is None else kubernetes_listener.fileno(),
                 plain=plain,
                 shares=shares,
             )
-            process = _spawn(charge, home, module)
-        running = RunningCapsule(home=home, port=listener.getsockname()[1], process=process, hello=ours)
+            process = _spawn(settings, home, module)
+        running = RunningCapsule(home=home, port=listener.getsockname()[1], process=process, keep_alive=ours)
     try:
         _record(running, layers)
         _await_ready(running)
@@ -138,9 +138,9 @@ def _listener() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0), backlog=64)
 
 
-def argv(charge: SupervisorInput, module: str) -> list[str]:
+def argv(settings: SupervisorInput, module: str) -> list[str]:
     """The outer process of the capsule; killing it kills PID 1 and so everything."""
-    text = json.dumps(asdict(charge), sort_keys=True)
+    text = json.dumps(asdict(settings), sort_keys=True)
     return [
         "unshare",
         "--mount",
@@ -155,15 +155,15 @@ def argv(charge: SupervisorInput, module: str) -> list[str]:
     ]
 
 
-def _spawn(charge: SupervisorInput, home: SandboxDir, module: str) -> subprocess.Popen[bytes]:
+def _spawn(settings: SupervisorInput, home: SandboxDir, module: str) -> subprocess.Popen[bytes]:
     with home.log.open("ab") as log:
         return subprocess.Popen(
-            argv(charge, module),
+            argv(settings, module),
             pass_fds=(
-                charge.listener,
-                charge.hello,
-                charge.lock,
-                *([charge.door] if charge.door >= 0 else []),
+                settings.listener,
+                settings.keep_alive,
+                settings.lock,
+                *([settings.kubernetes_listener] if settings.kubernetes_listener >= 0 else []),
             ),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -185,9 +185,9 @@ def _record(running: RunningCapsule, layers: tuple[Path, ...]) -> None:
 
 
 def _await_ready(running: RunningCapsule) -> None:
-    running.hello.settimeout(_START_S)
+    running.keep_alive.settimeout(_START_S)
     try:
-        word = running.hello.recv(64)
+        word = running.keep_alive.recv(64)
     except TimeoutError as error:
         raise _failed(running.home) from error
     if word != b"ready\n":

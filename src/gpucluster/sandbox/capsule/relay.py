@@ -1,4 +1,4 @@
-"""A door from this machine's loopback into the capsule: bytes of a connection go to a server of the capsule, and back.
+"""Forward connections from this machine's loopback to a server of the capsule.
 
 The listening socket was made outside. A socket keeps the network in which it was made, whoever accepts from it.
 """

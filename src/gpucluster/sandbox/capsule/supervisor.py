@@ -46,51 +46,54 @@ _CONSOLE = 64 * 1024  # the length of a console output that EC2 returns
 
 def main(text: str) -> int:
     """Serve until killed, or until the starting process ends without `keep`."""
-    charge = codec.loads(SupervisorInput, text)
-    home = SandboxDir(name=charge.name, root=Path(charge.state_root))
+    settings = codec.loads(SupervisorInput, text)
+    home = SandboxDir(name=settings.name, root=Path(settings.state_root))
     prepare()
     timing = Timing(pending_s=None, ending_s=None, linger_s=_LINGER_S)
-    model = CloudModel(random.SystemRandom(), timing=timing, region=charge.region)
-    model.set_host_limit(charge.room + charge.nodes)  # EC2 refuses more machines than the host can run
-    with socket.socket(fileno=charge.hello) as hello, socket.socket(fileno=charge.listener) as operator:
+    model = CloudModel(random.SystemRandom(), timing=timing, region=settings.region)
+    model.set_host_limit(settings.room + settings.nodes)  # EC2 refuses more machines than the host can run
+    with (
+        socket.socket(fileno=settings.keep_alive) as hello,
+        socket.socket(fileno=settings.listener) as operator,
+    ):
         inner = socket.create_server((paths.API_ADDRESS, paths.API_PORT), backlog=64)
         served = api.start(
             model,
             [Listener(operator, operator=True), Listener(inner)],
             (paths.METADATA_ADDRESS, 80),
             clock=time.time,
-            images=[charge.image],
+            images=[settings.image],
             operator=_operator(home),
             console=lambda instance: _console(home, instance),
-            agents=partial(agent, charge),
+            agents=partial(agent, settings),
         )
         gc_control.freeze_loaded()  # the garbage collector took half of the loading time
         hello.sendall(b"ready\n")
         threading.Thread(target=watch, args=(hello,), daemon=True).start()
-        kubernetes = _kubernetes(served, charge, home)
+        kubernetes = _kubernetes(served, settings, home)
         launcher = Launcher(
             served.model,
-            host_of(charge, home),
-            gpus=charge.gpus,
-            room=charge.room,
+            host_of(settings, home),
+            gpus=settings.gpus,
+            room=settings.room,
             ours=(lambda _: True) if kubernetes is None else kubernetes.is_machine,
         )
-        disks = AttachedVolumes(served.model, home.path / "volumes", partial(leader, charge))
-        serve_mounts(served, charge, home)
+        disks = AttachedVolumes(served.model, home.path / "volumes", partial(leader, settings))
+        serve_mounts(served, settings, home)
         _run(launcher.step, lambda: served.deliver(time.time()), disks.step)
     return 0
 
 
-def _kubernetes(served: api.Api, charge: SupervisorInput, home: SandboxDir) -> "KubernetesPart | None":
+def _kubernetes(served: api.Api, settings: SupervisorInput, home: SandboxDir) -> "KubernetesPart | None":
     """The part of EKS, if the plan has it."""
-    if charge.door < 0:
+    if settings.kubernetes_listener < 0:
         return None
     from gpucluster.sandbox.capsule.kubernetes_part import KubernetesPart  # noqa: PLC0415  half a second
 
     plan = plan_json.load(home.plan.read_text())
     if plan.aws is None:
         return None
-    return KubernetesPart(served, plan, home, socket.socket(fileno=charge.door))
+    return KubernetesPart(served, plan, home, socket.socket(fileno=settings.kubernetes_listener))
 
 
 def prepare() -> None:
@@ -100,30 +103,30 @@ def prepare() -> None:
     network.prepare()
 
 
-def host_of(charge: SupervisorInput, home: SandboxDir) -> MachineHost:
+def host_of(settings: SupervisorInput, home: SandboxDir) -> MachineHost:
     """Where the machines of this sandbox run."""
-    trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in charge.trees.items()]
+    trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in settings.trees.items()]
     return MachineHost(
-        name=charge.name,
-        layers=tuple(map(Path, charge.layers)),
+        name=settings.name,
+        layers=tuple(map(Path, settings.layers)),
         trees=tuple(sorted(trees, key=lambda tree: not tree.controllers)),  # the v2 one last
         instances=home.instances,
         console=home.console,
-        shares=charge.shares,
+        shares=settings.shares,
     )
 
 
-def leader(charge: SupervisorInput, instance: str) -> int | None:
+def leader(settings: SupervisorInput, instance: str) -> int | None:
     """The PID of a machine's PID 1 in this capsule; None while it does not run."""
-    trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in charge.trees.items()]
+    trees = [CgroupTree(mount=Path(m), controllers=frozenset(c)) for m, c in settings.trees.items()]
     ordered = sorted(trees, key=lambda tree: not tree.controllers)
-    group = cgroups.machine_groups(ordered, charge.name, instance)[-1]
+    group = cgroups.machine_groups(ordered, settings.name, instance)[-1]
     return leader_of(group) if group.is_dir() else None
 
 
-def agent(charge: SupervisorInput, instance: str) -> Shell | None:
+def agent(settings: SupervisorInput, instance: str) -> Shell | None:
     """The stand-in of a machine's SSM agent: it runs a script as root; None while the machine does not run."""
-    pid = leader(charge, instance)
+    pid = leader(settings, instance)
     return None if pid is None else partial(_run_script, pid)
 
 
@@ -131,7 +134,7 @@ def _run_script(pid: int, script: str, limit_s: float) -> Outcome:
     return run_script(enter_argv(pid, ["sh", "-c", script], user=None, term="dumb"), limit_s)
 
 
-def serve_mounts(served: api.Api, charge: SupervisorInput, home: SandboxDir) -> None:
+def serve_mounts(served: api.Api, settings: SupervisorInput, home: SandboxDir) -> None:
     """Serve the mount stand-ins of the machines."""
     key, secret = _operator(home)
     clients: dict[str, Any] = {}
@@ -140,11 +143,11 @@ def serve_mounts(served: api.Api, charge: SupervisorInput, home: SandboxDir) -> 
         if service not in clients:
             import boto3  # noqa: PLC0415  0.3 s, and a cluster without file systems needs none of it
 
-            session: Any = boto3.Session(key, secret, region_name=charge.region)
+            session: Any = boto3.Session(key, secret, region_name=settings.region)
             clients[service] = session.client(service, endpoint_url=paths.API_ENDPOINT)
         return clients[service]
 
-    find = partial(leader, charge)
+    find = partial(leader, settings)
     cloud = mount_service.ApiCloud(served.model, client, time.time, find)
     mounts = mount_service.Mounts(cloud, home.path / "remote", find)
     mount_service.serve(mounts, (paths.API_ADDRESS, paths.MOUNT_PORT))

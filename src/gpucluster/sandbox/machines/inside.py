@@ -58,24 +58,26 @@ class RunningMachine:
         return word in (self.instance, self.node or None, self.name or None, by_role)
 
 
-def residents(home: SandboxDir, trees: Iterable[CgroupTree]) -> tuple[RunningMachine, ...]:
+def running_machines(home: SandboxDir, trees: Iterable[CgroupTree]) -> tuple[RunningMachine, ...]:
     """Every running machine of the sandbox, the head first, then by name."""
     group = cgroups.sandbox_groups(trees, home.name)[-1]
     folders = sorted(p for p in group.iterdir() if p.is_dir()) if group.is_dir() else []
     found = [
-        _resident(folder.name, leader) for folder in folders if (leader := leader_of(folder)) is not None
+        _running_machine(folder.name, leader)
+        for folder in folders
+        if (leader := leader_of(folder)) is not None
     ]
     return tuple(sorted(found, key=lambda r: (r.role != names.ROLE_HEAD, r.node, r.instance)))
 
 
 def find(home: SandboxDir, trees: Iterable[CgroupTree], word: str) -> RunningMachine:
     """The machine that `word` names; a StateError lists the machines. `head` is also the head of existing hosts."""
-    there = residents(home, trees)
+    there = running_machines(home, trees)
     of_hosts = word == names.ROLE_HEAD and home.site.is_dir()
     wanted = home.read_plan_on_hosts().head.name if of_hosts else word
-    for resident in there:
-        if resident.answers_to(wanted):
-            return resident
+    for machine in there:
+        if machine.answers_to(wanted):
+            return machine
     known = ", ".join(r.node or r.role or r.instance for r in there) or "none"
     raise StateError(
         f"no running machine of '{home.name}' is called {word!r}; running: {known}",
@@ -116,7 +118,7 @@ def leader_of(group: Path) -> int | None:
     return None
 
 
-def _resident(instance: str, leader: int) -> RunningMachine:
+def _running_machine(instance: str, leader: int) -> RunningMachine:
     user_data = _json(leader, names.USER_DATA_FILE)
     role = str(user_data.get("role") or "")
     node = str(_json(leader, names.AGENT_STATE).get("node") or "")

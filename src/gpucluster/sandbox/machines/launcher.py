@@ -53,14 +53,14 @@ class Launcher:
     def step(self) -> None:
         """Handle ended machines first, then terminations, then launches; otherwise a dead machine starts again."""
         for instance_id in tuple(self._machines):
-            self._look_after(instance_id)
+            self._handle_end(instance_id)
         for instance in filter(self._ours, self._model.ending(self._clock())):
             self._end(instance)
         for instance in filter(self._ours, self._model.wanted(self._clock())):
             if instance.id not in self._machines:
                 self._start(instance)
 
-    def _look_after(self, instance_id: str) -> None:
+    def _handle_end(self, instance_id: str) -> None:
         machine = self._machines[instance_id]
         code = machine.ended()
         if code is None:

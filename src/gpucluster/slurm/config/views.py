@@ -524,7 +524,7 @@ def _private_tmp(plan: SlurmPlan) -> str:
 
 def _slurmd_timeout_s(plan: SlurmPlan) -> str:
     if plan.aws is None:
-        return str(defaults.SLURMD_TIMEOUT_OF_HOSTS_S[0])
+        return str(int(defaults.SLURMD_TIMEOUT_OF_HOSTS_S.value))
     return str(int(defaults.SLURMD_TIMEOUT_S.value))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from gpucluster.elastic.decide import jobs, terminations
 from gpucluster.elastic.decide.api_rate import LAUNCHES, Pace
-from gpucluster.elastic.decide.evacuation import EvacuationContext, Rule, evacuation_of, rule_of
+from gpucluster.elastic.decide.evacuation import EvacuationContext, EvacuationRow, evacuation_of, rule_of
 from gpucluster.elastic.decide.interruptions import interruption_reason
 from gpucluster.elastic.decide.world import World
 from gpucluster.elastic.events import InterruptionKind
@@ -356,7 +356,7 @@ def _interruption_line(interruption: Interruption, who: str) -> Line:
     return Line(part=Part.REASON, at=interruption.since, words=f"{who}{interruption.words}{source}")
 
 
-def _rule(world: World, slot: str, interruption: Interruption) -> tuple[Rule, EvacuationContext]:
+def _rule(world: World, slot: str, interruption: Interruption) -> tuple[EvacuationRow, EvacuationContext]:
     return rule_of(world, slot, interruption), evacuation_of(world, slot, interruption)
 
 

@@ -8,7 +8,7 @@ from gpucluster.elastic.decide.offers import Headroom, Offer, closed
 from gpucluster.elastic.decide.placement import is_open, pools_of_job
 from gpucluster.elastic.decide.sizes import Sizes
 from gpucluster.elastic.decide.world import World
-from gpucluster.elastic.events import Verb, source_key
+from gpucluster.elastic.events import DOES_NOT_BOOT, Verb, source_key
 from gpucluster.elastic.inspect.why.reasons import Kind, reason_of
 from gpucluster.elastic.ledger import month_of
 from gpucluster.plan.model import Pool
@@ -116,7 +116,7 @@ class CauseFinder:
     def _shut(self, pool: Pool, count: int) -> bool:
         """Return whether no offer can launch the nodes that a job of `count` nodes needs in addition to the idle ones.
 
-        If the offers that are not refused have some headroom, it is true only if a refused offer has enough of it.
+        If the offers that are not refused have offer headroom, it is true only if a refused offer has enough of it.
         """
         if not pool.sources:
             return False
@@ -129,10 +129,10 @@ class CauseFinder:
         lacks = count - self._idles(pool)  # a spare is always idle, and is no whole gang
         if lacks <= 0:
             return False
-        here = [some for span in pool.slots for some in self.offers.get((pool.name, span.zone), ())]
-        refused = [some for some in here if closed(self.world.memory, some, self.world.now, lacks)]
-        most = max((self.headroom.of(some) for some in here if some not in refused), default=0)
-        return most < lacks and (not most or any(self.headroom.of(some) >= lacks for some in refused))
+        here = [offer for span in pool.slots for offer in self.offers.get((pool.name, span.zone), ())]
+        refused = [offer for offer in here if closed(self.world.memory, offer, self.world.now, lacks)]
+        most = max((self.headroom.of(offer) for offer in here if offer not in refused), default=0)
+        return most < lacks and (not most or any(self.headroom.of(offer) >= lacks for offer in refused))
 
     def _idles(self, pool: Pool) -> int:
         """Return the most idle nodes in one of the pool's zones: a gang uses one zone."""
@@ -187,15 +187,15 @@ CLOCKS_S = 60.0  # between the clocks of slurmctld and of this machine
 def shut_by(world: World, headroom: Headroom, offers: Offers, pool: Pool) -> Cause:
     """Return what stops the pool; the cause that a person must remove first."""
     memory = world.memory
-    here = [some for span in pool.slots for some in offers.get((pool.name, span.zone), ())]
-    standing = [some for some in here if closed(memory, some, world.now)]
-    sources = {source_key(some.pool, some.source.position) for some in standing}
+    here = [offer for span in pool.slots for offer in offers.get((pool.name, span.zone), ())]
+    standing = [offer for offer in here if closed(memory, offer, world.now)]
+    sources = {source_key(offer.pool, offer.source.position) for offer in standing}
     rows = (
         (bool(world.observation.halted), Cause.HALTED),
         (_stopped(world, pool) is not None, _stopped(world, pool) or Cause.BUDGET),
         (not headroom.of_pool(pool.name), Cause.MAX),
         (bool(here) and len(standing) == len(here) and bool(sources & memory.refusals.keys()), Cause.QUOTA),
-        (bool(standing) and all(_no_boot(world, some) for some in standing), Cause.NO_BOOT),
+        (bool(standing) and all(_no_boot(world, offer) for offer in standing), Cause.NO_BOOT),
         (bool(standing), Cause.REFUSED),
     )
     return next((cause for holds, cause in rows if holds), Cause.MAX)
@@ -233,6 +233,6 @@ def _others(world: World, slot: str) -> bool:
     return (node.drained or NodeState.DOWN in node.states) and not node.has_daemon_reason
 
 
-def _no_boot(world: World, some: Offer) -> bool:
-    refusal = world.memory.refusals.get(some.key)
-    return refusal is not None and refusal.words.startswith("does not boot")
+def _no_boot(world: World, offer: Offer) -> bool:
+    refusal = world.memory.refusals.get(offer.key)
+    return refusal is not None and refusal.words.startswith(DOES_NOT_BOOT)

@@ -32,13 +32,13 @@ from gpucluster.elastic.model import (
     ResetDown,
     Signal,
     Terminate,
-    Unblock,
+    Undrain,
 )
 from gpucluster.text import rounded_duration
 
 _NOW: Mapping[type[Action], str] = {
     Block: "drains it: it has no capacity",
-    Unblock: "removes its drain",
+    Undrain: "removes its drain",
     Drain: "drains it",
     MarkDown: "sets it DOWN",
     PowerDown: "powers it down",

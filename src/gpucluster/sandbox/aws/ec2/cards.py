@@ -19,6 +19,11 @@ class Cards:
     efa: int  # on all cards together
 
 
+def is_true(value: Any) -> bool:
+    """Return whether a boolean of a query is true: it may be a word."""
+    return str(value).lower() == "true"
+
+
 def checked(machine: str, asked: Sequence[Mapping[str, Any]], cards: Cards) -> tuple[NetworkCardRequest, ...]:
     """The interfaces, primary first, or a Refusal. Which of the two codes EC2 uses is not verified."""
     nics = sorted((_nic(one) for one in asked), key=lambda n: (n.card, n.device))
@@ -27,7 +32,7 @@ def checked(machine: str, asked: Sequence[Mapping[str, Any]], cards: Cards) -> t
         _check_card(machine, nic, nics, cards)
     if sum(nic.kind in _EFA for nic in nics) > cards.efa:
         raise _wrong(f"{machine} supports at most {cards.efa} EFA interfaces.")
-    if len(nics) > 1 and any(_true(one.get("AssociatePublicIpAddress")) for one in asked):
+    if len(nics) > 1 and any(is_true(one.get("AssociatePublicIpAddress")) for one in asked):
         raise Refusal(
             "InvalidParameterCombination",
             "The associatePublicIPAddress parameter cannot be specified when launching with multiple network "
@@ -90,7 +95,3 @@ def _check_card(
 
 def _wrong(text: str) -> Refusal:
     return Refusal("InvalidParameterCombination", text)
-
-
-def _true(value: Any) -> bool:
-    return str(value).lower() == "true"

@@ -56,7 +56,7 @@ def launch_spec(
         key_name=merged.get("KeyName"),
         template=None if template is None else (template.id, template.version),
         on_shutdown=str(merged.get("InstanceInitiatedShutdownBehavior", "stop")),
-        protected=_true(merged.get("DisableApiTermination")),
+        protected=cards.is_true(merged.get("DisableApiTermination")),
         metadata=_metadata(merged),
         options={k: merged[k] for k in _ECHOED if k in merged},
         tags=tags.get("instance", {}),
@@ -206,7 +206,7 @@ def _subnet(merged: Parameters, moto: Moto) -> tuple[SubnetRef, bool]:
         )
     requested = first.get("AssociatePublicIpAddress")
     alone = len(interfaces) < 2  # a subnet gives no public address to a machine with several interfaces
-    return place, (place.public and alone) if requested is None else _true(requested)
+    return place, (place.public and alone) if requested is None else cards.is_true(requested)
 
 
 def _put_subnet(merged: dict[str, Any], subnet: str) -> None:
@@ -324,7 +324,3 @@ def _part(asked: Parameters, name: str) -> Mapping[str, Any]:
 
 def _list(value: Any) -> list[dict[str, Any]]:
     return list(cast(Iterable[dict[str, Any]], value or ()))
-
-
-def _true(value: Any) -> bool:
-    return str(value).lower() == "true"

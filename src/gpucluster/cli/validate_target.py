@@ -27,7 +27,7 @@ class Backend(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class ValidationTarget:
     """The expected cluster and the way to its machines."""
 
     plan: "SlurmPlan"
@@ -53,13 +53,14 @@ class SshOptions:
     port: int | None
 
 
-def find_ways(name: str, backend: Backend | None, ssh: SshOptions, user: str | None) -> Ways:
-    """A living or dead sandbox of that name comes first, then a file or a stack."""
+def find_target(name: str, backend: Backend | None, ssh: SshOptions, user: str | None) -> ValidationTarget:
+    """A sandbox of that name, running or not, comes first, then a file or a stack."""
     from gpucluster.cli.spec_files import find_spec
+    from gpucluster.sandbox import state_dir
 
     file = find_spec(name)
     if backend is None:
-        backend = Backend.SSH if file.is_file() and not _is_sandbox(name) else Backend.SANDBOX
+        backend = Backend.SSH if file.is_file() and not state_dir.exists(name) else Backend.SANDBOX
     if backend is Backend.SANDBOX:
         return _sandbox(name, user)
     if (home := _rehearsal(name)) is not None:
@@ -72,29 +73,17 @@ def find_ways(name: str, backend: Backend | None, ssh: SshOptions, user: str | N
     return _hosts(file, ssh, user)
 
 
-def _is_sandbox(name: str) -> bool:
-    from gpucluster.sandbox import state_dir
-
-    try:
-        return state_dir.SandboxDir(name=name).path.is_dir()
-    except (
-        StateError,
-        PermissionError,
-    ):  # no sandbox has such a name, or only root can read it
-        return False
-
-
 def _rehearsal(name: str) -> "SandboxDir | None":
     """Return the running sandbox of plain machines of that name, with its plan, host keys and key."""
     from gpucluster.sandbox import state_dir
 
-    if not _is_sandbox(name):
+    if not state_dir.exists(name):
         return None
     home = state_dir.living(name)
     return home if home.site.is_dir() else None
 
 
-def _rehearsed(home: "SandboxDir", ssh: SshOptions, user: str | None) -> Ways:
+def _rehearsed(home: "SandboxDir", ssh: SshOptions, user: str | None) -> ValidationTarget:
     """Reach the machines of a rehearsal by ssh inside its network: `gpucluster sandbox run NAME -- gpucluster validate ...`."""
     from dataclasses import replace
 
@@ -108,7 +97,7 @@ def _rehearsed(home: "SandboxDir", ssh: SshOptions, user: str | None) -> Ways:
     return _by_ssh(home.read_plan_on_hosts(), _offered(home)[1], keys, user)
 
 
-def _sandbox(name: str, user: str | None) -> Ways:
+def _sandbox(name: str, user: str | None) -> ValidationTarget:
     from gpucluster.sandbox import host_checks, state_dir
     from gpucluster.sandbox.machines import inside
     from gpucluster.validate.reach import by_argv
@@ -125,12 +114,12 @@ def _sandbox(name: str, user: str | None) -> Ways:
         leader = inside.find(home, trees, machine).leader
         return inside.enter_argv(leader, (), user=None, term="dumb")
 
-    return Ways(
+    return ValidationTarget(
         plan=plan,
         bindings=bindings,
         bundle=bundle,
         reach=by_argv(enter),
-        up=[resident.node for resident in inside.residents(home, trees) if resident.node],
+        up=[machine.node for machine in inside.running_machines(home, trees) if machine.node],
         user=user or (plan.users[0].name if plan.users else SANDBOX_USER),
         sudo=False,
         aws=None if plan.aws is None else home.client,
@@ -174,7 +163,7 @@ def _offered(home: "SandboxDir") -> "tuple[Bindings | None, str]":
         ) from error
 
 
-def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
+def _hosts(file: Path, ssh: SshOptions, user: str | None) -> ValidationTarget:
     from gpucluster.artifacts import digest, pack
     from gpucluster.cli.context import resolve_file
     from gpucluster.cli.render import artifacts_of
@@ -185,11 +174,11 @@ def _hosts(file: Path, ssh: SshOptions, user: str | None) -> Ways:
     return _by_ssh(plan, digest(pack(artifacts_of(plan))), ssh, user)
 
 
-def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> Ways:
+def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> ValidationTarget:
     from gpucluster.cli.validate_on_aws import on_aws
 
     found = on_aws(plan, file, user)
-    return Ways(
+    return ValidationTarget(
         plan=found.plan,
         bindings=found.bindings,
         bundle=found.bundle,
@@ -202,7 +191,7 @@ def _on_aws(plan: "ClusterPlan", file: Path, user: str | None) -> Ways:
     )
 
 
-def _by_ssh(plan: "SlurmOnHosts", bundle: str, ssh: SshOptions, user: str | None) -> Ways:
+def _by_ssh(plan: "SlurmOnHosts", bundle: str, ssh: SshOptions, user: str | None) -> ValidationTarget:
     from gpucluster.validate.reach import SshAddress, SshKeys, by_ssh
 
     name = ssh.user or plan.hosts.ssh_user
@@ -213,7 +202,7 @@ def _by_ssh(plan: "SlurmOnHosts", bundle: str, ssh: SshOptions, user: str | None
         for machine, address in {**nodes, ROLE_HEAD: plan.head.address}.items()
     }
     keys = SshKeys(known_hosts=ssh.known_hosts, identity=ssh.identity, config=ssh.config)
-    return Ways(
+    return ValidationTarget(
         plan=plan,
         bindings=None,
         bundle=bundle,
