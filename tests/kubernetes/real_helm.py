@@ -13,6 +13,7 @@ from gpucluster.sandbox.kubernetes import programs
 
 _HELM = "helm.sh/helm/v3/cmd/helm"
 CHARTS = {  # chart -> its folder in a module
+    "aws-efa-k8s-device-plugin": ("github.com/aws/eks-charts", "stable/aws-efa-k8s-device-plugin"),
     "jobset": ("sigs.k8s.io/jobset", "charts/jobset"),
     "karpenter": ("github.com/aws/karpenter-provider-aws", "charts/karpenter"),
     "kubeflow-trainer": ("github.com/kubeflow/trainer/v2", "charts/kubeflow-trainer"),

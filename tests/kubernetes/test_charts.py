@@ -11,9 +11,12 @@ from real_kubernetes import Kubernetes
 from support.kube import MONITORED, TRAINED
 from support.kube_steps import kube_steps
 
+from gpucluster import catalog
 from gpucluster.k8s.manifest import documents
 from gpucluster.k8s.releases import Release, values_of
 from gpucluster.k8s_apply.steps import Steps
+from gpucluster.plan.names import TAINT_GPU
+from gpucluster.plan.security_rules import WEBHOOK_PORTS
 
 GROUPS = (
     ("team: serving", "team: research"),
@@ -58,6 +61,38 @@ def unknown(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") 
             yield from unknown(value, theirs[key], f"{path}{key}.")
 
 
+def called_services(made: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Yield name and port of each Service that the API server itself calls."""
+    for one in made:
+        if one["kind"].endswith("WebhookConfiguration"):
+            clients = [row["clientConfig"] for row in one["webhooks"]]
+        elif one["kind"] == "APIService":
+            clients = [one["spec"]]
+        elif one["kind"] == "CustomResourceDefinition":
+            conversion = one["spec"].get("conversion", {})
+            clients = [conversion["webhook"]["clientConfig"]] if "webhook" in conversion else []
+        else:
+            continue
+        yield from ((row["service"]["name"], row["service"].get("port", 443)) for row in clients)
+
+
+def called_ports(made: list[dict[str, Any]]) -> Iterator[int]:
+    """Yield the ports of the pods behind these Services."""
+    services = {one["metadata"]["name"]: one["spec"] for one in made if one["kind"] == "Service"}
+    pods = [one["spec"]["template"]["spec"] for one in made if one["kind"] in ("DaemonSet", "Deployment")]
+    named = {
+        port["name"]: port["containerPort"]
+        for pod in pods
+        for container in pod["containers"]
+        for port in container.get("ports", ())
+        if "name" in port
+    }
+    for name, port in called_services(made):
+        (row,) = (one for one in services[name]["ports"] if one["port"] == port)
+        target = row.get("targetPort", port)
+        yield named[target] if isinstance(target, str) else target
+
+
 def test_the_spec_needs_every_chart_that_is_tried() -> None:
     assert {one.name for one in steps().releases} == {*CHARTS, "gpu-operator"}
 
@@ -72,12 +107,34 @@ def test_our_values_are_values_of_the_chart(helm: Helm, name: str) -> None:
 @pytest.mark.parametrize("name", CHARTS)
 def test_api_server_takes_what_the_chart_makes(helm: Helm, kubernetes: Kubernetes, name: str) -> None:
     made = rendered(helm, name)
-    assert {"Deployment", "ServiceAccount"} <= {one["kind"] for one in made}
+    usual = {"DaemonSet"} if name == "aws-efa-k8s-device-plugin" else {"Deployment", "ServiceAccount"}
+    assert usual <= {one["kind"] for one in made}
     namespace = release_of(name).namespace
     kubernetes.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     words = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
     text = yaml.safe_dump_all(made)
     kubernetes.kubectl(*words, "--filename", "-", stdin=text)
+
+
+def test_efa_plugin_runs_on_nodes_with_gpus(helm: Helm) -> None:
+    (made,) = rendered(helm, "aws-efa-k8s-device-plugin")
+    spec = made["spec"]["template"]["spec"]
+    assert {"key": TAINT_GPU, "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = terms["nodeSelectorTerms"]
+    with_efa = {name for name, one in catalog.load().machines.items() if one.efa}
+    assert with_efa <= {*term["matchExpressions"][0]["values"]}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_control_plane_reaches_the_webhooks_and_api_servers_of_the_chart(helm: Helm, name: str) -> None:
+    """The security group of nodes has the port of each pod that the API server calls."""
+    made = rendered(helm, name)
+    assert set(called_ports(made)) <= {*WEBHOOK_PORTS}
+
+
+def test_kueue_has_an_api_server_of_its_own(helm: Helm) -> None:
+    assert 8082 in set(called_ports(rendered(helm, "kueue")))
 
 
 def test_kueue_gets_our_configuration(helm: Helm) -> None:

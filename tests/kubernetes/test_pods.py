@@ -62,9 +62,19 @@ class Site:
     last_volume: FuseFolder
     said: list[str]
 
-    def results(self, *, image: str = IMAGE) -> dict[str, Result]:
-        """Run the checks in pods of the pool, as `gpucluster validate` does."""
-        clock = Clock(lambda: datetime.now(UTC), time.monotonic, time.sleep)
+    def results(self, *, image: str = IMAGE, told: str = "") -> dict[str, Result]:
+        """Run the checks in pods of the pool, as `gpucluster validate` does.
+
+        `told`: the time for the start of pods is over once the events of each pod that does not run have these words.
+        """
+        over = [0.0]
+
+        def sleep(seconds: float) -> None:
+            time.sleep(seconds)
+            if told and not over[0] and self._is_told(told):
+                over[0] = validation_pods.START_S
+
+        clock = Clock(lambda: datetime.now(UTC), lambda: time.monotonic() + over[0], sleep)
         access = Access(Kubectl("sandbox"), None, clock, self.said.append)
         every = kubernetes_expectations(PLAN, STEPS, charts=True, containers=True)
         chosen = [one for one in every if one.check in CHECKS and one.target == POOL]
@@ -77,6 +87,17 @@ class Site:
         for one in STEPS.objects:
             if one["kind"] == "NetworkPolicy":
                 self.node.client.apply(one)
+
+    def _is_told(self, words: str) -> bool:
+        pods = [
+            one
+            for one in self.node.client.list("v1", "Pod", TEAM)
+            if names.LABEL_VALIDATION in one["metadata"].get("labels", {})
+        ]
+        events = self.node.client.list("v1", "Event", TEAM)
+        known = {one["involvedObject"]["name"] for one in events if words in one.get("message", "")}
+        left = {one["metadata"]["name"] for one in pods if one["status"]["phase"] != "Running"}
+        return bool(left) and left <= known
 
     def phases(self) -> set[str]:
         """The phases of the pods in the team's namespace."""
@@ -215,18 +236,18 @@ def test_no_policies_are_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_image_that_no_node_has_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation_pods, "START_S", 20.0)
-    found = site.results(image="registry.example.org/none:1")
+    monkeypatch.setattr(validation_pods, "START_S", BOUND_S)
+    found = site.results(image="registry.example.org/none:1", told="Failed to pull image")
     assert found["kube.reach"].verdict is CheckStatus.FAIL
     assert "image registry.example.org/none:1" in found["kube.reach"].found
     assert {one.blocked_by for name, one in found.items() if name != "kube.reach"} == {f"kube.reach[{POOL}]"}
 
 
 def test_volume_that_cannot_be_mounted_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation_pods, "START_S", 60.0)
+    monkeypatch.setattr(validation_pods, "START_S", BOUND_S)
     (folder, *_) = sorted(site.node.folder.glob("volume-*"))
     folder.rename(folder.with_name("away"))
-    found = site.results()
+    found = site.results(told="hostPath type check failed")
     folder.with_name("away").rename(folder)
     assert {name for name, one in found.items() if one.verdict is not CheckStatus.PASS} == {"kube.volumes"}
     assert "hostPath type check failed" in found["kube.volumes"].found

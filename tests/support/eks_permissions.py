@@ -72,7 +72,7 @@ NEEDS: dict[tuple[str, str], tuple[str, str, Context]] = {
 # policy of AWS -> role, and the reason
 ATTACHED: Mapping[str, tuple[str, str]] = {
     "AmazonEKSClusterPolicy": ("control-plane", "EKS makes network interfaces, routes and load balancers of the cluster"),
-    "AmazonEKSWorkerNodeMinimalPolicy": ("nodes", "the pod identity agent gets the credentials of pods"),
+    "AmazonEKSWorkerNodePolicy": ("nodes", "a node asks EC2 for its name before it joins; the pod identity agent gets the credentials of pods"),
     "AmazonEC2ContainerRegistryPullOnly": ("nodes", "nodes pull the images of add-ons and of the site"),
     "AmazonEKS_CNI_Policy": ("pods of `vpc-cni`", "pods get addresses of the VPC"),
     "AmazonEBSCSIDriverPolicyV2": ("pods of `aws-ebs-csi-driver`", "claims of pods get volumes of EBS"),

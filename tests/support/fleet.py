@@ -114,10 +114,10 @@ class Fleet:
             slurm=self.slurm,
             control=self.control,
             journal=self.journal,
-            clouds=executor,
-            slurms=executor,
+            cloud_executor=executor,
+            slurm_executor=executor,
             clock=lambda: self.now,
-            ring=self._ring,
+            start_pass=self._ring,
             hit=self._tripped,
             notices=self.queue,
         )

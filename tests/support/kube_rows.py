@@ -234,13 +234,39 @@ CLUSTER_ROWS: list[Row] = [
     (
         "a node image that is no release",
         [("control_plane: eks", "control_plane: eks\n  node_image: latest")],
-        "9:15: error[bad-release] kubernetes.node_image: 'latest' is not a release of EKS's images such as v20260903",
+        "9:15: error[bad-release] kubernetes.node_image: 'latest' is not a release of EKS's images such as v20260903 or 1.36.3-20260903",
     ),
     (
-        "a Kubernetes version without a known node image",
+        "a node image whose release of node groups nobody wrote down",
+        [("control_plane: eks", "control_plane: eks\n  node_image: v20261110")],
+        "9:15: error[node-image] kubernetes.node_image: the catalog has no release of node groups for v20261110 and Kubernetes 1.36; write it with its patch version, such as 1.36.3-20261110 (the release page of awslabs/amazon-eks-ami names it)",
+    ),
+    (
+        "a node image of another version",
+        [("control_plane: eks", "control_plane: eks\n  node_image: 1.35.8-20261110")],
+        "9:15: error[node-image] kubernetes.node_image: '1.35.8-20261110' is not for Kubernetes 1.36",
+    ),
+    (
+        "a Kubernetes version without a known node image, which Karpenter does not take",
         [('"1.36"', '"1.37"')],
-        "7:3: warning[node-image] kubernetes: no release of EKS's image is known for Kubernetes 1.37, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as v20260903\n"
-        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver, aws-fsx-csi-driver is known for Kubernetes 1.37, so EKS installs its default of the day, and two clusters of this spec can differ",
+        "7:3: warning[node-image] kubernetes: no release of EKS's image is known for Kubernetes 1.37, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as 1.37.3-20260903\n"
+        "7:12: warning[addon-version] kubernetes.version: no version of the add-ons vpc-cni, kube-proxy, eks-pod-identity-agent, coredns, eks-node-monitoring-agent, aws-ebs-csi-driver, aws-fsx-csi-driver is known for Kubernetes 1.37, so EKS installs its default of the day, and two clusters of this spec can differ\n"
+        "19:12: error[karpenter-version] pools[serve].nodes: Karpenter 1.14.1 launches nodes up to Kubernetes 1.36, and the cluster has 1.37: write `min` and `max` alike, or an older version",
+    ),
+    (
+        "EKS without a way out of its network",
+        [("zones: [us-west-2a]", "zones: [us-west-2a], nat: none")],
+        "5:59: error[no-way-out] aws.network.nat: nodes of EKS and the charts need a way out: their images are in public registries; write 'nat: one' or leave it out",
+    ),
+    (
+        "a network without room for the addresses of pods",
+        [("10.60.0.0/16", "10.60.0.0/24"), _NO_STORAGE],
+        "5:19: error[network-too-small] aws.network.cidr: us-west-2a gets 10.60.0.0/27, with 0 free addresses, beside the control plane, beside the nodes of add-ons, and the pools need up to 170 there: a node of Kubernetes holds 16 for pods",
+    ),
+    (
+        "a key of the site whose policy must know EC2 Auto Scaling",
+        [("region: us-west-2\n", "region: us-west-2\n  kms_key: alias/research\n")],
+        "5:12: warning[key-of-nodes] aws.kms_key: EC2 Auto Scaling launches the nodes of node groups: the policy of the key must allow AWSServiceRoleForAutoScaling to use it and to make grants. Disks of Karpenter's nodes and volumes of claims have the account's default key",
     ),
     (
         "a Kubernetes version without known add-ons",

@@ -84,7 +84,7 @@ def kube_specs(draw: st.DrawFn, prefix: str = "") -> ClusterSpec:
             "region": "us-east-1",
             "network": {"cidr": "10.0.0.0/16", "zones": ["us-east-1a", "us-east-1b"]},
         },
-        "kubernetes": {"version": draw(st.sampled_from(["1.34", "1.37"])), **where, "teams": teams},
+        "kubernetes": {"version": draw(st.sampled_from(["1.34", "1.36"])), **where, "teams": teams},
         "pools": made,
     }
     if draw(st.booleans()):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from gpucluster.elastic.decide.world import slots_of
 from gpucluster.errors import GpuclusterError
 from gpucluster.plan.model import SlurmPlan
-from gpucluster.plan.names import RESERVATION_PREFIX
+from gpucluster.plan.names import BLOCK_RESERVATION_PREFIX
 from gpucluster.slurm.values import SlurmJob, SlurmNode, SlurmReservation, SlurmView
 
 RESUME_MARGIN_S, SILENT_S = 60, 180.0
@@ -244,7 +244,7 @@ class SlurmModel:
             nodes={n.name: self._shown(n) for n in self.nodes.values()},
             jobs=tuple(self._job(j, first) for j in self.jobs.values()),
             reservations=tuple(
-                r for r in self.reservations.values() if r.name.startswith(RESERVATION_PREFIX)
+                r for r in self.reservations.values() if r.name.startswith(BLOCK_RESERVATION_PREFIX)
             ),
         )
 

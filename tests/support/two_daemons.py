@@ -15,7 +15,7 @@ from gpucluster.elastic.act import Clients, Failpoint
 from gpucluster.elastic.events import LaunchRequested
 from gpucluster.elastic.executors import InlineExecutor
 from gpucluster.elastic.journal import FencedError, Journal, fence_of, read_only
-from gpucluster.elastic.lease import Lease, LeaseLostError, Neighbours
+from gpucluster.elastic.lease import Lease, LeaseLostError, LocalHolders
 from gpucluster.elastic.reconciler import Reconciler
 from gpucluster.elastic.registration import RegistrationService
 from gpucluster.plan.model import SlurmOnAws
@@ -138,7 +138,7 @@ class Pair(Fleet):
             TTL_S,
             clock=lambda: side.offset + (self.now - START) * side.rate,
             wall=lambda: self.now + side.offset,
-            neighbours=Neighbours(over=lambda holder: holder in self.dead, end=lambda _: None),
+            local_holders=LocalHolders(has_ended=lambda holder: holder in self.dead, kill=lambda _: None),
             known_epoch=lambda: fence_of(self.folder / "journal.sqlite"),
         )
 
@@ -198,10 +198,10 @@ class Pair(Fleet):
             slurm=self._watched(side, self.slurm, "update_nodes", "requeue", "signal"),
             control=Bucket(self.control, lambda: self.rest(side)),
             journal=journal,
-            clouds=executor,
-            slurms=executor,
+            cloud_executor=executor,
+            slurm_executor=executor,
             clock=lambda: self.now,
-            ring=self._ring,
+            start_pass=self._ring,
             hit=lambda point: self._trips(side, point),
             lease=side.lease,
         )

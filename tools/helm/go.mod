@@ -3,6 +3,7 @@ module gpucluster.invalid/helm
 go 1.26.6
 
 require (
+	github.com/aws/eks-charts v0.0.243-0.20260821194545-743f98a89b5b
 	github.com/aws/karpenter-provider-aws v1.14.1
 	github.com/kubeflow/trainer/v2 v2.3.0
 	helm.sh/helm/v3 v3.22.0

@@ -176,3 +176,4 @@ class Chart:
     version: str
     namespace: str
     repository: str  # oci://..., or https://... with an index
+    newest: str | None = None  # version of Kubernetes that it takes; None: no limit is known

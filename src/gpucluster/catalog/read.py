@@ -159,6 +159,12 @@ def kubernetes_node_image(version: str) -> str | None:
 
 
 @cache
+def eks_standard_until(version: str) -> str | None:
+    """Return the day on which EKS's standard support ends, as 2026-12-02; None if the data has none."""
+    return read_data("eks-versions.json")["standard_until"].get(version)
+
+
+@cache
 def kubernetes_node_release(version: str, image: str) -> str | None:
     """Return the release of a node group for an image such as `v20260903`; None if the data has none."""
     return read_data("kubernetes-node-images.json")["releases"].get(image, {}).get(version)
@@ -176,6 +182,12 @@ def eks_addon_controllers(addon: str) -> tuple[tuple[str, str], ...]:
     """Return kind and name of what an add-on of EKS runs in `kube-system`; empty if the data has none."""
     rows = read_data("eks-addons.json")["controllers"].get(addon, {})
     return tuple((kind, name) for kind, names in rows.items() for name in names)
+
+
+@cache
+def eks_addon_gpu_daemon_sets(addon: str) -> tuple[str, ...]:
+    """Return the DaemonSets that an add-on of EKS runs on nodes with GPUs alone."""
+    return tuple(read_data("eks-addons.json")["on_gpus"].get(addon, ()))
 
 
 def _pair(name: str) -> tuple[str, str]:

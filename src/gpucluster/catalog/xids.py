@@ -1,6 +1,6 @@
 """The meaning of NVIDIA's XID errors for a machine. Standard library only, because the daemon on the head imports it.
 
-A second time within 24 h of its remedy the same XID takes the next rung; on a cloud the last rung is another machine.
+If an XID comes again within 24 h of its remedy, the next remedy applies. On a cloud the last remedy is another machine.
 """
 
 import re
@@ -26,8 +26,8 @@ class Severity(StrEnum):
     @property
     def next(self) -> "Severity":
         """Return the next remedy, for the same XID soon after the first remedy."""
-        rungs = tuple(Severity)
-        return rungs[min(rungs.index(self) + 1, len(rungs) - 1)]
+        remedies = tuple(Severity)
+        return remedies[min(remedies.index(self) + 1, len(remedies) - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

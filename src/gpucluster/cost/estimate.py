@@ -87,7 +87,7 @@ def _head(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:
 
 
 def _control_plane(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:
-    """EKS has an hourly fee; a version in extended support costs more. The nodes of its add-ons are on demand."""
+    """EKS has an hourly fee, here that of standard support. The nodes of its add-ons are on demand."""
     if plan.kubernetes is not None and plan.kubernetes.distribution is Distribution.EKS:
         fee = price.service("eks control plane", "eks-cluster-hour")
         yield CostLine(kind="control-plane", name="eks", least=fee, most=fee)

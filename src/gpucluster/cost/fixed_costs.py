@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from gpucluster.cost.amount import Amount
 from gpucluster.cost.price_list import CostLine, PriceList
-from gpucluster.plan.model import ClusterPlan, Efs, FsxLustre, Mount, Network, Volume
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model import ClusterPlan, Efs, FsxLustre, Mount, Network, Volume, eks_of
 
 
 def fixed_costs(plan: ClusterPlan, price: PriceList) -> Iterator[CostLine]:

@@ -2,15 +2,15 @@
 
 A group is deleted before a new one replaces it (`aws.eks.node_groups`). EKS evicts the pods of each node that it ends: of a
 deleted group, of one with fewer nodes, and in the rolling update of a new launch template, release or version (EKS user
-guide, "Update a managed node group for your cluster").
+guide, "Update a managed node group for your cluster"). A group of a capacity block is replaced (`aws.eks.node_groups.NO_UPDATE`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gpucluster.plan.model import AwsPlan, ClusterPlan
+from gpucluster.plan.model import AwsPlan, ClusterPlan, eks_of
 from gpucluster.plan.model.eks import NodeGroup
-from gpucluster.plan.security_rules import eks_of
+from gpucluster.plan.model.values import Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,13 @@ def ended_nodes(old: ClusterPlan, new: ClusterPlan) -> EndedNodes:
     after = {group.key: group for group in now.groups}
     pairs = [(group, after.get(group.key)) for group in was.groups]
     every = _of_every_node(old) != _of_every_node(new)
-    deleted = _pools(one for one, later in pairs if later is None or _fixed(one) != _fixed(later))
+    deleted = _pools(
+        one
+        for one, later in pairs
+        if later is None
+        or _fixed(one) != _fixed(later)
+        or (one.market is Market.CAPACITY_BLOCK and (every or _template(one) != _template(later)))
+    )
     kept = [(one, later) for one, later in pairs if later is not None and one.pool not in deleted]
     return EndedNodes(
         deleted=deleted,

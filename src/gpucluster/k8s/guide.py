@@ -100,7 +100,7 @@ def _needed(site: Site) -> Iterator[str]:
     ours = part.distribution is Distribution.EKS
     if not ours:
         yield "a CNI that enforces NetworkPolicies: without one they have no effect"
-    if any(EFA in pool.allocatable for pool in part.pools):
+    if not ours and any(EFA in pool.allocatable for pool in part.pools):
         yield f"AWS's EFA device plugin, which tolerates the taint `{names.TAINT_GPU}` and counts `{EFA}`"
     if not ours:
         yield from _nodes(site)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpucluster import catalog
 from gpucluster.k8s.manifest import Manifest, documents
 from gpucluster.k8s.site import Site
+from gpucluster.k8s.views.charts import needs_efa_plugin
 from gpucluster.k8s.waves import CHARTS
 from gpucluster.plan import names
 
@@ -62,6 +63,7 @@ def _always(_: Site) -> bool:
 
 
 _NEEDED: Mapping[str, Callable[[Site], bool]] = {
+    "aws-efa-k8s-device-plugin": needs_efa_plugin,
     "gpu-operator": lambda site: any(pool.gpu_count for pool in site.kubernetes.pools),
     "jobset": _always,
     "karpenter": lambda site: any(pool.elastic for pool in site.kubernetes.pools),

@@ -59,6 +59,7 @@ def _written(
 
 
 COMPONENTS: tuple[Component, ...] = (
+    Component(waves.CHARTS, "values-aws-efa-k8s-device-plugin.yaml.j2", charts.efa_plugins),
     Component(waves.CHARTS, "values-gpu-operator.yaml.j2", charts.gpu_operators),
     Component(waves.CHARTS, "values-kueue.yaml.j2", _kueue),
     Component(waves.CHARTS, "values-karpenter.yaml.j2", charts.karpenters),

@@ -14,6 +14,7 @@ from gpucluster.k8s_apply.steps import CHART_S, Steps
 from gpucluster.plan import names
 
 GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions
+    "aws-efa-k8s-device-plugin": (),
     "gpu-operator": ("nvidia.com",),
     "jobset": ("jobset.x-k8s.io",),
     "karpenter": ("karpenter.k8s.aws", "karpenter.sh"),
@@ -41,12 +42,12 @@ def uninstall(access: Access, steps: Steps, lease: Lease) -> tuple[tuple[str, ..
             continue
         lease.require()
         access.report(f"uninstalling the chart {release.name}")
-        _uninstalled(access, release)
+        _uninstall(access, release)
         gone.append(release.name)
     return tuple(gone), tuple(left)
 
 
-def _uninstalled(access: Access, release: Release) -> None:
+def _uninstall(access: Access, release: Release) -> None:
     helm = access.helm
     try:
         if helm is not None:

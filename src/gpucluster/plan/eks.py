@@ -23,6 +23,11 @@ _PRIVATE = tuple(
 )
 
 
+# The VPC CNI holds addresses for pods that may come. Its default is a whole spare interface, up to 50 addresses of a large machine
+# (aws/amazon-vpc-cni-k8s, docs/eni-and-ip-target.md).
+POD_ADDRESSES = Default(16, "the daemons of a node with GPUs and a gang's pod need about 12 addresses")
+WARM_ADDRESSES = 4  # beside those in use, once a node uses more
+PLANE_ADDRESSES = 6  # in each subnet, of EKS's own interfaces: the least that its user guide asks for ("Subnet requirements for clusters")
 SYSTEM_MACHINE = "m7i.xlarge"
 SYSTEM_MACHINE_REASON = (
     "DNS, storage controllers, Karpenter, Kueue and the GPU operator need about 3 CPUs and 8 GiB, and no GPU"

@@ -6,8 +6,7 @@ From outside only ssh is open, from the ranges of the spec.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, InterfaceKind, NfsFromHead, SlurmOnAws
-from gpucluster.plan.model.eks import EksControlPlane
+from gpucluster.plan.model import AwsPlan, Efs, FsxLustre, InterfaceKind, NfsFromHead, SlurmOnAws, eks_of
 from gpucluster.plan.model.values import EFA as EFA_RESOURCE
 from gpucluster.plan.names import (
     LUSTRE_PORTS,
@@ -26,9 +25,10 @@ SSH_PORT, HTTPS_PORT = 22, 443
 ENDPOINTS, EFS, LUSTRE = "endpoints", "efs", "lustre"
 CONTROL_PLANE = "control-plane"  # of EKS
 KUBELET_PORT = 10250
-# Ports on which webhooks and extension API servers of the usual charts listen; Kueue and JobSet use 9443. The list is that
-# of the node group in https://github.com/terraform-aws-modules/terraform-aws-eks/blob/master/node_groups.tf.
-WEBHOOK_PORTS = (443, 4443, 6443, 8443, 9443)
+# Ports on which webhooks and extension API servers of the usual charts listen: those of the node group in
+# https://github.com/terraform-aws-modules/terraform-aws-eks/blob/master/node_groups.tf, and Kueue's visibility server on 8082.
+# A namespace cannot end while an extension API server is not reached. A test compares them with the charts.
+WEBHOOK_PORTS = (443, 4443, 6443, 8082, 8443, 9443)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,6 @@ class Rule:
     why: str
     ports: tuple[int, int] | None = None  # TCP; None: every protocol and port
     out: bool = False
-
-
-def eks_of(plan: AwsPlan) -> EksControlPlane | None:
-    """Return the control plane that the program creates; None without Kubernetes, or with an existing one."""
-    plane = None if plan.kubernetes is None else plan.kubernetes.control_plane
-    return plane if isinstance(plane, EksControlPlane) else None
 
 
 def roles(plan: AwsPlan) -> tuple[str, ...]:

@@ -76,20 +76,23 @@ Monitoring = Annotated[str, _one_of("monitoring"), _schema("monitoring")]
 RunsField = Annotated[str, _one_of("runs"), _schema("runs")]
 
 
-_NODE_IMAGE = Form(r"v20[0-9]{6}")
+_NODE_IMAGE = Form(r"v20[0-9]{6}|1\.[0-9]{2}\.[0-9]{1,3}-20[0-9]{6}")
 
 
 def parse_node_image(value: object) -> str:
     text = parse_text(value)
     if not _NODE_IMAGE.fullmatch(text):
-        raise refuse("bad-release", f"{quoted(text)} is not a release of EKS's images such as v20260903")
+        raise refuse(
+            "bad-release",
+            f"{quoted(text)} is not a release of EKS's images such as v20260903 or 1.36.3-20260903",
+        )
     return text
 
 
 NodeImage = Annotated[
     str,
     BeforeValidator(parse_node_image),
-    WithJsonSchema({"type": "string", "pattern": f"^{_NODE_IMAGE.pattern}$"}),
+    WithJsonSchema({"type": "string", "pattern": f"^({_NODE_IMAGE.pattern})$"}),
 ]
 
 
@@ -183,7 +186,7 @@ class Kubernetes(Part):
     )
     node_image: NodeImage | None = spec_field(
         UpdateClass.LIVE,
-        "Release of EKS's AL2023 image: `v20260903`. `pulumi up` updates the nodes of node groups; Karpenter's nodes keep theirs until they are empty.",
+        "Release of EKS's AL2023 image: `v20260903`, or with its patch version `1.36.3-20260903`, which node groups need if the catalog does not know it. `pulumi up` updates the nodes of node groups; Karpenter's nodes keep theirs until they are empty.",
         default=None,
     )
     fair_sharing: Flag = spec_field(
@@ -221,11 +224,16 @@ class Kubernetes(Part):
     )
     api_from: tuple[Range, ...] = spec_field(
         UpdateClass.LIVE,
-        "Address ranges that reach the API server: a private range through the VPC, a public range over the internet. Without a public range the API server has no public address.",
+        "Address ranges that reach the API server: a private range through the VPC, a public range over the internet. Without a private range: the VPC's own. Without a public range the API server has no public address.",
         default=(),
         min_length=1,
     )
     teams: tuple[Team, ...] = spec_field(UpdateClass.LIVE, "Teams that share the pools.", min_length=1)
+
+
+def image_of(release: str) -> str:
+    """The name of an image's release without the patch version: `1.36.3-20260903` is `v20260903`."""
+    return release if release.startswith("v") else f"v{release.rpartition('-')[2]}"
 
 
 def distribution(part: Kubernetes) -> Distribution:

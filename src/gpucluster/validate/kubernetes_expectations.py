@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucluster.catalog import eks_addon_controllers
+from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
 from gpucluster.checks.kubernetes import api, applied, controllers, instances, nodes, pods
 from gpucluster.checks.kubernetes.table import CLUSTER
 from gpucluster.k8s_apply.steps import SERVICE_KINDS, Steps
@@ -70,6 +70,8 @@ def _controllers(part: Kubernetes, steps: Steps, *, charts: bool) -> controllers
     plane = part.control_plane
     addons = plane.addons if isinstance(plane, EksControlPlane) else ()
     needed = [name for addon in addons for _, name in eks_addon_controllers(addon.name)]
+    if any(pool.gpu_count and pool.min and pool.arch == "amd64" for pool in part.pools):
+        needed += [name for addon in addons for name in eks_addon_gpu_daemon_sets(addon.name)]
     namespaces = {SYSTEM_NAMESPACE, *(one.namespace for one in steps.releases if charts)}
     return controllers.Controllers(
         namespaces=tuple(sorted(namespaces)), needed=tuple(f"{SYSTEM_NAMESPACE}/{name}" for name in needed)

@@ -16,6 +16,7 @@ REPOSITORIES = {
     "oci://registry.k8s.io/lws/charts/lws": "lws",
     "oci://ghcr.io/kubeflow/charts/kubeflow-trainer": "kubeflow-trainer",
     "oci://public.ecr.aws/karpenter/karpenter": "karpenter",
+    "aws-efa-k8s-device-plugin": "aws-efa-k8s-device-plugin",
     "gpu-operator": "gpu-operator",
 }
 
@@ -46,7 +47,7 @@ def _begin(values: Row, verb: str, words: list[str], flags: dict[str, str]) -> s
             return "Error: release: not found"
         row["status"] = "pending-rollback"
         return ""
-    if words[1] not in REPOSITORIES or (words[1] == "gpu-operator") != ("repo" in flags):
+    if words[1] not in REPOSITORIES or words[1].startswith("oci://") == ("repo" in flags):
         return f"Error: failed to download {words[1]!r}: not found"
     if row is None:
         marks = dict(pair.split("=", 1) for pair in flags.get("labels", "").split(",") if pair)

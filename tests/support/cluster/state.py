@@ -22,6 +22,7 @@ BUILT_IN = {
     "storage.k8s.io/v1": ["StorageClass"],
 }  # fmt: skip
 OF_CHARTS = {  # release -> the kinds of its CustomResourceDefinitions
+    "aws-efa-k8s-device-plugin": {},
     "gpu-operator": {},
     "jobset": {"jobset.x-k8s.io/v1alpha2": ["JobSet"]},
     "karpenter": {"karpenter.sh/v1": ["NodePool", "NodeClaim"], "karpenter.sh/v1alpha1": ["NodeOverlay"], "karpenter.k8s.aws/v1": ["EC2NodeClass"]},

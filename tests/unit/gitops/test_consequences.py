@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from support.builders import SPEC, a_plan, a_spec_text
+from support import eks_plans
+from support.builders import SPEC, a_kube_plan, a_plan, a_spec_text
 from support.expert_pairs import LAB, SHIFTED
 from support.reviewed import a_diff, a_side
 
@@ -93,6 +94,22 @@ def test_second_node_with_efa_is_placed_near_the_first() -> None:
     (one,) = _follows(a_spec_text(*alone), a_spec_text(alone[1]))
     assert (one.path, one.update) == ("pools[h200]", UpdateClass.NEW_NODES)
     assert "in a placement group" in one.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ((), "`pulumi up` updates the node group of always-on nodes, which replaces node after node"),
+        (eks_plans.PREPAID, "`pulumi up` deletes the node group of always-on nodes"),
+    ],
+    ids=["on demand", "capacity block"],
+)
+def test_new_image_reaches_always_on_nodes_of_eks(changes: tuple[tuple[str, str], ...], words: str) -> None:
+    """EKS updates no group of a capacity block that has nodes, so a new one replaces it."""
+    image = ("control_plane: eks", "control_plane: eks\n  node_image: 1.36.4-20261101")
+    found = consequences(a_kube_plan(*changes), a_kube_plan(*changes, image), ())
+    (tune,) = (one for one in found if one.path == "pools[tune]")
+    assert tune.message == f"{words}: EKS evicts their pods"
 
 
 def test_renamed_cluster_has_no_consequences_but_its_loss() -> None:

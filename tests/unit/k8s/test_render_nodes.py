@@ -70,8 +70,8 @@ def test_always_on_nodes_fill_the_sources_in_order() -> None:
     ("version", "image", "alias"),
     [
         ("1.36", "", "al2023@v20260903"),
-        ("1.37", "", "al2023@latest"),
-        ("1.37", "v20261101", "al2023@v20261101"),
+        ("1.36", "1.36.4-20261101", "al2023@v20261101"),
+        ("1.35", "v20260903", "al2023@v20260903"),
     ],
 )
 def test_nodes_have_the_image_of_a_release(version: str, image: str, alias: str) -> None:

@@ -53,7 +53,7 @@ def test_machines_end_while_karpenter_runs_and_data_stays(running: Cluster, boun
     kinds = {name.partition("/")[0] for name in left}
     assert kinds == {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "Deployment"}
     assert "Deployment/karpenter" in left
-    assert done.charts == ("kueue", "karpenter", "jobset", "gpu-operator")
+    assert done.charts == ("kueue", "karpenter", "jobset", "gpu-operator", "aws-efa-k8s-device-plugin")
     assert running.values()["releases"] == []
     assert set(done.retained) >= {
         "research/PersistentVolumeClaim/data",
@@ -68,7 +68,7 @@ def test_order_of_the_deletions(running: Cluster, bound: Steps) -> None:
     assert [line.partition(":")[0] for line in told] == [
         "deleting gangs and services", "deleting node pools and their machines", "deleting node classes", "deleting claims and volumes",
         "deleting queues", "deleting roles, limits and policies", "deleting namespaces", "uninstalling the chart kueue",
-        "uninstalling the chart karpenter", "uninstalling the chart jobset", "uninstalling the chart gpu-operator",
+        "uninstalling the chart karpenter", "uninstalling the chart jobset", "uninstalling the chart gpu-operator", "uninstalling the chart aws-efa-k8s-device-plugin",
     ]  # fmt: skip
     assert running.objects().keys() == {"Deployment/karpenter"}  # which the real helm uninstalls
 

@@ -15,6 +15,8 @@ NO_WEBHOOK = (
     ' Post "https://kueue-webhook-service.kueue-system.svc:443/mutate": dial tcp 10.0.0.2:9443: connect: connection refused'
 )
 
+CHARTS = ("aws-efa-k8s-device-plugin", "gpu-operator", "jobset", "karpenter", "kueue")
+
 
 def apply(cluster: Cluster, steps: Steps, **more: object) -> Applied:
     return up(cluster.access(), steps, holder="ann@desk", **more)  # type: ignore[arg-type]
@@ -23,9 +25,9 @@ def apply(cluster: Cluster, steps: Steps, **more: object) -> Applied:
 def test_charts_come_first_then_the_waves_in_order(cluster: Cluster, bound: Steps) -> None:
     done = apply(cluster, bound)
     changes = [line for line in cluster.calls() if " upgrade " in line or " apply " in line]
-    assert [line.split()[5] for line in changes[:4]] == ["gpu-operator", "jobset", "karpenter", "kueue"]
-    assert [line.rpartition("/")[2] for line in changes[4:]] == [wave.folder for wave in USUAL_WAVES]
-    assert done.charts == ("gpu-operator", "jobset", "karpenter", "kueue")
+    assert [line.split()[5] for line in changes[:5]] == list(CHARTS)
+    assert [line.rpartition("/")[2] for line in changes[5:]] == [wave.folder for wave in USUAL_WAVES]
+    assert done.charts == CHARTS
     assert set(cluster.objects()) >= {f"{one['kind']}/{one['metadata']['name']}" for one in bound.objects}
 
 

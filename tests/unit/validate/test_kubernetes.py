@@ -11,7 +11,7 @@ from support.builders import a_kube_plan
 from support.cluster import Cluster, installed
 from support.kube_steps import kube_steps
 
-from gpucluster.catalog import eks_addon_controllers
+from gpucluster.catalog import eks_addon_controllers, eks_addon_gpu_daemon_sets
 from gpucluster.checks.check import CheckStatus
 from gpucluster.checks.kubernetes import controllers
 from gpucluster.k8s_apply.up import up
@@ -134,6 +134,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     plane = a_kube_plan().kubernetes.control_plane
     assert isinstance(plane, EksControlPlane)
     addons = [row for one in plane.addons for row in eks_addon_controllers(one.name)]
+    addons += [("DaemonSet", name) for one in plane.addons for name in eks_addon_gpu_daemon_sets(one.name)]
     assert len(addons) > len(plane.addons)
     cluster.put(*nodes_of(a_kube_plan()), *(controller(kind, name) for kind, name in addons))
     return World(cluster, Ec2(cluster))
@@ -201,6 +202,7 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("DNS away", lambda w: w.edit("|coredns", lambda one: one["status"].update(availableReplicas=0)), {"kube.controllers[cluster]": "kube-system/coredns: 0 of 2 pods"}),
     ("DNS scaled to 0", lambda w: w.edit("|coredns", scaled_to_0), {"kube.controllers[cluster]": "kube-system/coredns: scaled to 0 pods"}),
     ("network plugin selects no node", lambda w: w.edit("|aws-node", selecting_none), {"kube.controllers[cluster]": "kube-system/aws-node: selects none of 7 nodes"}),
+    ("DCGM server tolerates no taint", lambda w: w.edit("|dcgm-server", selecting_none), {"kube.controllers[cluster]": "kube-system/dcgm-server: selects none of 7 nodes"}),
     ("network plugin away on a node", lambda w: w.edit("|aws-node", lambda one: one["status"].update(numberAvailable=4)), {"kube.controllers[cluster]": "kube-system/aws-node: 4 of 5 pods"}),
     ("object deleted", lambda w: w.without("|NetworkPolicy|research|default-deny"), {"kube.objects[cluster]": "misses research/NetworkPolicy/default-deny"}),
     ("queue inactive", lambda w: w.edit(QUEUE, inactive), {"kube.queues[cluster]": "its flavor is gone"}),
@@ -212,7 +214,7 @@ FAULTS: list[tuple[str, Callable[[World], Any], dict[str, str]]] = [
     ("no DNS", lambda w: w.answers("tune-team", "kubernetes.default.svc", 1, "DNS: lookup kubernetes.default.svc: i/o timeout"), {"kube.dns[tune]": "DNS: lookup"}),
     ("metadata service open", lambda w: w.answers("tune-team", "169.254.169.254:80", 0, ""), {"kube.metadata[tune]": "reaches 169.254.169.254:80"}),
     ("agent of pod identity open", lambda w: w.answers("tune-team", "169.254.170.23:80", 0, ""), {"kube.metadata[tune]": "reaches 169.254.170.23:80"}),
-    ("policies not enforced", lambda w: w.answers("tune-stranger", "10.244.", 0, ""), {"kube.isolation[tune]": "tune-stranger on ip-10-60-0-2 reaches research/Pod/gpucluster-validate-"}),
+    ("policies not enforced", lambda w: w.answers("tune-outsider", "10.244.", 0, ""), {"kube.isolation[tune]": "tune-outsider on ip-10-60-0-2 reaches research/Pod/gpucluster-validate-"}),
     ("volume does not answer", lambda w: w.answers("tune-mounts", "/mnt/0", 124, ""), {"kube.volumes[tune]": "exit 124"}),
     ("other version", lambda w: w.cluster.change(version={"major": "1", "minor": "35+"}), {"kube.api[cluster]": "Kubernetes 1.35"}),
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from gpucluster.plan.names import pods_role
 
 KUBE_SYSTEM = "kube-system"
 # Of node groups. EKS makes an access entry for it, so Karpenter's nodes have another role with an entry of ours.
-STANDING_ROLE = "node-groups"
+NODE_GROUP_ROLE = "node-groups"
 
 
 def declare_eks(
@@ -37,7 +37,7 @@ def declare_eks(
     cluster = Cluster(plan, plane, part.version, network=network, key=key, opts=opts)
     Access(plan.name, cluster.name, plane.entries, opts)
     nodes = declare_role(
-        plan, STANDING_ROLE, trust=trust_service("ec2.amazonaws.com"), parent=cluster, managed=NODE_POLICIES
+        plan, NODE_GROUP_ROLE, trust=trust_service("ec2.amazonaws.com"), parent=cluster, managed=NODE_POLICIES
     )
     pods = Pods(plan, cluster, network.vpc_context.account)
     rights = {
@@ -57,7 +57,8 @@ def declare_eks(
         after=first.ready,
         opts=opts,
     )
-    Addons(plan.name, "late", late, name=cluster.name, roles=rights, after=groups.ready, opts=opts)
+    # Not after the groups of pools: without their capacity the cluster would have no DNS.
+    Addons(plan.name, "late", late, name=cluster.name, roles=rights, after=groups.system, opts=opts)
     if any(pool.elastic for pool in part.pools):
         Karpenter(plan, part, cluster, pods=pods, network=network, opts=opts)
     for identity in part.pod_identities:

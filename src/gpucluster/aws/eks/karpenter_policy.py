@@ -8,7 +8,7 @@ Parts of a launch are limited further: to our subnets, our security group and th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpucluster.plan.iam_policies import SPOT_ROLE
+from gpucluster.plan.iam_policies import SPOT_ROLE, allow
 from gpucluster.plan.store_policies import Statement, document
 
 READS = (
@@ -60,13 +60,13 @@ def _launch(scope: KarpenterScope) -> list[Statement]:
     at_creation = {**tagged, "StringEquals": {**tagged["StringEquals"], "ec2:CreateAction": list(_CALLS)}}
     calls = ["ec2:CreateFleet", "ec2:RunInstances"]
     return [
-        _allow("LaunchImages", calls, image, when={"StringEquals": {"ec2:Owner": "amazon"}}),
-        _allow("LaunchFrom", calls, scope.group, *sorted(scope.subnets), *reservations),
-        _allow("LaunchOurs", calls, template, when=_tags(scope, "aws:ResourceTag")),
-        _allow("LaunchTagged", ["ec2:RunInstances"], *made, when=tagged),
-        _allow("Fleet", ["ec2:CreateFleet"], f"{base}:fleet/*", *made, *spot, when=tagged),
-        _allow("MakeTemplates", ["ec2:CreateLaunchTemplate"], template, when=tagged),
-        _allow(
+        allow("LaunchImages", calls, image, when={"StringEquals": {"ec2:Owner": "amazon"}}),
+        allow("LaunchFrom", calls, scope.group, *sorted(scope.subnets), *reservations),
+        allow("LaunchOurs", calls, template, when=_tags(scope, "aws:ResourceTag")),
+        allow("LaunchTagged", ["ec2:RunInstances"], *made, when=tagged),
+        allow("Fleet", ["ec2:CreateFleet"], f"{base}:fleet/*", *made, *spot, when=tagged),
+        allow("MakeTemplates", ["ec2:CreateLaunchTemplate"], template, when=tagged),
+        allow(
             "TagAtCreation", ["ec2:CreateTags"], f"{base}:fleet/*", template, *made, *spot, when=at_creation
         ),
         *(_spot(scope, requests, tagged) if scope.spot else []),
@@ -76,8 +76,8 @@ def _launch(scope: KarpenterScope) -> list[Statement]:
 def _spot(scope: KarpenterScope, requests: str, tagged: Statement) -> list[Statement]:
     role = f"arn:aws:iam::{scope.account}:{SPOT_ROLE}"
     return [
-        _allow("LaunchSpot", ["ec2:RunInstances"], requests, when=tagged),
-        _allow("SpotRole", ["iam:CreateServiceLinkedRole"], role),
+        allow("LaunchSpot", ["ec2:RunInstances"], requests, when=tagged),
+        allow("SpotRole", ["iam:CreateServiceLinkedRole"], role),
     ]
 
 
@@ -87,9 +87,9 @@ def _own(scope: KarpenterScope) -> list[Statement]:
     keys = ["Name", "eks:eks-cluster-name", "karpenter.sh/nodeclaim"]
     naming = {**ours, "ForAllValues:StringEquals": {"aws:TagKeys": keys}}
     return [
-        _allow("EndNodes", ["ec2:TerminateInstances"], f"{base}:instance/*", when=ours),
-        _allow("DropTemplates", ["ec2:DeleteLaunchTemplate"], f"{base}:launch-template/*", when=ours),
-        _allow("NameNodes", ["ec2:CreateTags"], f"{base}:instance/*", when=naming),
+        allow("EndNodes", ["ec2:TerminateInstances"], f"{base}:instance/*", when=ours),
+        allow("DropTemplates", ["ec2:DeleteLaunchTemplate"], f"{base}:launch-template/*", when=ours),
+        allow("NameNodes", ["ec2:CreateTags"], f"{base}:instance/*", when=naming),
     ]
 
 
@@ -97,11 +97,11 @@ def _look(scope: KarpenterScope) -> list[Statement]:
     here = {"StringEquals": {"aws:RequestedRegion": scope.region}}
     notices = ["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"]
     return [
-        _allow("See", list(READS), "*", when=here),  # these calls have no narrower resource
-        _allow("Images", ["ssm:GetParameter"], f"arn:aws:ssm:{scope.region}::parameter/aws/service/*"),
-        _allow("Prices", ["pricing:GetProducts"], "*"),
-        _allow("Interruptions", notices, scope.queue),
-        _allow("ApiServer", ["eks:DescribeCluster"], scope.cluster_arn),
+        allow("See", list(READS), "*", when=here),  # these calls have no narrower resource
+        allow("Images", ["ssm:GetParameter"], f"arn:aws:ssm:{scope.region}::parameter/aws/service/*"),
+        allow("Prices", ["pricing:GetProducts"], "*"),
+        allow("Interruptions", notices, scope.queue),
+        allow("ApiServer", ["eks:DescribeCluster"], scope.cluster_arn),
     ]
 
 
@@ -109,9 +109,9 @@ def _profiles(scope: KarpenterScope) -> list[Statement]:
     """Pass our profile's role. Karpenter makes no profile of its own, for the NodeClass names ours."""
     to_ec2 = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
     return [
-        _allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=to_ec2),
-        _allow("Profile", ["iam:GetInstanceProfile"], scope.profile),
-        _allow("Profiles", ["iam:ListInstanceProfiles"], "*"),  # its garbage collector lists all
+        allow("PassNodeRole", ["iam:PassRole"], scope.node_role, when=to_ec2),
+        allow("Profile", ["iam:GetInstanceProfile"], scope.profile),
+        allow("Profiles", ["iam:ListInstanceProfiles"], "*"),  # its garbage collector lists all
     ]
 
 
@@ -120,8 +120,3 @@ def _tags(scope: KarpenterScope, key: str) -> Statement:
         "StringEquals": {f"{key}/kubernetes.io/cluster/{scope.cluster}": "owned"},
         "StringLike": {f"{key}/karpenter.sh/nodepool": "*"},
     }
-
-
-def _allow(sid: str, actions: list[str], *resources: str, when: Statement | None = None) -> Statement:
-    statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": list(resources)}
-    return statement | ({"Condition": when} if when else {})

@@ -18,7 +18,8 @@ from gpucluster.aws.network import Network
 from gpucluster.plan.model import AwsPlan
 from gpucluster.plan.model.eks import NodeGroup
 from gpucluster.plan.model.values import Market
-from gpucluster.plan.names import ROLE_KUBERNETES, TAG_POOL, TAG_ROLE
+from gpucluster.plan.names import ROLE_KUBERNETES, SYSTEM_NODES, TAG_POOL, TAG_ROLE
+from gpucluster.plan.security_rules import CONTROL_PLANE
 
 ROOT_DEVICE = "/dev/xvda"  # of EKS's AL2023 images
 _CAPACITY: Mapping[Market, str] = {
@@ -32,6 +33,12 @@ _EFFECTS: Mapping[str, str] = {
     "NoExecute": "NO_EXECUTE",
     "PreferNoSchedule": "PREFER_NO_SCHEDULE",
 }
+# With room an update launches a new node first, else it ends an old one first (EKS user guide, "Understand each phase of
+# node updates").
+_STRATEGY: Mapping[bool, str] = {True: "DEFAULT", False: "MINIMAL"}
+# EKS updates a group of a capacity block only while it has no nodes (EKS user guide, "Create a managed node group with
+# Capacity Blocks for ML"), so a change of these replaces the group.
+NO_UPDATE = ("launchTemplate", "releaseVersion", "version")
 _BOUNDARY = "gpucluster"
 # nodeadm joins the local disks to one RAID 0 for pods, as Karpenter does with `instanceStorePolicy: RAID0`. EKS merges this
 # part with its own (awslabs/amazon-eks-ami, doc/usage/al2.md and nodeadm's NodeConfig).
@@ -55,7 +62,7 @@ spec:
 class NodeGroups(pulumi.ComponentResource):
     """The groups in the order of the plan, those of the add-ons first."""
 
-    ready: Sequence[pulumi.Resource]
+    system: Sequence[pulumi.Resource]  # those whose nodes run the add-ons
 
     def __init__(
         self,
@@ -73,12 +80,15 @@ class NodeGroups(pulumi.ComponentResource):
         super().__init__("gpucluster:aws:EksNodeGroups", plan.name, None, opts)
         self._plan, self._version, self._eks_name = plan, version, cluster
         self._role, self._network, self._key = role, network, key
-        self._after = [*after, *role.ready, *network.vpc_context.ready]
-        self.ready = [self._group(group) for group in groups]
+        # With the rules of both groups: at a deletion EKS drains the nodes first, which needs the API server and kubelets.
+        rules = [one for word in (ROLE_KUBERNETES, CONTROL_PLANE) for one in network.groups.rules[word]]
+        self._after = [*after, *role.ready, *network.vpc_context.ready, *rules]
+        declared = {group.key: self._group(group) for group in groups}
+        self.system = [declared[group.key] for group in groups if group.pool == SYSTEM_NODES]
         self.register_outputs({})
 
     def _group(self, group: NodeGroup) -> aws.eks.NodeGroup:
-        template = self._template(group)
+        template, block = self._template(group), group.market is Market.CAPACITY_BLOCK
         return aws.eks.NodeGroup(
             f"{self._plan.name}-{group.key}",
             cluster_name=self._eks_name,
@@ -87,13 +97,13 @@ class NodeGroups(pulumi.ComponentResource):
             subnet_ids=[self._network.vpc_context.private[zone] for zone in group.zones],
             launch_template={"id": template.id, "version": template.latest_version.apply(_text)},
             # the template of a capacity block names its machine
-            instance_types=None if group.market is Market.CAPACITY_BLOCK else list(group.machines),
+            instance_types=None if block else list(group.machines),
             capacity_type=_CAPACITY[group.market],
             ami_type=group.ami,
             version=self._version,
             release_version=group.release,
             scaling_config={"min_size": group.nodes, "desired_size": group.nodes, "max_size": group.nodes},
-            update_config={"max_unavailable": 1},
+            update_config={"max_unavailable": 1, "update_strategy": _STRATEGY[_has_room(group)]},
             node_repair_config={"enabled": True},
             labels=group.labels,
             taints=[
@@ -101,7 +111,12 @@ class NodeGroups(pulumi.ComponentResource):
             ]
             or None,
             # Reserved capacity has no room for a second group, and the name is the group's own.
-            opts=ResourceOptions(parent=self, depends_on=self._after, delete_before_replace=True),
+            opts=ResourceOptions(
+                parent=self,
+                depends_on=self._after,
+                delete_before_replace=True,
+                replace_on_changes=list(NO_UPDATE) if block else [],
+            ),
         )
 
     def _template(self, group: NodeGroup) -> aws.ec2.LaunchTemplate:
@@ -139,6 +154,11 @@ class NodeGroups(pulumi.ComponentResource):
             tags={TAG_POOL: group.pool},
             opts=ResourceOptions(parent=self),
         ).name
+
+
+def _has_room(group: NodeGroup) -> bool:
+    """Return whether EC2 likely has one more machine during an update. Reserved ones and those with GPUs are scarce."""
+    return group.reservation is None and "NVIDIA" not in group.ami
 
 
 def _text(version: float) -> str:

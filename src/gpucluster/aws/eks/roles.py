@@ -12,7 +12,8 @@ from gpucluster.plan.model import AwsPlan
 _MANAGED = "arn:aws:iam::aws:policy/"
 # Policies of AWS, each with the need that it serves. Without one the need's service refuses, so none has a narrower form.
 NODE_POLICIES = (
-    "AmazonEKSWorkerNodeMinimalPolicy",  # the pod identity agent of the node gets the credentials of pods
+    # nodeadm asks EC2 for the name of the node before the kubelet starts; the pod identity agent gets the credentials of pods
+    "AmazonEKSWorkerNodePolicy",
     "AmazonEC2ContainerRegistryPullOnly",  # the images of the add-ons, and those of the site
 )
 CLUSTER_POLICIES = (

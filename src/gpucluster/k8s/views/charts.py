@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpucluster.k8s.manifest import scalar
-from gpucluster.k8s.site import Site
+from gpucluster.k8s.site import Site, tolerations
 from gpucluster.plan import names
 from gpucluster.plan.model.kubernetes import NodePool
-from gpucluster.plan.model.values import Distribution, Market
+from gpucluster.plan.model.values import EFA, Distribution, Market
 
 # The only list of two that Kueue's validation accepts (pkg/config/validation.go, v0.19.2).
 _STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
@@ -20,6 +20,13 @@ _FRAMEWORKS = (
     "statefulset",
 )
 KUEUE_CONFIG = "kueue-config.yaml.j2"  # goes into the values as text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EfaPlugin:
+    """templates/k8s/values-aws-efa-k8s-device-plugin.yaml.j2"""
+
+    tolerations: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +72,20 @@ class Karpenter:
     queue: str
     overlay: str
     monitor: str
+
+
+def needs_efa_plugin(site: Site) -> bool:
+    """Return whether we install the plugin: an existing cluster may have one, and a node takes no second."""
+    ours = site.kubernetes.distribution is Distribution.EKS
+    return ours and any(EFA in pool.allocatable for pool in site.kubernetes.pools)
+
+
+def efa_plugins(site: Site) -> Iterator[tuple[str, EfaPlugin]]:
+    if needs_efa_plugin(site):
+        taints = tuple(
+            taint for pool in site.kubernetes.pools if EFA in pool.allocatable for taint in pool.taints
+        )
+        yield "aws-efa-k8s-device-plugin", EfaPlugin(tolerations=scalar(tolerations(taints)))
 
 
 def gpu_operators(site: Site) -> Iterator[tuple[str, GpuOperator]]:

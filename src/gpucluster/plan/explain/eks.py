@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpucluster.catalog import eks_standard_until
 from gpucluster.plan.defaults import Note
 from gpucluster.plan.eks import KEY_DAYS, LEAST_ZONES, LOG_DAYS, SYSTEM_COUNT, SYSTEM_MACHINE_REASON
 from gpucluster.plan.model.eks import EksControlPlane
@@ -10,14 +11,20 @@ from gpucluster.plan.names import SYSTEM_NODES
 AT = "kubernetes.control_plane"
 
 
-def explain(plane: EksControlPlane) -> Iterator[Note]:
-    """Who reaches the API server, and the defaults of logs and keys."""
+def explain(plane: EksControlPlane, version: str) -> Iterator[Note]:
+    """Who reaches the API server, how long EKS supports the version, and the defaults of logs and keys."""
+    until = eks_standard_until(version)
+    if until is not None:
+        why = f"EKS's standard support ends on {until}: then its fee is six times as high, and a year later EKS upgrades the control plane by itself"
+        yield Note("kubernetes.version", version, why)
     if plane.public_from:
         why = "the ranges of `api_from` that are not private; nodes use the private address"
         yield Note(f"{AT}.public_from", ", ".join(plane.public_from), why)
     else:
-        why = "`api_from` has no public range: the API server is reached from the VPC alone"
+        why = "`api_from` has no public range: the API server has no public address"
         yield Note(f"{AT}.public_from", "none", why)
+    why = "private ranges that reach the API server: those of `api_from`, else the VPC's own"
+    yield Note(f"{AT}.private_from", ", ".join(plane.private_from), why)
     if plane.spare is not None:
         why = f"EKS needs subnets in {LEAST_ZONES} zones; no node is in this one"
         yield Note(f"{AT}.spare", f"{plane.spare.zone} {plane.spare.cidr}", why)

@@ -30,7 +30,7 @@ def explain(spec: ClusterSpec, catalog: Catalog, plan: Kubernetes) -> Iterator[N
         yield Note("kubernetes.node_image", plan.node_image or "latest", why)
     yield from _queueing(spec, plan)
     if isinstance(plan.control_plane, EksControlPlane):
-        yield from eks.explain(plan.control_plane)
+        yield from eks.explain(plan.control_plane, plan.version)
     for team in plan.teams:
         yield from _team(team)
         for one in plan.identities(team.name):

@@ -40,7 +40,8 @@ def control_plane(
 ) -> EksControlPlane:
     """The cluster of EKS."""
     return EksControlPlane(
-        private_from=tuple(one for one in requested.api_from if is_private(one)),
+        private_from=tuple(one for one in requested.api_from if is_private(one))
+        or (require(site.network.cidr),),
         public_from=tuple(one for one in requested.api_from if not is_private(one)),
         entries=_entries(requested),
         groups=(
@@ -124,7 +125,9 @@ def _alike(source: Source, catalog: Catalog) -> tuple[str, ...]:
 
 def _release(requested: KubernetesSpec) -> str | None:
     image = requested.node_image or kubernetes_node_image(requested.version)
-    return None if image is None else kubernetes_node_release(requested.version, image)
+    if image is None or not image.startswith("v"):
+        return image
+    return kubernetes_node_release(requested.version, image)
 
 
 def _entries(requested: KubernetesSpec) -> tuple[AccessEntry, ...]:

@@ -29,7 +29,7 @@ from gpucluster.plan.resolve.trainer import trainer
 from gpucluster.spec import ClusterSpec
 from gpucluster.spec.kubernetes import Kubernetes as KubernetesSpec
 from gpucluster.spec.kubernetes import Team as TeamSpec
-from gpucluster.spec.kubernetes import distribution
+from gpucluster.spec.kubernetes import distribution, image_of
 from gpucluster.spec.model import Aws as AwsSpec
 from gpucluster.spec.model import Pool as PoolSpec
 from gpucluster.spec.part import require
@@ -60,7 +60,9 @@ def kubernetes(spec: ClusterSpec, requested: KubernetesSpec, catalog: Catalog) -
         else Monitoring(prices=tuple(gpu_prices(pools, site.region, catalog.prices))),
         trainer=trainer(requested.trainer, pools),
         validation_image=requested.validation_image or kube.VALIDATION_IMAGE,
-        node_image=requested.node_image or kubernetes_node_image(requested.version),
+        node_image=kubernetes_node_image(requested.version)
+        if requested.node_image is None
+        else image_of(requested.node_image),
         pools=pools,
         teams=tuple(
             _team(spec.name, team, quota_shares.shares(pools, quota_of(team), mine, limits_of(team)), pools)

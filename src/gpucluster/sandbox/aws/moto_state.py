@@ -226,6 +226,13 @@ class Moto:
             found = next(by_id[group] for by_id in self._ec2.groups.values() if group in by_id)
             return _spans(found.ingress_rules), _spans(found.egress_rules)
 
+    def ranges_in(self, group: str, port: int) -> list[str]:
+        """The address ranges that a group lets in on a TCP port; [] for a deleted group."""
+        with self.lock:
+            found = next((by_id[group] for by_id in self._ec2.groups.values() if group in by_id), None)
+            rules = [] if found is None else [r for r in found.ingress_rules if _has_port(r, port)]
+            return [str(rule.ip_range["CidrIp"]) for rule in rules if rule.ip_range.get("CidrIp")]
+
     def bucket_known(self, name: str) -> bool:
         """Whether a bucket of that name exists."""
         with self.lock:
@@ -680,6 +687,10 @@ def _named_groups(group: Any) -> frozenset[str]:
         rule.source_group or {} for rule in [*group.ingress_rules, *group.egress_rules]
     ]
     return frozenset(s["GroupId"] for s in sources if s.get("GroupId"))
+
+
+def _has_port(rule: Any, port: int) -> bool:
+    return any(first <= port <= last for first, last in _spans([rule]))
 
 
 def _spans(rules: Any) -> list[tuple[int, int]]:

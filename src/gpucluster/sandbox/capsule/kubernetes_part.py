@@ -1,4 +1,4 @@
-"""EKS in a capsule: a real API server for the cluster of the plan, nodes for its instances, Karpenter's stand-in, and the door for kubectl."""
+"""EKS in a capsule: a real API server for the cluster of the plan, nodes for its instances, Karpenter's stand-in, and the kubernetes_listener for kubectl."""
 
 import logging
 import socket
@@ -20,7 +20,7 @@ from gpucluster.sandbox import paths
 from gpucluster.sandbox.aws.credentials import Key
 from gpucluster.sandbox.aws.ec2.state.instances import CloudModel
 from gpucluster.sandbox.aws.ec2.state.values import Ec2Instance
-from gpucluster.sandbox.aws.eks import tokens
+from gpucluster.sandbox.aws.eks import clusters, roles, tokens
 from gpucluster.sandbox.aws.eks.nodes import CLUSTER_TAG, Nodes
 from gpucluster.sandbox.aws.signature import BadSignature
 from gpucluster.sandbox.capsule import relay
@@ -45,7 +45,9 @@ def is_node(instance: Ec2Instance) -> bool:
 class KubernetesPart:
     """Made before the program's first call. Its thread goes on until the capsule ends."""
 
-    def __init__(self, served: Api, plan: AwsPlan, home: SandboxDir, door: socket.socket) -> None:
+    def __init__(
+        self, served: Api, plan: AwsPlan, home: SandboxDir, kubernetes_listener: socket.socket
+    ) -> None:
         built = programs.find()
         if built is None:
             raise HostError(
@@ -54,7 +56,7 @@ class KubernetesPart:
             )
         self._model: CloudModel = served.model
         self._served, self._plan = served, plan
-        port = int(door.getsockname()[1])
+        port = int(kubernetes_listener.getsockname()[1])
         self._planes = RealPlanes(
             built,
             home.path / "kubernetes",
@@ -67,7 +69,7 @@ class KubernetesPart:
         self._addons: Addons | None = None
         self._controller: tuple[Key, Any] | None = None
         served.model.eks.planes = self._planes
-        relay.serve(door, self._target)
+        relay.serve(kubernetes_listener, self._target)
         threading.Thread(target=self._run, name="kubernetes", daemon=True).start()
 
     @staticmethod
@@ -101,7 +103,11 @@ class KubernetesPart:
         if self._addons is None:
             self._addons = Addons(plane.client)
         with self._model.lock:
-            addons = [name for owner, name in self._model.eks.addons if owner == self._plan.name]
+            addons = {
+                one.name: one.configuration or ""
+                for one in self._model.eks.addons.values()
+                if one.cluster == self._plan.name
+            }
         self._addons.follow(addons)
         if self._karpenter is None:
             self._karpenter = Karpenter(
@@ -110,6 +116,7 @@ class KubernetesPart:
                 self._model.region,
                 ec2=self._ec2_of_controller,
                 offers=self._offers,
+                joins=self._joins,
                 clock=time.time,
             )
         self._karpenter.step()
@@ -134,6 +141,15 @@ class KubernetesPart:
             )
             known = self._controller = (key, session.client("ec2", endpoint_url=paths.API_ENDPOINT))
         return known[1]
+
+    def _joins(self, identifier: str) -> bool:
+        """Say whether the node of an instance of Karpenter becomes ready."""
+        with self._model.lock:
+            found = next((i for i in self._model.wanted(time.time()) if i.id == identifier), None)
+        if found is None or found.spec.profile is None:
+            return False
+        role = self._served.moto.profile(None, found.spec.profile).role
+        return role is not None and roles.joins(role, self._served.moto)
 
     def _of(self, cluster: str, now: float) -> list[Mapping[str, object]]:
         found: list[Mapping[str, object]] = []
@@ -165,9 +181,13 @@ class KubernetesPart:
             return tokens.identity(self._model.eks, cluster, who, role)
 
     def _target(self) -> tuple[str, int] | None:
-        """The API server of the one cluster that the plan makes."""
+        """The API server of the one cluster that the plan makes, if its network lets the caller in."""
         plane = self._planes.plane(self._plan.name)
-        return None if plane is None else ("127.0.0.1", plane.port)
+        with self._model.lock:
+            cluster = self._model.eks.clusters.get(self._plan.name)
+        if plane is None or cluster is None or not clusters.reached(cluster, self._served.moto):
+            return None
+        return "127.0.0.1", plane.port
 
 
 @cache

@@ -52,10 +52,12 @@ class Karpenter:
         *,
         ec2: Ec2,
         offers: Offers,
+        joins: Callable[[str], bool],
         clock: Callable[[], float],
     ) -> None:
+        """`joins`: whether the role of an instance lets its node become ready."""
         self._client, self._cluster, self._region = client, cluster, region
-        self._ec2, self._offers, self._clock = ec2, offers, clock
+        self._ec2, self._offers, self._joins, self._clock = ec2, offers, joins, clock
         self._refused: dict[Offering, float] = {}
         self._overlays: Sequence[Object] = ()
         self._empty_since: dict[str, float] = {}
@@ -268,7 +270,9 @@ class Karpenter:
             if instance is not None or is_true(claim, "Registered"):
                 self._client.delete(*CLAIM, name)
             return
-        if state == "running" and instance is not None and not is_true(claim, "Initialized"):
+        if instance is None or state != "running" or is_true(claim, "Initialized"):
+            return
+        if self._joins(str(instance["InstanceId"])):
             known = section(claim, "status")
             address = str(instance["PrivateIpAddress"]).replace(".", "-")
             conditions = [

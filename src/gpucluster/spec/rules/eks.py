@@ -3,13 +3,14 @@
 import ipaddress
 from collections.abc import Iterator
 
-from gpucluster.catalog import Catalog, eks_addon_versions
+from gpucluster.catalog import Catalog, eks_addon_versions, kubernetes_charts
 from gpucluster.plan.eks import is_private
 from gpucluster.spec.addons import addons_of
 from gpucluster.spec.decode import did_you_mean
-from gpucluster.spec.kubernetes import on_eks
+from gpucluster.spec.kubernetes import Runs, on_eks
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
+from gpucluster.spec.pools import run_by
 from gpucluster.spec.problem import Finding
 from gpucluster.spec.rules.access import WIDE
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
@@ -73,3 +74,30 @@ def ranges(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         if ipaddress.IPv4Network(one).prefixlen <= WIDE and not is_private(one):
             message = f"{one} is a large part of the internet: write the site's own address ranges"
             yield warning("kubernetes", "api_from", index, id="open-to-all", message=message)
+
+
+def nat(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Refuse a network without a way out: nodes pull images of several public registries, and Karpenter reads prices."""
+    if on_eks(require(spec.kubernetes)) and require(spec.aws).network.nat == "none":
+        message = "nodes of EKS and the charts need a way out: their images are in public registries; write 'nat: one' or leave it out"
+        yield error("aws", "network", "nat", id="no-way-out", message=message)
+
+
+def karpenter(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
+    """Refuse elastic pools on a version of Kubernetes that the pinned Karpenter refuses."""
+    version, chart = require(spec.kubernetes).version, kubernetes_charts()["karpenter"]
+    known = catalog.kubernetes_known
+    if version not in known or chart.newest is None or known.index(version) <= known.index(chart.newest):
+        return
+    for index, pool in enumerate(spec.pools):
+        nodes = or_none(lambda pool=pool: require(pool.nodes))
+        if run_by(spec, pool) is Runs.KUBERNETES and nodes is not None and nodes.min < nodes.max:
+            message = f"Karpenter {chart.version} launches nodes up to Kubernetes {chart.newest}, and the cluster has {version}: write `min` and `max` alike, or an older version"
+            yield error("pools", index, "nodes", id="karpenter-version", message=message)
+
+
+def kms_key(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
+    """Warn of rights that only the key's own policy can give, and of disks without the key."""
+    if on_eks(require(spec.kubernetes)) and require(require(spec.aws).kms_key):
+        message = "EC2 Auto Scaling launches the nodes of node groups: the policy of the key must allow AWSServiceRoleForAutoScaling to use it and to make grants. Disks of Karpenter's nodes and volumes of claims have the account's default key"
+        yield warning("aws", "kms_key", id="key-of-nodes", message=message)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpucluster.catalog import Catalog, Machine, kubernetes_node_image
+from gpucluster.catalog import Catalog, Machine, kubernetes_node_image, kubernetes_node_release
 from gpucluster.plan import names, node_pools
 from gpucluster.plan.kubernetes import allocatable, gpus_of
 from gpucluster.plan.model.values import CPU, accelerators
 from gpucluster.spec.decode import did_you_mean
-from gpucluster.spec.kubernetes import Runs
+from gpucluster.spec.kubernetes import Runs, on_eks
 from gpucluster.spec.model import ClusterSpec, Pool
 from gpucluster.spec.part import AbsentError, require
 from gpucluster.spec.pools import of_kubernetes, of_slurm, run_by, sources_of
@@ -32,11 +32,26 @@ def node_image(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     part = require(spec.kubernetes)
     if part.version not in catalog.kubernetes_known:
         return  # `version` reports it
+    if part.node_image is not None:
+        yield from _release(part.version, part.node_image, groups=on_eks(part))
+        return
     elastic = [or_none(lambda pool=pool: require(pool.nodes)) for pool in of_kubernetes(spec)]
     grows = any(nodes is not None and nodes.min < nodes.max for nodes in elastic)
-    if grows and part.node_image is None and kubernetes_node_image(part.version) is None:
-        message = f"no release of EKS's image is known for Kubernetes {part.version}, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as v20260903"
+    if (grows or on_eks(part)) and kubernetes_node_image(part.version) is None:
+        message = f"no release of EKS's image is known for Kubernetes {part.version}, so nodes take the newest one, and the nodes of a gang can differ in the driver; write 'node_image', such as {part.version}.3-20260903"
         yield warning("kubernetes", id="node-image", message=message)
+
+
+def _release(version: str, image: str, *, groups: bool) -> Iterator[Finding]:
+    """Check that node groups have a release for the image: without one EKS takes the newest of the day, or keeps the old one."""
+    at = ("kubernetes", "node_image")
+    if not image.startswith("v"):
+        if not image.startswith(f"{version}."):
+            message = f"{quoted(image)} is not for Kubernetes {version}"
+            yield error(*at, id="node-image", message=message)
+    elif groups and kubernetes_node_release(version, image) is None:
+        message = f"the catalog has no release of node groups for {image} and Kubernetes {version}; write it with its patch version, such as {version}.3-{image[1:]} (the release page of awslabs/amazon-eks-ami names it)"
+        yield error(*at, id="node-image", message=message)
 
 
 def control_plane(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:

@@ -14,9 +14,12 @@ from gpucluster.plan.aws import (
     subnet_of,
     usable,
 )
+from gpucluster.plan.eks import PLANE_ADDRESSES, POD_ADDRESSES, SYSTEM_COUNT
 from gpucluster.spec.aws import Network
+from gpucluster.spec.kubernetes import Runs, on_eks
 from gpucluster.spec.model import Capacity, ClusterSpec
 from gpucluster.spec.part import AbsentError, require
+from gpucluster.spec.pools import run_by
 from gpucluster.spec.problem import Finding, Path
 from gpucluster.spec.rules.findings import error, or_none, repeated, warning
 from gpucluster.text import quoted
@@ -78,12 +81,17 @@ def network_room(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
     cidr = require(network.cidr)
     known = catalog.regions.get(require(spec.aws).region, ())
     for zone in (zone for zone in network.places if zone in known):
-        wanted = _nodes(spec, zone)
         subnet, others = subnet_of(cidr, zone), _others(spec, zone)
         free = room(subnet) - sum(others.values())
-        if wanted > free:
-            beside = "".join(f", beside {what}" for what in others if what != "the head")
+        beside = "".join(f", beside {what}" for what in others if what != "the head")
+        nodes, of_pods = _nodes(spec, zone, Runs.SLURM), _nodes(spec, zone, Runs.KUBERNETES)
+        if on_eks(spec.kubernetes):
+            wanted = nodes + of_pods * (1 + int(POD_ADDRESSES.value))
+            message = f"{zone} gets {subnet}, with {max(free, 0)} free addresses{beside}, and the pools need up to {wanted} there: a node of Kubernetes holds {POD_ADDRESSES.value:g} for pods"
+        else:
+            wanted = nodes + of_pods
             message = f"{zone} gets {subnet}, with room for {max(free, 0)} nodes{beside}, and the pools need up to {wanted} there"
+        if wanted > free:
             yield error(*AT, "cidr", id="network-too-small", message=message)
             return
 
@@ -167,11 +175,11 @@ def _missing(network: Network, keys: tuple[str, ...], what: tuple[str, ...]) -> 
             yield error(*AT, id="missing-key", message=f"'{key}' is missing: {meaning}")
 
 
-def _nodes(spec: ClusterSpec, zone: str) -> int:
+def _nodes(spec: ClusterSpec, zone: str, runs: Runs) -> int:
     return sum(
         require(pool.nodes).max
         for pool in spec.pools
-        if any(zone in zones_of(spec, source) for source in pool.capacity)
+        if run_by(spec, pool) is runs and any(zone in zones_of(spec, source) for source in pool.capacity)
     )
 
 
@@ -186,6 +194,10 @@ def _others(spec: ClusterSpec, zone: str) -> Counter[str]:
     jobs = or_none(lambda: require(spec.aws).jobs) is not None
     for _ in endpoints(network.endpoints or (), network.nat, ssm=ssm, jobs=jobs):
         found["endpoints"] += 1
+    if on_eks(spec.kubernetes):
+        system = or_none(lambda: require(require(spec.kubernetes).system).nodes) or int(SYSTEM_COUNT.value)
+        found["the control plane"] += PLANE_ADDRESSES
+        found["the nodes of add-ons"] += system * (1 + int(POD_ADDRESSES.value))
     for one in spec.storage:
         if one.efs is not None and one.efs.id is None:
             found["EFS"] += 1

@@ -15,8 +15,8 @@ from support.eks_plans import resources_of
 from gpucluster.aws.eks.addons import RIGHTS
 from gpucluster.catalog import eks_addon_versions
 from gpucluster.plan.eks import ADDONS
+from gpucluster.plan.model import eks_of
 from gpucluster.plan.model.eks import Addon
-from gpucluster.plan.security_rules import eks_of
 
 ADDON = "aws:eks/addon:Addon"
 
@@ -41,7 +41,7 @@ def test_catalog_has_every_addon(version: str) -> None:
 
 
 def test_version_without_pins_takes_the_default_of_eks() -> None:
-    plane = eks_of(a_kube_plan(('"1.36"', '"1.37"')))
+    plane = eks_of(a_kube_plan(('"1.36"', '"1.34"')))
     assert plane is not None
     assert {one.version for one in plane.addons} == {None}
 
@@ -57,7 +57,19 @@ def test_driver_follows_the_storage_of_the_spec(found: dict[str, Any]) -> None:
 
 def test_network_policies_are_enforced(found: dict[str, Any]) -> None:
     """By default the add-on ignores them."""
-    assert json.loads(found["vpc-cni"]["configurationValues"]) == {"enableNetworkPolicy": "true"}
+    assert json.loads(found["vpc-cni"]["configurationValues"])["enableNetworkPolicy"] == "true"
+
+
+def test_nodes_hold_few_addresses_for_pods(found: dict[str, Any]) -> None:
+    """By default a node holds those of a whole spare interface: 50 of a large machine. `check` counts what we set."""
+    env = json.loads(found["vpc-cni"]["configurationValues"])["env"]
+    assert env == {"MINIMUM_IP_TARGET": "16", "WARM_IP_TARGET": "4"}
+
+
+def test_dcgm_server_of_the_monitoring_agent_runs_on_nodes_with_gpus(found: dict[str, Any]) -> None:
+    """It tolerates no taint by default, and without it the agent reports each GPU as sick."""
+    values = json.loads(found["eks-node-monitoring-agent"]["configurationValues"])
+    assert values == {"dcgmAgent": {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}}
 
 
 def test_our_configuration_wins(found: dict[str, Any]) -> None:

@@ -13,9 +13,9 @@ from support.eks_plans import resources_of
 from gpucluster.aws.eks.policies import SECRETS_KEY, secrets_policy
 from gpucluster.aws.program import declare
 from gpucluster.errors import GpuclusterError
-from gpucluster.plan.model import OwnNetwork
+from gpucluster.plan.model import OwnNetwork, eks_of
 from gpucluster.plan.model.eks import AccessEntry, EksControlPlane
-from gpucluster.plan.security_rules import CONTROL_PLANE, eks_of, rules
+from gpucluster.plan.security_rules import CONTROL_PLANE, rules
 from gpucluster.sandbox.aws.iam.policies import Need, allows
 
 ADMIN, BOTH, PERSON = eks_plans.ADMIN, eks_plans.BOTH, eks_plans.PERSON
@@ -57,6 +57,12 @@ def test_private_range_is_a_rule_of_the_group_of_the_control_plane() -> None:
         if rule.group == CONTROL_PLANE and not rule.out
     }
     assert found == {("kubernetes-node", (443, 443)), ("10.0.0.0/8", (443, 443))}
+
+
+def test_machines_of_the_vpc_reach_an_api_server_without_ranges() -> None:
+    """Regression: only nodes reached it, so nobody could apply the waves."""
+    found = {rule.peer for rule in rules(a_kube_plan()) if rule.group == CONTROL_PLANE and not rule.out}
+    assert found == {"kubernetes-node", "10.60.0.0/16"}
 
 
 def test_people_come_in_by_access_entries_alone(every: tuple[Declared, ...]) -> None:

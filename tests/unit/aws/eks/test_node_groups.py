@@ -70,6 +70,18 @@ def test_markets_buy_as_they_should(ordinary: tuple[Declared, ...], prepaid: tup
     assert found[f"kube-serve-{RESERVATION}-2a"] == "ON_DEMAND"
 
 
+def test_update_ends_a_scarce_node_before_it_launches_another(
+    ordinary: tuple[Declared, ...], prepaid: tuple[Declared, ...]
+) -> None:
+    """Regression: an update that launches first fails for reserved machines, and for GPUs that are sold out."""
+    groups = {**of(ordinary, GROUP), **of(prepaid, GROUP)}
+    found = {name: one["updateConfig"] for name, one in groups.items()}
+    assert {one["maxUnavailable"] for one in found.values()} == {1}
+    ways = {name: one["updateStrategy"] for name, one in found.items()}
+    assert ways.pop("kube-system-m7i-xlarge") == "DEFAULT"
+    assert set(ways.values()) == {"MINIMAL"}
+
+
 def test_reservation_is_targeted_by_id(prepaid: tuple[Declared, ...]) -> None:
     templates = of(prepaid, TEMPLATE)
     for name in (BLOCK, RESERVATION):
@@ -163,7 +175,7 @@ def test_name_of_a_group_fits_eks() -> None:
 # policy of AWS -> an action that it must allow, for the need that `aws/eks/roles.py` names
 NEEDS = {
     "AmazonEKSClusterPolicy": "ec2:DescribeInstanceTopology",
-    "AmazonEKSWorkerNodeMinimalPolicy": "eks-auth:AssumeRoleForPodIdentity",
+    "AmazonEKSWorkerNodePolicy": "ec2:DescribeInstances",
     "AmazonEC2ContainerRegistryPullOnly": "ecr:BatchGetImage",
 }
 

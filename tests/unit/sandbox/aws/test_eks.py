@@ -9,9 +9,11 @@ import pytest
 from support.clouds import Network, RunningCloud, a_network, code_of, error_of, running_cloud
 
 from gpucluster.sandbox.aws.ec2.state.values import Timing
+from gpucluster.sandbox.aws.eks import clusters
 
 pytestmark = pytest.mark.loopback
 TIMING = Timing(pending_s=0.0, ending_s=1.0, cluster_s=600.0, nodegroup_s=120.0, addon_s=30.0, update_s=300.0)
+NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
 TRUST = {
     "cluster": ("eks.amazonaws.com", ["sts:AssumeRole"]),
     "node": ("ec2.amazonaws.com", ["sts:AssumeRole"]),
@@ -101,6 +103,8 @@ def roles(running: tuple[RunningCloud, Network]) -> dict[str, str]:
         trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         found[name] = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
     iam.attach_role_policy(RoleName="cluster", PolicyArn="arn:aws:iam::aws:policy/AmazonEKSClusterPolicy")
+    for name in NODE_POLICIES:
+        iam.attach_role_policy(RoleName="node", PolicyArn=f"arn:aws:iam::aws:policy/{name}")
     return found
 
 
@@ -144,6 +148,26 @@ def test_cluster_comes_and_goes_over_time(eks: Eks) -> None:
     assert code_of(eks.api.describe_cluster, name=eks.name) == "ResourceNotFoundException"
     groups = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [eks.network.vpc]}])
     assert vpc["clusterSecurityGroupId"] not in [one["GroupId"] for one in groups["SecurityGroups"]]
+
+
+def test_private_api_server_lets_in_whom_a_rule_of_its_group_names(eks: Eks) -> None:
+    ec2 = eks.cloud.client("ec2")
+    group = ec2.create_security_group(GroupName=eks.name, Description="x", VpcId=eks.network.vpc)["GroupId"]
+    vpc = {**eks.asked()["resourcesVpcConfig"], "securityGroupIds": [group]}
+    eks.up(resourcesVpcConfig=vpc)
+
+    def reached() -> bool:
+        return clusters.reached(eks.cloud.model.eks.clusters[eks.name], eks.cloud.api.moto)
+
+    def let_in(**peer: Any) -> None:
+        rule = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, **peer}
+        ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
+
+    assert not reached()
+    let_in(UserIdGroupPairs=[{"GroupId": group}])
+    assert not reached(), "a machine that is no node is in no such group"
+    let_in(IpRanges=[{"CidrIp": "10.0.0.0/16"}])
+    assert reached()
 
 
 def _vpc(**changes: Any) -> Any:
@@ -294,6 +318,30 @@ def test_whole_group_that_loses_a_node_for_good_is_degraded(eks: Eks) -> None:
     assert eks.state("serve") == "ACTIVE"
 
 
+def test_minimal_update_ends_a_node_first_and_needs_no_other_machine(eks: Eks) -> None:
+    eks.up()
+    template = eks.template(InstanceType="p5.48xlarge")
+    config = {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
+    eks.group(instanceTypes=None, launchTemplate=template, updateConfig=config)
+    before = {one["InstanceId"] for one in eks.nodes()}
+    content = {"InstanceType": "p5.48xlarge", "EbsOptimized": True}
+    eks.cloud.client("ec2").create_launch_template_version(
+        LaunchTemplateId=template["id"], LaunchTemplateData=content
+    )
+    asked = {"clusterName": eks.name, "nodegroupName": "serve"}
+    eks.api.update_nodegroup_version(**asked, launchTemplate={**template, "version": "2"})
+    most, least = 0, len(before)
+    for _ in range(20):
+        eks.state("serve")
+        eks.cloud.clock.move(2)
+        living = {one["InstanceId"] for one in eks.nodes()}
+        most, least = max(most, len(living)), min(least, len(living))
+    eks.cloud.clock.move(TIMING.update_s)
+    assert eks.state("serve") == "ACTIVE"
+    assert not before & {one["InstanceId"] for one in eks.nodes()}
+    assert (most, least) == (2, 1)
+
+
 def test_update_launches_before_it_ends_a_node(eks: Eks) -> None:
     """A group without spare capacity cannot be replaced: the update fails, and the old nodes stay."""
     eks.up()
@@ -367,6 +415,21 @@ def test_user_data_that_is_no_mime_is_found_only_when_nodes_come(eks: Eks) -> No
     seen = eks.api.describe_nodegroup(clusterName=eks.name, nodegroupName="serve")["nodegroup"]
     assert seen["status"] == "CREATE_FAILED"
     assert seen["health"]["issues"][0]["code"] == "Ec2LaunchTemplateInvalidConfiguration"
+
+
+@pytest.mark.parametrize("policy", NODE_POLICIES)
+def test_nodes_do_not_join_without_a_right_of_their_role(eks: Eks, policy: str) -> None:
+    """nodeadm asks EC2 for the name of the node before the kubelet starts, and the kubelet pulls images."""
+    iam, arn = eks.cloud.client("iam"), f"arn:aws:iam::aws:policy/{policy}"
+    eks.up()
+    iam.detach_role_policy(RoleName="node", PolicyArn=arn)
+    try:
+        eks.group()
+    finally:
+        iam.attach_role_policy(RoleName="node", PolicyArn=arn)
+    seen = eks.api.describe_nodegroup(clusterName=eks.name, nodegroupName="serve")["nodegroup"]
+    assert (seen["status"], seen["health"]["issues"][0]["code"]) == ("CREATE_FAILED", "NodeCreationFailure")
+    assert seen["health"]["issues"][0]["message"] == "Instances failed to join the kubernetes cluster"
 
 
 def test_labels_taints_and_size_change_in_place(eks: Eks) -> None:

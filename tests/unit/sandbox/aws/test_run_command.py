@@ -17,7 +17,7 @@ from gpucluster.aws.operator_policies import OperatorScope, command_statements
 from gpucluster.cli import transport_ssm
 from gpucluster.cli.context import resolve_file
 from gpucluster.cli.head import reach
-from gpucluster.cli.transport import Way
+from gpucluster.cli.transport import HeadOptions
 from gpucluster.cloud.managed_machines import ManagedMachines
 from gpucluster.cloud.run_command import (
     DELIVERY_S,
@@ -352,7 +352,7 @@ def test_stack_with_session_manager_is_reached_by_its_spec(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(transport_ssm, "Clock", lambda *_: site.clock())
     site.launch()
-    head = reach(Way(cluster=str(STACKS / "research.yaml")))
+    head = reach(HeadOptions(cluster=str(STACKS / "research.yaml")))
     assert (head.name, head.run(("echo", "1"))) == (site.name, (0, "1\n", ""))
 
 

@@ -15,11 +15,12 @@ from gpucluster.sandbox.aws.moto_state import ACCOUNT, Moto
 from gpucluster.sandbox.aws.shapes import Calls, ServiceCall
 
 Result = dict[str, Any]
-# Deployments: they need a node. The others are DaemonSets, which are whole without one (docs/facts/eks.md).
-ON_NODES = frozenset({"aws-ebs-csi-driver", "aws-efs-csi-driver", "aws-fsx-csi-driver", "coredns"})
 KUBE_SYSTEM = "kube-system"
 # name of a value -> its JSON type, where a public report shows that EKS refuses another
-_TYPES: Mapping[str, Mapping[str, type]] = {"vpc-cni": {"enableNetworkPolicy": str}}
+_TYPES: Mapping[str, Mapping[str, type]] = {
+    "vpc-cni": {"enableNetworkPolicy": str, "env": dict},
+    "eks-node-monitoring-agent": {"dcgmAgent": dict},
+}
 _WORDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", dict: "object", list: "array"}
 DEGRADED = (
     "InsufficientNumberOfReplicas",
@@ -38,6 +39,11 @@ def calls(model: CloudModel, moto: Moto) -> Calls:
         "DeleteAddon": here.delete,
         "DescribeAddonVersions": here.versions,
     }
+
+
+def _has_deployment(name: str) -> bool:
+    """Return whether it needs a node. DaemonSets are whole without one (docs/facts/eks.md)."""
+    return any(kind == "Deployment" for kind, _ in catalog.eks_addon_controllers(name))
 
 
 class _Addons:
@@ -142,7 +148,7 @@ class _Addons:
 
     def _shape(self, one: Addon, now: float) -> Result:
         state, issues = one.life.state(now), list[Result]()
-        if state == "ACTIVE" and one.name in ON_NODES and not self._has_nodes(one.cluster):
+        if state == "ACTIVE" and _has_deployment(one.name) and not self._has_nodes(one.cluster):
             state = "DEGRADED"
             issues.append({"code": DEGRADED[0], "message": DEGRADED[1], "resourceIds": []})
         known = [self._eks.identities[one.cluster, i].arn for i in one.identities]

@@ -320,6 +320,16 @@ def update_shape(one: Update, now: float) -> Result:
     }
 
 
+def reached(cluster: Cluster, moto: Moto) -> bool:
+    """Say whether a machine that is no node reaches the API server: by a public address, or by a range of a group's rules.
+
+    The sandbox has no addresses of its users, so any range lets them in (EKS user guide, "Accessing a private only API server").
+    """
+    vpc = cluster.options["resourcesVpcConfig"]
+    groups = (cluster.group, *vpc["securityGroupIds"])
+    return bool(vpc["endpointPublicAccess"]) or any(moto.ranges_in(one, 443) for one in groups)
+
+
 def _check_version(version: str) -> None:
     if version not in catalog.kubernetes_facts().versions:
         raise invalid("unsupported Kubernetes version")

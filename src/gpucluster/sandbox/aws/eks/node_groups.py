@@ -93,7 +93,10 @@ class _Groups:
             profile=profile,
             options=options,
             tags=dict(asked.get("tags") or {}),
-            issues=tuple(Issue(code=c, message=m) for c, m in templates.faults(template)),
+            issues=tuple(
+                Issue(code=code, message=message)
+                for code, message in (*templates.faults(template), *roles.faults(role, self._moto))
+            ),
         )
         return {"nodegroup": self._keep(made, call.now)}
 

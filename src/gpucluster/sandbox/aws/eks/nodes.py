@@ -87,14 +87,19 @@ class Nodes:
     def _correct(
         self, group: NodeGroup, new: Sequence[Ec2Instance], old: Sequence[Ec2Instance], now: float
     ) -> None:
-        """Launch before anything old ends: a group without spare capacity cannot be replaced, as on AWS."""
-        surge = min(len(old), int(group.options["updateConfig"].get("maxUnavailable") or 1))
+        """Launch before anything old ends, or with the strategy MINIMAL end a node first, as on AWS."""
+        options = group.options["updateConfig"]
+        step, minimal = int(options.get("maxUnavailable") or 1), options.get("updateStrategy") == "MINIMAL"
+        surge = 0 if minimal else min(len(old), step)
         room = group.wanted + surge - len(new) - len(old)
         for _ in range(min(room, group.wanted - len(new))):
             self._launch(group, self.living(group, now), now)
         running = sum(i.state is InstanceState.RUNNING for i in new)
         spare = len(new) + len(old) - group.wanted
-        if old and running:
+        if old and minimal:
+            fewer = spare + step if running == len(new) else 0
+            self._model.terminate([i.id for i in old[:fewer]], now)
+        elif old and running:
             self._model.terminate([i.id for i in old[: min(spare, running)]], now)
         elif not old and spare > 0:
             self._model.terminate([i.id for i in new[-spare:]], now)

@@ -1,6 +1,6 @@
 """What EKS refuses of IAM roles: missing ones, a trust of somebody else, and a control plane without AWS's policy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from gpucluster.sandbox.aws.eks.state import invalid
@@ -8,6 +8,7 @@ from gpucluster.sandbox.aws.iam import policies
 from gpucluster.sandbox.aws.iam.policies import Need, UnknownPolicyPart
 from gpucluster.sandbox.aws.moto_state import Moto, Role
 
+_JOIN = ("ec2:DescribeInstances", "ecr:GetAuthorizationToken", "ecr:BatchGetImage")
 CLUSTER_POLICY = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
 
 
@@ -18,12 +19,7 @@ def check_cluster(arn: str, moto: Moto) -> None:
         raise invalid(f"roleArn, {arn}, does not exist")
     if not trusts(found, "eks.amazonaws.com", ("sts:AssumeRole",)):
         raise invalid("Role could not be assumed because the trusted entity is not correct")
-    documents = [policies.parse(text) for text in moto.role_policies(found.name)]
-    try:
-        able = policies.allows(documents, Need(action="ec2:DescribeSubnets", resource="*"))
-    except UnknownPolicyPart:
-        able = False
-    if not able:
+    if not _allows(found.name, "ec2:DescribeSubnets", moto):
         raise invalid(
             "The provided role doesn't have the Amazon EKS Managed Policies associated with it. Please ensure the "
             f"following policy is attached: {CLUSTER_POLICY}"
@@ -40,6 +36,17 @@ def check_nodes(arn: str, moto: Moto) -> Role:
     return found
 
 
+def joins(role: str, moto: Moto) -> bool:
+    """Say whether a node with the role becomes ready: nodeadm finds its name, and the kubelet pulls images (docs/facts/eks.md)."""
+    return all(_allows(role, action, moto) for action in _JOIN)
+
+
+def faults(role: Role, moto: Moto) -> Iterator[tuple[str, str]]:
+    """What EKS finds only when the nodes of a group do not join: code and message of a health issue."""
+    if not joins(role.name, moto):
+        yield "NodeCreationFailure", "Instances failed to join the kubernetes cluster"
+
+
 def check_pods(arn: str, moto: Moto) -> None:
     """Refuse a role that Pod Identity cannot assume with tags."""
     found = moto.role(arn)
@@ -47,6 +54,14 @@ def check_pods(arn: str, moto: Moto) -> None:
         raise invalid(f"Role provided in the request does not exist: {arn}")
     if not trusts(found, "pods.eks.amazonaws.com", ("sts:AssumeRole", "sts:TagSession")):
         raise invalid("Trust policy of the role provided is invalid")
+
+
+def _allows(role: str, action: str, moto: Moto) -> bool:
+    documents = [policies.parse(text) for text in moto.role_policies(role)]
+    try:
+        return policies.allows(documents, Need(action=action, resource="*"))
+    except UnknownPolicyPart:
+        return False
 
 
 def trusts(role: Role, service: str, actions: Iterable[str]) -> bool:

@@ -37,7 +37,12 @@ _SCALING = Record(
     }
 )
 _TAINT = Record({"key": Field("key", TEXT), "value": Field("value", TEXT), "effect": Field("effect", TEXT)})
-_UPDATE = Record({"maxUnavailable": Field("maxUnavailable", NUMBER, from_cloud=True)})
+_UPDATE = Record(
+    {
+        "maxUnavailable": Field("maxUnavailable", NUMBER, from_cloud=True),
+        "updateStrategy": Field("updateStrategy", TEXT, from_cloud=True),
+    }
+)
 _REPAIR = Record({"enabled": Field("enabled", FLAG, False)})
 _VERSIONS = ("launchTemplate", "releaseVersion", "version")
 

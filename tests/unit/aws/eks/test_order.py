@@ -1,0 +1,51 @@
+"""What must exist before a resource of EKS, from the offline planner."""
+
+import pytest
+from support import eks_plans
+from support.builders import a_kube_plan
+
+from gpucluster.engine.offline import planner
+from gpucluster.engine.offline.model import Planned, Resource
+
+
+@pytest.fixture(scope="module")
+def planned() -> Planned:
+    return planner.run("gpucluster.aws.program:declare", a_kube_plan())
+
+
+def one(planned: Planned, name: str) -> Resource:
+    (found,) = [r for r in planned.resources if r.custom and f"{r.type.rpartition(':')[2]} {r.name}" == name]
+    return found
+
+
+def names_of(urns: tuple[str, ...]) -> set[str]:
+    return {f"{urn.split('::')[2].rpartition(':')[2]} {urn.split('::')[3]}" for urn in urns}
+
+
+@pytest.mark.parametrize("addon", ["coredns", "aws-ebs-csi-driver", "eks-node-monitoring-agent"])
+def test_addon_waits_for_the_system_nodes_alone(planned: Planned, addon: str) -> None:
+    """Regression: a group of GPUs without capacity left the cluster without DNS and drivers."""
+    before = names_of(one(planned, f"Addon kube-{addon}").dependencies)
+    assert {word for word in before if word.startswith("NodeGroup")} == {"NodeGroup kube-system-m7i-xlarge"}
+
+
+def test_nodes_need_the_rules_of_their_groups_until_they_are_drained(planned: Planned) -> None:
+    """Pulumi deletes in the other order: EKS drains nodes while they reach the API server and it reaches their kubelets."""
+    groups = [r for r in planned.resources if r.type.endswith(":NodeGroup")]
+    assert len(groups) == 3
+    needed = {
+        "SecurityGroupIngressRule kube-control-plane-nodes",
+        "SecurityGroupIngressRule kube-kubernetes-node-control-plane-10250",
+        "SecurityGroupEgressRule kube-kubernetes-node-out",
+    }
+    for group in groups:
+        assert needed <= names_of(group.dependencies), group.name
+
+
+def test_group_of_a_capacity_block_is_replaced_instead_of_updated() -> None:
+    """EKS updates it only while it has no nodes."""
+    planned = planner.run("gpucluster.aws.program:declare", eks_plans.prepaid())
+    found = {r.name: r.replace_on_changes for r in planned.resources if r.type.endswith(":NodeGroup")}
+    block = found.pop(next(name for name in found if "cr-" in name and name.startswith("kube-tune")))
+    assert set(block) == {"launchTemplate", "releaseVersion", "version"}
+    assert set(found.values()) == {()}
