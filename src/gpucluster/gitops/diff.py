@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from gpucluster.artifacts import Artifact
 from gpucluster.cost import AnyPool, pools_of
-from gpucluster.gitops import hosts, pods
+from gpucluster.gitops import hosts, manifests, pods
 from gpucluster.gitops.consequences import consequences
 from gpucluster.gitops.effects import named, of_another_cluster, of_jobs
 from gpucluster.gitops.events import events
 from gpucluster.gitops.host_steps import APPLY
+from gpucluster.gitops.manifests import TreeChange
 from gpucluster.gitops.model import (
     ORDER,
     Compared,
@@ -45,9 +46,10 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
     """Compare two revisions. `compared` has the results of `gitops.resources.compare` and `gitops.rights`."""
     resources = None if compared.resources is None else with_rights(compared.resources, compared.rights or ())
     own = _worst_first(_changes(old, new))
-    follows = consequences(old.plan, new.plan, own)
     workloads = tuple(workload_changes(old, new))
     spec = _worst_first(iter((*own, *workloads)))
+    tree = pods.changed_tree(old, new, resources or ())
+    follows = (*consequences(old.plan, new.plan, own), *manifests.consequences(tree, workloads))
     by_spec = worst(one.update for one in (*spec, *follows))
     by_engine = worst(one.update for one in resources or ())
     beyond = [one for one in resources or () if worse(one.update, by_spec)]
@@ -67,7 +69,7 @@ def diff(old: Revision, new: Revision, compared: Compared = NOTHING) -> Diff:
         cost_after=new.cost,
         worst=by_engine if worse(by_engine, by_spec) else by_spec,
         engine_note=_engine_note(by_spec, by_engine, resources or ()),
-        effects=_effects(old, new, own, resources or (), workloads) if has_effects else None,
+        effects=_effects(old, new, own, resources or (), workloads, tree=tree) if has_effects else None,
     )
 
 
@@ -77,6 +79,8 @@ def _effects(
     changes: tuple[SpecChange, ...],
     resources: tuple[ResourceChange, ...],
     workloads: tuple[SpecChange, ...],
+    *,
+    tree: TreeChange,
 ) -> Effects:
     name = new.spec.name
     if old.spec.name != name:
@@ -85,7 +89,8 @@ def _effects(
         return hosts.effects(name, old.plan, new.plan, changes)
     pools = pods.pod_pools(old.plan, new.plan)
     of_pods = tuple(one for one in changes if pods.is_of_pods(one.path, pools))
-    found = pods.pod_events(old, new, changes if old.plan.slurm is None else of_pods, workloads, resources)
+    mine = changes if old.plan.slurm is None else of_pods
+    found = pods.pod_events(old, new, mine, workloads, resources, tree=tree)
     apply = _apply(new, pods.commands(old.plan, new.plan, found))
     if old.plan.slurm is None:
         return named(name, pods.alone(found), apply)

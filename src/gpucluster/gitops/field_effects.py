@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gpucluster.gitops.model import Effects, Kind, SpecChange
 from gpucluster.gitops.rows import always
-from gpucluster.gitops.steps import BACKUP
+from gpucluster.gitops.steps import BACKUP, CLUSTER
 from gpucluster.plan import names
 from gpucluster.plan.model import Containers
 from gpucluster.spec import UpdateClass
@@ -241,24 +241,20 @@ BY_CLASS_OF_PODS: Mapping[UpdateClass, Effects] = {
     ),
 }
 
-_RECREATED = Effects(
-    running="of a changed or removed workload end; others go on",
-    queued="of a changed or removed workload are deleted; others stay in the queue",
+# What `kubectl apply` makes of the manifests of workloads (`gitops.manifests`)
+RECREATED = Note(
+    running="of a workload that is deleted and created again end",
+    queued="of a workload that is deleted and created again lose their place",
     sessions="in pods that end, end",
-    data=_PODS.data,
-    steps=(
-        "kubectl delete -f FILE    # the old manifest of each such workload: `kubectl apply` does not replace it",
+    before=(
+        "kubectl delete -f FILE    # the old manifest of each workload that is deleted and created again",
     ),
 )
-
-# `kubectl apply` changes a service in place. A gang's JobSet cannot be changed: it is deleted and created again.
-BY_CLASS_OF_WORKLOADS: Mapping[UpdateClass, Effects] = {
-    UpdateClass.LIVE: Effects(
-        running="of a changed service are replaced one after another; others go on",
-        queued=_PODS.queued,
-        sessions="in pods that are replaced end",
-        data=_PODS.data,
-    ),
-    UpdateClass.DRAIN: _RECREATED,  # the topology of a gang
-    UpdateClass.REPLACE: _RECREATED,
-}
+ROLLED = Note(
+    running="of a changed service are replaced one after another",
+    sessions="in pods that are replaced end",
+)
+GONE = Note(
+    running=f"of a removed workload go on until `gpucluster k8s up {CLUSTER} --prune` deletes it",
+    queued=f"of a removed workload stay in the queue until `gpucluster k8s up {CLUSTER} --prune` deletes it",
+)

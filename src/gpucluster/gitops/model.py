@@ -214,7 +214,7 @@ class Diff:
         """The sentence of a new or deleted spec, or of workloads. Else None: `effects` has what happens."""
         if self.whole is not None:
             return self.whole_effect
-        if self.spec and not self.consequences and all(one.path.startswith(WORKLOADS) for one in self.spec):
+        if self.spec and all(one.path.startswith(WORKLOADS) for one in (*self.spec, *self.consequences)):
             return _RECREATED if worse(self.worst, UpdateClass.LIVE) else _APPLIED
         return None
 

@@ -11,8 +11,9 @@ from enum import Enum
 
 from gpucluster.cost import pools_of
 from gpucluster.gitops import pod_storage, sentences
-from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, BY_CLASS_OF_WORKLOADS
-from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worse, worst
+from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, GONE, RECREATED, ROLLED, Note
+from gpucluster.gitops.manifests import TreeChange, tree_change
+from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worst
 from gpucluster.gitops.node_groups import EndedNodes, ended_nodes
 from gpucluster.gitops.pod_storage import PodStorage
 from gpucluster.gitops.refine import release
@@ -46,6 +47,7 @@ class Plane(Enum):
     OLDER = 4  # EKS refuses an older version (docs/facts/eks.md), so the stack must be without one in between
 
 
+_USUAL = BY_CLASS_OF_PODS[UpdateClass.NONE]
 _ANEW = {Plane.REPLACED, Plane.OLDER}
 _LEAVES = {
     Plane.LEFT: "the cluster of the site goes on; `gpucluster k8s down NAME` deletes what the spec made in it",
@@ -67,7 +69,7 @@ class PodEvents:
     elastic: tuple[str, ...] = ()  # of `pools`: with NodePools of Karpenter
     karpenter_leaves: bool = False  # no elastic pool is left: `pulumi up` deletes the rights of Karpenter
     cluster: UpdateClass = UpdateClass.NONE  # the worst class of all other changes
-    workloads: UpdateClass | None = None
+    tree: TreeChange = field(default_factory=TreeChange)
     applied: bool = False  # manifests differ, or the ids in them
 
 
@@ -87,6 +89,8 @@ def pod_events(
     changes: Iterable[SpecChange],
     workloads: Iterable[SpecChange],
     resources: Iterable[ResourceChange],
+    *,
+    tree: TreeChange,
 ) -> PodEvents:
     """Return what happens to the pods of the old revision. `changes` has those of the spec that are about pods."""
     found, mine = tuple(changes), tuple(workloads)
@@ -108,9 +112,16 @@ def pod_events(
         elastic=tuple(name for name in pools if name in _elastic(old.plan)),
         karpenter_leaves=bool(_elastic(old.plan)) and not _elastic(new.plan),
         cluster=worst(one.update for one in found if one.path not in told) or UpdateClass.NONE,
-        workloads=worst(one.update for one in mine),
+        tree=tree,
         applied=bool(mine) or _manifests(old) != _manifests(new) or _file_systems(old) != _file_systems(new),
     )
+
+
+def changed_tree(old: Revision, new: Revision, resources: Iterable[ResourceChange]) -> TreeChange:
+    """Return how the manifests differ, while the control plane stays."""
+    if old.plan.name != new.plan.name or plane(old.plan, new.plan, resources) is not Plane.STAYS:
+        return TreeChange()
+    return tree_change(old.artifacts, new.artifacts)
 
 
 def plane(old: ClusterPlan, new: ClusterPlan, resources: Iterable[ResourceChange] = ()) -> Plane:
@@ -143,9 +154,7 @@ def alone(found: PodEvents) -> Effects:
     if found.plane is not Plane.STAYS:
         return _of_plane(found.plane)
     refused = sentences.is_protected(found.storage.refused) if found.storage.refused else ""
-    base = BY_CLASS_OF_PODS[found.cluster]
-    if found.workloads is not None and not worse(found.cluster, found.workloads):
-        base = BY_CLASS_OF_WORKLOADS.get(found.workloads, base)
+    base = _with_workloads(BY_CLASS_OF_PODS[found.cluster], tuple(_of_workloads(found)))
     return replace(
         base,
         running="; ".join((base.running, *_running(found))),
@@ -157,19 +166,46 @@ def alone(found: PodEvents) -> Effects:
 
 def beside(jobs: Effects, pods: Effects) -> Effects:
     """Return the effects on jobs, followed by those on pods where they say more than that all goes on."""
-    usual = BY_CLASS_OF_PODS[UpdateClass.NONE]
     return replace(
         jobs,
-        running=_joined(jobs.running, pods.running, usual.running, "pods"),
-        queued=_joined(jobs.queued, pods.queued, usual.queued, "waiting pods"),
-        sessions=_joined(jobs.sessions, pods.sessions, usual.sessions, "sessions"),
-        data=_joined(jobs.data, pods.data, usual.data, "of pods:"),
+        running=_joined(jobs.running, pods.running, _USUAL.running, "pods"),
+        queued=_joined(jobs.queued, pods.queued, _USUAL.queued, "waiting pods"),
+        sessions=_joined(jobs.sessions, pods.sessions, _USUAL.sessions, "sessions"),
+        data=_joined(jobs.data, pods.data, _USUAL.data, "of pods:"),
     )
+
+
+def _of_workloads(found: PodEvents) -> Iterator[Note]:
+    """Yield what happens to workloads. Those of a team that leaves are told with the team."""
+    if found.tree.recreated:
+        yield RECREATED
+    if found.tree.rolled:
+        yield ROLLED
+    if any(one.team not in found.teams for one in found.tree.gone):
+        yield GONE
+
+
+def _with_workloads(base: Effects, notes: tuple[Note, ...]) -> Effects:
+    """Return what happens to workloads, and to all others."""
+    return replace(
+        base,
+        running=_then([one.running for one in notes], f"others {base.running}", base.running),
+        queued=_then([one.queued for one in notes], f"others {base.queued}", base.queued),
+        sessions=_then(
+            [one.sessions for one in notes], base.sessions.replace(_USUAL.sessions, ""), base.sessions
+        ),
+    )
+
+
+def _then(own: Iterable[str], rest: str, alone: str) -> str:
+    """Return the clauses with `rest`; `alone` if there is none."""
+    said = [one for one in own if one]
+    return "; ".join(one for one in (*said, rest) if one) if said else alone
 
 
 def commands(old: ClusterPlan, new: ClusterPlan, found: PodEvents) -> tuple[str, ...]:
     """Return the commands that apply a plan on AWS, in their order."""
-    nothing = found.workloads is not None and old == new  # only manifests of workloads differ
+    nothing = old == new and found.applied  # only manifests of workloads differ
     return (*_before(old, new, found), *(() if nothing else _deploy(old, new)), *_after(new, found))
 
 
@@ -205,9 +241,8 @@ def _after(new: ClusterPlan, found: PodEvents) -> Iterator[str]:
     if not (found.applied or anew or found.teams or found.pools):
         return
     yield from pod_storage.before_manifests(found.storage)
-    if found.workloads is not None and not anew:
-        own = BY_CLASS_OF_WORKLOADS.get(found.workloads)
-        yield from own.steps if own is not None else ()
+    for note in _of_workloads(found):
+        yield from note.before
     apply = _APPLY
     if _deploys(new):
         yield _BINDINGS

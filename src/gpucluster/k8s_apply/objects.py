@@ -9,6 +9,7 @@ from gpucluster.plan import names
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "gpucluster"  # the value of MANAGED_BY
+DATA = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")  # kinds that hold data: --prune leaves them
 
 
 @dataclass(frozen=True, slots=True, order=True)

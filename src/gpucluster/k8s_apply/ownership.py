@@ -9,14 +9,22 @@ from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.clock import some
 from gpucluster.k8s_apply.kubectl import Kubectl
-from gpucluster.k8s_apply.objects import Ref, foreign_objects, is_true, ref_of, section, selector, top_level
+from gpucluster.k8s_apply.objects import (
+    DATA,
+    Ref,
+    foreign_objects,
+    is_true,
+    ref_of,
+    section,
+    selector,
+    top_level,
+)
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.workload_states import ENDS
 from gpucluster.plan import names
 
 TRAIN_JOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
 RUNTIME_KINDS = (CLUSTER_RUNTIME := "ClusterTrainingRuntime", "TrainingRuntime")
-DATA = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")  # kinds that hold data: --prune leaves them
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,17 @@
 """Tests of the merged effects of a diff: one text for each subject, and commands in their order."""
 
-from dataclasses import replace
-
 import pytest
 from support.audited_edits import STACKS
 from support.builders import SPEC, a_spec_text
 from support.expert_pairs import KUBE, LAB
-from support.reviewed import a_diff, a_side
+from support.reviewed import a_diff, a_side, a_side_with_workloads
 
-from gpucluster import catalog
 from gpucluster.agent.disks.block_devices import state_root
 from gpucluster.gitops.diff import diff
 from gpucluster.gitops.effects import UNAFFECTED
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS
 from gpucluster.gitops.model import Effects, Revision
-from gpucluster.spec import UpdateClass, inspect_workloads_text
+from gpucluster.spec import UpdateClass
 
 STATE = ("  machine: m7i.2xlarge", "  machine: m7i.2xlarge\n  state: 100GiB")
 NO_ADVICE = ("{id: head-state, because: it lives as long as a test}, ", "")
@@ -137,9 +134,9 @@ def test_pods_are_told_nothing_of_a_head_or_a_bundle() -> None:
 @pytest.mark.parametrize(
     ("edit", "running", "sentence", "step"),
     [
-        (("chat:1.4", "chat:1.5"), "of a changed service are replaced one after another", "`kubectl apply` gets", "gpucluster k8s up"),
-        (("train:2.0", "train:2.1"), "of a changed or removed workload end", "the old ones are deleted first", "kubectl delete -f FILE"),
-        (("{required: block}", "{preferred: block}"), "of a changed or removed workload end", "the old ones are deleted first", "kubectl delete -f FILE"),
+        (("chat:1.4", "chat:1.5"), "of a changed service are replaced one after another; others go on", "`kubectl apply` gets", "gpucluster k8s up"),
+        (("train:2.0", "train:2.1"), "of a workload that is deleted and created again end; others go on", "the old ones are deleted first", "kubectl delete -f FILE"),
+        (("{required: block}", "{preferred: block}"), "of a workload that is deleted and created again end; others go on", "the old ones are deleted first", "kubectl delete -f FILE"),
     ],
 )  # fmt: skip
 def test_workloads_have_subjects_and_steps(
@@ -159,9 +156,7 @@ def test_workloads_have_subjects_and_steps(
 
 
 def _with_workloads(stack: str, text: str) -> Revision:
-    side = a_side((STACKS / f"{stack}.yaml").read_text())
-    found = inspect_workloads_text(text, f"workloads/{stack}.yaml", side.spec, catalog.load())
-    return replace(side, workloads=found.spec, workloads_document=found.document)
+    return a_side_with_workloads((STACKS / f"{stack}.yaml").read_text(), text)
 
 
 def test_removed_standby_leaves_the_state_where_it_is() -> None:

@@ -1,0 +1,168 @@
+"""What an edit does to the objects of workloads, by the two rendered trees."""
+
+import pytest
+from support.audited_edits import STACKS, Change
+from support.reviewed import a_side_with_workloads
+
+from gpucluster.gitops.diff import diff
+from gpucluster.gitops.model import Diff, Effects
+
+SPEC = (STACKS / "kube.yaml").read_text()
+RUNNING = (STACKS.parent / "workloads/kube.yaml").read_text()
+LUSTRE = "size: 2400GiB}}]"
+DELETE = "kubectl delete -f FILE    # the old manifest of each workload that is deleted and created again"
+UP = "gpucluster k8s up kube --bindings bindings.json"
+ENDS, ROLLS = (
+    "of a workload that is deleted and created again end",
+    "of a changed service are replaced one after another",
+)
+TUNE, CHAT = "workloads.train[tune]", "workloads.serve[chat]"
+JOBSET = (TUNE, "replace", "its JobSet cannot change: it is deleted and created again")
+DEPLOYMENT = (CHAT, "live", "the pods of its Deployment are replaced one after another")
+GROUP = (CHAT, "replace", "its LeaderWorkerSet cannot change: it is deleted and created again")
+GROUPS: tuple[Change, ...] = (
+    ("team: serving", "team: research"),
+    ("{nvidia.com/mig-1g.10gb: 1}", "{nvidia.com/gpu: 8}\n    nodes: 2"),
+    ("{min: 2, max: 8}", "{min: 1, max: 2}"),
+)
+SERVE = RUNNING[RUNNING.index("serve:\n") : RUNNING.index("train:\n")]
+TRAIN = RUNNING[RUNNING.index("train:\n") :]
+TRAINER: Change = (
+    "  queueing: kueue\n",
+    "  queueing: kueue\n  trainer: {image: registry.example.org/train:2.0}\n",
+)
+TRAINJOB: Change = ("    framework: torch\n", "    framework: torch\n    kind: TrainJob\n")
+
+
+def _edited(text: str, changes: tuple[Change, ...]) -> str:
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def _diff(
+    *changes: Change,
+    running: tuple[Change, ...] = (),
+    base: tuple[Change, ...] = (),
+    spec: tuple[Change, ...] = (),
+) -> Diff:
+    """Return the diff of `changes` of the spec and `running` of the workloads. `spec` and `base` are made on both sides."""
+    before, was = _edited(SPEC, spec), _edited(RUNNING, base)
+    old = a_side_with_workloads(before, was)
+    return diff(old, a_side_with_workloads(_edited(before, changes), _edited(was, running)))
+
+
+def _told(found: Diff) -> set[tuple[str, str, str]]:
+    return {
+        (one.path, one.update.value, one.message) for one in found.consequences if "workloads" in one.path
+    }
+
+
+def _effects(found: Diff) -> Effects:
+    assert found.effects is not None
+    return found.effects
+
+
+MOUNT = (LUSTRE, "size: 2400GiB}}, {mount: /apps, nfs: {server: 192.0.2.5, export: /apps}}]")
+MACHINE = (
+    "nodes: 4, capacity: [{from: on-demand, machines: [p4de.24xlarge]",
+    "nodes: 4, capacity: [{from: on-demand, machines: [p5.48xlarge]",
+)
+SLICES = ("quota: {nvidia.com/gpu: 32}", "quota: {nvidia.com/gpu: 32, nvidia.com/mig-1g.10gb: 7}")
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [(MOUNT, {JOBSET, DEPLOYMENT}), (MACHINE, {JOBSET}), (SLICES, {JOBSET})],
+    ids=["a mount", "a machine", "a quota of slices"],
+)
+def test_gang_that_an_edit_of_the_cluster_changes_is_deleted_first(
+    edit: Change, told: set[tuple[str, str, str]]
+) -> None:
+    """Regression: `diff` said that its pods go on, and `k8s up` was refused in the wave of training."""
+    found = _diff(edit)
+    assert _told(found) == told
+    assert found.worst is not None
+    assert found.worst.value == "replace"
+    effects = _effects(found)
+    assert effects.running.startswith(ENDS)
+    assert "; others go on" in effects.running
+    assert effects.queued.startswith(
+        "of a workload that is deleted and created again lose their place; others "
+    )
+    assert effects.sessions.startswith("in pods that end, end")
+    assert effects.steps.index(DELETE) < effects.steps.index(UP)
+
+
+def test_service_that_an_edit_of_the_cluster_changes_is_replaced_pod_after_pod() -> None:
+    """Regression: `diff` said that its pods go on."""
+    effects = _effects(_diff(MOUNT))
+    assert effects.running.startswith(f"{ENDS}; {ROLLS}; others go on")
+    assert effects.sessions == "in pods that end, end; in pods that are replaced end"
+
+
+def test_other_edit_of_the_cluster_leaves_workloads_alone() -> None:
+    found = _diff(("{min: 1, max: 6}", "{min: 1, max: 5}"))
+    assert _told(found) == set()
+    assert DELETE not in _effects(found).steps
+    assert _effects(found).running.startswith("go on")
+    assert _effects(found).sessions == "stay open"
+
+
+def test_workload_has_the_sentences_of_the_cluster() -> None:
+    found = _diff(running=(("train:2.0", "train:2.1"), ("chat:1.4", "chat:1.5")))
+    assert _told(found) == set(), "the changes of the workloads have the classes"
+    assert _effects(found).running == f"{ENDS}; {ROLLS}; others go on"
+    assert (_effects(found).steps[0], _effects(found).steps[-1]) == (DELETE, UP)
+
+
+def test_priority_of_a_gang_needs_a_new_object() -> None:
+    """Only a label of the JobSet differs, which Kueue lets nobody change."""
+    found = _diff(running=(("    priority: urgent\n", ""),))
+    assert _effects(found).running == f"{ENDS}; others go on"
+    assert DELETE in _effects(found).steps
+
+
+def test_number_of_replicas_replaces_no_pod() -> None:
+    found = _diff(running=(("{min: 2, max: 8}", "{min: 2, max: 6}"),))
+    assert _effects(found).running == "go on"
+
+
+def test_group_with_other_resources_is_deleted_first() -> None:
+    """Regression: Kueue refuses them, and `diff` said `live`."""
+    found = _diff(base=GROUPS, running=(("{nvidia.com/gpu: 8}", "{nvidia.com/gpu: 4}"),))
+    assert _told(found) == {GROUP}
+    assert found.worst is not None
+    assert found.worst.value == "replace"
+    assert "the old ones are deleted first" in (found.effect or "")
+    assert _effects(found).running == f"{ENDS}; others go on"
+    assert DELETE in _effects(found).steps
+
+
+def test_group_with_another_image_is_replaced_in_place() -> None:
+    found = _diff(base=GROUPS, running=(("chat:1.4", "chat:1.5"),))
+    assert _told(found) == set()
+    assert _effects(found).running == f"{ROLLS}; others go on"
+    assert DELETE not in _effects(found).steps
+
+
+def test_train_job_with_another_runtime_is_deleted_first() -> None:
+    found = _diff(MOUNT, spec=(TRAINER,), base=(TRAINJOB,))
+    assert (TUNE, "replace", "its TrainJob cannot change: it is deleted and created again") in _told(found)
+
+
+def test_removed_workload_goes_on_until_it_is_pruned() -> None:
+    """Regression: a removed service was called changed, with pods that are replaced."""
+    found = _effects(_diff(running=((SERVE, ""),)))
+    until = "until `gpucluster k8s up kube --prune` deletes it"
+    assert found.running == f"of a removed workload go on {until}; others go on"
+    assert found.queued == f"of a removed workload stay in the queue {until}; others stay in the queue"
+    assert DELETE not in found.steps
+
+
+def test_workload_beside_a_worse_change_of_the_cluster_is_told() -> None:
+    """Regression: the sentence of the worse class hid that of the workloads."""
+    found = _effects(_diff((LUSTRE, "size: 1200GiB}}]"), running=(("train:2.0", "train:2.1"),)))
+    assert found.running.startswith(f"{ENDS}; others go on; those that use /data hang or fail")
+    assert DELETE in found.steps
