@@ -10,6 +10,8 @@ from support.kube import BOUND, MONITORED, PRICED, files
 from support.kubernetes_alerts import CASES, Case
 from support.promtool import run_promtool
 
+TUNE = "tune.zone-spine-block-leaf-host"
+
 
 def written(folder: Path, tests: list[dict[str, Any]], *changes: tuple[str, str]) -> Path:
     """The rules of the cluster, as Prometheus reads them, and the tests."""
@@ -78,9 +80,9 @@ def cost_of(use: str) -> list[dict[str, Any]]:
     """32 GPUs of the pool `tune`, and 28 slices of `serve`, each for an hour."""
     labels = 'cohort="kube", cluster_queue="kube-%s", flavor="kube-%s", resource="%s"'
     return [
-        {"series": f"kueue_cluster_queue_resource_usage{{{labels % ('research', 'tune', 'nvidia.com/gpu')}}}", "values": use},
+        {"series": f"kueue_cluster_queue_resource_usage{{{labels % ('research', TUNE, 'nvidia.com/gpu')}}}", "values": use},
         {"series": f"kueue_cluster_queue_resource_usage{{{labels % ('serving', 'serve', 'nvidia.com/mig-1g.10gb')}}}", "values": "28x90"},
-        {"series": f"kueue_cluster_queue_resource_usage{{{labels % ('research', 'tune', 'memory')}}}", "values": "1000x90"},
+        {"series": f"kueue_cluster_queue_resource_usage{{{labels % ('research', TUNE, 'memory')}}}", "values": "1000x90"},
     ]  # fmt: skip
 
 
@@ -97,7 +99,7 @@ def test_cost_of_a_team_is_its_gpus_at_the_price_of_their_pool(promtool: Path, t
             "labels": f'gpucluster:team_cost:usd_per_hour{{cluster="kube", cluster_queue="kube-{team}"}}',
             "value": count * prices[flavor],
         }
-        for team, flavor, count in (("research", "kube-tune", 32), ("serving", "kube-serve", 28))
+        for team, flavor, count in (("research", f"kube-{TUNE}", 32), ("serving", "kube-serve", 28))
     ]
     test = {
         "interval": "1m",
@@ -113,7 +115,8 @@ def test_cost_of_a_team_is_its_gpus_at_the_price_of_their_pool(promtool: Path, t
 def test_wrong_cost_is_found(promtool: Path, tmp_path: Path) -> None:
     rows = [
         {
-            "labels": 'gpucluster:team_gpus:used{cluster="kube", cluster_queue="kube-research", flavor="kube-tune", resource="nvidia.com/gpu"}',
+            "labels": 'gpucluster:team_gpus:used{cluster="kube", cluster_queue="kube-research", flavor="kube-'
+            f'{TUNE}", resource="nvidia.com/gpu"}}',
             "value": 31,
         }
     ]

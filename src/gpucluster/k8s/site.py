@@ -27,6 +27,11 @@ class Site:
         """Return the name of a cluster-scoped object."""
         return names.kubernetes_name(self.plan.name, thing)
 
+    def flavor(self, pool: str) -> str:
+        """Return the name of a pool's ResourceFlavor."""
+        levels = self.kubernetes.pool(pool).levels
+        return names.flavor(self.plan.name, pool, [level.word for level in levels])
+
     def mounts(self) -> tuple[Mount, ...]:
         """Return the file systems that pods can mount."""
         return tuple(mount for mount in self.plan.storage if isinstance(mount.source, Nfs | Lustre))

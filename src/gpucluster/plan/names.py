@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 # --- tags of AWS resources -------------------------------------------------------------------
 TAG_CLUSTER = "gpucluster:cluster"  # on every resource; instances without it are never changed
@@ -192,6 +193,11 @@ def template_key(pool: str, kind: str, machine: str) -> str:
 def kubernetes_name(cluster: str, thing: str) -> str:
     """`kube-tune`: cluster-scoped objects carry the cluster's name, because one Kubernetes may have two of our clusters."""
     return f"{cluster}-{thing}"
+
+
+def flavor(cluster: str, pool: str, levels: Sequence[str]) -> str:
+    """`kube-tune.zone-host`: with the levels of its topology, because a ResourceFlavor never changes its topology."""
+    return kubernetes_name(cluster, ".".join((pool, *(("-".join(levels),) if levels else ()))))
 
 
 def monitoring_namespace(cluster: str) -> str:

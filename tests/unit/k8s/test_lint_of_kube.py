@@ -73,7 +73,7 @@ def one_node(values: list[Any]) -> None:
 
 
 def twice(values: list[Any]) -> None:
-    tune, serve = pick(values, "ResourceFlavor/kube-tune"), pick(values, "ResourceFlavor/kube-serve")
+    tune, serve = pick(values, "ResourceFlavor/kube-tune.zone-spine-block-leaf-host"), pick(values, "ResourceFlavor/kube-serve")
     serve["metadata"]["name"] = tune["metadata"]["name"]
 
 
@@ -117,7 +117,7 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("GPUs in no quota", put("ClusterQueue/kube-research", f"{QUOTA}/3/nominalQuota", "31"), "quotas"),
     ("EFA that the queue does not cover", uncover, "quotas"),
     ("a gang of one node too many", put("JobSet/tune", "spec/replicatedJobs/0/template/spec/parallelism", 5), "quotas"),
-    ("a topology of another name", put("ResourceFlavor/kube-tune", "spec/topologyName", "fabric"), "references"),
+    ("a topology of another name", put("ResourceFlavor/kube-tune.zone-spine-block-leaf-host", "spec/topologyName", "fabric"), "references"),
     ("a queue of another name", put("JobSet/tune", "metadata/labels/kueue.x-k8s.io~queue-name", "defaults"), "references"),
     ("a scaler of another name", put("HorizontalPodAutoscaler/chat", "spec/scaleTargetRef/name", "chatt"), "references"),
     ("a namespace of another name", put("Namespace/serving", "metadata/name", "service"), "references"),
@@ -125,8 +125,8 @@ SEEDS: list[tuple[str, Callable[[list[Any]], None], str]] = [
     ("a node class of another name", put("NodePool/kube-serve-0", "spec/template/spec/nodeClassRef/name", "kube"), "references"),
     ("a label that no node has", put("Topology/kube-topology-zone-spine-block-leaf-host", "spec/levels/1/nodeLabel", "topology.k8s.aws/network-node-layer-9"), "placement"),
     ("a gang's level that is none", put("JobSet/tune", f"{POD}/metadata/annotations/kueue.x-k8s.io~podset-required-topology", "block"), "placement"),
-    ("a flavor without its toleration", put("ResourceFlavor/kube-tune", "spec/tolerations", []), "placement"),
-    ("a pool of another name", put("ResourceFlavor/kube-tune", "spec/nodeLabels/gpucluster~pool", "tuna"), "placement"),
+    ("a flavor without its toleration", put("ResourceFlavor/kube-tune.zone-spine-block-leaf-host", "spec/tolerations", []), "placement"),
+    ("a pool of another name", put("ResourceFlavor/kube-tune.zone-spine-block-leaf-host", "spec/nodeLabels/gpucluster~pool", "tuna"), "placement"),
     ("Karpenter's nodes without the taint", put("NodePool/kube-serve-0", "spec/template/spec/taints", []), "placement"),
     ("a pod larger than its node", put("Deployment/chat", "spec/template/spec/containers/0/resources/requests/cpu", "200"), "placement"),
     ("a GPU request that is not its limit", put("JobSet/tune", f"{WORKER}/resources/requests/nvidia.com~gpu", "4"), "resources"),

@@ -92,7 +92,10 @@ def test_prices_are_the_lists_divided_by_gpus_and_slices() -> None:
     """p4de.24xlarge has eight GPUs, and seven slices of each in the pool `serve`."""
     hour = float(catalog.prices().rows["p4de.24xlarge"])
     found = rules(files(*PRICED, bindings=BOUND))
-    tune, serve = found["gpucluster:gpu_hour:usdkube-tune"], found["gpucluster:gpu_hour:usdkube-serve"]
+    tune, serve = (
+        found[f"gpucluster:gpu_hour:usd{flavor}"]
+        for flavor in ("kube-tune.zone-spine-block-leaf-host", "kube-serve")
+    )
     assert tune["labels"]["resource"] == "nvidia.com/gpu"
     assert float(tune["expr"][7:-1]) == pytest.approx(hour / 8, abs=1e-6)
     assert serve["labels"]["resource"] == "nvidia.com/mig-1g.10gb"

@@ -227,8 +227,8 @@ def _quotas(queue: Any) -> dict[tuple[str, str], tuple[str, str]]:
 
 def test_team_without_borrowing_has_only_its_quota() -> None:
     rows = _quotas(_objects()["ClusterQueue/kube-research"])
-    assert rows["kube-tune", "nvidia.com/gpu"] == ("32", "0")
-    assert rows["kube-tune", "vpc.amazonaws.com/efa"] == ("16", "0")
+    assert rows["kube-tune.zone-spine-block-leaf-host", "nvidia.com/gpu"] == ("32", "0")
+    assert rows["kube-tune.zone-spine-block-leaf-host", "vpc.amazonaws.com/efa"] == ("16", "0")
     assert {limit for _, limit in rows.values()} == {"0"}
 
 
@@ -258,7 +258,8 @@ def test_queue_covers_all_requested_resources() -> None:
 
 def test_flavor_has_toleration_and_topology_only_for_always_on_nodes() -> None:
     found = _objects()
-    tune, serve = (found[f"ResourceFlavor/kube-{pool}"]["spec"] for pool in ("tune", "serve"))
+    flavors = ("tune.zone-spine-block-leaf-host", "serve")
+    tune, serve = (found[f"ResourceFlavor/kube-{name}"]["spec"] for name in flavors)
     assert tune["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert tune["nodeLabels"] == {"gpucluster/cluster": "kube", "gpucluster/pool": "tune"}
     assert tune["topologyName"] == "kube-topology-zone-spine-block-leaf-host"
@@ -269,6 +270,26 @@ def test_flavor_has_toleration_and_topology_only_for_always_on_nodes() -> None:
     ]
     assert levels[-1] == HOST
     assert len(levels) == 5
+
+
+def test_pool_with_another_topology_has_another_flavor() -> None:
+    """Regression: a ResourceFlavor never changes its topology, so `k8s up` was refused after an edit of `nodes`."""
+    spare = ("{nvidia.com/gpu: 32}", "{nvidia.com/gpu: 24}")
+    fixed, elastic = (
+        objects({one.path.removeprefix("k8s/"): one.content.decode() for one in k8s.render(plan)})
+        for plan in (
+            a_kube_plan(spare),
+            a_kube_plan(spare, ("    nodes: 4\n", "    nodes: {min: 1, max: 4}\n")),
+        )
+    )
+    for found, pool in ((fixed, "kube-tune.zone-spine-block-leaf-host"), (elastic, "kube-tune")):
+        queue = found["ClusterQueue/kube-research"]["spec"]["resourceGroups"][0]["flavors"]
+        (cohort,) = found["Cohort/kube"]["spec"]["resourceGroups"]
+        assert f"ResourceFlavor/{pool}" in found
+        assert pool in [one["name"] for one in queue]
+        assert pool in [one["name"] for one in cohort["flavors"]]
+    both = {key for key in fixed.keys() & elastic.keys() if key.startswith("ResourceFlavor/")}
+    assert both == {"ResourceFlavor/kube-serve"}
 
 
 def test_job_without_a_queue_uses_the_queue_of_the_team() -> None:
@@ -467,7 +488,7 @@ def test_machine_without_ec2_topology_has_only_zone_and_host() -> None:
     found = _objects(*plain, running=(("required: block", "required: zone"),))
     topology = found["Topology/kube-topology-zone-host"]["spec"]["levels"]
     assert [level["nodeLabel"] for level in topology] == ["topology.kubernetes.io/zone", HOST]
-    assert found["ResourceFlavor/kube-tune"]["spec"]["topologyName"] == "kube-topology-zone-host"
+    assert found["ResourceFlavor/kube-tune.zone-host"]["spec"]["topologyName"] == "kube-topology-zone-host"
 
 
 @pytest.mark.parametrize(("most", "surge"), [("27", (1, 0)), ("28", (0, 1))])

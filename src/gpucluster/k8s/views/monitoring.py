@@ -108,7 +108,7 @@ def _sums(site: Site, monitoring: Monitoring) -> Iterator[Rule]:
     used = f'kueue_cluster_queue_resource_usage{{{_ours(site)}, resource=~"{_GPUS}"}}'
     yield _record(site, USED, f"sum by (cluster_queue, flavor, resource) ({used})")
     for price in monitoring.prices:
-        labels = {"flavor": site.name(price.pool), "resource": price.resource}
+        labels = {"flavor": site.flavor(price.pool), "resource": price.resource}
         yield _record(site, PRICE, f"vector({Decimal(price.hour).scaleb(-6):f})", **labels)
     if monitoring.prices:
         cluster = f'cluster="{site.plan.name}"'

@@ -127,7 +127,7 @@ def flavors(site: Site) -> Iterator[tuple[str, Flavor]]:
         yield (
             f"flavor-{pool.name}",
             Flavor(
-                name=scalar(site.name(pool.name)),
+                name=scalar(site.flavor(pool.name)),
                 labels=scalar(site.labels),
                 node_labels=scalar({**ours, **zone}),
                 tolerations=scalar(tolerations(pool.taints) or None),
@@ -140,7 +140,7 @@ def cohorts(site: Site) -> Iterator[tuple[str, Cohort]]:
     spare = [share for share in site.kubernetes.spare if any(share.nominal.values())]
     covered = sorted({r for share in spare for r in share.nominal})
     flavors = [
-        {"name": site.name(share.pool), "resources": [_quota(r, share.nominal) for r in covered]}
+        {"name": site.flavor(share.pool), "resources": [_quota(r, share.nominal) for r in covered]}
         for share in spare
     ]
     groups = [{"coveredResources": covered, "flavors": flavors}] if spare else None
@@ -151,7 +151,7 @@ def cluster_queues(site: Site) -> Iterator[tuple[str, ClusterQueue]]:
     for team in site.kubernetes.teams:
         covered = sorted({r for share in team.shares for r in share.nominal})
         lines = tuple(
-            FlavorLine(name=scalar(site.name(share.pool)), quotas=scalar(_quotas(share, covered)))
+            FlavorLine(name=scalar(site.flavor(share.pool)), quotas=scalar(_quotas(share, covered)))
             for share in team.shares
         )
         yield (
