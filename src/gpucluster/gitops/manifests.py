@@ -42,6 +42,12 @@ class TreeChange:
     rolled: tuple[Workload, ...] = ()
 
     @property
+    def node_pools(self) -> tuple[tuple[str, str], ...]:
+        """Return the NodePools that leave, each with the label of its nodes' pool: the name of a pool, or of its part in a zone."""
+        found = (one for one in self.left if one["kind"] == "NodePool")
+        return tuple((labels(one["spec"]["template"])[names.LABEL_POOL], ref_of(one).name) for one in found)
+
+    @property
     def prunable(self) -> tuple[Manifest, ...]:
         """Return what `gpucluster k8s up --prune` deletes."""
         return tuple(one for one in self.left if one["kind"] not in DATA)
@@ -65,16 +71,25 @@ def tree_change(old: Iterable[Artifact], new: Iterable[Artifact]) -> TreeChange:
 
 
 def consequences(found: TreeChange, changes: Iterable[SpecChange]) -> Iterator[Consequence]:
-    """Yield what the workloads suffer, where no change of the same workload has this class."""
+    """Yield what workloads and pools suffer, where no change of the same workload or pool has this class."""
     known = tuple(changes)
+    for one in _every(found):
+        said = worst(change.update for change in known if change.path.startswith(one.path))
+        if worse(one.update, said):
+            yield one
+
+
+def _every(found: TreeChange) -> Iterator[Consequence]:
     for update, message, some in (
         (UpdateClass.REPLACE, "its {kind} cannot change: it is deleted and created again", found.recreated),
         (UpdateClass.LIVE, "the pods of its {kind} are replaced one after another", found.rolled),
     ):
         for one in some:
-            said = worst(change.update for change in known if change.path.startswith(one.path))
-            if worse(update, said):
-                yield Consequence(path=one.path, update=update, message=message.format(kind=one.kind))
+            yield Consequence(path=one.path, update=update, message=message.format(kind=one.kind))
+    for pool, name in found.node_pools:
+        path = f"pools[{pool.partition('.')[0]}]"  # the path of a part is that of its pool
+        message = f"the NodePool {name} leaves the manifests: when it is deleted, Karpenter ends its nodes"
+        yield Consequence(path=path, update=UpdateClass.DRAIN, message=message)
 
 
 def _group(one: Manifest) -> object:

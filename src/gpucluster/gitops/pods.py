@@ -238,19 +238,17 @@ def _after(new: ClusterPlan, found: PodEvents) -> Iterator[str]:
     if new.aws is None or new.kubernetes is None:
         return
     anew = found.plane is not Plane.STAYS
-    if not (found.applied or anew or found.teams or found.pools):
+    if not (found.applied or anew):
         return
     yield from pod_storage.before_manifests(found.storage)
     for note in _of_workloads(found):
         yield from note.before
-    apply = _APPLY
+    bound = _deploys(new) or any(isinstance(one.source, FsxLustre) for one in new.storage)
+    apply = f"{_APPLY} --bindings bindings.json" if bound else _APPLY
     if _deploys(new):
         yield _BINDINGS
-        apply = f"{_APPLY} --bindings bindings.json"
-    elif any(isinstance(one.source, FsxLustre) for one in new.storage):
-        apply = f"{_APPLY} --bindings bindings.json    # with the ids of the file systems"
-    yield apply
-    if (found.teams or found.pools) and not anew:
+    yield apply if _deploys(new) or not bound else f"{apply}    # with the ids of the file systems"
+    if found.tree.prunable:
         yield f"{apply} --prune    # deletes what left the spec, also its pods, when they may end"
 
 
@@ -275,6 +273,8 @@ def _running(found: PodEvents) -> Iterator[str]:
         yield f"those of the team {listed(found.teams)} go on until `gpucluster k8s up {CLUSTER} --prune` deletes their workloads"
     yield from _of_always_on(found.ended)
     yield from pod_storage.running(found.storage)
+    if mine := [name for pool, name in found.tree.node_pools if pool.partition(".")[0] not in found.pools]:
+        yield f"those on Karpenter's nodes of the NodePool {listed(mine)} are evicted when the NodePool is deleted"
     if found.elastic:
         yield f"those on Karpenter's nodes of {listed(found.elastic)} are evicted when the NodePools are deleted"
 

@@ -1,5 +1,7 @@
 """What an edit does to the objects of workloads, by the two rendered trees."""
 
+from collections.abc import Callable
+
 import pytest
 from support.audited_edits import STACKS, Change
 from support.reviewed import a_side_with_workloads
@@ -32,6 +34,11 @@ TRAINER: Change = (
     "  queueing: kueue\n  trainer: {image: registry.example.org/train:2.0}\n",
 )
 TRAINJOB: Change = ("    framework: torch\n", "    framework: torch\n    kind: TrainJob\n")
+
+
+SAME_NUMBER: tuple[Change, ...] = (("    scale_on: {queue_depth: 10}\n", ""), ("max: 8}", "max: 2}"))
+PRUNE = f"{UP} --prune    # deletes what left the spec, also its pods, when they may end"
+MONITORED: Change = ("  queueing: kueue\n", "  queueing: kueue\n  monitoring: prometheus-operator\n")
 
 
 def _edited(text: str, changes: tuple[Change, ...]) -> str:
@@ -166,3 +173,55 @@ def test_workload_beside_a_worse_change_of_the_cluster_is_told() -> None:
     found = _effects(_diff((LUSTRE, "size: 1200GiB}}]"), running=(("train:2.0", "train:2.1"),)))
     assert found.running.startswith(f"{ENDS}; others go on; those that use /data hang or fail")
     assert DELETE in found.steps
+
+
+SPOT = "sharing: {mig: {1g.10gb: 7}}, capacity: [{from: spot, machines: [p4de.24xlarge], max: 2}, {from: on-demand,"
+DEMAND = "sharing: {mig: {1g.10gb: 7}}, capacity: [{from: on-demand,"
+
+
+@pytest.mark.parametrize(
+    ("found", "left"),
+    [
+        (lambda: _diff(running=SAME_NUMBER), "HorizontalPodAutoscaler"),
+        (lambda: _diff(running=((SERVE, ""),)), "Deployment"),
+        (lambda: _diff((MONITORED[1], MONITORED[0]), spec=(MONITORED,)), "PrometheusRule"),
+        (lambda: _diff((TRAINER[1], TRAINER[0]), spec=(TRAINER,)), "ClusterTrainingRuntime"),
+        (lambda: _diff(("  priorities: [{name: urgent, priority: 10000}]\n", ""), base=(("    priority: urgent\n", ""),)), "WorkloadPriorityClass"),
+        (lambda: _diff(("nodes: 4,", "nodes: {min: 1, max: 4},"), base=(("required: block", "required: zone"),)), "ResourceFlavor"),
+    ],
+    ids=["an autoscaler", "a service", "rules", "runtimes", "a priority", "a flavor"],
+)  # fmt: skip
+def test_object_that_leaves_the_manifests_is_pruned(found: Callable[[], Diff], left: str) -> None:
+    """Regression: the step had `--prune` only for a team or a pool that left the spec."""
+    steps = _effects(found()).steps
+    assert steps.index(UP) < steps.index(PRUNE), left
+
+
+def test_nothing_is_pruned_where_no_object_leaves() -> None:
+    assert PRUNE not in _effects(_diff(MOUNT)).steps
+
+
+def test_volumes_alone_are_not_pruned() -> None:
+    """`k8s up --prune` keeps what holds data."""
+    assert PRUNE not in _effects(_diff((MOUNT[1], MOUNT[0]), spec=(MOUNT,))).steps
+
+
+def test_note_of_a_step_does_not_hide_prune() -> None:
+    """Regression: in a cluster of the site `--prune` stood behind the `#` of the note."""
+    accounts = SPEC[SPEC.index("      service_accounts:\n") : SPEC.index("storage:")]
+    site: tuple[Change, ...] = (("control_plane: eks ", "existing: {context: prod} "), (accounts, ""))
+    base: tuple[Change, ...] = (("    service_account: trainer\n", ""), ("required: block", "required: zone"))
+    steps = _effects(_diff(running=((SERVE, ""),), spec=site, base=base)).steps
+    assert f"{UP}    # with the ids of the file systems" in steps
+    assert PRUNE in steps
+
+
+def test_node_pool_that_leaves_ends_its_nodes() -> None:
+    """Regression: a source of capacity that left a pool said that pods go on."""
+    found = _diff((SPOT, DEMAND), spec=((DEMAND, SPOT),))
+    told = [(one.path, one.message) for one in found.consequences if "NodePool" in one.message]
+    gone = "the NodePool kube-serve-1 leaves the manifests: when it is deleted, Karpenter ends its nodes"
+    assert told == [("pools[serve]", gone)]
+    words = "those on Karpenter's nodes of the NodePool kube-serve-1 are evicted when the NodePool is deleted"
+    assert words in _effects(found).running
+    assert PRUNE in _effects(found).steps
