@@ -13,6 +13,7 @@ def _pool(stack: str, name: str) -> Change:
     return next(line for line in lines if line.startswith(f"  - {{name: {name},")), ""
 
 
+_BORROWED = "above its smaller quota of {} count as borrowed: Kueue ends them, and queues them again, when another team needs its quota"
 _BINDINGS = "pulumi stack output bindings --stack"
 _KUBERNETES = _between("hybrid", "kubernetes:\n", "storage:")
 _ACCOUNTS = _between("kube", "      service_accounts:\n", "storage:")
@@ -65,7 +66,11 @@ EDITS = (
         stack="hybrid",
         changes=(("nvidia.com/gpu: 32", "nvidia.com/gpu: 16"),),
         worst="live",
-        is_exactly={"running": "go on", "queued": "stay in the queue", "data": STAYS},
+        is_exactly={
+            "running": f"go on; pods of the team research {_BORROWED.format('tune')}",
+            "queued": "stay in the queue",
+            "data": STAYS,
+        },
         steps=("pulumi up --stack hybrid", _BINDINGS, "gpucluster k8s up hybrid --bindings bindings.json"),
     ),
     Audited(
@@ -184,7 +189,8 @@ EDITS = (
         changes=(("max: 6", "max: 3"), ("mig-1g.10gb: 28", "mig-1g.10gb: 14")),
         worst="new-nodes",
         is_exactly={
-            "running": "go on; pods go on: only nodes that are launched later have the change",
+            "running": "go on; pods go on: only nodes that are launched later have the change; "
+            f"those of the team serving {_BORROWED.format('serve')}",
             "queued": "stay in the queue; waiting pods stay in the queue; on nodes that are launched later they have the change",
         },
         steps=("pulumi up", _BINDINGS, "gpucluster k8s up hybrid"),

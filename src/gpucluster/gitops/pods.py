@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from gpucluster.cost import pools_of
-from gpucluster.gitops import pod_storage, sentences
+from gpucluster.gitops import pod_storage, quotas, sentences
 from gpucluster.gitops.field_effects import BY_CLASS_OF_PODS, GONE, RECREATED, ROLLED, Note
 from gpucluster.gitops.manifests import TreeChange, tree_change
 from gpucluster.gitops.model import Effects, Kind, ResourceChange, Revision, SpecChange, worst
 from gpucluster.gitops.node_groups import EndedNodes, ended_nodes
 from gpucluster.gitops.pod_storage import PodStorage
+from gpucluster.gitops.quotas import QuotaChange
 from gpucluster.gitops.refine import release
 from gpucluster.gitops.steps import BACKUP, CLUSTER, unprotect
 from gpucluster.plan import names
@@ -70,6 +71,7 @@ class PodEvents:
     karpenter_leaves: bool = False  # no elastic pool is left: `pulumi up` deletes the rights of Karpenter
     cluster: UpdateClass = UpdateClass.NONE  # the worst class of all other changes
     tree: TreeChange = field(default_factory=TreeChange)
+    quotas: QuotaChange = field(default_factory=QuotaChange)
     applied: bool = False  # manifests differ, or the ids in them
 
 
@@ -113,6 +115,7 @@ def pod_events(
         karpenter_leaves=bool(_elastic(old.plan)) and not _elastic(new.plan),
         cluster=worst(one.update for one in found if one.path not in told) or UpdateClass.NONE,
         tree=tree,
+        quotas=quotas.quota_change(old.plan, new.plan) if what is Plane.STAYS else QuotaChange(),
         applied=bool(mine) or _manifests(old) != _manifests(new) or _file_systems(old) != _file_systems(new),
     )
 
@@ -273,6 +276,7 @@ def _running(found: PodEvents) -> Iterator[str]:
         yield f"those of the team {listed(found.teams)} go on until `gpucluster k8s up {CLUSTER} --prune` deletes their workloads"
     yield from _of_always_on(found.ended)
     yield from pod_storage.running(found.storage)
+    yield from quotas.running(found.quotas)
     if mine := [name for pool, name in found.tree.node_pools if pool.partition(".")[0] not in found.pools]:
         yield f"those on Karpenter's nodes of the NodePool {listed(mine)} are evicted when the NodePool is deleted"
     if found.elastic:
@@ -294,6 +298,7 @@ def _nodes_of(pools: tuple[str, ...]) -> str:
 
 def _queued(found: PodEvents) -> Iterator[str]:
     yield from pod_storage.queued(found.storage)
+    yield from quotas.queued(found.quotas)
     if found.teams:
         yield f"those of the team {listed(found.teams)} stay in its queue until `gpucluster k8s up {CLUSTER} --prune` deletes it"
 

@@ -1,0 +1,72 @@
+"""What an edit does to the quotas of teams and to the flavors of pools, and what is said of it. Pure.
+
+Teams fill the pools in their order (`plan.quota_shares`), so another order of teams or pools moves quotas from pool to pool.
+Kueue counts a running workload in the flavor that it was admitted to.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from gpucluster.plan.model import ClusterPlan
+from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Team
+from gpucluster.spec.queueing import NEVER, RECLAIM
+from gpucluster.text import listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaChange:
+    """The pools that stay with another flavor, and the teams with less quota in a pool whose flavor stays."""
+
+    flavors: tuple[str, ...] = ()
+    less: tuple[tuple[str, str], ...] = ()  # team and pool
+    reclaims: bool = False  # a team that lent its quota takes it back from running workloads
+
+
+def quota_change(old: ClusterPlan, new: ClusterPlan) -> QuotaChange:
+    """Return what happens while the control plane stays."""
+    if old.kubernetes is None or new.kubernetes is None or old.name != new.name:
+        return QuotaChange()
+    was, now = _pools(old.kubernetes), _pools(new.kubernetes)
+    kept = [pool for name, pool in was.items() if name in now]
+    same = [pool for pool in kept if pool.levels == now[pool.name].levels]
+    return QuotaChange(
+        flavors=tuple(pool.name for pool in kept if pool not in same),
+        less=tuple(_less(old.kubernetes, new.kubernetes, same)),
+        reclaims=new.kubernetes.preemption.reclaim_within_cohort != RECLAIM[NEVER],
+    )
+
+
+def running(found: QuotaChange) -> Iterator[str]:
+    if found.flavors:
+        yield f"those of {listed(found.flavors)} stay in the old flavor, and the quota of the new one does not count them"
+    rest = (
+        ": Kueue ends them, and queues them again, when another team needs its quota"
+        if found.reclaims
+        else ""
+    )
+    for team, pairs in groupby(found.less, lambda pair: pair[0]):
+        pools = listed([pool for _, pool in pairs])
+        yield f"those of the team {team} above its smaller quota of {pools} count as borrowed{rest}"
+
+
+def queued(found: QuotaChange) -> Iterator[str]:
+    if found.flavors:
+        yield f"those for {listed(found.flavors)} can be admitted while others still have the nodes, and then wait for them"
+
+
+def _less(old: Kubernetes, new: Kubernetes, pools: list[NodePool]) -> Iterator[tuple[str, str]]:
+    after = {team.name: team for team in new.teams}
+    for team in (team for team in old.teams if team.name in after):
+        for pool in pools:
+            was, now = _nominal(team, pool.name), _nominal(after[team.name], pool.name)
+            if any(now.get(resource, 0) < was.get(resource, 0) for resource in pool.shared_by):
+                yield team.name, pool.name
+
+
+def _nominal(team: Team, pool: str) -> dict[str, int]:
+    return next((share.nominal for share in team.shares if share.pool == pool), {})
+
+
+def _pools(of: Kubernetes) -> dict[str, NodePool]:
+    return {pool.name: pool for pool in of.pools}

@@ -1,0 +1,67 @@
+"""What an edit does to the quotas of teams and to the flavors of pools."""
+
+import pytest
+from support.audited_edits import STACKS, Change
+from support.reviewed import a_diff
+
+from gpucluster.gitops.model import Effects
+
+KUBE = (STACKS / "kube.yaml").read_text()
+FIRST = "    - {name: first, quota: {nvidia.com/gpu: 16}}\n"
+SECOND = "    - {name: second, quota: {nvidia.com/gpu: 16}}\n"
+TUNE = next(line for line in KUBE.splitlines(keepends=True) if line.startswith("  - {name: tune,"))
+RESEARCH = KUBE[KUBE.index("    - name: research\n") : KUBE.index("storage:")]
+HALVES: tuple[Change, ...] = (  # two pools of two nodes, and a team for each
+    (RESEARCH, f"{FIRST}{SECOND}"),
+    (TUNE, f"{TUNE.replace('nodes: 4', 'nodes: 2')}{TUNE.replace('tune,', 'more,').replace('nodes: 4', 'nodes: 2')}"),
+)  # fmt: skip
+RECLAIM = ": Kueue ends them, and queues them again, when another team needs its quota"
+
+
+def _edited(text: str, changes: tuple[Change, ...]) -> str:
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def _effects(*changes: Change, base: tuple[Change, ...] = ()) -> Effects:
+    old = _edited(KUBE, base)
+    found = a_diff(old, _edited(old, changes)).effects
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("policy", "rest"), [("any", RECLAIM), ("never", "")])
+def test_other_order_of_teams_swaps_their_pools(policy: str, rest: str) -> None:
+    """Teams fill pools in their order. Regression: `diff` said only that pods go on."""
+    never: Change = ("preemption: {", f"preemption: {{reclaim_within_cohort: {policy}, ")
+    found = _effects((f"{FIRST}{SECOND}", f"{SECOND}{FIRST}"), base=(*HALVES, never))
+    assert found.running == (
+        f"go on; those of the team first above its smaller quota of tune count as borrowed{rest}; "
+        f"those of the team second above its smaller quota of more count as borrowed{rest}"
+    )
+    assert found.queued == "stay in the queue"
+
+
+def test_smaller_quota_is_told_and_a_larger_one_is_not() -> None:
+    less: Change = ("nvidia.com/gpu: 32", "nvidia.com/gpu: 16")
+    words = f"those of the team research above its smaller quota of tune count as borrowed{RECLAIM}"
+    assert _effects(less).running == f"go on; {words}"
+    assert _effects((less[1], less[0]), base=(less,)).running == "go on"
+
+
+def test_pool_with_another_topology_has_another_flavor() -> None:
+    """Its gangs run on nodes that the new flavor offers to others. Regression: the apply was refused."""
+    found = _effects(("nodes: 4,", "nodes: {min: 4, max: 5},"))
+    words = "those of tune stay in the old flavor, and the quota of the new one does not count them"
+    assert words in found.running
+    assert "above its smaller quota" not in found.running
+    words = "those for tune can be admitted while others still have the nodes, and then wait for them"
+    assert words in found.queued
+    assert found.steps[-1].startswith("gpucluster k8s up kube --bindings bindings.json --prune")
+
+
+def test_quota_of_a_removed_team_or_pool_is_told_with_it() -> None:
+    serving = "    - {name: serving,  quota: {nvidia.com/mig-1g.10gb: 28}, may_borrow: true, share: 2}\n"
+    assert "count as borrowed" not in _effects((serving, "")).running
