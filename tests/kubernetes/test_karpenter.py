@@ -71,7 +71,7 @@ class Grown:
         alive = (one for one in found if "deletionTimestamp" not in one["metadata"])
         return sum(1 for one in alive if one.get("status", {}).get("phase") == "Running")
 
-    def run(self, count: int, pool: str = "tune", **resources: int) -> None:
+    def run(self, count: int, pool: str = "tune.2a", **resources: int) -> None:
         """So many pods; each needs all GPUs of a node of `tune`, if it asks for nothing else."""
         container: dict[str, Any] = {"name": "main", "image": "registry.example.org/x:1"}
         container["resources"] = {"limits": resources or {"nvidia.com/gpu": 8}}
@@ -138,7 +138,7 @@ def test_nodes_come_by_the_order_of_the_sources_and_not_beyond_max(grown: Grown)
     grown.settle("four nodes", running=4, nodes=4)
     assert grown.markets() == ["on-demand", "on-demand", "spot", "spot"]
     for one in grown.nodes():
-        assert one["metadata"]["labels"]["gpucluster/pool"] == "tune"
+        assert one["metadata"]["labels"]["gpucluster/pool"] == "tune.2a"
         assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in one["spec"]["taints"]
 
 

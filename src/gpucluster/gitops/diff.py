@@ -114,9 +114,10 @@ def _changes(old: Revision, new: Revision) -> Iterator[SpecChange]:
     same = old.plan == new.plan
     on_hosts = isinstance(old.plan, SlurmOnHosts) and isinstance(new.plan, SlurmOnHosts)
     of_pods, plane = pods.pod_pools(old.plan, new.plan), pods.plane(old.plan, new.plan)
+    without_slurm = old.plan.slurm is None and new.plan.slurm is None
     for found in walk(_settled(old.spec), _settled(new.spec), old.document, new.document):
         pool = _POOL.match(found.path)
-        is_of_pods = pool is not None and pool[1] in of_pods
+        is_of_pods = without_slurm or (pool is not None and pool[1] in of_pods)
         change = pods.reworded(refined(found, pods=is_of_pods, hosts=on_hosts), plane)
         yield replace(change, update=UpdateClass.NONE, why="the plan is the same") if same else change
 

@@ -16,9 +16,9 @@ from gpucluster.text import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
-    """The pools that stay with another flavor, and the teams with less quota in a pool whose flavor stays."""
+    """Flavors that leave a pool that stays, and the teams with less quota in a pool whose flavor stays."""
 
-    flavors: tuple[str, ...] = ()
+    flavors: tuple[str, ...] = ()  # by pool, or by its part in a zone
     less: tuple[tuple[str, str], ...] = ()  # team and pool
     reclaims: bool = False  # a team that lent its quota takes it back from running workloads
 
@@ -27,12 +27,11 @@ def quota_change(old: ClusterPlan, new: ClusterPlan) -> QuotaChange:
     """Return what happens while the control plane stays."""
     if old.kubernetes is None or new.kubernetes is None or old.name != new.name:
         return QuotaChange()
-    was, now = _pools(old.kubernetes), _pools(new.kubernetes)
-    kept = [pool for name, pool in was.items() if name in now]
-    same = [pool for pool in kept if pool.levels == now[pool.name].levels]
+    pools, now = old.kubernetes.pools, {_flavor(pool) for pool in new.kubernetes.pools}
+    kept = {pool.of for pool in new.kubernetes.pools}
     return QuotaChange(
-        flavors=tuple(pool.name for pool in kept if pool not in same),
-        less=tuple(_less(old.kubernetes, new.kubernetes, same)),
+        flavors=tuple(pool.name for pool in pools if pool.of in kept and _flavor(pool) not in now),
+        less=tuple(_less(old.kubernetes, new.kubernetes, [one for one in pools if _flavor(one) in now])),
         reclaims=new.kubernetes.preemption.reclaim_within_cohort != RECLAIM[NEVER],
     )
 
@@ -68,5 +67,6 @@ def _nominal(team: Team, pool: str) -> dict[str, int]:
     return next((share.nominal for share in team.shares if share.pool == pool), {})
 
 
-def _pools(of: Kubernetes) -> dict[str, NodePool]:
-    return {pool.name: pool for pool in of.pools}
+def _flavor(pool: NodePool) -> object:
+    """Return what makes another ResourceFlavor (`plan.names.flavor`)."""
+    return (pool.name, pool.levels)

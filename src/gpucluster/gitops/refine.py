@@ -29,7 +29,7 @@ class _Row:
 def refined(found: Found, *, pods: bool = False, hosts: bool = False) -> SpecChange:
     """Return the change with its class, and the reason if it differs from the field's own class.
 
-    `pods`: the change is of a pool that Kubernetes runs. It has neither a head nor a bundle. `hosts`: both revisions have existing hosts.
+    `pods`: the change is of a pool that Kubernetes runs, or no revision has Slurm: there is neither a head nor a bundle. `hosts`: both revisions have existing hosts.
     """
     rows = (*(_ROWS_OF_PODS if pods else ()), *(_ROWS_OF_HOSTS if hosts else ()), *_ROWS)
     row = next((row for row in rows if row.pattern == found.pattern and row.fits(found)), None)
@@ -152,6 +152,7 @@ def _changed(found: Found) -> bool:
 
 SHRINKS = "AWS refuses a smaller volume, so `pulumi up` fails: only a new and empty one can have this size"
 _KEPT = "machines keep their mount until they start anew; no data is deleted or copied"
+_PARTS = "an elastic pool with EFA gets a part in each added zone, and its zones share its max; no NodePool gets another name"
 
 _ROWS_OF_PODS = (
     _Row(
@@ -165,6 +166,15 @@ _ROWS_OF_PODS = (
         _lowered,
         UpdateClass.NEW_NODES,
         "Karpenter launches no node above the new max; nodes that run stay until they are idle",
+    ),
+    *(
+        _Row(path, fits, UpdateClass.LIVE, _PARTS)
+        for path, fits in (
+            ("aws.network.zones", _only_more),
+            ("aws.network.subnets[]", _added),
+            ("pools[].capacity[].zones", _only_more),
+            ("pools[].capacity[].zones", _removed),
+        )
     ),
 )
 

@@ -28,10 +28,13 @@ class Part:
 
 
 def parts(least: int, most: int, sources: Sequence[Source], *, fabric: bool) -> tuple[Part, ...]:
-    """Return the pool as one part, or as a part for each zone, the zone of the always-on nodes first."""
+    """Return the pool as one part, or as a part for each zone, the zone of the always-on nodes first.
+
+    One zone is a part, too: a second zone then adds a part, and renames no NodePool whose nodes count in `max`.
+    """
     found, first = launches(least, most, sources), sources[0].zones[0]
     zones = dict.fromkeys([first, *(zone for launch in found for zone in launch.zones)])
-    if not fabric or not found or len(zones) == 1:
+    if not fabric or not found:
         return (Part(zone=None, min=least, max=most, launches=found),)
     made = [_part(zone, least if zone == first else 0, found) for zone in zones]
     return tuple(part for part in made if part.max)

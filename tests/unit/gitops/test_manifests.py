@@ -225,3 +225,19 @@ def test_node_pool_that_leaves_ends_its_nodes() -> None:
     words = "those on Karpenter's nodes of the NodePool kube-serve-1 are evicted when the NodePool is deleted"
     assert words in _effects(found).running
     assert PRUNE in _effects(found).steps
+
+
+ELASTIC: Change = ("nodes: 4, capacity", "nodes: {min: 0, max: 8}, capacity")
+ZONES: Change = ("zones: [us-west-2a]", "zones: [us-west-2a, us-west-2b]")
+
+
+def test_second_zone_of_an_elastic_pool_with_efa_leaves_its_node_pools() -> None:
+    """Regression: NodePools of another name replaced them, and the note spoke of Slurm's slots."""
+    found = _diff(ZONES, spec=(ELASTIC,), base=(("required: block", "required: zone"),))
+    assert [one.message for one in found.consequences if "NodePool" in one.message] == []
+    (zones,) = [one.why for one in found.spec if one.path == "aws.network.zones"]
+    assert zones == (
+        "an elastic pool with EFA gets a part in each added zone, and its zones share its max; "
+        "no NodePool gets another name"
+    )
+    assert PRUNE not in _effects(found).steps

@@ -73,7 +73,10 @@ def one_node(values: list[Any]) -> None:
 
 
 def twice(values: list[Any]) -> None:
-    tune, serve = pick(values, "ResourceFlavor/kube-tune.zone-spine-block-leaf-host"), pick(values, "ResourceFlavor/kube-serve")
+    tune, serve = (
+        pick(values, "ResourceFlavor/kube-tune.zone-spine-block-leaf-host"),
+        pick(values, "ResourceFlavor/kube-serve"),
+    )
     serve["metadata"]["name"] = tune["metadata"]["name"]
 
 

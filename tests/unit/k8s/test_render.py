@@ -282,7 +282,7 @@ def test_pool_with_another_topology_has_another_flavor() -> None:
             a_kube_plan(spare, ("    nodes: 4\n", "    nodes: {min: 1, max: 4}\n")),
         )
     )
-    for found, pool in ((fixed, "kube-tune.zone-spine-block-leaf-host"), (elastic, "kube-tune")):
+    for found, pool in ((fixed, "kube-tune.zone-spine-block-leaf-host"), (elastic, "kube-tune.2a")):
         queue = found["ClusterQueue/kube-research"]["spec"]["resourceGroups"][0]["flavors"]
         (cohort,) = found["Cohort/kube"]["spec"]["resourceGroups"]
         assert f"ResourceFlavor/{pool}" in found
@@ -360,7 +360,7 @@ def test_elastic_pool_with_a_fabric_has_an_efa_on_each_card() -> None:
         ("    nodes: 4\n", "    nodes: {min: 2, max: 4}\n"),
         running=(("    topology: {required: block}\n", ""),),
     )
-    cards = spec["EC2NodeClass/kube-tune"]["spec"]["networkInterfaces"]
+    cards = spec["EC2NodeClass/kube-tune.2a"]["spec"]["networkInterfaces"]
     assert cards[0] == {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
     assert [(c["networkCardIndex"], c["deviceIndex"]) for c in cards[1:]] == [(0, 1), (1, 0), (2, 0), (3, 0)]
     assert {c["interfaceType"] for c in cards[1:]} == {"efa-only"}
@@ -378,7 +378,7 @@ def test_karpenter_gets_huge_pages_which_it_does_not_know_of_a_machine() -> None
     elastic = ("    nodes: 4\n", "    nodes: {min: 0, max: 4}\n")
     texts = files(elastic, running=(("    topology: {required: block}\n", ""),))
     made = objects(texts)
-    assert made["NodeOverlay/kube-tune"]["spec"]["capacity"] == {"hugepages-2Mi": "5Gi"}
+    assert made["NodeOverlay/kube-tune.2a"]["spec"]["capacity"] == {"hugepages-2Mi": "5Gi"}
     assert _yaml(texts["helm/karpenter.yaml"])["settings"]["featureGates"]["nodeOverlay"] is True
 
 
@@ -464,7 +464,7 @@ def test_gang_with_required_topology_has_only_that_annotation() -> None:
 def test_gang_uses_a_pool_with_enough_quota() -> None:
     smaller = (("    nodes: 4\n", "    nodes: 3\n"), ("{nvidia.com/gpu: 48}", "{nvidia.com/gpu: 56}"))
     gang = _gang(*BESIDE, *smaller, running=(("    topology: {required: block}\n", ""),))["template"]
-    assert _only_in(gang["spec"]) == ["more"]
+    assert _only_in(gang["spec"]) == ["more.2a"]
     assert ANYWHERE not in gang["metadata"]["annotations"]
 
 

@@ -106,6 +106,20 @@ def test_elastic_pool_with_efa_has_a_nodepool_and_a_flavor_for_each_zone() -> No
         assert flavor["nodeLabels"] == {**labels, ZONE: zone}
 
 
+def test_second_zone_of_a_pool_with_efa_adds_a_part_and_renames_none() -> None:
+    """Regression: `tune` became `tune.2a`, and the NodePools of both names launched more nodes than `max`."""
+    one, two = (kubernetes_of(a_kube_plan(ELASTIC, *zones)).pools for zones in ((), (TWO_ZONES,)))
+    names = [
+        [(pool.name, pool.labels["gpucluster/pool"]) for pool in pools if pool.of == "tune"]
+        for pools in (one, two)
+    ]
+    assert names == [[("tune.2a", "tune.2a")], [("tune.2a", "tune.2a"), ("tune.2b", "tune.2b")]]
+    assert [pool.max for pool in one if pool.of == "tune"] == [8]
+    assert "tune" in {pool.name for pool in kubernetes_of(a_kube_plan()).pools}, (
+        "always-on nodes have no part"
+    )
+
+
 @pytest.mark.parametrize("topology", ["{required: zone}", "{preferred: zone}"])
 def test_elastic_gang_is_in_one_zone(topology: str) -> None:
     """Kueue assigns one flavor to all pods of a gang, and its node labels name the zone. A topology would need always-on nodes."""
