@@ -45,14 +45,16 @@ def _all(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) ->
     yield from _stores(old, new)
     yield from _detached(old, new)
     yield from _node_groups(old, new)
-    before = {pool.name: pool for pool in pools_of(old)}
+    before = _by_name(old)
     by_hand = not (_on_eks(old) and _on_eks(new))
-    for pool in pools_of(new):
-        if type(before.get(pool.name)) is type(pool):  # a pool of another orchestrator is a different pool
-            for check in _POOL_CHECKS:
-                yield from check(before[pool.name], pool)
-            if not isinstance(pool, Pool):
-                yield from _of_pods(before[pool.name], pool, by_hand=by_hand)
+    for name, pool in _by_name(new).items():
+        was = before.get(name)
+        if was is None or type(was) is not type(pool):  # a pool of another orchestrator is a different pool
+            continue
+        for check in _POOL_CHECKS:
+            yield from check(was, pool)
+        if not isinstance(pool, Pool):
+            yield from _of_pods(was, pool, by_hand=by_hand)
 
 
 def _head(old: ClusterPlan, new: ClusterPlan, changes: tuple[SpecChange, ...]) -> Iterator[Consequence]:
@@ -151,7 +153,7 @@ def _always_on(old: AnyPool, new: AnyPool) -> Iterator[Consequence]:
 
 def _of_pods(old: AnyPool, new: AnyPool, *, by_hand: bool) -> Iterator[Consequence]:
     """Check a pool of Kubernetes. Only EKS has node groups of ours: `_node_groups` has them."""
-    path = f"pools[{new.name}]"
+    path = f"pools[{_named(new)}]"
     if change := _hardware(old, new):
         karpenter = (_OF_KARPENTER,) if old.max > old.min else ()
         standing = (f"always-on nodes: {_BY_HAND}",) if by_hand and old.min and new.min else ()
@@ -214,6 +216,19 @@ def _lost(span: SlotRange, now: tuple[SlotRange, ...]) -> Iterator[SlotRange]:
     starts = [n for n in gone if n - 1 in kept or n == span.first]
     ends = [n for n in gone if n + 1 in kept or n == span.last]
     return (replace(span, first=first, last=last) for first, last in zip(starts, ends, strict=True))
+
+
+def _by_name(plan: ClusterPlan) -> dict[str, AnyPool]:
+    """Return the pools by their names in the spec. The first part of a pool has its always-on nodes."""
+    found: dict[str, AnyPool] = {}
+    for pool in pools_of(plan):
+        found.setdefault(_named(pool), pool)
+    return found
+
+
+def _named(pool: AnyPool) -> str:
+    """Return the name of the pool in the spec, also for its part in a zone."""
+    return pool.name if isinstance(pool, Pool) else pool.of
 
 
 def _look(pool: AnyPool) -> str:

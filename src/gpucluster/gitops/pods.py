@@ -82,7 +82,8 @@ def is_of_pods(path: str, pools: frozenset[str]) -> bool:
 
 
 def pod_pools(*plans: ClusterPlan) -> frozenset[str]:
-    return frozenset(pool.name for plan in plans for pool in pools_of(plan) if not isinstance(pool, Pool))
+    """Return the names that the pools of Kubernetes have in the specs."""
+    return frozenset(pool.of for plan in plans for pool in pools_of(plan) if not isinstance(pool, Pool))
 
 
 def pod_events(

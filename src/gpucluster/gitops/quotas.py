@@ -4,7 +4,7 @@ Teams fill the pools in their order (`plan.quota_shares`), so another order of t
 Kueue counts a running workload in the flavor that it was admitted to.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,6 +12,8 @@ from gpucluster.plan.model import ClusterPlan
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool, Team
 from gpucluster.spec.queueing import NEVER, RECLAIM
 from gpucluster.text import listed
+
+_NONE: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +65,8 @@ def _less(old: Kubernetes, new: Kubernetes, pools: list[NodePool]) -> Iterator[t
                 yield team.name, pool.name
 
 
-def _nominal(team: Team, pool: str) -> dict[str, int]:
-    return next((share.nominal for share in team.shares if share.pool == pool), {})
+def _nominal(team: Team, pool: str) -> Mapping[str, int]:
+    return next((share.nominal for share in team.shares if share.pool == pool), _NONE)
 
 
 def _flavor(pool: NodePool) -> object:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support import eks_plans
+from support.audited_edits import STACKS
 from support.builders import SPEC, a_kube_plan, a_plan, a_spec_text
 from support.expert_pairs import LAB, SHIFTED
 from support.reviewed import a_diff, a_side
@@ -186,3 +187,46 @@ def test_standby_keeps_state_of_moved_head() -> None:
         (found,) = consequences(one, moved, ())
         said[name] = found.message.rpartition(", ")[2]
     assert said == {"alone": "and the queue on it is lost", "pair": "and keeps its state"}
+
+
+ELASTIC = (
+    ("tune,  nodes: 4,", "tune,  nodes: {min: 2, max: 8},"),
+    ("us-west-2a]", "us-west-2a, us-west-2b]"),
+)
+TUNE_IS_P5 = ("{min: 2, max: 8}, capacity: [{from: on-demand, machines: [p4de.24xlarge]", "{min: 2, max: 8}, capacity: [{from: on-demand, machines: [p5.48xlarge]")  # fmt: skip
+
+
+def _changed(stack: str, *changes: tuple[str, str]) -> str:
+    text = (STACKS / f"{stack}.yaml").read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_parts_of_a_pool_have_the_consequences_of_the_pool_once() -> None:
+    """Regression: each part was a pool of its own, beside the change of the pool."""
+    found = _follows(_changed("kube", *ELASTIC), _changed("kube", *ELASTIC, TUNE_IS_P5))
+    assert [one.path for one in found if "hardware" in one.message] == ["pools[tune]"]
+    assert {one.path for one in found} == {"pools[tune]"}
+
+
+def test_pool_that_becomes_elastic_keeps_its_always_on_nodes() -> None:
+    """Regression: the name of its part was a tag of their launch template, so EKS replaced each of them."""
+    was = ("tune,  nodes: 4,", "tune,  nodes: 2,")
+    found = _follows(
+        _changed("kube", was, ("nvidia.com/gpu: 32", "nvidia.com/gpu: 16")),
+        _changed("kube", ("tune,  nodes: 4,", "tune,  nodes: {min: 2, max: 4},")),
+    )
+    assert found == []
+
+
+def test_part_of_a_pool_beside_slurm_is_of_kubernetes() -> None:
+    """Regression: its name is not that of the pool, so the note spoke of the head's bundle."""
+    old = _changed("hybrid", ("kubernetes, nodes: 4,", "kubernetes, nodes: {min: 2, max: 8},"))
+    found = a_diff(old, old.replace("{min: 2, max: 8}", "{min: 2, max: 6}"))
+    (change,) = found.spec
+    assert (change.path, change.update) == ("pools[tune].nodes.max", UpdateClass.NEW_NODES)
+    assert "Karpenter" in change.why
+    assert found.effects is not None
+    assert "gpucluster k8s up hybrid --bindings bindings.json" in found.effects.steps

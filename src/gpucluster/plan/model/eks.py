@@ -31,7 +31,7 @@ class NodeGroup:
     """Always-on nodes of one source of a pool, or those of the add-ons: a managed node group of EKS."""
 
     key: str  # its name in EKS
-    pool: str  # name of the NodePool, or of `names.SYSTEM_NODES`
+    pool: str  # name of the pool in the spec: a tag of the launch template, which no zone changes; or of `names.SYSTEM_NODES`
     market: Market
     machines: tuple[str, ...]  # in order of preference; they have the same interfaces
     nodes: int

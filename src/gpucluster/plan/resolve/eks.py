@@ -98,7 +98,7 @@ def _group(pool: NodePool, source: Source, nodes: int, region: str, catalog: Cat
     kind = source.reservation or source.market.value
     return NodeGroup(
         key=names.node_group(pool.of, kind, machines[0], region, zone),
-        pool=pool.name,
+        pool=pool.of,
         market=source.market,
         machines=machines,
         nodes=nodes,

@@ -167,7 +167,7 @@ class KubernetesPart:
         """What the plan says that a node of the pool offers, with slices of its GPUs; else what the machine has."""
         part = self._plan.kubernetes
         known = () if part is None else part.pools
-        own = next((one.allocatable for one in known if one.name == pool), None)
+        own = next((one.allocatable for one in known if pool in (one.name, one.of)), None)
         return own or allocatable((_catalog().machines[machine],), {})
 
     def _identify(self, cluster: str, token: str) -> Identity | None:
