@@ -57,6 +57,7 @@ class Bundle(pulumi.ComponentResource):
             placement_groups=dict(pools.placement_groups),
             jobs_role=node.jobs,
             groups={ROLE_NODE: network.groups.ids[ROLE_NODE]},
+            account=network.vpc_context.account,
         )
         self.bindings = known.apply(lambda seen: codec.dumps(bindings(plan.aws.region, seen)))
         aws.s3.BucketObjectv2(
@@ -87,6 +88,7 @@ def bindings(region: str, seen: Mapping[str, Any]) -> Bindings:
         placement_groups=dict(seen["placement_groups"]),
         jobs_role=seen["jobs_role"],
         groups=dict(seen["groups"]),
+        account=seen["account"],
     )
 
 
@@ -95,6 +97,7 @@ def kubernetes_bindings(plan: KubernetesOnAws, network: Network, storage: Storag
     known = Output.all(
         subnets=dict(network.vpc_context.private),
         file_systems={path: _fields(made) for path, made in storage.file_systems.items()},
+        account=network.vpc_context.account,
     )
     nothing: dict[str, Any] = {
         "bucket": "",

@@ -38,7 +38,8 @@ ContextOption = Annotated[
     ),
 ]
 BindingsOption = Annotated[
-    Path | None, typer.Option("--bindings", metavar="FILE", help="File with ids from AWS, for volumes.")
+    Path | None,
+    typer.Option("--bindings", metavar="FILE", help="File with ids from AWS: the volumes and the account."),
 ]
 NoChartsOption = Annotated[
     bool, typer.Option("--no-charts", help="Leave the charts to others. Their kinds must be in the cluster.")
@@ -190,6 +191,7 @@ def down(
     cluster: ClusterArgument,
     *,
     context: ContextOption = None,
+    bindings: BindingsOption = None,
     no_charts: NoChartsOption = False,
     delete_data: Annotated[
         bool,
@@ -204,18 +206,23 @@ def down(
     timeout: LimitOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Delete gangs and services, Karpenter's machines, queues, namespaces without claims, then the charts. It can be repeated."""
+    """Delete gangs and services, Karpenter's machines, queues, namespaces without claims, then the charts. It can be repeated.
+
+    --delete-data of a cluster on EKS needs --bindings or --context: another account can have a cluster of the same name.
+    """
     with reporting(output):
         from gpucluster.k8s_apply.down import down as empty
         from gpucluster.plan.codec import to_json
 
-        target = target_of(cluster, None)
+        target = target_of(cluster, bindings)
         name = target.plan.name
         if delete_data and confirm != name:
             raise StateError(
                 f"--delete-data needs the cluster's name as confirmation, and found {confirm!r}: nothing was deleted",
                 next_step=f"gpucluster k8s down {name} --delete-data --confirm {name}",
             )
+        if delete_data:
+            _require_account(target, context)
         with access_to(target, context, charts=not no_charts) as access:
             done = empty(
                 access,
@@ -243,6 +250,7 @@ class Target:
     plan: "AwsPlan"
     kubernetes: "Kubernetes"
     steps: "Steps"
+    account: str = ""  # of AWS, by the bindings; empty: not known
 
 
 def target_of(cluster: str, bindings: Path | None) -> Target:
@@ -262,7 +270,9 @@ def target_of(cluster: str, bindings: Path | None) -> Target:
     running, more = workloads_beside(file, resolved)
     for warning in (*resolved.warnings, *more):
         progress(str(warning))
-    return Target(file, plan, plan.kubernetes, steps_of(plan, running, bindings_of(bindings, plan)))
+    bound = bindings_of(bindings, plan)
+    account = "" if bound is None else bound.account
+    return Target(file, plan, plan.kubernetes, steps_of(plan, running, bound), account)
 
 
 @contextmanager
@@ -276,15 +286,29 @@ def access_to(
     from gpucluster.k8s_apply.helm import Helm
     from gpucluster.k8s_apply.kubectl import Kubectl, kubeconfig
 
-    name = context_of(target.plan, target.kubernetes, kubeconfig(), context)
+    name = context_of(target.plan, target.kubernetes, kubeconfig(), context, target.account)
     clock = Clock(lambda: datetime.now(UTC), time.monotonic, time.sleep)
     with steps() as step:
         report: Report = step
         helm = Helm(name, target.plan.name) if charts else None
-        access = Access(Kubectl(name), helm, clock, report)
+        access = Access(Kubectl(name), helm, clock, report, target.account)
         if not any_version:
             require_version(access, target.kubernetes.version)
         yield access
+
+
+def _require_account(target: Target, context: str | None) -> None:
+    """StateError if only a name says which cluster on EKS loses its data."""
+    from gpucluster.plan.model.values import Distribution
+
+    if target.account or context or target.kubernetes.distribution is not Distribution.EKS:
+        return
+    name = target.plan.name
+    raise StateError(
+        f"--delete-data needs the AWS account of {name}, which the spec does not have: nothing was deleted",
+        next_step=f"pulumi stack output bindings --stack {name} > bindings.json; then repeat it with --bindings bindings.json."
+        " Bindings without an account: name the cluster with --context",
+    )
 
 
 def _print_steps(target: Target, output: Output, *, charts: bool) -> None:

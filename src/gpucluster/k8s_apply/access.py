@@ -16,6 +16,7 @@ class Access:
     helm: Helm | None
     clock: Clock
     report: Report
+    account: str = ""  # of AWS, by the bindings; empty: not known
 
 
 def require_version(access: Access, wanted: str) -> None:

@@ -102,6 +102,11 @@ def down(
     """Delete everything of the cluster except its data. `limit_s` replaces the limit of each wait."""
     with held(access.kubectl, steps.cluster, holder, access.clock, access.report) as lease:
         run = _Run(access, steps.cluster, lease, limit_s)
+        patiently(
+            lambda: record.require_same(access.kubectl, steps.cluster, access.account),
+            access.clock,
+            access.report,
+        )
         _require_karpenter(run)
         others = _others(run)
         if others and not delete_others:

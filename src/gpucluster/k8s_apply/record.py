@@ -1,7 +1,11 @@
-"""The ConfigMap `gpucluster-NAME`: which tree of which cluster is applied."""
+"""The ConfigMap `gpucluster-NAME`: which tree is applied, and in which cluster.
+
+A cluster is known by the UID of its namespace kube-system. A copy of a cluster has the record of the first one, and another UID.
+"""
 
 from dataclasses import dataclass
 
+from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import MANAGED_BY, MANAGER, section
@@ -12,11 +16,13 @@ NAMESPACE = "kube-system"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What an `up` wrote. `complete`: it went to its end."""
+    """What an `up` wrote. `complete`: it went to its end. An empty text is not known."""
 
     cluster: str
     digest: str
     complete: bool
+    uid: str = ""  # of the namespace kube-system
+    account: str = ""  # of AWS
 
 
 def name_of(cluster: str) -> str:
@@ -29,7 +35,37 @@ def read(kubectl: Kubectl, cluster: str) -> Record | None:
     if not found:
         return None
     data = section(found[0], "data")
-    return Record(data.get("cluster", ""), data.get("digest", ""), data.get("complete") == "true")
+    return Record(
+        data.get("cluster", ""),
+        data.get("digest", ""),
+        data.get("complete") == "true",
+        data.get("uid", ""),
+        data.get("account", ""),
+    )
+
+
+def uid_of(kubectl: Kubectl) -> str:
+    """Return what names a cluster for ever: the UID of its namespace kube-system."""
+    found = kubectl.get([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+    return str(found[0]["metadata"]["uid"]) if found else ""
+
+
+def require_same(kubectl: Kubectl, cluster: str, account: str) -> None:
+    """StateError if the record is of another cluster or of another account of AWS."""
+    found = read(kubectl, cluster)
+    if found is None:
+        return
+    here = Record(cluster, found.digest, found.complete, uid_of(kubectl), account)
+    for what, was, now in (
+        ("cluster whose kube-system has the UID", found.uid, here.uid),
+        ("AWS account", found.account, here.account),
+    ):
+        if was and now and was != now:
+            raise StateError(
+                f"the ConfigMap {name_of(cluster)} in {NAMESPACE} is of the {what} {was}, and this is {now}: nothing was changed",
+                next_step=f"name the right --context and --bindings; if this cluster is a copy that you want to keep:"
+                f" kubectl delete configmap {name_of(cluster)} --namespace {NAMESPACE}",
+            )
 
 
 def write(kubectl: Kubectl, record: Record) -> None:
@@ -60,4 +96,5 @@ def metadata(cluster: str) -> Manifest:
 
 def _manifest(record: Record) -> Manifest:
     data = {"cluster": record.cluster, "digest": record.digest, "complete": str(record.complete).lower()}
+    data |= {"uid": record.uid, "account": record.account}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(record.cluster), "data": data}

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucluster import catalog
@@ -43,7 +43,7 @@ def up(
         folder = Path(made)
         write_tree(steps.tree, folder)
         found = _refuse(access, steps)
-        _begin(access, steps, lease)
+        begun = _begin(access, steps, lease)
         changed = tuple(_charts(access, steps, found, folder, lease, limit_s=limit_s))
         for wave in steps.waves:
             lease.require()
@@ -51,7 +51,7 @@ def up(
         left = patiently(lambda: leftovers(kubectl, steps), access.clock, access.report)
         pruned = _prune(access, left, lease) if prune else ()
         lease.require()
-        done = Record(cluster, steps.digest, complete=True)
+        done = replace(begun, complete=True)
         patiently(lambda: record.write(kubectl, done), access.clock, access.report)
     stay = (*(() if prune else left.prunable), *left.kept)
     return Applied(
@@ -65,6 +65,9 @@ def up(
 def _refuse(access: Access, steps: Steps) -> charts.Found:
     """Refuse what is not ours before the first change, and return the releases that are there."""
     kubectl, helm, found = access.kubectl, access.helm, charts.NONE
+    patiently(
+        lambda: record.require_same(kubectl, steps.cluster, access.account), access.clock, access.report
+    )
     if helm is not None:
         found = patiently(lambda: charts.require_ours(helm, steps.releases), access.clock, access.report)
     patiently(
@@ -73,13 +76,17 @@ def _refuse(access: Access, steps: Steps) -> charts.Found:
     return found
 
 
-def _begin(access: Access, steps: Steps, lease: Lease) -> None:
+def _begin(access: Access, steps: Steps, lease: Lease) -> Record:
     """Record that this tree is being applied, unless it is applied already."""
-    found = patiently(lambda: record.read(access.kubectl, steps.cluster), access.clock, access.report)
+    kubectl, cluster = access.kubectl, steps.cluster
+    found = patiently(lambda: record.read(kubectl, cluster), access.clock, access.report)
+    uid = patiently(lambda: record.uid_of(kubectl), access.clock, access.report)
+    account = access.account or (found.account if found is not None else "")
+    begun = Record(cluster, steps.digest, complete=False, uid=uid, account=account)
     if found is None or found.digest != steps.digest:
         lease.require()
-        begun = Record(steps.cluster, steps.digest, complete=False)
-        patiently(lambda: record.write(access.kubectl, begun), access.clock, access.report)
+        patiently(lambda: record.write(kubectl, begun), access.clock, access.report)
+    return begun
 
 
 def _charts(

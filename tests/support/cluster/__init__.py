@@ -17,6 +17,10 @@ from gpucluster.k8s_apply.kubectl import Kubectl
 from support.cluster.programs import install, without_processes
 from support.cluster.state import State
 
+KUBE_SYSTEM = {  # of every cluster; `Cluster.objects` leaves it out
+    "apiVersion": "v1", "kind": "Namespace",
+    "metadata": {"name": "kube-system", "uid": "uid-kube-system", "resourceVersion": "1", "generation": 1},
+}  # fmt: skip
 CONTEXT = "arn:aws:eks:us-west-2:123456789012:cluster/kube"
 
 
@@ -57,7 +61,8 @@ class Cluster:
 
     def objects(self, kind: str = "") -> dict[str, Any]:
         """Objects by their last name, of one kind or of all."""
-        found = self.values()["objects"].values()
+        there = self.values()["objects"].items()
+        found = [one for key, one in there if key != "v1|Namespace||kube-system"]
         return {
             f"{o['kind']}/{o['metadata']['name']}" if not kind else o["metadata"]["name"]: o
             for o in found
@@ -77,11 +82,10 @@ class Cluster:
     def forget_calls(self) -> None:
         (self.folder / "calls").unlink(missing_ok=True)
 
-    def access(self, *, charts: bool = True, cluster: str = "kube") -> Access:
+    def access(self, *, charts: bool = True, cluster: str = "kube", account: str = "") -> Access:
         helm = Helm(CONTEXT, cluster) if charts else None
-        return Access(
-            Kubectl(CONTEXT), helm, Clock(self._now, lambda: self.elapsed, self._sleep), self.said.append
-        )
+        clock = Clock(self._now, lambda: self.elapsed, self._sleep)
+        return Access(Kubectl(CONTEXT), helm, clock, self.said.append, account)
 
     def _now(self) -> datetime:
         return datetime(2026, 11, 25, 12, tzinfo=UTC) + timedelta(seconds=self.elapsed)
@@ -104,7 +108,7 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, *, processes: bool 
     (state / "state.json").write_text(
         json.dumps(
             {
-                "clock": 0, "objects": {}, "releases": [], "crds": [], "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "stuck": [], "exec": [],
+                "clock": 0, "objects": {"v1|Namespace||kube-system": KUBE_SYSTEM}, "releases": [], "crds": [], "faults": [], "slow": {}, "unserved": {}, "invalid": {}, "stuck": [], "exec": [],
                 "version": {"major": "1", "minor": "36+"}, "metrics": "",
                 "config": {"contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}]},
             }

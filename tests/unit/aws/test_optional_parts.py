@@ -26,7 +26,7 @@ from support.aws_plans import (
     top,
 )
 from support.builders import a_plan
-from support.declared import Declared
+from support.declared import ACCOUNT, Declared
 
 from gpucluster.aws.budget import dollars
 from gpucluster.aws.head import DEVICES, device_names
@@ -353,6 +353,7 @@ def test_bindings_have_file_systems_and_groups(everything: tuple[Declared, ...])
     assert found.volumes == {"state": "volume-burst-state", "nfs-apps": "volume-burst-nfs-apps"}
     assert found.placement_groups.keys() == {"h200/us-east-2a", "h200/us-east-2b"}
     assert found.groups == {"node": "securityGroup-burst-node"}
+    assert found.account == ACCOUNT
 
 
 def there_bindings(bundle: Declared) -> Any:

@@ -1,14 +1,18 @@
 """`gpucluster k8s` on the command line, with stand-ins of kubectl and helm."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.cluster import CONTEXT, Cluster, installed
+from support.kube import BOUND
 from support.waiting_pods import JOBSET, unreserved
 
 from gpucluster.cli import main as program
+from gpucluster.plan.codec import dumps
 
+DELETE = ("--delete-data", "--confirm", "kube", "--context", CONTEXT)
 STACK = str(Path(__file__).parents[3] / "stacks" / "kube.yaml")
 
 
@@ -51,7 +55,7 @@ def test_up_then_down_as_json(cluster: Cluster, capsys: pytest.CaptureFixture[st
         "karpenter.sh/v1|NodePool||kube-serve-0"
     ]  # else `down` wants a running Karpenter, which no stand-in plays
     cluster.change(objects=objects)
-    code, out, _ = said(capsys, "down", STACK, "-o", "json", "--delete-data", "--confirm", "kube")
+    code, out, _ = said(capsys, "down", STACK, "-o", "json", *DELETE)
     assert (code, json.loads(out)["emptied"]["retained"]) == (0, [])
     assert cluster.objects() == {}
 
@@ -61,6 +65,29 @@ def test_deletion_of_data_needs_the_name(cluster: Cluster, capsys: pytest.Captur
     assert code == 2
     assert "found 'other': nothing was deleted" in err
     assert cluster.calls() == []
+
+
+def test_deletion_of_data_needs_the_account(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Another account can have a cluster of the same name and region."""
+    code, _, err = said(capsys, "down", STACK, "--delete-data", "--confirm", "kube")
+    assert code == 2
+    assert (
+        "--delete-data needs the AWS account of kube, which the spec does not have: nothing was deleted"
+        in err
+    )
+    assert "pulumi stack output bindings --stack kube > bindings.json; then repeat it with --bindings" in err
+    assert "Bindings without an account: name the cluster with --context" in err
+    file = tmp_path / "bindings.json"
+    file.write_text(dumps(replace(BOUND, account="210987654321")))
+    code, _, err = said(capsys, "down", STACK, "--delete-data", "--confirm", "kube", "--bindings", str(file))
+    assert code == 2
+    assert (
+        "no context of the kubeconfig leads to the EKS cluster kube in us-west-2 of the account 210987654321"
+        in err
+    )
+    assert cluster.calls(" delete ") == []
 
 
 def test_other_minor_version_is_refused(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,8 @@ def test_up_that_was_killed_goes_on(
         "cluster": "kube",
         "complete": "true",
         "digest": bound.digest,
+        "uid": "uid-kube-system",
+        "account": "",
     }
     first = cluster.versions()
     assert up(cluster.access(), bound, holder="bob@desk").charts == ()

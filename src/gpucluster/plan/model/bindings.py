@@ -43,3 +43,4 @@ class Bindings:
     groups: dict[str, str] = field(
         default_factory=dict[str, str]
     )  # role -> security group: a launch with a list of interfaces sets it at each (T31)
+    account: str = ""  # of AWS, of the cluster's resources; empty: not known
