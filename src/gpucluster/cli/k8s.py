@@ -64,6 +64,13 @@ def up(
             help="Delete objects that the spec no longer has, except volumes, claims and namespaces.",
         ),
     ] = False,
+    force_conflicts: Annotated[
+        bool,
+        typer.Option(
+            "--force-conflicts",
+            help="Set fields as the spec says also where others have set them, for example with `kubectl scale`.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the steps. Neither read nor change the cluster.")
     ] = False,
@@ -80,7 +87,14 @@ def up(
             _print_steps(target, output, charts=not no_charts)
             return
         with access_to(target, context, charts=not no_charts) as access:
-            done = apply(access, target.steps, holder=holder(), prune=prune, limit_s=timeout)
+            done = apply(
+                access,
+                target.steps,
+                holder=holder(),
+                prune=prune,
+                force_conflicts=force_conflicts,
+                limit_s=timeout,
+            )
         if output is Output.JSON:
             answer(ok=True, name=target.plan.name, context=access.kubectl.context, applied=to_json(done))
             return

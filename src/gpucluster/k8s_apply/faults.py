@@ -2,10 +2,11 @@
 
 The words are those of kubectl (pkg/cmd/util/helpers.go, StandardErrorMessage and checkErr, v0.37.0-beta.0) and of helm
 (pkg/action/action.go, pkg/storage/driver/driver.go, v4.1.0 and v3.18.4). A line decides by the first row that matches. One refused line
-refuses the whole call: the same call cannot succeed.
+refuses the whole call: the same call cannot succeed. Conflicts of fields: apimachinery, pkg/util/managedfields/internal/conflict.go.
 """
 
 import re
+from collections.abc import Iterator
 
 from gpucluster.errors import GpuclusterError
 from gpucluster.text import printable
@@ -43,6 +44,14 @@ class ConflictError(RefusedError):
     """Somebody else changed or created the object first."""
 
 
+class FieldConflictError(RefusedError):
+    """Another manager has set fields to other values. `owned` are the managers, each with its field."""
+
+    @property
+    def owned(self) -> list[tuple[str, str]]:
+        return list(_conflicts(self.text))
+
+
 _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"getting credentials|executable \S+ not found", RefusedError),  # the kubeconfig's program, such as `aws`
     (r"no matches for kind|the server doesn't have a resource type|resource mapping not found", UnservedError),
@@ -51,8 +60,9 @@ _ROWS: tuple[tuple[str, type[KubernetesError]], ...] = (
     (r"because it is being terminated|status unknown for quota|not yet ready to handle request", TransientError),
     (r"\(AlreadyExists\)|object has been modified|cannot reuse a name that is still in use", ConflictError),
     (r"\(NotFound\)|release: not found", NotFoundError),
+    (r"Apply failed with \d+ conflict", FieldConflictError),
     (r"\((Invalid|BadRequest|Forbidden|Unauthorized|Conflict|MethodNotAllowed)\)", RefusedError),
-    (r"is invalid|Apply failed with|must be logged in|x509|certificate", RefusedError),
+    (r"is invalid|must be logged in|x509|certificate", RefusedError),
     (r"^The connection to the server .* was refused|Unable to connect to the server", TransientError),
     (r"connection refused|connection reset|i/o timeout|TLS handshake timeout|unexpected EOF|: EOF", TransientError),
     (r"no such host|context deadline exceeded|http2: client connection lost", TransientError),
@@ -71,6 +81,22 @@ def fault_of(what: str, text: str) -> KubernetesError:
     found = [_row(line) for line in lines]
     decisive = next((fault for fault in found if issubclass(fault, RefusedError)), found[0])
     return decisive(f"{what}: {printable(' '.join(lines[:4]), 1000)}", text=text)
+
+
+_CONFLICT = re.compile(r'conflicts? with "([^"]*)".*?:(?: (\.\S.*))?$')
+_FIELD = re.compile(r"^- (\..*)$")
+
+
+def _conflicts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield manager and field of each conflict. One is a line; of more, each manager has a line, and each field one below it."""
+    manager = ""
+    for line in text.splitlines():
+        if found := _CONFLICT.search(line):
+            manager = printable(found[1])
+            if found[2]:
+                yield manager, printable(found[2])
+        elif manager and (field := _FIELD.match(line)):
+            yield manager, printable(field[1])
 
 
 def _row(line: str) -> type[KubernetesError]:

@@ -14,6 +14,7 @@ from gpucluster.k8s_apply.objects import rows
 
 REQUEST_S = 60  # kubectl's own limit for one request
 CALL_S = 600.0  # for all requests of a call
+FORCE = "--force-conflicts"  # an apply takes the fields that others have set
 Kind = tuple[str, str]  # apiVersion and kind
 _INSTALL = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
 _ENDED = re.compile(r"command terminated with exit code (\d+)\n?")
@@ -99,9 +100,9 @@ class Kubectl:
             return int(ended[1]) if ended else done.code, f"{said}{done.stdout}".strip()
         raise fault_of("kubectl exec", done.stderr or done.stdout)
 
-    def apply(self, folder: Path) -> None:
-        """Apply a folder with its kustomization.yaml."""
-        self._call("apply", *_APPLY, "--kustomize", str(folder))
+    def apply(self, folder: Path, *flags: str) -> None:
+        """Apply a folder with its kustomization.yaml. FieldConflictError: others have set a field, and FORCE is no flag."""
+        self._call("apply", *_APPLY, *flags, "--kustomize", str(folder))
 
     def applied(self, manifests: Sequence[Manifest]) -> list[Manifest]:
         """Return what the objects would be after an apply. Nothing changes."""

@@ -7,15 +7,18 @@ from gpucluster.errors import GpuclusterError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import some
-from gpucluster.k8s_apply.faults import KubernetesError, RefusedError
+from gpucluster.k8s_apply.faults import FieldConflictError, KubernetesError, RefusedError
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import ref_of
 from gpucluster.k8s_apply.steps import WaveStep, spec_field
 
 
-def explained(error: RefusedError, wave: WaveStep, access: Access) -> GpuclusterError:
+def explained(error: RefusedError, wave: WaveStep, access: Access, cluster: str) -> GpuclusterError:
     """Return the refusal with the file, the object and the field of the spec that it is about."""
-    found = [one for one in wave.objects if _names(error.text, one)] or _asked(access, wave)
+    if isinstance(error, FieldConflictError):
+        return _conflict(error, wave, access, cluster)
+    found = [one for one in wave.objects if _names(error.text, one)]
+    found = found or [one for one, _ in _asked(access, wave)]
     lines = [f"{wave.file_of(ref_of(one))}: {ref_of(one)}" for one in found]
     fields = dict.fromkeys(field for one in found if (field := spec_field(one)))
     about = some(lines) if lines else wave.wave.folder
@@ -26,23 +29,40 @@ def explained(error: RefusedError, wave: WaveStep, access: Access) -> Gpucluster
     )
 
 
-def refused(kubectl: Kubectl, manifests: Sequence[Manifest]) -> Iterator[tuple[Manifest, str]]:
-    """Yield the objects that the server would refuse, with its words. One refusal fails a call, so halve until it is alone."""
+def refused(kubectl: Kubectl, manifests: Sequence[Manifest]) -> Iterator[tuple[Manifest, RefusedError]]:
+    """Yield the objects that the server would refuse, with the error. One refusal fails a call, so halve until it is alone."""
     try:
         kubectl.applied(manifests)
     except RefusedError as error:
         if len(manifests) == 1:
-            yield manifests[0], error.message
+            yield manifests[0], error
             return
         middle = len(manifests) // 2
         yield from refused(kubectl, manifests[:middle])
         yield from refused(kubectl, manifests[middle:])
 
 
-def _asked(access: Access, wave: WaveStep) -> list[Manifest]:
+def owners(error: RefusedError) -> str:
+    """Return who has set which fields, for people; empty for an error of another kind."""
+    owned = error.owned if isinstance(error, FieldConflictError) else []
+    return some([f"{manager} has set {field}" for manager, field in owned])
+
+
+def _conflict(error: FieldConflictError, wave: WaveStep, access: Access, cluster: str) -> GpuclusterError:
+    """Return the conflict with the objects, the managers and their fields. kubectl's words name no object."""
+    found = [(one, why) for one, why in _asked(access, wave) if isinstance(why, FieldConflictError)]
+    lines = [f"{wave.file_of(ref_of(one))}: {ref_of(one)}: {owners(why)}" for one, why in found]
+    about = some(lines, 10) if lines else f"{wave.wave.folder}: {owners(error)}"
+    return GpuclusterError(
+        f"others have set fields that the spec sets to other values: {about}; they are not changed",
+        next_step=f"to set them as the spec says: `gpucluster k8s up {cluster} --force-conflicts`; to keep them: change the spec",
+    )
+
+
+def _asked(access: Access, wave: WaveStep) -> list[tuple[Manifest, RefusedError]]:
     """Ask the server about each object, where its words name none. Nothing changes."""
     try:
-        return [one for one, _ in refused(access.kubectl, wave.objects)]
+        return list(refused(access.kubectl, wave.objects))
     except KubernetesError:
         return []  # the first refusal is what people must read
 

@@ -15,7 +15,7 @@ from gpucluster.k8s_apply.faults import RefusedError
 from gpucluster.k8s_apply.kubectl import Kubectl
 from gpucluster.k8s_apply.objects import Ref, condition, is_true, ref_of, rows, section, selector, set_fields
 from gpucluster.k8s_apply.ownership import leftovers
-from gpucluster.k8s_apply.refusals import refused
+from gpucluster.k8s_apply.refusals import owners, refused
 from gpucluster.k8s_apply.steps import Steps, WaveStep
 from gpucluster.k8s_apply.up import not_ready
 from gpucluster.k8s_apply.workload_states import WorkloadState
@@ -171,7 +171,7 @@ def _changed(kubectl: Kubectl, present: Sequence[Manifest], there: Mapping[Ref, 
     try:
         made = kubectl.applied(present)
     except RefusedError:
-        bad = {ref_of(one): words for one, words in refused(kubectl, present)}
+        bad = {ref_of(one): owners(error) or error.message for one, error in refused(kubectl, present)}
         made = kubectl.applied([one for one in present if ref_of(one) not in bad])
     yield from (f"{ref} ({words})" for ref, words in bad.items())
     yield from (str(ref_of(one)) for one in made if set_fields(one) != set_fields(there[ref_of(one)]))

@@ -1,7 +1,7 @@
 """Apply the steps in order, each with its check. A second run changes nothing, and it continues a killed one."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.conditions import binding_later, waiting
 from gpucluster.k8s_apply.faults import RefusedError
+from gpucluster.k8s_apply.kubectl import FORCE
 from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import ref_of
 from gpucluster.k8s_apply.ownership import Leftovers, leftovers, refuse_foreign_objects
@@ -32,10 +33,17 @@ class Applied:
 
 
 def up(
-    access: Access, steps: Steps, *, holder: str, prune: bool = False, limit_s: float | None = None
+    access: Access,
+    steps: Steps,
+    *,
+    holder: str,
+    prune: bool = False,
+    force_conflicts: bool = False,
+    limit_s: float | None = None,
 ) -> Applied:
-    """Apply everything. `limit_s` replaces the limit of each check."""
+    """Apply everything. `limit_s` replaces the limit of each check. `force_conflicts`: take fields that others have set."""
     kubectl, cluster = access.kubectl, steps.cluster
+    flags = (FORCE,) if force_conflicts else ()
     with (
         tempfile.TemporaryDirectory(prefix="gpucluster-k8s-") as made,
         held(kubectl, cluster, holder, access.clock, access.report) as lease,
@@ -47,7 +55,7 @@ def up(
         changed = tuple(_charts(access, steps, found, folder, lease, limit_s=limit_s))
         for wave in steps.waves:
             lease.require()
-            _wave(access, steps, wave, folder, limit_s)
+            _wave(access, steps, wave, folder, limit_s=limit_s, flags=flags)
         left = patiently(lambda: leftovers(kubectl, steps), access.clock, access.report)
         pruned = _prune(access, left, lease) if prune else ()
         lease.require()
@@ -106,7 +114,15 @@ def _charts(
             access.report(f"the chart {release.name} {release.version} is unchanged")
 
 
-def _wave(access: Access, steps: Steps, wave: WaveStep, folder: Path, limit_s: float | None) -> None:
+def _wave(
+    access: Access,
+    steps: Steps,
+    wave: WaveStep,
+    folder: Path,
+    *,
+    limit_s: float | None,
+    flags: Sequence[str],
+) -> None:
     kubectl, clock, report = access.kubectl, access.clock, access.report
     until(
         "the API server to serve the kinds of the charts",
@@ -118,9 +134,9 @@ def _wave(access: Access, steps: Steps, wave: WaveStep, folder: Path, limit_s: f
     )
     report(f"applying {wave.wave.folder}: {wave.wave.holds}")
     try:
-        patiently(lambda: kubectl.apply(folder / wave.wave.folder), clock, report)
+        patiently(lambda: kubectl.apply(folder / wave.wave.folder, *flags), clock, report)
     except RefusedError as error:
-        raise explained(error, wave, access) from error
+        raise explained(error, wave, access, steps.cluster) from error
     _await(access, steps, wave, limit_s)
 
 

@@ -15,6 +15,13 @@ from support.cluster.state import BUILT_IN, CLUSTER_SCOPED, OF_CHARTS, Begun, fa
 Object = dict[str, Any]
 
 
+_REVIEW = """Please review the fields above--they currently have other managers. Here
+are the ways you can resolve this warning:
+* If you intend to manage all of these fields, please re-run the apply
+  command with the `--force-conflicts` flag.
+See https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts"""
+
+
 def run(begun: Begun) -> tuple[str, str]:
     """Return the problem, or empty, and what it prints."""
     with begun.state.locked() as values:
@@ -115,7 +122,7 @@ class Server(Controllers):
         )
         found, problems = [], [problem] if problem else []
         for one in items:
-            refused = self._refusal(one)
+            refused = self._refusal(one) or self._conflict(one, flags)
             if refused:
                 problems.append(refused)
             else:
@@ -197,6 +204,21 @@ class Server(Controllers):
             return (
                 f'The {one["kind"]} "{name}" is invalid: spec: Invalid value: {self.values["invalid"][name]}'
             )
+        return ""
+
+    def _conflict(self, one: Object, flags: dict[str, str]) -> str:
+        """Return the conflict of an apply with a field that another manager has set; --force-conflicts takes the field."""
+        owned = self.values["owned"].get(_key(one), [])
+        if owned and "force-conflicts" in flags:
+            del self.values["owned"][_key(one)]
+        elif len(owned) == 1:
+            ((manager, field),) = owned
+            return f"error: Apply failed with 1 conflict: conflict with {manager}: {field}\n{_REVIEW}"
+        elif owned:
+            lines = [
+                line for manager, field in owned for line in (f"conflicts with {manager}:", f"- {field}")
+            ]
+            return f"error: Apply failed with {len(owned)} conflicts: {chr(10).join(lines)}\n{_REVIEW}"
         return ""
 
     def _applied(self, one: Object, *, dry: bool) -> Object:

@@ -166,3 +166,13 @@ def test_upgrade_that_something_is_in_the_way_of(
 def test_cluster_of_the_wanted_version(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "upgrade", STACK)
     assert (code, out) == (0, "kube: Kubernetes 1.36 in the cluster, 1.36 in the spec: nothing to upgrade\n")
+
+
+def test_up_takes_fields_of_others_only_on_request(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, "up", STACK)[0] == 0
+    cluster.change(owned={"v1|Namespace||serving": [['"kubectl-label" using v1', ".metadata.labels"]]})
+    code, _, err = said(capsys, "up", STACK)
+    assert (code, "kubectl-label has set .metadata.labels" in err) == (2, True)
+    assert said(capsys, "up", STACK, "--force-conflicts")[0] == 0

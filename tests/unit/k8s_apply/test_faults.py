@@ -4,6 +4,7 @@ import pytest
 
 from gpucluster.k8s_apply.faults import (
     ConflictError,
+    FieldConflictError,
     KubernetesError,
     NotFoundError,
     RefusedError,
@@ -32,7 +33,7 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
     ('Error from server (NotFound): namespaces "x" not found', NotFoundError),
     ('Error from server (AlreadyExists): error when creating "STDIN": leases.coordination.k8s.io "x" already exists', ConflictError),
     ('Error from server (Conflict): error when replacing "STDIN": Operation cannot be fulfilled on leases.coordination.k8s.io "x": the object has been modified; please apply your changes to the latest version and try again', ConflictError),
-    ('error: Apply failed with 1 conflict: conflict with "kubectl-edit" using apps/v1: .spec.replicas\nPlease review the fields above--they currently have other managers.', RefusedError),
+    ('error: Apply failed with 1 conflict: conflict with "kubectl-edit" using apps/v1: .spec.replicas\nPlease review the fields above--they currently have other managers.', FieldConflictError),
     ('The ClusterQueue "x" is invalid: spec.cohortName: Invalid value: "A": no', RefusedError),
     ('The Pod "x" is invalid: \n* spec.a: Required value\n* spec.b: Invalid value: "connection refused"', RefusedError),
     ('Warning: unknown field\nError from server (TooManyRequests): slow down', TransientError),
@@ -49,3 +50,21 @@ ROWS: list[tuple[str, type[KubernetesError]]] = [
 @pytest.mark.parametrize(("text", "kind"), ROWS, ids=lambda row: str(row)[:60])
 def test_kind_of_fault(text: str, kind: type[KubernetesError]) -> None:
     assert type(fault_of("kubectl apply", text)) is kind
+
+
+SCALED = '"kubectl" with subresource "scale" using apps/v1'
+EDITED = '"kubectl-edit" using apps/v1 at 2026-11-25T12:00:00Z'
+
+
+@pytest.mark.parametrize(("text", "owned"), [
+    (f"error: Apply failed with 1 conflict: conflict with {SCALED}: .spec.replicas\nPlease review the fields", [("kubectl", ".spec.replicas")]),
+    (f"error: Apply failed with 1 conflict: conflict with {EDITED}: .spec.replicas", [("kubectl-edit", ".spec.replicas")]),
+    (f'error: Apply failed with 3 conflicts: conflicts with {SCALED}:\n- .spec.replicas\nconflicts with {EDITED}:\n'
+     '- .spec.template.spec.containers[name="server"].image\n- .spec.paused\nPlease review the fields above',
+     [("kubectl", ".spec.replicas"), ("kubectl-edit", '.spec.template.spec.containers[name="server"].image'), ("kubectl-edit", ".spec.paused")]),
+    ('error: Apply failed with 1 conflict: conflict with "a\x1b[31m" using v1: .data.x', [("a", ".data.x")]),
+])  # fmt: skip
+def test_conflict_names_managers_and_fields(text: str, owned: list[tuple[str, str]]) -> None:
+    found = fault_of("kubectl apply", text)
+    assert isinstance(found, FieldConflictError)
+    assert found.owned == owned

@@ -6,6 +6,7 @@ from support.kube import USUAL_WAVES
 from support.kube_steps import kube_steps
 
 from gpucluster.errors import GpuclusterError, StateError
+from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import Applied, up
 
@@ -168,3 +169,40 @@ def test_dead_helm_is_rolled_back_and_its_chart_upgraded(cluster: Cluster, bound
     assert {row["status"] for row in cluster.values()["releases"]} == {"deployed"}
     assert len(cluster.calls("helm --kube-context")) > 0
     assert len(cluster.calls(" rollback ")) == 4
+
+
+CHAT = "apps/v1|Deployment|serving|chat"
+SCALED = ['"kubectl" with subresource "scale" using apps/v1', ".spec.replicas"]
+PATCHED = ['"kubectl-set" using apps/v1', '.spec.template.spec.containers[name="server"].image']
+
+
+@pytest.mark.parametrize(("owned", "words"), [
+    ([SCALED], "kubectl has set .spec.replicas"),
+    ([SCALED, PATCHED], 'kubectl has set .spec.replicas; kubectl-set has set .spec.template.spec.containers[name="server"].image'),
+])  # fmt: skip
+def test_field_of_another_manager_is_named_and_taken_on_request(
+    cluster: Cluster, bound: Steps, owned: list[list[str]], words: str
+) -> None:
+    """Regression: after `kubectl scale` each run ended with "correct the workload", which corrects nothing."""
+    apply(cluster, bound)
+    cluster.change(owned={CHAT: owned})
+    with pytest.raises(GpuclusterError) as found:
+        apply(cluster, bound)
+    assert found.value.message.startswith(
+        "others have set fields that the spec sets to other values: 50-services/"
+    )
+    assert f": serving/Deployment/chat: {words}; they are not changed" in found.value.message
+    assert found.value.next_step == (
+        "to set them as the spec says: `gpucluster k8s up kube --force-conflicts`; to keep them: change the spec"
+    )
+    assert f"serving/Deployment/chat ({words}) differs" in status(cluster.access(), bound).unsettled
+    apply(cluster, bound, force_conflicts=True)
+    apply(cluster, bound)
+
+
+def test_conflict_that_is_gone_is_told_by_its_fields(cluster: Cluster, bound: Steps) -> None:
+    cluster.plant(
+        "50-services", f"error: Apply failed with 1 conflict: conflict with {SCALED[0]}: {SCALED[1]}"
+    )
+    with pytest.raises(GpuclusterError, match=r"50-services: kubectl has set \.spec\.replicas; they are not"):
+        apply(cluster, bound)
