@@ -71,20 +71,32 @@ def up(
             help="Set fields as the spec says also where others have set them, for example with `kubectl scale`.",
         ),
     ] = False,
+    through: Annotated[
+        str | None,
+        typer.Option(
+            "--through",
+            metavar="WAVE",
+            help="End after this folder, such as 10-access: then the namespaces are there for the Secrets of the teams.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the steps. Neither read nor change the cluster.")
     ] = False,
     timeout: LimitOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Install the charts, apply the waves in order, and check after each. It can be repeated, and goes on where it ended."""
+    """Install the charts, apply the waves in order, and check after each. It can be repeated, and goes on where it ended.
+
+    Services are awaited after the last wave. Exit 2: one is not ready; all else is applied.
+    """
     with reporting(output):
+        from gpucluster.cli.k8s_text import up_lines
         from gpucluster.k8s_apply.up import up as apply
         from gpucluster.plan.codec import to_json
 
         target = target_of(cluster, bindings)
         if dry_run:
-            _print_steps(target, output, charts=not no_charts)
+            _print_steps(target, output, charts=not no_charts, through=through)
             return
         with access_to(target, context, charts=not no_charts) as access:
             done = apply(
@@ -93,17 +105,16 @@ def up(
                 holder=holder(),
                 prune=prune,
                 force_conflicts=force_conflicts,
+                through=through,
                 limit_s=timeout,
             )
         if output is Output.JSON:
-            answer(ok=True, name=target.plan.name, context=access.kubectl.context, applied=to_json(done))
-            return
-        changed = f"charts changed: {', '.join(done.charts) or 'none'}; waves applied: {len(done.waves)}"
-        print_result(f"{target.plan.name} is applied to {access.kubectl.context}: {changed}")
-        for ref in done.pruned:
-            print_result(f"deleted: {ref}")
-        for ref in done.leftovers:
-            print_result(f"not in the spec, and left there: {ref}")
+            context_name, name = access.kubectl.context, target.plan.name
+            answer(ok=not done.waiting, name=name, context=context_name, applied=to_json(done))
+        else:
+            print_result("\n".join(up_lines(done, target.plan.name, access.kubectl.context, through)))
+    if done.waiting:
+        raise typer.Exit(StateError.exit_code)
 
 
 @app.command()
@@ -325,10 +336,10 @@ def _require_account(target: Target, context: str | None) -> None:
     )
 
 
-def _print_steps(target: Target, output: Output, *, charts: bool) -> None:
+def _print_steps(target: Target, output: Output, *, charts: bool, through: str | None) -> None:
     from gpucluster.k8s_apply.steps import lines
 
-    found = list(lines(target.steps, charts=charts))
+    found = list(lines(target.steps, charts=charts, through=through))
     if output is Output.JSON:
         answer(ok=True, name=target.plan.name, steps=found)
     else:

@@ -1,4 +1,4 @@
-"""The texts of `gpucluster k8s status`, `upgrade` and `why` for people."""
+"""The texts of `gpucluster k8s up`, `status`, `upgrade` and `why` for people."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -7,6 +7,7 @@ from gpucluster.text import printable
 
 if TYPE_CHECKING:
     from gpucluster.k8s_apply.status import Status
+    from gpucluster.k8s_apply.up import Applied
     from gpucluster.k8s_apply.upgrade import Upgrade
     from gpucluster.k8s_apply.why.cause import Answer
 
@@ -45,6 +46,24 @@ def _rows(found: "Status") -> Iterator[tuple[str, str, str, str]]:
         yield "workload", one.name, one.state, one.why
     for name in found.leftovers:
         yield "left", name, "not in the spec", ""
+
+
+def up_lines(done: "Applied", name: str, context: str, through: str | None) -> Iterator[str]:
+    """Yield the lines of `gpucluster k8s up`."""
+    part = f" up to {through}" if through else ""
+    changed = f"charts changed: {', '.join(done.charts) or 'none'}; waves applied: {len(done.waves)}"
+    yield f"{name}{part} is applied to {context}: {changed}"
+    yield from (f"deleted: {ref}" for ref in done.pruned)
+    yield from (f"not in the spec, and left there: {ref}" for ref in done.leftovers)
+    yield from (f"not ready: {printable(one, _LONGEST)}" for one in done.waiting)
+    if done.waiting:
+        yield f"all else is applied; what a service waits for: gpucluster k8s why {name} {_subject(done.waiting[0])}"
+
+
+def _subject(waiting: str) -> str:
+    """Return `NAMESPACE/NAME` of a line that begins with `NAMESPACE/KIND/NAME`."""
+    namespace, _, rest = waiting.split(" ", 1)[0].rstrip(":").partition("/")
+    return f"{namespace}/{rest.partition('/')[2]}"
 
 
 def upgrade_lines(found: "Upgrade", steps: Mapping[str, Sequence[str]], name: str) -> Iterator[str]:

@@ -13,10 +13,10 @@ from gpucluster.k8s_apply.objects import ref_of
 from gpucluster.k8s_apply.steps import WaveStep, spec_field
 
 
-def explained(error: RefusedError, wave: WaveStep, access: Access, cluster: str) -> GpuclusterError:
+def explained(error: RefusedError, wave: WaveStep, access: Access) -> GpuclusterError:
     """Return the refusal with the file, the object and the field of the spec that it is about."""
     if isinstance(error, FieldConflictError):
-        return _conflict(error, wave, access, cluster)
+        return _conflict(error, wave, access)
     found = [one for one in wave.objects if _names(error.text, one)]
     found = found or [one for one, _ in _asked(access, wave)]
     lines = [f"{wave.file_of(ref_of(one))}: {ref_of(one)}" for one in found]
@@ -48,14 +48,14 @@ def owners(error: RefusedError) -> str:
     return some([f"{manager} has set {field}" for manager, field in owned])
 
 
-def _conflict(error: FieldConflictError, wave: WaveStep, access: Access, cluster: str) -> GpuclusterError:
+def _conflict(error: FieldConflictError, wave: WaveStep, access: Access) -> GpuclusterError:
     """Return the conflict with the objects, the managers and their fields. kubectl's words name no object."""
     found = [(one, why) for one, why in _asked(access, wave) if isinstance(why, FieldConflictError)]
     lines = [f"{wave.file_of(ref_of(one))}: {ref_of(one)}: {owners(why)}" for one, why in found]
     about = some(lines, 10) if lines else f"{wave.wave.folder}: {owners(error)}"
     return GpuclusterError(
         f"others have set fields that the spec sets to other values: {about}; they are not changed",
-        next_step=f"to set them as the spec says: `gpucluster k8s up {cluster} --force-conflicts`; to keep them: change the spec",
+        next_step="to set them as the spec says: repeat it with --force-conflicts; to keep them: change the spec",
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpucluster.artifacts import Artifact, digest, pack
+from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest, documents
 from gpucluster.k8s.releases import Release, install, releases
 from gpucluster.k8s.render import render
@@ -20,6 +21,7 @@ CHART_S = 600.0  # images of a chart are pulled, its webhooks get certificates
 SERVED_S = 120.0
 _LIMITS = {SERVICES: 1800.0}  # a node is launched, an image pulled, a model loaded
 _LIMIT_S = 300.0
+AWAITED_LAST = (SERVICES,)  # a service may wait for a Secret or for quota, and no later wave needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +98,30 @@ def steps(plan: ClusterPlan, workloads: Workloads | None, bindings: Bindings | N
     return Steps(plan.name, tree, charts, tuple(_waves(tree)))
 
 
-def lines(of: Steps, *, charts: bool = True) -> Iterator[str]:
+def waves_through(of: Steps, last: str | None) -> tuple[WaveStep, ...]:
+    """Return the waves up to the one of the folder `last`; all for None. StateError names the folders."""
+    folders = [wave.wave.folder for wave in of.waves]
+    if last is not None and last not in folders:
+        raise StateError(
+            f"--through says {last}, and the tree of {of.cluster} has no such wave",
+            next_step=f"name one of {', '.join(folders)}",
+        )
+    return of.waves if last is None else of.waves[: folders.index(last) + 1]
+
+
+def lines(of: Steps, *, charts: bool = True, through: str | None = None) -> Iterator[str]:
     """Yield what `up` does, in order, for people."""
     number = 0
     for release in of.releases if charts else ():
         number += 1
         yield f"{number}. {' '.join(install(release, of.cluster))}"
-    for wave in of.waves:
+    for wave in waves_through(of, through):
         number += 1
         yield f"{number}. {apply(wave.wave)}"
         yield f"   {_counts(wave.objects)}"
         if awaited := of.awaited(wave):
-            yield f"   then waits, at most {wave.limit_s:g} s, until these are ready: {_counts(awaited)}"
+            when = "after the last wave it" if wave.wave in AWAITED_LAST else "then"
+            yield f"   {when} waits, at most {wave.limit_s:g} s, until these are ready: {_counts(awaited)}"
 
 
 def spec_field(one: Manifest) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpucluster import catalog
 from gpucluster.artifacts import write_tree
+from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply import charts, record
 from gpucluster.k8s_apply.access import Access
@@ -19,7 +20,7 @@ from gpucluster.k8s_apply.objects import ref_of
 from gpucluster.k8s_apply.ownership import Leftovers, leftovers, refuse_foreign_objects
 from gpucluster.k8s_apply.record import Record
 from gpucluster.k8s_apply.refusals import explained
-from gpucluster.k8s_apply.steps import SERVED_S, Steps, WaveStep
+from gpucluster.k8s_apply.steps import AWAITED_LAST, SERVED_S, Steps, WaveStep, waves_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Applied:
     waves: tuple[str, ...]  # applied; the API server changes only what differs
     pruned: tuple[str, ...]
     leftovers: tuple[str, ...]  # objects of this cluster that the tree no longer has
+    waiting: tuple[str, ...] = ()  # services that are not ready, and what they wait for
 
 
 def up(
@@ -39,11 +41,21 @@ def up(
     holder: str,
     prune: bool = False,
     force_conflicts: bool = False,
+    through: str | None = None,
     limit_s: float | None = None,
 ) -> Applied:
-    """Apply everything. `limit_s` replaces the limit of each check. `force_conflicts`: take fields that others have set."""
+    """Apply everything, or the waves up to the folder `through`. Services are awaited at the end: no later wave needs them.
+
+    `limit_s` replaces the limit of each check. `force_conflicts`: take fields that others have set.
+    """
     kubectl, cluster = access.kubectl, steps.cluster
-    flags = (FORCE,) if force_conflicts else ()
+    waves, flags = waves_through(steps, through), (FORCE,) if force_conflicts else ()
+    pruned, left = tuple[str, ...](), tuple[str, ...]()
+    if prune and through is not None:
+        raise StateError(
+            "--prune and --through exclude each other: nothing was changed",
+            next_step="leave out --through: what the spec no longer has is known after the last wave",
+        )
     with (
         tempfile.TemporaryDirectory(prefix="gpucluster-k8s-") as made,
         held(kubectl, cluster, holder, access.clock, access.report) as lease,
@@ -53,20 +65,23 @@ def up(
         found = _refuse(access, steps)
         begun = _begin(access, steps, lease)
         changed = tuple(_charts(access, steps, found, folder, lease, limit_s=limit_s))
-        for wave in steps.waves:
+        for wave in waves:
             lease.require()
-            _wave(access, steps, wave, folder, limit_s=limit_s, flags=flags)
-        left = patiently(lambda: leftovers(kubectl, steps), access.clock, access.report)
-        pruned = _prune(access, left, lease) if prune else ()
-        lease.require()
-        done = replace(begun, complete=True)
-        patiently(lambda: record.write(kubectl, done), access.clock, access.report)
-    stay = (*(() if prune else left.prunable), *left.kept)
+            _wave(access, wave, folder, limit_s=limit_s, flags=flags)
+            if wave.wave not in AWAITED_LAST:
+                _await(access, steps, wave, limit_s)
+        if through is None:
+            pruned, left = _leftovers(access, steps, lease, prune=prune)
+            lease.require()
+            done = replace(begun, complete=True)
+            patiently(lambda: record.write(kubectl, done), access.clock, access.report)
+    waiting = [line for wave in waves for line in _waiting(access, steps, wave, limit_s)]
     return Applied(
         charts=changed,
-        waves=tuple(wave.wave.folder for wave in steps.waves),
+        waves=tuple(wave.wave.folder for wave in waves),
         pruned=pruned,
-        leftovers=tuple(str(ref_of(one)) for one in stay),
+        leftovers=left,
+        waiting=tuple(waiting),
     )
 
 
@@ -115,13 +130,7 @@ def _charts(
 
 
 def _wave(
-    access: Access,
-    steps: Steps,
-    wave: WaveStep,
-    folder: Path,
-    *,
-    limit_s: float | None,
-    flags: Sequence[str],
+    access: Access, wave: WaveStep, folder: Path, *, limit_s: float | None, flags: Sequence[str]
 ) -> None:
     kubectl, clock, report = access.kubectl, access.clock, access.report
     until(
@@ -136,8 +145,7 @@ def _wave(
     try:
         patiently(lambda: kubectl.apply(folder / wave.wave.folder, *flags), clock, report)
     except RefusedError as error:
-        raise explained(error, wave, access, steps.cluster) from error
-    _await(access, steps, wave, limit_s)
+        raise explained(error, wave, access) from error
 
 
 def _unserved(access: Access, wave: WaveStep) -> list[str]:
@@ -167,6 +175,18 @@ def _await(access: Access, steps: Steps, wave: WaveStep, limit_s: float | None) 
         )
 
 
+def _waiting(access: Access, steps: Steps, wave: WaveStep, limit_s: float | None) -> list[str]:
+    """Await a wave that is awaited last, and return what its objects still wait for. Nobody holds the lease: nothing changes."""
+    if wave.wave not in AWAITED_LAST:
+        return []
+    try:
+        _await(access, steps, wave, limit_s)
+    except StateError:
+        wanted = list(steps.awaited(wave))
+        return patiently(lambda: not_ready(access, wanted), access.clock, access.report)
+    return []
+
+
 def not_ready(access: Access, wanted: list[Manifest]) -> list[str]:
     """Return what the objects still wait for."""
     later = frozenset[str]()
@@ -178,6 +198,16 @@ def not_ready(access: Access, wanted: list[Manifest]) -> list[str]:
         for ref in (ref_of(one) for one in wanted)
     )
     return [line for line in lines if line]
+
+
+def _leftovers(
+    access: Access, steps: Steps, lease: Lease, *, prune: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of what was pruned, and of what is not in the spec and stays."""
+    left = patiently(lambda: leftovers(access.kubectl, steps), access.clock, access.report)
+    pruned = _prune(access, left, lease) if prune else ()
+    stay = left.kept if prune else (*left.prunable, *left.kept)
+    return pruned, tuple(str(ref_of(one)) for one in stay)
 
 
 def _prune(access: Access, left: Leftovers, lease: Lease) -> tuple[str, ...]:

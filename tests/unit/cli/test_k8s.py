@@ -176,3 +176,42 @@ def test_up_takes_fields_of_others_only_on_request(
     code, _, err = said(capsys, "up", STACK)
     assert (code, "kubectl-label has set .metadata.labels" in err) == (2, True)
     assert said(capsys, "up", STACK, "--force-conflicts")[0] == 0
+
+
+@pytest.fixture
+def bindings(tmp_path: Path) -> Path:
+    """Without them the volumes have no ids, and nothing that mounts one is awaited."""
+    file = tmp_path / "bindings.json"
+    file.write_text(dumps(BOUND))
+    return file
+
+
+def test_dry_run_of_the_first_waves(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], bindings: Path
+) -> None:
+    code, out, _ = said(capsys, "up", STACK, "--dry-run", "--through", "10-access")
+    assert (code, out.splitlines()[-2].endswith(" -k 10-access")) == (0, True)
+    code, out, _ = said(capsys, "up", STACK, "--dry-run", "--bindings", str(bindings))
+    assert "   after the last wave it waits, at most 1800 s, until these are ready: 1 Deployment\n" in out
+
+
+def test_up_with_a_service_that_waits(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], bindings: Path
+) -> None:
+    cluster.change(slow={"Deployment": 10000})
+    words = ("up", STACK, "--bindings", str(bindings), "--timeout", "0")
+    code, out, _ = said(capsys, *words)
+    assert code == 2
+    assert out.splitlines()[-2:] == [
+        "not ready: serving/Deployment/chat: its controller has not seen it",
+        "all else is applied; what a service waits for: gpucluster k8s why kube serving/chat",
+    ]
+    code, out, _ = said(capsys, *words, "-o", "json")
+    assert (code, json.loads(out)["ok"]) == (2, False)
+
+
+def test_up_of_the_first_waves_says_so(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "up", STACK, "--through", "10-access")
+    assert code == 0
+    assert out.startswith("kube up to 10-access is applied to arn:aws:eks:")
+    assert out.endswith("waves applied: 2\n")

@@ -193,7 +193,7 @@ def test_field_of_another_manager_is_named_and_taken_on_request(
     )
     assert f": serving/Deployment/chat: {words}; they are not changed" in found.value.message
     assert found.value.next_step == (
-        "to set them as the spec says: `gpucluster k8s up kube --force-conflicts`; to keep them: change the spec"
+        "to set them as the spec says: repeat it with --force-conflicts; to keep them: change the spec"
     )
     assert f"serving/Deployment/chat ({words}) differs" in status(cluster.access(), bound).unsettled
     apply(cluster, bound, force_conflicts=True)
@@ -206,3 +206,57 @@ def test_conflict_that_is_gone_is_told_by_its_fields(cluster: Cluster, bound: St
     )
     with pytest.raises(GpuclusterError, match=r"50-services: kubectl has set \.spec\.replicas; they are not"):
         apply(cluster, bound)
+
+
+def test_service_that_waits_stops_no_gang(cluster: Cluster, bound: Steps) -> None:
+    """Regression: a Deployment without its Secret ended the run after half an hour, and no gang was applied."""
+    cluster.change(slow={"Deployment": 10000})
+    done = apply(cluster, bound, limit_s=20.0)
+    assert done.waiting == ("serving/Deployment/chat: its controller has not seen it",)
+    assert "tune" in cluster.objects("JobSet")
+    assert cluster.objects("ConfigMap")["gpucluster-kube"]["data"]["complete"] == "true"
+    assert cluster.objects("Lease")["gpucluster-kube"]["spec"]["holderIdentity"] == ""
+    cluster.change(slow={})
+    assert apply(cluster, bound).waiting == ()
+
+
+def test_services_are_awaited_without_the_lease(cluster: Cluster, bound: Steps) -> None:
+    holders = set[str]()
+
+    def look() -> None:
+        holders.add(cluster.objects("Lease")["gpucluster-kube"]["spec"]["holderIdentity"])
+
+    cluster.change(slow={"Deployment": 3})
+    cluster.while_asleep = look
+    apply(cluster, bound)
+    assert holders == {""}
+
+
+def test_first_run_ends_after_the_namespaces_for_their_secrets(cluster: Cluster, bound: Steps) -> None:
+    done = apply(cluster, bound, through="10-access")
+    assert done.waves == ("00-namespaces", "10-access")
+    assert cluster.objects("Namespace").keys() == {"research", "serving"}
+    assert cluster.objects("ClusterQueue") == {}
+    assert cluster.objects("ConfigMap")["gpucluster-kube"]["data"]["complete"] == "false"
+    assert apply(cluster, bound).charts == ()
+    assert cluster.objects("ConfigMap")["gpucluster-kube"]["data"]["complete"] == "true"
+
+
+def test_unknown_last_wave_names_those_that_are_there(cluster: Cluster, bound: Steps) -> None:
+    with pytest.raises(
+        StateError, match="--through says access, and the tree of kube has no such wave"
+    ) as found:
+        apply(cluster, bound, through="access")
+    assert str(found.value.next_step).startswith("name one of 00-namespaces, 10-access, ")
+    assert cluster.calls() == []
+
+
+def test_prune_needs_every_wave(cluster: Cluster, bound: Steps) -> None:
+    with pytest.raises(
+        StateError, match="--prune and --through exclude each other: nothing was changed"
+    ) as found:
+        apply(cluster, bound, through="10-access", prune=True)
+    assert found.value.next_step == (
+        "leave out --through: what the spec no longer has is known after the last wave"
+    )
+    assert cluster.calls() == []
