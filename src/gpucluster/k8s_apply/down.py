@@ -34,6 +34,8 @@ _RUN_PODS = (
     POD,
 )
 GONE_S = 600.0
+GRACE_S = 30  # of a pod that says none, by Kubernetes' API reference
+MARGIN_S = 120.0  # the kubelet kills what is left, unmounts the volumes and reports it
 MACHINES_S = 1800.0  # GPU machines terminate slowly
 
 
@@ -56,6 +58,16 @@ class _Run:
     lease: Lease
     limit_s: float | None
     deleted: int = 0
+    grace_s: float = 0.0  # the longest that a pod may take to end
+
+    def wait_for_pods(self) -> None:
+        """From now on each wait is as long as the pods that are there may take to end."""
+        pods = [one for space in self.spaces() for one in self.find(POD, namespace=space)]
+        self.grace_s = max((_grace(one) for one in pods), default=0.0)
+
+    def spaces(self) -> list[str]:
+        """Return the names of our namespaces."""
+        return [one["metadata"]["name"] for one in self.ours() if one["kind"] == "Namespace"]
 
     def find(self, *kinds: tuple[str, str], selector: str = "", namespace: str = "") -> list[Manifest]:
         access = self.access
@@ -83,7 +95,7 @@ class _Run:
         self.deleted += len(found)
 
     def wait(self, what: str, left: Callable[[], list[str]], limit_s: float) -> None:
-        limit = limit_s if self.limit_s is None else self.limit_s
+        limit = max(limit_s, self.grace_s + MARGIN_S) if self.limit_s is None else self.limit_s
         step = f"when it can go: `gpucluster k8s down {self.cluster}`, which goes on here"
         until(
             f"the end of {what}", left, self.access.clock, self.access.report, limit_s=limit, next_step=step
@@ -108,6 +120,7 @@ def down(
             access.report,
         )
         _require_karpenter(run)
+        run.wait_for_pods()
         others = _others(run)
         if others and not delete_others:
             raise _of_teams(others)
@@ -151,8 +164,7 @@ def _require_karpenter(run: _Run) -> None:
 
 def _others(run: _Run) -> list[Manifest]:
     """Return what teams run in their namespaces beside the spec. It would end with the namespace."""
-    spaces = [one["metadata"]["name"] for one in run.ours() if one["kind"] == "Namespace"]
-    found = (one for space in spaces for one in top_level(run.find(*_RUN_PODS, namespace=space)))
+    found = (one for space in run.spaces() for one in top_level(run.find(*_RUN_PODS, namespace=space)))
     return [one for one in found if labels(one).get(names.LABEL_CLUSTER) != run.cluster]
 
 
@@ -165,6 +177,12 @@ def _of_teams(others: Sequence[Manifest]) -> StateError:
 def _pods(run: _Run) -> list[str]:
     found = run.access.kubectl.find([POD], f"{names.LABEL_CLUSTER}={run.cluster}")
     return [f"{ref_of(one)} on {section(one, 'spec').get('nodeName', 'no node')}" for one in found]
+
+
+def _grace(pod: Manifest) -> float:
+    """Return how long a pod may take to end, in seconds. A checkpoint may take hours."""
+    own = section(pod, "spec").get("terminationGracePeriodSeconds", GRACE_S)
+    return float(max(own, pod["metadata"].get("deletionGracePeriodSeconds", 0)))
 
 
 def _machines(run: _Run) -> None:

@@ -172,3 +172,35 @@ def test_every_chart_has_its_groups() -> None:
     }
     of_others = {"monitoring.coreos.com"}  # the Prometheus operator, which a spec with `monitoring` expects
     assert needed - of_others <= {group for groups in GROUPS.values() for group in groups}
+
+
+def pod(name: str, grace: int | None) -> dict[str, Any]:
+    """A pod of the gang, which has a finalizer as that of a Job."""
+    spec = {"nodeName": "node-1"} if grace is None else {"terminationGracePeriodSeconds": grace}
+    labels = {names.LABEL_CLUSTER: "kube"}
+    metadata = {
+        "name": name,
+        "namespace": "research",
+        "labels": labels,
+        "ownerReferences": [{"uid": "uid-job"}],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(("grace", "limit"), [
+    (None, 600),
+    (480, 600),
+    (630, 750),  # a gang of the templates
+    (900, 1020),
+])  # fmt: skip
+def test_pods_get_their_grace_to_end(running: Cluster, bound: Steps, grace: int | None, limit: int) -> None:
+    """Regression: `down` ended after 600 s, while the pods of a gang still wrote their checkpoints."""
+    running.put(pod("tune-0", grace), pod("tune-1", None))
+    with pytest.raises(StateError, match=f"not done after {limit} s: the end of pods: research/Pod/tune-0"):
+        empty(running, bound)
+
+
+def test_limit_that_is_given_holds_for_pods(running: Cluster, bound: Steps) -> None:
+    running.put(pod("tune-0", 7200))
+    with pytest.raises(StateError, match="not done after 20 s: the end of pods"):
+        empty(running, bound, limit_s=20.0)
