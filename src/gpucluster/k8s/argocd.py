@@ -14,7 +14,7 @@ from gpucluster.k8s.manifest import Manifest, dump
 from gpucluster.k8s.releases import Release, releases, values_of
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views.storage import missing
-from gpucluster.k8s.waves import STORAGE, WAVES
+from gpucluster.k8s.waves import SERVICES, STORAGE, WAVES
 from gpucluster.plan import names
 
 FOLDER = "argocd"
@@ -49,8 +49,11 @@ def create(cluster: str) -> str:
 
 
 def _numbers(site: Site, present: Set[str]) -> Iterator[tuple[str, int]]:
-    """Yield folder and sync wave. A claim whose volume has no id yet stays pending, and no wave comes after it: they are one."""
-    last = WAVES.index(STORAGE) if missing(site) else len(WAVES)
+    """Yield folder and sync wave. No wave comes after what may stay pending: they are one.
+
+    That is a claim whose volume has no id yet, and a service that waits for a Secret or for quota.
+    """
+    last = WAVES.index(STORAGE if missing(site) else SERVICES)
     for number, wave in enumerate(WAVES):
         if wave.folder in present:
             yield wave.folder, min(number, last)

@@ -1,5 +1,7 @@
 """The tree for Flux: a source and a HelmRelease for each chart, and a Kustomization for each wave that depends on the one before.
 
+None depends on the services: one of them may wait for a Secret or for quota, and gangs do not need it.
+
 The same releases and waves as `gpucluster k8s up`. The paths expect the output of `gpucluster render NAME --to NAME` at the root of the
 repository that the GitRepository `flux-system` names. Fields: fluxcd/source-controller and helm-controller (OCIRepository and
 HelmRelease), fluxcd/kustomize-controller (healthCheckExprs, since Flux 2.5).
@@ -69,7 +71,7 @@ def _kustomizations(site: Site, folders: Set[str]) -> Iterator[Manifest]:
             yield _kustomization(
                 site, name, wave.folder, {**_awaited(site, wave), "dependsOn": [{"name": before}]}
             )
-            before = name
+            before = before if wave is SERVICES else name
 
 
 def _awaited(site: Site, wave: Wave) -> Manifest:

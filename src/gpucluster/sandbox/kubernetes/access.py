@@ -78,6 +78,6 @@ def apply_waves(
     done = shell.run(argv, env=environment(home, built), timeout_s=_WAVES_S, check=False)
     if done.code:
         raise GpuclusterError(
-            f"the waves are not applied:\n{done.stderr.strip()}",
+            f"the waves are not applied, or a service is not ready:\n{done.stderr}{done.stdout}".rstrip(),
             next_step="run the same command again; nothing of this try is left",
         )
