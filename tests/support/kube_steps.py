@@ -7,6 +7,11 @@ from gpucluster.plan.resolve import resolve
 from support.builders import a_kube_spec, some_workloads
 from support.kube import BOUND, Change
 
+TESTED: Change = (
+    "serve:\n",
+    "nccl_test: {team: research, image: registry.example.org/train:2.0, pull_secrets: [registry]}\nserve:\n",
+)
+
 
 def kube_steps(
     *changes: Change, running: tuple[Change, ...] | None = (), bindings: Bindings | None = BOUND

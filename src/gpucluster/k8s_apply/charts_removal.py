@@ -9,9 +9,8 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some
 from gpucluster.k8s_apply.faults import NotFoundError
 from gpucluster.k8s_apply.lease import Lease
-from gpucluster.k8s_apply.objects import labels, ref_of, top_level
+from gpucluster.k8s_apply.objects import ref_of, top_level
 from gpucluster.k8s_apply.steps import CHART_S, Steps
-from gpucluster.plan import names
 
 GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions
     "aws-efa-k8s-device-plugin": (),
@@ -36,7 +35,7 @@ def uninstall(access: Access, steps: Steps, lease: Lease) -> tuple[tuple[str, ..
         found = there.get((release.namespace, release.name))
         if found is None or not found.ours:
             continue
-        users = _users(access, release, steps.cluster)
+        users = _users(access, release)
         if users:
             left.append(f"{release.name} in {release.namespace}, for {some(users)}")
             continue
@@ -56,12 +55,12 @@ def _uninstall(access: Access, release: Release) -> None:
         return  # an earlier try did it, and its answer was lost
 
 
-def _users(access: Access, release: Release, cluster: str) -> list[str]:
-    """Return objects of others whose definitions the chart has: they would be deleted with the definitions."""
+def _users(access: Access, release: Release) -> list[str]:
+    """Return the objects whose definitions the chart has: they would be deleted with the definitions. Ours are gone by now."""
 
     def find() -> list[Manifest]:
         kinds = [one for one in access.kubectl.kinds(GROUPS[release.name]) if one[1] not in MADE_BY_CHART]
         return access.kubectl.find(kinds)
 
     found = patiently(find, access.clock, access.report)
-    return [str(ref_of(one)) for one in top_level(found) if labels(one).get(names.LABEL_CLUSTER) != cluster]
+    return [str(ref_of(one)) for one in top_level(found)]

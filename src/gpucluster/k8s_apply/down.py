@@ -16,7 +16,7 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.charts_removal import uninstall
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.lease import Lease, held
-from gpucluster.k8s_apply.objects import condition, labels, ref_of, rows, section, top_level
+from gpucluster.k8s_apply.objects import condition, ref_of, rows, section, top_level
 from gpucluster.k8s_apply.ownership import TRAIN_JOB, ours
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.plan import names
@@ -54,15 +54,21 @@ class _Run:
     """A run of `down`: its access, and what it has deleted."""
 
     access: Access
-    cluster: str
+    steps: Steps
     lease: Lease
     limit_s: float | None
     deleted: int = 0
+    namespaces: frozenset[str] = frozenset()  # ours, when it began
     grace_s: float = 0.0  # the longest that a pod may take to end
+
+    @property
+    def cluster(self) -> str:
+        return self.steps.cluster
 
     def wait_for_pods(self) -> None:
         """From now on each wait is as long as the pods that are there may take to end."""
-        pods = [one for space in self.spaces() for one in self.find(POD, namespace=space)]
+        self.namespaces = frozenset(self.spaces())
+        pods = [one for space in sorted(self.namespaces) for one in self.find(POD, namespace=space)]
         self.grace_s = max((_grace(one) for one in pods), default=0.0)
 
     def spaces(self) -> list[str]:
@@ -74,9 +80,7 @@ class _Run:
         return patiently(lambda: access.kubectl.find(kinds, selector, namespace), access.clock, access.report)
 
     def ours(self) -> list[Manifest]:
-        return patiently(
-            lambda: ours(self.access.kubectl, self.cluster), self.access.clock, self.access.report
-        )
+        return patiently(lambda: ours(self.access.kubectl, self.steps), self.access.clock, self.access.report)
 
     def of(self, *waves: Wave) -> list[Manifest]:
         """Return our objects of these waves, the last wave first."""
@@ -113,7 +117,7 @@ def down(
 ) -> Emptied:
     """Delete everything of the cluster except its data. `limit_s` replaces the limit of each wait."""
     with held(access.kubectl, steps.cluster, holder, access.clock, access.report) as lease:
-        run = _Run(access, steps.cluster, lease, limit_s)
+        run = _Run(access, steps, lease, limit_s)
         patiently(
             lambda: record.require_same(access.kubectl, steps.cluster, access.account),
             access.clock,
@@ -163,9 +167,10 @@ def _require_karpenter(run: _Run) -> None:
 
 
 def _others(run: _Run) -> list[Manifest]:
-    """Return what teams run in their namespaces beside the spec. It would end with the namespace."""
+    """Return what runs in the namespaces of the teams and is not of the spec. It would end with the namespace."""
+    mine = {ref_of(one) for one in run.ours()}
     found = (one for space in run.spaces() for one in top_level(run.find(*_RUN_PODS, namespace=space)))
-    return [one for one in found if labels(one).get(names.LABEL_CLUSTER) != run.cluster]
+    return [one for one in found if ref_of(one) not in mine]
 
 
 def _of_teams(others: Sequence[Manifest]) -> StateError:
@@ -175,8 +180,10 @@ def _of_teams(others: Sequence[Manifest]) -> StateError:
 
 
 def _pods(run: _Run) -> list[str]:
+    """Return the pods of the spec that are still there. A copy of them may run in another namespace."""
     found = run.access.kubectl.find([POD], f"{names.LABEL_CLUSTER}={run.cluster}")
-    return [f"{ref_of(one)} on {section(one, 'spec').get('nodeName', 'no node')}" for one in found]
+    mine = [one for one in found if one["metadata"]["namespace"] in run.namespaces]
+    return [f"{ref_of(one)} on {section(one, 'spec').get('nodeName', 'no node')}" for one in mine]
 
 
 def _grace(pod: Manifest) -> float:

@@ -14,6 +14,7 @@ from gpucluster.k8s_apply.objects import rows
 
 REQUEST_S = 60  # kubectl's own limit for one request
 CALL_S = 600.0  # for all requests of a call
+MANAGERS = "--show-managed-fields"  # who has set which field
 FORCE = "--force-conflicts"  # an apply takes the fields that others have set
 Kind = tuple[str, str]  # apiVersion and kind
 _INSTALL = "install it: kubernetes.io/docs/tasks/tools, of the cluster's minor version"
@@ -68,12 +69,18 @@ class Kubectl:
         return []
 
     def find(
-        self, kinds: Sequence[Kind], selector: str = "", namespace: str = "", name: str = ""
+        self,
+        kinds: Sequence[Kind],
+        selector: str = "",
+        namespace: str = "",
+        name: str = "",
+        *flags: str,
     ) -> list[Manifest]:
         """Return the objects of the kinds, in one namespace or in all. A kind that is not served has no objects."""
         place = ("--namespace", namespace) if namespace else ("--all-namespaces",)
         match = ("--selector", selector) if selector else ()
         match += (f"--field-selector=metadata.name={name}",) if name else ()
+        match += flags
 
         def call(some: Sequence[Kind]) -> list[Manifest]:
             types = ",".join(_type(kind) for kind in some)

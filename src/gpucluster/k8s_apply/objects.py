@@ -59,6 +59,11 @@ def selector(cluster: str) -> str:
     return f"{names.LABEL_CLUSTER}={cluster},{MANAGED_BY}={MANAGER}"
 
 
+def is_written_by(one: Manifest, manager: str) -> bool:
+    """Return whether a field manager has set fields of the object, which was read with `managers`."""
+    return any(row.get("manager") == manager for row in rows(one["metadata"], "managedFields"))
+
+
 def top_level(found: Iterable[Manifest]) -> list[Manifest]:
     """Return objects without an owner: those of controllers carry our labels, too."""
     return [one for one in found if not one["metadata"].get("ownerReferences")]

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from gpucluster import k8s
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s.waves import FIELD_MANAGER
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.clock import some
-from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.kubectl import MANAGERS, Kubectl
 from gpucluster.k8s_apply.objects import (
     DATA,
     Ref,
     foreign_objects,
     is_true,
+    is_written_by,
     ref_of,
     section,
     selector,
@@ -48,18 +50,29 @@ def refuse_foreign_objects(kubectl: Kubectl, cluster: str, manifests: Sequence[M
         )
 
 
-def ours(kubectl: Kubectl, cluster: str) -> list[Manifest]:
-    """Return all objects that the specs of this cluster made, the last wave first, without the record of `up`."""
-    kinds = k8s.kinds()
-    found = top_level(kubectl.find(list(kinds), selector(cluster)))
-    known = [one for one in found if _type(one) in kinds and not record.is_record(one, cluster)]
+def ours(kubectl: Kubectl, steps: Steps) -> list[Manifest]:
+    """Return all objects that the specs of this cluster made, the last wave first, without the record of `up`.
+
+    They have our labels, and are in the tree or have a field that we set. So the copy of a manifest under another name, which somebody
+    else created, is not ours.
+    """
+    kinds, cluster = k8s.kinds(), steps.cluster
+    tree = {ref_of(one) for one in (*steps.objects, *steps.tests)}
+    found = top_level(kubectl.find(list(kinds), selector(cluster), "", "", MANAGERS))
+    known = [
+        one
+        for one in found
+        if _type(one) in kinds
+        and not record.is_record(one, cluster)
+        and (ref_of(one) in tree or is_written_by(one, FIELD_MANAGER))
+    ]
     return sorted(known, key=lambda one: (kinds[_type(one)].folder, ref_of(one)), reverse=True)
 
 
 def leftovers(kubectl: Kubectl, steps: Steps) -> Leftovers:
     """Return the objects of this cluster that the tree no longer has."""
-    wanted: set[Ref] = {ref_of(one) for one in steps.objects}
-    left = [one for one in ours(kubectl, steps.cluster) if ref_of(one) not in wanted]
+    wanted: set[Ref] = {ref_of(one) for one in (*steps.objects, *steps.tests)}
+    left = [one for one in ours(kubectl, steps) if ref_of(one) not in wanted]
     needed = _needed(kubectl, left)
     kept = [one for one in left if one["kind"] in DATA or ref_of(one) in needed]
     return Leftovers(prunable=tuple(one for one in left if one not in kept), kept=tuple(kept))

@@ -10,7 +10,7 @@ from gpucluster.k8s.manifest import Manifest, documents
 from gpucluster.k8s.releases import Release, install, releases
 from gpucluster.k8s.render import render
 from gpucluster.k8s.site import site
-from gpucluster.k8s.waves import SERVICES, WAVES, Wave, apply
+from gpucluster.k8s.waves import SERVICES, TESTS, WAVES, Wave, apply
 from gpucluster.k8s_apply.conditions import CHECKED
 from gpucluster.k8s_apply.objects import Ref, labels, ref_of, rows, section
 from gpucluster.plan import names
@@ -69,6 +69,11 @@ class Steps:
     @property
     def objects(self) -> tuple[Manifest, ...]:
         return tuple(one for wave in self.waves for one in wave.objects)
+
+    @property
+    def tests(self) -> tuple[Manifest, ...]:
+        """Return the objects that no wave has, and that people create and delete by hand."""
+        return tuple(one for file in _files(self.tree, TESTS) for one in file.objects)
 
     def awaited(self, wave: WaveStep) -> tuple[Manifest, ...]:
         """Return the objects of a wave whose status is awaited after the apply."""
@@ -142,14 +147,16 @@ _OF_POOLS = ("EC2NodeClass", "NodeOverlay", "NodePool", "ResourceFlavor", "Topol
 
 def _waves(tree: Sequence[Artifact]) -> Iterator[WaveStep]:
     for wave in WAVES:
-        files = tuple(
-            File(artifact.path, tuple(documents(artifact.content.decode())))
-            for artifact in tree
-            if artifact.path.startswith(f"{wave.folder}/")
-            and not artifact.path.endswith("/kustomization.yaml")
-        )
+        files = tuple(_files(tree, wave))
         if files:
             yield WaveStep(wave, files)
+
+
+def _files(tree: Sequence[Artifact], wave: Wave) -> Iterator[File]:
+    for artifact in tree:
+        within = artifact.path.startswith(f"{wave.folder}/")
+        if within and not artifact.path.endswith("/kustomization.yaml"):
+            yield File(artifact.path, tuple(documents(artifact.content.decode())))
 
 
 def _counts(objects: Sequence[Manifest]) -> str:

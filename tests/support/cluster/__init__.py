@@ -45,7 +45,7 @@ class Cluster:
         with State(self.folder).locked() as values:
             values["faults"].append({"match": match, "stderr": stderr, "times": times, "skip": skip, **more})
 
-    def put(self, *objects: dict[str, Any]) -> None:
+    def put(self, *objects: dict[str, Any], manager: str = "kubectl-create") -> None:
         """Objects that somebody else made."""
         with State(self.folder).locked() as values:
             for one in objects:
@@ -54,6 +54,7 @@ class Cluster:
                     "resourceVersion": str(values["clock"]),
                     "generation": 1,
                     "uid": f"uid-{values['clock']}",
+                    "managedFields": [{"manager": manager}],
                     **one["metadata"],
                 }
                 place = (one["apiVersion"], one["kind"], metadata.get("namespace", ""), metadata["name"])

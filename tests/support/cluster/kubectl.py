@@ -65,7 +65,7 @@ class Server(Controllers):
         wanted, problem = self._known(_items(stdin))
         if problem:
             return problem, ""
-        found = [self.read(key) for one in wanted if (key := _key(one)) in self.objects]
+        found = [_shown(self.read(key), flags) for one in wanted if (key := _key(one)) in self.objects]
         if len(found) < len(wanted) and "ignore-not-found" not in flags:
             return "Error from server (NotFound): one of the objects not found", ""
         return "", _print(found, single=len(found) == 1)
@@ -112,7 +112,7 @@ class Server(Controllers):
                 for key, one in self.objects.items()
                 if key.startswith(f"{api_version}|{kind}|") and _matches(one, flags)
             ]
-            found += [self.read(key) for key in sorted(keys)]
+            found += [_shown(self.read(key), flags) for key in sorted(keys)]
         return "", _print(found, single=False)
 
     def _apply(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
@@ -126,7 +126,7 @@ class Server(Controllers):
             if refused:
                 problems.append(refused)
             else:
-                found.append(self._applied(one, dry=dry))
+                found.append(_shown(self._applied(one, flags, dry=dry), flags))
         if problems:
             return "\n".join(problems), ""
         if flags.get("output") == "json":
@@ -143,7 +143,7 @@ class Server(Controllers):
                 f'Error from server (AlreadyExists): error when creating "STDIN": {one["kind"].lower()}s "{name}" already exists',
                 "",
             )
-        return "", json.dumps(self._stored(one))
+        return "", json.dumps(_shown(self._stored(one, flags), flags))
 
     def _replace(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
         (one,) = _items(stdin)
@@ -160,7 +160,7 @@ class Server(Controllers):
                 f' "{name}": the object has been modified; please apply your changes to the latest version and try again',
                 "",
             )
-        return "", json.dumps(self._stored(one))
+        return "", json.dumps(_shown(self._stored(one, flags), flags))
 
     def _delete(self, words: list[str], flags: dict[str, str], stdin: str) -> tuple[str, str]:
         items, problem = self._known(_items(stdin))
@@ -221,23 +221,34 @@ class Server(Controllers):
             return f"error: Apply failed with {len(owned)} conflicts: {chr(10).join(lines)}\n{_REVIEW}"
         return ""
 
-    def _applied(self, one: Object, *, dry: bool) -> Object:
+    def _applied(self, one: Object, flags: dict[str, str], *, dry: bool) -> Object:
         there = self.objects.get(_key(one))
         wanted = _merged(there, one) if there else copy.deepcopy(one)
         if there is not None and _plain(wanted) == _plain(there):
             return there
-        return wanted if dry else self._stored(wanted)
+        return wanted if dry else self._stored(wanted, flags)
 
-    def _stored(self, one: Object) -> Object:
+    def _stored(self, one: Object, flags: dict[str, str]) -> Object:
         self.values["clock"] += 1
         there = self.objects.get(_key(one), {"metadata": {}})
         metadata = {**one["metadata"], "resourceVersion": str(self.values["clock"])}
         metadata["generation"] = there["metadata"].get("generation", 0) + 1
         metadata["creationTimestamp"] = there["metadata"].get("creationTimestamp", "2026-11-25T12:00:00Z")
         metadata["uid"] = there["metadata"].get("uid", f"uid-{self.values['clock']}")
+        managers = [row["manager"] for row in there["metadata"].get("managedFields", [])]
+        metadata["managedFields"] = [
+            {"manager": name} for name in sorted({*managers, flags["field-manager"]})
+        ]
         made = {**one, "metadata": metadata}
         self.objects[_key(one)] = made
         return made
+
+
+def _shown(one: Object, flags: dict[str, str]) -> Object:
+    """Return what kubectl prints: the managers of the fields only on request."""
+    if "show-managed-fields" in flags:
+        return one
+    return {**one, "metadata": {k: v for k, v in one["metadata"].items() if k != "managedFields"}}
 
 
 def _unmatched(one: Object) -> str:
@@ -278,7 +289,14 @@ def _key(one: Object) -> str:
 
 
 def _plain(one: Object) -> Object:
-    server = ("resourceVersion", "generation", "uid", "creationTimestamp", "deletionTimestamp")
+    server = (
+        "managedFields",
+        "resourceVersion",
+        "generation",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+    )
     return {**one, "metadata": {k: v for k, v in one["metadata"].items() if k not in server}}
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.cluster import Cluster
+from support.kube_steps import TESTED, kube_steps
 
 from gpucluster import catalog, k8s
 from gpucluster.errors import StateError
@@ -204,3 +205,29 @@ def test_limit_that_is_given_holds_for_pods(running: Cluster, bound: Steps) -> N
     running.put(pod("tune-0", 7200))
     with pytest.raises(StateError, match="not done after 20 s: the end of pods"):
         empty(running, bound, limit_s=20.0)
+
+
+def test_copy_of_a_gang_is_of_a_team(running: Cluster, bound: Steps) -> None:
+    """Regression: it has the labels of the spec, and `down` deleted it without a word."""
+    gang = next(one for one in bound.objects if one["kind"] == "JobSet")
+    running.put({**gang, "metadata": {**gang["metadata"], "name": "mine"}})
+    with pytest.raises(StateError, match="research/JobSet/mine; nothing was deleted"):
+        empty(running, bound)
+    empty(running, bound, delete_others=True)
+    assert running.objects("JobSet") == {}
+
+
+def test_copy_of_a_gang_in_another_namespace_stays_with_its_chart(running: Cluster, bound: Steps) -> None:
+    gang = next(one for one in bound.objects if one["kind"] == "JobSet")
+    running.put({**gang, "metadata": {**gang["metadata"], "namespace": "own"}})
+    running.put({**pod("own-0", 30), "metadata": {**pod("own-0", 30)["metadata"], "namespace": "own"}})
+    done = empty(running, bound)
+    assert done.charts_left == ("jobset in jobset-system, for own/JobSet/tune",)
+    assert running.objects("JobSet").keys() == {"tune"}
+
+
+def test_test_of_nccl_ends_with_the_gangs(running: Cluster) -> None:
+    steps = kube_steps(running=(TESTED,))
+    running.put(*steps.tests)
+    empty(running, steps)
+    assert running.objects("JobSet") == {}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.cluster import Cluster
 from support.kube import AS_TRAINJOB, STATIC, TRAINED
-from support.kube_steps import kube_steps
+from support.kube_steps import TESTED, kube_steps
 
 from gpucluster import k8s
 from gpucluster.errors import StateError
@@ -112,7 +112,7 @@ def test_what_left_the_spec_is_listed_and_pruned_on_request(
             "ownerReferences": [{"uid": "x", "kind": "Y", "name": "z"}],
         },
     }
-    cluster.put(queue, space, foreign, child)
+    cluster.put(queue, space, foreign, child, manager="gpucluster")
     done = up(cluster.access(charts=False), small, holder="ann", prune=prune)
     queues = cluster.objects("ClusterQueue")
     assert ("kube-gone" in queues) is not prune
@@ -155,3 +155,29 @@ def test_runtime_goes_with_its_gang(cluster: Cluster) -> None:
     gone = {ref.split("/")[1] for ref in done.pruned}
     assert {"TrainJob", "TrainingRuntime"} <= gone
     assert cluster.objects("TrainingRuntime") == {}
+
+
+def copy_of(steps: Steps, kind: str, name: str) -> dict[str, Any]:
+    """What a member makes of a rendered manifest."""
+    one = next(one for one in steps.objects if one["kind"] == kind)
+    return {**one, "metadata": {**one["metadata"], "name": name}}
+
+
+def test_copy_of_a_manifest_is_of_who_made_it(cluster: Cluster, bound: Steps) -> None:
+    """Regression: --prune deleted it, because it has the labels of the spec."""
+    up(cluster.access(), bound, holder="ann")
+    cluster.put(copy_of(bound, "JobSet", "mine"))
+    cluster.put(copy_of(bound, "JobSet", "old"), manager="gpucluster")
+    done = up(cluster.access(), bound, holder="ann", prune=True)
+    assert (done.pruned, done.leftovers) == (("research/JobSet/old",), ())
+    assert cluster.objects("JobSet").keys() == {"tune", "mine"}
+
+
+def test_test_of_nccl_that_somebody_started_is_wanted(cluster: Cluster) -> None:
+    """Regression: --prune deleted the objects of tests/, because no wave has them."""
+    steps = kube_steps(running=(TESTED,))
+    up(cluster.access(), steps, holder="ann")
+    cluster.put(*steps.tests, manager="gpucluster")
+    assert len(cluster.objects("JobSet")) == 1 + len(steps.tests) > 1
+    done = up(cluster.access(), steps, holder="ann", prune=True)
+    assert (done.pruned, done.leftovers) == ((), ())
