@@ -226,7 +226,10 @@ def down(
         str | None, typer.Option("--confirm", help="The cluster's name, as confirmation of --delete-data.")
     ] = None,
     delete_others: Annotated[
-        bool, typer.Option("--delete-others", help="Also delete what teams run beside the spec.")
+        bool,
+        typer.Option(
+            "--delete-others", help="Also delete what is in the teams' namespaces and not in the spec."
+        ),
     ] = False,
     timeout: LimitOption = None,
     output: OutputOption = Output.TEXT,

@@ -16,23 +16,15 @@ from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.charts_removal import uninstall
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.lease import Lease, held
-from gpucluster.k8s_apply.objects import condition, ref_of, rows, section, top_level
-from gpucluster.k8s_apply.ownership import TRAIN_JOB, ours
+from gpucluster.k8s_apply.objects import condition, ref_of, rows, section
+from gpucluster.k8s_apply.others import KINDS, others, refused
+from gpucluster.k8s_apply.ownership import ours
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.plan import names
 
 CLAIM = ("v1", "PersistentVolumeClaim")
 MACHINE = ("karpenter.sh/v1", "NodeClaim")
 POD = ("v1", "Pod")
-_RUN_PODS = (
-    ("apps/v1", "Deployment"),
-    ("apps/v1", "StatefulSet"),
-    ("batch/v1", "Job"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-    TRAIN_JOB,
-    POD,
-)
 GONE_S = 600.0
 GRACE_S = 30  # of a pod that says none, by Kubernetes' API reference
 MARGIN_S = 120.0  # the kubelet kills what is left, unmounts the volumes and reports it
@@ -125,11 +117,11 @@ def down(
         )
         _require_karpenter(run)
         run.wait_for_pods()
-        others = _others(run)
-        if others and not delete_others:
-            raise _of_teams(others)
+        found = _others(run)
+        if found and not delete_others:
+            raise refused(found)
         run.delete(run.of(TRAINING, SERVICES), "gangs and services")
-        run.delete(others, "what teams run beside the spec")
+        run.delete(found, "what is not in the spec")
         run.wait("pods", lambda: _pods(run), GONE_S)
         run.delete(run.of(RUNTIMES), "training runtimes")
         _machines(run)
@@ -167,16 +159,10 @@ def _require_karpenter(run: _Run) -> None:
 
 
 def _others(run: _Run) -> list[Manifest]:
-    """Return what runs in the namespaces of the teams and is not of the spec. It would end with the namespace."""
+    """Return what is in our namespaces and not of the spec."""
     mine = {ref_of(one) for one in run.ours()}
-    found = (one for space in run.spaces() for one in top_level(run.find(*_RUN_PODS, namespace=space)))
-    return [one for one in found if ref_of(one) not in mine]
-
-
-def _of_teams(others: Sequence[Manifest]) -> StateError:
-    named = some([str(ref_of(one)) for one in others], 10)
-    step = "wait for them, delete them, or repeat with --delete-others"
-    return StateError(f"teams run what is not in the spec: {named}; nothing was deleted", next_step=step)
+    there = [one for space in sorted(run.namespaces) for one in run.find(*KINDS, namespace=space)]
+    return others(there, mine, run.steps)
 
 
 def _pods(run: _Run) -> list[str]:

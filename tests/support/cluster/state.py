@@ -12,7 +12,7 @@ BUILT_IN = {
     "v1": ["ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount"],
     "admissionregistration.k8s.io/v1": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
     "apps/v1": ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
-    "batch/v1": ["Job"],
+    "batch/v1": ["CronJob", "Job"],
     "autoscaling/v2": ["HorizontalPodAutoscaler"],
     "coordination.k8s.io/v1": ["Lease"],
     "networking.k8s.io/v1": ["NetworkPolicy"],

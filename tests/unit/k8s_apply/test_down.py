@@ -10,6 +10,7 @@ from gpucluster import catalog, k8s
 from gpucluster.errors import StateError
 from gpucluster.k8s_apply.charts_removal import GROUPS
 from gpucluster.k8s_apply.down import Emptied, down
+from gpucluster.k8s_apply.others import KINDS, secrets
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
@@ -102,18 +103,25 @@ def test_without_karpenter_nothing_is_deleted(running: Cluster, bound: Steps) ->
 
 @pytest.mark.parametrize(
     ("api_version", "kind"),
-    [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("trainer.kubeflow.org/v1alpha1", "TrainJob")],
+    KINDS,
 )
-def test_what_teams_run_beside_the_spec_is_named_first(
+def test_what_is_not_in_the_spec_is_named_first(
     running: Cluster, bound: Steps, api_version: str, kind: str
 ) -> None:
-    running.change(crds=[*running.values()["crds"], "kubeflow-trainer"])
+    """Regression: a CronJob between two runs went with its namespace, without a word."""
+    running.change(crds=[*running.values()["crds"], "kubeflow-trainer", "lws"])
     running.put(job(api_version, kind))
-    with pytest.raises(StateError, match=f"research/{kind}/own; nothing was deleted"):
+    with pytest.raises(StateError) as found:
         empty(running, bound)
+    words = (
+        f"the namespaces of the teams have what is not in the spec: research/{kind}/own; nothing was deleted"
+    )
+    assert found.value.message == words
+    assert found.value.next_step == "wait for it, delete it, or repeat with --delete-others"
     assert running.calls(" delete ") == []
     empty(running, bound, delete_others=True)
-    assert running.objects(kind) == {}
+    assert "own" not in running.objects(kind)
+    assert any(line.startswith("deleting what is not in the spec: ") for line in running.said)
 
 
 def test_claim_of_a_team_keeps_its_namespace(running: Cluster, bound: Steps) -> None:
@@ -231,3 +239,42 @@ def test_test_of_nccl_ends_with_the_gangs(running: Cluster) -> None:
     running.put(*steps.tests)
     empty(running, steps)
     assert running.objects("JobSet") == {}
+
+
+def test_kinds_are_those_that_a_role_may_create(bound: Steps) -> None:
+    """A kind that a team may create, and that `down` does not look for, would go with its namespace."""
+    rules = [rule for one in bound.objects if one["kind"] == "Role" for rule in one["rules"]]
+    may = {
+        (group, resource)
+        for rule in rules
+        if "create" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if "/" not in resource
+    }
+    known = {(version.rpartition("/")[0], f"{kind.lower()}s") for version, kind in KINDS}
+    assert known - may == {("apps", "daemonsets")}
+    assert may <= known
+
+
+def test_what_belongs_to_a_namespace_is_of_nobody(running: Cluster) -> None:
+    """Each namespace has the certificates of the API server, and the workloads name Secrets that the team creates."""
+    owned = {**job("apps/v1", "ReplicaSet")}
+    owned["metadata"] = {**owned["metadata"], "ownerReferences": [{"uid": "uid-of-a-deployment"}]}
+    running.put(owned, named("v1", "ConfigMap", "kube-root-ca.crt"), named("v1", "Secret", "registry"))
+    empty(running, kube_steps(running=(TESTED,)), delete_data=True)
+
+
+def named(api_version: str, kind: str, name: str) -> dict[str, Any]:
+    one = job(api_version, kind)
+    return {**one, "metadata": {**one["metadata"], "name": name}}
+
+
+@pytest.mark.parametrize(("value", "names_of"), [
+    ({"volumes": [{"secret": {"secretName": "a"}}, {"projected": {"sources": [{"secret": {"name": "b"}}]}}]}, ["a", "b"]),
+    ({"env": [{"valueFrom": {"secretKeyRef": {"name": "c", "key": "k"}}}], "envFrom": [{"secretRef": {"name": "d"}}]}, ["c", "d"]),
+    ({"imagePullSecrets": [{"name": "e"}]}, ["e"]),
+    ({"secret": None, "name": "f"}, []),
+])  # fmt: skip
+def test_secrets_of_a_manifest(value: dict[str, Any], names_of: list[str]) -> None:
+    assert list(secrets(value)) == names_of
