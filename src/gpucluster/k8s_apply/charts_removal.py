@@ -1,13 +1,17 @@
 """Uninstall the charts, the last one first.
 
-A chart stays if objects of others need it: uninstalling deletes its CustomResourceDefinitions, and with them those objects.
+A chart stays as long as there are objects of its kinds: uninstalling deletes its CustomResourceDefinitions, and with them those objects.
+Without its controllers an object with a finalizer would stay for ever, and machines of Karpenter would run on.
 """
 
+from collections.abc import Iterable
+
+from gpucluster import catalog
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s.releases import Release
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some
 from gpucluster.k8s_apply.faults import NotFoundError
+from gpucluster.k8s_apply.helm import Installed
 from gpucluster.k8s_apply.lease import Lease
 from gpucluster.k8s_apply.objects import ref_of, top_level
 from gpucluster.k8s_apply.steps import CHART_S, Steps
@@ -24,20 +28,33 @@ GROUPS = {  # chart -> the API groups of its CustomResourceDefinitions
 MADE_BY_CHART = ("ClusterPolicy",)  # the GPU operator's chart makes it
 
 
-def uninstall(access: Access, steps: Steps, lease: Lease) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of what was uninstalled, and what stays with the reason."""
+def installed(access: Access) -> tuple[Installed, ...]:
+    """Return the releases of this cluster, the last chart of the catalog first. None without helm: they are of others."""
     helm = access.helm
     if helm is None:
-        return (), ()
+        return ()
+    order = tuple(catalog.kubernetes_charts())
+    there = patiently(helm.installed, access.clock, access.report).values()
+    return tuple(
+        sorted((one for one in there if one.ours), key=lambda one: order.index(one.name), reverse=True)
+    )
+
+
+def strays(access: Access, steps: Steps) -> tuple[Installed, ...]:
+    """Return the releases of this cluster that its spec does not need."""
+    needed = {(one.namespace, one.name) for one in steps.releases}
+    return tuple(one for one in installed(access) if (one.namespace, one.name) not in needed)
+
+
+def uninstall(
+    access: Access, found: Iterable[Installed], lease: Lease
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of what was uninstalled, and what stays with the reason."""
     gone, left = list[str](), list[str]()
-    there = patiently(helm.installed, access.clock, access.report)
-    for release in reversed(steps.releases):
-        found = there.get((release.namespace, release.name))
-        if found is None or not found.ours:
-            continue
+    for release in found:
         users = _users(access, release)
         if users:
-            left.append(f"{release.name} in {release.namespace}, for {some(users)}")
+            left.append(f"{release.place}, for {some(users)}")
             continue
         lease.require()
         access.report(f"uninstalling the chart {release.name}")
@@ -46,7 +63,7 @@ def uninstall(access: Access, steps: Steps, lease: Lease) -> tuple[tuple[str, ..
     return tuple(gone), tuple(left)
 
 
-def _uninstall(access: Access, release: Release) -> None:
+def _uninstall(access: Access, release: Installed) -> None:
     helm = access.helm
     try:
         if helm is not None:
@@ -55,8 +72,8 @@ def _uninstall(access: Access, release: Release) -> None:
         return  # an earlier try did it, and its answer was lost
 
 
-def _users(access: Access, release: Release) -> list[str]:
-    """Return the objects whose definitions the chart has: they would be deleted with the definitions. Ours are gone by now."""
+def _users(access: Access, release: Installed) -> list[str]:
+    """Return the objects whose definitions the chart has: they would be deleted with the definitions."""
 
     def find() -> list[Manifest]:
         kinds = [one for one in access.kubectl.kinds(GROUPS[release.name]) if one[1] not in MADE_BY_CHART]

@@ -13,7 +13,7 @@ from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s.waves import ACCESS, MONITORING, NODES, QUEUES, RUNTIMES, SERVICES, TRAINING, Wave
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.access import Access
-from gpucluster.k8s_apply.charts_removal import uninstall
+from gpucluster.k8s_apply.charts_removal import installed, uninstall
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.lease import Lease, held
 from gpucluster.k8s_apply.objects import condition, ref_of, rows, section
@@ -132,7 +132,7 @@ def down(
         run.delete(run.of(ACCESS), "roles, limits and policies")
         run.delete(_free_namespaces(run), "namespaces")
         retained = tuple(str(ref_of(one)) for one in run.ours())
-        gone, left = uninstall(access, steps, lease)
+        gone, left = uninstall(access, installed(access), lease)
         lease.require()
         patiently(lambda: record.delete(access.kubectl, steps.cluster), access.clock, access.report)
         patiently(lambda: access.kubectl.delete([lease.manifest]), access.clock, access.report)

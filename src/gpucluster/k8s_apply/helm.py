@@ -33,6 +33,11 @@ class Installed:
     ours: bool  # has the label of this cluster
 
     @property
+    def place(self) -> str:
+        """Return the release for people."""
+        return f"{self.name} in {self.namespace}"
+
+    @property
     def pending(self) -> bool:
         """Return whether an operation has not ended: it runs, or its program was killed."""
         return self.status.startswith("pending-")
@@ -62,12 +67,12 @@ class Helm:
         words = tuple(install(release, self.cluster))[1:]
         self._call((*words, "--timeout", f"{timeout_s:g}s"), cwd=folder, timeout_s=timeout_s + GRACE_S)
 
-    def rollback(self, release: Release, timeout_s: float) -> None:
+    def rollback(self, release: Release | Installed, timeout_s: float) -> None:
         """Return to the revision before the last one."""
         words = ("rollback", release.name, "--namespace", release.namespace)
         self._call((*words, "--timeout", f"{timeout_s:g}s"), timeout_s=timeout_s + GRACE_S)
 
-    def uninstall(self, release: Release, timeout_s: float) -> None:
+    def uninstall(self, release: Release | Installed, timeout_s: float) -> None:
         """Uninstall it, and wait until its objects are gone."""
         words = ("uninstall", release.name, "--namespace", release.namespace, "--wait")
         self._call((*words, "--timeout", f"{timeout_s:g}s"), timeout_s=timeout_s + GRACE_S)

@@ -9,6 +9,7 @@ from gpucluster.artifacts import write_tree
 from gpucluster.k8s.manifest import Manifest
 from gpucluster.k8s_apply import charts, record, workload_states
 from gpucluster.k8s_apply.access import Access
+from gpucluster.k8s_apply.charts_removal import strays
 from gpucluster.k8s_apply.clock import patiently, until
 from gpucluster.k8s_apply.conditions import waiting
 from gpucluster.k8s_apply.faults import RefusedError
@@ -114,7 +115,10 @@ def status(access: Access, steps: Steps) -> Status:
         pools=tuple(_pool(one) for one in kubectl.find([_POOL], selector(cluster))),
         queues=tuple(_queue(one) for one in kubectl.find([_QUEUE], selector(cluster))),
         workloads=workload_states.of(kubectl, steps, there),
-        leftovers=tuple(str(ref_of(one)) for one in (*left.prunable, *left.kept)),
+        leftovers=(
+            *(str(ref_of(one)) for one in (*left.prunable, *left.kept)),
+            *(f"the chart {one.place}" for one in strays(access, steps)),
+        ),
         unsettled=unsettled,
     )
 

@@ -9,7 +9,7 @@ from gpucluster import catalog
 from gpucluster.artifacts import write_tree
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s_apply import charts, record
+from gpucluster.k8s_apply import charts, charts_removal, record
 from gpucluster.k8s_apply.access import Access
 from gpucluster.k8s_apply.clock import patiently, some, until
 from gpucluster.k8s_apply.conditions import binding_later, waiting
@@ -205,9 +205,18 @@ def _leftovers(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of what was pruned, and of what is not in the spec and stays."""
     left = patiently(lambda: leftovers(access.kubectl, steps), access.clock, access.report)
-    pruned = _prune(access, left, lease) if prune else ()
-    stay = left.kept if prune else (*left.prunable, *left.kept)
-    return pruned, tuple(str(ref_of(one)) for one in stay)
+    releases = charts_removal.strays(access, steps)
+    if not prune:
+        return (), (
+            *(str(ref_of(one)) for one in (*left.prunable, *left.kept)),
+            *(f"the chart {one.place}" for one in releases),
+        )
+    pruned = _prune(access, left, lease)
+    gone, needed = charts_removal.uninstall(access, releases, lease)
+    return (
+        (*pruned, *(f"the chart {name}" for name in gone)),
+        (*(str(ref_of(one)) for one in left.kept), *(f"the chart {name}" for name in needed)),
+    )
 
 
 def _prune(access: Access, left: Leftovers, lease: Lease) -> tuple[str, ...]:

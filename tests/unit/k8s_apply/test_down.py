@@ -278,3 +278,11 @@ def named(api_version: str, kind: str, name: str) -> dict[str, Any]:
 ])  # fmt: skip
 def test_secrets_of_a_manifest(value: dict[str, Any], names_of: list[str]) -> None:
     assert list(secrets(value)) == names_of
+
+
+def test_chart_that_left_the_spec_is_uninstalled(running: Cluster, bound: Steps) -> None:
+    """Regression: `down` uninstalled the charts of the spec alone."""
+    row = {**running.values()["releases"][0], "name": "lws", "namespace": "lws-system"}
+    running.change(releases=[*running.values()["releases"], row])
+    assert "lws" in empty(running, bound).charts
+    assert running.values()["releases"] == []

@@ -9,6 +9,7 @@ from support.kube_steps import TESTED, kube_steps
 
 from gpucluster import k8s
 from gpucluster.errors import StateError
+from gpucluster.k8s_apply.status import status
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 from gpucluster.plan import names
@@ -181,3 +182,55 @@ def test_test_of_nccl_that_somebody_started_is_wanted(cluster: Cluster) -> None:
     assert len(cluster.objects("JobSet")) == 1 + len(steps.tests) > 1
     done = up(cluster.access(), steps, holder="ann", prune=True)
     assert (done.pruned, done.leftovers) == ((), ())
+
+
+GROUPED = (
+    ("team: serving", "team: research"),
+    (
+        "{nvidia.com/mig-1g.10gb: 1}",
+        "{nvidia.com/gpu: 8}\n    nodes: 2\n    worker_command: [serve, --worker]",
+    ),
+    ("{min: 2, max: 8}", "{min: 1, max: 2}"),
+)
+
+
+def test_chart_that_left_the_spec_is_told_and_pruned_when_nothing_needs_it(
+    cluster: Cluster, bound: Steps
+) -> None:
+    """Regression: neither `status` nor --prune knew of a chart that the spec no longer needs."""
+    up(cluster.access(), kube_steps(running=GROUPED), holder="ann")
+    mine = {**job("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1"), "spec": {}}
+    cluster.put(mine)
+    done = up(cluster.access(), bound, holder="ann")
+    assert done.leftovers[-1] == "the chart lws in lws-system"
+    assert status(cluster.access(), bound).leftovers[-1] == "the chart lws in lws-system"
+    done = up(cluster.access(), bound, holder="ann", prune=True)
+    assert done.leftovers[-1] == "the chart lws in lws-system, for research/LeaderWorkerSet/own"
+    objects = cluster.values()["objects"]
+    del objects["leaderworkerset.x-k8s.io/v1|LeaderWorkerSet|research|own"]
+    cluster.change(objects=objects)
+    done = up(cluster.access(), bound, holder="ann", prune=True)
+    assert (done.pruned, done.leftovers) == (("the chart lws",), ())
+    assert "lws" not in [row["name"] for row in cluster.values()["releases"]]
+    assert status(cluster.access(), bound).leftovers == ()
+
+
+def test_karpenter_stays_as_long_as_it_has_machines(cluster: Cluster) -> None:
+    """Without Karpenter nobody would end them, also if they are of the spec."""
+    up(cluster.access(), kube_steps(running=None), holder="ann")
+    marks = {names.LABEL_CLUSTER: "kube", "karpenter.sh/nodepool": "kube-serve-0"}
+    machine = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": "m-1", "labels": marks},
+    }
+    cluster.put(machine)
+    cluster.change(stuck=["m-1"])
+    done = up(cluster.access(), kube_steps(STATIC, running=None), holder="ann", prune=True)
+    assert done.leftovers[-1].startswith("the chart karpenter in karpenter, for ")
+    assert "NodeClaim/m-1" in done.leftovers[-1]
+
+
+def job(kind: str, api_version: str) -> dict[str, Any]:
+    """What a member makes."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "own", "namespace": "research"}}
