@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpucluster import k8s
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
-from gpucluster.k8s.waves import FIELD_MANAGER
+from gpucluster.k8s.waves import ACCESS, FIELD_MANAGER
 from gpucluster.k8s_apply import record
 from gpucluster.k8s_apply.clock import some
 from gpucluster.k8s_apply.kubectl import MANAGERS, Kubectl
@@ -16,6 +16,7 @@ from gpucluster.k8s_apply.objects import (
     foreign_objects,
     is_true,
     is_written_by,
+    labels,
     ref_of,
     section,
     selector,
@@ -35,6 +36,18 @@ class Leftovers:
 
     prunable: tuple[Manifest, ...]
     kept: tuple[Manifest, ...]  # data, and runtimes that a TrainJob still needs
+    policies: tuple[Manifest, ...] = ()  # of namespaces that stay, where pods may run on
+
+    @property
+    def staying(self) -> tuple[str, ...]:
+        """Return the names of what --prune leaves there."""
+        policies = (f"{ref_of(one)}, a policy of a namespace that stays" for one in self.policies)
+        return (*(str(ref_of(one)) for one in self.kept), *policies)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all."""
+        return (*(str(ref_of(one)) for one in self.prunable), *self.staying)
 
 
 def refuse_foreign_objects(kubectl: Kubectl, cluster: str, manifests: Sequence[Manifest]) -> None:
@@ -75,7 +88,22 @@ def leftovers(kubectl: Kubectl, steps: Steps) -> Leftovers:
     left = [one for one in ours(kubectl, steps) if ref_of(one) not in wanted]
     needed = _needed(kubectl, left)
     kept = [one for one in left if one["kind"] in DATA or ref_of(one) in needed]
-    return Leftovers(prunable=tuple(one for one in left if one not in kept), kept=tuple(kept))
+    policies = _policies(left)
+    prunable = tuple(one for one in left if one not in kept and one not in policies)
+    return Leftovers(prunable=prunable, kept=tuple(kept), policies=tuple(policies))
+
+
+def _policies(left: Sequence[Manifest]) -> list[Manifest]:
+    """Return the roles, limits and policies of namespaces that leave the spec and stay: without them its pods would be free."""
+    spaces = {one["metadata"]["name"] for one in left if one["kind"] == "Namespace"}
+    teams = {labels(one).get(names.LABEL_TEAM) for one in left if one["kind"] == "Namespace"} - {None}
+    kinds = k8s.kinds()
+    return [
+        one
+        for one in left
+        if kinds[_type(one)] is ACCESS
+        and (one["metadata"].get("namespace") in spaces or labels(one).get(names.LABEL_TEAM) in teams)
+    ]
 
 
 def _needed(kubectl: Kubectl, left: Sequence[Manifest]) -> set[Ref]:

@@ -116,7 +116,7 @@ def status(access: Access, steps: Steps) -> Status:
         queues=tuple(_queue(one) for one in kubectl.find([_QUEUE], selector(cluster))),
         workloads=workload_states.of(kubectl, steps, there),
         leftovers=(
-            *(str(ref_of(one)) for one in (*left.prunable, *left.kept)),
+            *left.names,
             *(f"the chart {one.place}" for one in strays(access, steps)),
         ),
         unsettled=unsettled,

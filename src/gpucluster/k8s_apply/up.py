@@ -207,15 +207,12 @@ def _leftovers(
     left = patiently(lambda: leftovers(access.kubectl, steps), access.clock, access.report)
     releases = charts_removal.strays(access, steps)
     if not prune:
-        return (), (
-            *(str(ref_of(one)) for one in (*left.prunable, *left.kept)),
-            *(f"the chart {one.place}" for one in releases),
-        )
+        return (), (*left.names, *(f"the chart {one.place}" for one in releases))
     pruned = _prune(access, left, lease)
     gone, needed = charts_removal.uninstall(access, releases, lease)
     return (
         (*pruned, *(f"the chart {name}" for name in gone)),
-        (*(str(ref_of(one)) for one in left.kept), *(f"the chart {name}" for name in needed)),
+        (*left.staying, *(f"the chart {name}" for name in needed)),
     )
 
 

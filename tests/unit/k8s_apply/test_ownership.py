@@ -234,3 +234,55 @@ def test_karpenter_stays_as_long_as_it_has_machines(cluster: Cluster) -> None:
 def job(kind: str, api_version: str) -> dict[str, Any]:
     """What a member makes."""
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "own", "namespace": "research"}}
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_policies_of_a_team_stay_with_its_namespace(cluster: Cluster, bound: Steps, prune: bool) -> None:
+    """Regression: --prune of a removed team deleted its network policies and limits, and its pods ran on without them."""
+    up(cluster.access(), bound, holder="ann")
+    gone = [
+        {
+            **one,
+            "metadata": {
+                **one["metadata"],
+                "namespace": "gone",
+                "labels": {**one["metadata"]["labels"], names.LABEL_TEAM: "gone"},
+            },
+        }
+        for one in bound.objects
+        if one["metadata"].get("namespace") == "research" and one["kind"] in POLICIES
+    ]
+    space = next(one for one in bound.objects if one["kind"] == "Namespace")
+    marks = {**space["metadata"]["labels"], names.LABEL_TEAM: "gone"}
+    guard = {
+        **gone[0],
+        "apiVersion": GUARD,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "gone", "labels": marks},
+    }
+    cluster.put(*gone, guard, {**space, "metadata": {"name": "gone", "labels": marks}}, manager="gpucluster")
+    done = up(cluster.access(), bound, holder="ann", prune=prune)
+    assert done.pruned == ()
+    words = ", a policy of a namespace that stays"
+    assert {"gone/LimitRange/team" + words, "gone/NetworkPolicy/default-deny" + words} <= set(done.leftovers)
+    assert "ValidatingAdmissionPolicy/gone" + words in done.leftovers
+    assert done.leftovers[0] == "Namespace/gone"
+    assert len([one for one in done.leftovers if words in one]) == len(gone) + 1
+    without = cluster.values()["objects"]
+    del without["v1|Namespace||gone"]
+    cluster.change(objects=without)
+    done = up(cluster.access(), bound, holder="ann", prune=True)
+    assert len(done.pruned) == len(gone) + 1
+
+
+GUARD = "admissionregistration.k8s.io/v1"
+POLICIES = ("LimitRange", "NetworkPolicy", "ResourceQuota", "Role", "RoleBinding")
+
+
+def test_policy_that_left_the_spec_goes_while_its_team_stays(cluster: Cluster, bound: Steps) -> None:
+    up(cluster.access(), bound, holder="ann")
+    policy = next(one for one in bound.objects if one["kind"] == "NetworkPolicy")
+    cluster.put({**policy, "metadata": {**policy["metadata"], "name": "old"}}, manager="gpucluster")
+    done = up(cluster.access(), bound, holder="ann", prune=True)
+    assert len(done.pruned) == 1
+    assert done.leftovers == ()
