@@ -36,18 +36,22 @@ class Lease:
     lock: threading.Lock = field(default_factory=threading.Lock)  # of the renewer's thread and ours
 
     def require(self) -> None:
-        """Return if the lease is ours now. It is renewed if that is due: the server refuses that if somebody took it over."""
+        """Return if the lease is ours now. It is renewed if that is due: the server refuses that if somebody took it over.
+
+        A call can hang longer than the lease lasts, so its age is measured again after the call.
+        """
         with self.lock:
-            age = self.clock.monotonic() - self.renewed
-            if age < RENEW_S:
+            if self._age() < RENEW_S:
                 return
             try:
                 self.renew()
             except (ConflictError, NotFoundError) as error:
                 raise self._lost() from error
             except KubernetesError as error:
-                if age > DURATION_S:
+                if self._age() > DURATION_S:
                     raise self._lost() from error
+            if self._age() > DURATION_S:
+                raise self._lost()
 
     def renew(self) -> None:
         """Renew it. The server refuses it if somebody else wrote the lease."""
@@ -55,6 +59,10 @@ class Lease:
         spec = {**self.manifest["spec"], "renewTime": _text(self.clock.now())}
         self.manifest = self.kubectl.replace({**self.manifest, "spec": spec})
         self.renewed = began
+
+    def _age(self) -> float:
+        """Return the seconds since the last renewal began."""
+        return self.clock.monotonic() - self.renewed
 
     def _lost(self) -> StateError:
         return StateError(
@@ -93,15 +101,16 @@ def held(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: Repo
 
 def acquire(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: Report) -> Lease:
     """Take the lease, or raise a StateError that names the holder."""
-    wanted = _manifest(cluster, holder, clock.now())
+    wanted, began = _manifest(cluster, holder, clock.now()), clock.monotonic()
     found = kubectl.get([wanted])
     try:
         if found:
             _require_free(found[0], cluster, clock)
-            if found[0]["spec"].get("holderIdentity"):
+            if section(found[0], "spec").get("holderIdentity"):
                 report(f"the lease of {_holder(found[0])} expired; it is watched for {WATCH_S:g} s")
                 clock.sleep(WATCH_S)
-            turns = found[0]["spec"].get("leaseTransitions", 0) + 1
+            turns = section(found[0], "spec").get("leaseTransitions", 0) + 1
+            wanted, began = _manifest(cluster, holder, clock.now()), clock.monotonic()
             spec = {**wanted["spec"], "leaseTransitions": turns}
             made = kubectl.replace({**found[0], "spec": spec})
         else:
@@ -110,13 +119,13 @@ def acquire(kubectl: Kubectl, cluster: str, holder: str, clock: Clock, report: R
         now = kubectl.get([wanted])
         who = _holder(now[0]) if now else "another run"
         raise _taken(cluster, who) from error
-    return Lease(kubectl, clock, cluster, holder, clock.monotonic(), made)
+    return Lease(kubectl, clock, cluster, holder, began, made)
 
 
 def _require_free(there: Manifest, cluster: str, clock: Clock) -> None:
     spec = section(there, "spec")
-    if not spec.get("holderIdentity"):
-        return
+    if not spec.get("holderIdentity") or not spec.get("renewTime"):
+        return  # nobody holds it, or nobody has renewed it
     renewed = datetime.fromisoformat(spec["renewTime"])
     if (clock.now() - renewed).total_seconds() <= spec.get("leaseDurationSeconds", DURATION_S):
         raise _taken(cluster, _holder(there))

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.cluster import Cluster
+from support.cluster import CONTEXT, Cluster
 from support.kube import USUAL_WAVES
 
 from gpucluster.errors import StateError
-from gpucluster.k8s_apply.lease import DURATION_S, acquire, held
+from gpucluster.k8s.manifest import Manifest
+from gpucluster.k8s_apply.kubectl import Kubectl
+from gpucluster.k8s_apply.lease import DURATION_S, RENEW_S, acquire, held
 from gpucluster.k8s_apply.steps import Steps
 from gpucluster.k8s_apply.up import up
 
@@ -22,7 +24,7 @@ PROGRAM = f"""
 import sys
 sys.path[:0] = [{str(TESTS)!r}]
 from pathlib import Path
-from support.cluster import Cluster
+from support.cluster import CONTEXT, Cluster
 from support.kube_steps import kube_steps
 from gpucluster.k8s_apply.up import up
 up(Cluster(Path(sys.argv[1])).access(), kube_steps(), holder="killed@desk")
@@ -72,6 +74,57 @@ def test_holder_that_lost_its_lease_changes_nothing_more(cluster: Cluster) -> No
     take(cluster, "bob@desk")
     with pytest.raises(StateError, match="not ours any more"):
         lease.require()
+
+
+class Hanging(Kubectl):
+    """kubectl whose writes take their time."""
+
+    def __init__(self, cluster: Cluster, hangs_s: float) -> None:
+        super().__init__(CONTEXT)
+        self.cluster, self.hangs_s = cluster, hangs_s
+
+    def replace(self, manifest: Manifest) -> Manifest:
+        self.cluster.elapsed += self.hangs_s
+        return super().replace(manifest)
+
+
+@pytest.mark.parametrize("fault", ["", "Unable to connect to the server: net/http: TLS handshake timeout"])
+@pytest.mark.parametrize(("hangs_s", "lost"), [(10.0, False), (400.0, True)])
+def test_renewal_that_hangs_longer_than_the_lease_loses_it(
+    cluster: Cluster, hangs_s: float, fault: str, *, lost: bool
+) -> None:
+    """Regression: the age was measured before the call, so the lease counted as ours while another could take it."""
+    clock = cluster.access().clock
+    lease = acquire(Hanging(cluster, hangs_s), "kube", "ann@desk", clock, cluster.said.append)
+    cluster.elapsed = RENEW_S + 1
+    if fault:
+        cluster.plant("replace", fault)
+    if not lost:
+        lease.require()
+        return
+    with pytest.raises(StateError, match="not ours any more"):
+        lease.require()
+
+
+def test_lease_that_was_taken_slowly_is_as_old_as_its_call(cluster: Cluster) -> None:
+    """Regression: it counted from the answer, and its time of renewal was that before the watch."""
+    take(cluster, "bob@desk")
+    cluster.elapsed = DURATION_S + 1
+    access = cluster.access()
+    lease = acquire(Hanging(cluster, 400.0), "kube", "ann@desk", access.clock, access.report)
+    assert lease.renewed == cluster.elapsed - 400.0
+    assert lease.manifest["spec"]["renewTime"] == "2026-11-25T12:01:21.000000Z"
+    with pytest.raises(StateError, match="not ours any more"):
+        lease.require()
+
+
+def test_lease_that_nobody_renewed_is_free(cluster: Cluster) -> None:
+    """Regression: a lease without a time of renewal ended the run with a KeyError."""
+    take(cluster, "ann@desk")
+    lease = cluster.objects("Lease")["gpucluster-kube"]
+    cluster.put({**lease, "spec": {"holderIdentity": "ann@desk"}})
+    take(cluster, "bob@desk")
+    assert cluster.objects("Lease")["gpucluster-kube"]["spec"]["holderIdentity"] == "bob@desk"
 
 
 def test_lease_is_free_after_the_run(cluster: Cluster) -> None:
