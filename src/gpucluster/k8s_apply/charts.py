@@ -14,7 +14,7 @@ from gpucluster.k8s_apply.steps import CHART_S
 from gpucluster.plan import names
 
 DEPLOYED = "deployed"
-PENDING_S = 60.0  # an operation that lasts longer while we hold the lease is abandoned
+_POLL_S = 10.0
 
 
 Found = Mapping[tuple[str, str], Installed]  # by namespace and name
@@ -81,21 +81,27 @@ def _settled(
 ) -> Installed | None:
     """Return the release without an operation in progress: helm refuses another one until it ends.
 
-    We hold the lease, so an operation that goes on is of another person, or its helm was killed. It is watched before it is ended.
+    We hold the lease, so an operation that goes on is of another person, or its helm was killed. Nobody can see which: `helm --wait` by
+    hand says nothing for minutes. It gets as long as ours after its begin before it is ended.
     """
-    end = clock.monotonic() + PENDING_S
-    while there is not None and there.pending and clock.monotonic() < end:
-        report(f"waiting for the release {release.name}: it is {there.status}")
-        clock.sleep(PENDING_S / 6)
+    first = clock.now()
+    while there is not None and there.pending:
+        left_s = CHART_S - (clock.now() - (there.changed or first)).total_seconds()
+        if left_s <= 0:
+            return _ended(helm, release, there, report)
+        report(
+            f"waiting for the release {release.name}, at most {left_s:.0f} s: it is {there.status}, by another helm"
+        )
+        clock.sleep(min(_POLL_S, left_s))
         there = _there(helm, release)
-    if there is None or not there.pending:
-        return there
-    return _ended(helm, release, there, report)
+    return there
 
 
 def _ended(helm: Helm, release: Release, there: Installed, report: Report) -> Installed | None:
     how = "uninstalled" if there.revision == 1 else "rolled back"
-    report(f"the release {release.name} is {there.status} for {PENDING_S:g} s: it is {how}, then upgraded")
+    report(
+        f"the release {release.name} is {there.status} for {CHART_S:g} s or longer: it is {how}, then upgraded"
+    )
     try:
         if there.revision == 1:
             helm.uninstall(release, CHART_S)

@@ -1,8 +1,10 @@
 """helm for one context: releases, their values, and the commands that change them."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ _OURS = (
     "--filter",
     f"^({'|'.join(catalog.kubernetes_charts())})$",
 )  # a list without it ends after 256 releases
+_GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4})\b")
 _INSTALL = "install it (helm.sh), or use --no-charts"
 _EVERY_STATE = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalling")
 
@@ -31,6 +34,7 @@ class Installed:
     status: str
     revision: int
     ours: bool  # has the label of this cluster
+    changed: datetime | None  # when its last operation began; None: helm says nothing that we read
 
     @property
     def place(self) -> str:
@@ -99,4 +103,11 @@ def _installed(row: Mapping[str, Any], ours: set[tuple[str, str]]) -> Installed:
         status=row["status"],
         revision=int(row["revision"]),
         ours=(namespace, name) in ours,
+        changed=_time(str(row.get("updated", ""))),
     )
+
+
+def _time(text: str) -> datetime | None:
+    """Read Go's form of a time: `2026-11-25 12:00:00.123456789 +0100 CET`."""
+    found = _GO_TIME.match(text)
+    return datetime.strptime(f"{found[1]} {found[2]}", "%Y-%m-%d %H:%M:%S %z") if found else None

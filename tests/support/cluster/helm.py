@@ -10,6 +10,7 @@ import yaml
 from support.cluster.state import OF_CHARTS, Begun, fail, suffer
 
 Row = dict[str, Any]
+BEGIN = "2026-11-25 12:00:00.123456789 +0000 UTC"  # of the clock of `Cluster`
 REPOSITORIES = {
     "oci://registry.k8s.io/jobset/charts/jobset": "jobset",
     "oci://registry.k8s.io/kueue/charts/kueue": "kueue",
@@ -111,7 +112,15 @@ def _list(values: Row, words: list[str], flags: dict[str, str]) -> tuple[str, st
     rows = [row for row in named if not key or row["labels"].get(key) == value][:256]
     shown = ("name", "namespace", "status", "chart")
     return "", json.dumps(
-        [{**{k: row[k] for k in shown}, "revision": str(row["revision"]), "app_version": ""} for row in rows]
+        [
+            {
+                **{k: row[k] for k in shown},
+                "updated": row.get("updated", BEGIN),
+                "revision": str(row["revision"]),
+                "app_version": "",
+            }
+            for row in rows
+        ]
     )
 
 

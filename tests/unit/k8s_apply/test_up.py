@@ -260,3 +260,49 @@ def test_prune_needs_every_wave(cluster: Cluster, bound: Steps) -> None:
         "leave out --through: what the spec no longer has is known after the last wave"
     )
     assert cluster.calls() == []
+
+
+def pending(cluster: Cluster, **more: object) -> None:
+    """A release as a helm leaves it that has not ended."""
+    rows = cluster.values()["releases"]
+    cluster.change(
+        releases=[
+            {**row, "status": "pending-upgrade", "revision": 2, **more} if row["name"] == "kueue" else row
+            for row in rows
+        ]
+    )
+
+
+def test_helm_of_somebody_that_still_works_is_left_alone(cluster: Cluster, bound: Steps) -> None:
+    """Regression: `helm upgrade --wait` by hand lasted longer than a minute, and `up` rolled it back."""
+    apply(cluster, bound)
+    pending(cluster)
+
+    def ends() -> None:
+        if cluster.elapsed > 300:
+            pending(cluster, status="deployed")
+
+    cluster.while_asleep = ends
+    apply(cluster, bound)
+    assert cluster.calls(" rollback ") == cluster.calls(" uninstall ") == []
+    assert (
+        "waiting for the release kueue, at most 600 s: it is pending-upgrade, by another helm" in cluster.said
+    )
+
+
+@pytest.mark.parametrize(("updated", "least", "most"), [
+    ("2026-11-25 11:00:00 +0000 UTC", 0, 60),
+    ("2026-11-25 12:55:00.5 +0100 CET", 290, 400),
+    ("2026-11-25 12:00:00 +0000 UTC", 590, 700),
+    ("", 590, 700),
+])  # fmt: skip
+def test_dead_helm_is_ended_when_its_time_is_over(
+    cluster: Cluster, bound: Steps, updated: str, least: float, most: float
+) -> None:
+    apply(cluster, bound)
+    pending(cluster, updated=updated)
+    apply(cluster, bound)
+    assert len(cluster.calls(" rollback ")) == 1
+    assert least <= cluster.elapsed <= most
+    words = "the release kueue is pending-upgrade for 600 s or longer: it is rolled back, then upgraded"
+    assert words in cluster.said
