@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from gpucluster.k8s_apply.upgrade import Upgrade
     from gpucluster.k8s_apply.why.cause import Answer
 
+OLD_APIS = (
+    "old versions of APIs: one API server counted them, since its start; EKS has several and replaces them,"
+    " so read the audit log, too"
+)
 _LONGEST = 1000  # characters of a controller's words
 
 
@@ -77,6 +81,8 @@ def upgrade_lines(found: "Upgrade", steps: Mapping[str, Sequence[str]], name: st
             f"{count} nodes of {version}" for version, count in versions.items()
         )
     yield from (f"  in the way: {printable(one, _LONGEST)}" for one in found.blocked)
+    if found.path:
+        yield f"  {OLD_APIS}"
     yield from (f"  slow: {printable(one, _LONGEST)}" for one in found.slow)
     yield from (f"  has pods on nodes that EKS replaces: {printable(one)}" for one in found.ends)
     for number, (version, words) in enumerate(steps.items(), 1):

@@ -77,7 +77,7 @@ def read(kubectl: Kubectl) -> Seen:
 
 
 def old_apis(metrics: str) -> Iterator[OldApi]:
-    """Yield the old versions of APIs that clients have used since the API server started, by its metrics."""
+    """Yield the old versions of APIs that clients have used, by the metrics of the API server that answers: since its own start."""
     lines = [line for line in metrics.splitlines() if line.startswith(_METRIC)]
     for family in text_string_to_metric_families("\n".join((*lines, ""))):
         for sample in family.samples:

@@ -147,7 +147,10 @@ def test_upgrade_shows_the_way(cluster: Cluster, capsys: pytest.CaptureFixture[s
     cluster.change(version={"major": "1", "minor": "35+"})
     code, out, _ = said(capsys, "upgrade", STACK)
     assert code == 0
-    assert out.startswith("kube: Kubernetes 1.35 in the cluster, 1.36 in the spec: 1 upgrade\n1. to 1.36\n")
+    assert out.startswith(
+        "kube: Kubernetes 1.35 in the cluster, 1.36 in the spec: 1 upgrade\n  old versions of APIs: "
+    )
+    assert "\n1. to 1.36\n" in out
     assert "\n   pulumi up --stack kube\n" in out
     assert cluster.calls(" apply ") == cluster.calls(" delete ") == []
 

@@ -149,14 +149,21 @@ def test_text_has_the_commands_of_each_step() -> None:
     assert (
         text[0] == "kube: Kubernetes 1.35 in the cluster, 1.37 in the spec: 2 upgrades, one after the other"
     )
-    assert text[1:4] == [
+    assert text[1:5] == [
         "  tune: 1 nodes of 1.35",
+        "  old versions of APIs: one API server counted them, since its start; EKS has several and replaces them,"
+        " so read the audit log, too",
         "1. to 1.36",
         '   in stacks/kube.yaml: kubernetes.version: "1.36"',
     ]
     assert "   pulumi up --stack kube" in text
     own = commands("kube", "stacks/kube.yaml", "1.36", eks=False)
     assert not [one for one in own if "pulumi" in one]
+
+
+def test_nothing_to_upgrade_says_nothing_of_old_apis() -> None:
+    found = upgrade(seen(node("a", "1.36", GROUP), minor=36), "1.36")
+    assert not [one for one in upgrade_lines(found, {}, "kube") if "old versions" in one]
 
 
 def test_words_of_the_cluster_are_made_printable() -> None:
