@@ -10,7 +10,7 @@ from support.kube import BOUND, files, objects, renamed, renamed_workloads
 from waves import remove, written
 
 from gpucluster.k8s.argocd import CHARTS_FIRST
-from gpucluster.k8s.waves import WAVES
+from gpucluster.k8s.waves import SERVICES, TRAINING, WAVES
 
 NAME = "argo"
 CHANGES, RUNNING = renamed(NAME), renamed_workloads(NAME)
@@ -38,6 +38,7 @@ def test_folder_is_the_waves_with_their_numbers(kubernetes: Kubernetes, tmp_path
     ours = objects(texts)
     assert {key: without_marks(one) for key, one in built.items() if one["kind"] != "Application"} == ours
     number = {wave.folder: str(index) for index, wave in enumerate(WAVES)}
+    number[TRAINING.folder] = number[SERVICES.folder]  # a service that waits stops no gang
     folder = {key: path.partition("/")[0] for path in texts for key in objects({path: texts[path]})}
     marks = {key: one["metadata"]["annotations"][WAVE] for key, one in built.items()}
     assert {key: marks[key] for key in ours} == {key: number[folder[key]] for key in ours}
