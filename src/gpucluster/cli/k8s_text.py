@@ -66,7 +66,7 @@ def up_lines(done: "Applied", name: str, context: str, through: str | None) -> I
 
 def _subject(waiting: str) -> str:
     """Return `NAMESPACE/NAME` of a line that begins with `NAMESPACE/KIND/NAME`."""
-    namespace, _, rest = waiting.split(" ", 1)[0].rstrip(":").partition("/")
+    namespace, _, rest = printable(waiting).split(" ", 1)[0].rstrip(":").partition("/")
     return f"{namespace}/{rest.partition('/')[2]}"
 
 

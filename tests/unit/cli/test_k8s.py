@@ -10,6 +10,8 @@ from support.kube import BOUND
 from support.waiting_pods import JOBSET, unreserved
 
 from gpucluster.cli import main as program
+from gpucluster.cli.k8s_text import up_lines
+from gpucluster.k8s_apply.up import Applied
 from gpucluster.plan.codec import dumps
 
 DELETE = ("--delete-data", "--confirm", "kube", "--context", CONTEXT)
@@ -218,3 +220,20 @@ def test_up_of_the_first_waves_says_so(cluster: Cluster, capsys: pytest.CaptureF
     assert code == 0
     assert out.startswith("kube up to 10-access is applied to arn:aws:eks:")
     assert out.endswith("waves applied: 2\n")
+
+
+def test_lines_of_an_up() -> None:
+    done = Applied(
+        ("kueue",),
+        ("00-namespaces",),
+        ("a/Role/b",),
+        ("Namespace/gone",),
+        ("serving/Deployment/x is not there",),
+    )
+    assert list(up_lines(done, "kube", "here", None)) == [
+        "kube is applied to here: charts changed: kueue; waves applied: 1",
+        "deleted: a/Role/b",
+        "not in the spec, and left there: Namespace/gone",
+        "not ready: serving/Deployment/x is not there",
+        "all else is applied; what a service waits for: gpucluster k8s why kube serving/x",
+    ]
