@@ -1,7 +1,6 @@
 """What is in the namespaces of the teams and not of the spec. It would end with the namespace."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from gpucluster.errors import StateError
 from gpucluster.k8s.manifest import Manifest
@@ -10,6 +9,7 @@ from gpucluster.k8s_apply.kubectl import Kind
 from gpucluster.k8s_apply.objects import Ref, ref_of, rows, top_level
 from gpucluster.k8s_apply.ownership import TRAIN_JOB
 from gpucluster.k8s_apply.steps import Steps
+from gpucluster.plan.codec import JSON
 
 KINDS: tuple[
     Kind, ...
@@ -50,21 +50,22 @@ def others(found: list[Manifest], mine: set[Ref], steps: Steps) -> list[Manifest
     return [one for one in top_level(found) if not is_ours(one)]
 
 
-def secrets(value: Any) -> Iterator[str]:
+def secrets(value: JSON) -> Iterator[str]:
     """Yield the names of the Secrets that a manifest mounts, reads or pulls images with."""
+    inner: list[JSON] = []
     if isinstance(value, list):
-        for item in value:
-            yield from secrets(item)
-    elif isinstance(value, Mapping):
+        inner = value
+    elif isinstance(value, dict):
         yield from _named(value)
-        for item in value.values():
-            yield from secrets(item)
+        inner = list(value.values())
+    for item in inner:
+        yield from secrets(item)
 
 
-def _named(one: Mapping[str, Any]) -> Iterator[str]:
+def _named(one: Manifest) -> Iterator[str]:
     if isinstance(one.get("secretName"), str):
         yield one["secretName"]
-    fields = (one[key] for key in _NAMING if isinstance(one.get(key), Mapping))
+    fields = (one[key] for key in _NAMING if isinstance(one.get(key), dict))
     yield from (field["name"] for field in fields if "name" in field)
     yield from (row["name"] for row in rows(one, "imagePullSecrets"))
 
