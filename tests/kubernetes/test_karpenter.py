@@ -3,6 +3,7 @@
 Its cloud of kwok makes nodes without machines, and takes the node class away from what is tried.
 """
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,6 +94,24 @@ class Grown:
         """How each node is bought."""
         return sorted(one["metadata"]["labels"]["karpenter.sh/capacity-type"] for one in self.nodes())
 
+    def start_gang(self) -> None:
+        self.client.apply(self.jobset)
+        self.settle("the gang runs", gang=4, nodes=4)
+
+    def end_gang(self) -> None:
+        self.client.delete("jobset.x-k8s.io/v1alpha2", "JobSet", self.jobset["metadata"]["name"], TEAM)
+        self.settle("its nodes go", nodes=0, claims=0)
+
+    def pods(self) -> set[str]:
+        """The unique ids of the gang's pods that run."""
+        found = self.client.list("v1", "Pod", TEAM)
+        return {one["metadata"]["uid"] for one in found if one.get("status", {}).get("phase") == "Running"}
+
+    def blocked(self) -> bool:
+        """Whether Karpenter says that it would replace the nodes, and may not."""
+        words = "No allowed disruptions for disruption reason Drifted due to blocking budget"
+        return any(one.get("message") == words for one in self.client.list("v1", "Event"))
+
     def settle(self, what: str, **wanted: object) -> None:
         def there() -> bool:
             found = {
@@ -164,10 +183,8 @@ def test_empty_nodes_go_after_the_idle_time(grown: Grown) -> None:
 
 def test_gang_gets_all_of_its_nodes(grown: Grown) -> None:
     """Kueue admits it by quota, because the nodes do not exist yet."""
-    grown.client.apply(grown.jobset)
-    grown.settle("the gang runs", gang=4, nodes=4)
-    grown.client.delete("jobset.x-k8s.io/v1alpha2", "JobSet", grown.jobset["metadata"]["name"], TEAM)
-    grown.settle("its nodes go", nodes=0, claims=0)
+    grown.start_gang()
+    grown.end_gang()
 
 
 def test_pod_with_a_slice_gets_a_node(grown: Grown) -> None:
@@ -176,3 +193,40 @@ def test_pod_with_a_slice_gets_a_node(grown: Grown) -> None:
     grown.settle("two nodes", running=57, nodes=2)
     grown.run(0, "serve", **{"nvidia.com/mig-1g.10gb": 1})
     grown.settle("no node is left", nodes=0, claims=0)
+
+
+def test_running_gang_keeps_nodes_whose_pool_has_changed(grown: Grown) -> None:
+    """Karpenter removes only empty nodes, and a changed NodePool waits for the end of the gang."""
+    grown.start_gang()
+    before = grown.pods()
+    for one in grown.pools:
+        changed = copy.deepcopy(one)
+        changed["spec"]["template"]["metadata"]["labels"]["example.org/changed"] = "true"
+        grown.client.apply(changed)
+    grown.kubernetes.wait(
+        lambda: all(is_true(one, "Drifted") for one in grown.claims()), "Karpenter finds every node drifted"
+    )
+    grown.kubernetes.wait(grown.blocked, "Karpenter says that the budget keeps the nodes")
+    assert grown.pods() == before
+    assert len(before) == 4
+
+
+def test_deleted_node_claim_evicts_the_pods_of_a_gang(grown: Grown) -> None:
+    """Regression: pods with `karpenter.sh/do-not-disrupt` were never evicted, so a spot notice gave no time for a checkpoint."""
+    before, claim = grown.pods(), grown.claims()[0]["metadata"]["name"]
+    grown.client.delete("karpenter.sh/v1", "NodeClaim", claim)
+    grown.kubernetes.wait(
+        lambda: claim not in {one["metadata"]["name"] for one in grown.claims()}, "the node of the claim goes"
+    )
+    grown.settle("the gang starts again on four nodes", gang=4, nodes=4)
+    assert not grown.pods() & before
+
+
+def test_deleted_node_pools_end_with_a_running_gang(grown: Grown) -> None:
+    """Regression: the deletion of a NodePool waited for ever for the pods of a gang."""
+    for one in grown.pools:
+        grown.client.delete("karpenter.sh/v1", "NodePool", one["metadata"]["name"])
+    grown.kubernetes.wait(
+        lambda: not any(grown.client.read(one) for one in grown.pools), "the end of the NodePools"
+    )
+    grown.end_gang()

@@ -420,7 +420,6 @@ def test_gang_is_admitted_whole_in_one_block() -> None:
     assert (gang["parallelism"], gang["completions"], gang["completionMode"]) == (4, 4, "Indexed")
     notes = gang["template"]["metadata"]["annotations"]
     assert notes["kueue.x-k8s.io/podset-required-topology"] == "topology.k8s.aws/network-node-layer-2"
-    assert notes["karpenter.sh/do-not-disrupt"] == "true"
 
 
 def test_gang_with_preferred_topology_and_without() -> None:
@@ -429,7 +428,7 @@ def test_gang_with_preferred_topology_and_without() -> None:
     ]
     assert preferred["kueue.x-k8s.io/podset-preferred-topology"] == "topology.k8s.aws/network-node-layer-3"
     none = _gang(running=(("    topology: {required: block}\n", ""),))["template"]["metadata"]["annotations"]
-    assert none == {"karpenter.sh/do-not-disrupt": "true", ANYWHERE: "true"}
+    assert none == {ANYWHERE: "true"}
 
 
 BESIDE = (  # an elastic pool of the same GPUs beside the four nodes that stand
@@ -465,7 +464,7 @@ def test_gang_uses_a_pool_with_enough_quota() -> None:
     smaller = (("    nodes: 4\n", "    nodes: 3\n"), ("{nvidia.com/gpu: 48}", "{nvidia.com/gpu: 56}"))
     gang = _gang(*BESIDE, *smaller, running=(("    topology: {required: block}\n", ""),))["template"]
     assert _only_in(gang["spec"]) == ["more.2a"]
-    assert ANYWHERE not in gang["metadata"]["annotations"]
+    assert "annotations" not in gang["metadata"]
 
 
 def test_pod_without_gpu_starts_no_gpu_node() -> None:

@@ -62,10 +62,22 @@ def test_folder_of_checkpoints_is_on_a_mounted_file_system() -> None:
     assert "CHECKPOINT_DIR" not in {one["name"] for one in _pod()["containers"][0]["env"]}
 
 
-def test_karpenter_leaves_a_gang_and_a_drain_takes_replicas_one_by_one() -> None:
+def test_no_pod_forbids_karpenter_to_evict_it() -> None:
+    """Regression: pods of gangs had `karpenter.sh/do-not-disrupt`, so a spot notice and a deleted NodePool waited for ever."""
+    assert not [path for path, text in files().items() if "do-not-disrupt" in text]
+
+
+def test_karpenter_removes_only_empty_nodes() -> None:
+    pools = [one["spec"] for one in objects(files()).values() if one["kind"] == "NodePool"]
+    assert pools
+    for one in pools:
+        assert one["disruption"]["consolidationPolicy"] == "WhenEmpty"
+        assert {"nodes": "0", "reasons": ["Drifted"]} in one["disruption"]["budgets"]
+        assert one["template"]["spec"]["expireAfter"] == "Never"
+
+
+def test_drain_takes_replicas_one_by_one() -> None:
     found = objects(files())
-    job = found["JobSet/research/tune"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    assert job["template"]["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
     budgets = {key: one["spec"] for key, one in found.items() if key.startswith("PodDisruptionBudget/")}
     assert {key: one["maxUnavailable"] for key, one in budgets.items()} == {
         "PodDisruptionBudget/serving/chat": 1

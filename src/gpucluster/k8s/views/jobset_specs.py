@@ -63,7 +63,7 @@ def of_gang(site: Site, one: GangPlan, *, trained: bool = False) -> JobSetSpec:
         nodes=scalar(one.nodes),
         restarts=scalar(one.restarts),
         labels=pods.labels(site, one),
-        annotations=scalar(_annotations(one)),
+        annotations=scalar(_annotations(one) or None),
         account=scalar(one.service_account),
         grace=scalar(one.grace_s),
         lifecycle=scalar(_lifecycle(one.checkpoint)),
@@ -92,7 +92,7 @@ def _whole(
         nodes=scalar(NODES),
         restarts=scalar(int(kube.RESTARTS.value)),
         labels=scalar(site.labels),
-        annotations=scalar({**_KEPT, **pods.anywhere(one)}),
+        annotations=scalar(pods.anywhere(one) or None),
         priority=scalar(site.name(GANG)),
         account=scalar(None),
         grace=scalar(int(kube.GRACE_S.value)),
@@ -115,13 +115,10 @@ def _whole(
     )
 
 
-_KEPT = {"karpenter.sh/do-not-disrupt": "true"}
-
-
 def _annotations(one: GangPlan) -> dict[str, str]:
     place = {REQUIRED: one.required_level, PREFERRED: one.preferred_level}
     asked = {key: label for key, label in place.items() if label is not None}
-    return {**_KEPT, **asked, **pods.anywhere(one)}
+    return {**asked, **pods.anywhere(one)}
 
 
 def _lifecycle(checkpoint: Checkpoint | None) -> dict[str, object] | None:

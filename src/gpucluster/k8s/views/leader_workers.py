@@ -65,7 +65,7 @@ def leader_worker_sets(site: Site) -> Iterator[tuple[str, LeaderWorkerSet]]:
                 name=scalar(names.group_name(one.name)),
                 namespace=scalar(site.kubernetes.team(one.team).namespace),
                 queued=pods.queued(site, one),
-                annotations=scalar({"karpenter.sh/do-not-disrupt": "true", **pods.anywhere(one)}),
+                annotations=scalar(pods.anywhere(one) or None),
                 replicas=scalar(one.replicas_min if one.queue_depth is None else None),
                 nodes=scalar(one.nodes),
                 surge=scalar(int(one.surge)),
