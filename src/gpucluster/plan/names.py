@@ -224,6 +224,11 @@ def group_name(service: str) -> str:
     return f"{service}-group"
 
 
+def service_policy(service: str) -> str:
+    """The NetworkPolicy of a service. No policy of a team begins so, and a service may be called `dns`."""
+    return f"service-{service}"
+
+
 def of_team(team: str, thing: str) -> str:
     """`a.b-c`: no name has a dot, so `b-c` of team `a` is not `c` of team `a-b`."""
     return f"{team}.{thing}"

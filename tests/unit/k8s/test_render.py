@@ -14,13 +14,15 @@ from gpucluster import k8s
 from gpucluster.k8s.lint.read import read
 from gpucluster.k8s.render import COMPONENTS
 from gpucluster.k8s.waves import WAVES
-from gpucluster.plan import codec, plan_json
+from gpucluster.plan import codec, names, plan_json
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.model.values import MEMORY, quantity
+from gpucluster.spec.fields import MAX_NAME
 
 KUBE = Path(__file__).parents[3] / "stacks/kube.yaml"
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 HOST = "kubernetes.io/hostname"
+TEAM_POLICIES = {"default-deny", "dns", "within-team", "https-out"}
 ANYWHERE = "kueue.x-k8s.io/podset-unconstrained-topology"
 CPUS = ("machines: [p4de.24xlarge]}]\n  - name: serve", "machines: [m7i.2xlarge]}]\n  - name: serve")
 
@@ -211,6 +213,22 @@ def test_network_policy_allows_only_named_traffic() -> None:
     assert inside["ingress"] == [{"from": [{"podSelector": {}}]}]  # every port: NCCL's are random
     (out,) = found["NetworkPolicy/research/https-out"]["egress"]
     assert out["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16", "10.60.0.0/16"]
+
+
+@pytest.mark.parametrize("name", ["dns", "within-team", "default-deny", "https-out", "pod-identity", "services"])
+def test_service_replaces_no_policy_of_its_team(name: str) -> None:
+    """Regression: the policy of a service had the service's name, so a service `dns` took the team's way to the DNS."""
+    found = _objects(running=(("name: chat", f"name: {name}"),))
+    mine = found[f"NetworkPolicy/serving/service-{name}"]
+    assert mine["spec"]["podSelector"] == {"matchLabels": {"gpucluster/workload": name}}
+    teams = {key for key in found if key.startswith("NetworkPolicy/serving/")} - {
+        f"NetworkPolicy/serving/service-{name}"
+    }
+    assert teams == {f"NetworkPolicy/serving/{one}" for one in TEAM_POLICIES}
+
+
+def test_longest_service_has_a_name_for_its_policy() -> None:
+    assert len(names.service_policy("a" * MAX_NAME)) <= 63
 
 
 # --- queues -------------------------------------------------------------------------------------
@@ -583,11 +601,11 @@ def test_selectors_meet_their_pods_and_no_others() -> None:
     found = _objects()
     pod = found["Deployment/serving/chat"]["spec"]["template"]["metadata"]["labels"]
     for kind, path in (
-        ("Service", "selector"),
-        ("PodDisruptionBudget", "selector"),
-        ("NetworkPolicy", "podSelector"),
+        ("Service/serving/chat", "selector"),
+        ("PodDisruptionBudget/serving/chat", "selector"),
+        ("NetworkPolicy/serving/service-chat", "podSelector"),
     ):
-        selector = found[f"{kind}/serving/chat"]["spec"][path]
+        selector = found[kind]["spec"][path]
         assert selector.get("matchLabels", selector).items() <= pod.items()
     assert found["PodDisruptionBudget/serving/chat"]["spec"]["maxUnavailable"] == 1
 

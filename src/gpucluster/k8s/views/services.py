@@ -53,6 +53,7 @@ class Endpoint:
     labels: str
     selector: str
     answering: str
+    policy: str
     port: str
 
 
@@ -116,6 +117,7 @@ def endpoints(site: Site) -> Iterator[tuple[str, Endpoint]]:
                 labels=pods.labels(site, one),
                 selector=scalar(pods.own(one)),
                 answering=scalar({**pods.own(one), **leaders}),
+                policy=scalar(names.service_policy(one.name)),
                 port=scalar(one.port),
             ),
         )
