@@ -22,7 +22,7 @@ from gpucluster.spec.fields import MAX_NAME
 KUBE = Path(__file__).parents[3] / "stacks/kube.yaml"
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 HOST = "kubernetes.io/hostname"
-TEAM_POLICIES = {"default-deny", "dns", "within-team", "https-out"}
+TEAM_POLICIES = {"default-deny", "dns", "within-team", "services", "https-out"}
 ANYWHERE = "kueue.x-k8s.io/podset-unconstrained-topology"
 CPUS = ("machines: [p4de.24xlarge]}]\n  - name: serve", "machines: [m7i.2xlarge]}]\n  - name: serve")
 
@@ -215,7 +215,26 @@ def test_network_policy_allows_only_named_traffic() -> None:
     assert out["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16", "10.60.0.0/16"]
 
 
-@pytest.mark.parametrize("name", ["dns", "within-team", "default-deny", "https-out", "pod-identity", "services"])
+def test_pods_of_a_team_reach_the_services_of_another() -> None:
+    """Regression: every pod of the cluster may ask a service, but no policy let the pods of another team out to it."""
+    found = _objects()
+    (out,) = found["NetworkPolicy/research/services"]["spec"]["egress"]
+    (to,) = out["to"]
+    assert "ports" not in out  # the policy of the service has its port
+    assert (
+        to["namespaceSelector"]["matchLabels"].items()
+        <= found["Namespace/serving"]["metadata"]["labels"].items()
+    )
+    (key,) = (one["key"] for one in to["podSelector"]["matchExpressions"])
+    assert key in found["Deployment/serving/chat"]["spec"]["template"]["metadata"]["labels"]
+    assert found["NetworkPolicy/serving/service-chat"]["spec"]["ingress"][0]["from"] == [
+        {"namespaceSelector": {}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["dns", "within-team", "default-deny", "https-out", "pod-identity", "services"]
+)
 def test_service_replaces_no_policy_of_its_team(name: str) -> None:
     """Regression: the policy of a service had the service's name, so a service `dns` took the team's way to the DNS."""
     found = _objects(running=(("name: chat", f"name: {name}"),))

@@ -50,6 +50,8 @@ class Network:
     namespace: str
     labels: str
     inside: str
+    teams: str  # labels of the teams' namespaces
+    workload: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,13 @@ def networks(site: Site) -> Iterator[tuple[str, Network]]:
     for team in site.kubernetes.teams:
         yield (
             f"network-{team.name}",
-            Network(namespace=scalar(team.namespace), labels=team_labels(site, team), inside=scalar(inside)),
+            Network(
+                namespace=scalar(team.namespace),
+                labels=team_labels(site, team),
+                inside=scalar(inside),
+                teams=scalar({names.LABEL_CLUSTER: site.plan.name}),
+                workload=scalar(names.LABEL_WORKLOAD),
+            ),
         )
 
 
