@@ -9,8 +9,10 @@ from support.builders import KUBE, SPEC, WORKLOADS, a_kube_spec, changed
 from support.kube_rows import BOTH, CLUSTER_ROWS, WORKLOAD_ROWS
 
 from gpucluster import catalog
+from gpucluster.catalog.data_files import read_data
 from gpucluster.spec import inspect_any, inspect_text, inspect_workloads_text
 from gpucluster.spec.resources import in_unit, parse_quantity
+from gpucluster.spec.rules.queueing import MAX_FLAVORS
 
 Change = tuple[str, str]
 
@@ -179,6 +181,61 @@ def test_number_of_environment_variables_is_limited() -> None:
         catalog.load(),
     )
     assert [problem.id for problem in report.problems] == ["too-many"]
+
+
+def _of_cpus(count: int) -> list[Change]:
+    """So many pools of four nodes without GPUs, beside the usual two."""
+    rows = (
+        f"  - {{name: c{n}, nodes: 4, capacity: [{{from: on-demand, machines: [m7i.2xlarge]}}]}}\n"
+        for n in range(count)
+    )
+    return [("pools:\n", "pools:\n" + "".join(rows))]
+
+
+def test_cohort_takes_64_pools() -> None:
+    """63 and `serve`. No node of `tune` is without a quota."""
+    assert inspect_text(changed(KUBE, *_of_cpus(63)), "s.yaml", catalog.load()).errors == ()
+
+
+TOO_MANY = [
+    (
+        "a cohort",
+        [],
+        "82:11: error[too-many-pools] pools[serve].name: Kueue takes at most 64 pools in a queue, and a pool with EFA counts once in each zone; the cohort, which lends what is in no quota, has 65, and 'serve' is the first beyond",
+    ),
+    (
+        "the queue of a team",
+        [("quota: {nvidia.com/gpu: 32}", "may_borrow: true, quota: {nvidia.com/gpu: 32, cpu: 1}")],
+        "79:11: error[too-many-pools] pools[tune].name: Kueue takes at most 64 pools in a queue, and a pool with EFA counts once in each zone; the queue of the team 'research' has 65, and 'tune' is the first beyond",
+    ),
+    (
+        "the queue of a team with a pool in several zones",
+        [
+            ("zones: [us-west-2a]", "zones: [us-west-2a, us-west-2b]"),
+            ("    nodes: 4\n    capacity", "    nodes: {min: 0, max: 4}\n    capacity"),
+            ("quota: {nvidia.com/gpu: 32}", "may_borrow: true, quota: {nvidia.com/gpu: 32, cpu: 1}"),
+        ],
+        "79:11: error[too-many-pools] pools[tune].name: Kueue takes at most 64 pools in a queue, and a pool with EFA counts once in each zone; the queue of the team 'research' has 66, and 'tune.2a' is the first beyond",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [row[1:] for row in TOO_MANY], ids=[row[0] for row in TOO_MANY]
+)
+def test_queue_has_at_most_the_pools_that_kueue_takes(changes: list[Change], expected: str) -> None:
+    """Regression: `check` took 65 pools, and the API server refused the ClusterQueue and the Cohort."""
+    report = inspect_text(changed(KUBE, *changes, *_of_cpus(64)), "s.yaml", catalog.load())
+    assert [str(one).splitlines()[0] for one in report.errors] == [f"s.yaml:{expected}"]
+
+
+def test_most_pools_are_those_of_the_schemas() -> None:
+    for kind in ("clusterqueue", "cohort"):
+        schema = read_data(f"crds/kueue.x-k8s.io_v1beta2_{kind}.json")
+        flavors = schema["properties"]["spec"]["properties"]["resourceGroups"]["items"]["properties"][
+            "flavors"
+        ]
+        assert flavors["maxItems"] == MAX_FLAVORS
 
 
 # --- where the cluster's spec is found ----------------------------------------------------------

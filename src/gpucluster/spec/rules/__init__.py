@@ -116,6 +116,7 @@ _OF_SPEC: tuple[Callable[[ClusterSpec, Catalog], Iterator[Finding]], ...] = (
     kubernetes.pool_without_quota,
     queueing.borrowing_limits,
     queueing.shares,
+    queueing.queue_sizes,
     queueing.preemption,
     queueing.priority_names,
     service_accounts.service_accounts,

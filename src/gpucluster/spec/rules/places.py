@@ -50,6 +50,17 @@ def places_of(name: str, cluster: ClusterSpec, catalog: Catalog) -> list[TeamPoo
     raise AbsentError
 
 
+def unpromised(cluster: ClusterSpec, catalog: Catalog) -> list[str]:
+    """Return the pools of which a part is in no quota: the cohort lends it."""
+    offers = [offer for pool in of_kubernetes(cluster) for offer in _offers(pool, cluster, catalog)]
+    taken = quota_shares.promised(offers, [amounts(team.quota) for team in require(cluster.kubernetes).teams])
+    return [
+        offer.name
+        for offer in offers
+        if any(sum(mine[offer.name][r] for mine in taken) < all_ for r, all_ in offer.offers().items())
+    ]
+
+
 def pools_of(team: str, cluster: ClusterSpec, catalog: Catalog, wanted: Mapping[str, int]) -> list[Pool]:
     """Return the pools that offer the resources to this team: the team has a quota of each resource that is shared there."""
     mine = team_of(team, cluster)

@@ -1,6 +1,6 @@
 """Kueue: borrowing limits, shares, preemption and priorities of the teams."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpucluster.catalog import Catalog
 from gpucluster.plan.model.values import quantity
@@ -12,6 +12,10 @@ from gpucluster.spec.queueing import NEVER
 from gpucluster.spec.resources import in_unit
 from gpucluster.spec.rules.findings import error, or_none, same_names
 from gpucluster.spec.rules.kubernetes import offered
+from gpucluster.spec.rules.places import places_of, unpromised
+from gpucluster.text import quoted
+
+MAX_FLAVORS = 64  # of a resource group, in the schemas of ClusterQueue and Cohort (Kueue v0.19.2)
 
 
 def borrowing_limits(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
@@ -57,6 +61,25 @@ def shares(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
         elif not team.may_borrow:
             message = "it divides what teams borrow, and the team borrows nothing; write `may_borrow: true`, or remove this key"
             yield error(*path, id="share-without-effect", message=message)
+
+
+def queue_sizes(spec: ClusterSpec, catalog: Catalog) -> Iterator[Finding]:
+    """Check that no queue has more pools than Kueue takes. A pool with EFA in several zones counts once for each."""
+    for team in require(spec.kubernetes).teams:
+        mine = [place.pool for place in places_of(team.name, spec, catalog)]
+        if len(mine) > MAX_FLAVORS:
+            yield _too_many(spec, mine, f"the queue of the team {quoted(team.name)}")
+            return
+    spare = unpromised(spec, catalog)
+    if len(spare) > MAX_FLAVORS:
+        yield _too_many(spec, spare, "the cohort, which lends what is in no quota,")
+
+
+def _too_many(spec: ClusterSpec, pools: Sequence[str], what: str) -> Finding:
+    beyond = pools[MAX_FLAVORS]
+    index = [pool.name for pool in spec.pools].index(beyond.partition(".")[0])
+    message = f"Kueue takes at most {MAX_FLAVORS} pools in a queue, and a pool with EFA counts once in each zone; {what} has {len(pools)}, and {quoted(beyond)} is the first beyond"
+    return error("pools", index, "name", id="too-many-pools", message=message)
 
 
 def preemption(spec: ClusterSpec, _catalog: Catalog) -> Iterator[Finding]:
