@@ -515,6 +515,16 @@ CLUSTER_ROWS: list[Row] = [
 
 WORKLOAD_ROWS: list[Row] = [
     (
+        "a variable that is set after its use",
+        [("gpus_per_node: 8", "gpus_per_node: 8\n    env: {A: $(B), B: x}")],
+        "16:14: warning[unknown-variable] train[tune].env.A: `$(B)` stays as it is, because 'B' is set after it; Kubernetes replaces it by a variable before it",
+    ),
+    (
+        "a variable that nothing sets",
+        [("mig-1g.10gb: 1}", "mig-1g.10gb: 1}\n    env: {A: '$(HOME)/x'}")],
+        "8:14: warning[unknown-variable] serve[chat].env.A: `$(HOME)` stays as it is, because 'HOME' is no variable of the container; Kubernetes replaces it by a variable before it",
+    ),
+    (
         "a test of NCCL for nobody",
         [("serve:\n", "nccl_test: {team: resarch, image: x}\nserve:\n")],
         "3:19: error[unknown-team] nccl_test.team: 'resarch' is not a team of the cluster; did you mean 'research'?",

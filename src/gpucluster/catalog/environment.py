@@ -29,6 +29,11 @@ def set_for(fabric: str, machines: Sequence[str], *, several: bool) -> tuple[Var
     return _variables(rows)
 
 
+def names_set() -> frozenset[str]:
+    """Return the names of all variables that are set for some fabric and machine."""
+    return frozenset(row["name"] for row in _table()["set"])
+
+
 def _rows(kind: str, fabric: str, machines: Sequence[str]) -> list[dict[str, Any]]:
     return [row for row in _table()[kind] if _matches(row, fabric, machines)]
 

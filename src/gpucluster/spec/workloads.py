@@ -149,7 +149,9 @@ class Serve(Part):
         UpdateClass.LIVE, "Arguments of the entry point.", default=(), min_length=1
     )
     env: Mapping[Variable, Line] = spec_field(
-        UpdateClass.LIVE, "Environment variables. `check` refuses secrets here: use `secrets`.", default={}
+        UpdateClass.LIVE,
+        "Environment variables, in their order: `$(NAME)` becomes the value of one before it, or of one of `secrets`. `check` refuses secrets here: use `secrets`.",
+        default={},
     )
     secrets: Mapping[Variable, SecretKey] = spec_field(
         UpdateClass.LIVE, "Environment variables from Secrets of the team's namespace.", default={}
@@ -213,7 +215,7 @@ class Train(Part):
     )
     env: Mapping[Variable, Line] = spec_field(
         UpdateClass.REPLACE,
-        "Environment variables. `check` refuses secrets here: use `secrets`.",
+        "Environment variables, in their order: `$(NAME)` becomes the value of one before it, or of one of `secrets`. `check` refuses secrets here: use `secrets`.",
         default={},
     )
     secrets: Mapping[Variable, SecretKey] = spec_field(

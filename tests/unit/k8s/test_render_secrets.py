@@ -37,6 +37,50 @@ def test_service_with_a_health_path_is_asked_by_http() -> None:
         assert "tcpSocket" not in container[probe]
 
 
+VARIABLES = """
+    secrets: {WANDB_KEY: {name: wandb, key: key}}
+    env: {RUN: a, OUT: "/runs/$(RUN)", LOGIN: "$(WANDB_KEY)", FIRST: "$(MASTER_ADDR):$(PET_NODE_RANK)", NCCL_SOCKET_IFNAME: "$(RUN)", PRICE: "$$(RUN)"}
+"""
+
+
+def _variables(*running: tuple[str, str]) -> list[str]:
+    """The names of the gang's variables, in their order."""
+    job = objects(files(running=running))["JobSet/research/tune"]["spec"]["replicatedJobs"][0]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    return [one["name"] for one in container["env"]]
+
+
+def test_variables_stand_after_those_that_they_name() -> None:
+    """Regression: they were sorted, with the secrets last, and Kubernetes replaces `$(NAME)` only by a variable before it."""
+    order = _variables(("gpus_per_node: 8", f"gpus_per_node: 8{VARIABLES.rstrip()}"))
+    assert order[-6:] == ["RUN", "OUT", "LOGIN", "FIRST", "NCCL_SOCKET_IFNAME", "PRICE"]
+    assert len(order) == len(set(order))
+    assert {"WANDB_KEY", "MASTER_ADDR", "PET_NODE_RANK"} <= set(order[:-6])
+
+
+def test_service_keeps_the_order_of_its_variables() -> None:
+    running = (
+        ("    replicas:", "    secrets: {Z: {name: a, key: b}}\n    env: {Y: $(Z), X: $(Y)}\n    replicas:"),
+    )
+    (container,) = objects(files(running=running))["Deployment/serving/chat"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert [one["name"] for one in container["env"]] == ["Z", "Y", "X"]
+
+
+def test_variables_that_name_earlier_ones_are_accepted() -> None:
+    text = changed(WORKLOADS, ("gpus_per_node: 8", f"gpus_per_node: 8{VARIABLES.rstrip()}"))
+    assert inspect_workloads_text(text, "w.yaml", a_kube_spec(), catalog.load()).problems == ()
+
+
+def test_variable_of_the_fabric_from_a_secret_is_set_once() -> None:
+    """Regression: the API server refuses a name that is twice in a server-side apply."""
+    order = _variables(
+        ("gpus_per_node: 8", "gpus_per_node: 8\n    secrets: {NCCL_SOCKET_IFNAME: {name: a, key: b}}")
+    )
+    assert order.count("NCCL_SOCKET_IFNAME") == 1
+
+
 @pytest.mark.parametrize(
     "env", ["EOS_TOKEN: </s>", "MAX_TOKENS: '2048'", "TOKENIZERS_PARALLELISM: 'false'", "HF_TOKEN: /run/secrets/hf"]
 )  # fmt: skip

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from gpucluster.k8s.manifest import scalar
 from gpucluster.k8s.site import Site
 from gpucluster.k8s.views import pods
+from gpucluster.plan import names
 from gpucluster.plan import kubernetes as kube
 from gpucluster.plan.model.kubernetes import Trainer, TrainingRuntime
 from gpucluster.plan.model.values import GANG
@@ -70,7 +71,7 @@ def of_gang(site: Site, one: GangPlan, *, trained: bool = False) -> JobSetSpec:
         affinity=pods.affinity(site, one),
         command=scalar(list(one.command) or None),
         args=scalar(list(one.args) or None),
-        env=pods.env_lines({**one.fabric_env, **one.env, **_rendezvous(one)}),
+        env=pods.env_lines(pods.env_of(_ours(one), one)),
         secrets=pods.secret_lines(one),
     )
 
@@ -103,7 +104,7 @@ def _whole(
         pull_secrets=pods.pull_secrets(pull_secrets),
         command=scalar(None),
         args=scalar(None),
-        env=pods.env_lines(one.fabric_env),
+        env=pods.env_lines(dict(sorted(one.fabric_env.items()))),
         secrets=(),
         port=scalar(RENDEZVOUS_PORT),
         requests=pods.requests(one),
@@ -127,6 +128,11 @@ def _lifecycle(checkpoint: Checkpoint | None) -> dict[str, object] | None:
         return None
     send = f"kill -s {checkpoint.signal} 1 && sleep {checkpoint.takes_s}"
     return {"preStop": {"exec": {"command": ["/bin/sh", "-c", send]}}}
+
+
+def _ours(one: GangPlan) -> dict[str, str]:
+    folder = {} if one.checkpoint is None else {names.CHECKPOINT_VARIABLE: one.checkpoint.folder}
+    return {**one.fabric_env, **folder, **_rendezvous(one)}
 
 
 def _rendezvous(one: GangPlan) -> dict[str, str]:

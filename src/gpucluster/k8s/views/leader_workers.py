@@ -78,7 +78,7 @@ def leader_worker_sets(site: Site) -> Iterator[tuple[str, LeaderWorkerSet]]:
                 image=scalar(one.image),
                 pull_secrets=pods.pull_secrets(one.pull_secrets),
                 roles=(_leader(site, one), _worker(site, one)),
-                env=pods.env_lines(one.env),
+                env=pods.env_lines(pods.env_of(one.fabric_env, one)),
                 secrets=pods.secret_lines(one),
                 requests=pods.requests(one),
                 limits=pods.limits(one),

@@ -49,8 +49,14 @@ class VolumeLine:
 
 
 def env_lines(variables: Mapping[str, str]) -> tuple[EnvLine, ...]:
-    """Return the variables, sorted by name."""
-    return tuple(EnvLine(name=scalar(name), value=scalar(value)) for name, value in sorted(variables.items()))
+    """Return the variables in their order: Kubernetes expands `$(NAME)` only for a name before it."""
+    return tuple(EnvLine(name=scalar(name), value=scalar(value)) for name, value in variables.items())
+
+
+def env_of(ours: Mapping[str, str], one: Service | Gang) -> dict[str, str]:
+    """Return our variables by name, then those of the workload as in the spec. The workload's win."""
+    taken = {*one.env, *(secret.variable for secret in one.secrets)}
+    return {**{name: value for name, value in sorted(ours.items()) if name not in taken}, **one.env}
 
 
 def secret_lines(one: Service | Gang) -> tuple[SecretLine, ...]:

@@ -93,7 +93,7 @@ def services(site: Site) -> Iterator[tuple[str, Service]]:
                 command=scalar(list(one.command) or None),
                 secrets=pods.secret_lines(one),
                 args=scalar(list(one.args) or None),
-                env=pods.env_lines(one.env),
+                env=pods.env_lines(pods.env_of(one.fabric_env, one)),
                 port=scalar(one.port),
                 http=scalar({"path": one.health, "port": "http"} if one.health else None),
                 tcp=scalar(None if one.health else {"port": "http"}),

@@ -33,8 +33,9 @@ class Service:
     pull_secrets: tuple[str, ...]
     command: tuple[str, ...]
     args: tuple[str, ...]
-    env: dict[str, str]
+    env: dict[str, str]  # in the order of the spec
     secrets: tuple[SecretVariable, ...]
+    fabric_env: dict[str, str]  # what NCCL and the fabric need between nodes; `env` wins
     port: int
     health: str | None  # path of the probes; None: they connect to the port
     resources: dict[str, int]  # of a replica; requests equal limits, except for the CPU, which has no limit
@@ -64,7 +65,7 @@ class Gang:
     pull_secrets: tuple[str, ...]
     command: tuple[str, ...]
     args: tuple[str, ...]
-    env: dict[str, str]
+    env: dict[str, str]  # in the order of the spec
     secrets: tuple[SecretVariable, ...]
     fabric_env: dict[str, str]  # what NCCL and the fabric need; `env` wins
     kind: str  # JobSet or TrainJob

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from gpucluster.plan import kubernetes as kube
-from gpucluster.plan import names, quota_shares
+from gpucluster.plan import quota_shares
 from gpucluster.plan.model.kubernetes import Kubernetes, NodePool
 from gpucluster.plan.model.values import CPU, EFA, GANG, GPU, MEMORY, SERVICE
 from gpucluster.plan.model.workloads import Checkpoint, Gang, SecretVariable, Service, Workloads
@@ -48,7 +48,8 @@ def _service(requested: Serve, kubernetes: Kubernetes) -> Service:
         pull_secrets=requested.pull_secrets,
         command=requested.command,
         args=requested.args,
-        env={**(fabric_env(pools, requested.nodes, fabric=fabric) if several else {}), **requested.env},
+        env=dict(requested.env),
+        fabric_env=fabric_env(pools, requested.nodes, fabric=fabric) if several else {},
         secrets=_secrets(requested),
         port=int(kube.SERVICE_PORT.value) if requested.port is None else requested.port,
         health=requested.health,
@@ -85,7 +86,7 @@ def _gang(requested: Train, kubernetes: Kubernetes) -> Gang:
         pull_secrets=requested.pull_secrets,
         command=requested.command,
         args=requested.args,
-        env={**_checkpoint_env(requested), **requested.env},
+        env=dict(requested.env),
         secrets=_secrets(requested),
         fabric_env=fabric_env(pools, requested.nodes, fabric=fabric),
         kind=requested.kind,
@@ -134,11 +135,6 @@ def _least(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _checkpoint(requested: Train, checkpoint: CheckpointSpec) -> Checkpoint:
     folder = f"{checkpoint.mount}/checkpoints/{requested.team}/{requested.name}"
     return Checkpoint(folder=folder, takes_s=checkpoint.takes, signal=checkpoint.signal)
-
-
-def _checkpoint_env(requested: Train) -> dict[str, str]:
-    found = requested.checkpoint
-    return {} if found is None else {names.CHECKPOINT_VARIABLE: _checkpoint(requested, found).folder}
 
 
 def _grace_s(requested: Train) -> int:

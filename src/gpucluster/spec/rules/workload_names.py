@@ -1,21 +1,27 @@
 """Names that services and gangs use: variables, priorities of the cluster, service accounts of the team."""
 
+import re
 from collections.abc import Iterator
 
-from gpucluster.catalog import Catalog
+from gpucluster.catalog import Catalog, environment
 from gpucluster.plan import names
 from gpucluster.plan.model.values import GANG, GPU, SERVICE
 from gpucluster.spec.decode import did_you_mean
 from gpucluster.spec.model import ClusterSpec
 from gpucluster.spec.part import require
 from gpucluster.spec.problem import Finding, Path
-from gpucluster.spec.rules.findings import error
+from gpucluster.spec.rules.findings import error, warning
 from gpucluster.spec.rules.places import places_of, team_of
 from gpucluster.spec.workloads import Serve, Train, WorkloadsSpec
 from gpucluster.text import quoted
 
 MAX_ENV = 200  # variables of one container
 RESERVED_ENV = ("PET_", "MASTER_")  # torch's variables for the address of the peers
+_REFERENCE = re.compile(
+    r"\$\$|\$\(([^()]*)\)"
+)  # `$$` is a `$` and begins no reference (Kubernetes API, EnvVar)
+# before the variables of a workload: the API server's address in all pods, and what the controller of a LeaderWorkerSet sets first
+_BEFORE = {Serve: ("KUBERNETES_", "LWS_"), Train: ("KUBERNETES_", *RESERVED_ENV, names.CHECKPOINT_VARIABLE)}
 
 
 def variables(one: Serve | Train, path: Path) -> Iterator[Finding]:
@@ -27,6 +33,18 @@ def variables(one: Serve | Train, path: Path) -> Iterator[Finding]:
             message = f"'{name}' is set by gpucluster for the gang; use another name"
             key = "env" if name in one.env else "secrets"
             yield error(*path, key, name, id="reserved-name", message=message)
+
+
+def references(one: Serve | Train, path: Path) -> Iterator[Finding]:
+    """Warn of `$(NAME)` that stays as it is: Kubernetes knows only the variables before it."""
+    known = {*one.secrets, *environment.names_set()}
+    for variable, value in one.env.items():
+        for name in dict.fromkeys(found[1] for found in _REFERENCE.finditer(value) if found[1] is not None):
+            if name not in known and not name.startswith(_BEFORE[type(one)]):
+                why = "is set after it" if name in one.env else "is no variable of the container"
+                message = f"`$({name})` stays as it is, because '{name}' {why}; Kubernetes replaces it by a variable before it"
+                yield warning(*path, "env", variable, id="unknown-variable", message=message)
+        known.add(variable)
 
 
 def own(one: Serve | Train, path: Path) -> Iterator[Finding]:

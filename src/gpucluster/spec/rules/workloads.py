@@ -279,7 +279,13 @@ def _train_checkpoint(on: _On, index: int) -> Iterator[Finding]:
 
 
 def _of_both(kind: str) -> Iterator[Callable[[_On, int], Iterator[Finding]]]:
-    for rule in (secrets.literal, secrets.variables, workload_names.variables, workload_names.own):
+    for rule in (
+        secrets.literal,
+        secrets.variables,
+        workload_names.variables,
+        workload_names.references,
+        workload_names.own,
+    ):
         yield lambda on, index, rule=rule: rule(getattr(on.spec, kind)[index], (kind, index))
     yield lambda on, index: workload_memory.shm(
         getattr(on.spec, kind)[index], on.cluster, on.catalog, (kind, index)
